@@ -1,0 +1,16 @@
+//! What every layer of millrace stands on: units, random numbers, a cycle clock, pinning, huge pages, hashing and
+//! *touch*, the one word with which a handler says which memory it is about to need.
+//!
+//! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
+
+pub mod clock;
+pub mod cpu;
+pub mod hash;
+pub mod pages;
+pub mod prng;
+pub mod touch;
+pub mod units;
+
+pub use clock::Clock;
+pub use prng::Prng;
+pub use units::{Bytes, Nanos};
