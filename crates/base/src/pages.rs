@@ -156,9 +156,8 @@ impl Region {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096), "whole pages: {range:?}");
         // SAFETY: our own pages, and &mut self means that nobody holds a reference into them.
-        Ok(unsafe {
-            madvise(self.start.as_ptr().add(range.start).cast(), range.len(), Advice::LinuxDontNeed)?
-        })
+        unsafe { madvise(self.start.as_ptr().add(range.start).cast(), range.len(), Advice::LinuxDontNeed)? };
+        Ok(())
     }
 }
 

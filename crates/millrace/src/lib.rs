@@ -1,0 +1,1 @@
+//! millrace, the program: node wiring, load generator, probe, demo.

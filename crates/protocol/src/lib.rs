@@ -1,0 +1,3 @@
+//! Protocol state machines that never see a clock, a thread or a socket.
+
+pub mod memcache;

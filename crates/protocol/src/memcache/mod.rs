@@ -1,0 +1,1 @@
+//! The memcached protocol: text and meta commands.

@@ -1,0 +1,1 @@
+//! Lock-free rings between a producer and a consumer, in one process or over shared memory.
