@@ -1,0 +1,339 @@
+//! The incremental parser: it is shown the unconsumed bytes of a connection and takes one step at a time.
+//!
+//! Why steps over a buffer of the caller's: values stay where the socket put them, nothing is copied or allocated here,
+//! and the memory of a connection is the caller's to bound.
+//!
+//! Shape:
+//! ```text
+//!            ┌──────── get a b … ───────▶ Keys ── line end ──┐
+//!   Line ────┤ set, ms: whole value there ─────────────────▶ ├──▶ Line
+//!            ├──────── refused value ───▶ Swallow ── spent ──┤
+//!            └──────── broken key list ─▶ DropLine ─ newline ┘        anything hopeless ──▶ Closed
+//! ```
+//!
+//! Invariants
+//! 1. The caller shows the same bytes again, and perhaps more, until a step consumes them; it drops what was consumed.
+//! 2. Every step but `Incomplete` and `Close` consumes at least one byte, and `Incomplete` asks for at least one more
+//!    byte than was shown.
+//! 3. The steps depend on the bytes only, never on how they were split.
+//!
+//! Bounds: `Incomplete` never asks for more than [`Parser::buffer_bound`] bytes in total. Retrievals that exceed
+//! [`LINE_MAX`] are handed out key by key as they come.
+//!
+//! Cost: docs/measurements names it; `cargo bench -p millrace-protocol` measures it.
+//!
+//! Tests: `tests/splits.rs` (every split gives the same steps), `tests/oracle.rs`, `fuzz/`.
+
+use super::classic::{self, Parsed, Retrieval, malformed};
+use super::command::{Command, Get};
+use super::exptime::Exptime;
+use super::lines::Line;
+use super::tokens::Tokens;
+use super::{KEY_MAX, LINE_MAX};
+use memchr::{memchr, memchr2};
+
+/// First byte of every request of memcached's binary protocol.
+const BINARY_MAGIC: u8 = 0x80;
+
+/// What the front of the buffer turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<'a> {
+    /// Nothing yet: show at least `wants` bytes in total, none of the present ones consumed.
+    Incomplete {
+        /// Bytes needed at the front of the buffer before the next call can do more.
+        wants: usize,
+    },
+    /// A command. Its slices point into the shown bytes, of which the first `consumed` are now spent.
+    Command {
+        /// What is asked.
+        command: Command<'a>,
+        /// Bytes to drop once the command is done with.
+        consumed: usize,
+    },
+    /// Nothing to do but to drop bytes, for example of a value that was refused.
+    Skip {
+        /// Bytes to drop.
+        consumed: usize,
+    },
+    /// The connection cannot go on: write the reason's line if it has one, then close.
+    Close {
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+/// Why a connection must be closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// [`LINE_MAX`] bytes without a newline.
+    LineTooLong,
+    /// The binary protocol, which is not spoken here.
+    BinaryProtocol,
+    /// A web browser, perhaps on behalf of a hostile page.
+    Http,
+}
+
+impl CloseReason {
+    /// What to say before closing.
+    pub const fn line(self) -> Option<Line> {
+        match self {
+            CloseReason::LineTooLong => Some(Line::LineTooLong),
+            CloseReason::BinaryProtocol | CloseReason::Http => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// At the first byte of the connection.
+    First,
+    /// At the first byte of a line.
+    Line,
+    /// Among the keys of a retrieval. `streamed`: the end of its line had not arrived when it began.
+    Keys { retrieval: Retrieval, streamed: bool },
+    /// Inside a value that nobody wants.
+    Swallow { left: u64 },
+    /// Inside a line that nobody wants.
+    DropLine,
+    /// After a `Close`.
+    Closed(CloseReason),
+}
+
+/// The state of one connection's request stream.
+#[derive(Clone, Debug)]
+pub struct Parser {
+    state: State,
+    /// Bytes of the current line that are known to hold no newline.
+    scanned: usize,
+    /// Bytes that must be shown before another look is worth it.
+    wants: usize,
+    max_value: u64,
+}
+
+impl Parser {
+    /// A parser at the start of a connection that refuses values longer than `max_value` bytes.
+    pub fn new(max_value: usize) -> Parser {
+        Parser { state: State::First, scanned: 0, wants: 1, max_value: max_value as u64 }
+    }
+
+    /// Bytes of buffer with which every request can be understood.
+    pub fn buffer_bound(&self) -> usize {
+        LINE_MAX + (self.max_value.min(super::VALUE_LEN_MAX) as usize) + 2
+    }
+
+    /// Changes the limit for values whose request line has not been read yet.
+    pub fn set_max_value(&mut self, max_value: usize) {
+        self.max_value = max_value as u64;
+    }
+
+    /// Takes one step over `input`, the unconsumed bytes of the connection.
+    #[inline]
+    pub fn next<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        if input.len() < self.wants {
+            return Step::Incomplete { wants: self.wants };
+        }
+        self.wants = 1;
+        match self.state {
+            State::Line => self.line(input),
+            State::Keys { retrieval, streamed } => self.key(input, retrieval, streamed),
+            _ => self.rare(input),
+        }
+    }
+
+    #[cold]
+    fn rare<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        match self.state {
+            State::First if input[0] == BINARY_MAGIC => self.close(CloseReason::BinaryProtocol),
+            State::First => {
+                self.state = State::Line;
+                self.line(input)
+            }
+            State::Swallow { left } => {
+                let consumed = left.min(input.len() as u64);
+                self.state = match left - consumed {
+                    0 => State::Line,
+                    left => State::Swallow { left },
+                };
+                Step::Skip { consumed: consumed as usize }
+            }
+            State::DropLine => match memchr(b'\n', input) {
+                Some(end) => {
+                    self.state = State::Line;
+                    Step::Skip { consumed: end + 1 }
+                }
+                None => Step::Skip { consumed: input.len() },
+            },
+            State::Closed(reason) => Step::Close { reason },
+            State::Line | State::Keys { .. } => unreachable!("the caller handles the common states"),
+        }
+    }
+
+    /// At the first byte of a line.
+    #[inline]
+    fn line<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        let window = &input[..input.len().min(LINE_MAX)];
+        let from = self.scanned.min(window.len());
+        let Some(end) = memchr(b'\n', &window[from..]).map(|i| from + i) else {
+            return self.unfinished_line(window);
+        };
+        self.scanned = 0;
+        let line = &input[..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let after = end + 1;
+        match classic::parse_line(line, self.max_value) {
+            Parsed::Keys(retrieval, tokens) => self.first_key(line, retrieval, tokens, after),
+            Parsed::Value { command, len } => self.value(input, command, after, len),
+            Parsed::Command(command) => Step::Command { command, consumed: after },
+            Parsed::Refused { command, body } => {
+                self.state = State::Swallow { left: body };
+                Step::Command { command, consumed: after }
+            }
+            Parsed::Http => self.close(CloseReason::Http),
+        }
+    }
+
+    /// The first key of a retrieval whose whole line is there. `after` is where the next line starts.
+    #[inline]
+    fn first_key<'a>(
+        &mut self,
+        line: &'a [u8],
+        retrieval: Retrieval,
+        mut tokens: Tokens<'a>,
+        after: usize,
+    ) -> Step<'a> {
+        // One bad key spoils the whole line; a short line cannot hold one.
+        let mut keys = tokens;
+        if line.len() > KEY_MAX && keys.any(|key| key.len() > KEY_MAX) {
+            return Step::Command { command: malformed(Line::BadFormat), consumed: after };
+        }
+        let Some(key) = tokens.next() else {
+            return Step::Command { command: Command::GetEnd, consumed: after };
+        };
+        let next_key = tokens.skip_spaces();
+        let last = next_key == line.len();
+        let consumed = if last {
+            after
+        } else {
+            self.state = State::Keys { retrieval, streamed: false };
+            next_key
+        };
+        let Retrieval { touch, with_cas } = retrieval;
+        Step::Command { command: Command::Get(Get { key, touch, with_cas, last }), consumed }
+    }
+
+    /// Among the keys of a retrieval, at any byte between two of them.
+    fn key<'a>(&mut self, input: &'a [u8], retrieval: Retrieval, streamed: bool) -> Step<'a> {
+        let spaces = input.iter().take_while(|&&b| b == b' ').count();
+        if spaces > 0 {
+            return Step::Skip { consumed: spaces };
+        }
+        let Some(end) = memchr2(b' ', b'\n', input) else {
+            // One byte more than a key may be its line end's `\r`.
+            if input.len() > KEY_MAX + 1 {
+                self.state = State::DropLine;
+                return Step::Command { command: malformed(Line::BadFormat), consumed: input.len() };
+            }
+            self.wants = input.len() + 1;
+            return Step::Incomplete { wants: self.wants };
+        };
+        let ends_line = input[end] == b'\n';
+        let key = &input[..end];
+        let key = if ends_line { key.strip_suffix(b"\r").unwrap_or(key) } else { key };
+        if key.len() > KEY_MAX {
+            self.state = if ends_line { State::Line } else { State::DropLine };
+            return Step::Command { command: malformed(Line::BadFormat), consumed: end + 1 };
+        }
+        if key.is_empty() {
+            self.state = State::Line;
+            return Step::Command { command: Command::GetEnd, consumed: end + 1 };
+        }
+        // Whether a streamed line ends after this key may not be known yet, so there the end is always its own step.
+        let (last, consumed) = match ends_line {
+            true if streamed => (false, key.len()),
+            true => (true, end + 1),
+            false if streamed => (false, end + 1),
+            false => after_spaces(input, end),
+        };
+        if last {
+            self.state = State::Line;
+        }
+        let Retrieval { touch, with_cas } = retrieval;
+        Step::Command { command: Command::Get(Get { key, touch, with_cas, last }), consumed }
+    }
+
+    /// A command line whose value of `len` bytes starts at `start`.
+    #[inline]
+    fn value<'a>(&mut self, input: &'a [u8], command: Command<'a>, start: usize, len: usize) -> Step<'a> {
+        let (end, consumed) = (start + len, start + len + 2);
+        if input.len() < consumed {
+            self.wants = consumed;
+            return Step::Incomplete { wants: consumed };
+        }
+        let mut command = command;
+        if &input[end..consumed] != b"\r\n" {
+            let noreply = command.noreply();
+            command = Command::Malformed { line: Line::BadDataChunk, noreply };
+        }
+        match &mut command {
+            Command::Store(store) => store.value = &input[start..end],
+            Command::MetaSet(set) => set.value = &input[start..end],
+            _ => {}
+        }
+        Step::Command { command, consumed }
+    }
+
+    /// A line whose end is not among the first [`LINE_MAX`] bytes, or not there yet.
+    #[cold]
+    fn unfinished_line<'a>(&mut self, window: &'a [u8]) -> Step<'a> {
+        if window.len() < LINE_MAX {
+            self.scanned = window.len();
+            self.wants = window.len() + 1;
+            return Step::Incomplete { wants: self.wants };
+        }
+        self.scanned = 0;
+        let mut tokens = Tokens::new(window);
+        let spaces = tokens.skip_spaces();
+        if spaces > 0 {
+            return Step::Skip { consumed: spaces };
+        }
+        let verb = tokens.next();
+        let (with_cas, touches) = match verb {
+            Some(b"get" | b"bget") => (false, false),
+            Some(b"gets") => (true, false),
+            Some(b"gat") => (false, true),
+            Some(b"gats") => (true, true),
+            _ => return self.close(CloseReason::LineTooLong),
+        };
+        let mut retrieval = Retrieval { touch: None, with_cas };
+        if touches {
+            let exptime = tokens.next();
+            // A number that reaches the end of the window may go on behind it.
+            let Some(exptime) = exptime.filter(|_| !tokens.is_done()) else {
+                return self.close(CloseReason::LineTooLong);
+            };
+            retrieval.touch = Exptime::parse(exptime);
+            if retrieval.touch.is_none() {
+                self.state = State::DropLine;
+                return Step::Command { command: malformed(Line::InvalidExptime), consumed: window.len() };
+            }
+        }
+        self.state = State::Keys { retrieval, streamed: true };
+        Step::Skip { consumed: tokens.skip_spaces() }
+    }
+
+    fn close<'a>(&mut self, reason: CloseReason) -> Step<'a> {
+        self.state = State::Closed(reason);
+        Step::Close { reason }
+    }
+}
+
+/// Skips the spaces at `at`: whether the line ends there, and where the next word or the next line starts.
+fn after_spaces(input: &[u8], at: usize) -> (bool, usize) {
+    let rest = &input[at..];
+    let spaces = rest.iter().take_while(|&&b| b == b' ').count();
+    match &rest[spaces..] {
+        [b'\n', ..] => (true, at + spaces + 1),
+        [b'\r', b'\n', ..] => (true, at + spaces + 2),
+        _ => (false, at + spaces),
+    }
+}

@@ -1,0 +1,212 @@
+//! However the bytes of a connection are split, the parser sees the same commands; and no bytes make it panic, stand
+//! still, or hold more than it says.
+
+mod trace;
+
+use proptest::prelude::*;
+use protocol::memcache::{Command, KEY_MAX, LINE_MAX, Parser, Step};
+use trace::trace;
+
+const MAX_VALUE: usize = 64;
+
+fn whole(bytes: &[u8]) -> Vec<String> {
+    trace(bytes, MAX_VALUE, || usize::MAX)
+}
+
+/// Keys of every length up to one too many.
+fn key() -> impl Strategy<Value = String> {
+    prop_oneof![8 => "[a-zA-Z0-9:_]{1,20}", 1 => "[a-z]{248,252}", 1 => "[!-~]{1,40}"]
+}
+
+fn number() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => (0u64..200).prop_map(|n| n.to_string()),
+        2 => any::<u64>().prop_map(|n| n.to_string()),
+        2 => any::<i64>().prop_map(|n| n.to_string()),
+        1 => "[+0-9x-]{0,12}",
+    ]
+}
+
+fn meta_flags() -> impl Strategy<Value = String> {
+    let one = prop_oneof![
+        6 => "[bcfhklqstuvIPLx]",
+        3 => ("[TNRFCEDJ]", number()).prop_map(|(flag, n)| flag + &n),
+        2 => "O[a-z0-9]{0,33}",
+        2 => "M[SEAPRID+-]",
+        1 => "[!-~]{1,3}",
+    ];
+    proptest::collection::vec(one, 0..8).prop_map(|flags| flags.join(" "))
+}
+
+fn noreply() -> impl Strategy<Value = &'static str> {
+    prop_oneof![4 => Just(""), 1 => Just(" noreply"), 1 => Just(" 0")]
+}
+
+fn line_end() -> impl Strategy<Value = &'static str> {
+    prop_oneof![5 => Just("\r\n"), 1 => Just("\n")]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n')], 0..MAX_VALUE + 10)
+}
+
+/// One request as a client might send it, mostly right.
+fn request() -> impl Strategy<Value = Vec<u8>> {
+    let retrieval = ("(get|gets|gat 10|gats 0|bget)", proptest::collection::vec(key(), 0..6), line_end())
+        .prop_map(|(verb, keys, end)| format!("{verb} {}{end}", keys.join(" ")).into_bytes());
+    let store = (
+        "(set|add|replace|append|prepend)",
+        key(),
+        number(),
+        number(),
+        value(),
+        noreply(),
+        prop_oneof![9 => Just("\r\n"), 1 => Just("\n"), 1 => Just("xx")],
+    )
+        .prop_map(|(verb, key, flags, exptime, value, noreply, end)| {
+            let head = format!("{verb} {key} {flags} {exptime} {}{noreply}\r\n", value.len());
+            [head.as_bytes(), &value, end.as_bytes()].concat()
+        });
+    let cas = (key(), number(), value()).prop_map(|(key, cas, value)| {
+        [format!("cas {key} 1 0 {} {cas}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat()
+    });
+    let meta_set = (key(), meta_flags(), value()).prop_map(|(key, flags, value)| {
+        [format!("ms {key} {} {flags}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat()
+    });
+    let meta = ("(mg|md|ma|me)", key(), meta_flags(), line_end())
+        .prop_map(|(verb, key, flags, end)| format!("{verb} {key} {flags}{end}").into_bytes());
+    let small = ("(delete|incr|decr|touch)", key(), number(), noreply(), line_end())
+        .prop_map(|(verb, key, n, noreply, end)| format!("{verb} {key} {n}{noreply}{end}").into_bytes());
+    let fixed = prop_oneof![
+        Just("mn\r\n"), Just("version\r\n"), Just("flush_all\r\n"), Just("flush_all 5 noreply\r\n"), Just("stats items\r\n"),
+        Just("verbosity 1\r\n"), Just("quit\r\n"), Just("lru_crawler metadump all\r\n"), Just("\r\n"), Just("  \n"),
+        Just("nonsense\r\n"), Just("shutdown graceful\r\n"), Just("cache_memlimit 64\r\n"), Just("stats cachedump 1 1\n"),
+    ]
+    .prop_map(|line| line.as_bytes().to_vec());
+    prop_oneof![3 => retrieval, 3 => store, 1 => cas, 2 => meta_set, 3 => meta, 2 => small, 1 => fixed]
+}
+
+/// Requests, or bytes that look a little like them.
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    let noise = proptest::collection::vec(
+        prop_oneof![3 => any::<u8>(), 2 => Just(b' '), 1 => Just(b'\n'), 1 => Just(b'\r')], 0..200);
+    let long = ("(get|gat 1|gats x|set|) *", "[a-c ]{1,60}", 1usize..80)
+        .prop_map(|(verb, keys, times)| format!("{verb} {}\r\n", keys.repeat(times)).into_bytes());
+    proptest::collection::vec(prop_oneof![8 => request(), 1 => noise, 1 => long], 1..6)
+        .prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1500) })]
+
+    #[test]
+    fn random_splits_change_nothing(bytes in stream(), pieces in proptest::collection::vec(1usize..90, 1..20)) {
+        let mut next = pieces.iter().cycle();
+        prop_assert_eq!(trace(&bytes, MAX_VALUE, || *next.next().expect("endless")), whole(&bytes));
+    }
+
+    #[test]
+    fn byte_by_byte_changes_nothing(bytes in stream()) {
+        prop_assert_eq!(trace(&bytes, MAX_VALUE, || 1), whole(&bytes));
+    }
+
+    #[test]
+    fn a_split_at_every_byte_changes_nothing(bytes in request()) {
+        let want = whole(&bytes);
+        for at in 1..bytes.len() {
+            let mut first = Some(at);
+            prop_assert_eq!(&trace(&bytes, MAX_VALUE, || first.take().unwrap_or(usize::MAX)), &want, "split at {}", at);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..6000), piece in 1usize..3000) {
+        prop_assert_eq!(trace(&bytes, MAX_VALUE, || piece), whole(&bytes));
+    }
+}
+
+#[test]
+fn long_retrievals_are_handed_out_key_by_key_in_bounded_memory() {
+    let keys: Vec<String> = (0..50_000).map(|i| format!("key{i}")).collect();
+    let bytes = format!("gets {}  \r\nmn\r\n", keys.join(" ")).into_bytes();
+    for piece in [1, 7, 300, 4096, usize::MAX] {
+        let events = trace(&bytes, MAX_VALUE, || piece);
+        assert_eq!(events.len(), keys.len() + 2);
+        assert!(events[keys.len()] == "GetEnd" && events[keys.len() + 1] == "MetaNoop");
+    }
+}
+
+#[test]
+fn one_bad_key_ends_a_retrieval_once() {
+    let long = "k".repeat(KEY_MAX + 1);
+    for (line, before) in [
+        (format!("get {long}\r\n"), 0),
+        (format!("get a {long} b\r\n"), 0),
+        (format!("get {}{long} b\r\n", "a ".repeat(LINE_MAX)), LINE_MAX),
+        (format!("get {}{}\r\n", "a ".repeat(LINE_MAX), "k".repeat(5000)), LINE_MAX),
+    ] {
+        let events = trace(format!("{line}mn\r\n").as_bytes(), MAX_VALUE, || 13);
+        assert_eq!(events.len(), before + 2, "{line:.20}");
+        assert_eq!(events[before], "Malformed { line: BadFormat, noreply: false }");
+        assert_eq!(events[before + 1], "MetaNoop");
+    }
+    let longest = "k".repeat(KEY_MAX);
+    assert_eq!(whole(format!("get {longest}\r\nget a {longest}\r\n").as_bytes()).len(), 3);
+    let streamed = format!("get {}{longest}\r\n", "a ".repeat(LINE_MAX));
+    assert_eq!(whole(streamed.as_bytes()).len(), LINE_MAX + 2);
+}
+
+#[test]
+fn endless_lines_close_the_connection() {
+    for start in ["", "set ", "mg key ", "gat ", "gat 1", "version "] {
+        let bytes = format!("{start}{}", "1".repeat(LINE_MAX));
+        assert_eq!(whole(bytes.as_bytes()), ["LineTooLong"], "{start}");
+        assert_eq!(trace(bytes.as_bytes(), MAX_VALUE, || 100), ["LineTooLong"], "{start}");
+    }
+    // The newline may still be the last byte that counts.
+    let longest = format!("version {}\n", "x".repeat(LINE_MAX - 9));
+    assert_eq!(whole(longest.as_bytes()), ["Version"]);
+    let spaces = " ".repeat(10_000) + "version\r\n";
+    assert_eq!(trace(spaces.as_bytes(), MAX_VALUE, || 1000), ["Version"]);
+}
+
+#[test]
+fn refused_values_are_swallowed_without_a_buffer() {
+    let mut bytes = b"set big 0 0 1000000\r\n".to_vec();
+    bytes.resize(bytes.len() + 1_000_000, b'x');
+    bytes.extend_from_slice(b"\r\nms big 500000 q\r\n");
+    bytes.resize(bytes.len() + 500_000, b'\n');
+    bytes.extend_from_slice(b"\r\nms big 3 !\r\nget\r\nmn\r\n");
+    let events = trace(&bytes, MAX_VALUE, || 777);
+    assert_eq!(events.len(), 4);
+    assert!(events[0].starts_with("TooLarge") && events[1].starts_with("TooLarge"));
+    assert!(events[2].contains("InvalidFlag") && events[3] == "MetaNoop");
+}
+
+#[test]
+fn a_pipeline_of_a_hundred_thousand_commands() {
+    let mut bytes = Vec::new();
+    for i in 0..50_000 {
+        bytes.extend_from_slice(format!("set key{i} {i} 0 5 noreply\r\nvalue\r\nget key{i}\r\n").as_bytes());
+    }
+    let mut parser = Parser::new(MAX_VALUE);
+    let (mut at, mut commands) = (0, 0u32);
+    while let Step::Command { command, consumed } = parser.next(&bytes[at..]) {
+        let i = commands / 2;
+        match command {
+            Command::Store(s) => assert!(commands % 2 == 0 && s.flags == i && s.value == b"value" && s.noreply),
+            Command::Get(g) => assert!(commands % 2 == 1 && g.last && g.key == format!("key{i}").as_bytes()),
+            other => panic!("{other:?}"),
+        }
+        commands += 1;
+        at += consumed;
+    }
+    assert_eq!((commands, at), (100_000, bytes.len()));
+}
+
+#[test]
+fn the_binary_protocol_is_turned_away_at_its_first_byte_only() {
+    assert_eq!(whole(b"\x80\0\0\0"), ["BinaryProtocol"]);
+    assert_eq!(whole(b"mn\r\n\x80\r\n").len(), 2);
+    assert_eq!(whole(b"GET / HTTP/1.1\r\nHost: x\r\n"), ["Http"]);
+}
