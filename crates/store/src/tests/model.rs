@@ -1,0 +1,550 @@
+//! The store against a map of plain items: every answer, every field, over random operations.
+//!
+//! In store mode nothing may be missing. In cache mode an item may be missing, but never wrong, old or half written.
+
+use super::tiny;
+use crate::*;
+use base::Prng;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Known {
+    value: Vec<u8>,
+    flags: u32,
+    expiry: u32,
+    version: u64,
+    access: u32,
+    fetched: bool,
+    stale: bool,
+    win_sent: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Get(GetHow),
+    Set(Vec<u8>, SetHow),
+    Delete(DeleteHow),
+    Arith(ArithHow),
+    Touch(u32),
+}
+
+/// One operation on one key at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) now: u32,
+    pub(crate) key: Vec<u8>,
+    pub(crate) op: Op,
+}
+
+/// An answer with all that the caller sees; versions are `None` where nothing was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Miss,
+    Hit { known: Known, access_before: u32, hit_before: bool, expiry_before: u32, won: bool, sent: bool, stale: bool },
+    Set(SetOutcome),
+    Failed(SetError),
+    Delete(DeleteOutcome),
+    Arith(ArithOutcome),
+    Touched(bool),
+}
+
+/// Makes operations. `keys` bounds the key space; `long` is the longest value.
+pub(crate) struct Source {
+    pub(crate) prng: Prng,
+    pub(crate) now: u32,
+    pub(crate) keys: u64,
+    pub(crate) long: u64,
+    /// A version handed out lately, so that comparing ones sometimes match.
+    pub(crate) seen: u64,
+}
+
+impl Source {
+    pub(crate) fn new(seed: u64) -> Source {
+        Source { prng: Prng::new(seed), now: 1000, keys: 3000, long: 600, seen: 0 }
+    }
+
+    fn maybe<T>(&mut self, one_in: u64, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.prng.below(one_in) == 0).then(|| make(self))
+    }
+
+    fn expiry(&mut self) -> u32 {
+        match self.prng.below(8) {
+            0 => self.now + self.prng.below(3) as u32,
+            1 | 2 => self.now + self.prng.below(40) as u32,
+            3 => self.now + self.prng.below(100_000) as u32,
+            _ => 0,
+        }
+    }
+
+    /// A number of any length below 2^`bits`.
+    fn number(&mut self, bits: u64) -> u64 {
+        let bound = 1 << self.prng.below(bits);
+        self.prng.below(bound)
+    }
+
+    fn version(&mut self) -> u64 {
+        let near = self.prng.below(4);
+        (self.seen + near).saturating_sub(2)
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.prng.below(64) {
+            0 => {
+                let len = self.prng.below(40 << 10) as usize;
+                vec![self.prng.next_u64() as u8; len]
+            }
+            1..=12 => self.number(60).to_string().into_bytes(),
+            _ => {
+                let mut value = vec![0; self.prng.below(self.long) as usize];
+                self.prng.fill(&mut value);
+                value
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> Step {
+        self.now += u32::from(self.prng.below(50) == 0) * self.prng.below(8) as u32;
+        // A third of the keys get most of the traffic; lengths from 1 to 250.
+        let number = if self.prng.below(3) > 0 { self.prng.below(self.keys / 8) } else { self.prng.below(self.keys) };
+        let mut key = number.to_string().into_bytes();
+        if number % 17 == 0 {
+            key.resize(250, b'k');
+        }
+        let op = match self.prng.below(16) {
+            0..=4 => Op::Get(GetHow {
+                touch: self.maybe(8, Self::expiry),
+                vivify: self.maybe(8, Self::expiry),
+                recache_below: self.maybe(8, |s| s.prng.below(60) as u32),
+                touch_first: self.prng.below(2) == 0,
+                bump: self.prng.below(8) > 0,
+                version: self.maybe(32, Self::version),
+            }),
+            5..=11 => {
+                let verb = match self.prng.below(12) {
+                    0 => Verb::Add,
+                    1 => Verb::Replace,
+                    2 => Verb::Append,
+                    3 => Verb::Prepend,
+                    _ => Verb::Set,
+                };
+                let how = SetHow {
+                    verb,
+                    flags: self.prng.next_u64() as u32,
+                    expiry: self.expiry(),
+                    compare: self.maybe(6, Self::version),
+                    invalidate: self.prng.below(3) == 0,
+                    version: self.maybe(32, Self::version),
+                    vivify: self.maybe(3, Self::expiry),
+                };
+                Op::Set(self.value(), how)
+            }
+            12 => Op::Delete(DeleteHow {
+                compare: self.maybe(6, Self::version),
+                invalidate: self.prng.below(2) == 0,
+                touch: self.maybe(3, Self::expiry),
+                remove_value: self.prng.below(4) == 0,
+                version: self.maybe(16, Self::version),
+            }),
+            13 | 14 => Op::Arith(ArithHow {
+                delta: self.number(63),
+                decrement: self.prng.below(2) == 0,
+                create: self.maybe(2, |s| (s.prng.below(1000), s.expiry())),
+                touch: self.maybe(8, Self::expiry),
+                compare: self.maybe(8, Self::version),
+                version: self.maybe(32, Self::version),
+            }),
+            _ => Op::Touch(self.expiry()),
+        };
+        Step { now: self.now, key, op }
+    }
+}
+
+/// What the store answers.
+pub(crate) fn perform(store: &mut Store, step: &Step) -> Answer {
+    let key = store.key(&step.key).expect("1 to 250 bytes");
+    match &step.op {
+        Op::Get(how) => answer_of(store.get(step.now, key, how)),
+        Op::Set(value, how) => store.set(step.now, key, value, how).map_or_else(Answer::Failed, Answer::Set),
+        Op::Delete(how) => store.delete(step.now, key, how).map_or_else(Answer::Failed, Answer::Delete),
+        Op::Arith(how) => store.arith(step.now, key, how).map_or_else(Answer::Failed, Answer::Arith),
+        Op::Touch(expiry) => Answer::Touched(store.touch(step.now, key, *expiry)),
+    }
+}
+
+pub(crate) fn answer_of(hit: Option<Hit<'_>>) -> Answer {
+    let Some(hit) = hit else { return Answer::Miss };
+    if let Some(large) = hit.large() {
+        assert_eq!(&large[..], hit.value());
+    }
+    let known = Known {
+        value: hit.value().to_vec(),
+        flags: hit.flags(),
+        expiry: hit.expiry(),
+        version: hit.version(),
+        access: 0,
+        fetched: false,
+        stale: hit.is_stale(),
+        win_sent: false,
+    };
+    Answer::Hit {
+        known,
+        access_before: hit.access_before(),
+        hit_before: hit.was_hit_before(),
+        expiry_before: hit.expiry_before(),
+        won: hit.won(),
+        sent: hit.win_was_sent(),
+        stale: hit.is_stale(),
+    }
+}
+
+/// What the answer and the item must be, from `before`. `version` is the one that a write gets.
+fn expected(step: &Step, before: Option<Known>, version: u64) -> (Answer, Option<Known>) {
+    let now = step.now;
+    match &step.op {
+        Op::Get(how) => expected_get(now, how, before, version),
+        Op::Set(value, how) => expected_set(now, value, how, before, version),
+        Op::Delete(how) => {
+            let Some(mut item) = before else { return (Answer::Delete(DeleteOutcome::NotFound), None) };
+            if how.compare.is_some_and(|v| v != item.version) {
+                return (Answer::Delete(DeleteOutcome::Exists), Some(item));
+            }
+            if !how.invalidate && !how.remove_value {
+                return (Answer::Delete(DeleteOutcome::Deleted), None);
+            }
+            if how.remove_value {
+                item = fresh(now, Vec::new(), 0, how.touch.unwrap_or(0), version);
+            }
+            if how.invalidate {
+                item = Known { stale: true, win_sent: false, expiry: how.touch.unwrap_or(item.expiry), ..item };
+            }
+            item.version = version;
+            (Answer::Delete(DeleteOutcome::Kept(version)), Some(item))
+        }
+        Op::Arith(how) => expected_arith(now, how, before, version),
+        Op::Touch(expiry) => match before {
+            None => (Answer::Touched(false), None),
+            Some(item) => {
+                (Answer::Touched(true), Some(Known { expiry: *expiry, access: now, fetched: true, ..item }))
+            }
+        },
+    }
+}
+
+fn fresh(now: u32, value: Vec<u8>, flags: u32, expiry: u32, version: u64) -> Known {
+    Known { value, flags, expiry, version, access: now, fetched: false, stale: false, win_sent: false }
+}
+
+fn expected_get(now: u32, how: &GetHow, before: Option<Known>, version: u64) -> (Answer, Option<Known>) {
+    let (mut item, made) = match (before, how.vivify) {
+        (Some(item), _) => (item, false),
+        (None, None) => return (Answer::Miss, None),
+        (None, Some(expiry)) => (fresh(now, Vec::new(), 0, expiry, version), true),
+    };
+    let before = item.clone();
+    let looked_at = if how.touch_first { how.touch.unwrap_or(item.expiry) } else { item.expiry };
+    if let (Some(touch), false) = (how.touch, made) {
+        item.expiry = touch;
+    }
+    let ageing = how.recache_below.is_some_and(|t| looked_at != 0 && looked_at < now + t);
+    let won = made || !item.win_sent && (item.stale || ageing);
+    item.win_sent |= won;
+    if how.bump {
+        (item.access, item.fetched) = (now, true);
+    }
+    let known = Known { access: 0, fetched: false, win_sent: false, ..item.clone() };
+    let answer = Answer::Hit {
+        known,
+        access_before: before.access,
+        hit_before: before.fetched,
+        expiry_before: before.expiry,
+        won,
+        sent: before.win_sent,
+        stale: before.stale,
+    };
+    (answer, Some(item))
+}
+
+fn expected_set(
+    now: u32,
+    value: &[u8],
+    how: &SetHow,
+    before: Option<Known>,
+    version: u64,
+) -> (Answer, Option<Known>) {
+    let compare = how.compare.filter(|&v| v != 0);
+    let stored = |item: Known| {
+        (Answer::Set(SetOutcome::Stored { version, size: item.value.len() }), Some(item))
+    };
+    let Some(old) = before else {
+        let expiry = match (how.verb, compare) {
+            (Verb::Set | Verb::Replace, Some(_)) => return (Answer::Set(SetOutcome::NotFound), None),
+            (Verb::Set | Verb::Add, _) => how.expiry,
+            (Verb::Append | Verb::Prepend, _) if how.vivify.is_some() => how.vivify.unwrap_or(0),
+            _ => return (Answer::Set(SetOutcome::NotStored), None),
+        };
+        return stored(fresh(now, value.to_vec(), how.flags, expiry, version));
+    };
+    if how.verb == Verb::Add {
+        return (Answer::Set(SetOutcome::NotStored), Some(Known { access: now, fetched: true, ..old }));
+    }
+    let joined = match how.verb {
+        Verb::Append => Some([&old.value, value].concat()),
+        Verb::Prepend => Some([value, &old.value].concat()),
+        _ => None,
+    };
+    if let Some(compare) = compare.filter(|&v| v != old.version) {
+        if !how.invalidate || compare > old.version || joined.is_some() {
+            return (Answer::Set(SetOutcome::Exists), Some(old));
+        }
+        let item = fresh(now, value.to_vec(), how.flags, old.expiry, version);
+        return stored(Known { stale: true, win_sent: old.win_sent, ..item });
+    }
+    match joined {
+        Some(joined) => stored(fresh(now, joined, old.flags, old.expiry, version)),
+        None => stored(fresh(now, value.to_vec(), how.flags, how.expiry, version)),
+    }
+}
+
+fn expected_arith(now: u32, how: &ArithHow, before: Option<Known>, version: u64) -> (Answer, Option<Known>) {
+    let Some(mut item) = before else {
+        let Some((value, expiry)) = how.create else { return (Answer::Arith(ArithOutcome::NotFound), None) };
+        let item = fresh(now, value.to_string().into_bytes(), 0, expiry, version);
+        let done = ArithOutcome::Done { value, version, expiry_before: expiry, expiry, created: true };
+        return (Answer::Arith(done), Some(item));
+    };
+    if how.compare.is_some_and(|v| v != 0 && v != item.version) {
+        return (Answer::Arith(ArithOutcome::Exists), Some(item));
+    }
+    let text = String::from_utf8_lossy(&item.value).into_owned();
+    let number = text.split([' ', '\t', '\n', '\r', '\x0b', '\x0c']).find(|s| !s.is_empty());
+    let Some(number) = number.and_then(|s| s.parse::<u64>().ok()) else {
+        return (Answer::Arith(ArithOutcome::NotNumeric), Some(item));
+    };
+    let value =
+        if how.decrement { number.saturating_sub(how.delta) } else { number.wrapping_add(how.delta) };
+    let digits = value.to_string().into_bytes();
+    let grows = digits.len() > item.value.len();
+    let width = item.value.len();
+    let expiry_before = item.expiry;
+    item.value = digits;
+    if grows {
+        item.fetched = false;
+    } else {
+        item.value.resize(width, b' ');
+        item.fetched = true;
+    }
+    item.access = now;
+    item.version = version;
+    item.expiry = how.touch.unwrap_or(item.expiry);
+    let done = ArithOutcome::Done { value, version, expiry_before, expiry: item.expiry, created: false };
+    (Answer::Arith(done), Some(item))
+}
+
+/// Store and model side by side.
+pub(crate) struct Pair {
+    pub(crate) store: Store,
+    model: HashMap<Vec<u8>, Known>,
+    flush_at: u32,
+    last_version: u64,
+    pub(crate) refused: u64,
+    pub(crate) missing: u64,
+}
+
+impl Pair {
+    pub(crate) fn new(store: Store) -> Pair {
+        Pair { store, model: HashMap::new(), flush_at: u32::MAX, last_version: 0, refused: 0, missing: 0 }
+    }
+
+    pub(crate) fn flush_all(&mut self, now: u32, at: u32) {
+        self.store.flush_all(now, at);
+        self.due(now);
+        self.flush_at = at;
+        self.due(now);
+    }
+
+    fn due(&mut self, now: u32) {
+        if now >= self.flush_at {
+            self.model.clear();
+            self.flush_at = u32::MAX;
+        }
+    }
+
+    fn known(&self, now: u32, key: &[u8]) -> Option<Known> {
+        self.model.get(key).filter(|k| k.expiry == 0 || k.expiry > now).cloned()
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) {
+        self.due(step.now);
+        let before = self.known(step.now, &step.key);
+        let answer = perform(&mut self.store, step);
+        let version = self.version_in(step, &answer, before.as_ref());
+        let (mut wanted, mut after) = expected(step, before.clone(), version);
+        let cache = self.store.config.mode == Mode::Cache;
+        if cache && before.is_some() {
+            // The operation itself may have evicted its own item first; then it must have gone as without one.
+            let without = expected(step, None, version);
+            if answer != wanted || answer == without.0 && self.seen(step) == without.1 {
+                (wanted, after) = without;
+                self.missing += 1;
+            }
+        }
+        if let (Answer::Failed(error), Answer::Set(SetOutcome::Stored { .. })) = (&answer, &wanted) {
+            self.check_refusal(step, *error, before);
+            return;
+        }
+        if let (Answer::Failed(SetError::OutOfMemory), false) = (&answer, cache) {
+            self.refused += 1;
+            return self.compare(step, before);
+        }
+        if (&answer, cache) == (&Answer::Miss, false) && matches!(wanted, Answer::Hit { won: true, .. }) && before.is_none() {
+            self.refused += 1;
+            return self.compare(step, None);
+        }
+        assert_eq!(answer, wanted, "{step:?} of {before:?}");
+        self.compare(step, after);
+    }
+
+    /// A SET that did not succeed: too long, or no memory, which in cache mode only large values may meet.
+    fn check_refusal(&mut self, step: &Step, error: SetError, before: Option<Known>) {
+        let Op::Set(value, how) = &step.op else { panic!("{step:?} refused") };
+        let cache = self.store.config.mode == Mode::Cache;
+        let joined = value.len() + before.as_ref().map_or(0, |k| k.value.len());
+        match error {
+            SetError::TooLarge => assert!(joined > self.store.config.max_value, "{} B refused", value.len()),
+            SetError::OutOfMemory => assert!(!cache || joined > 1500, "a cache refused {} B", value.len()),
+        }
+        self.refused += 1;
+        let removes = cache && how.verb == Verb::Set && how.compare.unwrap_or(0) == 0;
+        self.compare(step, before.filter(|_| !removes));
+    }
+
+    /// The version a write got. The store's own ones rise.
+    fn version_in(&mut self, step: &Step, answer: &Answer, before: Option<&Known>) -> u64 {
+        let (given, asked) = match (answer, &step.op) {
+            (Answer::Set(SetOutcome::Stored { version, .. }), Op::Set(_, how)) => (*version, how.version),
+            (Answer::Delete(DeleteOutcome::Kept(version)), Op::Delete(how)) => (*version, how.version),
+            (Answer::Arith(ArithOutcome::Done { version, .. }), Op::Arith(how)) => (*version, how.version),
+            (Answer::Hit { known, won: true, .. }, Op::Get(how))
+                if how.vivify.is_some() && before.is_none_or(|k| k.version != known.version) =>
+            {
+                (known.version, how.version)
+            }
+            _ => return 0,
+        };
+        match asked.filter(|&v| v != 0) {
+            Some(asked) => assert_eq!(given, asked, "{step:?}"),
+            None => assert!(given > self.last_version, "{step:?} got {given} after {}", self.last_version),
+        }
+        self.last_version = self.last_version.max(given);
+        given
+    }
+
+    /// The item as the store has it now.
+    fn seen(&self, step: &Step) -> Option<Known> {
+        let key = self.store.key(&step.key).expect("1 to 250 bytes");
+        self.store.peek(step.now, key).map(|p| Known {
+            value: p.value.to_vec(),
+            flags: p.flags,
+            expiry: p.expiry,
+            version: p.version,
+            access: p.access,
+            fetched: p.fetched,
+            stale: p.stale,
+            win_sent: p.win_sent,
+        })
+    }
+
+    /// Asserts that the item is as wanted, field by field.
+    fn compare(&mut self, step: &Step, wanted: Option<Known>) {
+        let seen = self.seen(step);
+        let wanted = wanted.filter(|k| k.expiry == 0 || k.expiry > step.now);
+        match (&seen, &wanted) {
+            (None, Some(_)) if self.store.config.mode == Mode::Cache => self.missing += 1,
+            _ => assert_eq!(seen, wanted, "after {step:?}"),
+        }
+        match seen {
+            Some(known) => self.model.insert(step.key.clone(), known),
+            None => self.model.remove(&step.key),
+        };
+    }
+
+    /// In store mode everything must be there; in either nothing else.
+    pub(crate) fn compare_all(&self, now: u32) {
+        let mut found = 0;
+        let mut cursor = Some(Cursor::default());
+        while let Some(at) = cursor {
+            cursor = self.store.list(now, at, 7, |peek| {
+                let known = self.known(now, peek.key).expect("the store has a key that the model has not");
+                assert_eq!((&known.value[..], known.version), (peek.value, peek.version));
+                found += 1;
+            });
+        }
+        let wanted = self.model.keys().filter(|key| self.known(now, key).is_some()).count();
+        assert!(found == wanted || self.store.config.mode == Mode::Cache && found < wanted);
+    }
+}
+
+/// `steps` random operations, checked as a whole now and then.
+pub(crate) fn run(mut pair: Pair, seed: u64, steps: usize, keys: u64) -> Pair {
+    let mut source = Source::new(seed);
+    source.keys = keys;
+    for number in 0..steps {
+        let step = source.step();
+        pair.step(&step);
+        source.seen = pair.last_version;
+        if number % 5000 == 4999 {
+            let at = source.now + source.prng.below(3) as u32 * 4;
+            if source.prng.below(2) == 0 {
+                pair.flush_all(source.now, at);
+            }
+        }
+        if number % 64 == 0 {
+            pair.store.maintain(source.now, 4096);
+        }
+        if number % 1000 == 999 || number + 1 == steps {
+            pair.store.check();
+            pair.due(source.now);
+            pair.compare_all(source.now);
+        }
+    }
+    pair
+}
+
+#[test]
+fn a_cache_never_answers_wrong() {
+    for seed in 0..4 {
+        let pair = run(Pair::new(tiny(Mode::Cache)), seed, 60_000, 6000);
+        let stats = pair.store.stats();
+        assert!(stats.evicted > 1000 && stats.expired > 100, "the test must reach eviction: {stats:?}");
+        assert!(stats.ghost_hits > 10 && stats.bytes_copied > 0, "{stats:?}");
+        assert!(pair.missing > 100);
+    }
+}
+
+#[test]
+fn a_store_loses_nothing() {
+    for seed in 0..4 {
+        let pair = run(Pair::new(tiny(Mode::Store)), seed, 60_000, 1500);
+        let stats = pair.store.stats();
+        assert_eq!(stats.evicted, 0);
+        assert!(stats.segments_cleaned > 50 && stats.bytes_copied > 0, "{stats:?}");
+        assert_eq!(pair.missing, 0);
+    }
+}
+
+#[test]
+fn a_full_store_refuses_and_loses_nothing() {
+    let pair = run(Pair::new(tiny(Mode::Store)), 9, 60_000, 12_000);
+    assert!(pair.refused > 100, "the test must reach the limit: {:?}", pair.store.stats());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_seed_any_key_space(seed in any::<u64>(), keys in 8u64..8000, steps in 1usize..3000, cache in any::<bool>()) {
+        let mode = if cache { Mode::Cache } else { Mode::Store };
+        run(Pair::new(tiny(mode)), seed, steps, keys);
+    }
+}
