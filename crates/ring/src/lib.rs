@@ -1,1 +1,30 @@
-//! Lock-free rings between a producer and a consumer, in one process or over shared memory.
+//! Lock-free rings between one producer and one consumer, in one process or over shared memory, and what stands on them:
+//! request/response pairs with credits, doorbells, an arena for long messages, waiting, and sharing among threads.
+//!
+//! | module | one word |
+//! |---|---|
+//! | [`spsc`] | bounded rings of fixed-size slots, three ways to publish, one contract |
+//! | [`pair`] | request ring + response ring; the client's own counters are the credits |
+//! | [`doorbell`] | one u32 tail per ring, contiguous; a scan finds all new work |
+//! | [`arena`] | contiguous bytes beside a ring, for what does not fit a slot |
+//! | [`wait`] | spin, pause, monitored wait, sleep; no system call while the other side is awake |
+//! | [`shm`] | pair + arenas + wake words in one sealed memfd, with a peer that may die or lie |
+//! | [`share`] | many threads, one connection, one dispatcher |
+//! | [`probe`] | how far apart two cores are: cache-line ping-pong |
+//!
+//! The crate knows nothing of requests, keys, sockets (but for the hand-over of a segment) or threads: it starts none
+//! except in [`probe`], for a few milliseconds.
+
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+mod mapping;
+mod memory;
+pub mod pair;
+mod plain;
+pub mod spsc;
+mod sync;
+
+pub use mapping::Mapping;
+pub use pair::{Client, Server, Tag};
+pub use plain::Plain;
+pub use spsc::Full;
