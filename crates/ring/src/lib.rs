@@ -17,12 +17,14 @@
 
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+pub mod doorbell;
 mod mapping;
 mod memory;
 pub mod pair;
 mod plain;
 pub mod spsc;
 mod sync;
+pub mod wait;
 
 pub use mapping::Mapping;
 pub use pair::{Client, Server, Tag};
