@@ -80,7 +80,9 @@ fn normalise(answer: &[u8]) -> Vec<String> {
                 _ => None,
             };
             match version {
-                Some((prefix, version)) if version.bytes().all(|b| b.is_ascii_digit()) && !version.is_empty() => {
+                Some((prefix, version))
+                    if version.bytes().all(|b| b.is_ascii_digit()) && !version.is_empty() =>
+                {
                     let end = &word[bare.len()..];
                     words.push(format!("{prefix}#{}{end}", number(version)));
                 }
@@ -122,7 +124,9 @@ fn expand(text: &str) -> Vec<u8> {
 #[test]
 fn conversations_read_the_same() {
     let Some(memcached) = Memcached::start() else {
-        eprintln!("SKIPPED: memcached is not installed or does not start; install it to compare with the original");
+        eprintln!(
+            "SKIPPED: memcached is not installed or does not start; install it to compare with the original"
+        );
         return;
     };
     let mut wrong = Vec::new();
@@ -169,6 +173,8 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("ms foo 1 MA N0\r\nx\r\n", "HD\r\n"),
     ("ms foo 1 Me\r\nx\r\n", "HD\r\n"),
     ("ms foo 1 F5\r\nx\r\nmd foo x\r\nmg foo v f\r\n", "HD\r\nHD\r\nVA 0 f0\r\n\r\n"),
+    ("delete z\r\nget $K\r\n", "NOT_FOUND\r\nCLIENT_ERROR bad command line format\r\n"),
+    ("mg n N-1 t\r\n", "HD t0 W\r\n"),
     ("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n"),
     ("slabs reassign 1 2\r\n", "CLIENT_ERROR slab reassignment disabled\r\n"),
     ("extstore item_size 1\r\n", "ERROR\r\n"),

@@ -78,9 +78,20 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     let small = ("(delete|incr|decr|touch)", key(), number(), noreply(), line_end())
         .prop_map(|(verb, key, n, noreply, end)| format!("{verb} {key} {n}{noreply}{end}").into_bytes());
     let fixed = prop_oneof![
-        Just("mn\r\n"), Just("version\r\n"), Just("flush_all\r\n"), Just("flush_all 5 noreply\r\n"), Just("stats items\r\n"),
-        Just("verbosity 1\r\n"), Just("quit\r\n"), Just("lru_crawler metadump all\r\n"), Just("\r\n"), Just("  \n"),
-        Just("nonsense\r\n"), Just("shutdown graceful\r\n"), Just("cache_memlimit 64\r\n"), Just("stats cachedump 1 1\n"),
+        Just("mn\r\n"),
+        Just("version\r\n"),
+        Just("flush_all\r\n"),
+        Just("flush_all 5 noreply\r\n"),
+        Just("stats items\r\n"),
+        Just("verbosity 1\r\n"),
+        Just("quit\r\n"),
+        Just("lru_crawler metadump all\r\n"),
+        Just("\r\n"),
+        Just("  \n"),
+        Just("nonsense\r\n"),
+        Just("shutdown graceful\r\n"),
+        Just("cache_memlimit 64\r\n"),
+        Just("stats cachedump 1 1\n"),
     ]
     .prop_map(|line| line.as_bytes().to_vec());
     prop_oneof![3 => retrieval, 3 => store, 1 => cas, 2 => meta_set, 3 => meta, 2 => small, 1 => fixed]
@@ -89,7 +100,9 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 /// Requests, or bytes that look a little like them.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let noise = proptest::collection::vec(
-        prop_oneof![3 => any::<u8>(), 2 => Just(b' '), 1 => Just(b'\n'), 1 => Just(b'\r')], 0..200);
+        prop_oneof![3 => any::<u8>(), 2 => Just(b' '), 1 => Just(b'\n'), 1 => Just(b'\r')],
+        0..200,
+    );
     let long = ("(get|gat 1|gats x|set|) *", "[a-c ]{1,60}", 1usize..80)
         .prop_map(|(verb, keys, times)| format!("{verb} {}\r\n", keys.repeat(times)).into_bytes());
     proptest::collection::vec(prop_oneof![8 => request(), 1 => noise, 1 => long], 1..6)
@@ -194,7 +207,9 @@ fn a_pipeline_of_a_hundred_thousand_commands() {
     while let Step::Command { command, consumed } = parser.next(&bytes[at..]) {
         let i = commands / 2;
         match command {
-            Command::Store(s) => assert!(commands % 2 == 0 && s.flags == i && s.value == b"value" && s.noreply),
+            Command::Store(s) => {
+                assert!(commands % 2 == 0 && s.flags == i && s.value == b"value" && s.noreply)
+            }
             Command::Get(g) => assert!(commands % 2 == 1 && g.last && g.key == format!("key{i}").as_bytes()),
             other => panic!("{other:?}"),
         }

@@ -131,7 +131,9 @@ fn lru_crawler(mut tokens: Tokens<'_>) -> Command<'_> {
         (b"enable" | b"disable", None) | (b"crawl", Some(_)) => Line::Ok,
         (b"tocrawl" | b"sleep", Some(number)) => match decimal_u32(number) {
             None => return malformed(Line::BadFormat),
-            Some(us) if verb == b"sleep" && us > CRAWLER_SLEEP_MAX_US => return malformed(Line::SleepTooLong),
+            Some(us) if verb == b"sleep" && us > CRAWLER_SLEEP_MAX_US => {
+                return malformed(Line::SleepTooLong);
+            }
             Some(_) => Line::Ok,
         },
         _ => return malformed(Line::Error),
@@ -147,11 +149,16 @@ fn lru(mut tokens: Tokens<'_>) -> Command<'_> {
         (Some(b"tune"), Some(hot)) => lru_tune(hot, tokens),
         _ => Line::Error,
     };
-    if line == Line::Ok { answered(line, all) } else { Command::Malformed { line, noreply: ends_in_noreply(all) } }
+    if line == Line::Ok {
+        answered(line, all)
+    } else {
+        Command::Malformed { line, noreply: ends_in_noreply(all) }
+    }
 }
 
 fn lru_tune(hot_percent: &[u8], mut tokens: Tokens<'_>) -> Line {
-    let (Some(warm), Some(hot_factor), Some(warm_factor)) = (tokens.next(), tokens.next(), tokens.next()) else {
+    let (Some(warm), Some(hot_factor), Some(warm_factor)) = (tokens.next(), tokens.next(), tokens.next())
+    else {
         return Line::Error;
     };
     let numbers = (decimal_u32(hot_percent), decimal_u32(warm), fraction(hot_factor), fraction(warm_factor));

@@ -75,7 +75,8 @@ mod tests {
         assert_eq!(decoded_len(b"Zm9v"), Some(3));
         assert_eq!(decoded_len(b"Zg=="), Some(1));
         assert_eq!(decoded_len(b"Zm8="), Some(2));
-        for bad in ["", "Z", "Zg", "Zm9", "Zh==", "Zm9=", "====", "Z===", "Zm9v!", "Zm!v", "Zm=v", "Zg==Zg=="] {
+        for bad in ["", "Z", "Zg", "Zm9", "Zh==", "Zm9=", "====", "Z===", "Zm9v!", "Zm!v", "Zm=v", "Zg==Zg=="]
+        {
             assert_eq!(decoded_len(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -144,7 +144,9 @@ fn delete(mut tokens: Tokens<'_>) -> Command<'_> {
 
 /// The shape of `incr`, `decr` and `touch`: a key, a number, perhaps noreply.
 fn key_and_number<'a>(mut tokens: Tokens<'a>) -> Result<(&'a [u8], &'a [u8], bool), Command<'a>> {
-    let (Some(key), Some(number)) = (tokens.next(), tokens.next()) else { return Err(malformed(Line::Error)) };
+    let (Some(key), Some(number)) = (tokens.next(), tokens.next()) else {
+        return Err(malformed(Line::Error));
+    };
     let extra = tokens.next();
     if !tokens.is_done() {
         return Err(malformed(Line::Error));

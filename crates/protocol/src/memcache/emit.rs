@@ -23,7 +23,18 @@ pub use super::lines::LINE_BOUND;
 
 /// Bytes that hold a `VALUE` reply, its value and the `END` that may follow.
 pub const fn value_bound(key_len: usize, value_len: usize) -> usize {
-    "VALUE ".len() + key_len + 1 + U32_DIGITS + 1 + U32_DIGITS + 1 + U64_DIGITS + 2 + value_len + 2 + "END\r\n".len()
+    "VALUE ".len()
+        + key_len
+        + 1
+        + U32_DIGITS
+        + 1
+        + U32_DIGITS
+        + 1
+        + U64_DIGITS
+        + 2
+        + value_len
+        + 2
+        + "END\r\n".len()
 }
 
 /// Bytes that hold any reply to a meta command, with its value.
@@ -337,7 +348,9 @@ impl<'b> Reply<'b> {
     pub fn meta_counted(&mut self, meta: &Meta<'_>, counted: MetaCounted) {
         let (number, version, ttl, ttl_before) = match counted {
             MetaCounted::Counted { created: false, .. } if meta.is_quiet() => return,
-            MetaCounted::Counted { number, version, ttl, ttl_before, .. } => (number, version, ttl, ttl_before),
+            MetaCounted::Counted { number, version, ttl, ttl_before, .. } => {
+                (number, version, ttl, ttl_before)
+            }
             MetaCounted::NotStored => return self.status_and_echoes(b"NS", meta),
             MetaCounted::Exists => return self.status_and_echoes(b"EX", meta),
             MetaCounted::NotFound => return self.status_and_echoes(b"NF", meta),

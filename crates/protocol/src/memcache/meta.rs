@@ -18,8 +18,8 @@ use super::number::{decimal, decimal_u32};
 use super::tokens::Tokens;
 use super::{KEY_MAX, OPAQUE_MAX, VALUE_LEN_MAX};
 
-/// Words that a meta command may have, its verb included.
-const WORDS_MAX: usize = 19;
+/// Words that a meta command may have after its key.
+const FLAGS_MAX: usize = 17;
 
 /// Which flags a command carries: one bit per letter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -308,18 +308,23 @@ impl Flags {
     }
 }
 
+#[inline]
+fn has_too_many_flags(tokens: Tokens<'_>) -> bool {
+    // Fewer bytes than this cannot hold too many words, so the usual line is not counted.
+    tokens.remainder().len() > 2 * FLAGS_MAX && tokens.count() > FLAGS_MAX
+}
+
 /// The words of `mg`, `md` and `ma`: key and flags, read as far as all three agree.
 fn key_and_flags<'a>(
     mut tokens: Tokens<'a>,
     too_many: Line,
     also: &[u8],
 ) -> Result<(Meta<'a>, Flags), Result<Line, Line>> {
-    let all = tokens;
     let key = tokens.next().ok_or(Ok(Line::Error))?;
     if key.len() > KEY_MAX {
         return Err(Ok(Line::BadFormat));
     }
-    if all.count() + 1 > WORDS_MAX {
+    if has_too_many_flags(tokens) {
         return Err(Ok(too_many));
     }
     let flags = Flags::parse(key, tokens, also).map_err(Err)?;
@@ -396,12 +401,12 @@ pub(super) fn parse_debug(mut tokens: Tokens<'_>) -> Parsed<'_> {
 ///
 /// Once the length is known, the value is swallowed after any error.
 pub(super) fn parse_set(mut tokens: Tokens<'_>, max_value: u64) -> Parsed<'_> {
-    let words = tokens.count();
     let Some(key) = tokens.next() else { return error() };
+    let after_key = tokens;
     let Some(len) = tokens.next().filter(|_| key.len() <= KEY_MAX) else {
         return Parsed::Command(malformed(Line::BadFormat));
     };
-    if words + 1 > WORDS_MAX {
+    if has_too_many_flags(after_key) {
         return Parsed::Command(malformed(Line::FlagsTooLong));
     }
     let Some(len) = decimal(len).filter(|&len| len <= VALUE_LEN_MAX) else {

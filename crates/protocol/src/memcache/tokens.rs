@@ -3,6 +3,11 @@
 //! Positions are offsets into the line, which starts where the caller's buffer starts, so they are also counts of bytes
 //! consumed.
 
+use memchr::memchr;
+
+/// Bytes of a word that are looked at one by one.
+const SHORT_WORD: usize = 16;
+
 /// An iterator over the words of a line.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens<'a> {
@@ -50,8 +55,13 @@ impl<'a> Iterator for Tokens<'a> {
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.skip_spaces();
-        while self.at < self.line.len() && self.line[self.at] != b' ' {
+        // Most words are shorter than what a vector search costs to start.
+        let near = self.line.len().min(start + SHORT_WORD);
+        while self.at < near && self.line[self.at] != b' ' {
             self.at += 1;
+        }
+        if self.at == near {
+            self.at = memchr(b' ', &self.line[near..]).map_or(self.line.len(), |i| near + i);
         }
         (start < self.at).then(|| &self.line[start..self.at])
     }

@@ -3,10 +3,12 @@
 //! It is as simple as it can be and forgets nothing; the real store lives in another crate.
 
 use protocol::memcache::command::Stats;
-use protocol::memcache::emit::{MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored, meta_bound, value_bound};
+use protocol::memcache::emit::{
+    MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored, meta_bound, value_bound,
+};
 use protocol::memcache::{
-    Command, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, Parser, Reply, SetMode, Step, Store,
-    StoreVerb, decimal,
+    Command, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, Parser, Reply, SetMode, Step,
+    Store, StoreVerb, decimal,
 };
 use std::collections::HashMap;
 
@@ -49,7 +51,8 @@ pub struct Answer {
 
 impl Server {
     pub fn new(now: u32) -> Server {
-        Server { now, items: HashMap::new(), versions: 0 }
+        // Conversations compare with version 1, which must not be in use.
+        Server { now, items: HashMap::new(), versions: 100 }
     }
 
     /// Everything a connection that sends `requests` and nothing more is answered.
@@ -242,7 +245,8 @@ impl Server {
         let item = match (set.mode, old.clone()) {
             (SetMode::Set | SetMode::Replace, None) if set.compare().is_some() => Err(MetaStored::NotFound),
             (SetMode::Set | SetMode::Replace, Some(old)) if mismatch.is_some() => {
-                item.stale = true;
+                // A late value replaces the present one but keeps its time and its winner.
+                (item.stale, item.expiry, item.win_sent) = (true, old.expiry, old.win_sent);
                 let older = set.compare().is_some_and(|compare| compare < old.version);
                 if set.meta.flags.has(b'I') && older { Ok(item) } else { Err(MetaStored::Exists) }
             }
@@ -295,7 +299,9 @@ impl Server {
     fn meta_arith(&mut self, arith: &MetaArith<'_>, reply: &mut Reply<'_>) {
         let (now, key) = (self.now, key_of(&arith.meta));
         let outcome = match self.live(&key).map(|item| (item.version, item.ttl(now))) {
-            Some((version, _)) if arith.compare().is_some_and(|compare| compare != version) => MetaCounted::Exists,
+            Some((version, _)) if arith.compare().is_some_and(|compare| compare != version) => {
+                MetaCounted::Exists
+            }
             Some((_, ttl_before)) => match self.count(&key, arith.delta, arith.decrement).flatten() {
                 None => return reply.line(Line::NonNumeric),
                 Some(number) => self.counted(arith, &key, number, ttl_before, false),
