@@ -4,7 +4,7 @@
 mod trace;
 
 use proptest::prelude::*;
-use protocol::memcache::{Command, KEY_MAX, LINE_MAX, Parser, Step};
+use protocol::memcache::{Command, Exptime, Get, KEY_MAX, LINE_MAX, Parser, Step, Store, StoreVerb};
 use trace::trace;
 
 const MAX_VALUE: usize = 64;
@@ -109,6 +109,63 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|parts| parts.concat())
 }
 
+/// A request and, as text, the command it must turn out to be.
+fn meant() -> impl Strategy<Value = (Vec<u8>, String)> {
+    let key = "[a-zA-Z0-9:_/-]{1,250}";
+    let verb = proptest::sample::select(vec![
+        ("set", StoreVerb::Set),
+        ("add", StoreVerb::Add),
+        ("replace", StoreVerb::Replace),
+        ("append", StoreVerb::Append),
+        ("prepend", StoreVerb::Prepend),
+        ("cas", StoreVerb::Cas),
+    ]);
+    let value = proptest::collection::vec(any::<u8>(), 0..=MAX_VALUE);
+    let numbers = (any::<u32>(), any::<u32>(), any::<u64>());
+    let store = (key, verb, numbers, any::<bool>(), value).prop_map(
+        |(key, (word, verb), (flags, exptime, cas), noreply, value)| {
+            let cas = if verb == StoreVerb::Cas { cas } else { 0 };
+            let cas_word = if verb == StoreVerb::Cas { format!(" {cas}") } else { String::new() };
+            let tail = if noreply { " noreply" } else { "" };
+            let head = format!("{word} {key} {flags} {exptime} {}{cas_word}{tail}\r\n", value.len());
+            let (key, exptime) = (key.as_bytes(), Exptime::new(exptime));
+            let command = Command::Store(Store { verb, noreply, flags, exptime, cas, key, value: &value });
+            ([head.as_bytes(), &value, b"\r\n"].concat(), format!("{command:?}"))
+        },
+    );
+    let small =
+        (key, any::<u64>(), any::<u32>(), any::<bool>(), 0..5).prop_map(|(key, delta, time, flag, which)| {
+            let tail = if flag { " noreply" } else { "" };
+            let exptime = Exptime::new(time);
+            let (text, command) = match which {
+                0 => (format!("delete {key}{tail}"), Command::Delete { key: key.as_bytes(), noreply: flag }),
+                1 => (
+                    format!("{} {key} {delta}", if flag { "decr" } else { "incr" }),
+                    Command::Arith { key: key.as_bytes(), delta, decrement: flag, noreply: false },
+                ),
+                2 => (
+                    format!("touch {key} {time}{tail}"),
+                    Command::Touch { key: key.as_bytes(), exptime, noreply: flag },
+                ),
+                3 => (
+                    format!("{} {key}", if flag { "gets" } else { "get" }),
+                    Command::Get(Get { key: key.as_bytes(), touch: None, with_cas: flag, last: true }),
+                ),
+                _ => (
+                    format!("{} {time} {key}", if flag { "gats" } else { "gat" }),
+                    Command::Get(Get {
+                        key: key.as_bytes(),
+                        touch: Some(exptime),
+                        with_cas: flag,
+                        last: true,
+                    }),
+                ),
+            };
+            (format!("{text}\r\n").into_bytes(), format!("{command:?}"))
+        });
+    prop_oneof![store, small]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1500) })]
 
@@ -130,6 +187,15 @@ proptest! {
             let mut first = Some(at);
             prop_assert_eq!(&trace(&bytes, MAX_VALUE, || first.take().unwrap_or(usize::MAX)), &want, "split at {}", at);
         }
+    }
+
+    #[test]
+    fn what_was_meant_is_what_is_read(requests in proptest::collection::vec(meant(), 1..5), piece in 1usize..400) {
+        let (bytes, want): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+        let bytes = bytes.concat();
+        prop_assert_eq!(&whole(&bytes), &want);
+        prop_assert_eq!(&trace(&bytes, MAX_VALUE, || piece), &want);
+        prop_assert_eq!(&trace(&bytes, MAX_VALUE, || 1), &want);
     }
 
     #[test]
@@ -224,4 +290,9 @@ fn the_binary_protocol_is_turned_away_at_its_first_byte_only() {
     assert_eq!(whole(b"\x80\0\0\0"), ["BinaryProtocol"]);
     assert_eq!(whole(b"mn\r\n\x80\r\n").len(), 2);
     assert_eq!(whole(b"GET / HTTP/1.1\r\nHost: x\r\n"), ["Http"]);
+}
+
+#[test]
+fn nothing_and_half_a_request_mean_nothing_yet() {
+    assert!(whole(b"").is_empty() && whole(b"get a").is_empty() && whole(b"set a 0 0 1\r\nx\r").is_empty());
 }

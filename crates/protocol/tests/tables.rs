@@ -1,7 +1,6 @@
 //! Every command and every refusal, one row each: the line and what it means, without a memcached to compare with.
 
 mod server;
-mod trace;
 
 use protocol::memcache::emit::{MetaDebug, MetaHit, SMALL_BOUND, meta_bound, stat_bound, value_bound};
 use protocol::memcache::{Command, KEY_MAX, Line, Parser, Reply, Step};
@@ -197,10 +196,4 @@ fn bounds_hold_for_the_longest_replies() {
 #[should_panic(expected = "a reply outgrew the room reserved for it")]
 fn writing_past_the_room_is_our_own_mistake() {
     Reply::new(&mut [0; 3]).line(Line::Ok);
-}
-
-#[test]
-fn the_trace_of_nothing_is_nothing() {
-    assert!(trace::trace(b"", 1, || 1).is_empty());
-    assert!(trace::trace(b"set a 0 0 1\r\n", 1, || 1).is_empty());
 }
