@@ -45,6 +45,12 @@ pub fn prefetch_span(at: *const u8, len: usize) {
 #[inline(always)]
 pub fn touch(at: *const u8, len: usize) -> YieldOnce {
     prefetch_span(at, len);
+    yield_once()
+}
+
+/// Yields once, for whoever has prefetched by other means.
+#[inline(always)]
+pub fn yield_once() -> YieldOnce {
     YieldOnce { yielded: false }
 }
 

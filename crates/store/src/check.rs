@@ -42,7 +42,9 @@ impl Store {
                 } else {
                     let latest = if header.expiry == 0 { u32::MAX } else { header.expiry };
                     assert!(latest <= s.latest, "an item of segment {number} outlives it");
-                    assert!(header.state & LARGE == 0 || item.large_clone().len() == header.value_len as usize);
+                    assert!(
+                        header.state & LARGE == 0 || item.large_clone().len() == header.value_len as usize
+                    );
                     large += header.outside() as u64;
                     items += 1;
                     // A live item that the index does not refer to would never be found nor reclaimed.

@@ -19,8 +19,8 @@
 //!
 //! Source: S3-FIFO (Yang et al., SOSP 2023), moved from objects to segments; Segcache (NSDI 2021) for the lifetime classes.
 
-use crate::index::entry_of;
 use crate::Mode;
+use crate::index::entry_of;
 use crate::item::{DEAD, FREQUENCY, Header, Item};
 use crate::log::{Queue, State};
 use crate::store::{Loss, Store};
@@ -92,7 +92,9 @@ impl Store {
         let epoch = self.epoch;
         let log = &self.log;
         let gone = log.segments.iter().position(|s| {
-            matches!(s.state, State::Open | State::Sealed) && s.used > 0 && (s.latest <= now || s.epoch != epoch)
+            matches!(s.state, State::Open | State::Sealed)
+                && s.used > 0
+                && (s.latest <= now || s.epoch != epoch)
         });
         gone.is_some_and(|segment| self.start(segment, Reason::Compact, 1))
     }
@@ -164,7 +166,10 @@ impl Store {
             self.cleaning = None;
             self.log.recycle(cleaning.segment);
             self.stats.segments_cleaned += 1;
-            while self.release_wanted > 0 && self.log.free_segments() > 1 && self.log.release_one(&mut self.budget) {
+            while self.release_wanted > 0
+                && self.log.free_segments() > 1
+                && self.log.release_one(&mut self.budget)
+            {
                 self.release_wanted = self.release_wanted.saturating_sub(self.log.segment_bytes());
             }
         }
@@ -185,7 +190,9 @@ impl Store {
                         cleaning.copied += size;
                     }
                     None if self.config.mode == Mode::Cache => self.drop_at(offset, hash, Loss::Evicted),
-                    None => panic!("the segment kept for the cleaner is gone, a live item has no place to go"),
+                    None => {
+                        panic!("the segment kept for the cleaner is gone, a live item has no place to go")
+                    }
                 }
             }
         }

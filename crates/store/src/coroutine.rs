@@ -13,7 +13,7 @@ use crate::ops::delete::{DeleteHow, DeleteOutcome};
 use crate::ops::get::{GetHow, Hit};
 use crate::ops::set::{SetError, SetHow, SetOutcome};
 use crate::store::Store;
-use base::touch::touch;
+use base::touch::yield_once;
 use std::cell::RefCell;
 
 /// A store that many coroutines of one thread share.
@@ -44,9 +44,9 @@ impl SharedStore {
     #[inline(always)]
     pub async fn stage(&self, hash: u64) {
         self.with(|store| store.stage_bucket(hash));
-        touch(std::ptr::null(), 0).await;
+        yield_once().await;
         self.with(|store| store.stage_item(hash));
-        touch(std::ptr::null(), 0).await;
+        yield_once().await;
     }
 
     /// [`Store::get`]; `answer` reads the hit where it lies.

@@ -317,11 +317,7 @@ impl Index {
     /// What [`Index::split`] needs in memory first: 0, or a step that [`Index::grow_main`] adds; `None` at the end of the
     /// reserved address space.
     pub(crate) fn split_needs(&self) -> Option<usize> {
-        if self.count < self.main.backed {
-            Some(0)
-        } else {
-            self.main.can_grow().then_some(self.main.step)
-        }
+        if self.count < self.main.backed { Some(0) } else { self.main.can_grow().then_some(self.main.step) }
     }
 
     pub(crate) fn grow_main(&mut self) {

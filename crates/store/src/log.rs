@@ -282,7 +282,10 @@ impl Log {
     /// A cleaned victim becomes free.
     pub(crate) fn recycle(&mut self, segment: usize) {
         let s = &self.segments[segment];
-        assert!(s.state == State::Victim && s.dead == s.used, "a live item would be lost with segment {segment}");
+        assert!(
+            s.state == State::Victim && s.dead == s.used,
+            "a live item would be lost with segment {segment}"
+        );
         self.segments[segment] = Segment { state: State::Free, ..EMPTY };
         self.free.push(segment as u32);
     }

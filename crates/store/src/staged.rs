@@ -46,9 +46,14 @@ impl Store {
         mut answer: impl FnMut(usize, Option<Hit<'_>>),
     ) {
         let mut number = 0;
-        self.staged(keys, group, |key| *key, |store, key| {
-            answer(number, store.get(now, *key, how));
-            number += 1;
-        });
+        self.staged(
+            keys,
+            group,
+            |key| *key,
+            |store, key| {
+                answer(number, store.get(now, *key, how));
+                number += 1;
+            },
+        );
     }
 }

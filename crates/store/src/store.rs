@@ -260,7 +260,8 @@ impl Store {
     /// are available, as far as possible.
     pub(crate) fn prepare(&mut self, now: u32, bytes: usize) {
         let pace = self.cleaning.as_ref().map_or(5, |c| c.pace);
-        if self.cleaning.is_some() || self.log.available(&self.budget) < self.reserve || self.budget.is_over() {
+        if self.cleaning.is_some() || self.log.available(&self.budget) < self.reserve || self.budget.is_over()
+        {
             self.clean(now, bytes.saturating_mul(pace));
         }
         if self.index.wants_split() {
@@ -376,8 +377,7 @@ impl Store {
         };
         let (queue, frequency) = self.place_for(key, before);
         let class = self.log.class_of(fresh.expiry, now);
-        let offset =
-            self.log.allot(queue, class, size, 1, &mut self.budget).ok_or(SetError::OutOfMemory)?;
+        let offset = self.log.allot(queue, class, size, 1, &mut self.budget).ok_or(SetError::OutOfMemory)?;
         let header = Header {
             version: fresh.version,
             expiry: fresh.expiry,
@@ -451,11 +451,7 @@ impl Store {
         usable * self.log.segment_bytes() as u64 / 32 * 31
     }
 
-    fn outside(
-        &self,
-        front: &[u8],
-        back: &[u8],
-    ) -> Result<std::sync::Arc<LargeValue>, SetError> {
+    fn outside(&self, front: &[u8], back: &[u8]) -> Result<std::sync::Arc<LargeValue>, SetError> {
         if !self.log.can_spare(&self.budget, LargeValue::footprint(front.len() + back.len())) {
             return Err(SetError::OutOfMemory);
         }

@@ -71,6 +71,10 @@ impl Store {
         if how.compare.is_some_and(|version| version != 0 && version != header.version) {
             return Ok(ArithOutcome::Exists);
         }
+        // As memcached says of a value in chunks: too long to be a number.
+        if item.is_large() {
+            return Ok(ArithOutcome::NotNumeric);
+        }
         // SAFETY: the borrow ends with the parsing.
         let Some(number) = number(unsafe { item.value() }) else { return Ok(ArithOutcome::NotNumeric) };
         let value = match how.decrement {
@@ -81,7 +85,7 @@ impl Store {
         let mut digits = [0; 20];
         let digits = decimal(value, &mut digits);
         let expiry = how.touch.unwrap_or(header.expiry);
-        if digits.len() <= header.value_len as usize && !item.is_large() {
+        if digits.len() <= header.value_len as usize {
             overwrite(item, digits, header.value_len as usize);
             item.set_version(version);
             item.set_expiry(expiry);

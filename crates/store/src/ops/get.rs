@@ -7,7 +7,7 @@
 //! Cost: the path without options is one bucket, one item header with the key behind it, and a write to the header only where
 //! something changes. See docs/measurements/store.md.
 
-use crate::item::{FETCHED, FREQUENCY, Item, STALE, WIN_SENT};
+use crate::item::{FETCHED, FREQUENCY, Item, STALE, STATE_SHIFT, WIN_SENT};
 use crate::key::Key;
 use crate::large::LargeValue;
 use crate::store::{Fresh, Source, Store};
@@ -34,8 +34,14 @@ pub struct GetHow {
 
 impl GetHow {
     /// A plain get.
-    pub const PLAIN: GetHow =
-        GetHow { touch: None, vivify: None, recache_below: None, touch_first: false, bump: true, version: None };
+    pub const PLAIN: GetHow = GetHow {
+        touch: None,
+        vivify: None,
+        recache_below: None,
+        touch_first: false,
+        bump: true,
+        version: None,
+    };
 
     #[inline(always)]
     fn is_plain(&self) -> bool {
@@ -202,15 +208,12 @@ impl Store {
     }
 }
 
-/// Counts an access. Writes only what changes: a line that stays clean need not be written back to memory.
+/// Counts an access: the moment, FETCHED, and one more of frequency.
 #[inline(always)]
 pub(crate) fn bump(now: u32, item: Item) {
-    let header = item.load();
-    if header.access != now {
-        item.set_access(now);
-    }
-    let risen = header.state & FREQUENCY != FREQUENCY;
-    if risen || header.state & FETCHED == 0 {
-        item.set_state((header.state | FETCHED) + u8::from(risen));
-    }
+    let before = item.usage();
+    let state = (before >> STATE_SHIFT) as u8;
+    let state = (state | FETCHED) + u8::from(state & FREQUENCY != FREQUENCY);
+    let kept = before & !(u64::from(u32::MAX) | 0xFF << STATE_SHIFT);
+    item.set_usage_if_changed(before, kept | u64::from(now) | u64::from(state) << STATE_SHIFT);
 }

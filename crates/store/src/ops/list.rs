@@ -1,7 +1,7 @@
 //! LIST: all keys, in bounded steps (`lru_crawler metadump`).
 
-use crate::ops::peek::Peek;
 use crate::index::offset_in;
+use crate::ops::peek::Peek;
 use crate::store::Store;
 
 /// Where a listing stands. It stays good while the store changes.

