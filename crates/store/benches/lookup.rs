@@ -163,6 +163,7 @@ fn wanted(number: u64, steps: u32) -> u64 {
     if steps == 0 { number } else { parse(number, steps) }
 }
 
+#[inline(never)]
 fn plain(store: &mut Store, load: &Load) -> u64 {
     let hasher = *store.hasher();
     let mut total = 0u64;
@@ -174,6 +175,7 @@ fn plain(store: &mut Store, load: &Load) -> u64 {
     total
 }
 
+#[inline(never)]
 fn staged<const GROUP: usize>(store: &mut Store, load: &Load) -> u64 {
     let hasher = *store.hasher();
     let mut total = 0u64;
@@ -197,6 +199,7 @@ async fn serve(shared: &SharedStore, hasher: &Hasher64, number: u64, steps: u32)
     shared.get(NOW, key, GetHow::PLAIN, |hit| answer(hit.map(|h| h.value()), steps)).await
 }
 
+#[inline(never)]
 fn coroutines<const FLIGHT: usize>(shared: &SharedStore, load: &Load) -> u64 {
     let hasher = shared.with(|s| *s.hasher());
     let mut numbers = load.randoms.iter().copied();
@@ -251,6 +254,7 @@ impl BuildHasher for SameHash {
 type Dash = DashMap<PlainKey, [u8; 48], SameHash>;
 type Swiss = HashTable<(PlainKey, [u8; 48])>;
 
+#[inline(never)]
 fn dashmap_loop(map: &Dash, load: &Load) -> u64 {
     let mut total = 0u64;
     for &number in &load.randoms {
@@ -260,6 +264,7 @@ fn dashmap_loop(map: &Dash, load: &Load) -> u64 {
     total
 }
 
+#[inline(never)]
 fn hashbrown_loop(map: &Swiss, hasher: &Hasher64, load: &Load) -> u64 {
     let mut total = 0u64;
     for &number in &load.randoms {

@@ -83,7 +83,7 @@ impl Store {
                 assert_eq!(item.state() & DEAD, 0, "an entry refers to a dead item at {offset}");
                 let hash = self.hash_of(item);
                 assert_eq!(self.index.number_of(hash), bucket, "an entry is in a wrong bucket");
-                assert_eq!(entry >> 48, hash >> 48, "an entry has a wrong tag");
+                assert_eq!(entry, crate::index::entry_of(hash, offset), "an entry has a wrong tag");
                 // SAFETY: the store is borrowed until the set is dropped.
                 let key: &[u8] = unsafe { item.key() };
                 assert!(keys.insert(key), "the key {key:?} is in the index twice");

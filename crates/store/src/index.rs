@@ -1,7 +1,7 @@
 //! The index: a set-associative hash table that grows one bucket at a time.
 //!
 //! Shape: a bucket is one cache line of seven entries and a link to an overflow bucket of the same format. An entry is the
-//! top 16 hash bits and a 48-bit reference to the item (its offset in the heap / 8 + 1, so that zero is empty).
+//! top 16 hash bits (never 0) and a 48-bit reference to the item (its offset in the heap / 8 + 1, so that zero is empty).
 //! ```text
 //!  bucket  │ e0 │ e1 │ e2 │ e3 │ e4 │ e5 │ e6 │ link:u32 ─┼─▶ overflow bucket ─▶ …
 //!  entry   │ tag:16 │ item:48 │
@@ -60,7 +60,7 @@ impl Slot {
 /// The entry for the item at `offset` of the heap.
 #[inline(always)]
 pub(crate) fn entry_of(hash: u64, offset: usize) -> u64 {
-    (hash >> 48) << 48 | (offset as u64 / 8 + 1)
+    tag_of(hash) << 48 | (offset as u64 / 8 + 1)
 }
 
 /// The offset that an entry refers to.
@@ -147,8 +147,7 @@ impl Index {
 
     /// Puts the overflow buckets from number `from` (counted from 0) to the end of memory on the free list.
     fn link_free(&mut self, from: usize) {
-        // From the back, so that the lowest are used first. Only the free head is written to: the links are implied by
-        // zeroed memory ("0 means the next number") would be cheaper, but a step is at most 2 MiB.
+        // From the back, so that the lowest are used first.
         for number in (from..self.overflow.backed).rev() {
             let bucket = self.overflow.at(number);
             // SAFETY: a backed overflow bucket that no chain uses.
@@ -158,8 +157,7 @@ impl Index {
         }
     }
 
-    /// Makes the empty index as large as `items` need, without splitting; the memory must be in the budget
-    /// (see [`Index::bytes_for`]).
+    /// Makes the empty index as large as `items` need, without splitting. Before the memory is taken from the budget.
     pub(crate) fn presize(&mut self, items: usize) {
         assert_eq!(self.entries, 0, "only an empty index can be sized");
         let wanted = buckets_for(items).max(self.count);
@@ -171,11 +169,6 @@ impl Index {
         if self.mask + 1 == self.count {
             self.mask = 2 * self.count - 1;
         }
-    }
-
-    /// Bytes of main buckets that `presize(items)` would take.
-    pub(crate) fn bytes_for(&self, items: usize) -> usize {
-        (buckets_for(items) * BUCKET).next_multiple_of(self.main.step).max(self.main.step)
     }
 
     #[inline(always)]
@@ -210,10 +203,7 @@ impl Index {
     #[inline(always)]
     pub(crate) fn candidates(&self, hash: u64, mut visit: impl FnMut(usize)) {
         let bucket = self.chain(hash);
-        let mut hits = matching(bucket, hash);
-        while hits != 0 {
-            let way = hits.trailing_zeros() as usize;
-            hits &= hits - 1;
+        for way in Matches::in_bucket(bucket, hash) {
             // SAFETY: way < WAYS inside the bucket.
             visit(offset_in(unsafe { (*bucket).entries[way] }));
         }
@@ -224,10 +214,7 @@ impl Index {
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<Slot> {
         let mut bucket = self.chain(hash);
         loop {
-            let mut hits = matching(bucket, hash);
-            while hits != 0 {
-                let way = hits.trailing_zeros() as usize;
-                hits &= hits - 1;
+            for way in Matches::in_bucket(bucket, hash) {
                 // SAFETY: way < WAYS inside the bucket.
                 let slot = unsafe { &raw mut (*bucket).entries[way] };
                 if is_it(offset_in(Slot(slot).entry())) {
@@ -469,17 +456,56 @@ fn buckets_for(items: usize) -> usize {
     (items.saturating_mul(2)).div_ceil(TARGET_PER_BUCKET_X2).max(64)
 }
 
-/// A bit per entry of `bucket` whose tag is that of `hash`. Without branches: which one matches is not predictable.
+/// The tag of `hash`: its top 16 bits, but never 0, so that an empty entry matches none.
 #[inline(always)]
-fn matching(bucket: *mut Bucket, hash: u64) -> u32 {
-    // SAFETY: `bucket` is one of ours; nobody writes while we read.
-    let entries = unsafe { &(*bucket).entries };
-    let mut hits = 0;
-    for (way, &entry) in entries.iter().enumerate() {
-        // An empty entry is zero altogether and must not match a zero tag.
-        hits |= u32::from((entry ^ hash) >> 48 == 0 && entry != 0) << way;
+fn tag_of(hash: u64) -> u64 {
+    (hash >> 48).max(1)
+}
+
+/// The entries of a bucket whose tags match, one after the other. Found without branches: which one matches is not
+/// predictable.
+struct Matches(u32);
+
+impl Matches {
+    /// Four instructions per 16 bytes: the tags are words 3 and 7 of each vector, and the link's is 0.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn in_bucket(bucket: *const Bucket, hash: u64) -> Matches {
+        use std::arch::x86_64::*;
+        // SAFETY: SSE2 is part of x86-64; `bucket` is one of ours, 64 bytes on a 64-byte boundary.
+        unsafe {
+            let tag = _mm_set1_epi16(tag_of(hash) as i16);
+            let pair = |at: usize| _mm_cmpeq_epi16(_mm_load_si128(bucket.cast::<__m128i>().add(at)), tag);
+            let low = _mm_movemask_epi8(_mm_packs_epi16(pair(0), pair(1)));
+            let high = _mm_movemask_epi8(_mm_packs_epi16(pair(2), pair(3)));
+            Matches((low as u32 | (high as u32) << 16) & 0x8888_8888)
+        }
     }
-    hits
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    fn in_bucket(bucket: *const Bucket, hash: u64) -> Matches {
+        // SAFETY: `bucket` is one of ours; nobody writes while we read.
+        let entries = unsafe { &(*bucket).entries };
+        let tag = tag_of(hash);
+        let hits =
+            entries.iter().enumerate().map(|(way, entry)| u32::from(entry >> 48 == tag) << (4 * way + 3));
+        Matches(hits.sum())
+    }
+}
+
+impl Iterator for Matches {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let way = self.0.trailing_zeros() as usize / 4;
+        self.0 &= self.0 - 1;
+        Some(way)
+    }
 }
 
 /// Entries in `bucket`; they are packed to the front.

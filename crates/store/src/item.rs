@@ -171,9 +171,11 @@ impl Item {
     #[inline(always)]
     pub(crate) fn set_usage_if_changed(self, before: u64, usage: u64) {
         let mut elsewhere = 0u64;
+        // The compiler must not see that nobody reads it: it would leave that store out, by a branch.
+        let elsewhere = std::hint::black_box(&raw mut elsewhere);
         // SAFETY: the last eight bytes of the header.
         let here = unsafe { self.0.add(USAGE).cast::<u64>() };
-        let to = std::hint::select_unpredictable(usage != before, here, &raw mut elsewhere);
+        let to = std::hint::select_unpredictable(usage != before, here, elsewhere);
         // SAFETY: `to` is one of two places of eight bytes that are ours to write.
         unsafe { to.write_unaligned(usage.to_le()) };
     }

@@ -312,10 +312,6 @@ impl Log {
         self.unbacked.len()
     }
 
-    pub(crate) fn is_open(&self, segment: usize) -> bool {
-        self.segments[segment].state == State::Open
-    }
-
     /// Every segment empty, its memory given back.
     pub(crate) fn clear(&mut self, budget: &mut Budget) {
         self.open = [[NONE; CLASSES]; 2];
