@@ -17,6 +17,8 @@
 
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+#[cfg(not(loom))]
+pub mod arena;
 pub mod doorbell;
 mod mapping;
 mod memory;
