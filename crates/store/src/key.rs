@@ -20,8 +20,13 @@ impl<'k> Key<'k> {
         (!bytes.is_empty() && bytes.len() <= MAX_KEY).then(|| Key { bytes, hash: hasher.hash(bytes) })
     }
 
-    #[cfg(test)]
-    pub(crate) fn with_hash(bytes: &'k [u8], hash: u64) -> Key<'k> {
+    /// The key of `bytes` whose hash was computed where it entered the house.
+    ///
+    /// # Panics
+    /// When `bytes` are not 1 to 250.
+    #[inline]
+    pub fn with_hash(bytes: &'k [u8], hash: u64) -> Key<'k> {
+        assert!(!bytes.is_empty() && bytes.len() <= MAX_KEY, "a key of {} bytes", bytes.len());
         Key { bytes, hash }
     }
 

@@ -1,0 +1,142 @@
+//! A port: one edge's way to the engine and back.
+//!
+//! Shape: a request/response ring pair for descriptors, an arena beside it for the bytes of replies (as a network card has
+//! rings of descriptors and buffers beside them), and a doorbell in the engine's table.
+//!
+//! Cost: when edge and engine are the same thread, about 10 ns per request for both ways.
+
+use crate::service::Service;
+use base::Nanos;
+use ring::pair::Tag;
+use ring::{Full, arena, doorbell, pair};
+
+/// Something with the moment at which it was handed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamped<T> {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    pub body: T,
+}
+
+/// The edge's end.
+pub struct EdgePort<S: Service> {
+    client: pair::Client<Stamped<S::Request>, Stamped<S::Reply>>,
+    bytes: arena::Consumer,
+    doorbell: doorbell::Doorbell,
+    unannounced: u32,
+}
+
+/// The engine's end.
+pub struct EnginePort<S: Service> {
+    server: pair::Server<Stamped<S::Request>, Stamped<S::Reply>>,
+    bytes: arena::Producer,
+    index: usize,
+}
+
+/// A port of `entries` requests and `arena_bytes` of replies (powers of two), announced by `doorbell`, which is number
+/// `index` of the engine's table.
+pub fn port<S: Service>(
+    entries: u32,
+    arena_bytes: u64,
+    index: usize,
+    doorbell: doorbell::Doorbell,
+) -> (EdgePort<S>, EnginePort<S>) {
+    let (client, server) = pair::pair(entries);
+    let (producer, consumer) = arena::heap(arena_bytes);
+    (
+        EdgePort { client, bytes: consumer, doorbell, unannounced: 0 },
+        EnginePort { server, bytes: producer, index },
+    )
+}
+
+impl<S: Service> EdgePort<S> {
+    /// Puts a request into the ring; the engine sees it after [`EdgePort::ring`].
+    ///
+    /// # Errors
+    /// The request, when the ring has no free slot.
+    #[inline]
+    pub fn submit(&mut self, now: Nanos, request: S::Request) -> Result<(), S::Request> {
+        match self.client.try_send(Stamped { at: now, body: request }) {
+            Ok(_) => {
+                self.unannounced += 1;
+                Ok(())
+            }
+            Err(Full(stamped)) => Err(stamped.body),
+        }
+    }
+
+    /// Announces what was submitted.
+    #[inline]
+    pub fn ring(&mut self) {
+        self.client.flush();
+        if self.unannounced > 0 {
+            self.doorbell.ring(std::mem::take(&mut self.unannounced));
+        }
+    }
+
+    /// The next reply, stamped when it was executed. Replies come in order of submission.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Stamped<S::Reply>> {
+        self.client.poll().map(|(_, reply)| reply)
+    }
+
+    /// The bytes beside a reply.
+    ///
+    /// # Panics
+    /// When `span` was not given by this port's engine, or was released.
+    #[inline]
+    pub fn bytes(&self, span: arena::Span) -> &[u8] {
+        self.bytes.bytes(span).expect("a span of our own engine")
+    }
+
+    /// The bytes up to the end of `span` are done with.
+    #[inline]
+    pub fn release(&mut self, span: arena::Span) {
+        self.bytes.release(span);
+    }
+
+    /// Tells the engine now what was released, because it may be waiting for room.
+    pub fn publish_room(&mut self) {
+        self.bytes.publish();
+    }
+
+    /// Requests that may be submitted now.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.client.free() as usize
+    }
+
+    /// Requests submitted and not yet answered.
+    #[inline]
+    pub fn in_flight(&self) -> usize {
+        self.client.in_flight() as usize
+    }
+}
+
+impl<S: Service> EnginePort<S> {
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    #[inline]
+    pub(crate) fn drain(&mut self, max: usize, each: impl FnMut(Tag, Stamped<S::Request>)) -> usize {
+        self.server.drain(max, each)
+    }
+
+    #[inline]
+    pub(crate) fn out(&mut self) -> &mut arena::Producer {
+        &mut self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn reply(&mut self, tag: Tag, reply: Stamped<S::Reply>) {
+        self.server.reply(tag, reply);
+    }
+
+    /// Sends what was replied on its way, bytes first.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        self.server.flush();
+    }
+}
