@@ -1,3 +1,33 @@
 //! The command line.
 
-fn main() {}
+use clap::{Parser, Subcommand};
+use millrace::up::Up;
+use std::process::ExitCode;
+
+/// millrace serves datacenter requests on the path they travel.
+#[derive(Parser)]
+#[command(name = "millrace", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(Box<Up>),
+    Registers(millrace::registers::List),
+}
+
+fn main() -> ExitCode {
+    let result: Result<(), Box<dyn std::error::Error>> = match Cli::parse().command {
+        Command::Up(up) => up.run().map_err(Into::into),
+        Command::Registers(list) => list.run().map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("millrace: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -30,7 +30,7 @@ pub mod parse;
 mod tokens;
 pub mod udp;
 
-pub use command::{Command, Get, Store, StoreVerb, TooLarge};
+pub use command::{Command, Dump, Get, Shutdown, Stats, Store, StoreVerb, TooLarge};
 pub use emit::Reply;
 pub use exptime::Exptime;
 pub use lines::Line;

@@ -1,0 +1,105 @@
+//! Accepting connections and handing them to edges in turn.
+//!
+//! Why one accepting thread: the kernel's own spreading (`SO_REUSEPORT`) hashes addresses and leaves few connections uneven;
+//! round-robin does not, and this thread runs only when a client connects.
+
+use super::shared::Shared;
+use crate::registers::Id;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Connections on their way to an edge.
+pub struct Inbox {
+    sockets: Mutex<Vec<OwnedFd>>,
+    bell: OwnedFd,
+}
+
+impl Inbox {
+    /// An empty inbox.
+    ///
+    /// # Errors
+    /// The system's, when it has no descriptors left.
+    pub fn new() -> io::Result<Inbox> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Inbox { sockets: Mutex::default(), bell })
+    }
+
+    /// Readable when something is in the inbox, or after [`Inbox::wake`].
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Gives a connection to the edge.
+    pub fn put(&self, socket: OwnedFd) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+        self.wake();
+    }
+
+    /// Wakes the edge.
+    pub fn wake(&self) {
+        // Fails only when the counter is full, and then the edge is woken already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Everything that was put since the last call.
+    pub fn take(&self) -> Vec<OwnedFd> {
+        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Accepts on `listeners` and hands out connections in turn until `stop` becomes readable.
+pub fn run(listeners: Vec<OwnedFd>, inboxes: &[Arc<Inbox>], shared: &Shared, stop: BorrowedFd<'_>) {
+    let mut next = 0;
+    while !shared.is_stopping() {
+        let mut watched: Vec<PollFd<'_>> = listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)).collect();
+        watched.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
+        match poll(&mut watched, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => panic!("poll on our own descriptors: {e}"),
+        }
+        let ready: Vec<bool> = watched.iter().map(|w| w.revents().contains(PollFlags::IN)).collect();
+        for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+            accept_ready(listener, inboxes, &mut next, shared);
+        }
+    }
+}
+
+fn accept_ready(listener: &OwnedFd, inboxes: &[Arc<Inbox>], next: &mut usize, shared: &Shared) {
+    loop {
+        match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => {
+                shared.net.total_connections.add(1);
+                if shared.net.curr_connections.read() >= shared.registers.read(Id::NetMaxConnections) {
+                    shared.net.rejected_connections.add(1);
+                    // Best effort: memcached's words, then closed.
+                    let words = b"ERROR Too many open connections\r\n";
+                    let _ = super::output::send(socket.as_fd(), &[words]);
+                    continue;
+                }
+                shared.net.curr_connections.add(1);
+                // A Unix socket has no such option; nothing is lost.
+                let _ = sockopt::set_tcp_nodelay(&socket, true);
+                inboxes[*next % inboxes.len()].put(socket);
+                *next += 1;
+            }
+            Err(Errno::AGAIN) => return,
+            // The client was gone before we looked.
+            Err(Errno::CONNABORTED | Errno::INTR) => {}
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                // Out of descriptors: the client waits in the backlog. Look again when time has passed or one has closed.
+                shared.net.rejected_connections.add(1);
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                return;
+            }
+            Err(e) => {
+                eprintln!("millrace: accept failed: {e}");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Bytes that a connection has sent and the edge has not yet consumed.
+//!
+//! A connection that waits for its client holds no buffer: it borrows one from its edge's [`Pool`] when bytes arrive and
+//! returns it when all are consumed, so ten thousand idle connections cost no buffer memory.
+//!
+//! Invariant: while requests parsed from the buffer are in flight, the buffer is neither moved, grown nor written
+//! (the edge finishes every request of a turn before it reads again), so requests may borrow from it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes buffered by all connections of a node together, against its limit.
+#[derive(Debug, Default)]
+pub struct Buffered(AtomicU64);
+
+impl Buffered {
+    /// Bytes now.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` more, unless that passes `limit`.
+    pub fn reserve(&self, bytes: u64, limit: u64) -> bool {
+        let grown = self.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if grown > limit {
+            self.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        grown <= limit
+    }
+
+    /// Counts `bytes` less.
+    pub fn free(&self, bytes: u64) {
+        let before = self.0.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "freed {bytes} of {before} buffered bytes");
+    }
+}
+
+/// Buffers of the ordinary size, kept for the next connection that needs one.
+#[derive(Debug)]
+pub struct Pool {
+    size: usize,
+    spare: Vec<Box<[u8]>>,
+    buffered: Arc<Buffered>,
+}
+
+impl Pool {
+    /// A pool of buffers of `size` bytes, counted in `buffered` while lent.
+    pub fn new(size: usize, buffered: Arc<Buffered>) -> Pool {
+        Pool { size, spare: Vec::new(), buffered }
+    }
+
+    /// Changes the size of buffers lent from now on.
+    pub fn resize(&mut self, size: usize) {
+        if size != self.size {
+            self.size = size;
+            self.spare.clear();
+        }
+    }
+
+    fn lend(&mut self) -> Box<[u8]> {
+        // Ordinary buffers are always granted: connections are limited in number, and refusing to read would hang them.
+        self.buffered.reserve(self.size as u64, u64::MAX);
+        self.spare.pop().unwrap_or_else(|| vec![0; self.size].into_boxed_slice())
+    }
+
+    fn take_back(&mut self, buffer: Box<[u8]>) {
+        const KEPT: usize = 64;
+        self.buffered.free(buffer.len() as u64);
+        if buffer.len() == self.size && self.spare.len() < KEPT {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// One connection's unconsumed bytes: `buffer[start..end]`.
+#[derive(Debug, Default)]
+pub struct Input {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+/// The buffers of all connections together are at their limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferLimit;
+
+impl Input {
+    /// What has arrived and is not consumed.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Whether everything was consumed.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The first `n` bytes are done with.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        assert!(n <= self.end - self.start, "consumed {n} of {} bytes", self.end - self.start);
+        self.start += n;
+    }
+
+    /// Room to read into: at least one byte, from a pooled buffer if none is held, compacted if the end is reached.
+    pub fn space(&mut self, pool: &mut Pool) -> &mut [u8] {
+        if self.buffer.is_empty() {
+            self.buffer = pool.lend();
+        }
+        if self.end == self.buffer.len() {
+            self.compact();
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// Whether a read would find room, perhaps after compaction.
+    pub fn has_space(&self) -> bool {
+        self.buffer.is_empty() || self.end - self.start < self.buffer.len()
+    }
+
+    /// `n` bytes were read into what [`Input::space`] gave.
+    pub fn filled(&mut self, n: usize) {
+        assert!(n <= self.buffer.len() - self.end, "a read of {n} bytes beyond the buffer");
+        self.end += n;
+    }
+
+    /// Makes sure that the unconsumed bytes can grow to `whole` bytes in one piece.
+    ///
+    /// # Errors
+    /// When the growth would take all connections together past `limit`; nothing changes then.
+    pub fn reserve(&mut self, whole: usize, limit: u64, pool: &mut Pool) -> Result<(), BufferLimit> {
+        if whole <= self.buffer.len() {
+            if whole > self.buffer.len() - self.start {
+                self.compact();
+            }
+            return Ok(());
+        }
+        if !pool.buffered.reserve(whole as u64, limit) {
+            return Err(BufferLimit);
+        }
+        let mut grown = vec![0; whole].into_boxed_slice();
+        let held = self.end - self.start;
+        grown[..held].copy_from_slice(self.bytes());
+        let old = std::mem::replace(&mut self.buffer, grown);
+        if !old.is_empty() {
+            pool.take_back(old);
+        }
+        (self.start, self.end) = (0, held);
+        Ok(())
+    }
+
+    /// Gives the buffer back when nothing is in it.
+    pub fn release_if_empty(&mut self, pool: &mut Pool) {
+        if self.is_empty() {
+            self.release(pool);
+        }
+    }
+
+    /// Gives the buffer back, dropping what is in it.
+    pub fn release(&mut self, pool: &mut Pool) {
+        if !self.buffer.is_empty() {
+            pool.take_back(std::mem::take(&mut self.buffer));
+        }
+        (self.start, self.end) = (0, 0);
+    }
+
+    fn compact(&mut self) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(input: &mut Input, pool: &mut Pool, bytes: &[u8]) {
+        input.space(pool)[..bytes.len()].copy_from_slice(bytes);
+        input.filled(bytes.len());
+    }
+
+    #[test]
+    fn bytes_arrive_are_consumed_and_the_buffer_goes_back() {
+        let buffered = Arc::new(Buffered::default());
+        let mut pool = Pool::new(8, buffered.clone());
+        let mut input = Input::default();
+        assert_eq!(buffered.bytes(), 0);
+        fill(&mut input, &mut pool, b"abcdefgh");
+        assert!(!input.has_space());
+        input.consume(3);
+        assert!(input.has_space());
+        fill(&mut input, &mut pool, b"ij");
+        assert_eq!(input.bytes(), b"defghij");
+        input.release_if_empty(&mut pool);
+        assert_eq!(buffered.bytes(), 8, "still holding bytes");
+        input.consume(7);
+        input.release_if_empty(&mut pool);
+        assert_eq!((buffered.bytes(), pool.spare.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_large_value_grows_the_buffer_up_to_the_limit_of_all() {
+        let buffered = Arc::new(Buffered::default());
+        let mut pool = Pool::new(8, buffered.clone());
+        let (mut a, mut b) = (Input::default(), Input::default());
+        fill(&mut a, &mut pool, b"12345678");
+        a.reserve(100, 120, &mut pool).expect("within the limit");
+        assert_eq!((a.bytes(), buffered.bytes()), (&b"12345678"[..], 100));
+        assert_eq!(b.reserve(100, 120, &mut pool), Err(BufferLimit));
+        a.release(&mut pool);
+        assert_eq!(buffered.bytes(), 0);
+        assert_eq!(b.reserve(100, 120, &mut pool), Ok(()));
+        assert!(b.space(&mut pool).len() >= 100);
+    }
+
+    #[test]
+    fn reserving_within_the_buffer_only_compacts() {
+        let mut pool = Pool::new(8, Arc::default());
+        let mut input = Input::default();
+        fill(&mut input, &mut pool, b"abcdef");
+        input.consume(5);
+        input.reserve(8, 0, &mut pool).expect("no growth, so no limit");
+        assert_eq!(input.bytes(), b"f");
+        assert_eq!(input.space(&mut pool).len(), 7);
+    }
+}

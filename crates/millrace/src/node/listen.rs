@@ -1,0 +1,133 @@
+//! Opening the sockets that a node listens on.
+
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
+};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// A socket that could not be opened, and where.
+#[derive(Debug)]
+pub struct ListenError {
+    place: String,
+    source: io::Error,
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot listen on {}: {}", self.place, self.source)?;
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => {
+                write!(f, "; another program has it: choose another with -p, or stop that program")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                write!(f, "; this machine has no such address: see `ip address`")
+            }
+            io::ErrorKind::PermissionDenied => {
+                write!(f, "; ports below 1024 and foreign directories need privileges")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+/// A TCP listener on `address`, and the address that was bound (a port of 0 becomes a real one).
+///
+/// # Errors
+/// With the address and what to do.
+pub fn tcp(address: SocketAddr, backlog: i32) -> Result<(OwnedFd, SocketAddr), ListenError> {
+    let open = || -> io::Result<(OwnedFd, SocketAddr)> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        bind(&socket, &address)?;
+        listen(&socket, backlog)?;
+        let bound = std::net::TcpListener::from(socket);
+        let address = bound.local_addr()?;
+        Ok((bound.into(), address))
+    };
+    open().map_err(|source| ListenError { place: address.to_string(), source })
+}
+
+/// A Unix stream listener; it removes its path when dropped.
+pub struct UnixListener {
+    /// The socket.
+    pub socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Drop for UnixListener {
+    fn drop(&mut self) {
+        // Somebody may have removed or replaced it already; then there is nothing of ours to remove.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A Unix stream listener at `path` with access `mask` (octal, as memcached's -a). A socket left by a server that died is
+/// replaced; one that answers is not.
+///
+/// # Errors
+/// With the path and what to do.
+pub fn unix(path: &Path, mask: u32, backlog: i32) -> Result<UnixListener, ListenError> {
+    let open = || -> io::Result<UnixListener> {
+        remove_stale(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        let listener = UnixListener { socket, path: path.to_path_buf() };
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mask))?;
+        listen(&listener.socket, backlog)?;
+        Ok(listener)
+    };
+    open().map_err(|source| ListenError { place: path.display().to_string(), source })
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+            Err(_) => std::fs::remove_file(path),
+        },
+        // Not a socket: bind says that the address is in use, and nothing is removed.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_says_what_to_do() {
+        let loopback = "127.0.0.1:0".parse().expect("an address");
+        let (_held, address) = tcp(loopback, 8).expect("a free port");
+        assert_ne!(address.port(), 0);
+        let error = tcp(address, 8).expect_err("taken").to_string();
+        assert!(error.contains("choose another"), "{error}");
+    }
+
+    #[test]
+    fn a_dead_servers_socket_is_replaced_and_a_live_ones_is_not() {
+        let path = std::env::temp_dir().join(format!("millrace-listen-{}.sock", std::process::id()));
+        let first = unix(&path, 0o700, 8).expect("a fresh path");
+        let error = unix(&path, 0o700, 8).err().expect("in use").to_string();
+        assert!(error.contains("another program has it"), "{error}");
+        // A server that was killed leaves its path behind.
+        let copy = path.with_extension("dead");
+        std::fs::rename(&path, &copy).expect("same directory");
+        drop(first);
+        let replaced = unix(&copy, 0o700, 8).expect("a stale socket is replaced");
+        drop(replaced);
+        assert!(!copy.exists());
+    }
+}

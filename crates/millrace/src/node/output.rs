@@ -1,0 +1,186 @@
+//! Replies on their way to a client.
+//!
+//! Fast path: the replies of one connection lie in a row in the port's arena and go to the socket from there, in one
+//! system call, copied once (by the kernel). Only what the socket does not take is copied into [`Spill`], and a connection
+//! with a spill is not read from until the client has caught up.
+
+use super::input::Buffered;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::Deref;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A value that is too large for the arena, on its way out.
+pub type Body = Arc<dyn Deref<Target = [u8]> + Send + Sync>;
+
+/// What one write sends at most at once; more goes in several.
+const PIECES_PER_WRITE: usize = 64;
+
+/// Sends as much of `pieces` as the socket takes. Returns the bytes taken.
+///
+/// # Errors
+/// The socket's, except "try again", which is a short count.
+pub fn send(fd: BorrowedFd<'_>, pieces: &[&[u8]]) -> io::Result<usize> {
+    let mut sent = 0;
+    for batch in pieces.chunks(PIECES_PER_WRITE) {
+        let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
+        for (slice, piece) in slices.iter_mut().zip(batch) {
+            *slice = IoSlice::new(piece);
+        }
+        let whole: usize = batch.iter().map(|piece| piece.len()).sum();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let n = loop {
+            match sendmsg(fd, &slices[..batch.len()], &mut SendAncillaryBuffer::default(), flags) {
+                Ok(n) => break n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(sent),
+                Err(e) => return Err(e.into()),
+            }
+        };
+        sent += n;
+        if n < whole {
+            break;
+        }
+    }
+    Ok(sent)
+}
+
+/// Bytes that the socket did not take yet.
+#[derive(Default)]
+pub struct Spill {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that are sent already.
+    sent: usize,
+    bytes: usize,
+}
+
+enum Piece {
+    Copied(Vec<u8>),
+    Shared(Body),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Copied(bytes) => bytes,
+            Piece::Shared(body) => body,
+        }
+    }
+}
+
+impl Spill {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a copy of `bytes`, counted in `buffered`.
+    pub fn copy(&mut self, bytes: &[u8], buffered: &Buffered) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.count(bytes.len(), buffered);
+        match self.pieces.back_mut() {
+            Some(Piece::Copied(last)) => last.extend_from_slice(bytes),
+            _ => self.pieces.push_back(Piece::Copied(bytes.to_vec())),
+        }
+    }
+
+    /// Adds a shared body whose first `sent` bytes have gone out already.
+    pub fn share(&mut self, body: Body, sent: usize, buffered: &Buffered) {
+        let left = body.len() - sent;
+        if left == 0 {
+            return;
+        }
+        if self.pieces.is_empty() {
+            self.count(left, buffered);
+            self.pieces.push_back(Piece::Shared(body));
+            self.sent = sent;
+        } else {
+            assert!(sent == 0, "only the first piece can be half sent");
+            self.count(left, buffered);
+            self.pieces.push_back(Piece::Shared(body));
+        }
+    }
+
+    /// Sends what the socket takes. True when nothing is left.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn flush(&mut self, fd: BorrowedFd<'_>, buffered: &Buffered) -> io::Result<bool> {
+        while let Some(first) = self.pieces.front() {
+            let left = &first.bytes()[self.sent..];
+            let n = send(fd, &[left])?;
+            self.bytes -= n;
+            buffered.free(n as u64);
+            if n < left.len() {
+                self.sent += n;
+                return Ok(false);
+            }
+            self.sent = 0;
+            self.pieces.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// Drops what waits.
+    pub fn clear(&mut self, buffered: &Buffered) {
+        buffered.free(self.bytes as u64);
+        *self = Spill::default();
+    }
+
+    fn count(&mut self, bytes: usize, buffered: &Buffered) {
+        self.bytes += bytes;
+        // Always granted: the edge closes the slowest reader when all together pass the limit.
+        buffered.reserve(bytes as u64, u64::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_slow_reader_gets_every_byte_in_order() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a socket pair");
+        let buffered = Buffered::default();
+        let body: Body = Arc::new(vec![b'v'; 1 << 20]);
+        let mut spill = Spill::default();
+        let head = b"VALUE k 0 1048576\r\n";
+        let sent = send(ours.as_fd(), &[head, &body]).expect("an open socket");
+        assert!(sent > head.len() && sent < 1 << 20, "the socket takes a part: {sent}");
+        spill.share(body, sent - head.len(), &buffered);
+        spill.copy(b"\r\n", &buffered);
+        spill.copy(b"END\r\n", &buffered);
+        assert_eq!(buffered.bytes() as usize, spill.bytes());
+        let mut received = vec![0; sent];
+        theirs.read_exact(&mut received).expect("what was sent");
+        while !spill.flush(ours.as_fd(), &buffered).expect("an open socket") {
+            let mut chunk = vec![0; 1 << 16];
+            let n = theirs.read(&mut chunk).expect("some bytes");
+            received.extend_from_slice(&chunk[..n]);
+        }
+        drop(ours);
+        theirs.read_to_end(&mut received).expect("the rest");
+        assert_eq!(received.len(), head.len() + (1 << 20) + 7);
+        assert!(received.ends_with(b"v\r\nEND\r\n"));
+        assert_eq!((buffered.bytes(), spill.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_closed_socket_is_an_error_not_a_signal() {
+        let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+        drop(theirs);
+        assert!(send(ours.as_fd(), &[b"x"]).is_err());
+    }
+}
