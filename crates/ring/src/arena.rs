@@ -335,6 +335,11 @@ impl MappedProducer {
         self.0.advance(position, u64::from(len));
         Some(Claim { position, len })
     }
+
+    /// Whether the consumer released something since the producer last looked for space.
+    pub fn has_news(&self) -> bool {
+        self.0.view.released().load(Ordering::Acquire) != self.0.released // label: space
+    }
 }
 
 /// The consuming end of an arena in a mapping, whose producer is not trusted: bytes are copied out.
@@ -358,18 +363,18 @@ impl MappedConsumer {
         let start = out.len();
         out.reserve(claim.len as usize);
         // SAFETY: `holds` says that the bytes are inside the circle; `reserve` made room for as many.
-        unsafe {
-            plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize)
-        };
+        unsafe { plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize) };
         // SAFETY: they were written just now.
         unsafe { out.set_len(start + claim.len as usize) };
         self.0.release(claim.position, len);
         true
     }
 
-    /// Tells the producer now what was released.
-    pub fn publish(&mut self) {
+    /// Tells the producer now what was released; whether that was news.
+    pub fn publish(&mut self) -> bool {
+        let news = self.0.told != self.0.released;
         self.0.tell();
+        news
     }
 }
 
@@ -432,8 +437,7 @@ mod tests {
         let mut c = MappedConsumer::new(&memory, 0, 256);
         let good = p.push(b"good").expect("room");
         let mut out = b"x".to_vec();
-        for (position, len) in
-            [(0, 257), (64, 193), (1, 4), (256, 4), (u64::MAX - 63, 4), (0, u32::MAX), (1 << 63, 0)]
+        for (position, len) in [(0, 257), (64, 193), (1, 4), (256, 4), (u64::MAX - 63, 4), (0, u32::MAX), (1 << 63, 0)]
         {
             assert!(!c.take(Claim { position, len }, &mut out), "{position} {len}");
         }

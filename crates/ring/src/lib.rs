@@ -24,8 +24,16 @@ mod mapping;
 mod memory;
 pub mod pair;
 mod plain;
+#[cfg(not(loom))]
+pub mod probe;
+#[cfg(not(loom))]
+pub mod share;
+#[cfg(not(loom))]
+pub mod shm;
 pub mod spsc;
 mod sync;
+#[cfg(not(loom))]
+mod tags;
 pub mod wait;
 
 pub use mapping::Mapping;

@@ -1,0 +1,188 @@
+//! What both sides do alike: put a message into a slot or the arena, take one out and check it, wait and wake.
+
+use super::Segment;
+use super::segment::Layout;
+use crate::arena::{Claim, MappedConsumer, MappedProducer};
+use crate::sync::AtomicU32;
+use crate::wait::{Descriptor, Outcome, Sleeper, WaitPolicy, Waker};
+use crate::{Mapping, Plain};
+use rustix::fd::OwnedFd;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a message that fit the slot itself.
+pub const INLINE: usize = 52;
+
+/// What travels in a slot.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Envelope {
+    len: u32,
+    bytes: [u8; INLINE],
+}
+
+// SAFETY: integers only, without padding.
+unsafe impl Plain for Envelope {}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// No credit, or no room in the arena: the peer must take something first.
+    Full,
+    /// Longer than the segment's longest message.
+    TooLarge,
+    /// The peer is gone or broke the protocol.
+    Gone,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Full => "the ring or its arena is full",
+            SendError::TooLarge => "the message is longer than the segment allows",
+            SendError::Gone => "the peer is gone",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// How a peer broke the protocol. The connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// A message longer than the segment's longest.
+    Length,
+    /// Bytes outside its arena, or already released.
+    Span,
+    /// A reply to no request, or a second one.
+    Tag,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Violation::Length => "the peer sent a message longer than agreed",
+            Violation::Span => "the peer named bytes outside its arena",
+            Violation::Tag => "the peer answered a request that was not made",
+        })
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// One side's means beside its half of the pair.
+pub(super) struct Wire {
+    out: MappedProducer,
+    inn: MappedConsumer,
+    sleeper: Sleeper,
+    waker: Waker,
+    max_message: u32,
+    /// A message did not fit the arena: room there is worth waking up for.
+    starved: bool,
+    gone: bool,
+    private: Vec<u8>,
+}
+
+/// Which side of a segment one is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Client,
+    Server,
+}
+
+impl Wire {
+    pub(super) fn new(segment: &Segment, side: Side, socket: OwnedFd) -> Wire {
+        let memory: &Arc<Mapping> = &segment.memory;
+        let Layout { server_wake, client_wake, request_arena, response_arena, .. } = segment.layout;
+        let (requests, responses) = (segment.geometry.request_arena, segment.geometry.response_arena);
+        let socket = Descriptor::Socket(Arc::new(socket));
+        let (mine, theirs, out, inn) = match side {
+            Side::Client => (client_wake, server_wake, (request_arena, requests), (response_arena, responses)),
+            Side::Server => (server_wake, client_wake, (response_arena, responses), (request_arena, requests)),
+        };
+        Wire {
+            out: MappedProducer::new(memory, out.0, out.1),
+            inn: MappedConsumer::new(memory, inn.0, inn.1),
+            sleeper: Sleeper::mapped_with(memory, mine, socket.clone()),
+            waker: Waker::mapped_with(memory, theirs, socket),
+            max_message: segment.geometry.max_message,
+            starved: false,
+            gone: false,
+            private: Vec::new(),
+        }
+    }
+
+    /// Puts a message where the peer will find it; the envelope goes into a slot.
+    pub(super) fn seal(&mut self, message: &[u8]) -> Result<Envelope, SendError> {
+        if message.len() > self.max_message as usize {
+            return Err(SendError::TooLarge);
+        }
+        let mut bytes = [0; INLINE];
+        if message.len() <= INLINE {
+            bytes[..message.len()].copy_from_slice(message);
+        } else {
+            let claim = self.out.push(message);
+            self.starved = claim.is_none();
+            let claim = claim.ok_or(SendError::Full)?;
+            bytes[..8].copy_from_slice(&claim.position.to_le_bytes());
+        }
+        Ok(Envelope { len: message.len() as u32, bytes })
+    }
+
+    /// Hands over the message of an envelope, from memory that is this process's own.
+    pub(super) fn open<R>(&mut self, envelope: &Envelope, read: impl FnOnce(&[u8]) -> R) -> Result<R, Violation> {
+        let len = envelope.len as usize;
+        if len <= INLINE {
+            return Ok(read(&envelope.bytes[..len]));
+        }
+        if envelope.len > self.max_message {
+            return Err(Violation::Length);
+        }
+        let position = u64::from_le_bytes(*envelope.bytes.first_chunk().expect("52 is more than 8"));
+        self.private.clear();
+        if !self.inn.take(Claim { position, len: envelope.len }, &mut self.private) {
+            return Err(Violation::Span);
+        }
+        Ok(read(&self.private))
+    }
+
+    /// Nothing more to take: tell the peer of the room, and wake it if it waits for that.
+    pub(super) fn idle(&mut self) {
+        if self.inn.publish() {
+            self.waker.wake();
+        }
+    }
+
+    pub(super) fn wake_peer(&self) {
+        self.waker.wake();
+    }
+
+    /// Waits until `ready`, or until a message that did not fit may fit now.
+    pub(super) fn wait(
+        &mut self,
+        policy: WaitPolicy,
+        timeout: Option<Duration>,
+        watched: *const AtomicU32,
+        mut ready: impl FnMut() -> bool,
+    ) -> Outcome {
+        let (out, starved) = (&self.out, self.starved);
+        let outcome =
+            self.sleeper.wait_on(policy, timeout, watched, || ready() || (starved && out.has_news()));
+        self.gone |= outcome == Outcome::PeerGone;
+        outcome
+    }
+
+    /// The connection is over.
+    pub(super) fn give_up(&mut self) {
+        self.gone = true;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.gone
+    }
+
+    pub(super) fn sleeper(&mut self) -> &mut Sleeper {
+        &mut self.sleeper
+    }
+}
