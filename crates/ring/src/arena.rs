@@ -363,7 +363,9 @@ impl MappedConsumer {
         let start = out.len();
         out.reserve(claim.len as usize);
         // SAFETY: `holds` says that the bytes are inside the circle; `reserve` made room for as many.
-        unsafe { plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize) };
+        unsafe {
+            plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize)
+        };
         // SAFETY: they were written just now.
         unsafe { out.set_len(start + claim.len as usize) };
         self.0.release(claim.position, len);
@@ -393,15 +395,17 @@ mod tests {
         let mut space = p.reserve(256).expect("all of it");
         space[..3].copy_from_slice(b"abc");
         let abc = space.commit(3);
-        let rest = p.push(&[7; 192]).expect("the other three lines");
+        let rest = p.push(&[7; 253]).expect("what it left");
         assert!(p.push(b"x").is_none());
-        assert_eq!((c.bytes(abc), c.bytes(rest)), (Some(&b"abc"[..]), Some(&[7u8; 192][..])));
+        assert_eq!((c.bytes(abc), c.bytes(rest)), (Some(&b"abc"[..]), Some(&[7u8; 253][..])));
+        let both = abc.join(rest).expect("neighbours");
+        assert_eq!(c.bytes(both).map(<[u8]>::len), Some(256));
+        assert_eq!(rest.join(abc), None);
         c.release(abc);
         assert_eq!(c.bytes(abc), None);
         c.publish();
-        // Two lines do not fit the one that is free.
-        assert!(p.push(&[1; 65]).is_none());
-        assert!(p.push(&[1; 64]).is_some());
+        assert!(p.push(&[1; 4]).is_none());
+        assert!(p.push(&[1; 3]).is_some());
     }
 
     #[test]
@@ -437,7 +441,8 @@ mod tests {
         let mut c = MappedConsumer::new(&memory, 0, 256);
         let good = p.push(b"good").expect("room");
         let mut out = b"x".to_vec();
-        for (position, len) in [(0, 257), (64, 193), (1, 4), (256, 4), (u64::MAX - 63, 4), (0, u32::MAX), (1 << 63, 0)]
+        for (position, len) in
+            [(0, 257), (64, 193), (1, 4), (256, 4), (u64::MAX - 63, 4), (0, u32::MAX), (1 << 63, 0)]
         {
             assert!(!c.take(Claim { position, len }, &mut out), "{position} {len}");
         }

@@ -23,6 +23,9 @@ const PIECES_PER_WRITE: usize = 64;
 /// # Errors
 /// The socket's, except "try again", which is a short count.
 pub fn send(fd: BorrowedFd<'_>, pieces: &[&[u8]]) -> io::Result<usize> {
+    if let [piece] = pieces {
+        return send_one(fd, piece);
+    }
     let mut sent = 0;
     for batch in pieces.chunks(PIECES_PER_WRITE) {
         let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
@@ -45,6 +48,18 @@ pub fn send(fd: BorrowedFd<'_>, pieces: &[&[u8]]) -> io::Result<usize> {
         }
     }
     Ok(sent)
+}
+
+/// The common case, without a message header for the kernel to read.
+fn send_one(fd: BorrowedFd<'_>, piece: &[u8]) -> io::Result<usize> {
+    loop {
+        match rustix::net::send(fd, piece, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(n) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(0),
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// Bytes that the socket did not take yet.
