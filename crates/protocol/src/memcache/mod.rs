@@ -10,7 +10,7 @@
 //!
 //! One file per purpose: [`command`] what a request means, [`parse`] the incremental machine, `classic`, `admin` and
 //! [`meta`] the grammar of one line, [`emit`] replies and their bounds, [`lines`] the fixed texts, [`exptime`] times,
-//! [`udp`] the datagram frame.
+//! [`udp`] the datagram frame, [`client`] the other side, for those who send requests.
 //!
 //! The measure is memcached 1.6.18 as Debian 12 ships it; `tests/oracle.rs` compares whole conversations with it byte
 //! by byte, and `docs/memcached-differences.md` lists every deliberate difference.
@@ -20,6 +20,7 @@
 mod admin;
 mod base64;
 mod classic;
+pub mod client;
 pub mod command;
 pub mod emit;
 pub mod exptime;
