@@ -1,5 +1,7 @@
 //! millrace, the program: node wiring, load generator, probe, demo.
 
+pub mod load;
 pub mod node;
 pub mod registers;
+pub mod report;
 pub mod up;

@@ -1,6 +1,8 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use millrace::load::{self, BenchArgs};
+use millrace::registers;
 use millrace::up::Up;
 use std::process::ExitCode;
 
@@ -15,12 +17,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(Box<Up>),
-    Registers(millrace::registers::List),
+    Bench(Box<BenchArgs>),
+    Registers(registers::List),
 }
 
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn std::error::Error>> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
+        Command::Bench(args) => load::run(&args).map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
     };
     match result {

@@ -1,0 +1,216 @@
+//! What a server on this machine spends: its process and the CPU time of its threads.
+//!
+//! The time comes from `/proc/PID/task/*/schedstat` (nanoseconds); `utime` and `stime` of `/proc/PID/stat` move in ticks
+//! of 10 ms and only share it out between user and kernel. A thread that ends between two readings takes its time with
+//! it: servers do not end threads in a measured slice.
+//!
+//! The process is the one that answers `stats` with its `pid` (Redis: `INFO server`), or `--server-pid`.
+
+use super::LoadError;
+use super::resp;
+use super::target::Target;
+use protocol::memcache::client::{Progress, Reply, ReplyReader, request};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// CPU time used so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CpuReading {
+    by_thread: HashMap<u32, u64>,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+/// CPU time between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CpuUse {
+    /// All of it, in nanoseconds.
+    pub total_ns: u64,
+    /// The part in the kernel, in nanoseconds: in steps of ticks.
+    pub system_ns: u64,
+}
+
+impl CpuReading {
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &CpuReading) -> CpuUse {
+        let used = |(thread, ns): (&u32, &u64)| {
+            ns.saturating_sub(earlier.by_thread.get(thread).copied().unwrap_or(0))
+        };
+        let total_ns: u64 = self.by_thread.iter().map(used).sum();
+        let user = self.user_ticks.saturating_sub(earlier.user_ticks);
+        let system = self.system_ticks.saturating_sub(earlier.system_ticks);
+        let system_ns = match user + system {
+            0 => 0,
+            ticks => (u128::from(total_ns) * u128::from(system) / u128::from(ticks)) as u64,
+        };
+        CpuUse { total_ns, system_ns }
+    }
+}
+
+/// A server process on this machine.
+#[derive(Clone, Debug)]
+pub struct ServerProcess {
+    /// Its process number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// The version it states.
+    pub version: Option<String>,
+}
+
+impl ServerProcess {
+    /// Finds the process behind `target`; `pid` where the user named it. The reason, where it cannot be watched.
+    pub fn find(target: &Target, pid: Option<u32>) -> Result<ServerProcess, String> {
+        if !target.is_local() {
+            return Err(format!("{target} is not on this machine: no CPU time of the server"));
+        }
+        let said = ask(target);
+        let pid = match (pid, &said) {
+            (Some(pid), _) => pid,
+            (None, Ok(said)) => said.pid.ok_or("the server does not tell its process; use --server-pid")?,
+            (None, Err(error)) => {
+                return Err(format!("the server's process is unknown ({error}); use --server-pid"));
+            }
+        };
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(|_| {
+            format!("process {pid} is not visible here (another container?): no CPU time of the server")
+        })?;
+        let version = said.ok().and_then(|said| said.version);
+        let process = ServerProcess { pid, name: name.trim().to_string(), version };
+        process.read().ok_or_else(|| format!("the CPU time of process {pid} cannot be read"))?;
+        Ok(process)
+    }
+
+    /// Its CPU time so far, or `None` when it is gone.
+    pub fn read(&self) -> Option<CpuReading> {
+        let mut reading = CpuReading::default();
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?.flatten() {
+            let thread: u32 = task.file_name().to_str()?.parse().ok()?;
+            if let Ok(text) = fs::read_to_string(task.path().join("schedstat")) {
+                reading.by_thread.insert(thread, text.split_whitespace().next()?.parse().ok()?);
+            }
+        }
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        (reading.user_ticks, reading.system_ticks) = ticks(&stat)?;
+        Some(reading)
+    }
+}
+
+/// `utime` and `stime` of a `/proc/PID/stat` line, whose second field may hold spaces and parentheses.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// What a server tells of itself.
+#[derive(Debug, Default)]
+struct Said {
+    pid: Option<u32>,
+    version: Option<String>,
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn ask(target: &Target) -> Result<Said, LoadError> {
+    let ended = |cause: String| LoadError::Ended { target: target.to_string(), cause };
+    let mut transport = target.connect()?;
+    let mut out = Vec::new();
+    if target.is_redis() {
+        resp::command(&mut out, 2);
+        resp::word(&mut out, b"INFO");
+        resp::word(&mut out, b"server");
+    } else {
+        request::stats(&mut out, None);
+    }
+    transport.send(&out).map_err(|e| ended(e.to_string()))?;
+    let (mut input, began) = (Vec::new(), Instant::now());
+    loop {
+        let said = if target.is_redis() { read_info(&input) } else { read_stats(&input) };
+        if let Some(said) = said.map_err(ended)? {
+            return Ok(said);
+        }
+        let mut room = [0; 4096];
+        match transport.receive(&mut room) {
+            Ok(0) => return Err(ended("the server closed the connection".to_string())),
+            Ok(n) => input.extend_from_slice(&room[..n]),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Err(e) => return Err(ended(e.to_string())),
+        }
+    }
+}
+
+fn read_stats(input: &[u8]) -> Result<Option<Said>, String> {
+    let mut reader = ReplyReader::new(0);
+    reader.expect(protocol::memcache::client::Expect::Stats);
+    let (mut said, mut at) = (Said::default(), 0);
+    loop {
+        match reader.next(&input[at..]).map_err(|e| e.to_string())? {
+            Progress::Incomplete { .. } => return Ok(None),
+            Progress::Reply { reply, used, last } => {
+                if let Reply::Stat { name, value } = reply {
+                    let text = String::from_utf8_lossy(value);
+                    match name {
+                        b"pid" => said.pid = text.parse().ok(),
+                        b"version" => said.version = Some(text.into_owned()),
+                        _ => {}
+                    }
+                }
+                if last {
+                    return Ok(Some(said));
+                }
+                at += used;
+            }
+        }
+    }
+}
+
+fn read_info(input: &[u8]) -> Result<Option<Said>, String> {
+    let mut reader = resp::RespReader::new(1 << 20);
+    reader.expect();
+    match reader.next(input)? {
+        resp::RespProgress::Reply { reply: resp::RespReply::Bulk(text), .. } => {
+            let text = String::from_utf8_lossy(text);
+            let field = |name| text.lines().find_map(|l| l.strip_prefix(name)).map(|v| v.trim().to_string());
+            let pid = field("process_id:").and_then(|p| p.parse().ok());
+            Ok(Some(Said { pid, version: field("redis_version:") }))
+        }
+        resp::RespProgress::Reply { .. } => Err("the server did not answer INFO".to_string()),
+        resp::RespProgress::Incomplete { .. } => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_parentheses_do_not_shift_the_fields() {
+        let line = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 700 800 0 0";
+        assert_eq!(ticks(line), Some((700, 800)));
+    }
+
+    #[test]
+    fn this_process_can_be_watched() {
+        let process = ServerProcess { pid: std::process::id(), name: String::new(), version: None };
+        let before = process.read().expect("this process runs");
+        let mut x = 1u64;
+        (0..20_000_000u64).for_each(|i| x = std::hint::black_box(x.wrapping_mul(i | 1)));
+        let used = process.read().expect("still").since(&before);
+        assert!(used.total_ns > 1_000_000, "{used:?}");
+    }
+
+    #[test]
+    fn what_servers_say_is_understood() {
+        let said =
+            read_stats(b"STAT pid 42\r\nSTAT version 1.6.18\r\nEND\r\n").expect("good").expect("whole");
+        assert_eq!((said.pid, said.version.as_deref()), (Some(42), Some("1.6.18")));
+        assert!(read_stats(b"STAT pid 42\r\n").expect("good").is_none());
+        let info = b"$44\r\n# Server\r\nredis_version:7.0.15\r\nprocess_id:7\r\n\r\n";
+        let said = read_info(info).expect("good").expect("whole");
+        assert_eq!((said.pid, said.version.as_deref()), (Some(7), Some("7.0.15")));
+    }
+}

@@ -1,0 +1,217 @@
+//! Where the servers are, and the bytes between them and a connection.
+//!
+//! A [`Transport`] moves bytes and never blocks. Two kinds of it exist: streams (TCP, Unix sockets), which a thread waits
+//! for with epoll, and message transports (shared-memory rings), which carry one whole request in and one whole answer
+//! out and must be polled. A new one is a type with this trait and an arm in [`Target::connect`] and [`Target::from_str`].
+
+use super::LoadError;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A server's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// memcached's protocol over TCP.
+    Tcp(String),
+    /// memcached's protocol over a Unix socket.
+    Unix(PathBuf),
+    /// Redis's protocol over TCP.
+    Redis(String),
+}
+
+/// How a transport cuts what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Not at all: any number of requests per write, any piece of the answers per read.
+    Stream,
+    /// One whole request per write (taken whole or `WouldBlock`), one whole answer per read.
+    Messages,
+}
+
+/// Bytes to and from one server.
+pub trait Transport: Send {
+    /// Sends from the front of `bytes`; how many went.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing can go now, others when the connection is lost.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Receives into `room`; how many came, 0 at the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there, others when the connection is lost.
+    fn receive(&mut self, room: &mut [u8]) -> io::Result<usize>;
+
+    /// What epoll can wait for; without one, the thread polls.
+    fn waitable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// How it cuts what it carries.
+    fn framing(&self) -> Framing {
+        Framing::Stream
+    }
+}
+
+impl Transport for TcpStream {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write(bytes)
+    }
+    fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.read(room)
+    }
+    fn waitable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+impl Transport for UnixStream {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write(bytes)
+    }
+    fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.read(room)
+    }
+    fn waitable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Target {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// What went wrong, where, and what to do about it.
+    pub fn connect(&self) -> Result<Box<dyn Transport>, LoadError> {
+        let opened: io::Result<Box<dyn Transport>> = match self {
+            Target::Tcp(address) | Target::Redis(address) => connect_tcp(address).map(|s| Box::new(s) as _),
+            Target::Unix(path) => UnixStream::connect(path)
+                .and_then(|s| s.set_nonblocking(true).map(|()| s))
+                .map(|s| Box::new(s) as _),
+        };
+        opened.map_err(|error| self.cannot_connect(&error))
+    }
+
+    /// Whether the server runs on this machine, as far as the address tells.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Target::Unix(_) => true,
+            Target::Tcp(address) | Target::Redis(address) => {
+                resolve(address).is_ok_and(|a| a.ip().is_loopback())
+            }
+        }
+    }
+
+    /// Whether it speaks Redis's protocol.
+    pub fn is_redis(&self) -> bool {
+        matches!(self, Target::Redis(_))
+    }
+
+    fn cannot_connect(&self, error: &io::Error) -> LoadError {
+        let hint = match (error.kind(), self) {
+            (io::ErrorKind::ConnectionRefused, Target::Redis(_)) => {
+                "nothing listens there; start it with: redis-server --port PORT"
+            }
+            (io::ErrorKind::ConnectionRefused, Target::Tcp(_)) => {
+                "nothing listens there; start a server with: millrace up, or memcached -l 127.0.0.1 -p PORT"
+            }
+            (io::ErrorKind::ConnectionRefused, Target::Unix(_)) => {
+                "the socket file is left from a server that ended; start the server again"
+            }
+            (io::ErrorKind::NotFound, Target::Unix(_)) => {
+                "there is no such socket; check the path, or start the server"
+            }
+            (io::ErrorKind::PermissionDenied, Target::Unix(_)) => {
+                "the socket's mode forbids it; see the server's -a"
+            }
+            (io::ErrorKind::TimedOut, _) => "the host does not answer; check the address and any firewall",
+            (io::ErrorKind::InvalidInput, _) => "write HOST:PORT, for example 127.0.0.1:11211",
+            _ => "check the address, and with many connections the limit of open files (ulimit -n)",
+        };
+        LoadError::Connect { target: self.to_string(), cause: error.to_string(), hint }
+    }
+}
+
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let none = || io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is no address"));
+    address.to_socket_addrs()?.next().ok_or_else(none)
+}
+
+fn connect_tcp(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&resolve(address)?, CONNECT_TIMEOUT)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Target, String> {
+        if let Some(path) = s.strip_prefix("unix:") {
+            return match path {
+                "" => {
+                    Err("unix: needs the path of a socket, for example unix:/run/millrace.sock".to_string())
+                }
+                path => Ok(Target::Unix(PathBuf::from(path))),
+            };
+        }
+        let (address, make): (&str, fn(String) -> Target) = match s.strip_prefix("redis://") {
+            Some(rest) => (rest.trim_end_matches('/'), Target::Redis),
+            None => (s, Target::Tcp),
+        };
+        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+        match port.map(str::parse::<u16>) {
+            Some(Ok(_)) => Ok(make(address.to_string())),
+            _ => Err(format!("{s:?} is no target; write HOST:PORT, unix:PATH or redis://HOST:PORT")),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Tcp(address) => f.write_str(address),
+            Target::Unix(path) => write!(f, "unix:{}", path.display()),
+            Target::Redis(address) => write!(f, "redis://{address}"),
+        }
+    }
+}
+
+impl Serialize for Target {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_print_as_they_are_read() {
+        for text in ["127.0.0.1:11211", "[::1]:1", "unix:/tmp/a b", "redis://localhost:6379"] {
+            assert_eq!(text.parse::<Target>().map(|t| t.to_string()).as_deref(), Ok(text));
+        }
+        for bad in ["", ":1", "host", "host:x", "unix:", "redis://host", "host:70000"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refused_connection_says_what_to_do() {
+        // A port that was just free: bound and given back.
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("loopback").port();
+        let target: Target = format!("127.0.0.1:{port}").parse().expect("good");
+        let text = target.connect().err().expect("refused").to_string();
+        assert!(text.contains(&port.to_string()) && text.contains("millrace up"), "{text}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Two servers in one run: short turns in the order A B B A A B …, the same load on both, compared pair by pair.
+//!
+//! Why so: what else runs on the machine, and where its host puts the cores, changes from second to second. Two turns
+//! side by side see nearly the same machine, and the alternating order cancels a drift within a pair.
+
+use super::dialect::Dialect;
+use super::fleet::Fleet;
+use super::ratio::Ratio;
+use super::server::{CpuUse, ServerProcess};
+use super::summary::{Latency, Summary};
+use super::tally::Tally;
+use super::workload::Phase;
+use serde::Serialize;
+
+/// One server of a comparison.
+pub struct Side {
+    /// Drives it.
+    pub fleet: Fleet,
+    /// The language it speaks.
+    pub dialect: Dialect,
+    /// Its process, where it can be watched.
+    pub process: Option<ServerProcess>,
+}
+
+impl Side {
+    /// One phase in this server's language, with the CPU time that the server spent on it.
+    pub fn run(&mut self, mut phase: Phase, progress: &mut dyn FnMut(u64)) -> (Tally, Option<CpuUse>) {
+        phase.dialect = self.dialect;
+        let before = self.process.as_ref().and_then(ServerProcess::read);
+        let tally = self.fleet.run(phase, progress);
+        let after = self.process.as_ref().and_then(ServerProcess::read);
+        let used = before.zip(after).map(|(before, after)| after.since(&before));
+        (tally, used)
+    }
+}
+
+/// What one turn gave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Turn {
+    /// Operations per second.
+    pub ops_per_sec: f64,
+    /// Its latencies.
+    pub latency: Latency,
+    /// Server CPU per operation, in microseconds.
+    pub server_cpu_us: Option<f64>,
+    /// Generator CPU per operation, in microseconds.
+    pub client_cpu_us: f64,
+}
+
+/// One metric compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub metric: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Whether more is better.
+    pub more_is_better: bool,
+    /// Both sides and their ratio.
+    #[serde(flatten)]
+    pub ratio: Ratio,
+}
+
+/// A comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Versus {
+    /// The turns, pair by pair: of the first server and of the second.
+    pub pairs: Vec<(Turn, Turn)>,
+    /// Metric by metric.
+    pub compared: Vec<Compared>,
+    /// All turns of the first server as one.
+    pub a: Summary,
+    /// All turns of the second server as one.
+    pub b: Summary,
+}
+
+#[derive(Default)]
+struct Total {
+    tally: Option<Tally>,
+    cpu: CpuUse,
+    watched: bool,
+}
+
+impl Total {
+    fn add(&mut self, tally: Tally, used: Option<CpuUse>) -> Turn {
+        let s = Summary::of(&tally, used);
+        match &mut self.tally {
+            Some(sum) => sum.follow(&tally),
+            None => self.tally = Some(tally),
+        }
+        if let Some(used) = used {
+            self.watched = true;
+            self.cpu.total_ns += used.total_ns;
+            self.cpu.system_ns += used.system_ns;
+        }
+        Turn {
+            ops_per_sec: s.ops_per_sec,
+            latency: s.all,
+            server_cpu_us: s.server_cpu.map(|cpu| cpu.total_us),
+            client_cpu_us: s.client_cpu_us_per_op,
+        }
+    }
+
+    fn summary(&self, phase: &Phase) -> Summary {
+        let none = Tally::new(base::Nanos::ZERO, phase.interval);
+        Summary::of(self.tally.as_ref().unwrap_or(&none), self.watched.then_some(self.cpu))
+    }
+}
+
+/// Runs `pairs` pairs of turns of `phase`; `progress` hears how many turns are done. Ends early on a stop or when a
+/// server is lost, with the whole pairs there are.
+pub fn alternate(
+    a: &mut Side,
+    b: &mut Side,
+    phase: &Phase,
+    pairs: u32,
+    progress: &mut dyn FnMut(u32),
+) -> Versus {
+    let (mut total_a, mut total_b) = (Total::default(), Total::default());
+    let mut turns = Vec::new();
+    for pair in 0..pairs {
+        let turn = |side: &mut Side, total: &mut Total| {
+            let (tally, used) = side.run(phase.clone(), &mut |_| {});
+            total.add(tally, used)
+        };
+        let (turn_a, turn_b) = if pair % 2 == 0 {
+            let first = turn(a, &mut total_a);
+            (first, turn(b, &mut total_b))
+        } else {
+            let first = turn(b, &mut total_b);
+            (turn(a, &mut total_a), first)
+        };
+        progress(2 * pair + 2);
+        let lost = |total: &Total| total.tally.as_ref().is_some_and(|t| t.fatal.is_some());
+        if a.fleet.stopped() || lost(&total_a) || lost(&total_b) {
+            break;
+        }
+        turns.push((turn_a, turn_b));
+    }
+    Versus { compared: compare(&turns), pairs: turns, a: total_a.summary(phase), b: total_b.summary(phase) }
+}
+
+fn compare(pairs: &[(Turn, Turn)]) -> Vec<Compared> {
+    type Metric = (&'static str, &'static str, bool, fn(&Turn) -> Option<f64>);
+    const METRICS: [Metric; 7] = [
+        ("throughput", "ops/s", true, |t| Some(t.ops_per_sec)),
+        ("mean", "µs", false, |t| Some(t.latency.mean_us)),
+        ("p50", "µs", false, |t| Some(t.latency.p50_us)),
+        ("p99", "µs", false, |t| Some(t.latency.p99_us)),
+        ("p99.9", "µs", false, |t| Some(t.latency.p999_us)),
+        ("server CPU", "µs/op", false, |t| t.server_cpu_us),
+        ("client CPU", "µs/op", false, |t| Some(t.client_cpu_us)),
+    ];
+    let of = |&(metric, unit, more_is_better, read): &Metric| {
+        let values: Vec<_> = pairs.iter().map(|(a, b)| (read(a), read(b))).collect();
+        Some(Compared { metric, unit, more_is_better, ratio: Ratio::of(&values)? })
+    };
+    METRICS.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_without_samples_are_left_out() {
+        let turn = |ops_per_sec, server_cpu_us| Turn {
+            ops_per_sec,
+            latency: Latency { mean_us: 1.0, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, ..Latency::default() },
+            server_cpu_us,
+            client_cpu_us: 1.0,
+        };
+        let pairs =
+            [(turn(200.0, Some(1.0)), turn(100.0, None)), (turn(400.0, Some(1.0)), turn(200.0, None))];
+        let compared = compare(&pairs);
+        assert!(compared.iter().all(|c| c.metric != "server CPU"));
+        assert_eq!((compared[0].metric, compared[0].ratio.ratio.median), ("throughput", 2.0));
+        assert!(compare(&[]).is_empty());
+    }
+}

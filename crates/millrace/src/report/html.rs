@@ -1,0 +1,144 @@
+//! A page: one file, no scripts, nothing loaded from elsewhere, light or dark as the reader's system is.
+
+use super::environment::Fact;
+use super::table::Table;
+
+/// A figure worth a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// What it is.
+    pub label: String,
+    /// The figure.
+    pub value: String,
+    /// A word on it.
+    pub note: String,
+}
+
+/// A piece of a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// A paragraph.
+    Text(String),
+    /// A table.
+    Table(Table),
+    /// A plot, as SVG made by [`super::plot`].
+    Plot(String),
+    /// Plots side by side where the window is wide enough.
+    Pair(String, String),
+    /// Figures in a row.
+    Tiles(Vec<Tile>),
+}
+
+/// A part of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What it holds.
+    pub blocks: Vec<Block>,
+}
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its heading.
+    pub title: String,
+    /// The line below it.
+    pub subtitle: String,
+    /// Whether all was well, and the sentence that says so.
+    pub verdict: (bool, String),
+    /// Its parts.
+    pub sections: Vec<Section>,
+    /// Where it was measured.
+    pub environment: Vec<Fact>,
+}
+
+impl Report {
+    /// The page as one HTML file.
+    pub fn html(&self) -> String {
+        let sections: String = self.sections.iter().map(section).collect();
+        let facts: String = self
+            .environment
+            .iter()
+            .map(|fact| format!("<dt>{}</dt><dd>{}</dd>", escape(fact.name), escape(&fact.value)))
+            .collect();
+        let (good, verdict) = &self.verdict;
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+             <title>{title}</title><style>{STYLE}</style></head><body><main>\
+             <header><h1>{title}</h1><p class=\"sub\">{subtitle}</p>\
+             <p class=\"verdict {class}\">{verdict}</p></header>{sections}\
+             <section><h2>Environment</h2><dl>{facts}</dl></section></main></body></html>\n",
+            title = escape(&self.title),
+            subtitle = escape(&self.subtitle),
+            class = if *good { "good" } else { "bad" },
+            verdict = escape(verdict),
+        )
+    }
+}
+
+fn section(section: &Section) -> String {
+    let blocks: String = section.blocks.iter().map(block).collect();
+    format!("<section><h2>{}</h2>{blocks}</section>", escape(&section.title))
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Text(text) => format!("<p>{}</p>", escape(text)),
+        Block::Table(table) => table.html(),
+        Block::Plot(svg) => format!("<figure>{svg}</figure>"),
+        Block::Pair(left, right) => {
+            format!("<div class=\"pair\"><figure>{left}</figure><figure>{right}</figure></div>")
+        }
+        Block::Tiles(tiles) => {
+            let tiles: String = tiles
+                .iter()
+                .map(|t| {
+                    let (label, value, note) = (escape(&t.label), escape(&t.value), escape(&t.note));
+                    format!(
+                        "<div class=\"tile\"><span>{label}</span><b>{value}</b><small>{note}</small></div>"
+                    )
+                })
+                .collect();
+            format!("<div class=\"tiles\">{tiles}</div>")
+        }
+    }
+}
+
+/// `text` with HTML's own characters made harmless.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+const STYLE: &str = include_str!("page.css");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_needs_nothing_from_outside_and_trusts_no_text() {
+        let report = Report {
+            title: "<script>".to_string(),
+            subtitle: "a & b".to_string(),
+            verdict: (true, "good".to_string()),
+            sections: vec![Section { title: "s".to_string(), blocks: vec![Block::Text("<b>".to_string())] }],
+            environment: vec![Fact { name: "command", value: "x <y>".to_string() }],
+        };
+        let page = report.html();
+        assert!(!page.contains("<script") && !page.contains("http") && !page.contains("src="));
+        assert!(page.contains("&lt;script&gt;") && page.contains("x &lt;y&gt;"));
+    }
+}

@@ -1,0 +1,303 @@
+//! Plots as SVG: lines over an axis, and bars that share a whole. Colours are the page's (`var(--…)`).
+//!
+//! Bounds: one path element per series; series are at most some hundred points.
+
+use super::StageBreakdown;
+use super::axis::{Axis, Scale, Unit};
+use super::format;
+use super::html::escape;
+use std::fmt::Write;
+
+/// A named line of points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Its name in the legend.
+    pub name: String,
+    /// (x, y) pairs; a y that is no number interrupts the line.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What a line plot shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinePlot {
+    /// Its heading.
+    pub title: String,
+    /// How x runs, and in what.
+    pub x: (Scale, Unit),
+    /// How y runs, and in what.
+    pub y: (Scale, Unit),
+    /// The lines, in the order of their colours.
+    pub lines: Vec<Line>,
+    /// Whether the area under a single line is filled.
+    pub filled: bool,
+}
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 34.0;
+
+/// Colours beyond this many lines repeat.
+const COLOURS: usize = 4;
+
+impl LinePlot {
+    /// The plot as an SVG element.
+    pub fn svg(&self) -> String {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let y_axis = Axis::over(self.y.0, self.y.1, points().map(|p| p.1));
+        let x_axis = match self.x.0 {
+            Scale::Linear => {
+                let ends = points().fold((f64::INFINITY, 0f64), |(l, h), p| (l.min(p.0), h.max(p.0)));
+                Axis::exact(Scale::Linear, self.x.1, ends.0.min(ends.1), ends.1)
+            }
+            scale => Axis::over(scale, self.x.1, points().map(|p| p.0)),
+        };
+        let place = |p: &(f64, f64)| {
+            let x = LEFT + x_axis.place(p.0) * (WIDTH - LEFT - RIGHT);
+            (x, HEIGHT - BOTTOM - y_axis.place(p.1) * (HEIGHT - TOP - BOTTOM))
+        };
+        let mut out = open(&self.title, HEIGHT);
+        grid(&mut out, &x_axis, &y_axis);
+        for (at, line) in self.lines.iter().enumerate() {
+            let path = path(&line.points, place);
+            let colour = at % COLOURS;
+            if self.filled && self.lines.len() == 1 {
+                fill(&mut out, &line.points, place);
+            }
+            put(&mut out, format_args!("<path class=\"line c{colour}\" d=\"{path}\"/>"));
+            self.tips(&mut out, line, colour, place);
+        }
+        legend(&mut out, &self.lines);
+        out.push_str("</svg>");
+        out
+    }
+
+    /// Invisible dots that show their figures under the pointer; on a percentile curve the well-known ones are visible.
+    fn tips(&self, out: &mut String, line: &Line, colour: usize, place: impl Fn(&(f64, f64)) -> (f64, f64)) {
+        for point in line.points.iter().filter(|p| p.1.is_finite()) {
+            let (x, y) = place(point);
+            let known = [0.5, 0.9, 0.99, 0.999, 0.9999].iter().any(|q| (point.0 - q).abs() < 1e-9);
+            let shown = self.x.0 == Scale::Nines && known;
+            let (class, radius) = if shown { ("dot", 3.5) } else { ("tip", 7.0) };
+            let text =
+                format!("{}: {} at {}", line.name, figure(self.y.1, point.1), figure(self.x.1, point.0));
+            put(
+                out,
+                format_args!(
+                    "<circle class=\"{class} c{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"><title>{}</title></circle>",
+                    escape(&text)
+                ),
+            );
+        }
+    }
+}
+
+fn figure(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Micros => format::micros(value),
+        Unit::Seconds => format!("{value:.1} s"),
+        Unit::Count => format::short(value),
+        Unit::Quantile => format!("{:.4} %", value * 100.0),
+    }
+}
+
+fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+    out.write_fmt(what).expect("a string takes any text");
+}
+
+fn open(title: &str, height: f64) -> String {
+    let title = escape(title);
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
+         <text class=\"title\" x=\"{LEFT}\" y=\"20\">{title}</text>"
+    )
+}
+
+fn grid(out: &mut String, x_axis: &Axis, y_axis: &Axis) {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    for (place, label) in y_axis.ticks() {
+        let y = bottom - place * (bottom - TOP);
+        put(
+            out,
+            format_args!(
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                 <text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                LEFT - 8.0,
+                y + 4.0,
+                escape(&label)
+            ),
+        );
+    }
+    for (place, label) in x_axis.ticks() {
+        let x = LEFT + place * (right - LEFT);
+        put(
+            out,
+            format_args!(
+                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
+                 <text class=\"tick mid\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                bottom + 18.0,
+                escape(&label)
+            ),
+        );
+    }
+}
+
+fn path(points: &[(f64, f64)], place: impl Fn(&(f64, f64)) -> (f64, f64)) -> String {
+    let mut path = String::new();
+    let mut pen_down = false;
+    for point in points {
+        if !point.1.is_finite() {
+            pen_down = false;
+            continue;
+        }
+        let (x, y) = place(point);
+        put(&mut path, format_args!("{}{x:.1} {y:.1}", if pen_down { "L" } else { "M" }));
+        pen_down = true;
+    }
+    path
+}
+
+fn fill(out: &mut String, points: &[(f64, f64)], place: impl Fn(&(f64, f64)) -> (f64, f64)) {
+    let whole: Vec<(f64, f64)> = points.iter().filter(|p| p.1.is_finite()).map(&place).collect();
+    let (Some(first), Some(last)) = (whole.first(), whole.last()) else { return };
+    let bottom = HEIGHT - BOTTOM;
+    let top: String = whole.iter().map(|(x, y)| format!("L{x:.1} {y:.1}")).collect();
+    put(
+        out,
+        format_args!("<path class=\"area\" d=\"M{:.1} {bottom}{top}L{:.1} {bottom}Z\"/>", first.0, last.0),
+    );
+}
+
+fn legend(out: &mut String, lines: &[Line]) {
+    if lines.len() < 2 {
+        return;
+    }
+    let mut right = WIDTH - RIGHT;
+    for (at, line) in lines.iter().enumerate().rev() {
+        // About seven units per letter at this size; names are short.
+        let width = line.name.chars().count() as f64 * 7.0 + 26.0;
+        right -= width;
+        put(
+            out,
+            format_args!(
+                "<rect class=\"c{} key\" x=\"{right:.1}\" y=\"11\" width=\"12\" height=\"4\" rx=\"2\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"17\">{}</text>",
+                at % COLOURS,
+                right + 17.0,
+                escape(&line.name)
+            ),
+        );
+    }
+}
+
+/// Where time goes: a bar that the stages share by their total time, and below it a line of figures for each.
+pub fn stage_bar(title: &str, stages: &[StageBreakdown]) -> String {
+    const ROW: f64 = 24.0;
+    let whole: f64 = stages.iter().map(|s| s.total_ns as f64).sum::<f64>().max(1.0);
+    let height = 100.0 + ROW * stages.len() as f64;
+    let mut out = open(title, height);
+    let mut x = LEFT;
+    for (at, stage) in stages.iter().enumerate() {
+        let share = stage.total_ns as f64 / whole;
+        let width = share * (WIDTH - LEFT - RIGHT);
+        let tone = 1.0 - 0.75 * at as f64 / stages.len().max(1) as f64;
+        put(
+            &mut out,
+            format_args!(
+                "<rect class=\"stage\" x=\"{x:.1}\" y=\"34\" width=\"{:.1}\" height=\"30\" opacity=\"{tone:.2}\">\
+                 <title>{}: {}</title></rect>",
+                (width - 1.5).max(0.5),
+                escape(&stage.name),
+                format::percent(share)
+            ),
+        );
+        x += width;
+    }
+    stage_rows(&mut out, stages, whole, ROW);
+    out.push_str("</svg>");
+    out
+}
+
+fn stage_rows(out: &mut String, stages: &[StageBreakdown], whole: f64, row: f64) {
+    const COLUMNS: [(&str, f64); 4] = [("share", 360.0), ("mean", 460.0), ("p50", 570.0), ("p99", 690.0)];
+    for (name, x) in COLUMNS {
+        put(out, format_args!("<text class=\"tick end\" x=\"{x}\" y=\"86\">{name}</text>"));
+    }
+    for (at, stage) in stages.iter().enumerate() {
+        let y = 108.0 + row * at as f64;
+        let tone = 1.0 - 0.75 * at as f64 / stages.len().max(1) as f64;
+        let mean_us = stage.total_ns as f64 / stage.count.max(1) as f64 / 1e3;
+        put(
+            out,
+            format_args!(
+                "<rect class=\"stage\" x=\"{LEFT}\" y=\"{:.1}\" width=\"12\" height=\"12\" rx=\"2\" opacity=\"{tone:.2}\"/>\
+                 <text class=\"label\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+                y - 11.0,
+                LEFT + 20.0,
+                escape(&stage.name)
+            ),
+        );
+        let figures = [
+            format::percent(stage.total_ns as f64 / whole),
+            format::micros(mean_us),
+            format::micros(stage.p50_ns as f64 / 1e3),
+            format::micros(stage.p99_ns as f64 / 1e3),
+        ];
+        for ((_, x), figure) in COLUMNS.into_iter().zip(figures) {
+            put(out, format_args!("<text class=\"label end\" x=\"{x}\" y=\"{y:.1}\">{figure}</text>"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plot(points: Vec<(f64, f64)>) -> LinePlot {
+        let line = |name: &str| Line { name: name.to_string(), points: points.clone() };
+        LinePlot {
+            title: "a < b & \"c\"".to_string(),
+            x: (Scale::Linear, Unit::Seconds),
+            y: (Scale::Log, Unit::Micros),
+            lines: vec![line("one"), line("two")],
+            filled: true,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_points_the_svg_is_whole(
+            points in proptest::collection::vec((0.0f64..1e3, prop_oneof![0.0f64..1e9, Just(f64::NAN)]), 0..30)
+        ) {
+            let svg = plot(points).svg();
+            prop_assert!(svg.starts_with("<svg") && svg.ends_with("</svg>"));
+            prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
+            prop_assert!(svg.contains("a &lt; b &amp; &quot;c&quot;"));
+        }
+    }
+
+    #[test]
+    fn a_gap_lifts_the_pen() {
+        assert_eq!(
+            path(&[(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0), (3.0, 4.0)], |p| *p),
+            "M0.0 1.0M2.0 3.0L3.0 4.0"
+        );
+    }
+
+    #[test]
+    fn stages_share_the_whole() {
+        let stage = |name: &str, total_ns| StageBreakdown {
+            name: name.to_string(),
+            count: 10,
+            p50_ns: 5,
+            p99_ns: 9,
+            total_ns,
+        };
+        let svg = stage_bar("where time goes", &[stage("queue", 300), stage("execute", 700)]);
+        assert!(svg.contains("30.00 %") && svg.contains("70.00 %"), "{svg}");
+        assert!(stage_bar("nothing", &[]).ends_with("</svg>"));
+    }
+}
