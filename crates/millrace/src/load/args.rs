@@ -93,9 +93,12 @@ pub struct BenchArgs {
     /// Closed loop: pause of each place in the pipeline before its next operation
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "rate", help_heading = "Load")]
     pub think: Option<Duration>,
-    /// How long to measure
-    #[arg(short, long, default_value = "10s", value_parser = duration, value_name = "TIME", help_heading = "Load")]
-    pub duration: Duration,
+    /// How long to measure [default: 10s, or until --ops are done]
+    #[arg(short, long, value_parser = duration, value_name = "TIME", help_heading = "Load")]
+    pub duration: Option<Duration>,
+    /// How many operations to make, over all connections
+    #[arg(short = 'n', long, value_parser = count, value_name = "N", conflicts_with = "vs", help_heading = "Load")]
+    pub ops: Option<u64>,
     /// How long to run before that
     #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME", help_heading = "Load")]
     pub warmup: Duration,
@@ -218,6 +221,17 @@ impl BenchArgs {
             Some(rate) => Pace::Open { rate, poisson: self.arrivals == Arrivals::Poisson },
             None => Pace::Closed { think_ns: Nanos::from(self.think.unwrap_or_default()).0 },
         }
+    }
+
+    /// How long to measure at most.
+    pub fn duration(&self) -> Nanos {
+        let usual = if self.ops.is_some() { Duration::from_secs(24 * 3600) } else { Duration::from_secs(10) };
+        Nanos::from(self.duration.unwrap_or(usual))
+    }
+
+    /// How many operations each connection makes at most.
+    pub fn ops_each(&self) -> u64 {
+        self.ops.map_or(u64::MAX, |ops| ops.div_ceil(u64::from(self.connections.max(1))))
     }
 
     /// Free places to gather before a write.

@@ -188,7 +188,7 @@ fn identity(process: &ServerProcess) -> String {
 
 fn phase(args: &BenchArgs, workload: &Workload, length: Nanos) -> Phase {
     Phase {
-        job: Job::Load(workload.clone(), length),
+        job: Job::Load { workload: workload.clone(), length, ops_each: args.ops_each() },
         dialect: super::dialect::Dialect::Classic,
         pace: args.pace(),
         pipeline: args.pipeline,
@@ -277,11 +277,14 @@ fn measure(args: &BenchArgs, workload: &Workload, sides: &mut [Side], bar: &Prog
         }
         sides => {
             let side = &mut sides[0];
-            let length = Nanos::from(args.duration);
+            let length = args.duration();
             let began = std::time::Instant::now();
             let name = format!("measure {}", side.fleet.target());
-            let whole = args.duration.as_secs_f64();
-            let mut show = |_| progress::show(bar, began.elapsed().as_secs_f64() / whole, &name);
+            let ops = args.ops.map_or(f64::INFINITY, |ops| ops as f64);
+            let mut show = |done: u64| {
+                let time = began.elapsed().as_secs_f64() / length.as_secs_f64();
+                progress::show(bar, time.max(done as f64 / ops), &name);
+            };
             let (tally, used) = side.run(phase(args, workload, length), &mut show);
             Outcome::Single(Box::new(Summary::of(&tally, used)))
         }

@@ -58,7 +58,7 @@ struct UnderWay {
 enum Source<'p> {
     Idle,
     Preload { ids: Box<dyn Iterator<Item = u64> + Send>, values: ValueSizes },
-    Load { keys: Keys<'p>, workload: Workload },
+    Load { keys: Keys<'p>, workload: Workload, left: u64 },
 }
 
 /// The input that was received and not yet understood.
@@ -159,7 +159,7 @@ impl<'p> Connection<'p> {
                 let ids = preload_share(shared.population.preloaded, self.index, shared.connections);
                 Source::Preload { ids: Box::new(ids), values: *values }
             }
-            Job::Load(workload, _) => {
+            Job::Load { workload, ops_each, .. } => {
                 let keys = Keys::new(
                     &shared.population,
                     workload.popularity,
@@ -167,7 +167,7 @@ impl<'p> Connection<'p> {
                     shared.connections,
                     self.own_inserts,
                 );
-                Source::Load { keys, workload: workload.clone() }
+                Source::Load { keys, workload: workload.clone(), left: *ops_each }
             }
         };
     }
@@ -232,7 +232,9 @@ impl<'p> Connection<'p> {
                 }
                 None => false,
             },
-            Source::Load { keys, workload } => {
+            Source::Load { left: 0, .. } => false,
+            Source::Load { keys, workload, left } => {
+                *left -= 1;
                 self.start_drawn(keys, workload, start);
                 true
             }

@@ -217,7 +217,7 @@ impl Stage<'_> {
             return 0.0;
         }
         let phase = Phase {
-            job: Job::Load(workload.clone(), self.length),
+            job: Job::Load { workload: workload.clone(), length: self.length, ops_each: u64::MAX },
             dialect,
             pace,
             pipeline,

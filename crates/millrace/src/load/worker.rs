@@ -119,7 +119,7 @@ impl<'p> Worker<'p> {
 
     fn drive(&mut self, phase: &Phase, start: Nanos, tally: &mut Tally) -> Result<(), Lost> {
         let until = match &phase.job {
-            Job::Load(_, duration) => start.plus(*duration),
+            Job::Load { length, .. } => start.plus(*length),
             Job::Preload(_) => Nanos::MAX,
         };
         let mut schedule = match phase.pace {
@@ -138,8 +138,8 @@ impl<'p> Worker<'p> {
         loop {
             if more && schedule.is_none() {
                 self.refill_ready(phase, tally)?;
-                more = !self.exhausted.iter().all(|&e| e);
             }
+            more &= !self.exhausted.iter().all(|&e| e);
             let now = self.clock.now();
             if more && (now >= until || self.stop.load(Ordering::Relaxed)) {
                 more = false;
@@ -148,7 +148,7 @@ impl<'p> Worker<'p> {
                     tally.unsent = schedule.behind(now.min(until));
                 }
             }
-            if let Some(schedule) = &mut schedule {
+            if let (true, Some(schedule)) = (more, &mut schedule) {
                 self.start_due(schedule, now, phase, tally)?;
             }
             if !more && self.connections.iter().all(|c| c.places() == 0) {
@@ -194,14 +194,17 @@ impl<'p> Worker<'p> {
         while schedule.due() <= by && full < count {
             let at = self.next;
             self.next = (self.next + 1) % count;
-            if self.connections[at].places() >= phase.pipeline {
+            if self.connections[at].places() >= phase.pipeline || self.exhausted[at] {
                 full += 1;
+                continue;
+            }
+            if !self.connections[at].start(schedule.due()) {
+                self.exhausted[at] = true;
                 continue;
             }
             full = 0;
             started += 1;
             tally.record_lag(schedule.due(), self.clock.now());
-            self.connections[at].start(schedule.due());
             schedule.advance();
         }
         if started > 0 {

@@ -53,8 +53,15 @@ impl Pace {
 pub enum Job {
     /// Writes every key once, until all are there.
     Preload(ValueSizes),
-    /// A workload, for this long.
-    Load(Workload, Nanos),
+    /// A workload.
+    Load {
+        /// The operations.
+        workload: Workload,
+        /// For how long at most.
+        length: Nanos,
+        /// How many operations each connection makes at most.
+        ops_each: u64,
+    },
 }
 
 /// One phase of a run.

@@ -26,7 +26,7 @@ pub fn bench(result: &BenchResult) -> Report {
     };
     Report {
         title: format!("millrace bench: {}", names.join(" and ")),
-        subtitle: tables::setup(&result.setup).join(" — "),
+        subtitle: tables::setup(&result.setup).join("\n"),
         verdict,
         sections,
         environment: result.environment.clone(),
@@ -158,6 +158,7 @@ fn curve(title: &str, sides: &[(&str, &Summary)]) -> String {
         y: (Scale::Log, Unit::Micros),
         lines: sides.iter().map(line).collect(),
         filled: false,
+        wide: true,
     }
     .svg()
 }
@@ -173,6 +174,7 @@ fn throughput(sides: &[(&str, &Summary)]) -> String {
         y: (Scale::Linear, Unit::Count),
         lines: sides.iter().map(line).collect(),
         filled: true,
+        wide: false,
     }
     .svg()
 }
@@ -188,6 +190,7 @@ fn latency_over_time(s: &Summary) -> String {
         y: (Scale::Log, Unit::Micros),
         lines: vec![line("p50", |p| p.p50_us), line("p99", |p| p.p99_us)],
         filled: false,
+        wide: false,
     }
     .svg()
 }
@@ -208,6 +211,7 @@ fn turns(title: &str, unit: Unit, names: &[String], versus: &Versus, read: fn(&T
         y: (Scale::Linear, unit),
         lines: vec![line(&names[0], |p| &p.0), line(&names[1], |p| &p.1)],
         filled: false,
+        wide: false,
     }
     .svg()
 }

@@ -30,9 +30,13 @@ pub struct LinePlot {
     pub lines: Vec<Line>,
     /// Whether the area under a single line is filled.
     pub filled: bool,
+    /// Whether it takes the page's whole width rather than half.
+    pub wide: bool,
 }
 
-const WIDTH: f64 = 720.0;
+/// Units are the page's pixels at its full width, so that text has one size everywhere.
+const WIDE: f64 = 1024.0;
+const NARROW: f64 = 505.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
@@ -46,6 +50,7 @@ impl LinePlot {
     /// The plot as an SVG element.
     pub fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
+        let width = if self.wide { WIDE } else { NARROW };
         let y_axis = Axis::over(self.y.0, self.y.1, points().map(|p| p.1));
         let x_axis = match self.x.0 {
             Scale::Linear => {
@@ -55,11 +60,11 @@ impl LinePlot {
             scale => Axis::over(scale, self.x.1, points().map(|p| p.0)),
         };
         let place = |p: &(f64, f64)| {
-            let x = LEFT + x_axis.place(p.0) * (WIDTH - LEFT - RIGHT);
+            let x = LEFT + x_axis.place(p.0) * (width - LEFT - RIGHT);
             (x, HEIGHT - BOTTOM - y_axis.place(p.1) * (HEIGHT - TOP - BOTTOM))
         };
-        let mut out = open(&self.title, HEIGHT);
-        grid(&mut out, &x_axis, &y_axis);
+        let mut out = open(&self.title, width, HEIGHT);
+        grid(&mut out, width, &x_axis, &y_axis);
         for (at, line) in self.lines.iter().enumerate() {
             let path = path(&line.points, place);
             let colour = at % COLOURS;
@@ -69,7 +74,7 @@ impl LinePlot {
             put(&mut out, format_args!("<path class=\"line c{colour}\" d=\"{path}\"/>"));
             self.tips(&mut out, line, colour, place);
         }
-        legend(&mut out, &self.lines);
+        legend(&mut out, width, &self.lines);
         out.push_str("</svg>");
         out
     }
@@ -107,16 +112,16 @@ fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("a string takes any text");
 }
 
-fn open(title: &str, height: f64) -> String {
+fn open(title: &str, width: f64, height: f64) -> String {
     let title = escape(title);
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\
          <text class=\"title\" x=\"{LEFT}\" y=\"20\">{title}</text>"
     )
 }
 
-fn grid(out: &mut String, x_axis: &Axis, y_axis: &Axis) {
-    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+fn grid(out: &mut String, width: f64, x_axis: &Axis, y_axis: &Axis) {
+    let (right, bottom) = (width - RIGHT, HEIGHT - BOTTOM);
     for (place, label) in y_axis.ticks() {
         let y = bottom - place * (bottom - TOP);
         put(
@@ -170,15 +175,14 @@ fn fill(out: &mut String, points: &[(f64, f64)], place: impl Fn(&(f64, f64)) -> 
     );
 }
 
-fn legend(out: &mut String, lines: &[Line]) {
+fn legend(out: &mut String, width: f64, lines: &[Line]) {
     if lines.len() < 2 {
         return;
     }
-    let mut right = WIDTH - RIGHT;
+    let mut right = width - RIGHT;
     for (at, line) in lines.iter().enumerate().rev() {
         // About seven units per letter at this size; names are short.
-        let width = line.name.chars().count() as f64 * 7.0 + 26.0;
-        right -= width;
+        right -= line.name.chars().count() as f64 * 7.0 + 26.0;
         put(
             out,
             format_args!(
@@ -197,11 +201,11 @@ pub fn stage_bar(title: &str, stages: &[StageBreakdown]) -> String {
     const ROW: f64 = 24.0;
     let whole: f64 = stages.iter().map(|s| s.total_ns as f64).sum::<f64>().max(1.0);
     let height = 100.0 + ROW * stages.len() as f64;
-    let mut out = open(title, height);
+    let mut out = open(title, WIDE, height);
     let mut x = LEFT;
     for (at, stage) in stages.iter().enumerate() {
         let share = stage.total_ns as f64 / whole;
-        let width = share * (WIDTH - LEFT - RIGHT);
+        let width = share * (WIDE - LEFT - RIGHT);
         let tone = 1.0 - 0.75 * at as f64 / stages.len().max(1) as f64;
         put(
             &mut out,
@@ -221,7 +225,8 @@ pub fn stage_bar(title: &str, stages: &[StageBreakdown]) -> String {
 }
 
 fn stage_rows(out: &mut String, stages: &[StageBreakdown], whole: f64, row: f64) {
-    const COLUMNS: [(&str, f64); 4] = [("share", 360.0), ("mean", 460.0), ("p50", 570.0), ("p99", 690.0)];
+    const COLUMNS: [(&str, f64); 4] =
+        [("share", 560.0), ("mean", 700.0), ("p50", 850.0), ("p99", WIDE - RIGHT)];
     for (name, x) in COLUMNS {
         put(out, format_args!("<text class=\"tick end\" x=\"{x}\" y=\"86\">{name}</text>"));
     }
@@ -264,6 +269,7 @@ mod tests {
             y: (Scale::Log, Unit::Micros),
             lines: vec![line("one"), line("two")],
             filled: true,
+            wide: true,
         }
     }
 
