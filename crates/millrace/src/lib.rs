@@ -2,6 +2,7 @@
 
 pub mod load;
 pub mod node;
+pub mod probe;
 pub mod registers;
 pub mod report;
 pub mod up;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use millrace::load::{self, BenchArgs};
-use millrace::registers;
+use millrace::{probe, registers};
 use millrace::up::Up;
 use std::process::ExitCode;
 
@@ -18,6 +18,8 @@ struct Cli {
 enum Command {
     Up(Box<Up>),
     Bench(Box<BenchArgs>),
+    /// Measure this machine: clocks, caches, memory, wake-ups, sockets, storage
+    Probe(probe::Args),
     Registers(registers::List),
 }
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let result: Result<(), Box<dyn std::error::Error>> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
         Command::Bench(args) => load::run(&args).map_err(Into::into),
+        Command::Probe(args) => probe::run(args).map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
     };
     match result {
