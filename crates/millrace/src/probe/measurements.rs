@@ -226,6 +226,9 @@ mod tests {
     use super::*;
     use crate::probe::summary::Summary;
     use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::read);
 
     fn file_of(summary: Summary) -> Measurements {
         let row = |section, key: &str| Row {
@@ -245,7 +248,7 @@ mod tests {
         ];
         let skip = Skip { section: Section::Storage, what: "durable writes".into(), why: "read-only".into() };
         let date = "2026-01-31T12:00:00Z".to_string();
-        Measurements::new(date, "millrace probe".into(), Machine::read(), &rows, vec![skip])
+        Measurements::new(date, "millrace probe".into(), MACHINE.clone(), &rows, vec![skip])
     }
 
     fn good() -> Measurements {

@@ -16,7 +16,7 @@ use rustix::thread::futex;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Steps that [`measure`] announces.
 pub const STEPS: u64 = 4;
@@ -67,23 +67,31 @@ struct Woken {
     call: Vec<f64>,
 }
 
-/// Wakes a thread on `sleeper` from `waker`, `rounds` times.
-fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, rounds: u32) -> io::Result<Woken> {
+/// Wakes a thread on `sleeper` from `waker` until `span` is over, at least three times.
+fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<Woken> {
+    cores::on(waker, || ())?; // Before anybody sleeps who would not be woken.
     let (asleep, awake_at) = (AtomicU32::new(0), AtomicU64::new(0));
+    let over = AtomicBool::new(false);
     let clock = Clock::shared();
     std::thread::scope(|scope| {
         let sleeping = scope.spawn(|| -> io::Result<()> {
             let pinned = base::cpu::pin_to(sleeper);
-            for round in 1..=rounds {
+            for round in 1.. {
                 asleep.store(round, Ordering::Release); // [W1]
                 bed.sleep(round)?;
+                let last = over.load(Ordering::Relaxed); // Ordered by the wake-up that ended the sleep.
                 awake_at.store(clock.now().0.max(1), Ordering::Release); // [W2]
+                if last {
+                    break;
+                }
             }
             pinned
         });
         let woken = cores::on(waker, || {
             let mut woken = Woken::default();
-            for round in 1..=rounds {
+            let start = clock.now();
+            for round in 1.. {
+                let last = round >= 3 && clock.now().since(start) >= span;
                 while asleep.load(Ordering::Acquire) != round {
                     rustix::thread::sched_yield(); // [W1]; on one core the sleeper needs it to get there.
                 }
@@ -92,6 +100,7 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, rounds: u32) -> io::Result<
                     std::hint::spin_loop();
                 }
                 awake_at.store(0, Ordering::Relaxed);
+                over.store(last, Ordering::Relaxed);
                 let before = clock.now();
                 bed.wake(round)?;
                 let after = clock.now();
@@ -103,6 +112,9 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, rounds: u32) -> io::Result<
                 };
                 woken.to_run.push(ran.since(before).0 as f64 / 1e3);
                 woken.call.push(after.since(before).0 as f64 / 1e3);
+                if last {
+                    break;
+                }
             }
             Ok(woken)
         });
@@ -136,8 +148,8 @@ pub fn measure(session: &mut Session) {
 fn across(session: &mut Session, key: &str, bed: io::Result<Bed>, at: (usize, usize), reading: &str) {
     let label = key.replace('_', " ");
     session.step(format!("wake-up by {label}"));
-    let rounds = session.either(2_000, 200);
-    match bed.and_then(|bed| wake_ups(&bed, at.0, at.1, rounds)) {
+    let span = session.span(Nanos::from_millis(300));
+    match bed.and_then(|bed| wake_ups(&bed, at.0, at.1, span)) {
         Ok(woken) => {
             let method = "sleeper idle 60 us";
             session.record(
@@ -164,7 +176,7 @@ fn across(session: &mut Session, key: &str, bed: io::Result<Bed>, at: (usize, us
 
 fn sleeps(session: &mut Session) {
     session.step("timed sleeps");
-    let rounds = session.either(1_000, 100);
+    let rounds = session.either(1_000, 50);
     for (key, label, slack) in [
         ("nanosleep", "overshoot of a 50 µs sleep", None),
         ("nanosleep_slack_1ns", "  with a timer slack of 1 ns", NonZeroU64::new(1)),
