@@ -1,5 +1,6 @@
 //! millrace, the program: node wiring, load generator, probe, demo.
 
+pub mod demo;
 pub mod load;
 pub mod node;
 pub mod probe;

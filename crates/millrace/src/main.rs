@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use millrace::demo::Demo;
 use millrace::load::{self, BenchArgs};
 use millrace::{probe, registers};
 use millrace::up::Up;
@@ -17,6 +18,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Up(Box<Up>),
+    Demo(Demo),
     Bench(Box<BenchArgs>),
     /// Measure this machine: clocks, caches, memory, wake-ups, sockets, storage
     Probe(probe::Args),
@@ -26,6 +28,7 @@ enum Command {
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn std::error::Error>> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
+        Command::Demo(demo) => demo.run().map_err(Into::into),
         Command::Bench(args) => load::run(&args).map_err(Into::into),
         Command::Probe(args) => probe::run(args).map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
