@@ -13,9 +13,10 @@
 //! that is half of it (store mode: if it is a 64th); in cache mode the oldest of small where small holds more than a tenth,
 //! else the oldest of main.
 //!
-//! Bounds: each operation walks a number of bytes in proportion to those it writes. Of an evicted segment at most three
-//! quarters are copied, then even items that were asked for go, so every victim yields a quarter and walking five bytes for
-//! each one written keeps up. In store mode the proportion follows from the victim's dead bytes.
+//! Bounds: each operation walks a number of bytes in proportion to those it writes. Sparing items while evicting is paid
+//! from a credit that dropped bytes earn, three for one: so a victim yields a quarter in the long run, and walking five
+//! bytes for each one written keeps up. The credit is capped at what the pace covers before the reserve of free segments is
+//! used up; beyond it even items that were asked for go. In store mode the proportion follows from the victim's dead bytes.
 //!
 //! Source: S3-FIFO (Yang et al., SOSP 2023), moved from objects to segments; Segcache (NSDI 2021) for the lifetime classes.
 
@@ -41,6 +42,7 @@ pub(crate) struct Cleaning {
     segment: usize,
     /// Bytes walked.
     at: usize,
+    /// Bytes copied.
     copied: usize,
     reason: Reason,
     /// Bytes to walk for each byte written.
@@ -164,6 +166,7 @@ impl Store {
         self.cleaning = Some(cleaning);
         if end >= used {
             self.cleaning = None;
+            self.earn(cleaning);
             self.log.recycle(cleaning.segment);
             self.stats.segments_cleaned += 1;
             while self.release_wanted > 0
@@ -176,19 +179,29 @@ impl Store {
         walked
     }
 
+    /// A victim that is done with earns credit for what it yields.
+    fn earn(&mut self, cleaning: Cleaning) {
+        if cleaning.reason != Reason::Compact {
+            let size = self.log.segment_bytes();
+            self.credit =
+                (self.credit + 3 * size.saturating_sub(cleaning.copied)).min(4 * self.reserve * size);
+        }
+    }
+
     fn clean_item(&mut self, now: u32, cleaning: &mut Cleaning, offset: usize, hash: u64) {
         let item = self.item_at(offset);
         let header = item.load();
+        let size = header.footprint();
         match self.decide(now, cleaning, &header) {
             Verdict::Drop(loss) => self.drop_at(offset, hash, loss),
             Verdict::Copy(queue, frequency) => {
-                let size = item.footprint();
+                if cleaning.reason != Reason::Compact {
+                    self.credit = self.credit.saturating_sub(size);
+                }
+                cleaning.copied += size;
                 let class = self.log.class_of(header.expiry, now);
                 match self.log.allot(queue, class, size, 0, &mut self.budget) {
-                    Some(to) => {
-                        self.relocate(item, offset, to, hash, frequency);
-                        cleaning.copied += size;
-                    }
+                    Some(to) => self.relocate(item, offset, to, hash, frequency),
                     None if self.config.mode == Mode::Cache => self.drop_at(offset, hash, Loss::Evicted),
                     None => {
                         panic!("the segment kept for the cleaner is gone, a live item has no place to go")
@@ -203,7 +216,7 @@ impl Store {
             return Verdict::Drop(loss);
         }
         let frequency = header.state & FREQUENCY;
-        let spare = cleaning.copied < self.log.segment_bytes() / 4 * 3;
+        let spare = self.credit >= header.footprint();
         match cleaning.reason {
             Reason::Compact if self.config.mode == Mode::Store => Verdict::Copy(Queue::Main, frequency),
             Reason::Compact => Verdict::Copy(self.log.segments[cleaning.segment].queue, frequency),

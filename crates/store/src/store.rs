@@ -37,7 +37,9 @@ pub struct Store {
     ghosts: Option<Ghosts>,
     pub(crate) cleaning: Option<Cleaning>,
     /// Segments below which the cleaner runs.
-    reserve: usize,
+    pub(crate) reserve: usize,
+    /// Bytes that the cleaner may spare while it evicts.
+    pub(crate) credit: usize,
     /// Bytes of free segments to give back, because somebody else needs them.
     pub(crate) release_wanted: usize,
     pub(crate) stats: Counters,
@@ -112,6 +114,7 @@ impl Store {
         };
         budget.take(Use::Ghosts, ghosts.as_ref().map_or(0, Ghosts::bytes));
         let reserve = (config.memory / log.segment_bytes() / 64).clamp(3, 16);
+        let credit = 4 * reserve * log.segment_bytes();
         Ok(Store {
             index,
             log,
@@ -124,6 +127,7 @@ impl Store {
             ghosts,
             cleaning: None,
             reserve,
+            credit,
             release_wanted: 0,
             stats: Counters::default(),
             #[cfg(test)]
