@@ -7,6 +7,7 @@
 //! Bounds: a [`Region`] reserves address space; memory is used page by page when first written. First touch is slow
 //! (0.2–6 GB/s), so what must be fast later calls [`Region::populate`].
 
+#[cfg(not(miri))]
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fmt;
 use std::io;
@@ -71,6 +72,24 @@ impl Region {
         Region::map_as(len, PageKind::Base)
     }
 
+    /// Miri knows no advice and no partial unmapping: there, base pages from the allocator stand in.
+    #[cfg(miri)]
+    fn map_as(len: usize, kind: PageKind) -> io::Result<Region> {
+        if kind != PageKind::Base {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let len = len.max(1).next_multiple_of(4096);
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc_zeroed(Region::layout(len)) };
+        Ok(Region { start: NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?, len, kind })
+    }
+
+    #[cfg(miri)]
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(len, 4096).expect("a length below the address space")
+    }
+
+    #[cfg(not(miri))]
     fn map_as(len: usize, kind: PageKind) -> io::Result<Region> {
         let (round, flags) = match kind {
             PageKind::Base => (4096, MapFlags::empty()),
@@ -155,16 +174,31 @@ impl Region {
     pub fn release(&mut self, range: std::ops::Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096), "whole pages: {range:?}");
+        #[cfg(miri)]
+        // SAFETY: inside our own memory, and &mut self means that nobody holds a reference into it.
+        unsafe {
+            self.start.as_ptr().add(range.start).write_bytes(0, range.len())
+        };
+        #[cfg(not(miri))]
         // SAFETY: our own pages, and &mut self means that nobody holds a reference into them.
-        unsafe { madvise(self.start.as_ptr().add(range.start).cast(), range.len(), Advice::LinuxDontNeed)? };
+        unsafe {
+            madvise(self.start.as_ptr().add(range.start).cast(), range.len(), Advice::LinuxDontNeed)?
+        };
         Ok(())
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
+        #[cfg(miri)]
+        // SAFETY: allocated in map_as with this layout.
+        unsafe {
+            std::alloc::dealloc(self.start.as_ptr(), Region::layout(self.len))
+        };
+        #[cfg(not(miri))]
         // SAFETY: the mapping is ours and nothing borrowed from it outlives self.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        #[cfg(not(miri))]
         debug_assert!(unmapped.is_ok());
     }
 }

@@ -25,7 +25,7 @@ impl Store {
 
     /// Every segment's accounts; the entries are then exactly as many as the live items. Returns bytes of large values.
     fn check_log(&self) -> usize {
-        let (mut live, mut items, mut outside) = (0, 0, 0);
+        let (mut live, mut garbage, mut items, mut outside) = (0, 0, 0, 0);
         let mut weight = [0u64; 2];
         for (number, s) in self.log.segments.iter().enumerate() {
             if matches!(s.state, State::Free | State::Unbacked) {
@@ -58,10 +58,11 @@ impl Store {
             assert!(at <= self.log.segment_bytes(), "segment {number} overflows");
             assert_eq!((dead, large), (s.dead, s.large), "dead and large bytes of segment {number}");
             live += u64::from(s.used - dead);
+            garbage += u64::from(dead);
             weight[s.queue as usize] += u64::from(s.used - dead) + large;
             outside += large as usize;
         }
-        assert_eq!(live, self.log.live, "live bytes");
+        assert_eq!((live, garbage), (self.log.live, self.log.dead), "live and dead bytes");
         assert_eq!(weight, [self.log.weight(Queue::Small), self.log.weight(Queue::Main)], "bytes by queue");
         assert_eq!(items, self.index.entries(), "live items and entries");
         outside

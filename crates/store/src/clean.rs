@@ -101,10 +101,20 @@ impl Store {
         gone.is_some_and(|segment| self.start(segment, Reason::Compact, 1))
     }
 
+    /// Chooses the next victim. What was looked for in vain is looked for again only when there is more garbage or a second
+    /// has passed: a full store must not look at all segments in every operation.
     fn choose_victim(&mut self, now: u32) -> bool {
-        if self.choose_expired(now) {
-            return true;
+        let worth = (self.log.segment_bytes() / 64) as u64;
+        let seen = (now, self.log.dead / worth, self.epoch);
+        if self.config.mode == Mode::Store && self.vain == Some(seen) {
+            return false;
         }
+        let found = self.choose_expired(now) || self.choose_dead_or_old();
+        self.vain = (!found).then_some(seen);
+        found
+    }
+
+    fn choose_dead_or_old(&mut self) -> bool {
         if self.log.available(&self.budget) == 0 {
             // Only where a limit was lowered; what is free then has to be made by dropping.
             return self.config.mode == Mode::Cache && self.choose_oldest();

@@ -175,7 +175,7 @@ impl Index {
     fn bucket_number(&self, hash: u64) -> usize {
         let number = hash as usize & self.mask;
         // Not split yet: the item still lives in the lower half.
-        if number >= self.count { number - (self.mask + 1) / 2 } else { number }
+        if number >= self.count { number - self.mask.div_ceil(2) } else { number }
     }
 
     #[inline(always)]

@@ -83,6 +83,8 @@ pub(crate) struct Log {
     classes: usize,
     /// Footprints of the items that are not dead.
     pub(crate) live: u64,
+    /// Footprints of those that are, in segments not yet cleaned.
+    pub(crate) dead: u64,
 }
 
 /// Bytes per segment for `memory` bytes altogether.
@@ -111,6 +113,7 @@ impl Log {
             open: [[NONE; CLASSES]; 2],
             classes,
             live: 0,
+            dead: 0,
         })
     }
 
@@ -246,6 +249,7 @@ impl Log {
         s.dead += size as u32;
         s.large -= large as u64;
         self.live -= size as u64;
+        self.dead += size as u64;
         self.weight[s.queue as usize] -= (size + large) as u64;
     }
 
@@ -286,6 +290,7 @@ impl Log {
             s.state == State::Victim && s.dead == s.used,
             "a live item would be lost with segment {segment}"
         );
+        self.dead -= u64::from(s.dead);
         self.segments[segment] = Segment { state: State::Free, ..EMPTY };
         self.free.push(segment as u32);
     }
@@ -317,6 +322,7 @@ impl Log {
         self.open = [[NONE; CLASSES]; 2];
         self.weight = [0; 2];
         self.live = 0;
+        self.dead = 0;
         self.queues.iter_mut().for_each(VecDeque::clear);
         self.free.clear();
         for segment in (0..self.segments.len()).rev() {

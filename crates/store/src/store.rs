@@ -38,6 +38,8 @@ pub struct Store {
     pub(crate) cleaning: Option<Cleaning>,
     /// Segments below which the cleaner runs.
     pub(crate) reserve: usize,
+    /// When and with how much garbage no victim was found; see `choose_victim`.
+    pub(crate) vain: Option<(u32, u64, u16)>,
     /// Bytes that the cleaner may spare while it evicts.
     pub(crate) credit: usize,
     /// Bytes of free segments to give back, because somebody else needs them.
@@ -127,6 +129,7 @@ impl Store {
             ghosts,
             cleaning: None,
             reserve,
+            vain: None,
             credit,
             release_wanted: 0,
             stats: Counters::default(),
@@ -521,7 +524,7 @@ impl Store {
     pub fn clear(&mut self) {
         self.drop_large_values();
         self.index.clear();
-        self.cleaning = None;
+        (self.cleaning, self.vain) = (None, None);
         self.log.clear(&mut self.budget);
         if let Some(ghosts) = &mut self.ghosts {
             ghosts.clear();

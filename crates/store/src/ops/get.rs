@@ -190,7 +190,9 @@ impl Store {
         if won {
             item.set_state(item.state() | WIN_SENT);
         }
-        u8::from(won) * WON | u8::from(sent) * SENT_BEFORE | u8::from(stale) * IS_STALE
+        [(won, WON), (sent, SENT_BEFORE), (stale, IS_STALE)]
+            .iter()
+            .fold(0, |bits, &(is, bit)| bits | if is { bit } else { 0 })
     }
 
     #[cold]

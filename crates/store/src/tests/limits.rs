@@ -12,6 +12,13 @@ fn set(store: &mut Store, name: u64, value: &[u8], expiry: u32) -> Result<SetOut
     store.set(NOW, key, value, &SetHow { expiry, ..SetHow::default() })
 }
 
+/// Sets every name of `names`; what a full store refuses is not there afterwards.
+fn fill(store: &mut Store, names: std::ops::Range<u64>, value: &[u8], expiry: u32) {
+    for name in names {
+        let _ = set(store, name, value, expiry);
+    }
+}
+
 fn has(store: &mut Store, name: u64) -> bool {
     let bytes = name.to_le_bytes();
     let key = store.key(&bytes).expect("a key");
@@ -28,7 +35,7 @@ fn bad_settings_say_what_to_do() {
     let with = |change: &dyn Fn(&mut Config)| {
         let mut config = Config::new(Mode::Cache, 8 << 20);
         change(&mut config);
-        Store::new(config).err().expect("an error").to_string()
+        Store::new(config).expect_err("it is refused").to_string()
     };
     assert!(with(&|c| c.memory = 1000).contains("give at least 1.0 MiB"));
     assert!(with(&|c| c.max_value = 8 << 20).contains("need at least 32.0 MiB"));
@@ -132,7 +139,7 @@ fn a_failed_overwrite_in_a_cache_removes_the_old_value() {
 fn a_scan_does_not_push_out_what_is_asked_for() {
     let mut store = Store::new(Config::new(Mode::Cache, 4 << 20)).expect("enough");
     let hot = 2000;
-    (0..hot).for_each(|n| drop(set(&mut store, n, &[1; 100], 0)));
+    fill(&mut store, 0..hot, &[1; 100], 0);
     for scan in 0..200_000 {
         if scan % 4 == 0 {
             has(&mut store, scan / 4 % hot);
@@ -147,7 +154,7 @@ fn a_scan_does_not_push_out_what_is_asked_for() {
 #[test]
 fn who_comes_back_soon_skips_probation() {
     let mut store = Store::new(Config::new(Mode::Cache, 1 << 20)).expect("enough");
-    (0..12_000).for_each(|n| drop(set(&mut store, n, &[1; 100], 0)));
+    fill(&mut store, 0..12_000, &[1; 100], 0);
     let evicted = (0..12_000).rev().find(|&n| !has(&mut store, n)).expect("more than fits");
     let before = store.stats().ghost_hits;
     set(&mut store, evicted, &[1; 100], 0).expect("room");
@@ -157,8 +164,8 @@ fn who_comes_back_soon_skips_probation() {
 #[test]
 fn what_expires_together_comes_back_when_idle() {
     let mut store = Store::new(Config::new(Mode::Store, 8 << 20)).expect("enough");
-    (0..20_000).for_each(|n| drop(set(&mut store, n, &[1; 100], NOW + 50)));
-    (20_000..21_000).for_each(|n| drop(set(&mut store, n, &[1; 100], 0)));
+    fill(&mut store, 0..20_000, &[1; 100], NOW + 50);
+    fill(&mut store, 20_000..21_000, &[1; 100], 0);
     let copied = store.stats().bytes_copied;
     while store.maintain(NOW + 50, 64 << 10) {}
     let stats = store.stats();
@@ -175,7 +182,7 @@ fn a_reader_keeps_a_large_value_and_it_counts() {
     let key = store.key(&bytes).expect("a key");
     let held = store.get(NOW, key, &GetHow::PLAIN).and_then(|h| h.large()).expect("a large value");
     set(&mut store, 1, b"another", 0).expect("room");
-    (2..60).for_each(|n| drop(set(&mut store, n, &value, 0)));
+    fill(&mut store, 2..60, &value, 0);
     assert_eq!(&held[..], &value[..]);
     within_budget(&store);
     store.clear();
@@ -191,18 +198,18 @@ fn a_lowered_limit_is_reached_step_by_step() {
     let mut store = Store::new(config).expect("enough");
     assert!(store.set_memory_limit(17 << 20).is_err());
     store.set_memory_limit(16 << 20).expect("below the ceiling");
-    (0..200_000).for_each(|n| drop(set(&mut store, n, &[1; 100], 0)));
+    fill(&mut store, 0..200_000, &[1; 100], 0);
     assert!(store.stats().memory > 14 << 20);
     store.set_memory_limit(5 << 20).expect("a cache can shrink");
     while store.maintain(NOW, 32 << 10) {}
     within_budget(&store);
     store.check();
-    (0..50_000).for_each(|n| drop(set(&mut store, n, &[1; 100], 0)));
+    fill(&mut store, 0..50_000, &[1; 100], 0);
     within_budget(&store);
     store.check();
 
     let mut full = Store::new(Config::new(Mode::Store, 8 << 20)).expect("enough");
-    (0..40_000).for_each(|n| drop(set(&mut full, n, &[1; 100], 0)));
+    fill(&mut full, 0..40_000, &[1; 100], 0);
     assert!(full.set_memory_limit(4 << 20).is_err(), "a store drops nothing");
 }
 

@@ -1,4 +1,6 @@
 //! Tests of the store as a whole: against a model, in its three forms, under pressure, and of the checkers themselves.
+//!
+//! Under Miri: `cargo +nightly miri test -p millrace-store --lib -- semantics short ghost`.
 
 mod forms;
 mod limits;

@@ -552,6 +552,14 @@ fn a_store_loses_nothing() {
     }
 }
 
+/// Short enough for Miri.
+#[test]
+fn a_short_run_in_either_mode() {
+    for mode in [Mode::Cache, Mode::Store] {
+        run(Pair::new(tiny(mode)), 3, 300, 40);
+    }
+}
+
 #[test]
 fn a_full_store_refuses_and_loses_nothing() {
     let pair = run(Pair::new(tiny(Mode::Store)), 9, 60_000, 12_000);

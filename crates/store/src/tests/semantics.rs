@@ -141,6 +141,7 @@ fn a_delayed_flush_kills_what_was_stored_before_it_is_due() {
     store.check();
 }
 
+#[cfg(not(miri))]
 #[test]
 fn flushes_beyond_the_epochs_resurrect_nothing() {
     let mut store = store_with(b"k", b"1", &SetHow::default());
