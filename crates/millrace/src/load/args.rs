@@ -84,7 +84,7 @@ pub struct BenchArgs {
     /// Client threads
     #[arg(short, long, default_value_t = 1, help_heading = "Load")]
     pub threads: usize,
-    /// Open loop: operations per second over all connections; latency counts from the intended start
+    /// Open loop: operations per second over all connections; latency counts from the intended start (with --spin requests leave on time)
     #[arg(short, long, value_parser = rate, help_heading = "Load")]
     pub rate: Option<f64>,
     /// Gaps between operations of an open loop

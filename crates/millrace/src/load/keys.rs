@@ -123,7 +123,7 @@ impl KeyChooser {
             Law::Uniform => prng.below(self.len),
             Law::Zipf(zipf, scatter) => scatter.place(zipf.sample(prng)),
             Law::Latest(zipf) => {
-                if zipf.len() != len {
+                if zipf.ranks() != len {
                     zipf.resize(len);
                 }
                 len - 1 - zipf.sample(prng)

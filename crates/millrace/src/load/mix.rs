@@ -1,7 +1,7 @@
 //! Which operations a workload makes, in what shares; YCSB's six by letter.
 
 use base::Prng;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// A kind of operation, as it is counted and timed.
@@ -51,7 +51,7 @@ impl OpKind {
 }
 
 /// Shares of operations, which add up to one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     shares: [f64; OpKind::ALL.len()],
 }
@@ -108,6 +108,14 @@ impl Mix {
             }
         }
         last
+    }
+}
+
+impl Serialize for Mix {
+    /// As a map from kind to share, without the kinds that do not occur.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let present = OpKind::ALL.into_iter().filter(|&kind| self.share(kind) > 0.0);
+        serializer.collect_map(present.map(|kind| (kind.name(), self.share(kind))))
     }
 }
 

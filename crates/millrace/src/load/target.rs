@@ -31,7 +31,7 @@ pub enum Target {
 pub enum Framing {
     /// Not at all: any number of requests per write, any piece of the answers per read.
     Stream,
-    /// One whole request per write (taken whole or `WouldBlock`), one whole answer per read.
+    /// One whole request per write (taken whole or `WouldBlock`); an answer per read, or the rest of one that did not fit.
     Messages,
 }
 

@@ -5,9 +5,15 @@
 
 use super::args::{BenchArgs, run_number};
 use super::bench::{BenchResult, execute};
+use super::connection::{Connection, Shared};
 use super::demo;
+use super::dialect::Dialect;
+use super::ledger::Ledger;
 use super::progress;
-use super::target::Target;
+use super::sizes::ValueSizes;
+use super::tally::Tally;
+use super::target::{Framing, Target, Transport};
+use super::workload::Population;
 use clap::Parser;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -276,4 +282,67 @@ fn a_stop_ends_the_run_with_what_was_measured() {
     assert!(crate::report::tables::demo_text(&result).contains("preload"));
     assert!(crate::report::pages::demo(&result).html().contains("millrace demo"));
     assert_ne!(run_number(0), run_number(1));
+}
+
+/// A transport of whole messages: takes one request at a time, two at most before an answer is fetched.
+#[derive(Default)]
+struct Messages {
+    taken: Arc<Mutex<Vec<Vec<u8>>>>,
+    waiting: usize,
+}
+
+impl Transport for Messages {
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.waiting == 2 {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        self.waiting += 1;
+        self.taken.lock().expect("one thread").push(bytes.to_vec());
+        Ok(bytes.len())
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        self.waiting = self.waiting.checked_sub(1).ok_or(std::io::ErrorKind::WouldBlock)?;
+        let answer = b"STORED\r\n";
+        room[..answer.len()].copy_from_slice(answer);
+        Ok(answer.len())
+    }
+
+    fn waitable(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Messages
+    }
+}
+
+#[test]
+fn a_message_transport_gets_one_request_per_message() {
+    let shared = Shared {
+        ledger: Ledger::new(1, 1, false),
+        population: Population::new(50, 10, 0, true).expect("fits"),
+        connections: 1,
+        misses_fail: false,
+        seed: 1,
+    };
+    let transport = Messages::default();
+    let taken = Arc::clone(&transport.taken);
+    let mut connection = Connection::new(0, &shared, Box::new(transport));
+    let phase = super::bench::preload_phase(ValueSizes::Fixed(100), Dialect::Classic);
+    let clock = base::Clock::shared();
+    let mut tally = Tally::new(clock.now(), phase.interval);
+    connection.begin(&phase, clock.now());
+    let mut more = true;
+    while more || connection.places() > 0 {
+        more = more && connection.refill(&phase, clock);
+        connection.flush(&mut tally).expect("open");
+        connection.receive(&phase, clock, &mut tally).expect("open");
+    }
+    let taken = taken.lock().expect("one thread");
+    assert_eq!((taken.len(), tally.ops()), (50, 50));
+    for (id, message) in taken.iter().enumerate() {
+        let head = format!("set mr{id:08} {} 0 100\r\n", super::value::flags_of(id as u64));
+        assert!(message.starts_with(head.as_bytes()) && message.len() == head.len() + 102, "{head}");
+    }
 }

@@ -54,6 +54,8 @@ pub struct Worker<'p> {
 const ASK_DIRECTLY: usize = 4;
 /// The longest sleep, so that a stop is noticed.
 const NAP: Nanos = Nanos::from_millis(50);
+/// Sleeps from this length on need no more than `epoll_wait`'s milliseconds.
+const COARSE: Nanos = Nanos::from_millis(20);
 
 impl<'p> Worker<'p> {
     /// A worker for `connections`. `stop` ends every phase early; `done` counts operations for progress bars.
@@ -246,14 +248,14 @@ impl<'p> Worker<'p> {
         }
         let now = self.clock.now();
         let sleep = if self.manner.spin || !self.polled.is_empty() { Nanos::ZERO } else { wake.since(now) };
-        if sleep != Nanos::ZERO && sleep < NAP {
+        if sleep != Nanos::ZERO && sleep < COARSE {
             // epoll_wait counts in milliseconds; ppoll on its descriptor in nanoseconds.
             let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
             if interruptible(rustix::event::poll(&mut fds, Some(&timespec(sleep))))? == 0 {
                 return Ok(());
             }
         }
-        let timeout = if sleep < NAP { Nanos::ZERO } else { sleep };
+        let timeout = if sleep < COARSE { Nanos::ZERO } else { sleep };
         let room = rustix::buffer::spare_capacity(&mut self.events);
         interruptible(epoll::wait(&self.epoll, room, Some(&timespec(timeout))))?;
         Ok(())

@@ -37,7 +37,7 @@ impl Zipf {
     }
 
     /// The number of ranks.
-    pub fn len(&self) -> u64 {
+    pub fn ranks(&self) -> u64 {
         self.n
     }
 

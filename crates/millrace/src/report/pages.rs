@@ -94,9 +94,9 @@ pub fn demo(result: &DemoResult) -> Report {
         tiles.push(tile("p99 at half load", micros(all.p99_us), &format!("p50 {}", micros(all.p50_us))));
     }
     let mut sections = vec![section("Result", vec![Block::Tiles(tiles), Block::Table(tables::demo(result))])];
-    if let (Some(stages), Some(table)) = (&result.stages, tables::stages(result)) {
+    if let Some(stages) = result.stages.as_ref().filter(|stages| !stages.is_empty()) {
         let bar = stage_bar("Where time goes inside the server", stages);
-        sections.push(section("Stages", vec![Block::Plot(bar), Block::Table(table)]));
+        sections.push(section("Stages", vec![Block::Plot(bar)]));
     }
     let curves: Vec<(&str, &Summary)> = loads.iter().take(4).map(|p| (p.name, &p.summary)).collect();
     sections

@@ -114,7 +114,8 @@ pub fn notes(summary: &Summary) -> Vec<String> {
     let mut notes = Vec::new();
     let hits = s.hit_ratio.map_or(String::new(), |share| format!("hits {} · ", percent(share)));
     notes.push(format!(
-        "{hits}{} values checked, {} · {}",
+        "{:.1} s · {hits}{} values checked, {} · {}",
+        s.seconds,
         whole(s.verified),
         counts("wrong", &s.wrong),
         counts("failed", &s.failed)
@@ -135,7 +136,7 @@ pub fn notes(summary: &Summary) -> Vec<String> {
     }
     if let Some(lag) = &s.send_lag {
         notes.push(format!(
-            "latencies count from the intended start; requests left p50 {} and p99 {} after it (--spin sends on time)",
+            "latencies count from the intended start; the generator sent p50 {} and p99 {} after it",
             micros(lag.p50_us),
             micros(lag.p99_us)
         ));
