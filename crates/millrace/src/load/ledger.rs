@@ -6,7 +6,7 @@
 //!   connection in order, so a read sees exactly the last write sent before it on that connection, or misses (evicted,
 //!   expired); after a delete it misses. A write that the server refused leaves its key open until the next good write.
 //!
-//! Ordering: [W] `Ledger::enter` stores the writer's count with Release before the request is sent; [R] `check` loads it
+//! Ordering: (W) `Ledger::enter` stores the writer's count with Release before the request is sent; (R) `check` loads it
 //! with Acquire after the reply arrived. The reply itself orders the two across threads.
 //!
 //! Bounds: 8 bytes per writer, and under *strict* 8 bytes per key; up to [`EXAMPLES`] findings are kept in words.
@@ -96,13 +96,13 @@ impl Ledger {
     pub fn enter(&self, writer: u16) -> Nonce {
         let count = &self.writes[usize::from(writer)];
         let seq = count.load(Ordering::Relaxed); // One thread drives a writer; only it stores.
-        count.store(seq + 1, Ordering::Release); // [W]
+        count.store(seq + 1, Ordering::Release); // (W)
         Nonce::new(writer, seq)
     }
 
     /// How many writes and deletes `writer` has made: the number of its next one.
     pub fn made_by(&self, writer: u16) -> u64 {
-        self.writes[usize::from(writer)].load(Ordering::Acquire) // [R]
+        self.writes[usize::from(writer)].load(Ordering::Acquire) // (R)
     }
 
     /// Holds `data`, found under `key`, against all writes; the write it came from, where the value says.
@@ -118,7 +118,7 @@ impl Ledger {
         };
         if let Some(nonce) = nonce {
             let writes =
-                self.writes.get(usize::from(nonce.writer())).map_or(0, |w| w.load(Ordering::Acquire)); // [R]
+                self.writes.get(usize::from(nonce.writer())).map_or(0, |w| w.load(Ordering::Acquire)); // (R)
             if nonce.seq() >= writes {
                 let text = format!("key {key}: {nonce} was read, but that connection made {writes} writes");
                 return Err((Wrong::NeverWritten, text));

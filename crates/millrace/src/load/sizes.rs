@@ -1,8 +1,9 @@
 //! How long a value is.
 //!
 //! `etc` follows Facebook's ETC pool as modelled by Atikoglu et al., "Workload analysis of a large-scale key-value
-//! store" (SIGMETRICS 2012): a table of probabilities for 0 to 14 bytes, and from 15 bytes on a generalised Pareto law
-//! with scale 214.476 and shape 0.348238. Sizes end below memcached's usual limit of 1 MiB for an item.
+//! store" (SIGMETRICS 2012): a table of probabilities for 0 to 14 bytes and a generalised Pareto law for the rest. The
+//! constants are those of leverich/mutilate's `Generator.cc`. mutilate starts the law at 0, so that it overlaps the
+//! table; here it starts at 15, where the table ends. Sizes end below memcached's usual limit of 1 MiB for an item.
 
 use base::{Bytes, Prng};
 use serde::Serialize;
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn etc_has_the_published_shape() {
+    fn etc_draws_follow_its_table_and_its_law() {
         let mut prng = Prng::new(2);
         let mut sizes: Vec<usize> = (0..200_000).map(|_| ValueSizes::Etc.draw(&mut prng)).collect();
         sizes.sort_unstable();
