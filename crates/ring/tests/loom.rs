@@ -1,0 +1,235 @@
+//! Every interleaving and every allowed reordering of small runs, by loom. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p millrace-ring --release --test loom`.
+//!
+//! Why loom for the sleeping as well: it weakens SeqCst *accesses* to AcqRel, but models SeqCst *fences*, and those are all that
+//! the sleeping uses. Shuttle makes every access SeqCst and so could not see a missing fence.
+//!
+//! Beside each property stands a broken copy that the checker must reject, so that a silent checker is noticed.
+
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::thread;
+use ring::doorbell::Tracker;
+use ring::spsc::{Consume, Hybrid, InSlot, Index, Kind, Produce};
+use ring::wait::{Outcome, WaitPolicy, waiting};
+
+/// Checks `run` in every execution with at most three preemptions, which is where such bugs live.
+fn check(run: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(run);
+}
+
+/// Three items through two slots: full, wrap, and both ends racing. `batch` items are published together.
+fn passes_every_item<K: Kind>(batch: usize) {
+    check(move || {
+        let (mut p, mut c) = K::heap::<Box<u32>>(2);
+        let producer = thread::spawn(move || {
+            let mut waiting = (1..=3u32).map(Box::new).peekable();
+            while let Some(item) = waiting.next() {
+                let mut item = item;
+                while let Err(full) = p.try_push(item) {
+                    item = full.0;
+                    thread::yield_now();
+                }
+                if *waiting.peek().map_or(&0, |next| next) as usize % batch == 0 {
+                    p.publish();
+                }
+            }
+            p.publish();
+            p
+        });
+        let mut expected = 1;
+        while expected <= 3 {
+            match c.try_pop() {
+                Some(item) => {
+                    assert_eq!(*item, expected);
+                    expected += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        assert!(c.try_pop().is_none());
+        drop(producer.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn the_slot_ring_passes_every_item() {
+    passes_every_item::<InSlot>(1);
+}
+
+#[test]
+fn the_index_ring_passes_every_item() {
+    passes_every_item::<Index>(1);
+    passes_every_item::<Index>(2);
+}
+
+#[test]
+fn the_hybrid_ring_passes_every_item() {
+    passes_every_item::<Hybrid>(1);
+    passes_every_item::<Hybrid>(2);
+}
+
+#[test]
+fn a_pair_reuses_slots_only_after_they_were_read() {
+    check(|| {
+        let (mut client, mut server) = ring::pair::pair::<Box<u32>, Box<u32>>(1);
+        let answering = thread::spawn(move || {
+            for _ in 0..2 {
+                while server.answer(1, |_, n| Box::new(*n + 1)) == 0 {
+                    thread::yield_now();
+                }
+            }
+            server
+        });
+        for n in 0..2 {
+            client.try_send(Box::new(n)).expect("a credit");
+            client.flush();
+            let reply = loop {
+                match client.poll() {
+                    Some((_, reply)) => break reply,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(*reply, n + 1);
+        }
+        drop(answering.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn whoever_hears_the_doorbell_finds_the_messages() {
+    check(|| {
+        let mut tracker = Tracker::heap(1);
+        let (_, mut bell) = tracker.attach(4).expect("there is room");
+        let (mut p, mut c) = InSlot::heap::<u32>(4);
+        let ringer = thread::spawn(move || {
+            for burst in [1, 2] {
+                for n in 0..burst {
+                    p.try_push(n).expect("there is space");
+                }
+                bell.ring(burst);
+            }
+            (p, bell)
+        });
+        let mut heard = 0;
+        while heard < 3 {
+            let mut new = 0;
+            tracker.scan(|_, n| new += n);
+            for _ in 0..new {
+                assert!(c.try_pop().is_some(), "promised and not there");
+            }
+            heard += new;
+            thread::yield_now();
+        }
+        assert_eq!(tracker.scan(|_, _| ()), 0);
+        drop(ringer.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn a_sleeper_is_never_left_asleep() {
+    check(|| {
+        let (mut sleeper, waker) = waiting();
+        let flag = Arc::new(AtomicU32::new(0));
+        let waking = {
+            let flag = flag.clone();
+            thread::spawn(move || {
+                flag.store(1, Ordering::Release);
+                waker.wake();
+            })
+        };
+        // A lost wake-up is a deadlock, which loom reports.
+        let outcome = sleeper.wait_until(WaitPolicy::BLOCK, None, || flag.load(Ordering::Acquire) == 1);
+        assert_eq!(outcome, Outcome::Ready);
+        waking.join().expect("no panic");
+    });
+}
+
+#[test]
+fn two_wakers_wake_one_sleeper_twice() {
+    check(|| {
+        let (mut sleeper, waker) = waiting();
+        let count = Arc::new(AtomicU32::new(0));
+        let wakers = [waker.clone(), waker].map(|waker| {
+            let count = count.clone();
+            thread::spawn(move || {
+                count.fetch_add(1, Ordering::Release);
+                waker.wake();
+            })
+        });
+        let outcome = sleeper.wait_until(WaitPolicy::BLOCK, None, || count.load(Ordering::Acquire) == 2);
+        assert_eq!(outcome, Outcome::Ready);
+        wakers.into_iter().for_each(|waker| waker.join().expect("no panic"));
+    });
+}
+
+/// Planted: the word is shown before the item is written.
+#[test]
+#[should_panic]
+fn publishing_before_writing_is_found() {
+    check(|| {
+        let slot = Arc::new((AtomicU32::new(0), UnsafeCell::new(0u32)));
+        let writer = {
+            let slot = slot.clone();
+            thread::spawn(move || {
+                slot.0.store(1, Ordering::Release);
+                // SAFETY: wrong on purpose: the reader may be reading. Loom tracks the access and reports it.
+                slot.1.with_mut(|item| unsafe { *item = 7 });
+            })
+        };
+        if slot.0.load(Ordering::Acquire) == 1 {
+            // SAFETY: as above.
+            assert_eq!(slot.1.with(|item| unsafe { *item }), 7);
+        }
+        writer.join().expect("no panic");
+    });
+}
+
+/// Planted: the burst's first word is shown first, as if it were any other.
+#[test]
+#[should_panic]
+fn showing_a_burst_from_its_front_is_found() {
+    check(|| {
+        let tail = Arc::new((AtomicU32::new(0), UnsafeCell::new(0u32), UnsafeCell::new(0u32)));
+        let writer = {
+            let burst = tail.clone();
+            thread::spawn(move || {
+                // SAFETY: not shown yet.
+                burst.1.with_mut(|item| unsafe { *item = 1 });
+                burst.0.store(2, Ordering::Release);
+                // SAFETY: wrong on purpose; loom reports it.
+                burst.2.with_mut(|item| unsafe { *item = 2 });
+            })
+        };
+        if tail.0.load(Ordering::Acquire) == 2 {
+            // SAFETY: as above.
+            assert_eq!(tail.2.with(|item| unsafe { *item }), 2);
+        }
+        writer.join().expect("no panic");
+    });
+}
+
+/// Planted: Dekker with the fence on one side only. Both sides may then miss each other.
+#[test]
+#[should_panic(expected = "both missed")]
+fn a_missing_fence_is_found() {
+    check(|| {
+        let words = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
+        let waker = {
+            let words = words.clone();
+            thread::spawn(move || {
+                words.0.store(1, Ordering::Release);
+                words.1.load(Ordering::Relaxed)
+            })
+        };
+        words.1.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let seen = words.0.load(Ordering::Acquire);
+        assert!(waker.join().expect("no panic") + seen > 0, "both missed");
+    });
+}
