@@ -10,9 +10,7 @@ fn mapped<K: Kind>(capacity: u32) -> (Client<u64, u64, K>, Server<u64, u64, K>) 
     (map_client(&memory, 0, capacity), map_server(&memory, 0, capacity))
 }
 
-fn credits_bound_what_is_in_flight<K: Kind>(
-    (mut client, mut server): (Client<u64, u64, K>, Server<u64, u64, K>),
-) {
+fn credits_bound_what_is_in_flight<K: Kind>((mut client, mut server): (Client<u64, u64, K>, Server<u64, u64, K>)) {
     let entries = client.entries();
     for lap in 0..4 {
         for i in 0..u64::from(entries) {

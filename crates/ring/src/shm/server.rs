@@ -18,11 +18,7 @@ impl ShmServer {
     /// The server of `segment`, with the socket over which it was handed.
     pub fn new(segment: &Segment, socket: impl Into<OwnedFd>) -> ShmServer {
         ShmServer {
-            pair: pair::map_server::<Hybrid, _, _>(
-                &segment.memory,
-                segment.layout.pair,
-                segment.geometry.entries,
-            ),
+            pair: pair::map_server::<Hybrid, _, _>(&segment.memory, segment.layout.pair, segment.geometry.entries),
             wire: Wire::new(segment, Side::Server, socket.into()),
         }
     }

@@ -88,7 +88,8 @@ impl<T> Lane<T> {
     /// Both ends' views of a new ring on the heap.
     pub(crate) fn heap(capacity: u32) -> (Lane<T>, Lane<T>) {
         super::check_capacity(capacity);
-        let slot = || Slot { seq: AtomicU32::new(0), item: UnsafeCell::new(MaybeUninit::uninit()) };
+        let slot =
+            || Slot { seq: AtomicU32::new(0), item: UnsafeCell::new(MaybeUninit::uninit()) };
         let slots = Aligned::new(capacity as usize, slot);
         let block = Arc::new(Block { credit: Credit { consumed: AtomicU32::new(0) }, slots, capacity });
         let view = |block: Arc<Block<T>>| Lane {
@@ -163,12 +164,6 @@ impl<T> Lane<T> {
     #[cfg(not(loom))]
     pub(crate) fn word(&self, position: u32) -> &AtomicU32 {
         &self.slot(position).seq
-    }
-
-    /// Asks for the line of `position`.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, position: u32) {
-        base::touch::prefetch(std::ptr::from_ref(self.slot(position)).cast());
     }
 
     /// Takes the item out.
