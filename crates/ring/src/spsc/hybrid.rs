@@ -5,9 +5,12 @@
 //! consumer touches the lines of the burst when nobody writes them any more, several misses at a time. A burst of one costs
 //! what the slot ring costs.
 //!
+//! The first item of a burst stays with the producer until then. Written at once, its line would be taken away by the polling
+//! consumer before its word is written, and move twice more: that halved the rate at bursts of one.
+//!
 //! Invariants beyond [`super::lane`]'s:
-//! 1. Words of a burst other than its first are written before the first. The consumer looks at them only after it saw
-//!    the first, so they need no check of their own to be true; they are checked all the same, as the end of the burst.
+//! 1. While `first` holds an item, its position is `burst`, its slot is untouched, and every later position of the burst is
+//!    written and marked. The consumer looks at those only after it saw the first.
 //!
 //! Ordering: the first word's `mark` (Release) comes after all items and words of the burst in program order, so the
 //! consumer's Acquire of it orders every item of the burst.
@@ -31,20 +34,22 @@ pub struct Producer<T> {
     next: u32,
     /// Slots known to be free.
     free: u32,
-    /// The first position of the burst that is not shown yet; `next` when there is none.
+    /// The first item of the burst that is not shown yet, and its position.
+    first: Option<T>,
     burst: u32,
 }
 
 impl<T> Producer<T> {
     pub(crate) fn over(lane: Lane<T>) -> Producer<T> {
-        Producer { free: lane.capacity(), lane, next: 0, burst: 0 }
+        Producer { free: lane.capacity(), lane, next: 0, first: None, burst: 0 }
     }
 
     #[inline(always)]
     fn show_burst(&mut self) {
-        if self.burst != self.next {
+        if let Some(item) = self.first.take() {
+            // SAFETY: the position was free when it was pushed, and was not written since (invariant 1).
+            unsafe { self.lane.write(self.burst, item) };
             self.lane.mark(self.burst);
-            self.burst = self.next;
         }
     }
 }
@@ -84,9 +89,12 @@ impl<T: Send> Produce<T> for Producer<T> {
 
     #[inline(always)]
     unsafe fn push_granted(&mut self, item: T) {
-        // SAFETY: the caller promises that the slot is free.
-        unsafe { self.lane.write(self.next, item) };
-        if self.next != self.burst {
+        if self.first.is_none() {
+            self.first = Some(item);
+            self.burst = self.next;
+        } else {
+            // SAFETY: the caller promises that the slot is free.
+            unsafe { self.lane.write(self.next, item) };
             self.lane.mark(self.next);
         }
         self.next = self.next.wrapping_add(1);
