@@ -12,6 +12,7 @@ use base::{Clock, Nanos};
 use rig::{Sample, Table};
 use ring::pair;
 use ring::spsc::{Consume, Hybrid, InSlot, Index, Kind, Produce};
+use std::hint::spin_loop;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,9 +43,15 @@ fn main() {
             table.run("one way", Hybrid::NAME, batch, cores, || one_way::<Hybrid>(cores, batch, time));
         }
         for window in [1, 8, 64] {
-            table.run("echo, threads", InSlot::NAME, window, cores, || threads::<InSlot, Line>(cores, window, time));
-            table.run("echo, threads", Index::NAME, window, cores, || threads::<Index, Line>(cores, window, time));
-            table.run("echo, threads", Hybrid::NAME, window, cores, || threads::<Hybrid, Line>(cores, window, time));
+            table.run("echo, threads", InSlot::NAME, window, cores, || {
+                threads::<InSlot, Line>(cores, window, time)
+            });
+            table.run("echo, threads", Index::NAME, window, cores, || {
+                threads::<Index, Line>(cores, window, time)
+            });
+            table.run("echo, threads", Hybrid::NAME, window, cores, || {
+                threads::<Hybrid, Line>(cores, window, time)
+            });
             table.run("echo, threads, two lines", Hybrid::NAME, window, cores, || {
                 threads::<Hybrid, Long>(cores, window, time)
             });
@@ -56,7 +63,11 @@ fn main() {
 }
 
 /// Two pinned threads: `far` until told to stop, `near` for the time. Both start together.
-fn race<T: Send>(cores: [usize; 2], far: impl FnOnce(&AtomicBool) + Send, near: impl FnOnce() -> T + Send) -> T {
+fn race<T: Send>(
+    cores: [usize; 2],
+    far: impl FnOnce(&AtomicBool) + Send,
+    near: impl FnOnce() -> T + Send,
+) -> T {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -129,7 +140,9 @@ fn threads<K: Kind, T: Cargo>(cores: [usize; 2], window: u32, time: Nanos) -> Op
         cores,
         move |stop| {
             while !stop.load(Ordering::Relaxed) {
-                server.answer(BURST, |_, request| request);
+                if server.answer(BURST, |_, request| request) == 0 {
+                    spin_loop();
+                }
             }
         },
         move || Some(drive(&mut client, window, time, || ())),
@@ -140,15 +153,16 @@ fn threads<K: Kind, T: Cargo>(cores: [usize; 2], window: u32, time: Nanos) -> Op
 fn processes(cores: [usize; 2], window: u32, time: Nanos) -> Option<Sample> {
     let bytes = pair::mapped_bytes::<Hybrid, Line, Line>(SLOTS);
     let (memory, mut child) = rig::start_child(bytes, cores[1])?;
-    rig::pin(cores[0]);
     let mut client = pair::map_client::<Hybrid, Line, Line>(&memory, 0, SLOTS);
-    // The first answer says that the child runs.
-    client.try_send(Line::new(0)).expect("a credit");
-    client.flush();
-    while client.poll().is_none() {
-        std::hint::spin_loop();
-    }
-    let sample = drive(&mut client, window, time, || ());
+    let sample = rig::on_core(cores[0], || {
+        // The first answer says that the child runs.
+        client.try_send(Line::new(0)).expect("a credit");
+        client.flush();
+        while client.poll().is_none() {
+            std::thread::yield_now();
+        }
+        drive(&mut client, window, time, || ())
+    });
     child.kill().and_then(|()| child.wait()).expect("the child was running");
     Some(sample)
 }
@@ -159,16 +173,19 @@ fn serve_forever(core: usize) {
     let memory = rig::inherited_memory(pair::mapped_bytes::<Hybrid, Line, Line>(SLOTS));
     let mut server = pair::map_server::<Hybrid, Line, Line>(&memory, 0, SLOTS);
     loop {
-        server.answer(BURST, |_, request| request);
+        if server.answer(BURST, |_, request| request) == 0 {
+            spin_loop();
+        }
     }
 }
 
 /// Both halves in one thread: what the steps themselves cost.
 fn one_thread(cores: [usize; 2], window: u32, time: Nanos) -> Option<Sample> {
     let (mut client, mut server) = pair::pair::<Line, Line>(SLOTS);
-    rig::pin(cores[0]);
-    Some(drive(&mut client, window, time, || {
-        server.answer(BURST, |_, request| request);
+    Some(rig::on_core(cores[0], || {
+        drive(&mut client, window, time, || {
+            server.answer(BURST, |_, request| request);
+        })
     }))
 }
 
@@ -223,6 +240,7 @@ fn trips<K: Kind, T: Cargo>(
                 if let Some((_, reply)) = client.poll() {
                     break reply;
                 }
+                spin_loop();
             };
             assert_eq!(reply.word(), n);
             n = n.wrapping_add(1);

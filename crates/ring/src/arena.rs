@@ -363,7 +363,9 @@ impl MappedConsumer {
         let start = out.len();
         out.reserve(claim.len as usize);
         // SAFETY: `holds` says that the bytes are inside the circle; `reserve` made room for as many.
-        unsafe { plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize) };
+        unsafe {
+            plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize)
+        };
         // SAFETY: they were written just now.
         unsafe { out.set_len(start + claim.len as usize) };
         self.0.release(claim.position, len);
@@ -439,7 +441,8 @@ mod tests {
         let mut c = MappedConsumer::new(&memory, 0, 256);
         let good = p.push(b"good").expect("room");
         let mut out = b"x".to_vec();
-        for (position, len) in [(0, 257), (64, 193), (1, 4), (256, 4), (u64::MAX - 63, 4), (0, u32::MAX), (1 << 63, 0)]
+        for (position, len) in
+            [(0, 257), (64, 193), (1, 4), (256, 4), (u64::MAX - 63, 4), (0, u32::MAX), (1 << 63, 0)]
         {
             assert!(!c.take(Claim { position, len }, &mut out), "{position} {len}");
         }

@@ -49,8 +49,16 @@ impl Mapping {
     /// When they are not inside the mapping or not aligned: layouts are computed and checked by us before.
     pub(crate) fn at<S>(&self, offset: usize, count: usize) -> NonNull<S> {
         let bytes = count.checked_mul(size_of::<S>()).and_then(|n| n.checked_add(offset));
-        assert!(bytes.is_some_and(|end| end <= self.len), "{count} slots at {offset} leave a mapping of {}", self.len);
-        assert!(offset.is_multiple_of(align_of::<S>()), "offset {offset} is not aligned to {}", align_of::<S>());
+        assert!(
+            bytes.is_some_and(|end| end <= self.len),
+            "{count} slots at {offset} leave a mapping of {}",
+            self.len
+        );
+        assert!(
+            offset.is_multiple_of(align_of::<S>()),
+            "offset {offset} is not aligned to {}",
+            align_of::<S>()
+        );
         // SAFETY: inside the mapping, as just asserted.
         unsafe { self.start.add(offset) }.cast()
     }

@@ -9,9 +9,11 @@ use std::mem::{MaybeUninit, size_of};
 /// mutability and no `Drop`.
 pub unsafe trait Plain: Copy + Send + 'static {}
 
-// SAFETY: integers and floats are valid at any bit pattern.
 macro_rules! plain {
-    ($($t:ty),*) => { $(unsafe impl Plain for $t {})* };
+    ($($t:ty),*) => { $(
+        // SAFETY: integers and floats are valid at any bit pattern.
+        unsafe impl Plain for $t {}
+    )* };
 }
 plain!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, ());
 

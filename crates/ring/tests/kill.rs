@@ -100,7 +100,8 @@ fn serve_until_the_end(server: &mut ShmServer, mut after_each: impl FnMut(u64)) 
 #[test]
 fn peer() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let socket: OwnedFd = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().expect("the socket");
+    let socket: OwnedFd =
+        std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().expect("the socket");
     let segment = Segment::receive(&socket).expect("the segment");
     // The parent's descriptor of this end is closed only when every copy is.
     match role.as_str() {

@@ -23,7 +23,7 @@ pub struct Options {
 impl Options {
     pub fn from_args() -> Options {
         let has = |flag: &str| std::env::args().any(|arg| arg == flag);
-        let (repeats, ms) = if has("--quick") { (3, 10) } else { (25, 40) };
+        let (repeats, ms) = if has("--quick") { (3, 10) } else { (12, 40) };
         Options { repeats, time: Nanos::from_millis(ms), json: has("--json") }
     }
 }
@@ -35,6 +35,17 @@ pub fn two_cores() -> Option<[usize; 2]> {
 
 pub fn pin(core: usize) {
     cpu::pin_to(core).expect("an allowed core");
+}
+
+/// Runs `work` in a thread pinned to `core`, so that this one, and what it starts later, stays free.
+pub fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            pin(core);
+            work()
+        });
+        pinned.join().expect("no panic")
+    })
 }
 
 /// One sample's figures.
@@ -134,7 +145,7 @@ impl Table {
             println!("{kept} samples kept, {} dropped since their two probes differ or failed", self.unclear);
             println!("median [p10..p90]; n is the batch (one way) or the window (echo)\n");
             println!(
-                "{:<26}{:>4}  {:<13}{:<8}{:>4}  {:<22}{:<22}raw ping-pongs",
+                "{:<26}{:>4}  {:<13}{:<8}{:>4}  {:<25}{:<25}raw ping-pongs",
                 "what", "n", "distance", "ring", "kept", "M/s", "round trip ns"
             );
         }
@@ -145,12 +156,24 @@ impl Table {
             if options.json {
                 println!(
                     "{{\"what\":\"{}\",\"n\":{},\"distance\":\"{}\",\"ring\":\"{}\",\"kept\":{kept},\"mrps\":{},\"round_trip_ns\":{},\"ratio\":{}}}",
-                    row.group, row.n, row.class, row.ring, json(mrps), json(trip), json(ratio)
+                    row.group,
+                    row.n,
+                    row.class,
+                    row.ring,
+                    json(mrps),
+                    json(trip),
+                    json(ratio)
                 );
             } else {
                 let line = format!(
-                    "{:<26}{:>4}  {:<13}{:<8}{kept:>4}  {:<22}{:<22}{}",
-                    row.group, row.n, row.class, row.ring, human(mrps), human(trip), human(ratio)
+                    "{:<26}{:>4}  {:<13}{:<8}{kept:>4}  {:<25}{:<25}{}",
+                    row.group,
+                    row.n,
+                    row.class,
+                    row.ring,
+                    human(mrps),
+                    human(trip),
+                    human(ratio)
                 );
                 println!("{}", line.trim_end());
             }

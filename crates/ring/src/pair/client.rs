@@ -81,6 +81,12 @@ impl<Req: Send, Rep: Send, K: Kind> Client<Req, Rep, K> {
         self.issued.wrapping_sub(self.completed)
     }
 
+    /// The word that changes when the next reply comes: what a monitored wait watches.
+    #[cfg(not(loom))]
+    pub fn next_word(&self) -> &std::sync::atomic::AtomicU32 {
+        self.replies.next_word()
+    }
+
     /// Requests that may be in flight at once.
     #[inline(always)]
     pub fn entries(&self) -> u32 {

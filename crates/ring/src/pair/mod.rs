@@ -56,10 +56,7 @@ pub fn pair<Req: Send, Rep: Send>(capacity: u32) -> (Client<Req, Rep>, Server<Re
 pub fn pair_of<K: Kind, Req: Send, Rep: Send>(capacity: u32) -> (Client<Req, Rep, K>, Server<Req, Rep, K>) {
     let (to_server, requests) = K::heap(capacity);
     let (to_client, replies) = K::heap(capacity);
-    (
-        Client::over(to_server, replies.without_credits()),
-        Server::over(requests.without_credits(), to_client),
-    )
+    (Client::over(to_server, replies.without_credits()), Server::over(requests.without_credits(), to_client))
 }
 
 /// Bytes that a pair needs in a mapping.

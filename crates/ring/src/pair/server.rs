@@ -90,6 +90,12 @@ impl<Req: Send, Rep: Send, K: Kind> Server<Req, Rep, K> {
         self.received.wrapping_sub(self.replied)
     }
 
+    /// The word that changes when the next request comes: what a monitored wait watches.
+    #[cfg(not(loom))]
+    pub fn next_word(&self) -> &std::sync::atomic::AtomicU32 {
+        self.requests.next_word()
+    }
+
     /// Requests that may be in flight at once.
     #[inline(always)]
     pub fn entries(&self) -> u32 {

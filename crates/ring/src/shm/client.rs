@@ -78,8 +78,9 @@ impl ShmClient {
 
     /// Waits for a reply (or for room after a [`SendError::Full`]), for `timeout` at most.
     pub fn wait(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
+        let watched = std::ptr::from_ref(self.pair.next_word());
         let pair = &mut self.pair;
-        self.wire.wait(policy, timeout, std::ptr::null(), || pair.is_ready())
+        self.wire.wait(policy, timeout, watched, || pair.is_ready())
     }
 
     /// Requests without a reply.

@@ -197,7 +197,8 @@ impl Segment {
             response_arena: header.response_arena,
             max_message: header.max_message,
         };
-        let layout = geometry.layout().filter(|layout| layout.bytes <= len).ok_or(AttachError::BadGeometry)?;
+        let layout =
+            geometry.layout().filter(|layout| layout.bytes <= len).ok_or(AttachError::BadGeometry)?;
         Ok(Segment { memory, geometry, layout, file })
     }
 

@@ -18,7 +18,11 @@ impl ShmServer {
     /// The server of `segment`, with the socket over which it was handed.
     pub fn new(segment: &Segment, socket: impl Into<OwnedFd>) -> ShmServer {
         ShmServer {
-            pair: pair::map_server::<Hybrid, _, _>(&segment.memory, segment.layout.pair, segment.geometry.entries),
+            pair: pair::map_server::<Hybrid, _, _>(
+                &segment.memory,
+                segment.layout.pair,
+                segment.geometry.entries,
+            ),
             wire: Wire::new(segment, Side::Server, socket.into()),
         }
     }
@@ -78,8 +82,9 @@ impl ShmServer {
 
     /// Waits for a request (or for room after a [`SendError::Full`]), for `timeout` at most.
     pub fn wait(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
+        let watched = std::ptr::from_ref(self.pair.next_word());
         let pair = &mut self.pair;
-        self.wire.wait(policy, timeout, std::ptr::null(), || pair.is_ready())
+        self.wire.wait(policy, timeout, watched, || pair.is_ready())
     }
 
     /// Requests received and not answered.

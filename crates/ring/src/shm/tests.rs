@@ -120,7 +120,12 @@ fn what_was_published_before_the_end_is_received_and_then_the_end() {
     drop(client);
     assert_eq!(server.wait(WaitPolicy::BLOCK, LONG), Outcome::Ready);
     let mut tags = Vec::new();
-    assert_eq!(server.recv(9, |tag, bytes| if bytes == b"last words" { tags.push(tag) }), Ok(1));
+    assert_eq!(
+        server.recv(9, |tag, bytes| if bytes == b"last words" {
+            tags.push(tag)
+        }),
+        Ok(1)
+    );
     assert_eq!(server.wait(WaitPolicy::BLOCK, LONG), Outcome::PeerGone);
     assert_eq!(server.reply(tags[0], b"too late"), Err(SendError::Gone));
 
@@ -202,7 +207,8 @@ fn only_sealed_and_sound_segments_are_attached() {
         // SAFETY: as above.
         unsafe { segment.memory.at::<u32>(offset, 1).write(old) };
     }
-    for (offset, word) in [(8, 3u32), (8, 0), (12, 1), (16, 1 << 30), (20, u32::MAX), (28, 7), (28, 1 << 29), (32, 1 << 14)]
+    for (offset, word) in
+        [(8, 3u32), (8, 0), (12, 1), (16, 1 << 30), (20, u32::MAX), (28, 7), (28, 1 << 29), (32, 1 << 14)]
     {
         // SAFETY: as above.
         let old = unsafe { segment.memory.at::<u32>(offset, 1).as_ptr().replace(word) };

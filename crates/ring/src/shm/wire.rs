@@ -98,8 +98,12 @@ impl Wire {
         let (requests, responses) = (segment.geometry.request_arena, segment.geometry.response_arena);
         let socket = Descriptor::Socket(Arc::new(socket));
         let (mine, theirs, out, inn) = match side {
-            Side::Client => (client_wake, server_wake, (request_arena, requests), (response_arena, responses)),
-            Side::Server => (server_wake, client_wake, (response_arena, responses), (request_arena, requests)),
+            Side::Client => {
+                (client_wake, server_wake, (request_arena, requests), (response_arena, responses))
+            }
+            Side::Server => {
+                (server_wake, client_wake, (response_arena, responses), (request_arena, requests))
+            }
         };
         Wire {
             out: MappedProducer::new(memory, out.0, out.1),
@@ -131,7 +135,11 @@ impl Wire {
     }
 
     /// Hands over the message of an envelope, from memory that is this process's own.
-    pub(super) fn open<R>(&mut self, envelope: &Envelope, read: impl FnOnce(&[u8]) -> R) -> Result<R, Violation> {
+    pub(super) fn open<R>(
+        &mut self,
+        envelope: &Envelope,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Violation> {
         let len = envelope.len as usize;
         if len <= INLINE {
             return Ok(read(&envelope.bytes[..len]));

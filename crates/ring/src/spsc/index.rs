@@ -290,6 +290,11 @@ impl<T: Send> Consume<T> for Consumer<T> {
         self.ready > 0
     }
 
+    #[cfg(not(loom))]
+    fn next_word(&self) -> &AtomicU32 {
+        &self.view.indices().tail.0
+    }
+
     fn capacity(&self) -> u32 {
         self.view.mask + 1
     }

@@ -88,8 +88,7 @@ impl<T> Lane<T> {
     /// Both ends' views of a new ring on the heap.
     pub(crate) fn heap(capacity: u32) -> (Lane<T>, Lane<T>) {
         super::check_capacity(capacity);
-        let slot =
-            || Slot { seq: AtomicU32::new(0), item: UnsafeCell::new(MaybeUninit::uninit()) };
+        let slot = || Slot { seq: AtomicU32::new(0), item: UnsafeCell::new(MaybeUninit::uninit()) };
         let slots = Aligned::new(capacity as usize, slot);
         let block = Arc::new(Block { credit: Credit { consumed: AtomicU32::new(0) }, slots, capacity });
         let view = |block: Arc<Block<T>>| Lane {

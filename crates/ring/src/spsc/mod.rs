@@ -26,6 +26,7 @@ pub(crate) mod lane;
 use crate::{Mapping, Plain};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 pub use hybrid::Hybrid;
 pub use index::Index;
@@ -105,6 +106,10 @@ pub trait Consume<T>: Send {
 
     /// Whether [`Consume::try_pop`] would find an item.
     fn is_ready(&mut self) -> bool;
+
+    /// The word that changes when the next item comes: what a monitored wait watches.
+    #[cfg(not(loom))]
+    fn next_word(&self) -> &AtomicU32;
 
     /// Slots in all.
     fn capacity(&self) -> u32;

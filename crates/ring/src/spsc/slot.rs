@@ -90,12 +90,6 @@ impl<T> Consumer<T> {
         Consumer { lane, next: 0, told: 0, tell_every }
     }
 
-    /// The word that changes when the next item comes: what a monitored wait watches.
-    #[cfg(not(loom))]
-    pub fn next_word(&self) -> &AtomicU32 {
-        self.lane.word(self.next)
-    }
-
     #[inline(always)]
     fn tell(&mut self) {
         self.lane.publish_consumed(self.next);
@@ -153,6 +147,11 @@ impl<T: Send> Consume<T> for Consumer<T> {
             self.tell_if_due(1);
         }
         ready
+    }
+
+    #[cfg(not(loom))]
+    fn next_word(&self) -> &AtomicU32 {
+        self.lane.word(self.next)
     }
 
     fn capacity(&self) -> u32 {

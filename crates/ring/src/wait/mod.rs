@@ -220,7 +220,11 @@ impl Sleeper {
                 }
             }
         }
-        if policy.block { self.sleep_until(deadline, condition) } else { self.pause_until(deadline, condition) }
+        if policy.block {
+            self.sleep_until(deadline, condition)
+        } else {
+            self.pause_until(deadline, condition)
+        }
     }
 
     fn pause_until(&mut self, deadline: Option<Instant>, mut condition: impl FnMut() -> bool) -> Outcome {

@@ -42,7 +42,8 @@ fn futex_eventfd_and_mapped_sleepers_lose_no_wake_up() {
 fn a_wait_ends_with_its_time() {
     let (mut sleeper, waker) = waiting();
     let soon = Some(Duration::from_micros(200));
-    for policy in [WaitPolicy::BLOCK, WaitPolicy { block: false, ..WaitPolicy::BLOCK }, WaitPolicy::default()] {
+    for policy in [WaitPolicy::BLOCK, WaitPolicy { block: false, ..WaitPolicy::BLOCK }, WaitPolicy::default()]
+    {
         assert_eq!(sleeper.wait_until(policy, soon, || false), Outcome::TimedOut);
         assert_eq!(sleeper.wait_until(policy, Some(Duration::ZERO), || true), Outcome::Ready);
     }
