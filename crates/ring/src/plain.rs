@@ -23,7 +23,7 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 /// Copies a `T` out of memory that another process may be writing, so that what was checked is what is used.
 ///
 /// An empty assembly block stands between the copy and its use: the compiler must take it to have changed the copy, and so can
-/// never go back to the original. Reading word by word with volatile loads says the same, and cost 30 ns of a
+/// never go back to the original. Reading word by word with volatile loads says the same, and cost 50 ns of a
 /// round trip: the copy was then stored in small pieces and loaded in large ones, which no core forwards.
 ///
 /// # Safety

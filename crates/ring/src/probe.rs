@@ -24,8 +24,8 @@ pub enum Distance {
 impl Distance {
     /// The class of a round-trip time.
     ///
-    /// The thresholds lie in the gaps between the three values that were seen, and nowhere near one: 51 / 125 / 450-550 ns on Zen 3
-    /// at 2.4 GHz; on faster cores each is smaller, siblings 25-50 and one L3 60-150. Look at the raw value too.
+    /// The thresholds lie in the gaps between the values that were seen, none of which is near one: 51 / 125 / 450-550 ns on a
+    /// Zen 3 server, 72-115 / 393-450 ns on a Zen 5 one (siblings were not seen there). Look at the raw value too.
     pub fn of(round_trip: Nanos) -> Distance {
         match round_trip.0 {
             0..SAME_L3_FROM => Distance::SmtSiblings,

@@ -20,7 +20,7 @@
 //!
 //! Errors: none. A wake-up that the system refuses (a full socket buffer) means that one is already waiting there.
 //!
-//! Cost: [`Waker::wake`] with the other side awake: one fence, 8-20 ns. See LIMITS in `docs/measurements/ring.md`.
+//! Cost: [`Waker::wake`] with the other side awake is one fence and one load; publish in bursts and wake once for each.
 //!
 //! Tests: loom proves invariant 1 with its SeqCst fences (it weakens SeqCst *accesses*, which are not used here; shuttle makes every
 //! access SeqCst and so could not see a missing fence).
