@@ -13,7 +13,7 @@
 //! Invariants:
 //! 1. `head - released ≤ capacity`: what is not released is not written again.
 //! 2. Spans are released in the order of their making; releasing one releases all before it.
-//! 3. On the heap, a [`Span`] is made by [`Producer::commit`] only and carries its arena's number, so bytes are readable
+//! 3. On the heap, a [`Span`] is made by [`Reservation::commit`] only and carries its arena's number, so bytes are readable
 //!    exactly while it is not released. From a peer across shared memory a span is a claim ([`Claim`]): checked, then copied.
 //!
 //! Ordering:

@@ -8,7 +8,7 @@
 //! The first item of a burst stays with the producer until then. Written at once, its line would be taken away by the polling
 //! consumer before its word is written, and move twice more: that cost 2.5× to 4× at bursts of one.
 //!
-//! Invariants beyond [`super::lane`]'s:
+//! Invariants beyond `lane.rs`'s:
 //! 1. While `first` holds an item, its position is `burst`, its slot is untouched, and every later position of the burst is
 //!    written and marked. The consumer looks at those only after it saw the first.
 //!

@@ -4,7 +4,7 @@
 //! item and reading it is one miss (FastForward's idea, with sequence numbers in place of an empty value, so that the
 //! consumer never writes the slot).
 //!
-//! Shape, invariants and ordering: [`super::lane`]. Both ends keep their position to themselves; the producer reads the
+//! Shape, invariants and ordering: `lane.rs`. Both ends keep their position to themselves; the producer reads the
 //! consumer's count only when the space it knows of is used up.
 //!
 //! Cost: see `docs/measurements/ring.md`.
