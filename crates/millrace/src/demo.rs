@@ -88,7 +88,10 @@ impl Demo {
         let node = Node::start(&config).map_err(DemoError::Start)?;
         let address = node.tcp()[0];
         if !self.json {
-            println!("  a node in this process, {} of memory, serving memcached clients on {address}", self.memory);
+            println!(
+                "  a node in this process, {} of memory, serving memcached clients on {address}",
+                self.memory
+            );
         }
         let bar = progress::bar(self.json);
         let driven = drive(&Target::Tcp(address.to_string()), Duration::from_secs(self.seconds), &bar, stop);

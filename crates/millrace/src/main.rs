@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
 use millrace::load::{self, BenchArgs};
-use millrace::{probe, registers};
 use millrace::up::Up;
+use millrace::{probe, registers};
 use std::process::ExitCode;
 
 /// millrace serves datacenter requests on the path they travel.

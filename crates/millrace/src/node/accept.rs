@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -82,8 +83,7 @@ fn accept_ready(listener: &OwnedFd, inboxes: &[Arc<Inbox>], next: &mut usize, sh
                     continue;
                 }
                 shared.net.curr_connections.add(1);
-                // A Unix socket has no such option; nothing is lost.
-                let _ = sockopt::set_tcp_nodelay(&socket, true);
+                tune(&socket);
                 inboxes[*next % inboxes.len()].put(socket);
                 *next += 1;
             }
@@ -101,5 +101,17 @@ fn accept_ready(listener: &OwnedFd, inboxes: &[Arc<Inbox>], next: &mut usize, sh
                 return;
             }
         }
+    }
+}
+
+/// Socket options that cost nothing where they do not apply: a Unix socket refuses them, and nothing is lost.
+fn tune(socket: &OwnedFd) {
+    let _ = sockopt::set_tcp_nodelay(socket, true);
+    // A loopback connection has no network to congest. The simplest control spares each reply the models and pacing of the
+    // system's choice, which on many machines is BBR.
+    let peer =
+        rustix::net::getpeername(socket).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
+    if peer.is_some_and(|peer| peer.ip().is_loopback()) {
+        let _ = sockopt::set_tcp_congestion(socket, "reno");
     }
 }

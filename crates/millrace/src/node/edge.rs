@@ -47,6 +47,8 @@ const NAP: Nanos = Nanos::from_millis(250);
 const GATHER: usize = 8;
 /// How long a stopping edge waits for slow readers to take their last replies.
 const DRAIN: Nanos = Nanos::from_secs(2);
+/// How often the service may tidy up, at most.
+const HOUSEKEEPING: Nanos = Nanos::from_millis(1);
 /// Housekeeping steps of the engine's service per idle moment.
 const IDLE_STEPS: usize = 256;
 
@@ -68,6 +70,7 @@ pub struct Edge {
     buffered: Arc<Buffered>,
     clock: Clock,
     now: Nanos,
+    next_housekeeping: Nanos,
 }
 
 /// Requests in flight of one connection, in a row.
@@ -109,6 +112,7 @@ impl Edge {
             buffered,
             clock,
             now: clock.now(),
+            next_housekeeping: Nanos::ZERO,
         })
     }
 
@@ -172,9 +176,14 @@ impl Edge {
     }
 
     /// Lets the service tidy up while there is nothing else to do. Says how long the edge may sleep after it.
-    fn housekeep(&self) -> Nanos {
+    fn housekeep(&mut self) -> Nanos {
+        let now = self.clock.now();
+        if now < self.next_housekeeping {
+            return NAP;
+        }
+        self.next_housekeeping = now.plus(HOUSEKEEPING);
         let more = self.shared.try_engine().is_some_and(|mut engine| engine.idle(IDLE_STEPS));
-        if more { Nanos::ZERO } else { NAP }
+        if more { HOUSEKEEPING } else { NAP }
     }
 
     /// Takes new connections and reads what came.
