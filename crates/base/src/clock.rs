@@ -69,12 +69,12 @@ fn calibrate(origin: Instant, origin_cycles: u64) -> u64 {
 /// The raw cycle counter; 0 where the machine has none.
 #[inline(always)]
 pub fn cycles() -> u64 {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 has rdtsc and no kernel we run on forbids it to user code.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     0
 }
 

@@ -49,12 +49,12 @@ pub fn monitored_wait() -> Option<MonitoredWait> {
 
 /// Whether the cycle counter ticks at one rate whatever the core does (CPUID leaf 0x8000_0007, EDX bit 8).
 pub fn has_constant_cycles() -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::__cpuid;
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     false
 }
 

@@ -12,10 +12,14 @@
 //! processor that retires in order.
 //!
 //! Invariants
-//! 1. A request is executed exactly once, after every earlier request of its port. (The queue is in order of admission; a
-//!    blocked port takes all its queued requests back, in order, before anything else of it is admitted.)
+//! 1. A request is executed exactly once, after every earlier request of its port. (The queue is in order of admission. Where
+//!    a reply has no room its port is *blocked*: it gets that request and all its later ones back, in order, and nothing
+//!    more of it is admitted before the first of them is answered.)
 //! 2. A reply is written in the ring for every request admitted. (The response ring has a slot for each by construction.)
-//! 3. At most `in_flight` requests are admitted and not yet answered, blocked ones included.
+//! 3. Between passes the queue is empty, unless the service panicked. A blocked port thus takes no place from the others.
+//! 4. A request that is announced before a pass waits for at most one quantum of each other port.
+//!
+//! Bounds: `in_flight` requests in the queue; at a blocked port, as many as its ring has entries.
 //!
 //! Cost: 15–25 ns per request beside the service's own work, at groups of 16 (`cargo bench -p millrace-engine`).
 //!
@@ -24,13 +28,16 @@
 
 use crate::coroutine::{self, Window};
 use crate::port::{EnginePort, Stamped};
+use crate::ports::{Admitted, Ports};
 use crate::service::Service;
 use crate::stages::{StageRun, Stages};
 use base::{Clock, Nanos};
 use ring::doorbell;
-use ring::pair::Tag;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// The largest group.
+const MAX_GROUP: usize = 64;
 
 /// How the engine hides the latency of the memory that requests need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,24 +90,8 @@ pub struct Counters {
     pub expired: u64,
     /// Times a port had to wait for room for its replies.
     pub blocked: u64,
-    /// Passes that found work.
+    /// Passes that answered something.
     pub passes: u64,
-}
-
-pub(crate) struct Admitted<S: Service> {
-    port: u32,
-    tag: Tag,
-    pub(crate) request: Stamped<S::Request>,
-}
-
-struct Attached<S: Service> {
-    port: EnginePort<S>,
-    /// Announced by the doorbell and not yet taken from the ring.
-    pending: u32,
-    /// Taken from the ring and given back because the edge had no room for the reply.
-    returned: VecDeque<Admitted<S>>,
-    /// Replies were written since the last flush.
-    dirty: bool,
 }
 
 /// One engine over a service `S`.
@@ -115,12 +106,16 @@ pub struct Engine<S: Service> {
 pub(crate) struct Core<S: Service> {
     pub(crate) service: S,
     pub(crate) queue: VecDeque<Admitted<S>>,
-    ports: Vec<Option<Attached<S>>>,
-    tracker: doorbell::Tracker,
+    ports: Ports<S>,
     capacity: usize,
-    next_port: usize,
+    deadline: Nanos,
     clock: Clock,
+    /// When the work at hand began.
+    now: Nanos,
+    /// The port whose request the service is executing; still set when that panicked.
+    executing: Option<u32>,
     stages: Arc<Stages>,
+    queued: StageRun,
     counters: Counters,
 }
 
@@ -130,18 +125,22 @@ impl<S: Service> Engine<S> {
     /// # Panics
     /// When `in_flight` is 0 or beyond [`InFlight::MAX_CAPACITY`](crate::InFlight::MAX_CAPACITY).
     pub fn new(service: S, tracker: doorbell::Tracker, in_flight: usize) -> Engine<S> {
+        let window = coroutine::window::<S>(in_flight);
+        let clock = Clock::shared();
         let core = Core {
             service,
             queue: VecDeque::with_capacity(in_flight),
-            ports: Vec::new(),
-            tracker,
+            ports: Ports::new(tracker),
             capacity: in_flight,
-            next_port: 0,
-            clock: Clock::shared(),
+            deadline: Nanos::ZERO,
+            clock,
+            now: clock.now(),
+            executing: None,
             stages: Arc::default(),
+            queued: StageRun::default(),
             counters: Counters::default(),
         };
-        Engine { core, window: coroutine::window::<S>(in_flight) }
+        Engine { core, window }
     }
 
     /// Serves `port` from now on.
@@ -149,13 +148,7 @@ impl<S: Service> Engine<S> {
     /// # Panics
     /// When another port with the same doorbell is attached.
     pub fn attach(&mut self, port: EnginePort<S>) {
-        let ports = &mut self.core.ports;
-        let at = port.index();
-        if ports.len() <= at {
-            ports.resize_with(at + 1, || None);
-        }
-        let old = ports[at].replace(Attached { port, pending: 0, returned: VecDeque::new(), dirty: false });
-        assert!(old.is_none(), "two ports with doorbell {at}");
+        self.core.ports.attach(port);
     }
 
     /// The service, for questions between passes.
@@ -174,24 +167,30 @@ impl<S: Service> Engine<S> {
     }
 
     /// One pass: admits at most `in_flight` requests and answers all of them that have room for their replies.
+    ///
+    /// # Panics
+    /// When the service does. The next pass goes on: after a panic of [`Service::touch`] with the same requests, untouched;
+    /// after one of [`Service::execute`] or [`Service::expire`] without the port whose request that was, which is closed, so
+    /// that no other reply is taken for the missing one.
     pub fn run(&mut self, settings: &Settings) -> Progress {
         let core = &mut self.core;
-        core.scan();
-        core.admit(settings.quantum.max(1));
-        if core.queue.is_empty() {
-            return core.progress(0);
-        }
-        core.counters.passes += 1;
         let before = core.counters;
-        let group = settings.group.clamp(1, 64);
-        match settings.form {
-            Form::Plain => core.run_groups(group, settings.deadline, false),
-            Form::Staged => core.run_groups(group, settings.deadline, true),
-            Form::Coroutine => self.window.run(core, group, settings.deadline),
+        let group = settings.group.clamp(1, MAX_GROUP);
+        core.deadline = settings.deadline;
+        core.recover(group);
+        core.ports.scan();
+        core.retry();
+        core.ports.admit(&mut core.queue, core.capacity, settings.quantum.max(1));
+        if !core.queue.is_empty() {
+            core.now = core.clock.now();
+            match settings.form {
+                Form::Plain => core.run_groups(group, false),
+                Form::Staged => core.run_groups(group, true),
+                Form::Coroutine => self.window.run(core, group),
+            }
         }
-        core.flush();
-        let now = core.counters;
-        core.progress((now.executed - before.executed + now.expired - before.expired) as usize)
+        core.ports.flush();
+        core.progress(before)
     }
 
     /// Housekeeping of the service while there is nothing to execute; see [`Service::idle`].
@@ -203,44 +202,45 @@ impl<S: Service> Engine<S> {
 }
 
 impl<S: Service> Core<S> {
-    fn progress(&self, answered: usize) -> Progress {
-        let ports = || self.ports.iter().flatten();
-        let blocked = ports().filter(|p| !p.returned.is_empty()).count();
-        Progress { answered, blocked, more: ports().any(|p| p.pending > 0) }
+    fn progress(&mut self, before: Counters) -> Progress {
+        let now = &mut self.counters;
+        let answered = (now.executed - before.executed + now.expired - before.expired) as usize;
+        now.passes += u64::from(answered > 0);
+        Progress { answered, blocked: self.ports.blocked(), more: self.ports.has_more() }
     }
 
-    /// Learns from the doorbells which rings have something new.
-    fn scan(&mut self) {
-        let ports = &mut self.ports;
-        self.tracker.scan(|index, new| {
-            if let Some(Some(attached)) = ports.get_mut(index) {
-                attached.pending = attached.pending.saturating_add(new);
-            }
-        });
-    }
-
-    /// Fills the queue, a quantum from each port in turn, starting where the last pass stopped.
-    fn admit(&mut self, quantum: usize) {
-        let n = self.ports.len();
-        let mut returned: usize = self.ports.iter().flatten().map(|p| p.returned.len()).sum();
-        let mut idle_in_a_row = 0;
-        while idle_in_a_row < n {
-            let at = self.next_port % n;
-            self.next_port = at + 1;
-            let taken = self.ports[at].as_mut().map_or(0, |attached| {
-                // What came back goes first, and never lacks room: it is counted as admitted all along.
-                let back = attached.returned.len();
-                self.queue.extend(attached.returned.drain(..));
-                returned -= back;
-                let room = self.capacity.saturating_sub(self.queue.len() + returned);
-                back + attached.take(at as u32, quantum.min(room), &mut self.queue)
-            });
-            idle_in_a_row = if taken == 0 { idle_in_a_row + 1 } else { 0 };
+    /// Clears up after a pass that the service ended by a panic; otherwise there is nothing to do.
+    fn recover(&mut self, group: usize) {
+        if let Some(at) = self.executing.take() {
+            self.queue.retain(|admitted| admitted.port != at);
+            self.ports.close(at);
         }
+        self.run_groups(group, false);
+    }
+
+    /// Tries the oldest request of each blocked port again.
+    fn retry(&mut self) {
+        let blocked = self.ports.blocked();
+        if blocked == 0 {
+            return;
+        }
+        self.now = self.clock.now();
+        self.service.tick(self.now);
+        let mut answered = 0;
+        for _ in 0..blocked {
+            let Some(request) = self.ports.retry() else { break };
+            if self.answer(&request) {
+                self.ports.unblock(request.port);
+                answered += 1;
+            } else {
+                self.ports.still_blocked(request);
+            }
+        }
+        self.record(answered);
     }
 
     /// Plain and staged forms: group after group, each touched (or not) and then executed in order.
-    fn run_groups(&mut self, group: usize, deadline: Nanos, touch: bool) {
+    fn run_groups(&mut self, group: usize, touch: bool) {
         while !self.queue.is_empty() {
             let n = group.min(self.queue.len());
             if touch {
@@ -250,76 +250,49 @@ impl<S: Service> Core<S> {
                     }
                 }
             }
-            self.execute_front(n, deadline);
+            self.execute_front(n);
         }
     }
 
-    /// Sends the replies of this pass on their way, one burst per port.
-    fn flush(&mut self) {
-        for attached in self.ports.iter_mut().flatten() {
-            if std::mem::take(&mut attached.dirty) {
-                attached.port.flush();
-            }
-        }
-    }
-
-    /// Executes the first `n` requests of the queue.
-    pub(crate) fn execute_front(&mut self, n: usize, deadline: Nanos) {
-        let begun = self.clock.now();
-        self.service.tick(begun);
+    /// Executes the first `n` requests of the queue, or as many as it has.
+    pub(crate) fn execute_front(&mut self, n: usize) {
+        self.service.tick(self.now);
         let mut answered = 0;
-        let mut queued = StageRun::default();
         for _ in 0..n {
-            let Some(admitted) = self.queue.pop_front() else { break };
-            let attached =
-                self.ports[admitted.port as usize].as_mut().expect("requests come from attached ports");
-            let waited = begun.since(admitted.request.at);
-            let late = deadline > Nanos::ZERO && waited > deadline;
-            let out = attached.port.out();
-            let request = &admitted.request.body;
-            let reply =
-                if late { self.service.expire(request, out) } else { self.service.execute(request, out) };
-            let Some(reply) = reply else {
-                self.take_back(admitted);
-                continue;
-            };
-            attached.port.reply(admitted.tag, Stamped { at: begun, body: reply });
-            attached.dirty = true;
-            *(if late { &mut self.counters.expired } else { &mut self.counters.executed }) += 1;
-            answered += 1;
-            queued.add(waited, |span, n| self.stages.queued(span, n));
-        }
-        queued.finish(|span, n| self.stages.queued(span, n));
-        if answered > 0 {
-            self.stages.executed(self.clock.now().since(begun), answered);
-        }
-    }
-
-    /// Gives `blocked` and every later request of its port back to the port, in order.
-    fn take_back(&mut self, blocked: Admitted<S>) {
-        self.counters.blocked += 1;
-        let at = blocked.port;
-        let attached = self.ports[at as usize].as_mut().expect("requests come from attached ports");
-        attached.returned.push_back(blocked);
-        for _ in 0..self.queue.len() {
-            let admitted = self.queue.pop_front().expect("counted");
-            if admitted.port == at {
-                attached.returned.push_back(admitted)
+            let Some(request) = self.queue.pop_front() else { break };
+            if !self.ports.of(request.port).blocked && self.answer(&request) {
+                answered += 1;
             } else {
-                self.queue.push_back(admitted)
+                self.counters.blocked += u64::from(!self.ports.of(request.port).blocked);
+                self.ports.give_back(request);
             }
         }
+        self.record(answered);
     }
-}
 
-impl<S: Service> Attached<S> {
-    /// Moves at most `limit` announced requests from the ring to `queue`.
-    fn take(&mut self, index: u32, limit: usize, queue: &mut VecDeque<Admitted<S>>) -> usize {
-        let want = limit.min(self.pending as usize);
-        let got =
-            self.port.drain(want, |tag, request| queue.push_back(Admitted { port: index, tag, request }));
-        // A doorbell is a hint: where it promised more than the ring holds, the rest will be announced again.
-        self.pending = if got < want { 0 } else { self.pending - got as u32 };
-        got
+    /// Executes one request and writes its reply; false where there is no room for that.
+    #[inline]
+    fn answer(&mut self, admitted: &Admitted<S>) -> bool {
+        let Stamped { at, body } = &admitted.request;
+        let waited = self.now.since(*at);
+        let late = self.deadline > Nanos::ZERO && waited > self.deadline;
+        self.executing = Some(admitted.port);
+        let out = self.ports.of(admitted.port).port.out();
+        let reply = if late { self.service.expire(body, out) } else { self.service.execute(body, out) };
+        self.executing = None;
+        let Some(reply) = reply else { return false };
+        self.ports.reply(admitted.port, admitted.tag, Stamped { at: self.now, body: reply });
+        *(if late { &mut self.counters.expired } else { &mut self.counters.executed }) += 1;
+        self.queued.add(waited, |span, n| self.stages.queued(span, n));
+        true
+    }
+
+    /// Records a group that is done; the next one begins now.
+    fn record(&mut self, answered: usize) {
+        let begun = std::mem::replace(&mut self.now, self.clock.now());
+        self.queued.finish(|span, n| self.stages.queued(span, n));
+        if answered > 0 {
+            self.stages.executed(self.now.since(begun), answered);
+        }
     }
 }

@@ -11,8 +11,11 @@ mod coroutine;
 mod engine;
 mod inflight;
 mod port;
+mod ports;
 mod service;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{Counters, Engine, Form, Progress, Settings};
 pub use inflight::{InFlight, Slot};

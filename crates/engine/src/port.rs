@@ -107,6 +107,12 @@ impl<S: Service> EdgePort<S> {
         self.client.free() as usize
     }
 
+    /// Whether the engine is gone, or closed this port because the service panicked over one of its requests: requests that
+    /// have no reply yet get none.
+    pub fn is_closed(&self) -> bool {
+        self.client.is_abandoned()
+    }
+
     /// Requests submitted and not yet answered.
     #[inline]
     pub fn in_flight(&self) -> usize {
@@ -138,5 +144,19 @@ impl<S: Service> EnginePort<S> {
     #[inline]
     pub(crate) fn flush(&mut self) {
         self.server.flush();
+    }
+}
+
+/// Ways in which an edge could break the rules of doorbells.
+#[cfg(test)]
+impl<S: Service> EdgePort<S> {
+    /// Rings for `n` requests that are not there.
+    pub(crate) fn cry_wolf(&mut self, n: u32) {
+        self.doorbell.ring(n);
+    }
+
+    /// Publishes what was submitted without ringing.
+    pub(crate) fn whisper(&mut self) {
+        self.client.flush();
     }
 }

@@ -1,5 +1,6 @@
-//! Where a request's time goes: queue (in the ring), execute (admitted until its reply is written), reply (until the edge has
-//! read it), each as a histogram.
+//! Where a request's time goes, each stage as a histogram: *queue* (from its submission until its group's turn), *execute* (its
+//! group's touches and execution), *reply* (from the beginning of its group, which its reply is stamped with, until the edge
+//! has read it).
 //!
 //! Cost: requests of one group share their time stamps, so recording is a few nanoseconds per group and stage.
 

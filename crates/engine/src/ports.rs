@@ -1,0 +1,232 @@
+//! The engine's ports: which have something, whose turn it is, and which wait for room.
+//!
+//! Shape
+//! ```text
+//!             bell rung            ring found empty
+//!   idle ───────────────▶ listed ───────────────────▶ idle
+//!                          │  ▲
+//!       no room for a reply│  │its oldest request was answered
+//!                          ▼  │
+//!                         blocked
+//! ```
+//! Invariants
+//! 1. `turns` holds exactly the listed ports, each once; `blocked` exactly the blocked ones (but while one is retried).
+//! 2. A port's requests leave in the order in which they came: `returned`, then `backlog`, then the ring.
+//! 3. Between two turns of a listed port every other port has at most one turn, of at most a quantum. A turn that a full
+//!    queue cut short goes on in the next pass.
+//!
+//! Why a doorbell only lists its port, and what it counts is not used: a port is looked at until its ring is found empty, so a
+//! bell that promised too much costs a look, and one that promised too little loses nothing.
+//!
+//! Bounds: `returned` and `backlog` together hold at most as many requests as the port's ring has entries.
+//!
+//! Cost: a pass costs nothing for ports that are idle, beyond the scan of their doorbells.
+
+use crate::port::{EnginePort, Stamped};
+use crate::service::Service;
+use ring::doorbell;
+use ring::pair::Tag;
+use std::collections::VecDeque;
+
+/// A request taken from its ring.
+pub(crate) struct Admitted<S: Service> {
+    pub(crate) port: u32,
+    pub(crate) tag: Tag,
+    pub(crate) request: Stamped<S::Request>,
+}
+
+/// A port and where it stands.
+pub(crate) struct Attached<S: Service> {
+    pub(crate) port: EnginePort<S>,
+    listed: bool,
+    pub(crate) blocked: bool,
+    dirty: bool,
+    /// What it has had of its quantum in this turn.
+    taken: usize,
+    /// Given back in this pass.
+    returned: VecDeque<Admitted<S>>,
+    /// Given back in earlier passes.
+    backlog: VecDeque<Admitted<S>>,
+}
+
+/// All ports of one engine.
+pub(crate) struct Ports<S: Service> {
+    attached: Vec<Option<Attached<S>>>,
+    tracker: doorbell::Tracker,
+    turns: VecDeque<u32>,
+    blocked: VecDeque<u32>,
+    /// Ports with replies that are not flushed.
+    dirty: Vec<u32>,
+}
+
+impl<S: Service> Ports<S> {
+    pub(crate) fn new(tracker: doorbell::Tracker) -> Ports<S> {
+        Ports {
+            attached: Vec::new(),
+            tracker,
+            turns: VecDeque::new(),
+            blocked: VecDeque::new(),
+            dirty: Vec::new(),
+        }
+    }
+
+    pub(crate) fn attach(&mut self, port: EnginePort<S>) {
+        let at = port.index();
+        if self.attached.len() <= at {
+            self.attached.resize_with(at + 1, || None);
+        }
+        assert!(self.attached[at].is_none(), "two ports with doorbell {at}");
+        self.attached[at] = Some(Attached {
+            port,
+            listed: false,
+            blocked: false,
+            dirty: false,
+            taken: 0,
+            returned: VecDeque::new(),
+            backlog: VecDeque::new(),
+        });
+        // A bell rung before now was heard by nobody.
+        self.list(at as u32);
+    }
+
+    /// Drops the port and all its requests that are not in the engine's queue.
+    pub(crate) fn close(&mut self, at: u32) {
+        self.attached[at as usize] = None;
+        self.turns.retain(|&other| other != at);
+        self.blocked.retain(|&other| other != at);
+        self.dirty.retain(|&other| other != at);
+    }
+
+    /// The port that a request came from.
+    #[inline]
+    pub(crate) fn of(&mut self, at: u32) -> &mut Attached<S> {
+        self.attached[at as usize].as_mut().expect("requests come from attached ports")
+    }
+
+    /// Ports that wait for room.
+    pub(crate) fn blocked(&self) -> usize {
+        self.blocked.len()
+    }
+
+    /// Whether some port may have requests that the last pass had no place for.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Lists the ports whose doorbells were rung.
+    #[inline]
+    pub(crate) fn scan(&mut self) {
+        let (attached, turns) = (&mut self.attached, &mut self.turns);
+        self.tracker.scan(|index, _| {
+            if let Some(Some(port)) = attached.get_mut(index) {
+                port.list(index as u32, turns);
+            }
+        });
+    }
+
+    fn list(&mut self, at: u32) {
+        let port = self.attached[at as usize].as_mut().expect("an attached port");
+        port.list(at, &mut self.turns);
+    }
+
+    /// Fills `queue` up to `capacity`, a quantum from each listed port in turn.
+    pub(crate) fn admit(&mut self, queue: &mut VecDeque<Admitted<S>>, capacity: usize, quantum: usize) {
+        while queue.len() < capacity
+            && let Some(&at) = self.turns.front()
+        {
+            let port = self.attached[at as usize].as_mut().expect("only attached ports are listed");
+            let wanted = quantum.saturating_sub(port.taken).min(capacity - queue.len());
+            let got = port.take(at, wanted, queue);
+            port.taken += got;
+            if got < wanted {
+                port.taken = 0;
+                port.listed = false;
+                self.turns.pop_front();
+            } else if port.taken >= quantum {
+                port.taken = 0;
+                self.turns.rotate_left(1);
+            }
+        }
+    }
+
+    /// Gives back a request whose port is blocked, or is from now on.
+    pub(crate) fn give_back(&mut self, request: Admitted<S>) {
+        let at = request.port;
+        let port = self.of(at);
+        port.returned.push_back(request);
+        if !std::mem::replace(&mut port.blocked, true) {
+            self.blocked.push_back(at);
+            if std::mem::take(&mut self.of(at).listed) {
+                self.turns.retain(|&other| other != at);
+            }
+        }
+    }
+
+    /// The oldest request of the port that was blocked first. It comes back through [`Ports::unblock`] or
+    /// [`Ports::still_blocked`].
+    pub(crate) fn retry(&mut self) -> Option<Admitted<S>> {
+        let at = self.blocked.pop_front()?;
+        let port = self.of(at);
+        if !port.returned.is_empty() {
+            port.returned.append(&mut port.backlog);
+            std::mem::swap(&mut port.returned, &mut port.backlog);
+        }
+        Some(port.backlog.pop_front().expect("a blocked port has a request that waits"))
+    }
+
+    /// The port's oldest request was answered: it takes its turns again.
+    pub(crate) fn unblock(&mut self, at: u32) {
+        let port = self.of(at);
+        port.blocked = false;
+        // That request counts towards its quantum.
+        port.taken = 1;
+        self.list(at);
+    }
+
+    /// There is still no room.
+    pub(crate) fn still_blocked(&mut self, request: Admitted<S>) {
+        let at = request.port;
+        self.of(at).backlog.push_front(request);
+        self.blocked.push_back(at);
+    }
+
+    /// Puts a reply into the port's ring; it leaves with [`Ports::flush`].
+    #[inline]
+    pub(crate) fn reply(&mut self, at: u32, tag: Tag, reply: Stamped<S::Reply>) {
+        let port = self.attached[at as usize].as_mut().expect("requests come from attached ports");
+        port.port.reply(tag, reply);
+        if !std::mem::replace(&mut port.dirty, true) {
+            self.dirty.push(at);
+        }
+    }
+
+    /// Sends all replies on their way, one burst per port.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        while let Some(at) = self.dirty.pop() {
+            let port = self.of(at);
+            port.dirty = false;
+            port.port.flush();
+        }
+    }
+}
+
+impl<S: Service> Attached<S> {
+    #[inline]
+    fn list(&mut self, at: u32, turns: &mut VecDeque<u32>) {
+        // A blocked port is listed when there is room again.
+        if !self.blocked && !std::mem::replace(&mut self.listed, true) {
+            turns.push_back(at);
+        }
+    }
+
+    /// Moves at most `wanted` requests to `queue` and returns how many.
+    #[inline]
+    fn take(&mut self, at: u32, wanted: usize, queue: &mut VecDeque<Admitted<S>>) -> usize {
+        let old = wanted.min(self.backlog.len());
+        queue.extend(self.backlog.drain(..old));
+        old + self
+            .port
+            .drain(wanted - old, |tag, request| queue.push_back(Admitted { port: at, tag, request }))
+    }
+}
