@@ -3,7 +3,10 @@
 //! Shape: a request/response ring pair for descriptors, an arena beside it for the bytes of replies (as a network card has
 //! rings of descriptors and buffers beside them), and a doorbell in the engine's table.
 //!
-//! Cost: when edge and engine are the same thread, about 10 ns per request for both ways.
+//! Cost: part of what `docs/measurements/engine.md` says of a whole pass.
+//!
+//! Bounds: a reply's bytes need room in one piece, and only up to half the arena does an empty arena have that wherever it
+//! stands: services that ask for more in one reply may wait for ever.
 
 use crate::service::Service;
 use base::Nanos;

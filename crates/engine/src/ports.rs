@@ -55,7 +55,7 @@ pub(crate) struct Ports<S: Service> {
     tracker: doorbell::Tracker,
     turns: VecDeque<u32>,
     blocked: VecDeque<u32>,
-    /// Ports with replies that are not flushed.
+    /// Ports that may have replies which are not flushed.
     dirty: Vec<u32>,
 }
 
@@ -138,6 +138,9 @@ impl<S: Service> Ports<S> {
             let wanted = quantum.saturating_sub(port.taken).min(capacity - queue.len());
             let got = port.take(at, wanted, queue);
             port.taken += got;
+            if got > 0 && !std::mem::replace(&mut port.dirty, true) {
+                self.dirty.push(at);
+            }
             if got < wanted {
                 port.taken = 0;
                 port.listed = false;
@@ -149,24 +152,29 @@ impl<S: Service> Ports<S> {
         }
     }
 
-    /// Gives back a request whose port is blocked, or is from now on.
-    pub(crate) fn give_back(&mut self, request: Admitted<S>) {
+    /// Gives back a request whose port is blocked, or is from now on: then true.
+    #[cold]
+    pub(crate) fn give_back(&mut self, request: Admitted<S>) -> bool {
         let at = request.port;
         let port = self.of(at);
         port.returned.push_back(request);
-        if !std::mem::replace(&mut port.blocked, true) {
+        let newly = !std::mem::replace(&mut port.blocked, true);
+        let listed = std::mem::take(&mut port.listed);
+        if newly {
             self.blocked.push_back(at);
-            if std::mem::take(&mut self.of(at).listed) {
-                self.turns.retain(|&other| other != at);
-            }
         }
+        if listed {
+            self.turns.retain(|&other| other != at);
+        }
+        newly
     }
 
     /// The oldest request of the port that was blocked first. It comes back through [`Ports::unblock`] or
-    /// [`Ports::still_blocked`].
+    /// [`Ports::still_blocked`]; until then the port is not blocked.
     pub(crate) fn retry(&mut self) -> Option<Admitted<S>> {
         let at = self.blocked.pop_front()?;
         let port = self.of(at);
+        port.blocked = false;
         if !port.returned.is_empty() {
             port.returned.append(&mut port.backlog);
             std::mem::swap(&mut port.returned, &mut port.backlog);
@@ -177,27 +185,20 @@ impl<S: Service> Ports<S> {
     /// The port's oldest request was answered: it takes its turns again.
     pub(crate) fn unblock(&mut self, at: u32) {
         let port = self.of(at);
-        port.blocked = false;
-        // That request counts towards its quantum.
-        port.taken = 1;
+        port.taken = 0;
+        if !std::mem::replace(&mut port.dirty, true) {
+            self.dirty.push(at);
+        }
         self.list(at);
     }
 
     /// There is still no room.
     pub(crate) fn still_blocked(&mut self, request: Admitted<S>) {
         let at = request.port;
-        self.of(at).backlog.push_front(request);
+        let port = self.of(at);
+        port.blocked = true;
+        port.backlog.push_front(request);
         self.blocked.push_back(at);
-    }
-
-    /// Puts a reply into the port's ring; it leaves with [`Ports::flush`].
-    #[inline]
-    pub(crate) fn reply(&mut self, at: u32, tag: Tag, reply: Stamped<S::Reply>) {
-        let port = self.attached[at as usize].as_mut().expect("requests come from attached ports");
-        port.port.reply(tag, reply);
-        if !std::mem::replace(&mut port.dirty, true) {
-            self.dirty.push(at);
-        }
     }
 
     /// Sends all replies on their way, one burst per port.
