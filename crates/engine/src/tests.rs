@@ -167,10 +167,11 @@ fn every_request_is_touched_step_by_step_before_it_is_executed() {
 /// has at most one quantum, and all those get equal shares.
 #[test]
 fn a_flood_delays_another_port_by_at_most_its_quantum() {
-    let (passes, entries) = if cfg!(miri) { (3, 16) } else { (200, 128) };
+    let (passes, entries) = if cfg!(miri) { (2, 16) } else { (200, 128) };
     let turns = [(1, 1), (1, 64), (4, 3), (16, 100), (64, 100), (10, 7), (64, 256)];
+    let turns = if cfg!(miri) { &turns[1..3] } else { &turns[..] };
     // With replies of 60 bytes, the arena has room for 8 and the flooding ports block again and again.
-    for ((quantum, in_flight), len) in turns.into_iter().flat_map(|turn| [(turn, 0), (turn, 60)]) {
+    for ((quantum, in_flight), len) in turns.iter().flat_map(|&turn| [(turn, 0), (turn, 60)]) {
         let shape = Shape { ports: 4, entries, arena: 512, in_flight };
         let mut rig = Rig::new(shape, Settings { quantum, ..Settings::default() });
         let mut prng = Prng::for_entity(5, quantum as u64, in_flight as u64);
