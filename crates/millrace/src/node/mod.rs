@@ -145,6 +145,10 @@ impl Node {
     }
 
     fn spawn(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        let run = move || {
+            let _guard = AbortOnPanic;
+            run();
+        };
         let thread = std::thread::Builder::new().name(name).spawn(run);
         self.threads.push(thread.map_err(|e| StartError::System("start a thread", e))?);
         Ok(())
@@ -190,5 +194,18 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+/// Ends the process when the thread that holds it panics: requests in flight borrow from their edge's buffers, so no other
+/// thread may go on once an edge has lost its own. A panic is a broken invariant of ours, and has said which.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("millrace: a thread of the node panicked; stopping at once");
+            std::process::abort();
+        }
     }
 }
