@@ -421,6 +421,7 @@ fn a_pipeline_of_a_hundred_thousand_is_answered_in_order() {
     let report = served.until_quiet(1);
     assert!(report.net.requests >= 100_000, "{}", report.net.requests);
     assert_eq!(report.engine.executed, report.net.requests, "each was executed once");
+    assert!(report.net.conn_yields > 0, "others had their turn in between");
 }
 
 #[test]

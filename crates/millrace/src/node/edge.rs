@@ -323,6 +323,9 @@ impl Edge {
                 break;
             }
         }
+        if requests == limit && connection.can_parse() {
+            self.shared.net.conn_yields.add(1);
+        }
         if requests > 0 {
             self.owed.push_back(Owed { connection: id, requests });
             self.shared.net.requests.add(requests as u64);
