@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// A value that is too large for the arena, on its way out.
 pub type Body = Arc<dyn Deref<Target = [u8]> + Send + Sync>;
 
+/// Copied bytes per piece of a spill: a piece's memory is free only once all of it is sent.
+const SPILL_PIECE: usize = 64 << 10;
+
 /// What one write sends at most at once; more goes in several.
 const PIECES_PER_WRITE: usize = 64;
 
@@ -63,12 +66,15 @@ fn send_one(fd: BorrowedFd<'_>, piece: &[u8]) -> io::Result<usize> {
 }
 
 /// Bytes that the socket did not take yet.
+///
+/// Invariant: what is counted is what is held. A piece counts in full until its last byte is sent, or a client that leaves
+/// one byte of a large reply unread would hold the memory of all of it uncounted.
 #[derive(Default)]
 pub struct Spill {
     pieces: VecDeque<Piece>,
     /// Bytes of the first piece that are sent already.
     sent: usize,
-    bytes: usize,
+    held: usize,
 }
 
 enum Piece {
@@ -91,38 +97,34 @@ impl Spill {
         self.pieces.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Bytes that are held.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.held
     }
 
     /// Adds a copy of `bytes`, counted in `buffered`.
-    pub fn copy(&mut self, bytes: &[u8], buffered: &Buffered) {
-        if bytes.is_empty() {
-            return;
-        }
+    pub fn copy(&mut self, mut bytes: &[u8], buffered: &Buffered) {
         self.count(bytes.len(), buffered);
-        match self.pieces.back_mut() {
-            Some(Piece::Copied(last)) => last.extend_from_slice(bytes),
-            _ => self.pieces.push_back(Piece::Copied(bytes.to_vec())),
+        if let Some(Piece::Copied(last)) = self.pieces.back_mut() {
+            let (fitting, rest) = bytes.split_at(bytes.len().min(SPILL_PIECE.saturating_sub(last.len())));
+            last.extend_from_slice(fitting);
+            bytes = rest;
         }
+        self.pieces.extend(bytes.chunks(SPILL_PIECE).map(|chunk| Piece::Copied(chunk.to_vec())));
     }
 
     /// Adds a shared body whose first `sent` bytes have gone out already.
     pub fn share(&mut self, body: Body, sent: usize, buffered: &Buffered) {
-        let left = body.len() - sent;
-        if left == 0 {
+        if sent == body.len() {
             return;
         }
         if self.pieces.is_empty() {
-            self.count(left, buffered);
-            self.pieces.push_back(Piece::Shared(body));
             self.sent = sent;
         } else {
             assert!(sent == 0, "only the first piece can be half sent");
-            self.count(left, buffered);
-            self.pieces.push_back(Piece::Shared(body));
         }
+        self.count(body.len(), buffered);
+        self.pieces.push_back(Piece::Shared(body));
     }
 
     /// Sends what the socket takes. True when nothing is left.
@@ -131,28 +133,27 @@ impl Spill {
     /// The socket's.
     pub fn flush(&mut self, fd: BorrowedFd<'_>, buffered: &Buffered) -> io::Result<bool> {
         while let Some(first) = self.pieces.front() {
-            let left = &first.bytes()[self.sent..];
-            let n = send(fd, &[left])?;
-            self.bytes -= n;
-            buffered.free(n as u64);
-            if n < left.len() {
-                self.sent += n;
+            let whole = first.bytes().len();
+            self.sent += send(fd, &[&first.bytes()[self.sent..]])?;
+            if self.sent < whole {
                 return Ok(false);
             }
             self.sent = 0;
             self.pieces.pop_front();
+            self.held -= whole;
+            buffered.free(whole as u64);
         }
         Ok(true)
     }
 
     /// Drops what waits.
     pub fn clear(&mut self, buffered: &Buffered) {
-        buffered.free(self.bytes as u64);
+        buffered.free(self.held as u64);
         *self = Spill::default();
     }
 
     fn count(&mut self, bytes: usize, buffered: &Buffered) {
-        self.bytes += bytes;
+        self.held += bytes;
         // Always granted: the edge closes the slowest reader when all together pass the limit.
         buffered.reserve(bytes as u64, u64::MAX);
     }
@@ -189,6 +190,26 @@ mod tests {
         theirs.read_to_end(&mut received).expect("the rest");
         assert_eq!(received.len(), head.len() + (1 << 20) + 7);
         assert!(received.ends_with(b"v\r\nEND\r\n"));
+        assert_eq!((buffered.bytes(), spill.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_held_is_counted_until_it_is_free() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a socket pair");
+        let buffered = Buffered::default();
+        let mut spill = Spill::default();
+        for _ in 0..100 {
+            spill.copy(&[b'x'; 50_000], &buffered);
+        }
+        assert_eq!(buffered.bytes(), 5_000_000);
+        let mut received = 0;
+        while !spill.flush(ours.as_fd(), &buffered).expect("an open socket") {
+            let held: usize = spill.pieces.iter().map(|piece| piece.bytes().len()).sum();
+            assert_eq!((spill.bytes() as u64, spill.bytes()), (buffered.bytes(), held));
+            assert!(spill.pieces.iter().all(|piece| piece.bytes().len() <= SPILL_PIECE));
+            received += theirs.read(&mut vec![0; 1 << 16]).expect("some bytes");
+        }
+        assert!(received < 5_000_000);
         assert_eq!((buffered.bytes(), spill.bytes()), (0, 0));
     }
 
