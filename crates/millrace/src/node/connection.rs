@@ -9,6 +9,12 @@ use ring::arena::Span;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+/// Requests of a fresh connection in its first turn.
+const FIRST_TURN: usize = 8;
+
+/// What a turn's replies may leave waiting before the next turn is made smaller.
+const SPILL_WANTED: usize = 1 << 20;
+
 /// A connection over a stream socket, TCP or Unix.
 pub struct Connection {
     /// The socket, nonblocking.
@@ -21,6 +27,14 @@ pub struct Connection {
     pub spill: Spill,
     /// Bytes in one piece that the parser needs before it can go on; 0 when any more bytes do.
     pub wants: usize,
+    /// Requests that it may have in flight per turn, beside `net.pipeline`: fewer after replies that its socket did not take,
+    /// or a client that pipelines requests for large values would have more waiting than all together may buffer,
+    /// however fast it reads.
+    pub turn: usize,
+    /// Requests that it had in flight in its last turn.
+    pub submitted: usize,
+    /// When the client last made room for replies that wait; when they began to wait, if it has not.
+    pub made_room: Nanos,
     /// When the client last sent something.
     pub heard: Nanos,
     /// Nothing more is read; the connection closes once its replies are out.
@@ -53,12 +67,31 @@ impl Connection {
             parser,
             spill: Spill::default(),
             wants: 0,
+            turn: FIRST_TURN,
+            submitted: 0,
+            made_room: now,
             heard: now,
             closing: false,
             broken: false,
             runnable: false,
             interest: Interest::Read,
             generation,
+        }
+    }
+
+    /// How much it costs all others that this client does not read: bytes times time. None where nothing waits.
+    pub fn burden(&self, now: Nanos) -> Option<u128> {
+        let stalled = now.since(self.made_room).0.max(1);
+        (!self.spill.is_empty()).then(|| self.spill.bytes() as u128 * u128::from(stalled))
+    }
+
+    /// Sizes the next turn by what the last one left waiting; never beyond `most`.
+    pub fn size_turn(&mut self, most: usize) {
+        let waiting = self.spill.bytes();
+        if waiting > SPILL_WANTED {
+            self.turn = (self.submitted * SPILL_WANTED / waiting).max(1);
+        } else if waiting == 0 {
+            self.turn = (self.turn * 2).min(most);
         }
     }
 
@@ -143,5 +176,31 @@ impl<'a> Piece<'a> {
             Piece::Bytes(bytes) => bytes,
             Piece::Body(body) => body,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_grows_while_the_client_keeps_up_and_shrinks_when_it_does_not() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+        let buffered = Buffered::default();
+        let mut connection = Connection::new(ours.into(), Parser::new(1 << 20), 0, Nanos::ZERO);
+        for wanted in [16, 32, 64, 128, 200, 200] {
+            connection.size_turn(200);
+            assert_eq!(connection.turn, wanted);
+        }
+        connection.submitted = 200;
+        connection.spill.copy(&vec![0; 4 << 20], &buffered);
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 50);
+        connection.submitted = 2;
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 1, "there is always progress");
+        connection.spill.clear(&buffered);
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 2);
     }
 }

@@ -251,6 +251,7 @@ impl Edge {
     /// Goes on with a connection whose client has made room for replies.
     fn resume(&mut self, id: u32) {
         let connection = live(&mut self.connections, id);
+        connection.made_room = self.now;
         match connection.spill.flush(connection.socket.as_fd(), &self.buffered) {
             Ok(_) => self.settle(id),
             Err(_) => self.close(id),
@@ -275,6 +276,7 @@ impl Edge {
         for id in ran.drain(..) {
             if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
                 connection.runnable = false;
+                connection.size_turn(self.shared.registers.size(Id::NetPipeline));
                 self.settle(id);
             }
         }
@@ -283,8 +285,8 @@ impl Edge {
 
     /// Parses and submits the requests that have arrived on one connection, at most `net.pipeline` of them.
     fn submit(&mut self, id: u32) {
-        let limit = self.shared.registers.size(Id::NetPipeline).min(self.port.free());
         let connection = live(&mut self.connections, id);
+        let limit = self.shared.registers.size(Id::NetPipeline).min(connection.turn).min(self.port.free());
         let mut requests = 0;
         connection.wants = 0;
         while requests < limit {
@@ -326,6 +328,7 @@ impl Edge {
         if requests == limit && connection.can_parse() {
             self.shared.net.conn_yields.add(1);
         }
+        connection.submitted = requests;
         if requests > 0 {
             self.owed.push_back(Owed { connection: id, requests });
             self.shared.net.requests.add(requests as u64);
@@ -384,6 +387,9 @@ impl Edge {
         let owed = self.owed.front().expect("gathered replies belong to the first connection owed");
         let connection = live(&mut self.connections, owed.connection);
         let port = &self.port;
+        if connection.spill.is_empty() {
+            connection.made_room = self.now;
+        }
         if !connection.broken {
             match connection.write(&self.gathered, |span| port.bytes(span), &self.buffered) {
                 Ok(bytes) => {
@@ -396,13 +402,8 @@ impl Edge {
         }
         self.gathered.clear();
         self.port.release(end);
-        if self.buffered.bytes() > self.shared.registers.read(Id::NetBufferLimit)
-            && !connection.spill.is_empty()
-        {
-            // This very reader is what all together buffer too much for.
-            connection.spill.clear(&self.buffered);
-            connection.broken = true;
-            self.shared.net.slow_reader_kicks.add(1);
+        if self.buffered.bytes() > self.shared.registers.read(Id::NetBufferLimit) {
+            self.kick_slowest();
         }
     }
 
@@ -460,14 +461,19 @@ impl Edge {
         self.close(id);
     }
 
-    /// Closes the connection with the most unread replies: all together buffer too much.
+    /// Closes the slowest reader: all together buffer too much. That is seldom the one whose reply was one too many.
     fn kick_slowest(&mut self) {
-        let waiting = |(at, c): (usize, &Option<Connection>)| c.as_ref().map(|c| (c.spill.bytes(), at));
-        if let Some((bytes, at)) = self.connections.iter().enumerate().filter_map(waiting).max()
-            && bytes > 0
-        {
-            self.shared.net.slow_reader_kicks.add(1);
-            self.close(at as u32);
+        let burden = |(at, c): (usize, &Option<Connection>)| Some((c.as_ref()?.burden(self.now)?, at));
+        let Some((_, at)) = self.connections.iter().enumerate().filter_map(burden).max() else { return };
+        self.shared.net.slow_reader_kicks.add(1);
+        let id = at as u32;
+        if self.owed.iter().any(|owed| owed.connection == id) {
+            // Its requests in flight borrow from its input (invariant 1): it is closed at the end of the turn.
+            let connection = live(&mut self.connections, id);
+            connection.spill.clear(&self.buffered);
+            connection.broken = true;
+        } else {
+            self.close(id);
         }
     }
 

@@ -63,7 +63,7 @@ impl Served {
     }
 
     /// Waits until `condition` holds for what the node reports.
-    pub fn until(&self, what: &str, condition: impl Fn(&Report) -> bool) -> Report {
+    pub fn until(&self, what: &str, mut condition: impl FnMut(&Report) -> bool) -> Report {
         let begun = Instant::now();
         loop {
             let report = self.report();
