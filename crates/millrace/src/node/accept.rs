@@ -53,10 +53,11 @@ impl Inbox {
     }
 }
 
-/// Accepts on `listeners` and hands out connections in turn until `stop` becomes readable.
+/// Accepts on `listeners` and hands out connections in turn until `stop` becomes readable; whoever connected before that is
+/// still accepted.
 pub fn run(listeners: Vec<OwnedFd>, inboxes: &[Arc<Inbox>], shared: &Shared, stop: BorrowedFd<'_>) {
     let mut next = 0;
-    while !shared.is_stopping() {
+    loop {
         let mut watched: Vec<PollFd<'_>> = listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)).collect();
         watched.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
         match poll(&mut watched, None) {
@@ -64,8 +65,12 @@ pub fn run(listeners: Vec<OwnedFd>, inboxes: &[Arc<Inbox>], shared: &Shared, sto
             Err(e) => panic!("poll on our own descriptors: {e}"),
         }
         let ready: Vec<bool> = watched.iter().map(|w| w.revents().contains(PollFlags::IN)).collect();
+        let stopping = ready.last().is_some_and(|&ready| ready);
         for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
             accept_ready(listener, inboxes, &mut next, shared);
+        }
+        if stopping {
+            return;
         }
     }
 }

@@ -49,6 +49,8 @@ const GATHER: usize = 8;
 const DRAIN: Nanos = Nanos::from_secs(2);
 /// How often the service may tidy up, at most.
 const HOUSEKEEPING: Nanos = Nanos::from_millis(1);
+/// How long it sleeps between looks at them.
+const DRAIN_LOOK: Nanos = Nanos::from_millis(10);
 /// Housekeeping steps of the engine's service per idle moment.
 const IDLE_STEPS: usize = 256;
 
@@ -201,7 +203,9 @@ impl Edge {
                 continue;
             }
             match connection.interest {
-                Interest::Read => self.read(id),
+                Interest::Read => {
+                    self.read(id);
+                }
                 Interest::Write => self.resume(id),
             }
         }
@@ -226,26 +230,34 @@ impl Edge {
         }
     }
 
-    /// Reads once: a short read means that the socket is empty, and epoll says when it no longer is.
-    fn read(&mut self, id: u32) {
+    /// Reads once: a short read means that the socket is empty, and epoll says when it no longer is. True if bytes came.
+    fn read(&mut self, id: u32) -> bool {
         let connection = live(&mut self.connections, id);
         if connection.runnable {
             // Its buffer still holds requests that wait for their turn; the socket can hold the rest.
-            return;
+            return false;
         }
         let space = connection.input.space(&mut self.pool);
-        match rustix::io::read(&connection.socket, space) {
-            Ok(0) => connection.closing = true,
+        let came = match rustix::io::read(&connection.socket, space) {
+            Ok(0) => {
+                connection.closing = true;
+                false
+            }
             Ok(n) => {
                 connection.input.filled(n);
                 connection.heard = self.now;
                 self.shared.net.reads.add(1);
                 self.shared.net.bytes_read.add(n as u64);
+                true
             }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => return self.close(id),
-        }
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => {
+                self.close(id);
+                return false;
+            }
+        };
         self.settle(id);
+        came
     }
 
     /// Goes on with a connection whose client has made room for replies.
@@ -502,33 +514,37 @@ impl Edge {
         self.shared.net.curr_connections.sub(1);
     }
 
-    /// The last act: answers what had arrived when the node was told to stop, waits a little for slow readers, closes.
+    /// The last act: answers what clients sent before the node was told to stop, waits a little for slow readers, closes.
     fn drain(&mut self, events: &mut Vec<epoll::Event>) {
-        for id in 0..self.connections.len() as u32 {
-            // Bytes that are in the socket already were sent before the client could know.
-            if self.connections[id as usize]
-                .as_ref()
-                .is_some_and(|c| c.interest == Interest::Read && !c.runnable)
-            {
-                self.read(id);
-            }
-        }
+        self.welcome();
         let end = self.clock.now().plus(DRAIN);
-        while !self.runnable.is_empty() {
-            self.now = self.clock.now();
-            self.turn();
-        }
-        while self.connections.iter().flatten().any(|c| !c.spill.is_empty()) && self.clock.now() < end {
-            self.poll_events(events, Nanos::from_millis(10));
-            let writable = |e: &&epoll::Event| e.data.u64() != WAKE;
-            for id in events.iter().filter(writable).map(|e| e.data.u64() as u32).collect::<Vec<_>>() {
-                if self.connections[id as usize].as_ref().is_some_and(|c| c.interest == Interest::Write) {
-                    self.resume(id);
-                }
+        loop {
+            while !self.runnable.is_empty() {
+                self.now = self.clock.now();
+                self.turn();
+            }
+            self.read_what_is_left();
+            if self.connections.iter().all(Option::is_none) || self.clock.now() >= end {
+                break;
+            }
+            if self.runnable.is_empty() {
+                // Only replies that wait for their readers are left.
+                self.poll_events(events, DRAIN_LOOK);
+                self.handle(events);
             }
         }
         for id in 0..self.connections.len() as u32 {
             self.close(id);
+        }
+    }
+
+    /// Reads from each connection that has nothing to be executed or written; closes it if its socket is empty.
+    fn read_what_is_left(&mut self) {
+        for id in 0..self.connections.len() as u32 {
+            let idle = |c: &Connection| c.interest == Interest::Read && !c.runnable;
+            if self.connections[id as usize].as_ref().is_some_and(idle) && !self.read(id) {
+                self.close(id);
+            }
         }
     }
 }

@@ -42,7 +42,8 @@ pub struct Node {
     tcp: Vec<SocketAddr>,
     admin: Option<Admin>,
     stop: Arc<OwnedFd>,
-    threads: Vec<JoinHandle<()>>,
+    accept: Option<JoinHandle<()>>,
+    edges: Vec<JoinHandle<()>>,
     // Held for its Drop: the paths go when the node does.
     _unix: Vec<UnixListener>,
 }
@@ -119,7 +120,8 @@ impl Node {
             tcp,
             admin: None,
             stop: Arc::new(stop),
-            threads: Vec::new(),
+            accept: None,
+            edges: Vec::new(),
             _unix: unix,
         };
         let cores = base::cpu::allowed_cores();
@@ -134,24 +136,15 @@ impl Node {
                 }
                 edge.run();
             };
-            node.spawn(format!("edge-{i}"), run)?;
+            node.edges.push(spawn(format!("edge-{i}"), run)?);
         }
         let (accepting, stop) = (shared.clone(), node.stop.clone());
-        node.spawn("accept".into(), move || accept::run(listeners, &inboxes, &accepting, stop.as_fd()))?;
+        let accept = move || accept::run(listeners, &inboxes, &accepting, stop.as_fd());
+        node.accept = Some(spawn("accept".into(), accept)?);
         if let Some(address) = config.listen.admin {
             node.admin = Some(Admin::start(address, shared).map_err(system("open the admin port"))?);
         }
         Ok(node)
-    }
-
-    fn spawn(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        let run = move || {
-            let _guard = AbortOnPanic;
-            run();
-        };
-        let thread = std::thread::Builder::new().name(name).spawn(run);
-        self.threads.push(thread.map_err(|e| StartError::System("start a thread", e))?);
-        Ok(())
     }
 
     /// The TCP addresses that were bound.
@@ -180,15 +173,26 @@ impl Node {
     }
 
     fn finish(&mut self) {
-        self.shared.stop();
+        // Nobody may be handed to an edge that has ended, so accepting ends first.
         // Cannot fail: the counter is far from full.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has said so already.
-            let _ = thread.join();
+        // A thread that panicked has said so already.
+        let _ = self.accept.take().map(JoinHandle::join);
+        self.shared.stop();
+        for edge in self.edges.drain(..) {
+            let _ = edge.join();
         }
         self.admin = None;
     }
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let run = move || {
+        let _guard = AbortOnPanic;
+        run();
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(run);
+    thread.map_err(|e| StartError::System("start a thread", e))
 }
 
 impl Drop for Node {
