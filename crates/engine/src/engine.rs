@@ -194,6 +194,11 @@ impl<S: Service> Engine<S> {
         core.progress(before)
     }
 
+    /// Whether the next pass would find something to admit. Blocked ports do not count: their edges say when they made room.
+    pub fn has_work(&self) -> bool {
+        self.core.ports.has_work()
+    }
+
     /// Housekeeping of the service while there is nothing to execute; see [`Service::idle`].
     pub fn idle(&mut self, budget: usize) -> bool {
         let now = self.core.clock.now();

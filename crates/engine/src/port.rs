@@ -84,6 +84,12 @@ impl<S: Service> EdgePort<S> {
         self.client.poll().map(|(_, reply)| reply)
     }
 
+    /// Whether a reply waits.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        self.client.is_ready()
+    }
+
     /// The bytes beside a reply.
     ///
     /// # Panics

@@ -113,6 +113,11 @@ impl<S: Service> Ports<S> {
         !self.turns.is_empty()
     }
 
+    /// Whether the next scan or turn would find something.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_more() || self.tracker.has_news()
+    }
+
     /// Lists the ports whose doorbells were rung.
     #[inline]
     pub(crate) fn scan(&mut self) {

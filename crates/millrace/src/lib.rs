@@ -6,4 +6,5 @@ pub mod node;
 pub mod probe;
 pub mod registers;
 pub mod report;
+pub mod shm_client;
 pub mod up;

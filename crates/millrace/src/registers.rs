@@ -121,6 +121,15 @@ registers! {
         "Slots of each ring of a shared-memory connection.";
     ShmArena "shm.arena" Size, 64 << 10, 1 << 30, 4 << 20, start,
         "Bytes in each direction beside a shared-memory connection's rings. A message may take half of it.";
+    ShmBusyPoll "shm.busy_poll" Micros, 0, 1_000_000, 50, live,
+        "How long an edge keeps polling a shared-memory connection that has gone quiet before it sleeps on it. A wake-up costs \
+         the client a system call and both some ten microseconds.";
+    WaitSpin "wait.spin" Count, 0, 1 << 24, 64, live,
+        "Dedicated engine: looks without a pause before whoever waits (engine for requests, edge for replies) starts to pause.";
+    WaitPause "wait.pause" Count, 0, 1 << 24, 1024, live,
+        "Dedicated engine: looks with a pause instruction between them before whoever waits goes to sleep.";
+    WaitBlock "wait.block" Switch, 0, 1, 1, live,
+        "Dedicated engine: whether whoever waits sleeps at last. off never sleeps and burns a core per thread.";
     StoreMemory "store.memory" Size, 8 << 20, 1 << 46, 64 << 20, live,
         "Memory for index and items together; never exceeded (memcached's -m, which leaves the index out).";
     StoreMode "store.mode" Choice(&["cache", "store"]), 0, 1, 0, start,

@@ -280,6 +280,9 @@ fn announce(config: &Config, node: &Node) {
             eprintln!("millrace: {address} can be reached from other machines, without any authentication");
         }
     }
+    for address in node.udp() {
+        eprintln!("millrace: serving memcached clients on UDP {address}");
+    }
     if let Some(path) = &config.listen.unix {
         eprintln!("millrace: serving memcached clients on {}", path.display());
     }

@@ -151,6 +151,14 @@ impl Tracker {
         self.capacity.iter().filter(|&&capacity| capacity > 0).count()
     }
 
+    /// Whether the next scan would report something.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        (0..self.used).any(|i| {
+            self.capacity[i] > 0 && self.tail(i).load(Ordering::Relaxed) != self.last[i]
+        })
+    }
+
     /// Reports every ring that has new messages, with how many are new since the last scan (at most its capacity), and returns
     /// how many rings that were. What a caller leaves in a ring is not reported again.
     #[inline]

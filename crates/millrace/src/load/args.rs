@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Drive a memcached-protocol server (or Redis, to compare), time every operation and check every value.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// The server: HOST:PORT, unix:PATH or redis://HOST:PORT
+    /// The server: HOST:PORT, unix:PATH, shm:PATH or redis://HOST:PORT
     pub target: Target,
     /// A second server: both are driven in turns, in one run, and compared by ratio
     #[arg(long, value_name = "TARGET")]

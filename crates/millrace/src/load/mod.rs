@@ -23,6 +23,7 @@ pub mod progress;
 pub mod ratio;
 pub mod resp;
 pub mod server;
+pub mod shm;
 pub mod sizes;
 pub mod summary;
 pub mod tally;

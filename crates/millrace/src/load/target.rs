@@ -5,6 +5,7 @@
 //! out and must be polled. A new one is a type with this trait and an arm in [`Target::connect`] and [`Target::from_str`].
 
 use super::LoadError;
+use super::shm::Rings;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,6 +23,8 @@ pub enum Target {
     Tcp(String),
     /// memcached's protocol over a Unix socket.
     Unix(PathBuf),
+    /// memcached's protocol over shared-memory rings, handed out at a Unix socket.
+    Shm(PathBuf),
     /// Redis's protocol over TCP.
     Redis(String),
 }
@@ -95,6 +98,7 @@ impl Target {
             Target::Unix(path) => UnixStream::connect(path)
                 .and_then(|s| s.set_nonblocking(true).map(|()| s))
                 .map(|s| Box::new(s) as _),
+            Target::Shm(path) => Rings::connect(path).map(|s| Box::new(s) as _),
         };
         opened.map_err(|error| self.cannot_connect(&error))
     }
@@ -102,7 +106,7 @@ impl Target {
     /// Whether the server runs on this machine, as far as the address tells.
     pub fn is_local(&self) -> bool {
         match self {
-            Target::Unix(_) => true,
+            Target::Unix(_) | Target::Shm(_) => true,
             Target::Tcp(address) | Target::Redis(address) => {
                 resolve(address).is_ok_and(|a| a.ip().is_loopback())
             }
@@ -122,13 +126,13 @@ impl Target {
             (io::ErrorKind::ConnectionRefused, Target::Tcp(_)) => {
                 "nothing listens there; start a server with: millrace up, or memcached -l 127.0.0.1 -p PORT"
             }
-            (io::ErrorKind::ConnectionRefused, Target::Unix(_)) => {
+            (io::ErrorKind::ConnectionRefused, Target::Unix(_) | Target::Shm(_)) => {
                 "the socket file is left from a server that ended; start the server again"
             }
-            (io::ErrorKind::NotFound, Target::Unix(_)) => {
+            (io::ErrorKind::NotFound, Target::Unix(_) | Target::Shm(_)) => {
                 "there is no such socket; check the path, or start the server"
             }
-            (io::ErrorKind::PermissionDenied, Target::Unix(_)) => {
+            (io::ErrorKind::PermissionDenied, Target::Unix(_) | Target::Shm(_)) => {
                 "the socket's mode forbids it; see the server's -a"
             }
             (io::ErrorKind::TimedOut, _) => "the host does not answer; check the address and any firewall",
@@ -163,6 +167,14 @@ impl FromStr for Target {
                 path => Ok(Target::Unix(PathBuf::from(path))),
             };
         }
+        if let Some(path) = s.strip_prefix("shm:") {
+            return match path {
+                "" => {
+                    Err("shm: needs the path given to --shm, for example shm:/run/millrace.shm".to_string())
+                }
+                path => Ok(Target::Shm(PathBuf::from(path))),
+            };
+        }
         let (address, make): (&str, fn(String) -> Target) = match s.strip_prefix("redis://") {
             Some(rest) => (rest.trim_end_matches('/'), Target::Redis),
             None => (s, Target::Tcp),
@@ -170,7 +182,9 @@ impl FromStr for Target {
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
         match port.map(str::parse::<u16>) {
             Some(Ok(_)) => Ok(make(address.to_string())),
-            _ => Err(format!("{s:?} is no target; write HOST:PORT, unix:PATH or redis://HOST:PORT")),
+            _ => {
+                Err(format!("{s:?} is no target; write HOST:PORT, unix:PATH, shm:PATH or redis://HOST:PORT"))
+            }
         }
     }
 }
@@ -180,6 +194,7 @@ impl fmt::Display for Target {
         match self {
             Target::Tcp(address) => f.write_str(address),
             Target::Unix(path) => write!(f, "unix:{}", path.display()),
+            Target::Shm(path) => write!(f, "shm:{}", path.display()),
             Target::Redis(address) => write!(f, "redis://{address}"),
         }
     }
@@ -197,10 +212,10 @@ mod tests {
 
     #[test]
     fn targets_print_as_they_are_read() {
-        for text in ["127.0.0.1:11211", "[::1]:1", "unix:/tmp/a b", "redis://localhost:6379"] {
+        for text in ["127.0.0.1:11211", "[::1]:1", "unix:/tmp/a b", "shm:/tmp/b", "redis://localhost:6379"] {
             assert_eq!(text.parse::<Target>().map(|t| t.to_string()).as_deref(), Ok(text));
         }
-        for bad in ["", ":1", "host", "host:x", "unix:", "redis://host", "host:70000"] {
+        for bad in ["", ":1", "host", "host:x", "unix:", "shm:", "redis://host", "host:70000"] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }

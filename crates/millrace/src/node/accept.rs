@@ -13,9 +13,20 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections on their way to an edge.
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client's stream.
+    Stream,
+    /// A client that wants shared-memory rings.
+    Rings,
+    /// Datagrams of any number of clients.
+    Datagrams,
+}
+
+/// Sockets on their way to an edge.
 pub struct Inbox {
-    sockets: Mutex<Vec<OwnedFd>>,
+    sockets: Mutex<Vec<(Purpose, OwnedFd)>>,
     bell: OwnedFd,
 }
 
@@ -34,9 +45,9 @@ impl Inbox {
         self.bell.as_fd()
     }
 
-    /// Gives a connection to the edge.
-    pub fn put(&self, socket: OwnedFd) {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+    /// Gives a socket to the edge.
+    pub fn put(&self, purpose: Purpose, socket: OwnedFd) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push((purpose, socket));
         self.wake();
     }
 
@@ -47,7 +58,7 @@ impl Inbox {
     }
 
     /// Everything that was put since the last call.
-    pub fn take(&self) -> Vec<OwnedFd> {
+    pub fn take(&self) -> Vec<(Purpose, OwnedFd)> {
         let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
         std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -55,10 +66,16 @@ impl Inbox {
 
 /// Accepts on `listeners` and hands out connections in turn until `stop` becomes readable; whoever connected before that is
 /// still accepted.
-pub fn run(listeners: Vec<OwnedFd>, inboxes: &[Arc<Inbox>], shared: &Shared, stop: BorrowedFd<'_>) {
+pub fn run(
+    listeners: Vec<(Purpose, OwnedFd)>,
+    inboxes: &[Arc<Inbox>],
+    shared: &Shared,
+    stop: BorrowedFd<'_>,
+) {
     let mut next = 0;
     loop {
-        let mut watched: Vec<PollFd<'_>> = listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)).collect();
+        let mut watched: Vec<PollFd<'_>> =
+            listeners.iter().map(|(_, l)| PollFd::new(l, PollFlags::IN)).collect();
         watched.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
         match poll(&mut watched, None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -66,8 +83,8 @@ pub fn run(listeners: Vec<OwnedFd>, inboxes: &[Arc<Inbox>], shared: &Shared, sto
         }
         let ready: Vec<bool> = watched.iter().map(|w| w.revents().contains(PollFlags::IN)).collect();
         let stopping = ready.last().is_some_and(|&ready| ready);
-        for (listener, _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-            accept_ready(listener, inboxes, &mut next, shared);
+        for ((purpose, listener), _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+            accept_ready(*purpose, listener, inboxes, &mut next, shared);
         }
         if stopping {
             return;
@@ -75,7 +92,13 @@ pub fn run(listeners: Vec<OwnedFd>, inboxes: &[Arc<Inbox>], shared: &Shared, sto
     }
 }
 
-fn accept_ready(listener: &OwnedFd, inboxes: &[Arc<Inbox>], next: &mut usize, shared: &Shared) {
+fn accept_ready(
+    purpose: Purpose,
+    listener: &OwnedFd,
+    inboxes: &[Arc<Inbox>],
+    next: &mut usize,
+    shared: &Shared,
+) {
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => {
@@ -89,7 +112,7 @@ fn accept_ready(listener: &OwnedFd, inboxes: &[Arc<Inbox>], next: &mut usize, sh
                 }
                 shared.net.curr_connections.add(1);
                 tune(&socket);
-                inboxes[*next % inboxes.len()].put(socket);
+                inboxes[*next % inboxes.len()].put(purpose, socket);
                 *next += 1;
             }
             Err(Errno::AGAIN) => return,

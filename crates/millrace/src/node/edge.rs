@@ -1,4 +1,4 @@
-//! An edge: one thread that owns connections and does everything between their sockets and the engine.
+//! An edge: one thread that owns connections and does everything between their wires and the engine.
 //!
 //! Shape of one turn
 //! ```text
@@ -13,23 +13,29 @@
 //!
 //! Invariants
 //! 1. While requests are in flight (between `submit` and the end of `collect`) no input buffer is written, moved or freed.
-//! 2. `owed` lists, in order of submission, which connection each request in flight belongs to; the engine answers in that
-//!    order.
-//! 3. A connection with a spill is not read, parsed or submitted.
+//! 2. `owed` lists, in order of submission, which connection each request in flight belongs to, and where a message of it
+//!    ends; the engine answers in that order.
+//! 3. A connection whose client has not taken its replies is not read, parsed or submitted.
+//! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`; connections by `net.max_connections`.
 
-use super::accept::Inbox;
-use super::connection::{Connection, Interest};
+use super::accept::{Inbox, Purpose};
+use super::connection::{Connection, Parsed, Wire};
+use super::datagrams::Datagrams;
+use super::dedicated::Link;
 use super::input::{BufferLimit, Buffered, Pool};
 use super::kv::{Kv, Reply, Request};
+use super::messages::Arrivals;
 use super::output;
+use super::rings::Rings;
 use super::shared::Shared;
+use super::stream::{Interest, Stream};
 use crate::registers::Id;
 use base::hash::Hasher64;
 use base::{Clock, Nanos};
 use engine::{EdgePort, StageRun};
-use protocol::memcache::{Command, Parser, Step};
+use protocol::memcache::{Line, Parser};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -42,7 +48,7 @@ const EVENTS: usize = 256;
 /// The epoll token of the edge's own wake-up descriptor.
 const WAKE: u64 = u64::MAX;
 /// Longest sleep, so that idle connections and the stop flag are looked at.
-const NAP: Nanos = Nanos::from_millis(250);
+pub const NAP: Nanos = Nanos::from_millis(250);
 /// Rounds of reading before a turn, at most.
 const GATHER: usize = 8;
 /// How long a stopping edge waits for slow readers to take their last replies.
@@ -52,7 +58,9 @@ const HOUSEKEEPING: Nanos = Nanos::from_millis(1);
 /// How long it sleeps between looks at them.
 const DRAIN_LOOK: Nanos = Nanos::from_millis(10);
 /// Housekeeping steps of the engine's service per idle moment.
-const IDLE_STEPS: usize = 256;
+pub const IDLE_STEPS: usize = 256;
+/// How often an edge that polls shared-memory connections looks at its sockets. A look is a system call.
+const LOOK: Nanos = Nanos::from_micros(10);
 
 /// One edge. [`Edge::run`] is its thread.
 pub struct Edge {
@@ -60,11 +68,17 @@ pub struct Edge {
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     port: EdgePort<Kv>,
+    /// The engine's own thread, where it has one.
+    link: Option<Link>,
     hasher: Hasher64,
     connections: Vec<Option<Connection>>,
     vacant: Vec<u32>,
     generation: u32,
     runnable: VecDeque<u32>,
+    /// Shared-memory connections that are looked at every time round.
+    polled: Vec<u32>,
+    /// When epoll was last asked.
+    looked: Nanos,
     owed: VecDeque<Owed>,
     gathered: Vec<Reply>,
     ran: Vec<u32>,
@@ -79,10 +93,13 @@ pub struct Edge {
 struct Owed {
     connection: u32,
     requests: usize,
+    /// A message ends with them, and its reply with theirs.
+    ends: bool,
 }
 
 impl Edge {
-    /// An edge that answers through `port` and is given connections through `inbox`.
+    /// An edge that answers through `port` and is given connections through `inbox`. Without a `link` to a thread that runs the
+    /// engine, it runs the engine itself.
     ///
     /// # Errors
     /// The system's, when it has no descriptors left.
@@ -90,6 +107,7 @@ impl Edge {
         shared: Arc<Shared>,
         inbox: Arc<Inbox>,
         port: EdgePort<Kv>,
+        link: Option<Link>,
         hasher: Hasher64,
     ) -> io::Result<Edge> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -102,11 +120,14 @@ impl Edge {
             inbox,
             epoll,
             port,
+            link,
             hasher,
             connections: Vec::new(),
             vacant: Vec::new(),
             generation: 0,
             runnable: VecDeque::new(),
+            polled: Vec::new(),
+            looked: Nanos::ZERO,
             owed: VecDeque::new(),
             gathered: Vec::new(),
             ran: Vec::new(),
@@ -126,9 +147,12 @@ impl Edge {
         while !self.shared.is_stopping() {
             self.wait(&mut events, last_work);
             self.now = self.clock.now();
-            let worked = !events.is_empty() || !self.runnable.is_empty();
             self.handle(&events);
-            self.gather(&mut events);
+            self.poll_rings();
+            let worked = !events.is_empty() || !self.runnable.is_empty();
+            if !events.is_empty() || self.polled.is_empty() {
+                self.gather(&mut events);
+            }
             self.turn();
             if worked {
                 last_work = self.now;
@@ -143,11 +167,16 @@ impl Edge {
 
     /// Sleeps until something happens, or only looks when there is work or busy polling is on.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, last_work: Nanos) {
+        if !self.polled.is_empty() && self.clock.now().since(self.looked) < LOOK {
+            std::hint::spin_loop();
+            return events.clear();
+        }
         let busy = Nanos::from_micros(self.shared.registers.read(Id::EdgeBusyPoll));
-        let look_only =
-            !self.runnable.is_empty() || (busy > Nanos::ZERO && self.clock.now().since(last_work) < busy);
+        let look_only = !(self.runnable.is_empty() && self.polled.is_empty())
+            || (busy > Nanos::ZERO && self.clock.now().since(last_work) < busy);
         let nap = if look_only { Nanos::ZERO } else { self.housekeep() };
         self.poll_events(events, nap);
+        self.looked = self.clock.now();
         if !events.is_empty() {
             self.shared.net.wakeups.add(1);
         }
@@ -180,7 +209,7 @@ impl Edge {
     /// Lets the service tidy up while there is nothing else to do. Says how long the edge may sleep after it.
     fn housekeep(&mut self) -> Nanos {
         let now = self.clock.now();
-        if now < self.next_housekeeping {
+        if self.link.is_some() || now < self.next_housekeeping {
             return NAP;
         }
         self.next_housekeeping = now.plus(HOUSEKEEPING);
@@ -202,32 +231,57 @@ impl Edge {
             if connection.generation != generation {
                 continue;
             }
-            match connection.interest {
-                Interest::Read => {
+            match &connection.wire {
+                Wire::Stream(stream) if stream.interest == Interest::Read => {
                     self.read(id);
                 }
-                Interest::Write => self.resume(id),
+                Wire::Stream(_) => self.resume(id),
+                Wire::Rings(_) => self.unpark(id),
+                Wire::Datagrams(_) => self.receive(id),
             }
         }
     }
 
     fn welcome(&mut self) {
-        for socket in self.inbox.take() {
+        for (purpose, socket) in self.inbox.take() {
+            let Ok(wire) = self.wire(purpose, socket) else {
+                // No memory or no descriptors for it, or its client is gone already.
+                self.shared.net.rejected_connections.add(1);
+                self.shared.net.curr_connections.sub(u64::from(purpose != Purpose::Datagrams));
+                continue;
+            };
             let id = self.vacant.pop().unwrap_or_else(|| {
                 self.connections.push(None);
                 (self.connections.len() - 1) as u32
             });
             self.generation = self.generation.wrapping_add(1);
-            let token = epoll::EventData::new_u64(token(id, self.generation));
-            let watched = epoll::add(&self.epoll, &socket, token, epoll::EventFlags::IN);
-            if watched.is_err() {
-                self.vacant.push(id);
-                self.shared.net.curr_connections.sub(1);
-                continue;
-            }
             let parser = Parser::new(self.shared.registers.size(Id::StoreMaxValue));
-            self.connections[id as usize] = Some(Connection::new(socket, parser, self.generation, self.now));
+            let connection = Connection::new(wire, parser, self.generation, self.now);
+            let token = epoll::EventData::new_u64(token(id, self.generation));
+            let watched = epoll::add(&self.epoll, connection.descriptor(), token, epoll::EventFlags::IN);
+            self.connections[id as usize] = Some(connection);
+            if watched.is_err() {
+                self.close(id);
+            } else if purpose == Purpose::Rings {
+                self.unpark(id);
+            }
         }
+    }
+
+    fn wire(&self, purpose: Purpose, socket: OwnedFd) -> io::Result<Wire> {
+        let registers = &self.shared.registers;
+        Ok(match purpose {
+            Purpose::Stream => Wire::Stream(Stream::over(socket)),
+            Purpose::Rings => {
+                let rings = Rings::hand_over(socket, registers)?;
+                self.shared.net.shm_connections.add(1);
+                Wire::Rings(Box::new(rings))
+            }
+            Purpose::Datagrams => {
+                let net = self.shared.net.clone();
+                Wire::Datagrams(Box::new(Datagrams::over(socket, registers.clone(), net)?))
+            }
+        })
     }
 
     /// Reads once: a short read means that the socket is empty, and epoll says when it no longer is. True if bytes came.
@@ -237,8 +291,9 @@ impl Edge {
             // Its buffer still holds requests that wait for their turn; the socket can hold the rest.
             return false;
         }
+        let Wire::Stream(stream) = &connection.wire else { return false };
         let space = connection.input.space(&mut self.pool);
-        let came = match rustix::io::read(&connection.socket, space) {
+        let came = match rustix::io::read(&stream.socket, space) {
             Ok(0) => {
                 connection.closing = true;
                 false
@@ -264,9 +319,87 @@ impl Edge {
     fn resume(&mut self, id: u32) {
         let connection = live(&mut self.connections, id);
         connection.made_room = self.now;
-        match connection.spill.flush(connection.socket.as_fd(), &self.buffered) {
+        match connection.resend(&self.buffered) {
             Ok(_) => self.settle(id),
             Err(_) => self.close(id),
+        }
+    }
+
+    /// The socket of a shared-memory connection says something: the client rang, or is gone.
+    fn unpark(&mut self, id: u32) {
+        let connection = live(&mut self.connections, id);
+        let Wire::Rings(rings) = &mut connection.wire else { return };
+        rings.unpark();
+        connection.heard = self.now;
+        if !std::mem::replace(&mut rings.polled, true) {
+            self.polled.push(id);
+        }
+    }
+
+    /// Looks at every shared-memory connection that was active lately, and leaves those that have gone quiet to epoll.
+    fn poll_rings(&mut self) {
+        if self.polled.is_empty() {
+            return;
+        }
+        let busy = Nanos::from_micros(self.shared.registers.read(Id::ShmBusyPoll));
+        let mut polled = std::mem::take(&mut self.polled);
+        polled.retain(|&id| self.poll_one(id, busy));
+        self.polled = polled;
+    }
+
+    /// Takes what came. False when the connection was parked or closed.
+    fn poll_one(&mut self, id: u32, busy: Nanos) -> bool {
+        let Some(connection) = &mut self.connections[id as usize] else { return false };
+        match connection.runnable {
+            true => return true,
+            false if connection.is_stuck() => self.resume(id),
+            false => self.receive(id),
+        }
+        let Some(connection) = &mut self.connections[id as usize] else { return false };
+        let Wire::Rings(rings) = &mut connection.wire else { return false };
+        if connection.runnable || !rings.polled {
+            return rings.polled;
+        }
+        if rings.is_over() {
+            self.close(id);
+            return false;
+        }
+        rings.polled = self.now.since(connection.heard) < busy || !rings.park();
+        rings.polled
+    }
+
+    /// Takes the messages that came.
+    fn receive(&mut self, id: u32) {
+        let registers = &self.shared.registers;
+        let connection = live(&mut self.connections, id);
+        if connection.runnable {
+            return;
+        }
+        let arrivals = Arrivals {
+            messages: &mut connection.messages,
+            input: &mut connection.input,
+            pool: &mut self.pool,
+            limit: registers.read(Id::NetBufferLimit),
+            most: registers.size(Id::NetPipeline),
+            enough: registers.size(Id::EdgeReadBuffer),
+        };
+        let received = match &mut connection.wire {
+            Wire::Rings(rings) => rings.receive(arrivals),
+            Wire::Datagrams(datagrams) => Ok(Some(datagrams.receive(arrivals))),
+            Wire::Stream(_) => Ok(None),
+        };
+        match received {
+            Ok(Some(bytes)) => {
+                connection.heard = self.now;
+                self.shared.net.reads.add(1);
+                self.shared.net.bytes_read.add(bytes as u64);
+                self.settle(id);
+            }
+            Ok(None) => {}
+            Err(_) => {
+                self.shared.net.protocol_kicks.add(1);
+                self.close(id);
+            }
         }
     }
 
@@ -284,6 +417,9 @@ impl Edge {
             ran.push(id);
         }
         self.port.ring();
+        if let Some(link) = &self.link {
+            link.announce();
+        }
         self.answer();
         for id in ran.drain(..) {
             if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
@@ -299,52 +435,34 @@ impl Edge {
     fn submit(&mut self, id: u32) {
         let connection = live(&mut self.connections, id);
         let limit = self.shared.registers.size(Id::NetPipeline).min(connection.turn).min(self.port.free());
-        let mut requests = 0;
-        connection.wants = 0;
-        while requests < limit {
+        let (mut submitted, mut requests) = (0, 0);
+        while submitted < limit || connection.is_at_message_end() {
             // SAFETY: requests in flight borrow from the input buffer. It is neither written, moved nor freed before every
             // request of this turn is answered (invariant 1): `answer` returns only then, and nothing between here and
             // there touches an input buffer except to advance its start.
-            let input: &'static [u8] = unsafe { &*std::ptr::from_ref(connection.input.bytes()) };
-            let command = match connection.parser.next(input) {
-                Step::Command { command: Command::Quit, .. } => {
-                    connection.closing = true;
-                    break;
+            let input: &'static [u8] = unsafe { &*std::ptr::from_ref(connection.visible()) };
+            match connection.step(input) {
+                Parsed::Request(command) => {
+                    let refused = self.port.submit(self.now, Request::new(command, &self.hasher)).is_err();
+                    assert!(!refused, "the ring has room for {limit} requests");
+                    submitted += 1;
+                    requests += 1;
                 }
-                Step::Command { command, consumed } => {
-                    connection.input.consume(consumed);
-                    command
+                Parsed::MessageEnd => {
+                    self.owed.push_back(Owed { connection: id, requests, ends: true });
+                    requests = 0;
                 }
-                Step::Skip { consumed } => {
-                    connection.input.consume(consumed);
-                    continue;
-                }
-                Step::Incomplete { wants } => {
-                    connection.wants = wants;
-                    break;
-                }
-                Step::Close { reason } => {
-                    connection.closing = true;
-                    self.shared.net.protocol_kicks.add(1);
-                    let Some(line) = reason.line() else { break };
-                    Command::Malformed { line, noreply: false }
-                }
-            };
-            let refused = self.port.submit(self.now, Request::new(command, &self.hasher)).is_err();
-            assert!(!refused, "the ring has room for {limit} requests");
-            requests += 1;
-            if connection.closing {
-                break;
+                Parsed::Dry => break,
             }
         }
-        if requests == limit && connection.can_parse() {
+        if submitted == limit && connection.can_parse() {
             self.shared.net.conn_yields.add(1);
         }
-        connection.submitted = requests;
+        connection.submitted = submitted;
         if requests > 0 {
-            self.owed.push_back(Owed { connection: id, requests });
-            self.shared.net.requests.add(requests as u64);
+            self.owed.push_back(Owed { connection: id, requests, ends: false });
         }
+        self.shared.net.requests.add(submitted as u64);
     }
 
     /// Has the engine execute what is in flight and writes the replies, until nothing is in flight.
@@ -355,21 +473,41 @@ impl Edge {
                 idle_passes = 0;
                 continue;
             }
+            if let Some(link) = &mut self.link
+                && link.wait_awake(&mut self.port, &self.shared.registers)
+            {
+                continue;
+            }
             // Nothing to read from the ring: whatever was gathered may be what the engine waits for room for.
-            self.write_gathered();
+            self.write_gathered(false);
             self.port.publish_room();
-            match self.shared.try_engine() {
-                Some(mut engine) => {
-                    engine.pass(&self.shared.registers);
+            match &mut self.link {
+                Some(link) => {
+                    link.made_room();
+                    link.wait_on(&mut self.port, &self.shared.registers);
                 }
-                // Another edge runs the engine, for us too. It may have lost its core: let it have ours.
-                None if idle_passes > 64 => std::thread::yield_now(),
-                None => std::hint::spin_loop(),
+                None => self.run_engine(idle_passes),
             }
             idle_passes += 1;
         }
         self.collect();
         debug_assert!(self.owed.is_empty() && self.gathered.is_empty(), "every reply went to its connection");
+        if let Some(link) = &self.link {
+            self.port.publish_room();
+            link.made_room();
+        }
+    }
+
+    /// One pass of the engine, for all edges.
+    fn run_engine(&mut self, idle_passes: u32) {
+        match self.shared.try_engine() {
+            Some(mut engine) => {
+                engine.pass(&self.shared.registers);
+            }
+            // Another edge runs the engine, for us too. It may have lost its core: let it have ours.
+            None if idle_passes > 64 => std::thread::yield_now(),
+            None => std::hint::spin_loop(),
+        }
     }
 
     /// Takes replies from the ring; whenever those of one connection are complete, writes them. Returns how many it took.
@@ -377,6 +515,7 @@ impl Edge {
         let now = self.clock.now();
         let mut waited = StageRun::default();
         let mut taken = 0;
+        self.finish_answered();
         while let Some(reply) = self.port.poll() {
             waited.add(now.since(reply.at), |span, n| self.shared.stages.replied(span, n));
             taken += 1;
@@ -384,28 +523,41 @@ impl Edge {
             let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
             owed.requests -= 1;
             if owed.requests == 0 {
-                self.write_gathered();
-                self.owed.pop_front();
+                self.finish_answered();
             }
         }
         waited.finish(|span, n| self.shared.stages.replied(span, n));
         taken
     }
 
-    /// Writes the gathered replies to the connection they belong to and gives their arena bytes back.
-    fn write_gathered(&mut self) {
-        let Some(last) = self.gathered.last() else { return };
-        let end = last.span;
+    /// Writes the replies of whoever is owed nothing more.
+    fn finish_answered(&mut self) {
+        while let Some(&Owed { connection, requests: 0, ends }) = self.owed.front() {
+            self.write_gathered(ends);
+            self.owed.pop_front();
+            if self.owed.front().is_none_or(|next| next.connection != connection) {
+                live(&mut self.connections, connection).flush();
+            }
+        }
+    }
+
+    /// Writes the gathered replies to the connection they belong to and gives their arena bytes back; `ends` says that a message
+    /// ends with them.
+    fn write_gathered(&mut self, ends: bool) {
+        let end = self.gathered.last().map(|last| last.span);
+        if end.is_none() && !ends {
+            return;
+        }
         let owed = self.owed.front().expect("gathered replies belong to the first connection owed");
         let connection = live(&mut self.connections, owed.connection);
         let port = &self.port;
-        if connection.spill.is_empty() {
+        if !connection.is_stuck() {
             connection.made_room = self.now;
         }
         if !connection.broken {
-            match connection.write(&self.gathered, |span| port.bytes(span), &self.buffered) {
+            match connection.write(&self.gathered, |span| port.bytes(span), ends, &self.buffered) {
                 Ok(bytes) => {
-                    self.shared.net.writes.add(1);
+                    self.shared.net.writes.add(u64::from(bytes > 0));
                     self.shared.net.bytes_written.add(bytes as u64);
                 }
                 // The client is gone: its other replies are taken from the ring and dropped, then it is closed.
@@ -413,7 +565,9 @@ impl Edge {
             }
         }
         self.gathered.clear();
-        self.port.release(end);
+        if let Some(end) = end {
+            self.port.release(end);
+        }
         if self.buffered.bytes() > self.shared.registers.read(Id::NetBufferLimit) {
             self.kick_slowest();
         }
@@ -426,7 +580,7 @@ impl Edge {
         if connection.broken {
             return self.close(id);
         }
-        if !connection.spill.is_empty() {
+        if connection.is_stuck() {
             self.watch(id, Interest::Write);
             if self.buffered.bytes() > limit {
                 self.kick_slowest();
@@ -450,16 +604,17 @@ impl Edge {
 
     fn watch(&mut self, id: u32, interest: Interest) {
         let connection = live(&mut self.connections, id);
-        if connection.interest == interest {
+        let token = epoll::EventData::new_u64(token(id, connection.generation));
+        // Only streams wait for room with epoll.
+        let Wire::Stream(stream) = &mut connection.wire else { return };
+        if std::mem::replace(&mut stream.interest, interest) == interest {
             return;
         }
-        connection.interest = interest;
         let flags = match interest {
             Interest::Read => epoll::EventFlags::IN,
             Interest::Write => epoll::EventFlags::OUT,
         };
-        let token = epoll::EventData::new_u64(token(id, connection.generation));
-        if epoll::modify(&self.epoll, &connection.socket, token, flags).is_err() {
+        if epoll::modify(&self.epoll, &stream.socket, token, flags).is_err() {
             self.close(id);
         }
     }
@@ -469,7 +624,9 @@ impl Edge {
         self.shared.net.buffer_refusals.add(1);
         let connection = live(&mut self.connections, id);
         // Best effort: the connection closes whether or not the client hears why.
-        let _ = output::send(connection.socket.as_fd(), &[b"SERVER_ERROR out of memory reading request\r\n"]);
+        if let Wire::Stream(stream) = &connection.wire {
+            let _ = output::send(stream.socket.as_fd(), &[Line::OutOfMemoryReading.bytes()]);
+        }
         self.close(id);
     }
 
@@ -482,7 +639,7 @@ impl Edge {
         if self.owed.iter().any(|owed| owed.connection == id) {
             // Its requests in flight borrow from its input (invariant 1): it is closed at the end of the turn.
             let connection = live(&mut self.connections, id);
-            connection.spill.clear(&self.buffered);
+            connection.clear(&self.buffered);
             connection.broken = true;
         } else {
             self.close(id);
@@ -497,6 +654,7 @@ impl Edge {
         }
         for id in 0..self.connections.len() as u32 {
             if let Some(connection) = &self.connections[id as usize]
+                && !matches!(connection.wire, Wire::Datagrams(_))
                 && self.now.since(connection.heard) > limit
             {
                 self.shared.net.idle_kicks.add(1);
@@ -508,10 +666,13 @@ impl Edge {
     fn close(&mut self, id: u32) {
         let Some(mut connection) = self.connections[id as usize].take() else { return };
         connection.input.release(&mut self.pool);
-        connection.spill.clear(&self.buffered);
+        connection.clear(&self.buffered);
         self.runnable.retain(|&other| other != id);
+        self.polled.retain(|&other| other != id);
         self.vacant.push(id);
-        self.shared.net.curr_connections.sub(1);
+        let net = &self.shared.net;
+        net.shm_connections.sub(u64::from(matches!(connection.wire, Wire::Rings(_))));
+        net.curr_connections.sub(u64::from(!matches!(connection.wire, Wire::Datagrams(_))));
     }
 
     /// The last act: answers what clients sent before the node was told to stop, waits a little for slow readers, closes.
@@ -538,11 +699,22 @@ impl Edge {
         }
     }
 
-    /// Reads from each connection that has nothing to be executed or written; closes it if its socket is empty.
+    /// Reads from each connection that has nothing to be executed or written, and closes it if nothing more came.
     fn read_what_is_left(&mut self) {
         for id in 0..self.connections.len() as u32 {
-            let idle = |c: &Connection| c.interest == Interest::Read && !c.runnable;
-            if self.connections[id as usize].as_ref().is_some_and(idle) && !self.read(id) {
+            let Some(connection) = self.connections[id as usize].as_ref().filter(|c| !c.runnable) else { continue };
+            if connection.is_stuck() {
+                self.resume(id);
+                continue;
+            }
+            let came = match connection.wire {
+                Wire::Stream(_) => self.read(id),
+                Wire::Rings(_) | Wire::Datagrams(_) => {
+                    self.receive(id);
+                    self.connections[id as usize].as_ref().is_some_and(|c| c.runnable)
+                }
+            };
+            if !came {
                 self.close(id);
             }
         }

@@ -114,9 +114,16 @@ impl Input {
         &mut self.buffer[self.end..]
     }
 
-    /// Whether a read would find room, perhaps after compaction.
-    pub fn has_space(&self) -> bool {
-        self.buffer.is_empty() || self.end - self.start < self.buffer.len()
+    /// Adds a copy of `bytes`, growing the buffer as [`Input::reserve`] does.
+    ///
+    /// # Errors
+    /// When the growth would take all connections together past `limit`; nothing is added then.
+    pub fn append(&mut self, bytes: &[u8], limit: u64, pool: &mut Pool) -> Result<(), BufferLimit> {
+        self.space(pool);
+        self.reserve(self.end - self.start + bytes.len(), limit, pool)?;
+        self.buffer[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+        Ok(())
     }
 
     /// `n` bytes were read into what [`Input::space`] gave.
@@ -150,13 +157,6 @@ impl Input {
         Ok(())
     }
 
-    /// Gives the buffer back when nothing is in it.
-    pub fn release_if_empty(&mut self, pool: &mut Pool) {
-        if self.is_empty() {
-            self.release(pool);
-        }
-    }
-
     /// Gives the buffer back, dropping what is in it.
     pub fn release(&mut self, pool: &mut Pool) {
         if !self.buffer.is_empty() {
@@ -188,15 +188,13 @@ mod tests {
         let mut input = Input::default();
         assert_eq!(buffered.bytes(), 0);
         fill(&mut input, &mut pool, b"abcdefgh");
-        assert!(!input.has_space());
         input.consume(3);
-        assert!(input.has_space());
         fill(&mut input, &mut pool, b"ij");
         assert_eq!(input.bytes(), b"defghij");
-        input.release_if_empty(&mut pool);
-        assert_eq!(buffered.bytes(), 8, "still holding bytes");
+        assert_eq!(buffered.bytes(), 8, "holding bytes");
         input.consume(7);
-        input.release_if_empty(&mut pool);
+        assert!(input.is_empty());
+        input.release(&mut pool);
         assert_eq!((buffered.bytes(), pool.spare.len()), (0, 1));
     }
 

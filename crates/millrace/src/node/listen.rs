@@ -58,6 +58,19 @@ pub fn tcp(address: SocketAddr, backlog: i32) -> Result<(OwnedFd, SocketAddr), L
     open().map_err(|source| ListenError { place: address.to_string(), source })
 }
 
+/// A UDP socket on `address`, and the address that was bound.
+///
+/// # Errors
+/// With the address and what to do.
+pub fn udp(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), ListenError> {
+    let open = || -> io::Result<(OwnedFd, SocketAddr)> {
+        let socket = std::net::UdpSocket::bind(address)?;
+        let bound = socket.local_addr()?;
+        Ok((socket.into(), bound))
+    };
+    open().map_err(|source| ListenError { place: format!("UDP {address}"), source })
+}
+
 /// A Unix stream listener; it removes its path when dropped.
 pub struct UnixListener {
     /// The socket.

@@ -6,23 +6,29 @@
 //!                        …           ╝
 //! ```
 //! `accept` hands out connections, [`edge`] owns them, `kv` is the service that the engine runs, `shared` is what all of
-//! them see.
+//! them see. A [`connection`] has one of three wires: [`stream`], [`rings`], [`datagrams`]; the last two carry [`messages`]. With
+//! `engine.mode = dedicated` the engine has a thread of its own: [`dedicated`].
 
 mod accept;
 mod admin;
 pub mod config;
 mod connection;
 pub mod counters;
+mod datagrams;
+mod dedicated;
 mod edge;
 mod input;
 pub mod kv;
 mod listen;
+mod messages;
 mod metrics;
 mod output;
+mod rings;
 pub mod shared;
+mod stream;
 
 use crate::registers::Id;
-use accept::Inbox;
+use accept::{Inbox, Purpose};
 use admin::Admin;
 use config::Config;
 use edge::Edge;
@@ -40,10 +46,12 @@ use std::thread::JoinHandle;
 pub struct Node {
     shared: Arc<Shared>,
     tcp: Vec<SocketAddr>,
+    udp: Vec<SocketAddr>,
     admin: Option<Admin>,
     stop: Arc<OwnedFd>,
     accept: Option<JoinHandle<()>>,
     edges: Vec<JoinHandle<()>>,
+    engine: Option<(dedicated::Stop, JoinHandle<()>)>,
     // Held for its Drop: the paths go when the node does.
     _unix: Vec<UnixListener>,
 }
@@ -68,7 +76,7 @@ impl fmt::Display for StartError {
             StartError::Store(e) => write!(f, "the store: {e}"),
             StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
             StartError::Nowhere => {
-                write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s) or both")
+                write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }
         }
     }
@@ -88,19 +96,23 @@ impl Node {
         let mut tcp = Vec::new();
         for &address in &config.listen.tcp {
             let (socket, bound) = listen::tcp(address, backlog).map_err(StartError::Listen)?;
-            listeners.push(socket);
+            listeners.push((Purpose::Stream, socket));
             tcp.push(bound);
         }
         let mut unix = Vec::new();
-        if let Some(path) = &config.listen.unix {
+        for (purpose, path) in [(Purpose::Stream, &config.listen.unix), (Purpose::Rings, &config.listen.shm)]
+        {
+            let Some(path) = path else { continue };
             let listener =
                 listen::unix(path, config.listen.unix_mask, backlog).map_err(StartError::Listen)?;
             let duplicate =
                 listener.socket.try_clone().map_err(|e| StartError::System("duplicate a socket", e))?;
-            listeners.push(duplicate);
+            listeners.push((purpose, duplicate));
             unix.push(listener);
         }
-        if listeners.is_empty() {
+        let datagrams = config.listen.udp.iter().map(|&address| listen::udp(address));
+        let datagrams = datagrams.collect::<Result<Vec<_>, _>>().map_err(StartError::Listen)?;
+        if listeners.is_empty() && datagrams.is_empty() {
             return Err(StartError::Nowhere);
         }
 
@@ -118,38 +130,57 @@ impl Node {
         let mut node = Node {
             shared: shared.clone(),
             tcp,
+            udp: datagrams.iter().map(|(_, bound)| *bound).collect(),
             admin: None,
             stop: Arc::new(stop),
             accept: None,
             edges: Vec::new(),
+            engine: None,
             _unix: unix,
         };
         let cores = base::cpu::allowed_cores();
-        for (i, (port, inbox)) in ports.into_iter().zip(&inboxes).enumerate() {
-            let edge =
-                Edge::new(shared.clone(), inbox.clone(), port, hasher).map_err(system("make an edge"))?;
-            let core = registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()]);
-            let run = move || {
-                if let Some(core) = core {
-                    // Pinning is a preference: a core that was taken away meanwhile costs speed, not service.
-                    let _ = base::cpu::pin_to(core);
-                }
-                edge.run();
-            };
-            node.edges.push(spawn(format!("edge-{i}"), run)?);
+        let core = |i: usize| registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()]);
+        let links = match registers.read(Id::EngineMode) {
+            0 => (0..edges).map(|_| None).collect(),
+            _ => node.start_engine(edges, core(edges))?,
+        };
+        for (i, ((port, link), inbox)) in ports.into_iter().zip(links).zip(&inboxes).enumerate() {
+            let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
+                .map_err(system("make an edge"))?;
+            let thread = start(format!("edge-{i}"), core(i), move || edge.run())?;
+            node.edges.push(thread);
         }
+        // All on the first edge: datagrams are the exception, and their order is kept.
+        datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
         let (accepting, stop) = (shared.clone(), node.stop.clone());
         let accept = move || accept::run(listeners, &inboxes, &accepting, stop.as_fd());
-        node.accept = Some(spawn("accept".into(), accept)?);
+        node.accept = Some(start("accept".into(), None, accept)?);
         if let Some(address) = config.listen.admin {
             node.admin = Some(Admin::start(address, shared).map_err(system("open the admin port"))?);
         }
         Ok(node)
     }
 
+    /// Gives the engine a thread of its own.
+    fn start_engine(
+        &mut self,
+        edges: usize,
+        core: Option<usize>,
+    ) -> Result<Vec<Option<dedicated::Link>>, StartError> {
+        let (engine, links, stop) = dedicated::engine_thread(self.shared.clone(), edges);
+        let thread = start("engine".into(), core, move || engine.run())?;
+        self.engine = Some((stop, thread));
+        Ok(links.into_iter().map(Some).collect())
+    }
+
     /// The TCP addresses that were bound.
     pub fn tcp(&self) -> &[SocketAddr] {
         &self.tcp
+    }
+
+    /// The UDP addresses that were bound.
+    pub fn udp(&self) -> &[SocketAddr] {
+        &self.udp
     }
 
     /// The admin address that was bound.
@@ -183,16 +214,28 @@ impl Node {
             let _ = edge.join();
         }
         self.admin = None;
+        // Only now: the edges needed it to answer what had arrived.
+        if let Some((stop, thread)) = self.engine.take() {
+            stop.stop();
+            let _ = thread.join();
+        }
     }
 }
 
-fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+fn start(
+    name: String,
+    core: Option<usize>,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
     let run = move || {
         let _guard = AbortOnPanic;
+        if let Some(core) = core {
+            // Pinning is a preference: a core that was taken away meanwhile costs speed, not service.
+            let _ = base::cpu::pin_to(core);
+        }
         run();
     };
-    let thread = std::thread::Builder::new().name(name).spawn(run);
-    thread.map_err(|e| StartError::System("start a thread", e))
+    std::thread::Builder::new().name(name).spawn(run).map_err(|e| StartError::System("start a thread", e))
 }
 
 impl Drop for Node {

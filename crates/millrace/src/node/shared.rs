@@ -8,7 +8,7 @@ use crate::registers::{Id, Registers};
 use base::Nanos;
 use engine::{Counters, Engine, Form, Progress, Settings, StageSummary, Stages};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
@@ -23,6 +23,8 @@ pub struct Shared {
     /// Where requests spend their time.
     pub stages: Arc<Stages>,
     engine: Mutex<Engine<Kv>>,
+    /// Threads that wait for the engine without being going to run it.
+    guests: AtomicUsize,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -115,6 +117,7 @@ impl Shared {
             buffered,
             stages: engine.stages(),
             engine: Mutex::new(engine),
+            guests: AtomicUsize::new(0),
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
@@ -131,8 +134,20 @@ impl Shared {
         }
     }
 
-    /// The engine, once nobody else runs it.
+    /// The engine, once nobody else runs it: for questions, not for passes.
     pub fn engine(&self) -> EngineGuard<'_> {
+        self.guests.fetch_add(1, Ordering::Relaxed);
+        let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guests.fetch_sub(1, Ordering::Relaxed);
+        EngineGuard(guard)
+    }
+
+    /// The engine for the thread that runs it all the time. That thread would take the lock again before a waiting one has
+    /// woken up, so it lets guests go first.
+    pub fn engine_after_guests(&self) -> EngineGuard<'_> {
+        while self.guests.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
         EngineGuard(self.engine.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -189,6 +204,12 @@ impl EngineGuard<'_> {
             quantum: registers.size(Id::EngineQuantum),
             deadline: Nanos::from_micros(registers.read(Id::EngineDeadline)),
         })
+    }
+
+    /// Whether a pass would find something to admit.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.0.has_work()
     }
 
     /// Housekeeping of the store; true if more is waiting.

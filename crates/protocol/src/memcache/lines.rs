@@ -135,6 +135,15 @@ lines! {
     OutOfMemoryVivify = "SERVER_ERROR Out of memory allocating new item";
     /// A UDP request of more than one datagram.
     MultiPacket = "SERVER_ERROR multi-packet request not supported";
+
+    /// A message (a datagram, or one of a shared-memory ring) that ends in the middle of a request. Ours.
+    IncompleteMessage = "CLIENT_ERROR incomplete request in message";
+    /// A reply longer than its connection can carry in one message. Ours.
+    ReplyTooLarge = "SERVER_ERROR object too large for this connection";
+    /// A reply that is many times longer than its datagram. Ours.
+    AmplificationRefused = "SERVER_ERROR reply too large for this datagram";
+    /// No memory for a request that is arriving. Ours.
+    OutOfMemoryReading = "SERVER_ERROR out of memory reading request";
 }
 
 /// Bytes that hold any fixed line.

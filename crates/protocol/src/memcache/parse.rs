@@ -127,6 +127,11 @@ impl Parser {
         self.max_value = max_value as u64;
     }
 
+    /// Whether no request has begun that is not handed out in full: a message may end here.
+    pub fn is_between_requests(&self) -> bool {
+        matches!(self.state, State::First | State::Line) && self.wants == 1
+    }
+
     /// Takes one step over `input`, the unconsumed bytes of the connection.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Step<'a> {

@@ -5,7 +5,7 @@ use super::{Outcome, Segment};
 use crate::pair::{self, Server, Tag};
 use crate::spsc::Hybrid;
 use crate::wait::{Sleeper, WaitPolicy};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// A server over a segment. One per segment.
@@ -95,5 +95,29 @@ impl ShmServer {
     /// For callers that sleep in epoll: see [`Sleeper::arm`].
     pub fn sleeper(&mut self) -> &mut Sleeper {
         self.wire.sleeper()
+    }
+
+    /// For a server that sleeps in epoll, on many connections at once: says that it is about to sleep on
+    /// [`ShmServer::descriptor`]. False when something is there already, a request or room after [`SendError::Full`]:
+    /// then it is awake as before.
+    pub fn park(&mut self) -> bool {
+        self.wire.sleeper().arm();
+        let has_news = self.pair.is_ready() || self.wire.has_room();
+        if has_news {
+            // What else this could tell, the descriptor in its epoll set goes on telling.
+            self.wire.sleeper().disarm();
+        }
+        !has_news
+    }
+
+    /// Awake again, after the descriptor became readable. Returns whether the client is gone; what it sent before can still
+    /// be received.
+    pub fn unpark(&mut self) -> bool {
+        self.wire.sleeper().disarm()
+    }
+
+    /// What a parked server sleeps on: readable when the client rings or is gone.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.wire.descriptor()
     }
 }

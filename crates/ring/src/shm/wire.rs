@@ -6,7 +6,7 @@ use crate::arena::{Claim, MappedConsumer, MappedProducer};
 use crate::sync::AtomicU32;
 use crate::wait::{Descriptor, Outcome, Sleeper, WaitPolicy, Waker};
 use crate::{Mapping, Plain};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,6 +179,16 @@ impl Wire {
             self.sleeper.wait_on(policy, timeout, watched, || ready() || (starved && out.has_news()));
         self.gone |= outcome == Outcome::PeerGone;
         outcome
+    }
+
+    /// Whether a message that did not fit may fit now.
+    pub(super) fn has_room(&self) -> bool {
+        self.starved && self.out.has_news()
+    }
+
+    /// What the sleeper sleeps on.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.sleeper.descriptor().expect("a wire sleeps on its socket")
     }
 
     /// The connection is over.

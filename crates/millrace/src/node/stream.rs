@@ -1,0 +1,75 @@
+//! A stream socket (TCP or Unix) as an edge keeps it: replies go out in one write per turn, and what the socket does not take
+//! is kept until it does.
+
+use super::input::Buffered;
+use super::output::{self, Body, Spill};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A stream socket.
+pub struct Stream {
+    /// The socket, nonblocking.
+    pub socket: OwnedFd,
+    /// Replies that the socket did not take yet.
+    pub spill: Spill,
+    /// What epoll watches for.
+    pub interest: Interest,
+}
+
+/// What an edge waits for on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// The client's next bytes.
+    Read,
+    /// Room for the replies that wait; nothing is read meanwhile, so a client that does not read cannot make us buffer.
+    Write,
+}
+
+/// A part of what is written at once.
+pub enum Piece<'a> {
+    /// Bytes in the port's arena.
+    Bytes(&'a [u8]),
+    /// A value outside it.
+    Body(&'a Body),
+}
+
+impl<'a> Piece<'a> {
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        match self {
+            Piece::Bytes(bytes) => bytes,
+            Piece::Body(body) => body,
+        }
+    }
+}
+
+impl Stream {
+    /// Over a socket that was just accepted.
+    pub fn over(socket: OwnedFd) -> Stream {
+        Stream { socket, spill: Spill::default(), interest: Interest::Read }
+    }
+
+    /// Writes `pieces`; what the socket does not take is kept. Returns the bytes written.
+    ///
+    /// # Errors
+    /// The socket's: the client is gone.
+    pub fn write(&mut self, pieces: &[Piece<'_>], buffered: &Buffered) -> io::Result<usize> {
+        let sent = if self.spill.is_empty() {
+            let slices: Vec<&[u8]> = pieces.iter().map(Piece::bytes).collect();
+            output::send(self.socket.as_fd(), &slices)?
+        } else {
+            0
+        };
+        let mut skip = sent;
+        for piece in pieces {
+            let len = piece.bytes().len();
+            let gone = skip.min(len);
+            skip -= gone;
+            match piece {
+                Piece::Bytes(bytes) => self.spill.copy(&bytes[gone..], buffered),
+                Piece::Body(body) => self.spill.share((*body).clone(), gone, buffered),
+            }
+        }
+        Ok(sent)
+    }
+}
