@@ -108,13 +108,13 @@ fn clients_get_their_own_replies() {
 fn a_long_reply_takes_several_datagrams() {
     let node = node(&[("udp.amplification", "1000")]);
     let mut client = Client::of(&node);
-    for len in [0, 1, 1300, 1364, 1365, 1366, 5000, 16_000] {
+    for len in [0, 1, 1300, 1364, 1365, 1366, 5000, 14_000] {
         let value: String = (0..len).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
         assert_eq!(client.ask(format!("set k 0 0 {len}\r\n{value}\r\n")), "STORED\r\n");
         let id = client.send("get k\r\n");
         let reply = format!("VALUE k 0 {len}\r\n{value}\r\nEND\r\n");
         let datagrams = reply.len().div_ceil(PAYLOAD_MAX);
-        assert_eq!(client.receive(), (id, reply, datagrams));
+        assert!(client.receive() == (id, reply, datagrams), "a value of {len} bytes");
     }
 }
 

@@ -343,7 +343,11 @@ impl MappedProducer {
 }
 
 /// The consuming end of an arena in a mapping, whose producer is not trusted: bytes are copied out.
-pub struct MappedConsumer(Reader);
+pub struct MappedConsumer {
+    reader: Reader,
+    /// What was released when the producer was last told by [`MappedConsumer::publish`].
+    announced: u64,
+}
 
 impl MappedConsumer {
     /// The consuming end of an arena at `offset` of a mapping.
@@ -351,32 +355,38 @@ impl MappedConsumer {
     /// # Panics
     /// When the arena leaves the mapping.
     pub fn new(memory: &Arc<Mapping>, offset: usize, capacity: u64) -> MappedConsumer {
-        MappedConsumer(Reader::over(mapped(memory, offset, capacity)))
+        MappedConsumer { reader: Reader::over(mapped(memory, offset, capacity)), announced: 0 }
     }
 
     /// Appends the claimed bytes to `out` and releases them; false, and nothing done, when the claim cannot be true.
     pub fn take(&mut self, claim: Claim, out: &mut Vec<u8>) -> bool {
         let len = u64::from(claim.len);
-        if !claim.position.is_multiple_of(LINE) || !self.0.view.holds(self.0.released, claim.position, len) {
+        if !claim.position.is_multiple_of(LINE)
+            || !self.reader.view.holds(self.reader.released, claim.position, len)
+        {
             return false;
         }
         let start = out.len();
         out.reserve(claim.len as usize);
         // SAFETY: `holds` says that the bytes are inside the circle; `reserve` made room for as many.
         unsafe {
-            plain::copy_once(self.0.view.at(claim.position), out.as_mut_ptr().add(start), claim.len as usize)
+            plain::copy_once(
+                self.reader.view.at(claim.position),
+                out.as_mut_ptr().add(start),
+                claim.len as usize,
+            )
         };
         // SAFETY: they were written just now.
         unsafe { out.set_len(start + claim.len as usize) };
-        self.0.release(claim.position, len);
+        self.reader.release(claim.position, len);
         true
     }
 
-    /// Tells the producer now what was released; whether that was news.
+    /// Tells the producer now what was released; whether anything was since the last call. Some of it may have been told
+    /// before, a quarter of the arena at a time, but then nobody woke a producer that waits for it.
     pub fn publish(&mut self) -> bool {
-        let news = self.0.told != self.0.released;
-        self.0.tell();
-        news
+        self.reader.tell();
+        std::mem::replace(&mut self.announced, self.reader.released) != self.reader.released
     }
 }
 

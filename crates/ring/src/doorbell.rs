@@ -154,9 +154,7 @@ impl Tracker {
     /// Whether the next scan would report something.
     #[inline]
     pub fn has_news(&self) -> bool {
-        (0..self.used).any(|i| {
-            self.capacity[i] > 0 && self.tail(i).load(Ordering::Relaxed) != self.last[i]
-        })
+        (0..self.used).any(|i| self.capacity[i] > 0 && self.tail(i).load(Ordering::Relaxed) != self.last[i])
     }
 
     /// Reports every ring that has new messages, with how many are new since the last scan (at most its capacity), and returns
@@ -202,8 +200,10 @@ mod tests {
 
     fn news(tracker: &mut Tracker) -> Vec<(usize, u32)> {
         let mut news = Vec::new();
+        let has_news = tracker.has_news();
         let found = tracker.scan(|ring, n| news.push((ring, n)));
-        assert_eq!(found, news.len());
+        assert_eq!((found, found > 0), (news.len(), has_news));
+        assert!(!tracker.has_news());
         news
     }
 

@@ -101,6 +101,7 @@ impl ShmServer {
     /// [`ShmServer::descriptor`]. False when something is there already, a request or room after [`SendError::Full`]:
     /// then it is awake as before.
     pub fn park(&mut self) -> bool {
+        self.wire.idle();
         self.wire.sleeper().arm();
         let has_news = self.pair.is_ready() || self.wire.has_room();
         if has_news {

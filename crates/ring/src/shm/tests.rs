@@ -112,6 +112,67 @@ fn two_threads_sleep_and_wake_and_lose_nothing() {
     });
 }
 
+/// A server out of room sleeps until the client, which takes one reply at a time, has made some: the client tells of it before
+/// it sleeps itself, and wakes the server even for room that it had told of a quarter of the arena at a time.
+#[test]
+fn room_made_one_reply_at_a_time_wakes_the_peer() {
+    for len in [4096, 4095, 3000, 2048, 100] {
+        let (mut client, mut server) = connected(SMALL);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut owed = Vec::new();
+                while server.wait(WaitPolicy::BLOCK, LONG) != Outcome::PeerGone {
+                    server.recv(1, |tag, _| owed.push(tag)).expect("honest");
+                    while let Some(&tag) = owed.first() {
+                        match server.reply(tag, &vec![1; len]) {
+                            Ok(()) => drop(owed.remove(0)),
+                            Err(SendError::Full) => break,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    server.flush();
+                }
+            });
+            for _ in 0..50 {
+                for _ in 0..8 {
+                    client.try_send(b"more").expect("a credit");
+                }
+                client.flush();
+                for _ in 0..8 {
+                    assert_eq!(client.wait(WaitPolicy::BLOCK, LONG), Outcome::Ready);
+                    assert_eq!(client.poll(1, |_, bytes| assert_eq!(bytes.len(), len)), Ok(1));
+                }
+            }
+            drop(client);
+        });
+    }
+}
+
+/// Many connections in one epoll set: a parked server is rung, unless something came before it slept.
+#[test]
+fn a_parked_server_is_rung_and_learns_of_the_end() {
+    let (mut client, mut server) = connected(SMALL);
+    let is_readable = |server: &ShmServer| {
+        let mut fds =
+            [rustix::event::PollFd::from_borrowed_fd(server.descriptor(), rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut fds, Some(&now)).expect("poll") == 1
+    };
+    client.try_send(b"before").expect("room");
+    client.flush();
+    assert!(!server.park(), "a request is there");
+    answer_all(&mut server);
+    assert!(server.park() && !is_readable(&server));
+    client.try_send(b"after").expect("room");
+    client.flush();
+    assert!(is_readable(&server) && !server.unpark() && !is_readable(&server));
+    answer_all(&mut server);
+    assert!(server.park());
+    client.try_send(b"last").expect("room");
+    drop(client);
+    assert!(is_readable(&server) && server.unpark());
+}
+
 #[test]
 fn what_was_published_before_the_end_is_received_and_then_the_end() {
     let (mut client, mut server) = connected(SMALL);

@@ -155,7 +155,7 @@ impl Wire {
         Ok(read(&self.private))
     }
 
-    /// Nothing more to take: tell the peer of the room, and wake it if it waits for that.
+    /// Nothing more to take for now: tell the peer of the room, and wake it if it waits for that.
     pub(super) fn idle(&mut self) {
         if self.inn.publish() {
             self.waker.wake();
@@ -174,6 +174,8 @@ impl Wire {
         watched: *const AtomicU32,
         mut ready: impl FnMut() -> bool,
     ) -> Outcome {
+        // The peer may be waiting for the room of what was just taken.
+        self.idle();
         let (out, starved) = (&self.out, self.starved);
         let outcome =
             self.sleeper.wait_on(policy, timeout, watched, || ready() || (starved && out.has_news()));
