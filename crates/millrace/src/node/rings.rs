@@ -11,6 +11,12 @@
 //! Why no doorbell table over all connections of an edge: clients do not trust each other, and a table that all of them can
 //! write lets one hide the requests of another. Parking bounds the polling by the connections in use instead.
 //!
+//! Cost: a poll in vain 2.6 ns with 1 to 256 polled connections, 4.8 with 1024; parking and waking up 255 ns (2-core VM,
+//! Zen 3).
+//!
+//! Bounds: a segment is two arenas and two rings; its pages exist once somebody writes to them, which its client may do to all
+//! of them. So all connections together take up to `net.max_connections` segments, beside `store.memory`.
+//!
 //! Invariants
 //! 1. A connection with replies that did not fit is not read until they do, so a client that takes none cannot make us buffer.
 //! 2. What a client sent before it died is executed; then the connection ends.
