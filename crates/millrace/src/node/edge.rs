@@ -670,9 +670,12 @@ impl Edge {
         self.runnable.retain(|&other| other != id);
         self.polled.retain(|&other| other != id);
         self.vacant.push(id);
-        let net = &self.shared.net;
-        net.shm_connections.sub(u64::from(matches!(connection.wire, Wire::Rings(_))));
-        net.curr_connections.sub(u64::from(!matches!(connection.wire, Wire::Datagrams(_))));
+        let is_rings = matches!(connection.wire, Wire::Rings(_));
+        let is_counted = !matches!(connection.wire, Wire::Datagrams(_));
+        // Who reads the counters finds its descriptor and memory given back.
+        drop(connection);
+        self.shared.net.shm_connections.sub(u64::from(is_rings));
+        self.shared.net.curr_connections.sub(u64::from(is_counted));
     }
 
     /// The last act: answers what clients sent before the node was told to stop, waits a little for slow readers, closes.

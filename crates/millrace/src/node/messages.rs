@@ -169,7 +169,8 @@ mod tests {
             messages: &mut messages,
             input: &mut input,
             pool: &mut pool,
-            limit: 16,
+            // Eight bytes, and nine more while they move to a larger buffer.
+            limit: 17,
             most: 4,
             enough: 9,
         };
