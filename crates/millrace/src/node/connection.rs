@@ -47,6 +47,8 @@ pub struct Connection {
     pub heard: Nanos,
     /// Nothing more is read; the connection closes once its replies are out.
     pub closing: bool,
+    /// What the client sent cannot be read on; for the edge to count.
+    pub unreadable: bool,
     /// The client is gone; the connection closes once nothing of it is in flight.
     pub broken: bool,
     /// In the edge's list of connections with input to parse.
@@ -90,6 +92,7 @@ impl Connection {
             made_room: now,
             heard: now,
             closing: false,
+            unreadable: false,
             broken: false,
             runnable: false,
             generation,
@@ -176,6 +179,7 @@ impl Connection {
                 }
                 Step::Close { reason } => {
                     self.closing = true;
+                    self.unreadable = true;
                     let last_words = |line| Parsed::Request(Command::Malformed { line, noreply: false });
                     return reason.line().map_or(Parsed::Dry, last_words);
                 }

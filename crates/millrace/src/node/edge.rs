@@ -458,6 +458,9 @@ impl Edge {
         if submitted == limit && connection.can_parse() {
             self.shared.net.conn_yields.add(1);
         }
+        if std::mem::take(&mut connection.unreadable) {
+            self.shared.net.protocol_kicks.add(1);
+        }
         connection.submitted = submitted;
         if requests > 0 {
             self.owed.push_back(Owed { connection: id, requests, ends: false });
