@@ -318,8 +318,12 @@ impl Edge {
     /// Goes on with a connection whose client has made room for replies.
     fn resume(&mut self, id: u32) {
         let connection = live(&mut self.connections, id);
-        connection.made_room = self.now;
-        match connection.resend(&self.buffered) {
+        let waiting = connection.unsent();
+        let result = connection.resend(&self.buffered);
+        if connection.unsent() < waiting {
+            connection.made_room = self.now;
+        }
+        match result {
             Ok(_) => self.settle(id),
             Err(_) => self.close(id),
         }
