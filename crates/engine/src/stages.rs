@@ -1,6 +1,12 @@
-//! Where a request's time goes, each stage as a histogram: *queue* (from its submission until its group's turn), *execute* (its
-//! group's touches and execution), *reply* (from the beginning of its group, which its reply is stamped with, until the edge
-//! has read it).
+//! Where a request's time goes, each stage as a histogram, in the order of its way:
+//!
+//! * *receive*: the edge's reading of its sockets, from waking up until the turn begins;
+//! * *queue*: from the beginning of the turn, whose requests are parsed and submitted together, until the group's turn;
+//! * *execute*: its group's touches and execution;
+//! * *reply*: from the beginning of its group, which its reply is stamped with, until the edge has read it;
+//! * *send*: the edge's write of the replies that it is among.
+//!
+//! Each is the time that passed for the request, whoever else had it too: the stages add up to its stay in the server.
 //!
 //! Cost: requests of one group share their time stamps, so recording is a few nanoseconds per group and stage.
 
@@ -8,18 +14,20 @@ use base::Nanos;
 use hdrhistogram::Histogram;
 use std::sync::{Mutex, PoisonError};
 
-/// The three stages of every request through an engine. Shared between the engine, the edges and whoever reports.
+/// The stages of every request. Shared between the engine, the edges and whoever reports.
 #[derive(Debug)]
 pub struct Stages {
+    receive: Mutex<Histogram<u64>>,
     queue: Mutex<Histogram<u64>>,
     execute: Mutex<Histogram<u64>>,
     reply: Mutex<Histogram<u64>>,
+    send: Mutex<Histogram<u64>>,
 }
 
 /// One stage in numbers, times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageSummary {
-    /// `queue`, `execute` or `reply`.
+    /// `receive`, `queue`, `execute`, `reply` or `send`.
     pub name: &'static str,
     /// Requests recorded.
     pub count: u64,
@@ -38,11 +46,22 @@ impl Default for Stages {
             let bounds = Histogram::new_with_bounds(1, 100_000_000_000, 2);
             Mutex::new(bounds.expect("constant bounds that hdrhistogram accepts"))
         };
-        Stages { queue: histogram(), execute: histogram(), reply: histogram() }
+        Stages {
+            receive: histogram(),
+            queue: histogram(),
+            execute: histogram(),
+            reply: histogram(),
+            send: histogram(),
+        }
     }
 }
 
 impl Stages {
+    /// An edge read `requests` together, in `span`.
+    pub fn received(&self, span: Nanos, requests: usize) {
+        record(&self.receive, span, requests);
+    }
+
     pub(crate) fn queued(&self, span: Nanos, requests: usize) {
         record(&self.queue, span, requests);
     }
@@ -56,9 +75,24 @@ impl Stages {
         record(&self.reply, span, requests);
     }
 
+    /// An edge wrote `replies` together, in `span`.
+    pub fn sent(&self, span: Nanos, replies: usize) {
+        record(&self.send, span, replies);
+    }
+
+    fn all(&self) -> [(&'static str, &Mutex<Histogram<u64>>); 5] {
+        [
+            ("receive", &self.receive),
+            ("queue", &self.queue),
+            ("execute", &self.execute),
+            ("reply", &self.reply),
+            ("send", &self.send),
+        ]
+    }
+
     /// All stages since the start or the last [`Stages::reset`].
-    pub fn summary(&self) -> [StageSummary; 3] {
-        [("queue", &self.queue), ("execute", &self.execute), ("reply", &self.reply)].map(|(name, stage)| {
+    pub fn summary(&self) -> [StageSummary; 5] {
+        self.all().map(|(name, stage)| {
             let h = stage.lock().unwrap_or_else(PoisonError::into_inner);
             StageSummary {
                 name,
@@ -72,7 +106,7 @@ impl Stages {
 
     /// Forgets everything recorded.
     pub fn reset(&self) {
-        for stage in [&self.queue, &self.execute, &self.reply] {
+        for (_, stage) in self.all() {
             stage.lock().unwrap_or_else(PoisonError::into_inner).reset();
         }
     }
@@ -105,6 +139,9 @@ impl StageRun {
 }
 
 fn record(stage: &Mutex<Histogram<u64>>, span: Nanos, requests: usize) {
+    if requests == 0 {
+        return;
+    }
     let mut h = stage.lock().unwrap_or_else(PoisonError::into_inner);
     h.saturating_record_n(span.0.max(1), requests as u64);
 }
@@ -127,13 +164,15 @@ mod tests {
     #[test]
     fn stages_count_requests_and_forget_on_reset() {
         let stages = Stages::default();
+        stages.received(Nanos(90), 3);
         stages.queued(Nanos(100), 3);
         stages.executed(Nanos(1_000), 2);
         stages.replied(Nanos::MAX, 1);
-        let [queue, execute, reply] = stages.summary();
-        assert_eq!((queue.count, execute.count, reply.count), (3, 2, 1));
-        assert_eq!((queue.p50_ns, execute.name), (100, "execute"));
+        stages.sent(Nanos(50), 0);
+        let summary = stages.summary();
+        assert_eq!(summary.map(|s| s.count), [3, 3, 2, 1, 0]);
+        assert_eq!(summary.map(|s| s.p50_ns)[..2], [90, 100]);
         stages.reset();
-        assert_eq!(stages.summary().map(|s| s.count), [0, 0, 0]);
+        assert_eq!(stages.summary().map(|s| s.count), [0; 5]);
     }
 }

@@ -413,6 +413,8 @@ impl Edge {
             return;
         }
         self.pool.resize(self.shared.registers.size(Id::EdgeReadBuffer));
+        let begun = self.clock.now();
+        let woken = std::mem::replace(&mut self.now, begun);
         let mut ran = std::mem::take(&mut self.ran);
         while self.port.free() > 0
             && let Some(id) = self.runnable.pop_front()
@@ -420,6 +422,7 @@ impl Edge {
             self.submit(id);
             ran.push(id);
         }
+        self.shared.stages.received(begun.since(woken), self.port.in_flight());
         self.port.ring();
         if let Some(link) = &self.link {
             link.announce();
@@ -562,10 +565,12 @@ impl Edge {
             connection.made_room = self.now;
         }
         if !connection.broken {
+            let begun = self.clock.now();
             match connection.write(&self.gathered, |span| port.bytes(span), ends, &self.buffered) {
                 Ok(bytes) => {
                     self.shared.net.writes.add(u64::from(bytes > 0));
                     self.shared.net.bytes_written.add(bytes as u64);
+                    self.shared.stages.sent(self.clock.now().since(begun), self.gathered.len());
                 }
                 // The client is gone: its other replies are taken from the ring and dropped, then it is closed.
                 Err(_) => connection.broken = true,
@@ -712,7 +717,9 @@ impl Edge {
     /// Reads from each connection that has nothing to be executed or written, and closes it if nothing more came.
     fn read_what_is_left(&mut self) {
         for id in 0..self.connections.len() as u32 {
-            let Some(connection) = self.connections[id as usize].as_ref().filter(|c| !c.runnable) else { continue };
+            let Some(connection) = self.connections[id as usize].as_ref().filter(|c| !c.runnable) else {
+                continue;
+            };
             if connection.is_stuck() {
                 self.resume(id);
                 continue;
