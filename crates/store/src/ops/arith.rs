@@ -2,11 +2,11 @@
 //!
 //! As memcached 1.6.18 does (tried against it): a value may have white space in front, a plus sign, and anything after white
 //! space behind the digits; a result that is not longer than the value is written over it and padded with spaces; a longer
-//! one replaces the item, with flags and expiry kept. Unlike there, a stale item stays stale either way.
+//! one replaces the item, with flags and expiry kept and a mark of staleness lost.
 
-use crate::item::{Item, STALE, WIN_SENT};
+use crate::item::Item;
 use crate::key::Key;
-use crate::ops::get::bump;
+use crate::ops::get::note_access;
 use crate::ops::set::SetError;
 use crate::store::{Fresh, Source, Store};
 
@@ -42,7 +42,7 @@ pub enum ArithOutcome {
         value: u64,
         /// Its version.
         version: u64,
-        /// Its expiry before a touch.
+        /// Its expiry before a touch; 0, never, where it was made.
         expiry_before: u32,
         /// Its expiry now.
         expiry: u32,
@@ -68,6 +68,10 @@ impl Store {
         let Some(slot) = self.lookup(now, key) else { return self.create(now, key, how) };
         let item = self.item_in(slot);
         let header = item.load();
+        // Before the version is looked at, as memcached does.
+        if header.value_len == 0 {
+            return Ok(ArithOutcome::NotNumeric);
+        }
         if how.compare.is_some_and(|version| version != 0 && version != header.version) {
             return Ok(ArithOutcome::Exists);
         }
@@ -90,10 +94,9 @@ impl Store {
             item.set_version(version);
             item.set_expiry(expiry);
             self.log.extend(self.offset_of(item), expiry);
-            bump(now, item);
+            note_access(now, item);
         } else {
-            let state = header.state & (STALE | WIN_SENT);
-            let fresh = Fresh { flags: header.flags, expiry, version, state };
+            let fresh = Fresh { flags: header.flags, expiry, version, state: 0 };
             self.write(now, key, Some(slot), Source::Whole(digits), fresh)?;
         }
         Ok(ArithOutcome::Done { value, version, expiry_before: header.expiry, expiry, created: false })
@@ -105,7 +108,7 @@ impl Store {
         let mut digits = [0; 20];
         let fresh = Fresh { flags: 0, expiry, version, state: 0 };
         self.write(now, key, None, Source::Whole(decimal(value, &mut digits)), fresh)?;
-        Ok(ArithOutcome::Done { value, version, expiry_before: expiry, expiry, created: true })
+        Ok(ArithOutcome::Done { value, version, expiry_before: 0, expiry, created: true })
     }
 }
 

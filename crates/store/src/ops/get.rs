@@ -30,6 +30,8 @@ pub struct GetHow {
     pub bump: bool,
     /// Version of an item made by `vivify` (meta E).
     pub version: Option<u64>,
+    /// Whether the caller can be told that it won (`mg`). A classic get that won would leave nobody to refill the item.
+    pub lease: bool,
 }
 
 impl GetHow {
@@ -41,6 +43,7 @@ impl GetHow {
         touch_first: false,
         bump: true,
         version: None,
+        lease: false,
     };
 
     #[inline(always)]
@@ -108,7 +111,7 @@ impl<'s> Hit<'s> {
         self.item.load().expiry
     }
 
-    /// When it would have expired before this get touched it.
+    /// When it would have expired before this get touched it; 0, never, where this get made it.
     #[inline]
     pub fn expiry_before(&self) -> u32 {
         self.expiry_before
@@ -186,7 +189,7 @@ impl Store {
         let sent = before.state & WIN_SENT != 0;
         let stale = before.state & STALE != 0;
         let ageing = how.recache_below.is_some_and(|t| expiry != 0 && expiry < now.saturating_add(t));
-        let won = !sent && (stale || ageing);
+        let won = how.lease && !sent && (stale || ageing);
         if won {
             item.set_state(item.state() | WIN_SENT);
         }
@@ -206,16 +209,26 @@ impl Store {
         if how.bump {
             bump(now, item);
         }
-        Some(Hit { item, access_before: now, expiry_before: expiry, bits: WON, store: PhantomData })
+        Some(Hit { item, access_before: now, expiry_before: 0, bits: WON, store: PhantomData })
     }
 }
 
-/// Counts an access: the moment, FETCHED, and one more of frequency.
+/// Counts a fetch: the moment, FETCHED, and one more of frequency.
 #[inline(always)]
 pub(crate) fn bump(now: u32, item: Item) {
+    count(now, item, FETCHED);
+}
+
+/// Counts an access by which nobody was shown the item: the moment and one more of frequency.
+pub(crate) fn note_access(now: u32, item: Item) {
+    count(now, item, 0);
+}
+
+#[inline(always)]
+fn count(now: u32, item: Item, fetched: u8) {
     let before = item.usage();
     let state = (before >> STATE_SHIFT) as u8;
-    let state = (state | FETCHED) + u8::from(state & FREQUENCY != FREQUENCY);
+    let state = (state | fetched) + u8::from(state & FREQUENCY != FREQUENCY);
     let kept = before & !(u64::from(u32::MAX) | 0xFF << STATE_SHIFT);
     item.set_usage_if_changed(before, kept | u64::from(now) | u64::from(state) << STATE_SHIFT);
 }

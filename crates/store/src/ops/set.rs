@@ -4,7 +4,7 @@ use crate::config::Mode;
 use crate::item::{STALE, WIN_SENT};
 use crate::key::Key;
 use crate::large::LargeValue;
-use crate::ops::get::bump;
+use crate::ops::get::note_access;
 use crate::store::{Fresh, Loss, Source, Store};
 use std::fmt;
 
@@ -33,7 +33,8 @@ pub struct SetHow {
     pub flags: u32,
     /// When it expires; 0 is never.
     pub expiry: u32,
-    /// Only if the item has this version (`cas`, meta C). `Some(0)` is as good as `None`, as in memcached.
+    /// Only if the item has this version (`cas`, meta C). As in memcached, no item has version 0, and append and prepend take
+    /// `Some(0)` for `None`.
     pub compare: Option<u64>,
     /// With a `compare` below the item's version store nevertheless, but mark the item stale (meta I).
     pub invalidate: bool,
@@ -103,7 +104,7 @@ impl Store {
     ) -> Result<SetOutcome, SetError> {
         self.advance(now);
         let result = self.try_set(now, key, value, how);
-        let replaces = how.verb == Verb::Set && how.compare.unwrap_or(0) == 0;
+        let replaces = how.verb == Verb::Set && how.compare.is_none();
         if result.is_err() && replaces && self.config.mode == Mode::Cache {
             self.discard(key);
         }
@@ -129,9 +130,9 @@ impl Store {
             let (expiry, flags, state) = match decide(found.map(|i| i.load()), how) {
                 Decision::Write { expiry, flags, state } => (expiry, flags, state),
                 Decision::Done(outcome) => {
-                    // As memcached: an add that finds the key counts as an access to it.
+                    // As memcached: an add that finds the key keeps it young, but did not fetch it.
                     if let (Verb::Add, Some(item)) = (how.verb, found) {
-                        bump(now, item);
+                        note_access(now, item);
                     }
                     return Ok(outcome);
                 }
@@ -171,8 +172,8 @@ impl Store {
 }
 
 fn decide(found: Option<crate::item::Header>, how: &SetHow) -> Decision {
-    let compare = how.compare.filter(|&v| v != 0);
     let joins = matches!(how.verb, Verb::Append | Verb::Prepend);
+    let compare = how.compare.filter(|&v| v != 0 || !joins);
     let Some(old) = found else {
         return match (how.verb, compare, how.vivify) {
             (Verb::Set | Verb::Replace, Some(_), _) => Decision::Done(SetOutcome::NotFound),
@@ -189,7 +190,7 @@ fn decide(found: Option<crate::item::Header>, how: &SetHow) -> Decision {
     match compare {
         Some(version) if version == old.version => {}
         // A writer who read before the invalidation: better than nothing, but not to be trusted. It keeps the old expiry.
-        Some(version) if how.invalidate && version < old.version && !joins => {
+        Some(version) if how.invalidate && version < old.version && version != 0 && !joins => {
             let state = STALE | old.state & WIN_SENT;
             return Decision::Write { expiry: old.expiry, flags: how.flags, state };
         }

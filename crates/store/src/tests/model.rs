@@ -128,6 +128,7 @@ impl Source {
                 touch_first: self.prng.below(2) == 0,
                 bump: self.prng.below(8) > 0,
                 version: self.maybe(32, Self::version),
+                lease: number % 4 > 0,
             }),
             5..=11 => {
                 let verb = match self.prng.below(12) {
@@ -257,7 +258,7 @@ fn expected_get(now: u32, how: &GetHow, before: Option<Known>, version: u64) -> 
         item.expiry = touch;
     }
     let ageing = how.recache_below.is_some_and(|t| looked_at != 0 && looked_at < now + t);
-    let won = made || !item.win_sent && (item.stale || ageing);
+    let won = made || how.lease && !item.win_sent && (item.stale || ageing);
     item.win_sent |= won;
     if how.bump {
         (item.access, item.fetched) = (now, true);
@@ -267,7 +268,7 @@ fn expected_get(now: u32, how: &GetHow, before: Option<Known>, version: u64) -> 
         known,
         access_before: before.access,
         hit_before: before.fetched,
-        expiry_before: before.expiry,
+        expiry_before: if made { 0 } else { before.expiry },
         won,
         sent: before.win_sent,
         stale: before.stale,
@@ -282,7 +283,8 @@ fn expected_set(
     before: Option<Known>,
     version: u64,
 ) -> (Answer, Option<Known>) {
-    let compare = how.compare.filter(|&v| v != 0);
+    let joins = matches!(how.verb, Verb::Append | Verb::Prepend);
+    let compare = how.compare.filter(|&v| v != 0 || !joins);
     let stored =
         |item: Known| (Answer::Set(SetOutcome::Stored { version, size: item.value.len() }), Some(item));
     let Some(old) = before else {
@@ -295,7 +297,7 @@ fn expected_set(
         return stored(fresh(now, value.to_vec(), how.flags, expiry, version));
     };
     if how.verb == Verb::Add {
-        return (Answer::Set(SetOutcome::NotStored), Some(Known { access: now, fetched: true, ..old }));
+        return (Answer::Set(SetOutcome::NotStored), Some(Known { access: now, ..old }));
     }
     let joined = match how.verb {
         Verb::Append => Some([&old.value, value].concat()),
@@ -303,7 +305,7 @@ fn expected_set(
         _ => None,
     };
     if let Some(compare) = compare.filter(|&v| v != old.version) {
-        if !how.invalidate || compare > old.version || joined.is_some() {
+        if !how.invalidate || compare > old.version || compare == 0 || joins {
             return (Answer::Set(SetOutcome::Exists), Some(old));
         }
         let item = fresh(now, value.to_vec(), how.flags, old.expiry, version);
@@ -325,9 +327,12 @@ fn expected_arith(
     let Some(mut item) = before else {
         let Some((value, expiry)) = how.create else { return (Answer::Arith(ArithOutcome::NotFound), None) };
         let item = fresh(now, value.to_string().into_bytes(), 0, expiry, version);
-        let done = ArithOutcome::Done { value, version, expiry_before: expiry, expiry, created: true };
+        let done = ArithOutcome::Done { value, version, expiry_before: 0, expiry, created: true };
         return (Answer::Arith(done), Some(item));
     };
+    if item.value.is_empty() {
+        return (Answer::Arith(ArithOutcome::NotNumeric), Some(item));
+    }
     if how.compare.is_some_and(|v| v != 0 && v != item.version) {
         return (Answer::Arith(ArithOutcome::Exists), Some(item));
     }
@@ -345,10 +350,9 @@ fn expected_arith(
     let expiry_before = item.expiry;
     item.value = digits;
     if grows {
-        item.fetched = false;
+        (item.fetched, item.stale, item.win_sent) = (false, false, false);
     } else {
         item.value.resize(width, b' ');
-        item.fetched = true;
     }
     item.access = now;
     item.version = version;
@@ -434,7 +438,7 @@ impl Pair {
             SetError::OutOfMemory => assert!(!cache || joined > 1500, "a cache refused {} B", value.len()),
         }
         self.refused += 1;
-        let removes = cache && how.verb == Verb::Set && how.compare.unwrap_or(0) == 0;
+        let removes = cache && how.verb == Verb::Set && how.compare.is_none();
         self.compare(step, before.filter(|_| !removes));
     }
 
