@@ -20,6 +20,13 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes that works.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Says that something is not tested here, or fails where `MILLRACE_REQUIRE_PEERS=1` wants everything tested.
+pub fn skip(why: &str) {
+    let required = std::env::var("MILLRACE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+    assert!(!required, "MILLRACE_REQUIRE_PEERS is set, and {why}");
+    eprintln!("SKIPPED: {why}");
+}
+
 /// Settings for a node on a free loopback port, with these registers.
 pub fn config(registers: &[(&str, &str)]) -> Config {
     let mut config = Config::default();
@@ -73,6 +80,13 @@ impl Served {
             assert!(begun.elapsed() < PATIENCE, "never seen: {what}; the node reports {report:#?}");
             std::thread::yield_now();
         }
+    }
+
+    /// The node still serves, and lost no request on the way.
+    pub fn still_sound(&self) {
+        self.client().still_works();
+        let report = self.report();
+        assert_eq!(report.engine.executed + report.engine.expired, report.net.requests);
     }
 
     /// Nothing is left behind: `connections` are open, all of them idle, and nothing is buffered for anybody.

@@ -1,0 +1,61 @@
+//! Debian's memcached as a child process, where it is installed.
+
+use super::served::Client;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// A running memcached; it is killed when dropped.
+pub struct Memcached {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Memcached {
+    /// Starts one with `arguments` on a free port. None, said on standard error, where memcached is not installed.
+    pub fn start(arguments: &[&str]) -> Option<Memcached> {
+        for _ in 0..10 {
+            // memcached can pick a port itself, but only tells it through a file; a taken one is tried again.
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("loopback");
+            let port = free.port().to_string();
+            let mut command = Command::new("memcached");
+            command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-u", "nobody"]).args(arguments);
+            let Ok(child) = command.stderr(Stdio::null()).spawn() else {
+                super::served::skip("memcached is not installed");
+                return None;
+            };
+            let mut memcached = Memcached { child, address: free };
+            if memcached.answers() {
+                return Some(memcached);
+            }
+        }
+        super::served::skip("memcached does not start");
+        None
+    }
+
+    fn answers(&mut self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < super::served::PATIENCE {
+            if TcpStream::connect(self.address).is_ok() {
+                return true;
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    pub fn client(&self) -> Client {
+        Client::to(self.address)
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

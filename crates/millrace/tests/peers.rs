@@ -1,0 +1,75 @@
+//! Other people's clients and their own tests, against a node.
+//!
+//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache and pytest. What is not installed is skipped, visibly;
+//! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
+
+mod served;
+
+use served::{Served, skip};
+use std::process::{Command, Output};
+
+/// The interpreter, if it has all `modules`.
+fn python(modules: &str) -> Option<Command> {
+    let name = std::env::var("MILLRACE_PYTHON").unwrap_or_else(|_| "python3".to_string());
+    let imports = Command::new(&name).args(["-c", &format!("import {modules}")]).output();
+    if imports.is_ok_and(|output| output.status.success()) {
+        return Some(Command::new(name));
+    }
+    skip(&format!("{name} cannot import {modules}; set MILLRACE_PYTHON to an interpreter that can"));
+    None
+}
+
+/// What it said, once it has ended well.
+fn succeeded(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("it was found before");
+    let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{text}");
+    text
+}
+
+#[test]
+fn memccapable_finds_every_ascii_command() {
+    if Command::new("memccapable").arg("-h").output().is_err() {
+        return skip("memccapable is not installed (Debian: libmemcached-tools)");
+    }
+    let served = Served::with(&[]);
+    let address = served.address();
+    let text = succeeded(Command::new("memccapable").args([
+        "-a",
+        "-h",
+        &address.ip().to_string(),
+        "-p",
+        &address.port().to_string(),
+    ]));
+    let passed = text.lines().filter(|line| line.starts_with("ascii ") && line.contains("[pass]")).count();
+    assert!(passed >= 20 && !text.contains("[FAIL]"), "{text}");
+    served.still_sound();
+}
+
+#[test]
+fn pymemcache_passes_its_own_integration_tests() {
+    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
+    let served = Served::with(&[]);
+    let address = served.address();
+    // pytest finds the options of the suite beside it.
+    let find = "import os, pymemcache.test as t; print(os.path.join(os.path.dirname(t.__file__), 'test_integration.py'))";
+    let suite = succeeded(Command::new(python.get_program()).args(["-c", find]));
+    let text = succeeded(
+        python
+            .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "integration", suite.trim()])
+            .args(["--server", &address.ip().to_string(), "--port", &address.port().to_string()]),
+    );
+    assert!(text.contains(" passed") && !text.contains(" failed"), "{text}");
+    eprintln!("pymemcache: {}", text.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default());
+    served.still_sound();
+}
+
+#[test]
+fn a_meta_client_works() {
+    let Some(mut python) = python("meta_memcache") else { return };
+    let served = Served::with(&[]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/meta_client.py");
+    let text = succeeded(python.args([script, &served.address().port().to_string()]));
+    assert!(text.contains("meta client: all is well"), "{text}");
+    served.still_sound();
+}
