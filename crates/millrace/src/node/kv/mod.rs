@@ -128,14 +128,14 @@ pub struct Kv {
     started: u32,
 }
 
+/// What a node is wired from: the shared part, a port for each edge, and the hash that edges compute.
+pub type Assembled = (Arc<Shared>, Vec<EdgePort<Kv>>, Hasher64);
+
 /// Makes the service, its engine and the ports of all edges, as `config` says.
 ///
 /// # Errors
 /// The store's, when it cannot be had with these settings.
-pub fn assemble(
-    config: &Config,
-    inboxes: Vec<Arc<Inbox>>,
-) -> Result<(Arc<Shared>, Vec<EdgePort<Kv>>, Hasher64), store::ConfigError> {
+pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, store::ConfigError> {
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Buffered::default());
