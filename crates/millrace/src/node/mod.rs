@@ -5,9 +5,9 @@
 //!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)      admin: metrics, registers
 //!                        …           ╝
 //! ```
-//! `accept` hands out connections, [`edge`] owns them, `kv` is the service that the engine runs, `shared` is what all of
-//! them see. A [`connection`] has one of three wires: [`stream`], [`rings`], [`datagrams`]; the last two carry [`messages`]. With
-//! `engine.mode = dedicated` the engine has a thread of its own: [`dedicated`].
+//! `accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
+//! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
+//! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
 
 mod accept;
 mod admin;

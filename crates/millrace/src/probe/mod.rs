@@ -16,7 +16,6 @@ pub mod echo;
 pub mod facts;
 pub mod measurements;
 pub mod memory;
-pub mod pingpong;
 pub mod placement;
 pub mod session;
 pub mod storage;

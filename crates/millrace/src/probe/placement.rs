@@ -1,7 +1,6 @@
 //! Where the cores are and how much of them this process has: the ping-pong round trip by placement, and the gaps in
 //! which a spinning thread did not run.
 
-use super::pingpong;
 use super::session::{Session, Unit};
 use super::summary::quantile;
 use base::{Clock, Nanos};
@@ -65,12 +64,12 @@ fn ping_pong(session: &mut Session, a: usize, b: usize) {
     let (clock, mut trips) = (Clock::shared(), Vec::new());
     let start = clock.now();
     while trips.len() < 300 && clock.now().since(start) < span {
-        let Some(trip) = pingpong::sample(a, b, sample) else {
+        let Some(trip) = ring::probe::ping_pong([a, b], sample.into()).map(|game| game.round_trip) else {
             return session.skip("ping-pong", format!("cores {a} and {b} cannot be had together"));
         };
         trips.push(trip.0 as f64);
     }
-    let method = "one line each way, 2 ms samples";
+    let method = "one line both ways, 2 ms samples";
     session.record(
         "ping_pong",
         format!("ping-pong, cores {a} and {b}"),

@@ -5,7 +5,7 @@
 //!
 //! Shape: `sleeper: announce, sleep …………… wake, stamp` / `waker: see announcement, idle 60 µs, stamp, wake`
 //!
-//! Ordering: [W1] release store of `asleep` by the sleeper, acquired by the waker: the round has begun. [W2] release
+//! Ordering: (W1) release store of `asleep` by the sleeper, acquired by the waker: the round has begun. (W2) release
 //! store of `awake_at`, acquired by the waker: the stamp is there. Both clocks are the same counter.
 
 use super::cores;
@@ -77,10 +77,10 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
         let sleeping = scope.spawn(|| -> io::Result<()> {
             let pinned = base::cpu::pin_to(sleeper);
             for round in 1.. {
-                asleep.store(round, Ordering::Release); // [W1]
+                asleep.store(round, Ordering::Release); // (W1)
                 bed.sleep(round)?;
                 let last = over.load(Ordering::Relaxed); // Ordered by the wake-up that ended the sleep.
-                awake_at.store(clock.now().0.max(1), Ordering::Release); // [W2]
+                awake_at.store(clock.now().0.max(1), Ordering::Release); // (W2)
                 if last {
                     break;
                 }
@@ -93,7 +93,7 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
             for round in 1.. {
                 let last = round >= 3 && clock.now().since(start) >= span;
                 while asleep.load(Ordering::Acquire) != round {
-                    rustix::thread::sched_yield(); // [W1]; on one core the sleeper needs it to get there.
+                    rustix::thread::sched_yield(); // (W1); on one core the sleeper needs it to get there.
                 }
                 let settled = clock.now();
                 while clock.now().since(settled) < ASLEEP {
@@ -107,7 +107,7 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
                 let ran = loop {
                     match awake_at.load(Ordering::Acquire) {
                         0 => rustix::thread::sched_yield(),
-                        at => break Nanos(at), // [W2]
+                        at => break Nanos(at), // (W2)
                     }
                 };
                 woken.to_run.push(ran.since(before).0 as f64 / 1e3);

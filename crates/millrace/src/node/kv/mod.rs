@@ -1,6 +1,6 @@
 //! The key-value service: memcached commands on a store, as the engine executes them.
 //!
-//! One file per family of commands: [`classic`], [`meta`], [`stats`]. This file has what they share: the request and reply as
+//! One file per family of commands: `classic`, `meta`, `stats`. This file has what they share: the request and reply as
 //! they travel in the port's slots, the room that a reply needs, and the counters.
 //!
 //! Invariant: nothing is executed before the room for its reply is reserved. Small replies and values up to

@@ -57,7 +57,7 @@ impl<'a> Chain<'a> {
         std::array::from_fn(|_| prng.below((self.bytes / LINE) as u64) as usize * LINE)
     }
 
-    /// Nanoseconds per dependent read, one per sample of [`STEPS`].
+    /// Nanoseconds per dependent read, one per sample of `STEPS`.
     pub fn latencies(&self, span: Nanos) -> Vec<f64> {
         self.chains::<1>(span)
     }
@@ -86,7 +86,7 @@ impl<'a> Chain<'a> {
         })
     }
 
-    /// Nanoseconds per line when the next [`AHEAD`] addresses are known and prefetched.
+    /// Nanoseconds per line when the next `AHEAD` addresses are known and prefetched.
     pub fn prefetched(&self, span: Nanos) -> Vec<f64> {
         let mut prng = Prng::new(7);
         let mut queue = self.offsets::<AHEAD>(&mut prng);
