@@ -324,8 +324,10 @@ impl Store {
 
     /// Sees to it that `bytes` can be taken from the budget with two segments still available. Evicts in cache mode.
     pub(crate) fn make_room(&mut self, now: u32, bytes: usize) -> bool {
-        // Readers may hold evicted large values: then evicting more and more would help nobody.
-        let enough = 2 * bytes as u64 + 4 * self.log.segment_bytes() as u64;
+        // Readers may hold evicted large values, at most all there are. Where room does not come even when as much more was
+        // evicted, evicting yet more would help nobody.
+        let held = self.budget.large() as u64;
+        let enough = held + 2 * bytes as u64 + 4 * self.log.segment_bytes() as u64;
         let weight = |log: &Log| log.weight(Queue::Small) + log.weight(Queue::Main);
         let start = weight(&self.log);
         loop {
