@@ -7,4 +7,5 @@ pub mod probe;
 pub mod registers;
 pub mod report;
 pub mod shm_client;
+pub mod soak;
 pub mod up;

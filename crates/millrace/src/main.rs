@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
 use millrace::load::{self, BenchArgs};
+use millrace::soak::Soak;
 use millrace::up::Up;
 use millrace::{probe, registers};
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ enum Command {
     Bench(Box<BenchArgs>),
     /// Measure this machine: clocks, caches, memory, wake-ups, sockets, storage
     Probe(probe::Args),
+    Soak(Soak),
     Registers(registers::List),
 }
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.run().map_err(Into::into),
         Command::Bench(args) => load::run(&args).map_err(Into::into),
         Command::Probe(args) => probe::run(args).map_err(Into::into),
+        Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
     };
     match result {
