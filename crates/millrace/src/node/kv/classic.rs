@@ -4,7 +4,7 @@ use super::{INLINE_VALUE, Kv, PROTOCOL_VERSION, Reply, VALUE_BOUND, inline, shar
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Exptime, Get, KEY_MAX, Line, StoreVerb, TooLarge};
 use ring::arena::Producer;
-use store::{ArithHow, ArithOutcome, DeleteHow, DeleteOutcome, GetHow, SetError, SetHow, SetOutcome};
+use store::{ArithHow, ArithOutcome, DeleteHow, DeleteOutcome, GetHow, Mode, SetError, SetHow, SetOutcome};
 
 impl Kv {
     /// `get`, `gets`, `gat`, `gats`: one key.
@@ -179,10 +179,11 @@ impl Kv {
         }
     }
 
-    /// A value beyond the limit: like memcached, the old value goes too, since it is no longer what the client thinks.
+    /// A value beyond the limit: in a cache, like memcached, the old value goes too, since it is no longer what the client
+    /// thinks. A store keeps what it has acknowledged: the error says that nothing happened.
     fn too_large(&mut self, large: &TooLarge<'_>, hash: u64, reply: &mut emit::Reply<'_>) {
         self.counters.store_too_large += 1;
-        if large.drop_old {
+        if large.drop_old && self.store.config().mode == Mode::Cache {
             let mut scratch = [0; KEY_MAX];
             let key = self.key(large.meta.key(&mut scratch), hash);
             // Whether there was one does not change the answer.
