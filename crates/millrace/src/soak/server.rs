@@ -65,8 +65,6 @@ pub struct Said {
     pub occupied: f64,
     /// Memory in use, as a share of the limit.
     pub memory: f64,
-    /// Items.
-    pub items: u64,
     /// Items evicted.
     pub evictions: u64,
     /// Connections closed, or requests refused, because buffers were full.
@@ -146,7 +144,6 @@ impl Server {
         Ok(Said {
             occupied: held as f64 / limit,
             memory: number("/kv/store/memory_bytes")? as f64 / limit,
-            items: number("/kv/store/items")?,
             evictions: number("/kv/store/evictions")?,
             buffer_refusals: number("/net/buffer_refusals")?,
             slow_reader_kicks: number("/net/slow_reader_kicks")?,

@@ -3,7 +3,7 @@
 use super::trial::{Outcome, RSS_LIMIT, Sample};
 use crate::report::axis::{Scale, Unit};
 use crate::report::environment;
-use crate::report::format::{micros, percent, short, whole};
+use crate::report::format::{micros, short, whole};
 use crate::report::html::{Block, Report, Section};
 use crate::report::plot::{Line, LinePlot};
 use crate::report::table::Table;
@@ -38,6 +38,11 @@ fn note(o: &Outcome) -> Option<&'static str> {
     }
 }
 
+/// A share that may be more than a whole.
+fn of_limit(share: f64) -> String {
+    format!("{:.2} % of the limit", share * 100.0)
+}
+
 fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(std::iter::once("").chain(outcomes.iter().map(|o| o.mode)));
     let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
@@ -45,9 +50,9 @@ fn table(outcomes: &[Outcome]) -> Table {
     };
     row("time", &|o| format!("{:.0} s", o.seconds));
     row("memory limit", &|o| Bytes(o.limit).to_string());
-    row("items and index / limit, second half", &|o| percent(o.occupied));
-    row("resident memory / limit, most", &|o| percent(o.rss_peak));
-    row("resident memory / limit, before clients", &|o| percent(o.rss_at_start));
+    row("items and index, second half", &|o| of_limit(o.occupied));
+    row("resident memory, most", &|o| of_limit(o.rss_peak));
+    row("resident memory, before clients", &|o| of_limit(o.rss_at_start));
     row("operations", &|o| whole(o.ops));
     row("reads checked", &|o| whole(o.reads));
     row("writes acknowledged", &|o| whole(o.writes));
@@ -88,13 +93,13 @@ pub fn page(outcomes: &[Outcome]) -> Report {
     let kept = format!(
         "{} reads checked, every promise kept, resident memory at most {}",
         short(outcomes.iter().map(|o| o.reads as f64).sum()),
-        percent(outcomes.iter().map(|o| o.rss_peak).fold(0.0, f64::max))
+        of_limit(outcomes.iter().map(|o| o.rss_peak).fold(0.0, f64::max))
     );
     Report {
         title: "millrace soak".to_string(),
         subtitle: format!(
-            "clients killed, stopped and misbehaving; {} of the limit allowed as resident memory",
-            percent(RSS_LIMIT)
+            "clients killed, stopped and misbehaving; at most {} allowed as resident memory",
+            of_limit(RSS_LIMIT)
         ),
         verdict: (faults == 0, if faults == 0 { kept } else { format!("{} promises broken", whole(faults)) }),
         sections,

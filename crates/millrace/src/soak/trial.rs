@@ -27,8 +27,17 @@ pub const TARGET: f64 = 0.90;
 /// The most that resident memory may be, as a share of the limit.
 pub const RSS_LIMIT: f64 = 1.03;
 
-/// A mean value and its key, for choosing how many keys there are; what is held is steered, not computed.
-const MEAN_ITEM: u64 = 27 << 10;
+/// About the mean item, for choosing how many keys there are; what is held is steered, not computed.
+const MEAN_ITEM: u64 = 21 << 10;
+
+/// Below the target by more than this, clients only fill.
+const NEAR: f64 = 0.03;
+
+/// How fast the share of deletions follows, per tick.
+const GAIN: f64 = 0.25;
+
+/// The part of the run in which the target is lifted, so that in store mode writes are refused.
+const WALL: std::ops::Range<f64> = 0.45..0.50;
 
 /// How often the server is looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -135,7 +144,7 @@ pub struct Outcome {
 /// When it could not be started. Broken promises are in the outcome.
 pub fn run(plan: &Plan, bar: &ProgressBar, interrupted: &AtomicBool) -> Result<Outcome, String> {
     let mut server = Server::start(&plan.limits)?;
-    server.ask()?;
+    // Before it is asked anything: a question is a descriptor, too.
     let start = server.footprint().ok_or("the server ended at once")?;
     let cpu = server.cpu().unwrap_or_default();
     let (run, board) = (run_number(0), Board::new(FILL));
@@ -234,12 +243,14 @@ struct Watch<'p> {
     said: Said,
     most: Footprint,
     last: Footprint,
+    /// Share of deletions among writes that holds the memory at the target.
+    deletions: f64,
 }
 
 impl Watch<'_> {
     fn new(plan: &Plan, began: Instant) -> Watch<'_> {
         let (said, most, last) = (Said::default(), Footprint::default(), Footprint::default());
-        Watch { plan, began, samples: Vec::new(), said, most, last }
+        Watch { plan, began, samples: Vec::new(), said, most, last, deletions: 0.2 }
     }
 
     fn until_the_end(
@@ -290,18 +301,23 @@ impl Watch<'_> {
         });
     }
 
-    /// The order of the day: fill below the target, delete in proportion around it.
-    fn order(&self, done: f64) -> u8 {
-        let wall = (0.45..0.50).contains(&done);
-        let full = match self.plan.limits.promise {
-            Promise::Store => self.said.occupied > TARGET - 0.03 && !wall,
-            Promise::Cache => self.said.evictions > 0,
-        };
+    /// The order of the day: fill below the target; around it, delete as much as keeps it there.
+    fn order(&mut self, done: f64) -> u8 {
         let share = match self.plan.limits.promise {
-            Promise::Store => 0.2 + (self.said.occupied - TARGET) * 8.0,
+            Promise::Store => {
+                let wall = WALL.contains(&done);
+                let off = self.said.occupied - TARGET;
+                if wall || off < -NEAR {
+                    return FILL;
+                }
+                self.deletions = (self.deletions + off * GAIN).clamp(0.01, 0.9);
+                // The sum finds the share; the part in proportion keeps it from swinging.
+                (self.deletions + off * 8.0).clamp(0.01, 0.9)
+            }
+            Promise::Cache if self.said.evictions == 0 => return FILL,
             Promise::Cache => 0.05,
         };
-        if full { (share.clamp(0.01, 0.9) * 255.0) as u8 } else { FILL }
+        (share * 255.0) as u8
     }
 
     /// Items and index as a share of the limit, the mean of the second half.
@@ -314,11 +330,11 @@ impl Watch<'_> {
     fn close_the_books(&mut self, server: &Server, board: &Board, said: &Said, start: &Footprint) {
         let began = Instant::now();
         self.look(server, board);
-        while self.last.descriptors != start.descriptors && began.elapsed() < PATIENCE {
+        while self.last.descriptors > start.descriptors && began.elapsed() < PATIENCE {
             std::thread::sleep(TICK);
             self.look(server, board);
         }
-        if self.last.descriptors != start.descriptors {
+        if self.last.descriptors > start.descriptors {
             board.fault(format_args!(
                 "the server has {} descriptors with all clients gone, {} before the first",
                 self.last.descriptors, start.descriptors
