@@ -170,6 +170,30 @@ fn values_beyond_the_limit_are_swallowed_and_the_connection_goes_on() {
     assert_eq!((report.kv.commands.store_too_large, report.net.buffer_refusals), (9, 0));
 }
 
+/// In a store an error says that nothing happened: what was acknowledged stays.
+#[test]
+fn a_store_keeps_the_old_value_when_a_new_one_is_too_large() {
+    let served = Served::with(&[("store.max_value", "64k"), ("store.mode", "store")]);
+    let mut client = served.client();
+    client.set("k", "old");
+    let value = pattern(1, (64 << 10) + 1);
+    client.ask(set_request("k", &value), "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(client.get("k"), Some(b"old".to_vec()));
+    client
+        .send([format!("set k 0 0 {} noreply\r\n", value.len()).as_bytes(), &value, b"\r\nmn\r\n"].concat());
+    client.expect("MN\r\n");
+    assert_eq!(client.get("k"), Some(b"old".to_vec()));
+    client.send([format!("ms k {}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat());
+    client.expect("SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(client.get("k"), Some(b"old".to_vec()));
+    // Announced, begun, and never finished.
+    let mut stranger = served.client();
+    stranger.ask(format!("set k 0 0 {}\r\nmuch", value.len()), "SERVER_ERROR object too large for cache\r\n");
+    drop(stranger);
+    assert_eq!(client.get("k"), Some(b"old".to_vec()));
+    served.until_quiet(1);
+}
+
 #[test]
 fn a_lie_about_the_length_costs_its_own_connection_only() {
     let served = Served::with(&[("store.max_value", "1m"), ("net.buffer_limit", "4m")]);

@@ -338,7 +338,7 @@ impl Ledger {
         let op = entry.pending.take().expect("an answer belongs to an attempt");
         entry.allow_eviction(promise);
         let after: Vec<State> = entry.possible.iter().filter_map(|s| s.explained(op, answer)).collect();
-        let refused = promise == Promise::Cache && matches!(answer, Answer::NoMemory | Answer::TooLarge);
+        let refused = promise == Promise::Cache && answer == Answer::NoMemory;
         let kind = match (answer, op) {
             _ if refused => Some(Kind::Refused),
             _ if !after.is_empty() => None,

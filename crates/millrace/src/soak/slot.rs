@@ -225,7 +225,7 @@ impl Slot<'_> {
             Record::Answered { key, answer, micros } => {
                 self.count(micros);
                 let count = match answer {
-                    Answer::NoMemory | Answer::TooLarge => &self.board.refusals,
+                    Answer::NoMemory => &self.board.refusals,
                     _ => &self.board.writes,
                 };
                 count.fetch_add(1, Ordering::Relaxed);

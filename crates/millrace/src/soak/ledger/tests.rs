@@ -98,6 +98,10 @@ fn answers_are_held_against_the_states_too() {
     }
     assert_eq!(answer(&one, Promise::Cache, Op::Delete, Answer::NotFound), None, "it was evicted");
     assert_eq!(answer(&one, Promise::Cache, set(2, 50), Answer::NoMemory), Some(Kind::Refused));
+    for promise in [Promise::Store, Promise::Cache] {
+        let longest = [set(1, MAX_VALUE as u32)];
+        assert_eq!(answer(&longest, promise, append, Answer::TooLarge), None, "it would be too long");
+    }
 }
 
 #[test]
