@@ -67,6 +67,14 @@ impl Store {
         walked
     }
 
+    /// Goes on with the victim in hand, by about `bytes`, and chooses no other: there is memory enough.
+    pub(crate) fn finish_victim(&mut self, now: u32, bytes: usize) {
+        let mut walked = 0;
+        while walked < bytes && self.cleaning.is_some() {
+            walked += self.clean_some(now, bytes - walked);
+        }
+    }
+
     /// Finishes the victim in hand, or chooses and finishes one. False where there is nothing to gain.
     pub(crate) fn clean_one_segment(&mut self, now: u32) -> bool {
         if self.cleaning.is_none() && !self.choose_victim(now) {

@@ -266,10 +266,11 @@ impl Store {
     /// Before a mutation that writes about `bytes`: cleans in proportion, grows the index, and sees to it that two segments
     /// are available, as far as possible.
     pub(crate) fn prepare(&mut self, now: u32, bytes: usize) {
-        let pace = self.cleaning.as_ref().map_or(5, |c| c.pace);
-        if self.cleaning.is_some() || self.log.available(&self.budget) < self.reserve || self.budget.is_over()
-        {
-            self.clean(now, bytes.saturating_mul(pace));
+        let walk = bytes.saturating_mul(self.cleaning.as_ref().map_or(5, |c| c.pace));
+        if self.log.available(&self.budget) < self.reserve || self.budget.is_over() {
+            self.clean(now, walk);
+        } else {
+            self.finish_victim(now, walk);
         }
         if self.index.wants_split() {
             self.split_one();

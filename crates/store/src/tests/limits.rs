@@ -232,3 +232,21 @@ fn the_process_takes_no_more_than_the_budget() {
     assert!(grown < memory + (64 << 20), "{grown} B resident of {memory}");
     assert!(store.stats().evicted > 0);
 }
+
+/// Found by conversations held against memcached: a flushed segment that `maintain` had begun to clean was finished by the
+/// next set, which then went on to evict live items, with all of the memory free.
+#[test]
+fn finishing_a_victim_evicts_nothing_while_memory_is_free() {
+    let mut store = Store::new(Config::new(Mode::Cache, 64 << 20)).expect("enough");
+    for round in 0..20 {
+        let old = round * 1_000;
+        fill(&mut store, old..old + 500, &[1; 100], 0);
+        store.flush_all(NOW, NOW);
+        fill(&mut store, old + 500..old + 600, &[2; 100], NOW + 50);
+        store.maintain(NOW, 1 << 10);
+        fill(&mut store, old + 600..old + 700, &[3; 3_000], 0);
+        assert!((old + 500..old + 700).all(|name| has(&mut store, name)), "round {round}");
+    }
+    assert_eq!(store.stats().evicted, 0);
+    store.check();
+}
