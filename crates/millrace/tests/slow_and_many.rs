@@ -325,3 +325,54 @@ fn values_around_every_boundary_come_back_as_they_went_in() {
     observer.finish();
     served.until_quiet(1);
 }
+
+/// Rings and arena at their smallest, and replies that do not fit them: the engine has to wait for the edge again and again.
+#[test]
+fn replies_beyond_ring_and_arena_wait_for_room_and_keep_their_order() {
+    let value = |i: u64| pattern(i, [16 << 10, (16 << 10) + 1, 900_000, 10, 15_000][(i % 5) as usize]);
+    for (entries, pipeline, form) in
+        [("16", "1", "staged"), ("16", "256", "coroutine"), ("1024", "256", "plain")]
+    {
+        let served = Served::with(&[
+            ("ring.entries", entries),
+            ("ring.arena", "256k"),
+            ("net.pipeline", pipeline),
+            ("engine.form", form),
+            ("edge.threads", "2"),
+        ]);
+        let observer = Observer::of(&served);
+        let mut setup = served.client();
+        (0..10).for_each(|i| setup.set(&format!("v{i}"), value(i)));
+        let address = served.address();
+        std::thread::scope(|scope| {
+            for me in 0..4u64 {
+                scope.spawn(move || {
+                    let mut client = Client::to(address);
+                    let mut sender = client.twin();
+                    let order = move |n: u64| (n * 7 + me) % 10;
+                    let sending = std::thread::spawn(move || {
+                        (0..150).for_each(|n| sender.send(format!("get v{}\r\nmn\r\n", order(n))));
+                        // Reservations of other sizes between them.
+                        sender.send("stats settings\r\nmn\r\n");
+                    });
+                    for n in 0..150 {
+                        client.expect(get_reply(&format!("v{}", order(n)), &value(order(n))));
+                        client.expect("MN\r\n");
+                    }
+                    while client.line() != "END" {}
+                    client.expect("MN\r\n");
+                    sending.join().expect("all requests were taken");
+                });
+            }
+        });
+        // In one piece, so that one turn has more replies than the arena has room for.
+        setup.send("get v0\r\n".repeat(300));
+        (0..300).for_each(|_| setup.expect(get_reply("v0", &value(0))));
+        observer.finish();
+        let report = served.until_quiet(1);
+        assert_eq!(report.net.slow_reader_kicks, 0);
+        if entries == "1024" {
+            assert!(report.engine.blocked > 0, "nothing ever waited for room");
+        }
+    }
+}
