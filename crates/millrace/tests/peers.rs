@@ -36,6 +36,9 @@ fn memccapable_finds_every_ascii_command() {
     let address = served.address();
     let text = succeeded(Command::new("memccapable").args([
         "-a",
+        // Seconds that it waits for one answer; its own 2 are few on a machine that is busy with other tests.
+        "-t",
+        "60",
         "-h",
         &address.ip().to_string(),
         "-p",
