@@ -45,36 +45,36 @@ fn of_limit(share: f64) -> String {
 
 fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new(std::iter::once("").chain(outcomes.iter().map(|o| o.mode)));
-    let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
+    let mut row = |name: &str, cell: fn(&Outcome) -> String| {
         table.row(std::iter::once(name.to_string()).chain(outcomes.iter().map(cell)));
     };
-    row("time", &|o| format!("{:.0} s", o.seconds));
-    row("memory limit", &|o| Bytes(o.limit).to_string());
-    row("items and index, second half", &|o| of_limit(o.occupied));
-    row("resident memory, most", &|o| of_limit(o.rss_peak));
-    row("resident memory, before clients", &|o| of_limit(o.rss_at_start));
-    row("operations", &|o| whole(o.ops));
-    row("reads checked", &|o| whole(o.reads));
-    row("writes acknowledged", &|o| whole(o.writes));
-    row("writes refused, memory full", &|o| whole(o.refusals));
-    row("items evicted", &|o| whole(o.evictions));
-    row("keys read at the end", &|o| format!("{} of {}", whole(o.checked_at_end), whole(o.keys)));
-    row("of these present for certain", &|o| whole(o.present_at_end));
-    row("clients killed / stopped / strangers", &|o| {
+    row("time", |o| format!("{:.0} s", o.seconds));
+    row("memory limit", |o| Bytes(o.limit).to_string());
+    row("items and index, second half", |o| of_limit(o.occupied));
+    row("resident memory, most", |o| of_limit(o.rss_peak));
+    row("resident memory, before clients", |o| of_limit(o.rss_at_start));
+    row("operations", |o| whole(o.ops));
+    row("reads checked", |o| whole(o.reads));
+    row("writes acknowledged", |o| whole(o.writes));
+    row("writes refused, memory full", |o| whole(o.refusals));
+    row("items evicted", |o| whole(o.evictions));
+    row("keys read at the end", |o| format!("{} of {}", whole(o.checked_at_end), whole(o.keys)));
+    row("of these present for certain", |o| whole(o.present_at_end));
+    row("clients killed / stopped / strangers", |o| {
         format!("{} / {} / {}", whole(o.chaos.kills), whole(o.chaos.stops), whole(o.chaos.strangers))
     });
-    row("writes cut off by a kill", &|o| whole(o.cut_off));
-    row("connections closed, buffers full", &|o| whole(o.closed));
-    row("threads at start / most", &|o| format!("{} / {}", o.threads.0, o.threads.1));
-    row("descriptors at start / most / end", &|o| {
+    row("writes cut off by a kill", |o| whole(o.cut_off));
+    row("connections closed, buffers full", |o| whole(o.closed));
+    row("threads at start / most", |o| format!("{} / {}", o.threads.0, o.threads.1));
+    row("descriptors at start / most / end", |o| {
         format!("{} / {} / {}", o.descriptors.0, o.descriptors.1, o.descriptors.2)
     });
-    row("server CPU", &|o| format!("{:.1} s, {}/op", o.cpu_s, micros(o.cpu_us_per_op)));
-    row("answer in a batch, p50 / p99", &|o| {
+    row("server CPU", |o| format!("{:.1} s, {}/op", o.cpu_s, micros(o.cpu_us_per_op)));
+    row("answer in a batch, p50 / p99", |o| {
         format!("{} / {}", micros(o.p50_us as f64), micros(o.p99_us as f64))
     });
-    row("SIGTERM to the end", &|o| micros(o.drain_ms * 1e3));
-    row("promises broken", &|o| whole(o.faults));
+    row("SIGTERM to the end", |o| micros(o.drain_ms * 1e3));
+    row("promises broken", |o| whole(o.faults));
     table
 }
 
@@ -84,7 +84,7 @@ pub fn page(outcomes: &[Outcome]) -> Report {
     for outcome in outcomes {
         let mut blocks: Vec<Block> = outcome.examples.iter().cloned().map(Block::Text).collect();
         blocks.extend(note(outcome).map(|note| Block::Text(note.to_string())));
-        let memory: [(&str, fn(&Sample) -> f64); 2] =
+        let memory: [Course; 2] =
             [("resident memory", |s| s.rss * 100.0), ("items and index", |s| s.occupied * 100.0)];
         blocks.push(Block::Plot(over_time("Memory, % of the limit", outcome, &memory)));
         sections.push(section(&format!("Mode {}", outcome.mode), blocks));
@@ -114,9 +114,12 @@ fn section(title: &str, blocks: Vec<Block>) -> Section {
 /// Plots keep to some hundred points.
 const POINTS: usize = 400;
 
-fn over_time(title: &str, outcome: &Outcome, lines: &[(&str, fn(&Sample) -> f64)]) -> String {
+/// A line: its name, and what of a sample it shows.
+type Course = (&'static str, fn(&Sample) -> f64);
+
+fn over_time(title: &str, outcome: &Outcome, lines: &[Course]) -> String {
     let step = outcome.samples.len().div_ceil(POINTS).max(1);
-    let line = |(name, read): &(&str, fn(&Sample) -> f64)| Line {
+    let line = |(name, read): &Course| Line {
         name: (*name).to_string(),
         points: outcome.samples.iter().step_by(step).map(|s| (s.at_s, read(s))).collect(),
     };
