@@ -19,7 +19,8 @@ fn put(store: &mut Store, key: &[u8], value: &[u8], how: &SetHow) -> SetOutcome 
 /// Value, won, sent, stale.
 fn lease(store: &mut Store, now: u32, key: &[u8], how: &GetHow) -> Option<(Vec<u8>, bool, bool, bool)> {
     let key = store.key(key).expect("a key");
-    store.get(now, key, how).map(|h| (h.value().to_vec(), h.won(), h.win_was_sent(), h.is_stale()))
+    let how = GetHow { lease: true, ..*how };
+    store.get(now, key, &how).map(|h| (h.value().to_vec(), h.won(), h.win_was_sent(), h.is_stale()))
 }
 
 fn version(store: &Store, key: &[u8]) -> u64 {
