@@ -49,8 +49,6 @@ const EVENTS: usize = 256;
 const WAKE: u64 = u64::MAX;
 /// Longest sleep, so that idle connections and the stop flag are looked at.
 pub const NAP: Nanos = Nanos::from_millis(250);
-/// Rounds of reading before a turn, at most.
-const GATHER: usize = 8;
 /// How long a stopping edge waits for slow readers to take their last replies.
 const DRAIN: Nanos = Nanos::from_secs(2);
 /// How often the service may tidy up, at most.
@@ -150,9 +148,6 @@ impl Edge {
             self.handle(&events);
             self.poll_rings();
             let worked = !events.is_empty() || !self.runnable.is_empty();
-            if !events.is_empty() || self.polled.is_empty() {
-                self.gather(&mut events);
-            }
             self.turn();
             if worked {
                 last_work = self.now;
@@ -188,21 +183,6 @@ impl Edge {
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => panic!("epoll_wait on our own descriptor: {e}"),
-        }
-    }
-
-    /// Reads what came while we read, so that the turn answers it too: every round of reading that finds something is followed
-    /// by another. The first reply of a turn wakes its client, and a client that is awake need not be woken again.
-    fn gather(&mut self, events: &mut Vec<epoll::Event>) {
-        for _ in 0..GATHER {
-            if self.runnable.is_empty() {
-                return;
-            }
-            self.poll_events(events, Nanos::ZERO);
-            if events.is_empty() {
-                return;
-            }
-            self.handle(events);
         }
     }
 
