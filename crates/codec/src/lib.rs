@@ -1,0 +1,15 @@
+//! Protobuf driven by one flat schema table, with every field's bytes placed in host or accelerator memory.
+//!
+//! | module | one word |
+//! |---|---|
+//! | [`table`] | the flat table that drives everything: 64-byte lines, 16-byte field entries, one target bit per field |
+//! | [`memory`] | the two memories: regions of 4 KiB chunks, free lists, arenas, addresses |
+//! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
+//!
+//! The mechanisms are those of RPCAcc (`docs/design/002-codec.md` maps them, section by section); the hardware of that
+//! system is a second *place* here: a thread with a memory of its own, behind rings, and one narrow trait that counts what
+//! crosses. The crate knows nothing of sockets, services or deadlines.
+
+pub mod memory;
+pub mod object;
+pub mod table;

@@ -1,0 +1,9 @@
+//! A decoded message in memory, reading it, and writing it.
+//!
+//! Shape: the layout is [`table::Message`](crate::table::Message)'s. Addresses in host memory are plain pointers, so that
+//! the host reads a field with one load, as C++ objects would (RPCAcc III-B item 8: the accelerator translates, not the
+//! host). Strings of a borrowed message point into the input.
+
+mod reference;
+
+pub use reference::{Addr, Ref};
