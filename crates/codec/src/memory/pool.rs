@@ -1,0 +1,170 @@
+//! One memory: a reserved region, cut into chunks, with a FIFO of free single chunks before a buddy allocator of runs.
+//!
+//! Bounds: the region's length, fixed when it is made; address space is reserved, pages are used when first written.
+//! Cost: one uncontended lock for each chunk, 4 KiB of objects.
+
+use super::buddy::Buddy;
+use base::pages::{PageKind, Region};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Bytes in a chunk (RPCAcc III-B: 4 KiB).
+pub const CHUNK: usize = 4096;
+
+/// Which memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The CPU's.
+    Host,
+    /// The accelerator's own.
+    Acc,
+}
+
+/// A memory is full: no chunk is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no free chunk is left in this memory: make it larger, or drop messages sooner")
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// What of a memory is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Chunks held by arenas.
+    pub held: u32,
+    /// The most ever held at once.
+    pub peak: u32,
+    /// Chunks there are.
+    pub chunks: u32,
+}
+
+/// A region of one of the two memories.
+pub struct Memory {
+    region: Region,
+    place: Place,
+    chunks: u32,
+    free: Mutex<Free>,
+}
+
+struct Free {
+    singles: VecDeque<u32>,
+    runs: Buddy,
+    held: u32,
+    peak: u32,
+}
+
+/// Single chunks kept aside in the FIFO; beyond it they go back to the buddy allocator and join.
+const SINGLES: usize = 4096;
+
+impl Memory {
+    /// Reserves `bytes` of host memory.
+    ///
+    /// # Errors
+    /// The system's, when the address space is exhausted.
+    pub fn host(bytes: usize) -> io::Result<Arc<Memory>> {
+        Memory::reserve(Place::Host, bytes)
+    }
+
+    /// Reserves `bytes` as the accelerator's memory. Today it is ordinary memory that only the executor's thread reads.
+    ///
+    /// # Errors
+    /// As [`Memory::host`].
+    pub fn acc(bytes: usize) -> io::Result<Arc<Memory>> {
+        Memory::reserve(Place::Acc, bytes)
+    }
+
+    /// The process's own host memory, 16 GiB of address space, reserved when first asked for.
+    ///
+    /// # Panics
+    /// If the system refuses the address space.
+    pub fn process() -> &'static Arc<Memory> {
+        static PROCESS: OnceLock<Arc<Memory>> = OnceLock::new();
+        let bytes = if cfg!(miri) { 4 << 20 } else { 16 << 30 };
+        PROCESS.get_or_init(|| Memory::host(bytes).expect("address space for messages can be reserved"))
+    }
+
+    fn reserve(place: Place, bytes: usize) -> io::Result<Arc<Memory>> {
+        let chunks = u32::try_from(bytes.div_ceil(CHUNK).max(1))
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a memory is at most 16 TiB"))?;
+        let region = Region::map(chunks as usize * CHUNK, PageKind::Transparent)?;
+        let free = Free { singles: VecDeque::new(), runs: Buddy::new(chunks), held: 0, peak: 0 };
+        Ok(Arc::new(Memory { region, place, chunks, free: Mutex::new(free) }))
+    }
+
+    /// Which memory this is.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// First byte.
+    pub fn start(&self) -> *mut u8 {
+        self.region.start()
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.chunks as usize * CHUNK
+    }
+
+    /// Never: a memory has a chunk at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// What is in use now.
+    pub fn occupancy(&self) -> Occupancy {
+        let free = self.lock();
+        Occupancy { held: free.held, peak: free.peak, chunks: self.chunks }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
+        self.free.lock().expect("nothing panics while the free list is locked")
+    }
+
+    /// A run of 2^order chunks: its first byte.
+    pub(super) fn take(&self, order: u32) -> Result<*mut u8, OutOfMemory> {
+        let mut free = self.lock();
+        let single = if order == 0 { free.singles.pop_front() } else { None };
+        let start = match single.or_else(|| free.runs.take(order)) {
+            Some(start) => start,
+            None => {
+                // The single chunks set aside may be what is missing to a run.
+                while let Some(chunk) = free.singles.pop_front() {
+                    free.runs.give(chunk, 0);
+                }
+                free.runs.take(order).ok_or(OutOfMemory)?
+            }
+        };
+        free.held += 1 << order;
+        free.peak = free.peak.max(free.held);
+        Ok(self.start().wrapping_add(start as usize * CHUNK))
+    }
+
+    /// Gives runs back.
+    pub(super) fn give(&self, runs: impl IntoIterator<Item = (*mut u8, u32)>) {
+        let mut free = self.lock();
+        for (first, order) in runs {
+            let start = ((first.addr() - self.start().addr()) / CHUNK) as u32;
+            free.held -= 1 << order;
+            if order == 0 && free.singles.len() < SINGLES {
+                free.singles.push_back(start);
+            } else {
+                free.runs.give(start, order);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Occupancy { held, chunks, .. } = self.occupancy();
+        write!(f, "Memory({:?}, {held} of {chunks} chunks held)", self.place)
+    }
+}
