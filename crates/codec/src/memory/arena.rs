@@ -129,7 +129,9 @@ impl Arena {
     pub fn release(&mut self, mark: Mark) {
         let runs = self.runs.get_mut();
         if runs.len() > mark.runs {
-            self.held.set(self.held.get() - runs[mark.runs..].iter().map(|&(_, order)| CHUNK << order).sum::<usize>());
+            self.held.set(
+                self.held.get() - runs[mark.runs..].iter().map(|&(_, order)| CHUNK << order).sum::<usize>(),
+            );
             self.memory.give(runs.drain(mark.runs..));
         }
         self.next.set(mark.next);

@@ -4,6 +4,10 @@
 //! the host reads a field with one load, as C++ objects would (RPCAcc III-B item 8: the accelerator translates, not the
 //! host). Strings of a borrowed message point into the input.
 
+mod raw;
 mod reference;
+mod view;
 
+pub use raw::{Object, Value};
 pub use reference::{Addr, Ref};
+pub use view::{View, bytes_of, view_at};

@@ -59,7 +59,7 @@ impl Addr {
 
     /// The address `bytes` further on, in the same memory.
     #[inline]
-    pub fn add(self, bytes: usize) -> Addr {
+    pub fn after(self, bytes: usize) -> Addr {
         Addr(self.0.wrapping_add(bytes))
     }
 
