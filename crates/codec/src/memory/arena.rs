@@ -18,6 +18,7 @@ pub struct Arena {
     end: Cell<*mut u8>,
     runs: RefCell<Vec<(*mut u8, u32)>>,
     held: Cell<usize>,
+    limit: Cell<usize>,
 }
 
 // SAFETY: an Arena owns its chunks alone; the pointers are into memory that the Arc keeps.
@@ -46,6 +47,7 @@ impl Arena {
             end: Cell::new(std::ptr::null_mut()),
             runs: RefCell::new(Vec::new()),
             held: Cell::new(0),
+            limit: Cell::new(usize::MAX),
         }
     }
 
@@ -57,6 +59,11 @@ impl Arena {
     /// Bytes of chunks that it holds.
     pub fn held_bytes(&self) -> usize {
         self.held.get()
+    }
+
+    /// Refuses chunks beyond `bytes` of [`Arena::held_bytes`] from now on; the limit before.
+    pub fn limit_to(&self, bytes: usize) -> usize {
+        self.limit.replace(bytes)
     }
 
     /// `bytes` of memory, not initialised, 8-byte aligned.
@@ -91,7 +98,7 @@ impl Arena {
     }
 
     fn take(&self, order: u32) -> Result<NonNull<u8>, OutOfMemory> {
-        if order > 20 {
+        if order > 20 || self.held.get() + (CHUNK << order) > self.limit.get() {
             return Err(OutOfMemory);
         }
         let first = self.memory.take(order)?;

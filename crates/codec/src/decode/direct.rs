@@ -1,0 +1,79 @@
+//! Objects straight into an arena of this thread's memory: no crossing, the target bits are not looked at.
+
+use super::sink::{Open, Sink};
+use crate::memory::{Arena, OutOfMemory, Place};
+use crate::object::{Addr, Object, Ref};
+use crate::table::{Entry, Message};
+use std::ptr::NonNull;
+
+pub(super) struct Direct<'a> {
+    arena: &'a Arena,
+}
+
+impl<'a> Direct<'a> {
+    #[inline]
+    pub(super) fn new(arena: &'a Arena) -> Direct<'a> {
+        Direct { arena }
+    }
+}
+
+impl Sink for Direct<'_> {
+    #[inline]
+    fn open(&mut self, place: Place, message: &Message) -> Result<Open, OutOfMemory> {
+        let start = self.arena.alloc(message.size as usize)?;
+        // SAFETY: just given, that long.
+        unsafe { start.as_ptr().write_bytes(0, message.size as usize) };
+        Ok(Open { object: Object::at(start), place })
+    }
+
+    fn reopen(&mut self, addr: Addr, place: Place) -> Option<Open> {
+        let start = NonNull::new(addr.pointer()).expect("a present sub-message has an address");
+        Some(Open { object: Object::at(start), place })
+    }
+
+    #[inline]
+    fn close(&mut self, open: Open, _message: &Message, _entries: &[Entry]) -> Result<Addr, OutOfMemory> {
+        Ok(Addr::host(open.object.start().as_ptr()))
+    }
+
+    #[inline]
+    fn bytes(&mut self, _place: Place, bytes: &[u8]) -> Result<Addr, OutOfMemory> {
+        let start = self.arena.alloc(bytes.len())?.as_ptr();
+        // SAFETY: just given, that long, and not part of the input.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(Addr::host(start))
+    }
+
+    #[inline]
+    fn grow(&mut self, _place: Place, array: Ref, size: usize, more: u32) -> Result<Ref, OutOfMemory> {
+        grow_in(self.arena, array, size, more)
+    }
+
+    #[inline(always)]
+    fn element(&self, array: Ref, size: usize, index: u32) -> *mut u8 {
+        array.addr.pointer().wrapping_add(index as usize * size)
+    }
+}
+
+/// The fewest bytes that an array begins with.
+const FIRST: usize = 32;
+
+/// Makes room in an array that lies in `arena`: where it is if it was the arena's last block, else twice as long elsewhere.
+pub(super) fn grow_in(arena: &Arena, array: Ref, size: usize, more: u32) -> Result<Ref, OutOfMemory> {
+    let needed = array.len.checked_add(more).ok_or(OutOfMemory)?;
+    let capacity = needed.max(array.capacity.saturating_mul(2)).max((FIRST / size) as u32);
+    if array.capacity != 0 {
+        let old = array.capacity as usize * size;
+        let end = array.addr.pointer().wrapping_add(old.next_multiple_of(8));
+        if arena.extend(end, (capacity as usize * size).next_multiple_of(8) - old.next_multiple_of(8)) {
+            return Ok(Ref { capacity, ..array });
+        }
+    }
+    let bytes = (capacity as usize).checked_mul(size).ok_or(OutOfMemory)?;
+    let start = arena.alloc(bytes)?.as_ptr();
+    if array.len != 0 {
+        // SAFETY: the array has len initialised elements; the new block is longer and was just given.
+        unsafe { start.copy_from_nonoverlapping(array.addr.pointer(), array.len as usize * size) };
+    }
+    Ok(Ref { addr: Addr::host(start), len: array.len, capacity })
+}

@@ -1,0 +1,751 @@
+//! A lane: the machine that walks one message through the table.
+//!
+//! State: the position in the input, the open message ([`Frame`]) and a stack of the messages around it. A turn of the loop
+//! reads one tag, takes the expected entry or looks it up, and handles the value; at a message's end it closes the object
+//! and links it into the one around it.
+//!
+//! Invariants
+//! 1. A frame's `end` is at most its parent's, and the root's is the input's length. Asserted where a frame is opened: the
+//!    length is compared before it is used.
+//! 2. A value that ran past `end` is found out at the next turn, before anything else is read; what it stored until then
+//!    lies in the object of the entry, and the whole message is refused.
+//! 3. `expect` is an index of the message's entries (the compiler's word), or there are no entries and it points at `NONE`.
+//!
+//! Cost: `docs/measurements/codec.md`. Sources: RPCAcc III-B item 15; hyperpb's expected-next-field.
+
+use super::error::{DecodeError, Fault};
+use super::limits::Limits;
+use super::maps::{Key, Maps};
+use super::sink::{Open, Sink};
+use super::skip::{skip, tag as slow_tag, varint as slow_varint};
+use super::text::is_utf8;
+use super::varint::{long, short, zigzag32, zigzag64};
+use super::window::{SLACK, Window};
+use crate::memory::Place;
+use crate::object::{Addr, Ref, Value};
+use crate::table::{Entry, Flags, Kind, Message, Table};
+
+/// Stands for the expected entry of a message without fields; no legal tag equals its own.
+static NONE: [Entry; 1] = [Entry { tag: u32::MAX, op: 0, flags: Flags(0), next: 0, offset: 0, aux: 0 }];
+
+/// One message being decoded.
+struct Frame<'t> {
+    message: &'t Message,
+    entries: &'t [Entry],
+    open: Open,
+    /// Position behind the message; of a group: behind the message around it.
+    end: usize,
+    /// The number that ends this group, or 0.
+    group: u32,
+    /// Index of the expected entry.
+    expect: usize,
+    /// Index, in the parent, of the entry that this message is the value of.
+    slot: usize,
+    /// Where its tag begins.
+    start: usize,
+    /// Unknown fields not yet stored: a run of the input.
+    unknown: (usize, usize),
+    /// In a map entry: the key, when it is a string.
+    key: (usize, usize),
+    /// In a map entry: its value is an unknown value of a closed enum, and the whole entry belongs to the unknown fields.
+    stray: bool,
+}
+
+/// The machine, with what it keeps between messages.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    limits: Limits,
+    maps: Maps,
+}
+
+impl Lane {
+    pub(super) fn new(limits: Limits) -> Lane {
+        Lane { limits, maps: Maps::default() }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Decodes all of `input` as a message of `class` into `sink`; strings are borrowed from the input if `BORROW`.
+    pub(super) fn run<S: Sink, const BORROW: bool>(
+        &mut self,
+        table: &Table,
+        class: u32,
+        input: &[u8],
+        sink: &mut S,
+    ) -> Result<Addr, DecodeError> {
+        if input.len() > self.limits.input_bytes {
+            return Err(DecodeError { fault: Fault::TooLong, at: 0 });
+        }
+        let mut patch = [0; 2 * SLACK];
+        let window = Window::new(input, &mut patch);
+        let message = table.message(class);
+        let root =
+            sink.open(Place::Host, message).map_err(|full| DecodeError { fault: full.into(), at: 0 })?;
+        let frame = Frame::new(table, message, root, input.len(), 0, 0, 0);
+        let depth = self.limits.depth;
+        let mut walk = Walk::<S, BORROW> {
+            table,
+            input,
+            window,
+            at: 0,
+            frame,
+            around: Vec::new(),
+            depth,
+            maps: &mut self.maps,
+            sink,
+        };
+        let result = walk.message();
+        let at = walk.at.min(input.len());
+        self.maps.close(0);
+        result.map_err(|fault| DecodeError { fault, at })
+    }
+}
+
+impl<'t> Frame<'t> {
+    #[inline]
+    fn new(
+        table: &'t Table,
+        message: &'t Message,
+        open: Open,
+        end: usize,
+        group: u32,
+        slot: usize,
+        start: usize,
+    ) -> Frame<'t> {
+        let entries = table.entries(message);
+        let entries = if entries.is_empty() { &NONE } else { entries };
+        let nothing = (0, 0);
+        Frame {
+            message,
+            entries,
+            open,
+            end,
+            group,
+            expect: 0,
+            slot,
+            start,
+            unknown: nothing,
+            key: nothing,
+            stray: false,
+        }
+    }
+}
+
+/// One message on its way through a lane.
+struct Walk<'w, 't, S, const BORROW: bool> {
+    table: &'t Table,
+    input: &'w [u8],
+    window: Window<'w>,
+    at: usize,
+    frame: Frame<'t>,
+    around: Vec<Frame<'t>>,
+    depth: u32,
+    maps: &'w mut Maps,
+    sink: &'w mut S,
+}
+
+impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
+    fn message(&mut self) -> Result<Addr, Fault> {
+        loop {
+            while self.at < self.frame.end {
+                self.field()?;
+            }
+            if self.at > self.frame.end || self.frame.group != 0 {
+                return Err(Fault::Truncated);
+            }
+            if let Some(root) = self.close()? {
+                return Ok(root);
+            }
+        }
+    }
+
+    /// One tag and its value; a sub-message is only opened.
+    #[inline(always)]
+    fn field(&mut self) -> Result<(), Fault> {
+        let start = self.at;
+        self.window.ready(start);
+        let word = self.window.word(start);
+        let (tag, len) = if word & 0x80 == 0 {
+            (word as u32 & 0x7f, 1)
+        } else if word & 0x8000 == 0 {
+            (word as u32 & 0x7f | (word >> 1) as u32 & 0x3f80, 2)
+        } else {
+            let (tag, after) = slow_tag(self.input, start, self.frame.end)?;
+            (tag, after - start)
+        };
+        self.at = start + len;
+        let expect = self.frame.expect;
+        // SAFETY: invariant 3.
+        let entry = unsafe { *self.frame.entries.get_unchecked(expect) };
+        if entry.tag == tag {
+            return self.value(entry, expect, tag, start);
+        }
+        self.unexpected(tag, start)
+    }
+
+    fn unexpected(&mut self, tag: u32, start: usize) -> Result<(), Fault> {
+        let number = tag >> 3;
+        let index = self.table.find(self.frame.message, number).filter(|&index| {
+            let entry = &self.frame.entries[index];
+            let packable = entry.is_repeated() && entry.kind().is_scalar();
+            tag == entry.tag || packable && (tag & 7 == 2 || tag & 7 == entry.kind().wire_type())
+        });
+        if let Some(index) = index {
+            return self.value(self.frame.entries[index], index, tag, start);
+        }
+        if number == 0 || tag & 7 > 5 {
+            return Err(Fault::Tag);
+        }
+        if tag & 7 == 4 {
+            return self.end_group(number);
+        }
+        let depth = self.depth.saturating_sub(self.around.len() as u32 + 1);
+        self.at = skip(self.input, self.at, self.frame.end, tag, depth)?;
+        self.unknown(start, self.at)
+    }
+
+    /// Handles the value of entry `index`, whose tag was `tag` and began at `start`.
+    #[inline(always)]
+    fn value(&mut self, entry: Entry, index: usize, tag: u32, start: usize) -> Result<(), Fault> {
+        const REPEATED: u8 = Entry::REPEATED;
+        const STRING: u8 = Kind::String as u8;
+        const BYTES: u8 = Kind::Bytes as u8;
+        const MESSAGE: u8 = Kind::Message as u8;
+        const GROUP: u8 = Kind::Group as u8;
+        const INT32: u8 = Kind::Int32 as u8;
+        const UINT32: u8 = Kind::Uint32 as u8;
+        const ENUM: u8 = Kind::Enum as u8;
+        const INT64: u8 = Kind::Int64 as u8;
+        const UINT64: u8 = Kind::Uint64 as u8;
+        const BOOL: u8 = Kind::Bool as u8;
+        const SINT32: u8 = Kind::Sint32 as u8;
+        const SINT64: u8 = Kind::Sint64 as u8;
+        const FLOAT: u8 = Kind::Float as u8;
+        const FIXED32: u8 = Kind::Fixed32 as u8;
+        const SFIXED32: u8 = Kind::Sfixed32 as u8;
+        const DOUBLE: u8 = Kind::Double as u8;
+        const FIXED64: u8 = Kind::Fixed64 as u8;
+        const SFIXED64: u8 = Kind::Sfixed64 as u8;
+        self.frame.expect = usize::from(entry.next);
+        match entry.op {
+            INT64 | UINT64 => {
+                let value = self.varint()?;
+                self.scalar(&entry, index, value)
+            }
+            INT32 | UINT32 => {
+                let value = self.varint()?;
+                self.scalar(&entry, index, value as u32)
+            }
+            STRING | BYTES => {
+                let (from, len) = self.delimited()?;
+                let value = self.text(&entry, from, len)?;
+                if self.frame.message.flags & Message::MAP_ENTRY != 0 && index == 0 {
+                    self.frame.key = (from, len);
+                }
+                self.store(&entry, index, value);
+                Ok(())
+            }
+            MESSAGE => {
+                let (from, len) = self.delimited()?;
+                self.at = from;
+                self.open(&entry, index, from + len, 0, start)
+            }
+            BOOL => {
+                let value = self.varint()?;
+                self.scalar(&entry, index, u8::from(value != 0))
+            }
+            ENUM => {
+                let value = self.varint()? as i32;
+                if entry.flags.has(Flags::CLOSED) && !self.table.is_enum_value(entry.aux, value) {
+                    return self.stray(start, self.at);
+                }
+                self.scalar(&entry, index, value)
+            }
+            SINT32 => {
+                let value = self.varint()?;
+                self.scalar(&entry, index, zigzag32(value as u32))
+            }
+            SINT64 => {
+                let value = self.varint()?;
+                self.scalar(&entry, index, zigzag64(value))
+            }
+            FLOAT | FIXED32 | SFIXED32 => {
+                let value = self.window.word(self.at) as u32;
+                self.at += 4;
+                self.scalar(&entry, index, value)
+            }
+            DOUBLE | FIXED64 | SFIXED64 => {
+                let value = self.window.word(self.at);
+                self.at += 8;
+                self.scalar(&entry, index, value)
+            }
+            GROUP => self.open(&entry, index, self.frame.end, entry.number(), start),
+            op => match op & !Entry::MAP & !REPEATED {
+                MESSAGE => {
+                    let (from, len) = self.delimited()?;
+                    self.at = from;
+                    self.open(&entry, index, from + len, 0, start)
+                }
+                GROUP => self.open(&entry, index, self.frame.end, entry.number(), start),
+                STRING | BYTES => {
+                    let (from, len) = self.delimited()?;
+                    let value = self.text(&entry, from, len)?;
+                    self.push(&entry, index, value)
+                }
+                _ => self.repeated(&entry, index, tag),
+            },
+        }
+    }
+
+    /// A varint at the position, which moves behind it.
+    #[inline(always)]
+    fn varint(&mut self) -> Result<u64, Fault> {
+        let word = self.window.word(self.at);
+        let (value, len) = match short(word) {
+            Some(found) => found,
+            None => long(word, self.window.half(self.at + 8)).ok_or(Fault::Varint)?,
+        };
+        self.at += len;
+        Ok(value)
+    }
+
+    /// A length and as many bytes, all within the message: where they begin, how many. The position moves behind them.
+    #[inline(always)]
+    fn delimited(&mut self) -> Result<(usize, usize), Fault> {
+        let len = self.varint()?;
+        let from = self.at;
+        if len > self.frame.end.wrapping_sub(from) as u64 || from > self.frame.end {
+            return Err(Fault::Truncated);
+        }
+        self.at = from + len as usize;
+        Ok((from, len as usize))
+    }
+
+    /// Where the bytes of a field of an open object go.
+    #[inline(always)]
+    fn place(&self, entry: &Entry) -> Place {
+        if entry.flags.has(Flags::ACC) { Place::Acc } else { self.frame.open.place }
+    }
+
+    /// Stores a string or bytes.
+    #[inline(always)]
+    fn text(&mut self, entry: &Entry, from: usize, len: usize) -> Result<Ref, Fault> {
+        let bytes = &self.input[from..from + len];
+        if entry.flags.has(Flags::UTF8) && !is_utf8(bytes) {
+            return Err(Fault::Utf8);
+        }
+        let addr = if BORROW {
+            Addr::host(bytes.as_ptr().cast_mut())
+        } else {
+            self.sink.bytes(self.place(entry), bytes)?
+        };
+        Ok(Ref { addr, len: len as u32, capacity: 0 })
+    }
+
+    #[inline(always)]
+    fn scalar<T: Value>(&mut self, entry: &Entry, index: usize, value: T) -> Result<(), Fault> {
+        self.store(entry, index, value);
+        Ok(())
+    }
+
+    /// Writes a singular value into the open object.
+    #[inline(always)]
+    fn store<T: Copy>(&mut self, entry: &Entry, index: usize, value: T) {
+        let object = self.frame.open.object;
+        // SAFETY: the object is of the frame's message, open and ours; the entry is one of its entries, and T is what its
+        // kind has in an object (`value` matches them).
+        unsafe {
+            if entry.flags.has(Flags::ONEOF) {
+                object.choose(index as u32, entry.offset);
+            }
+            object.set(index as u32);
+            object.write(entry.offset, value);
+        }
+    }
+
+    /// Appends an element to a repeated field of the open object.
+    #[inline(always)]
+    fn push<T: Copy>(&mut self, entry: &Entry, index: usize, value: T) -> Result<(), Fault> {
+        let mut array = self.array(entry);
+        if array.len == array.capacity {
+            array = self.sink.grow(self.place(entry), array, size_of::<T>(), 1)?;
+        }
+        // SAFETY: `grow` gave room for an element behind the last one.
+        unsafe { self.sink.element(array, size_of::<T>(), array.len).cast::<T>().write(value) };
+        array.len += 1;
+        self.set_array(entry, index, array);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn array(&self, entry: &Entry) -> Ref {
+        // SAFETY: a repeated field has a Ref in the open object.
+        unsafe { self.frame.open.object.read(entry.offset) }
+    }
+
+    #[inline(always)]
+    fn set_array(&mut self, entry: &Entry, index: usize, array: Ref) {
+        // SAFETY: as `array`.
+        unsafe {
+            self.frame.open.object.set(index as u32);
+            self.frame.open.object.write(entry.offset, array);
+        }
+    }
+
+    /// A repeated scalar: one element, or a packed run of them.
+    #[inline(never)]
+    fn repeated(&mut self, entry: &Entry, index: usize, tag: u32) -> Result<(), Fault> {
+        match entry.kind() {
+            Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => self.repeated_fixed::<u64>(entry, index, tag),
+            Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => self.repeated_fixed::<u32>(entry, index, tag),
+            Kind::Int64 | Kind::Uint64 => self.repeated_varint(entry, index, tag, |value| value),
+            Kind::Int32 | Kind::Uint32 => self.repeated_varint(entry, index, tag, |value| value as u32),
+            Kind::Bool => self.repeated_varint(entry, index, tag, |value| u8::from(value != 0)),
+            Kind::Sint32 => self.repeated_varint(entry, index, tag, |value| zigzag32(value as u32)),
+            Kind::Sint64 => self.repeated_varint(entry, index, tag, zigzag64),
+            Kind::Enum if entry.flags.has(Flags::CLOSED) => self.repeated_closed(entry, index, tag),
+            Kind::Enum => self.repeated_varint(entry, index, tag, |value| value as i32),
+            Kind::String | Kind::Bytes | Kind::Message | Kind::Group => unreachable!("not a scalar"),
+        }
+    }
+
+    fn repeated_fixed<T: Value>(&mut self, entry: &Entry, index: usize, tag: u32) -> Result<(), Fault> {
+        let size = size_of::<T>();
+        let (from, len) = if tag & 7 == 2 {
+            self.delimited()?
+        } else {
+            self.at += size;
+            (self.at - size, size)
+        };
+        if self.at > self.frame.end || !len.is_multiple_of(size) {
+            return Err(Fault::Truncated);
+        }
+        let count = (len / size) as u32;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut array = self.array(entry);
+        if array.capacity - array.len < count {
+            array = self.sink.grow(self.place(entry), array, size, count)?;
+        }
+        let source = self.input[from..from + len].as_ptr();
+        // SAFETY: `grow` gave room for count elements behind the last one, apart from the input; little-endian machine
+        // (checked where the crate begins).
+        unsafe { self.sink.element(array, size, array.len).copy_from_nonoverlapping(source, len) };
+        array.len += count;
+        self.set_array(entry, index, array);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn repeated_varint<T: Value>(
+        &mut self,
+        entry: &Entry,
+        index: usize,
+        tag: u32,
+        from_bits: impl Fn(u64) -> T + Copy,
+    ) -> Result<(), Fault> {
+        if tag & 7 != 2 {
+            let value = self.varint()?;
+            return self.push(entry, index, from_bits(value));
+        }
+        let (from, len) = self.delimited()?;
+        let run = &self.input[from..from + len];
+        // Every varint ends with a byte below 0x80: the exact number of elements, at memory speed.
+        let count = run.iter().map(|&byte| usize::from(byte < 0x80)).sum::<usize>() as u32;
+        if run.last().is_some_and(|&byte| byte >= 0x80) {
+            return Err(Fault::Truncated);
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut array = self.array(entry);
+        if array.capacity - array.len < count {
+            array = self.sink.grow(self.place(entry), array, size_of::<T>(), count)?;
+        }
+        let mut out = self.sink.element(array, size_of::<T>(), array.len).cast::<T>();
+        let end = self.at;
+        self.at = from;
+        while self.at < end {
+            self.window.ready(self.at);
+            let word = self.window.word(self.at);
+            if word & 0x8080_8080_8080_8080 == 0 && self.at + 8 <= end {
+                for byte in word.to_le_bytes() {
+                    // SAFETY: each byte is an element, and `count` elements have room.
+                    unsafe { out.write(from_bits(u64::from(byte))) };
+                    out = out.wrapping_add(1);
+                }
+                self.at += 8;
+                continue;
+            }
+            let value = self.varint()?;
+            // SAFETY: this element's last byte was counted.
+            unsafe { out.write(from_bits(value)) };
+            out = out.wrapping_add(1);
+        }
+        array.len += count;
+        self.set_array(entry, index, array);
+        Ok(())
+    }
+
+    /// A repeated closed enum: values that it does not have go to the unknown fields, one by one.
+    fn repeated_closed(&mut self, entry: &Entry, index: usize, tag: u32) -> Result<(), Fault> {
+        let (mut from, end) = if tag & 7 == 2 {
+            let (from, len) = self.delimited()?;
+            (from, from + len)
+        } else {
+            let from = self.at;
+            self.varint()?;
+            (from, self.at.min(self.frame.end))
+        };
+        while from < end {
+            let (value, after) = slow_varint(self.input, from, end)?;
+            if self.table.is_enum_value(entry.aux, value as i32) {
+                self.push(entry, index, value as i32)?;
+            } else {
+                let mut field = [0; 20];
+                let number = put_varint(&mut field, 0, u64::from(entry.number() << 3));
+                let len = put_varint(&mut field, number, value);
+                self.keep(&field[..len])?;
+            }
+            from = after;
+        }
+        Ok(())
+    }
+
+    /// Opens the message that is the value of entry `index`; its tag began at `start`.
+    #[inline]
+    fn open(
+        &mut self,
+        entry: &Entry,
+        index: usize,
+        end: usize,
+        group: u32,
+        start: usize,
+    ) -> Result<(), Fault> {
+        if self.around.len() as u32 + 1 >= self.depth {
+            return Err(Fault::Depth);
+        }
+        let message = self.table.message(entry.aux);
+        let place = self.place(entry);
+        let object = self.frame.open.object;
+        // SAFETY: the entry is one of the open object's.
+        let present = !entry.is_repeated() && unsafe { object.has(index as u32) };
+        let open = if present {
+            // SAFETY: as above; a present sub-message has an address.
+            let addr = unsafe { object.read::<Addr>(entry.offset) };
+            self.sink.reopen(addr, place).ok_or(Fault::Memory)?
+        } else {
+            self.sink.open(place, message)?
+        };
+        let child = Frame::new(self.table, message, open, end, group, index, start);
+        self.around.push(std::mem::replace(&mut self.frame, child));
+        Ok(())
+    }
+
+    /// Closes the innermost message and links it into the one around it; the root's address if it was the root.
+    #[inline]
+    fn close(&mut self) -> Result<Option<Addr>, Fault> {
+        if self.frame.unknown.1 != 0 {
+            self.keep_run()?;
+        }
+        if self.frame.message.required != 0 {
+            self.check_required()?;
+        }
+        if self.frame.message.flags & Message::MAP_ENTRY != 0 {
+            return self.close_map_entry().map(|()| None);
+        }
+        let addr = self.seal()?;
+        let Some(parent) = self.around.pop() else { return Ok(Some(addr)) };
+        let index = self.frame.slot;
+        self.frame = parent;
+        let entry = self.frame.entries[index];
+        if entry.is_repeated() {
+            self.push(&entry, index, addr)?;
+        } else {
+            self.store(&entry, index, addr);
+        }
+        Ok(None)
+    }
+
+    /// Finishes the open object.
+    #[inline]
+    fn seal(&mut self) -> Result<Addr, Fault> {
+        if self.frame.message.flags & Message::PLAIN == 0 {
+            self.maps.close(self.around.len());
+        }
+        let entries = if std::ptr::eq(self.frame.entries, &NONE) { &[] } else { self.frame.entries };
+        Ok(self.sink.close(self.frame.open, self.frame.message, entries)?)
+    }
+
+    #[cold]
+    fn check_required(&mut self) -> Result<(), Fault> {
+        for word in 0..usize::from(self.frame.message.words) {
+            let mask = self.table.required(self.frame.message, word);
+            // SAFETY: presence words come first in the object.
+            let have = unsafe { self.frame.open.object.read::<u32>(word as u32 * 4) };
+            if have & mask != mask {
+                return Err(Fault::Required);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_group(&mut self, number: u32) -> Result<(), Fault> {
+        if self.frame.group != number {
+            return Err(Fault::EndGroup);
+        }
+        let root = self.close()?;
+        assert!(root.is_none(), "the root is not a group");
+        Ok(())
+    }
+
+    /// Closes the entry of a map: it replaces the one that has its key already.
+    fn close_map_entry(&mut self) -> Result<(), Fault> {
+        let (start, stray) = (self.frame.start, self.frame.stray);
+        let (key, value) = (self.frame.entries[0], self.frame.entries[1]);
+        let object = self.frame.open.object;
+        // SAFETY: entry 0 is the key and entry 1 the value of every map entry; their kinds say what to read.
+        let (key, valueless) = unsafe {
+            let key = match key.kind() {
+                Kind::String => Key::Text(self.input[self.frame.key.0..].as_ptr(), self.frame.key.1),
+                kind => match kind.size() {
+                    1 => Key::Number(object.read::<u8>(key.offset).into()),
+                    4 => Key::Number(object.read::<u32>(key.offset).into()),
+                    _ => Key::Number(object.read(key.offset)),
+                },
+            };
+            (key, value.kind().is_message() && !object.has(1))
+        };
+        if valueless && !stray {
+            // A missing value is an empty message: opened and closed like one that is there, ending where it begins.
+            self.open(&value, 1, self.at, 0, self.at)?;
+            if self.frame.message.required != 0 {
+                self.check_required()?;
+            }
+            let addr = self.seal()?;
+            self.frame = self.around.pop().expect("the map entry is around its value");
+            self.store(&value, 1, addr);
+        }
+        let addr = if stray { Addr::NULL } else { self.seal()? };
+        let parent = self.around.pop().expect("a map entry is in a message");
+        let index = self.frame.slot;
+        self.frame = parent;
+        if stray {
+            return self.unknown(start, self.at);
+        }
+        let entry = self.frame.entries[index];
+        let of = (self.around.len(), index as u16);
+        let array = self.array(&entry);
+        if array.len != 0 && !self.maps.is_open(of) {
+            self.index_map(of, array);
+        }
+        match self.maps.place(of, key) {
+            None => self.push(&entry, index, addr),
+            Some(at) => {
+                // SAFETY: `at` is below the array's length.
+                unsafe { self.sink.element(array, size_of::<Addr>(), at).cast::<Addr>().write(addr) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Indexes the entries of a map that was finished and is open again. Only a sink that can reopen comes here, and its
+    /// objects are this thread's memory.
+    #[cold]
+    fn index_map(&mut self, of: (usize, u16), array: Ref) {
+        let message = self.table.message(self.frame.entries[usize::from(of.1)].aux);
+        let key = self.table.entries(message)[0];
+        for number in 0..array.len {
+            // SAFETY: elements of a map are finished objects of the entry's class.
+            unsafe {
+                let element = self.sink.element(array, size_of::<Addr>(), number).cast::<Addr>().read();
+                let view = crate::object::view_at(element);
+                let key = match key.kind() {
+                    Kind::String => {
+                        let text = view.bytes(key.offset);
+                        Key::Text(text.as_ptr(), text.len())
+                    }
+                    kind => match kind.size() {
+                        1 => Key::Number(view.scalar::<u8>(key.offset).into()),
+                        4 => Key::Number(view.scalar::<u32>(key.offset).into()),
+                        _ => Key::Number(view.scalar(key.offset)),
+                    },
+                };
+                self.maps.place(of, key);
+            }
+        }
+    }
+
+    /// An unknown value of a closed enum: the field is kept as it came; in a map, the whole entry is.
+    #[cold]
+    fn stray(&mut self, start: usize, end: usize) -> Result<(), Fault> {
+        if self.frame.message.flags & Message::MAP_ENTRY != 0 {
+            self.frame.stray = true;
+            return Ok(());
+        }
+        self.unknown(start, end)
+    }
+
+    /// The bytes from `start` to `end` are an unknown field of the open message.
+    fn unknown(&mut self, start: usize, end: usize) -> Result<(), Fault> {
+        if end > self.frame.end {
+            return Err(Fault::Truncated);
+        }
+        if self.frame.unknown.1 == start && start != 0 {
+            self.frame.unknown.1 = end;
+            return Ok(());
+        }
+        if self.frame.unknown.1 != 0 {
+            self.keep_run()?;
+        }
+        self.frame.unknown = (start, end);
+        Ok(())
+    }
+
+    /// Stores the run of unknown fields that was gathered.
+    #[cold]
+    fn keep_run(&mut self) -> Result<(), Fault> {
+        let (start, end) = std::mem::take(&mut self.frame.unknown);
+        let run = &self.input[start..end];
+        if !BORROW {
+            return self.keep(run);
+        }
+        let run = Ref { addr: Addr::host(run.as_ptr().cast_mut()), len: run.len() as u32, capacity: 0 };
+        self.keep_ref(run)
+    }
+
+    /// Copies bytes to the unknown fields of the open message.
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let addr = self.sink.bytes(self.frame.open.place, bytes)?;
+        self.keep_ref(Ref { addr, len: bytes.len() as u32, capacity: 0 })
+    }
+
+    fn keep_ref(&mut self, run: Ref) -> Result<(), Fault> {
+        let (object, offset) = (self.frame.open.object, self.frame.message.unknown);
+        // SAFETY: every object has a Ref of runs there.
+        let mut runs: Ref = unsafe { object.read(offset) };
+        if runs.len == runs.capacity {
+            runs = self.sink.grow(self.frame.open.place, runs, size_of::<Ref>(), 1)?;
+        }
+        // SAFETY: `grow` gave room.
+        unsafe { self.sink.element(runs, size_of::<Ref>(), runs.len).cast::<Ref>().write(run) };
+        runs.len += 1;
+        // SAFETY: as above.
+        unsafe { object.write(offset, runs) };
+        Ok(())
+    }
+}
+
+/// Writes a varint at `at`; the position behind it.
+fn put_varint(out: &mut [u8; 20], mut at: usize, mut value: u64) -> usize {
+    while value >= 0x80 {
+        out[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    out[at] = value as u8;
+    at + 1
+}
