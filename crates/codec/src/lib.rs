@@ -2,6 +2,7 @@
 //!
 //! | module | one word |
 //! |---|---|
+//! | [`place`] | the table in use, replaced while messages flow; when a field's place follows the program |
 //! | [`table`] | the flat table that drives everything: 64-byte lines, 16-byte field entries, one target bit per field |
 //! | [`memory`] | the two memories: regions of 4 KiB chunks, free lists, arenas, addresses |
 //! | [`decode`] | wire bytes to objects: lanes and the sinks they write to |
@@ -14,6 +15,7 @@
 pub mod decode;
 pub mod memory;
 pub mod object;
+pub mod place;
 pub mod table;
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
