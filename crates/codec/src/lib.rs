@@ -5,6 +5,7 @@
 //! | [`place`] | the table in use, replaced while messages flow; when a field's place follows the program |
 //! | [`table`] | the flat table that drives everything: 64-byte lines, 16-byte field entries, one target bit per field |
 //! | [`memory`] | the two memories: regions of 4 KiB chunks, free lists, arenas, addresses |
+//! | [`crossing`] | the one trait through which everything crosses between the memories, counted |
 //! | [`decode`] | wire bytes to objects: lanes and the sinks they write to |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
 //!
@@ -12,6 +13,7 @@
 //! system is a second *place* here: a thread with a memory of its own, behind rings, and one narrow trait that counts what
 //! crosses. The crate knows nothing of sockets, services or deadlines.
 
+pub mod crossing;
 pub mod decode;
 pub mod memory;
 pub mod object;

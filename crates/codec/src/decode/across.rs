@@ -23,6 +23,7 @@ use crate::crossing::Crossing;
 use crate::memory::{Arena, CHUNK, Mark, OutOfMemory, Place};
 use crate::object::{Addr, Object, Ref};
 use crate::table::{Entry, Flags, Message};
+use std::ptr::NonNull;
 
 /// How host-bound bytes cross.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub enum Writes {
 pub(crate) struct Temp {
     bytes: Box<[u8; CHUNK]>,
     len: usize,
-    start: *mut u8,
+    start: NonNull<u8>,
 }
 
 // SAFETY: `start` is where the lane's message will be; only the lane uses it.
@@ -45,7 +46,7 @@ unsafe impl Send for Temp {}
 
 impl Default for Temp {
     fn default() -> Temp {
-        Temp { bytes: Box::new([0; CHUNK]), len: 0, start: std::ptr::null_mut() }
+        Temp { bytes: Box::new([0; CHUNK]), len: 0, start: NonNull::dangling() }
     }
 }
 
@@ -80,16 +81,15 @@ impl<C: Crossing> Across<'_, C> {
 
     /// Sends bytes to the host's memory, sooner or later: where they will be.
     fn append(&mut self, bytes: &[u8]) -> Result<Addr, OutOfMemory> {
-        let at = self.host.alloc(bytes.len())?.as_ptr();
+        let at = self.host.alloc(bytes.len())?;
         if self.writes == Writes::FieldByField || bytes.len() > CHUNK {
-            if !bytes.is_empty() {
-                // SAFETY: as in `flush`.
-                unsafe { self.crossing.write(at, bytes) };
-            }
-            return Ok(Addr::host(at));
+            // SAFETY: as in `flush`.
+            unsafe { self.crossing.write(at, bytes) };
+            return Ok(Addr::host(at.as_ptr()));
         }
         let padded = bytes.len().next_multiple_of(8);
-        if self.temp.start.wrapping_add(self.temp.len) != at || self.temp.len + padded > CHUNK {
+        let next = self.temp.start.as_ptr().wrapping_add(self.temp.len);
+        if next != at.as_ptr() || self.temp.len + padded > CHUNK {
             self.flush();
             self.temp.start = at;
         }
@@ -97,7 +97,7 @@ impl<C: Crossing> Across<'_, C> {
         gap[..bytes.len()].copy_from_slice(bytes);
         gap[bytes.len()..].fill(0);
         self.temp.len += padded;
-        Ok(Addr::host(at))
+        Ok(Addr::host(at.as_ptr()))
     }
 
     /// Gives the array of an open object its final address.
@@ -122,10 +122,10 @@ impl<C: Crossing> Across<'_, C> {
         if self.writes == Writes::OneShot {
             return self.append(bytes);
         }
-        let at = self.host.alloc(bytes.len())?.as_ptr();
+        let at = self.host.alloc(bytes.len())?;
         let write = |offset: usize, len: usize| {
             // SAFETY: as in `flush`; offset and len are within the object.
-            unsafe { self.crossing.write(at.wrapping_add(offset), &bytes[offset..offset + len]) };
+            unsafe { self.crossing.write(at.add(offset), &bytes[offset..offset + len]) };
         };
         // The object as it is made: presence words, and zeros where nothing came. Then its fields, each on its own.
         write(0, bytes.len());
@@ -136,7 +136,7 @@ impl<C: Crossing> Across<'_, C> {
                 write(entry.offset as usize - case, case + entry.slot());
             }
         }
-        Ok(Addr::host(at))
+        Ok(Addr::host(at.as_ptr()))
     }
 }
 
@@ -168,7 +168,8 @@ impl<C: Crossing> Sink for Across<'_, C> {
                 // SAFETY: an entry of this object, repeated: a Ref to an array that `grow` gave.
                 unsafe {
                     if object.has(index as u32) {
-                        let array = self.seal(object.read(entry.offset), entry.kind().size(), place_of(entry))?;
+                        let array =
+                            self.seal(object.read(entry.offset), entry.kind().size(), place_of(entry))?;
                         object.write(entry.offset, array);
                     }
                 }

@@ -24,6 +24,9 @@ pub enum Fault {
     TooLong,
     /// More memory than the limits allow for this input, or the memory is full.
     Memory,
+    /// A sub-message came in two pieces, and the first was sent away already. It never leaves the crate: the lane decodes
+    /// such a message where it can merge first.
+    Split,
 }
 
 /// A refused message: what, and at which byte of the input.
@@ -46,6 +49,7 @@ impl fmt::Display for DecodeError {
             Fault::Required => "a required field is missing",
             Fault::Depth => "messages are nested too deeply",
             Fault::TooLong => "the input is longer than the limit",
+            Fault::Split => "a sub-message comes in two pieces",
             Fault::Memory => "the message needs more memory than its length allows, or memory is full",
         };
         write!(f, "{what} (at byte {})", self.at)

@@ -1,6 +1,7 @@
 //! A lane: the machine that walks one message through the table.
 //!
-//! State: the position in the input, the open message ([`Frame`]) and a stack of the messages around it. A turn of the loop
+//! State: the position in the input, the open message ([`Frame`]) and a stack of the messages around it, so that it can pause
+//! between any two fields ([`Walk::go`]). A turn of the loop
 //! reads one tag, takes the expected entry or looks it up, and handles the value; at a message's end it closes the object
 //! and links it into the one around it.
 //!
@@ -20,7 +21,7 @@ use super::sink::{Open, Sink};
 use super::skip::{skip, tag as slow_tag, varint as slow_varint};
 use super::text::is_utf8;
 use super::varint::{long, short, zigzag32, zigzag64};
-use super::window::{SLACK, Window};
+use super::window::{Patch, Window};
 use crate::memory::Place;
 use crate::object::{Addr, Ref, Value};
 use crate::table::{Entry, Flags, Kind, Message, Table};
@@ -28,135 +29,144 @@ use crate::table::{Entry, Flags, Kind, Message, Table};
 /// Stands for the expected entry of a message without fields; no legal tag equals its own.
 static NONE: [Entry; 1] = [Entry { tag: u32::MAX, op: 0, flags: Flags(0), next: 0, offset: 0, aux: 0 }];
 
-/// One message being decoded.
-struct Frame<'t> {
-    message: &'t Message,
-    entries: &'t [Entry],
+/// One message being decoded, in 56 bytes; positions are bytes from the start of the input.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
     open: Open,
-    /// Position behind the message; of a group: behind the message around it.
-    end: usize,
+    class: u32,
+    /// Behind the message; of a group: behind the message around it.
+    end: u32,
     /// The number that ends this group, or 0.
     group: u32,
-    /// Index of the expected entry.
-    expect: usize,
-    /// Index, in the parent, of the entry that this message is the value of.
-    slot: usize,
     /// Where its tag begins.
-    start: usize,
+    start: u32,
     /// Unknown fields not yet stored: a run of the input.
-    unknown: (usize, usize),
+    unknown: (u32, u32),
     /// In a map entry: the key, when it is a string.
-    key: (usize, usize),
+    key: (u32, u32),
+    /// Index of the expected entry.
+    expect: u16,
+    /// Index, in the message around it, of the entry that this one is the value of.
+    slot: u16,
     /// In a map entry: its value is an unknown value of a closed enum, and the whole entry belongs to the unknown fields.
     stray: bool,
 }
 
 /// The machine, with what it keeps between messages.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     limits: Limits,
     maps: Maps,
+    around: Vec<Frame>,
+    patch: Patch,
 }
 
 impl Lane {
-    pub(super) fn new(limits: Limits) -> Lane {
-        Lane { limits, maps: Maps::default() }
+    pub(crate) fn new(limits: Limits) -> Lane {
+        Lane { limits, ..Lane::default() }
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
     /// Decodes all of `input` as a message of `class` into `sink`; strings are borrowed from the input if `BORROW`.
-    pub(super) fn run<S: Sink, const BORROW: bool>(
+    pub(crate) fn run<S: Sink, const BORROW: bool>(
         &mut self,
         table: &Table,
         class: u32,
         input: &[u8],
         sink: &mut S,
     ) -> Result<Addr, DecodeError> {
-        if input.len() > self.limits.input_bytes {
+        let root = self.begin::<S, BORROW>(table, class, input, sink)?.go(usize::MAX)?;
+        Ok(root.expect("without a pause it goes on to the end"))
+    }
+
+    /// Begins with a message; see [`Walk::go`].
+    #[inline]
+    pub(crate) fn begin<'w, S: Sink, const BORROW: bool>(
+        &'w mut self,
+        table: &'w Table,
+        class: u32,
+        input: &'w [u8],
+        sink: &'w mut S,
+    ) -> Result<Walk<'w, S, BORROW>, DecodeError> {
+        if input.len() > self.limits.input_bytes.min(Limits::MOST_INPUT) {
             return Err(DecodeError { fault: Fault::TooLong, at: 0 });
         }
-        let mut patch = [0; 2 * SLACK];
-        let window = Window::new(input, &mut patch);
+        self.around.clear();
+        self.maps.close(0);
         let message = table.message(class);
-        let root =
+        let open =
             sink.open(Place::Host, message).map_err(|full| DecodeError { fault: full.into(), at: 0 })?;
-        let frame = Frame::new(table, message, root, input.len(), 0, 0, 0);
-        let depth = self.limits.depth;
-        let mut walk = Walk::<S, BORROW> {
+        Ok(Walk {
             table,
             input,
-            window,
+            window: Window::new(input, &mut self.patch),
             at: 0,
-            frame,
-            around: Vec::new(),
-            depth,
+            message,
+            entries: entries(table, message),
+            frame: Frame::new(open, class, input.len(), 0, 0, 0),
+            around: &mut self.around,
+            depth: self.limits.depth,
             maps: &mut self.maps,
             sink,
-        };
-        let result = walk.message();
-        let at = walk.at.min(input.len());
-        self.maps.close(0);
-        result.map_err(|fault| DecodeError { fault, at })
+        })
     }
 }
 
-impl<'t> Frame<'t> {
+impl Frame {
     #[inline]
-    fn new(
-        table: &'t Table,
-        message: &'t Message,
-        open: Open,
-        end: usize,
-        group: u32,
-        slot: usize,
-        start: usize,
-    ) -> Frame<'t> {
-        let entries = table.entries(message);
-        let entries = if entries.is_empty() { &NONE } else { entries };
-        let nothing = (0, 0);
-        Frame {
-            message,
-            entries,
-            open,
-            end,
-            group,
-            expect: 0,
-            slot,
-            start,
-            unknown: nothing,
-            key: nothing,
-            stray: false,
-        }
+    fn new(open: Open, class: u32, end: usize, group: u32, slot: usize, start: usize) -> Frame {
+        let (end, slot, start) = (end as u32, slot as u16, start as u32);
+        let none = (0, 0);
+        Frame { open, class, end, group, start, unknown: none, key: none, expect: 0, slot, stray: false }
     }
+}
+
+/// The entries of a message; never none, so that there always is an expected one.
+#[inline]
+fn entries<'t>(table: &'t Table, message: &Message) -> &'t [Entry] {
+    let entries = table.entries(message);
+    if entries.is_empty() { &NONE } else { entries }
 }
 
 /// One message on its way through a lane.
-struct Walk<'w, 't, S, const BORROW: bool> {
-    table: &'t Table,
+pub(crate) struct Walk<'w, S, const BORROW: bool> {
+    table: &'w Table,
     input: &'w [u8],
     window: Window<'w>,
     at: usize,
-    frame: Frame<'t>,
-    around: Vec<Frame<'t>>,
+    /// The innermost open message, and its lines of the table.
+    frame: Frame,
+    message: &'w Message,
+    entries: &'w [Entry],
+    /// The messages around it, the root first.
+    around: &'w mut Vec<Frame>,
     depth: u32,
     maps: &'w mut Maps,
     sink: &'w mut S,
 }
 
-impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
-    fn message(&mut self) -> Result<Addr, Fault> {
+impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
+    /// Goes on until the message is done, or at least to position `pause`: the root's address if it is done.
+    pub(crate) fn go(&mut self, pause: usize) -> Result<Option<Addr>, DecodeError> {
+        self.fields(pause).map_err(|fault| DecodeError { fault, at: self.at.min(self.input.len()) })
+    }
+
+    fn fields(&mut self, pause: usize) -> Result<Option<Addr>, Fault> {
         loop {
-            while self.at < self.frame.end {
+            while self.at < pause.min(self.frame.end as usize) {
                 self.field()?;
             }
-            if self.at > self.frame.end || self.frame.group != 0 {
+            if self.at < self.frame.end as usize {
+                return Ok(None);
+            }
+            if self.at > self.frame.end as usize || self.frame.group != 0 {
                 return Err(Fault::Truncated);
             }
             if let Some(root) = self.close()? {
-                return Ok(root);
+                return Ok(Some(root));
             }
         }
     }
@@ -172,13 +182,13 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         } else if word & 0x8000 == 0 {
             (word as u32 & 0x7f | (word >> 1) as u32 & 0x3f80, 2)
         } else {
-            let (tag, after) = slow_tag(self.input, start, self.frame.end)?;
+            let (tag, after) = slow_tag(self.input, start, self.frame.end as usize)?;
             (tag, after - start)
         };
         self.at = start + len;
-        let expect = self.frame.expect;
+        let expect = usize::from(self.frame.expect);
         // SAFETY: invariant 3.
-        let entry = unsafe { *self.frame.entries.get_unchecked(expect) };
+        let entry = unsafe { *self.entries.get_unchecked(expect) };
         if entry.tag == tag {
             return self.value(entry, expect, tag, start);
         }
@@ -187,13 +197,13 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
 
     fn unexpected(&mut self, tag: u32, start: usize) -> Result<(), Fault> {
         let number = tag >> 3;
-        let index = self.table.find(self.frame.message, number).filter(|&index| {
-            let entry = &self.frame.entries[index];
+        let index = self.table.find(self.message, number).filter(|&index| {
+            let entry = &self.entries[index];
             let packable = entry.is_repeated() && entry.kind().is_scalar();
             tag == entry.tag || packable && (tag & 7 == 2 || tag & 7 == entry.kind().wire_type())
         });
         if let Some(index) = index {
-            return self.value(self.frame.entries[index], index, tag, start);
+            return self.value(self.entries[index], index, tag, start);
         }
         if number == 0 || tag & 7 > 5 {
             return Err(Fault::Tag);
@@ -202,7 +212,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
             return self.end_group(number);
         }
         let depth = self.depth.saturating_sub(self.around.len() as u32 + 1);
-        self.at = skip(self.input, self.at, self.frame.end, tag, depth)?;
+        self.at = skip(self.input, self.at, self.frame.end as usize, tag, depth)?;
         self.unknown(start, self.at)
     }
 
@@ -228,7 +238,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         const DOUBLE: u8 = Kind::Double as u8;
         const FIXED64: u8 = Kind::Fixed64 as u8;
         const SFIXED64: u8 = Kind::Sfixed64 as u8;
-        self.frame.expect = usize::from(entry.next);
+        self.frame.expect = entry.next;
         match entry.op {
             INT64 | UINT64 => {
                 let value = self.varint()?;
@@ -241,8 +251,8 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
             STRING | BYTES => {
                 let (from, len) = self.delimited()?;
                 let value = self.text(&entry, from, len)?;
-                if self.frame.message.flags & Message::MAP_ENTRY != 0 && index == 0 {
-                    self.frame.key = (from, len);
+                if self.message.flags & Message::MAP_ENTRY != 0 && index == 0 {
+                    self.frame.key = (from as u32, len as u32);
                 }
                 self.store(&entry, index, value);
                 Ok(())
@@ -281,14 +291,14 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
                 self.at += 8;
                 self.scalar(&entry, index, value)
             }
-            GROUP => self.open(&entry, index, self.frame.end, entry.number(), start),
+            GROUP => self.open(&entry, index, self.frame.end as usize, entry.number(), start),
             op => match op & !Entry::MAP & !REPEATED {
                 MESSAGE => {
                     let (from, len) = self.delimited()?;
                     self.at = from;
                     self.open(&entry, index, from + len, 0, start)
                 }
-                GROUP => self.open(&entry, index, self.frame.end, entry.number(), start),
+                GROUP => self.open(&entry, index, self.frame.end as usize, entry.number(), start),
                 STRING | BYTES => {
                     let (from, len) = self.delimited()?;
                     let value = self.text(&entry, from, len)?;
@@ -316,7 +326,8 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
     fn delimited(&mut self) -> Result<(usize, usize), Fault> {
         let len = self.varint()?;
         let from = self.at;
-        if len > self.frame.end.wrapping_sub(from) as u64 || from > self.frame.end {
+        let end = self.frame.end as usize;
+        if from > end || len > (end - from) as u64 {
             return Err(Fault::Truncated);
         }
         self.at = from + len as usize;
@@ -419,7 +430,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
             self.at += size;
             (self.at - size, size)
         };
-        if self.at > self.frame.end || !len.is_multiple_of(size) {
+        if self.at > self.frame.end as usize || !len.is_multiple_of(size) {
             return Err(Fault::Truncated);
         }
         let count = (len / size) as u32;
@@ -498,7 +509,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         } else {
             let from = self.at;
             self.varint()?;
-            (from, self.at.min(self.frame.end))
+            (from, self.at.min(self.frame.end as usize))
         };
         while from < end {
             let (value, after) = slow_varint(self.input, from, end)?;
@@ -536,12 +547,14 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         let open = if present {
             // SAFETY: as above; a present sub-message has an address.
             let addr = unsafe { object.read::<Addr>(entry.offset) };
-            self.sink.reopen(addr, place).ok_or(Fault::Memory)?
+            self.sink.reopen(addr, place).ok_or(Fault::Split)?
         } else {
             self.sink.open(place, message)?
         };
-        let child = Frame::new(self.table, message, open, end, group, index, start);
-        self.around.push(std::mem::replace(&mut self.frame, child));
+        self.around.push(self.frame);
+        self.frame = Frame::new(open, entry.aux, end, group, index, start);
+        self.message = message;
+        self.entries = entries(self.table, message);
         Ok(())
     }
 
@@ -551,17 +564,18 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         if self.frame.unknown.1 != 0 {
             self.keep_run()?;
         }
-        if self.frame.message.required != 0 {
+        if self.message.required != 0 {
             self.check_required()?;
         }
-        if self.frame.message.flags & Message::MAP_ENTRY != 0 {
+        if self.message.flags & Message::MAP_ENTRY != 0 {
             return self.close_map_entry().map(|()| None);
         }
         let addr = self.seal()?;
-        let Some(parent) = self.around.pop() else { return Ok(Some(addr)) };
-        let index = self.frame.slot;
-        self.frame = parent;
-        let entry = self.frame.entries[index];
+        let index = usize::from(self.frame.slot);
+        if !self.leave() {
+            return Ok(Some(addr));
+        }
+        let entry = self.entries[index];
         if entry.is_repeated() {
             self.push(&entry, index, addr)?;
         } else {
@@ -570,20 +584,30 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         Ok(None)
     }
 
+    /// Back to the message around the open one; false if there is none.
+    #[inline]
+    fn leave(&mut self) -> bool {
+        let Some(parent) = self.around.pop() else { return false };
+        self.frame = parent;
+        self.message = self.table.message(parent.class);
+        self.entries = entries(self.table, self.message);
+        true
+    }
+
     /// Finishes the open object.
     #[inline]
     fn seal(&mut self) -> Result<Addr, Fault> {
-        if self.frame.message.flags & Message::PLAIN == 0 {
+        if self.message.flags & Message::PLAIN == 0 {
             self.maps.close(self.around.len());
         }
-        let entries = if std::ptr::eq(self.frame.entries, &NONE) { &[] } else { self.frame.entries };
-        Ok(self.sink.close(self.frame.open, self.frame.message, entries)?)
+        let entries = if std::ptr::eq(self.entries, &NONE) { &[] } else { self.entries };
+        Ok(self.sink.close(self.frame.open, self.message, entries)?)
     }
 
     #[cold]
     fn check_required(&mut self) -> Result<(), Fault> {
-        for word in 0..usize::from(self.frame.message.words) {
-            let mask = self.table.required(self.frame.message, word);
+        for word in 0..usize::from(self.message.words) {
+            let mask = self.table.required(self.message, word);
             // SAFETY: presence words come first in the object.
             let have = unsafe { self.frame.open.object.read::<u32>(word as u32 * 4) };
             if have & mask != mask {
@@ -605,12 +629,14 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
     /// Closes the entry of a map: it replaces the one that has its key already.
     fn close_map_entry(&mut self) -> Result<(), Fault> {
         let (start, stray) = (self.frame.start, self.frame.stray);
-        let (key, value) = (self.frame.entries[0], self.frame.entries[1]);
+        let (key, value) = (self.entries[0], self.entries[1]);
         let object = self.frame.open.object;
         // SAFETY: entry 0 is the key and entry 1 the value of every map entry; their kinds say what to read.
         let (key, valueless) = unsafe {
             let key = match key.kind() {
-                Kind::String => Key::Text(self.input[self.frame.key.0..].as_ptr(), self.frame.key.1),
+                Kind::String => {
+                    Key::Text(self.input[self.frame.key.0 as usize..].as_ptr(), self.frame.key.1 as usize)
+                }
                 kind => match kind.size() {
                     1 => Key::Number(object.read::<u8>(key.offset).into()),
                     4 => Key::Number(object.read::<u32>(key.offset).into()),
@@ -622,21 +648,20 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
         if valueless && !stray {
             // A missing value is an empty message: opened and closed like one that is there, ending where it begins.
             self.open(&value, 1, self.at, 0, self.at)?;
-            if self.frame.message.required != 0 {
+            if self.message.required != 0 {
                 self.check_required()?;
             }
             let addr = self.seal()?;
-            self.frame = self.around.pop().expect("the map entry is around its value");
+            assert!(self.leave(), "the map entry is around its value");
             self.store(&value, 1, addr);
         }
         let addr = if stray { Addr::NULL } else { self.seal()? };
-        let parent = self.around.pop().expect("a map entry is in a message");
-        let index = self.frame.slot;
-        self.frame = parent;
+        let index = usize::from(self.frame.slot);
+        assert!(self.leave(), "a map entry is in a message");
         if stray {
-            return self.unknown(start, self.at);
+            return self.unknown(start as usize, self.at);
         }
-        let entry = self.frame.entries[index];
+        let entry = self.entries[index];
         let of = (self.around.len(), index as u16);
         let array = self.array(&entry);
         if array.len != 0 && !self.maps.is_open(of) {
@@ -656,7 +681,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
     /// objects are this thread's memory.
     #[cold]
     fn index_map(&mut self, of: (usize, u16), array: Ref) {
-        let message = self.table.message(self.frame.entries[usize::from(of.1)].aux);
+        let message = self.table.message(self.entries[usize::from(of.1)].aux);
         let key = self.table.entries(message)[0];
         for number in 0..array.len {
             // SAFETY: elements of a map are finished objects of the entry's class.
@@ -682,7 +707,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
     /// An unknown value of a closed enum: the field is kept as it came; in a map, the whole entry is.
     #[cold]
     fn stray(&mut self, start: usize, end: usize) -> Result<(), Fault> {
-        if self.frame.message.flags & Message::MAP_ENTRY != 0 {
+        if self.message.flags & Message::MAP_ENTRY != 0 {
             self.frame.stray = true;
             return Ok(());
         }
@@ -691,17 +716,17 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
 
     /// The bytes from `start` to `end` are an unknown field of the open message.
     fn unknown(&mut self, start: usize, end: usize) -> Result<(), Fault> {
-        if end > self.frame.end {
+        if end > self.frame.end as usize {
             return Err(Fault::Truncated);
         }
-        if self.frame.unknown.1 == start && start != 0 {
-            self.frame.unknown.1 = end;
+        if self.frame.unknown.1 as usize == start && start != 0 {
+            self.frame.unknown.1 = end as u32;
             return Ok(());
         }
         if self.frame.unknown.1 != 0 {
             self.keep_run()?;
         }
-        self.frame.unknown = (start, end);
+        self.frame.unknown = (start as u32, end as u32);
         Ok(())
     }
 
@@ -709,7 +734,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
     #[cold]
     fn keep_run(&mut self) -> Result<(), Fault> {
         let (start, end) = std::mem::take(&mut self.frame.unknown);
-        let run = &self.input[start..end];
+        let run = &self.input[start as usize..end as usize];
         if !BORROW {
             return self.keep(run);
         }
@@ -724,7 +749,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, '_, S, BORROW> {
     }
 
     fn keep_ref(&mut self, run: Ref) -> Result<(), Fault> {
-        let (object, offset) = (self.frame.open.object, self.frame.message.unknown);
+        let (object, offset) = (self.frame.open.object, self.message.unknown);
         // SAFETY: every object has a Ref of runs there.
         let mut runs: Ref = unsafe { object.read(offset) };
         if runs.len == runs.capacity {

@@ -23,6 +23,9 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// No limit allows more input than this: protobuf's own 2 GiB − 1.
+    pub const MOST_INPUT: usize = i32::MAX as usize;
+
     /// The most memory that an input of that length may take, bytes.
     pub fn memory_for(&self, input: usize) -> usize {
         self.amplification.saturating_mul(input).saturating_add(self.slack_bytes)

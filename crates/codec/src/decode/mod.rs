@@ -13,6 +13,7 @@
 //! Bounds: depth, input length and memory, see [`Limits`]. Errors: [`DecodeError`] says what and at which byte.
 //! Sources: RPCAcc III-B; hyperpb (next-field prediction); upb (bounded loads from a patched tail).
 
+mod across;
 mod direct;
 mod error;
 mod lane;
@@ -24,6 +25,7 @@ mod text;
 mod varint;
 mod window;
 
+pub use across::Writes;
 pub use error::{DecodeError, Fault};
 pub use limits::Limits;
 
@@ -31,7 +33,7 @@ use crate::memory::Arena;
 use crate::object::{Object, View};
 use crate::table::Table;
 use direct::Direct;
-use lane::Lane;
+pub(crate) use lane::Lane;
 use std::ptr::NonNull;
 
 /// Decodes messages one after the other into arenas; keeps its stack between them.

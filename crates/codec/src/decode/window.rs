@@ -12,6 +12,16 @@ use std::ptr::NonNull;
 /// Bytes that may be loaded from a position that was made ready.
 pub(super) const SLACK: usize = 32;
 
+/// Room for the patch.
+#[derive(Debug)]
+pub(super) struct Patch([u8; 2 * SLACK]);
+
+impl Default for Patch {
+    fn default() -> Patch {
+        Patch([0; 2 * SLACK])
+    }
+}
+
 pub(super) struct Window<'a> {
     /// Where position 0 would be.
     base: *const u8,
@@ -23,8 +33,8 @@ pub(super) struct Window<'a> {
 
 impl<'a> Window<'a> {
     #[inline]
-    pub(super) fn new(input: &'a [u8], patch: &'a mut [u8; 2 * SLACK]) -> Window<'a> {
-        let mut window = Window { base: input.as_ptr(), safe: 0, input, patch: NonNull::from(patch) };
+    pub(super) fn new(input: &'a [u8], patch: &'a mut Patch) -> Window<'a> {
+        let mut window = Window { base: input.as_ptr(), safe: 0, input, patch: NonNull::from(&mut patch.0) };
         match input.len().checked_sub(SLACK) {
             Some(safe) => window.safe = safe,
             None => window.switch(0),

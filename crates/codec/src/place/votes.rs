@@ -50,7 +50,12 @@ impl Votes {
         if self.objections < self.threshold {
             return false;
         }
-        *self = Votes { objections: 0, since: messages, threshold: (self.threshold * 2).min(MOST), quiet: messages };
+        *self = Votes {
+            objections: 0,
+            since: messages,
+            threshold: (self.threshold * 2).min(MOST),
+            quiet: messages,
+        };
         true
     }
 
