@@ -20,9 +20,7 @@ impl<'a> Direct<'a> {
 impl Sink for Direct<'_> {
     #[inline]
     fn open(&mut self, place: Place, message: &Message) -> Result<Open, OutOfMemory> {
-        let start = self.arena.alloc(message.size as usize)?;
-        // SAFETY: just given, that long.
-        unsafe { start.as_ptr().write_bytes(0, message.size as usize) };
+        let start = self.arena.alloc_zeroed(message.size as usize)?;
         Ok(Open { object: Object::at(start), place })
     }
 

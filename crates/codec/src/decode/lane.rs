@@ -344,7 +344,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
     #[inline(always)]
     fn text(&mut self, entry: &Entry, from: usize, len: usize) -> Result<Ref, Fault> {
         let bytes = &self.input[from..from + len];
-        if entry.flags.has(Flags::UTF8) && !is_utf8(bytes) {
+        if entry.flags.has(Flags::UTF8) && !is_utf8(bytes, self.window.word(from)) {
             return Err(Fault::Utf8);
         }
         let addr = if BORROW {

@@ -3,25 +3,32 @@
 //! Why not `str::from_utf8` alone: fields are short and mostly ASCII, where eight bytes at a time without a call win; the
 //! rest goes to the SIMD validator.
 
-/// True if `bytes` is valid UTF-8.
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// True if `bytes` is valid UTF-8; `word` holds the first eight of them, and others behind if there are fewer.
+#[inline(always)]
+pub(super) fn is_utf8(bytes: &[u8], word: u64) -> bool {
+    if bytes.len() <= 8 {
+        let inside = HIGH.checked_shr(64 - 8 * bytes.len() as u32).unwrap_or(0);
+        return word & inside == 0 || is_utf8_slow(bytes);
+    }
+    is_utf8_long(bytes)
+}
+
 #[inline]
-pub(super) fn is_utf8(bytes: &[u8]) -> bool {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
+fn is_utf8_long(bytes: &[u8]) -> bool {
     let word = |part: &[u8]| u64::from_ne_bytes(part.try_into().expect("eight bytes"));
     let len = bytes.len();
-    if len >= 8 {
-        if len > 64 {
-            return simdutf8::basic::from_utf8(bytes).is_ok();
-        }
-        let mut high = word(&bytes[len - 8..]);
-        let mut at = 0;
-        while at + 8 < len {
-            high |= word(&bytes[at..at + 8]);
-            at += 8;
-        }
-        return high & HIGH == 0 || is_utf8_slow(bytes);
+    if len > 64 {
+        return simdutf8::basic::from_utf8(bytes).is_ok();
     }
-    bytes.iter().fold(0, |all, byte| all | byte) < 0x80 || is_utf8_slow(bytes)
+    let mut high = word(&bytes[len - 8..]);
+    let mut at = 0;
+    while at + 8 < len {
+        high |= word(&bytes[at..at + 8]);
+        at += 8;
+    }
+    high & HIGH == 0 || is_utf8_slow(bytes)
 }
 
 #[cold]
@@ -33,6 +40,13 @@ fn is_utf8_slow(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn is_utf8(bytes: &[u8]) -> bool {
+        let mut first = [0xff; 8];
+        let len = bytes.len().min(8);
+        first[..len].copy_from_slice(&bytes[..len]);
+        super::is_utf8(bytes, u64::from_le_bytes(first))
+    }
 
     proptest! {
         #[test]

@@ -37,7 +37,7 @@ impl<'a> Window<'a> {
         let mut window = Window { base: input.as_ptr(), safe: 0, input, patch: NonNull::from(&mut patch.0) };
         match input.len().checked_sub(SLACK) {
             Some(safe) => window.safe = safe,
-            None => window.switch(0),
+            None => window.switch(),
         }
         window
     }
@@ -45,20 +45,28 @@ impl<'a> Window<'a> {
     #[inline(always)]
     pub(super) fn ready(&mut self, at: usize) {
         if at > self.safe {
-            self.switch(at);
+            self.switch();
         }
     }
 
+    /// From here on loads go to the patch: the last SLACK bytes of the input, or all of it, and zeros.
     #[inline]
-    fn switch(&mut self, at: usize) {
-        let tail = &self.input[at.min(self.input.len())..];
+    fn switch(&mut self) {
         // SAFETY: the patch is borrowed alone for 'a.
-        let patch = unsafe { self.patch.as_mut() };
-        let (head, rest) = patch.split_at_mut(SLACK);
-        rest.fill(0);
-        head.fill(0);
-        head[..tail.len()].copy_from_slice(tail);
-        self.base = self.patch.as_ptr().cast::<u8>().cast_const().wrapping_sub(at);
+        let (tail, zeros) = unsafe { self.patch.as_mut() }.split_at_mut(SLACK);
+        zeros.fill(0);
+        let from = match self.input.last_chunk::<SLACK>() {
+            Some(last) => {
+                tail.copy_from_slice(last);
+                self.input.len() - SLACK
+            }
+            None => {
+                tail.fill(0);
+                tail[..self.input.len()].copy_from_slice(self.input);
+                0
+            }
+        };
+        self.base = self.patch.as_ptr().cast::<u8>().cast_const().wrapping_sub(from);
         self.safe = usize::MAX;
     }
 

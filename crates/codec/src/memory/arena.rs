@@ -84,6 +84,30 @@ impl Arena {
         self.alloc_chunk(bytes)
     }
 
+    /// As [`Arena::alloc`], all zeros.
+    ///
+    /// # Errors
+    /// The memory is full.
+    #[inline]
+    pub fn alloc_zeroed(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
+        let start = self.alloc(bytes)?;
+        let block = start.as_ptr();
+        // Most objects are small, and a memset of unknown length costs a call: clear a round number of bytes instead, those
+        // behind the block too if they are this arena's and not given yet.
+        let free = self.end.get().addr().wrapping_sub(block.addr());
+        // SAFETY: `bytes` were given just now; `free` is above that only if the block lies in the current chunk, and then
+        // nothing between the block and the chunk's end was given.
+        unsafe {
+            match bytes {
+                0..=64 if (64..=CHUNK).contains(&free) => block.write_bytes(0, 64),
+                65..=128 if (128..=CHUNK).contains(&free) => block.write_bytes(0, 128),
+                129..=256 if (256..=CHUNK).contains(&free) => block.write_bytes(0, 256),
+                _ => block.write_bytes(0, bytes),
+            }
+        }
+        Ok(start)
+    }
+
     #[cold]
     #[inline(never)]
     fn alloc_chunk(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
@@ -147,6 +171,11 @@ impl Arena {
 
     /// Forgets everything; the first chunk is kept for the next message.
     pub fn reset(&mut self) {
+        if let &mut [(first, 0)] = self.runs.get_mut().as_mut_slice() {
+            self.next.set(first);
+            self.end.set(first.wrapping_add(CHUNK));
+            return;
+        }
         let runs = self.runs.get_mut();
         let kept = runs.first().copied().filter(|&(_, order)| order == 0);
         let from = usize::from(kept.is_some());
