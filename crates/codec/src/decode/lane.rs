@@ -23,7 +23,7 @@ use super::text::is_utf8;
 use super::varint::{long, short, zigzag32, zigzag64};
 use super::window::{Patch, Window};
 use crate::memory::Place;
-use crate::object::{Addr, Ref, Value};
+use crate::object::{Addr, Object, Ref, Value};
 use crate::table::{Entry, Flags, Kind, Message, Table};
 
 /// Stands for the expected entry of a message without fields; no legal tag equals its own.
@@ -50,6 +50,13 @@ struct Frame {
     slot: u16,
     /// In a map entry: its value is an unknown value of a closed enum, and the whole entry belongs to the unknown fields.
     stray: bool,
+}
+
+/// A field whose tag was read: its entry if there is one, and where the tag began.
+struct Field {
+    index: Option<usize>,
+    tag: u32,
+    start: usize,
 }
 
 /// The machine, with what it keeps between messages.
@@ -156,8 +163,8 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
 
     fn fields(&mut self, pause: usize) -> Result<Option<Addr>, Fault> {
         loop {
-            while self.at < pause.min(self.frame.end as usize) {
-                self.field()?;
+            while let Some(field) = self.plain(pause.min(self.frame.end as usize))? {
+                self.other(field)?;
             }
             if self.at < self.frame.end as usize {
                 return Ok(None);
@@ -171,59 +178,12 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         }
     }
 
-    /// One tag and its value; a sub-message is only opened.
+    /// Takes singular scalars and strings as they come, up to position `stop`: this is the hot loop. It ends at the first
+    /// field of another kind, whose tag is behind the position then.
     #[inline(always)]
-    fn field(&mut self) -> Result<(), Fault> {
-        let start = self.at;
-        self.window.ready(start);
-        let word = self.window.word(start);
-        let (tag, len) = if word & 0x80 == 0 {
-            (word as u32 & 0x7f, 1)
-        } else if word & 0x8000 == 0 {
-            (word as u32 & 0x7f | (word >> 1) as u32 & 0x3f80, 2)
-        } else {
-            let (tag, after) = slow_tag(self.input, start, self.frame.end as usize)?;
-            (tag, after - start)
-        };
-        self.at = start + len;
-        let expect = usize::from(self.frame.expect);
-        // SAFETY: invariant 3.
-        let entry = unsafe { *self.entries.get_unchecked(expect) };
-        if entry.tag == tag {
-            return self.value(entry, expect, tag, start);
-        }
-        self.unexpected(tag, start)
-    }
-
-    fn unexpected(&mut self, tag: u32, start: usize) -> Result<(), Fault> {
-        let number = tag >> 3;
-        let index = self.table.find(self.message, number).filter(|&index| {
-            let entry = &self.entries[index];
-            let packable = entry.is_repeated() && entry.kind().is_scalar();
-            tag == entry.tag || packable && (tag & 7 == 2 || tag & 7 == entry.kind().wire_type())
-        });
-        if let Some(index) = index {
-            return self.value(self.entries[index], index, tag, start);
-        }
-        if number == 0 || tag & 7 > 5 {
-            return Err(Fault::Tag);
-        }
-        if tag & 7 == 4 {
-            return self.end_group(number);
-        }
-        let depth = self.depth.saturating_sub(self.around.len() as u32 + 1);
-        self.at = skip(self.input, self.at, self.frame.end as usize, tag, depth)?;
-        self.unknown(start, self.at)
-    }
-
-    /// Handles the value of entry `index`, whose tag was `tag` and began at `start`.
-    #[inline(always)]
-    fn value(&mut self, entry: Entry, index: usize, tag: u32, start: usize) -> Result<(), Fault> {
-        const REPEATED: u8 = Entry::REPEATED;
+    fn plain(&mut self, stop: usize) -> Result<Option<Field>, Fault> {
         const STRING: u8 = Kind::String as u8;
         const BYTES: u8 = Kind::Bytes as u8;
-        const MESSAGE: u8 = Kind::Message as u8;
-        const GROUP: u8 = Kind::Group as u8;
         const INT32: u8 = Kind::Int32 as u8;
         const UINT32: u8 = Kind::Uint32 as u8;
         const ENUM: u8 = Kind::Enum as u8;
@@ -238,86 +198,147 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         const DOUBLE: u8 = Kind::Double as u8;
         const FIXED64: u8 = Kind::Fixed64 as u8;
         const SFIXED64: u8 = Kind::Sfixed64 as u8;
-        self.frame.expect = entry.next;
-        match entry.op {
-            INT64 | UINT64 => {
-                let value = self.varint()?;
-                self.scalar(&entry, index, value)
+        let entries = self.entries;
+        let object = self.frame.open.object;
+        // In registers, not behind `self`: the next field's address depends on both.
+        let (mut at, mut expect) = (self.at, usize::from(self.frame.expect));
+        while at < stop {
+            let start = at;
+            self.window.ready(start);
+            let word = self.window.word(start);
+            let tag;
+            if word & 0x80 == 0 {
+                tag = word as u32 & 0x7f;
+                at += 1;
+            } else if word & 0x8000 == 0 {
+                tag = word as u32 & 0x7f | (word >> 1) as u32 & 0x3f80;
+                at += 2;
+            } else {
+                self.at = start;
+                (tag, at) = slow_tag(self.input, start, self.frame.end as usize)?;
             }
-            INT32 | UINT32 => {
-                let value = self.varint()?;
-                self.scalar(&entry, index, value as u32)
+            let mut index = expect;
+            // SAFETY: invariant 3.
+            let mut entry = unsafe { *entries.get_unchecked(index) };
+            if entry.tag != tag {
+                let Some(found) = self.find(tag) else {
+                    (self.at, self.frame.expect) = (at, expect as u16);
+                    return Ok(Some(Field { index: None, tag, start }));
+                };
+                index = found;
+                entry = entries[found];
             }
-            STRING | BYTES => {
-                let (from, len) = self.delimited()?;
-                let value = self.text(&entry, from, len)?;
-                if self.message.flags & Message::MAP_ENTRY != 0 && index == 0 {
-                    self.frame.key = (from as u32, len as u32);
+            expect = usize::from(entry.next);
+            macro_rules! store {
+                ($value:expr) => {{
+                    let value = $value;
+                    // SAFETY: the object is of the frame's message, open and ours; the entry is one of its entries, and
+                    // each arm stores what its kind has in an object.
+                    unsafe { store(object, &entry, index, value) }
+                }};
+            }
+            macro_rules! varint {
+                () => {{
+                    let value;
+                    self.at = start;
+                    (value, at) = varint(&self.window, at)?;
+                    value
+                }};
+            }
+            match entry.op {
+                INT64 | UINT64 => store!(varint!()),
+                INT32 | UINT32 => store!(varint!() as u32),
+                STRING | BYTES => {
+                    let len = varint!();
+                    let end = self.frame.end as usize;
+                    if at > end || len > (end - at) as u64 {
+                        return Err(Fault::Truncated);
+                    }
+                    let value = self.text(&entry, at, len as usize)?;
+                    if self.message.flags & Message::MAP_ENTRY != 0 && index == 0 {
+                        self.frame.key = (at as u32, len as u32);
+                    }
+                    at += len as usize;
+                    store!(value);
                 }
-                self.store(&entry, index, value);
-                Ok(())
+                BOOL => store!(u8::from(varint!() != 0)),
+                ENUM if !entry.flags.has(Flags::CLOSED) => store!(varint!() as i32),
+                SINT32 => store!(zigzag32(varint!() as u32)),
+                SINT64 => store!(zigzag64(varint!())),
+                FLOAT | FIXED32 | SFIXED32 => {
+                    store!(self.window.word(at) as u32);
+                    at += 4;
+                }
+                DOUBLE | FIXED64 | SFIXED64 => {
+                    store!(self.window.word(at));
+                    at += 8;
+                }
+                _ => {
+                    (self.at, self.frame.expect) = (at, expect as u16);
+                    return Ok(Some(Field { index: Some(index), tag, start }));
+                }
             }
-            MESSAGE => {
+        }
+        (self.at, self.frame.expect) = (at, expect as u16);
+        Ok(None)
+    }
+
+    /// The entry that a tag means; a repeated scalar may come packed or not, whatever its entry says.
+    #[inline]
+    fn find(&self, tag: u32) -> Option<usize> {
+        self.table.find(self.message, tag >> 3).filter(|&index| {
+            let entry = &self.entries[index];
+            let packable = entry.is_repeated() && entry.kind().is_scalar();
+            tag == entry.tag || packable && (tag & 7 == 2 || tag & 7 == entry.kind().wire_type())
+        })
+    }
+
+    /// A field that is not a singular scalar or string: repeated, a message, or unknown. A message is only opened.
+    fn other(&mut self, Field { index, tag, start }: Field) -> Result<(), Fault> {
+        let Some(index) = index else { return self.unexpected(tag, start) };
+        let entry = self.entries[index];
+        match entry.kind() {
+            Kind::Message => {
                 let (from, len) = self.delimited()?;
                 self.at = from;
                 self.open(&entry, index, from + len, 0, start)
             }
-            BOOL => {
-                let value = self.varint()?;
-                self.scalar(&entry, index, u8::from(value != 0))
+            Kind::Group => self.open(&entry, index, self.frame.end as usize, entry.number(), start),
+            Kind::String | Kind::Bytes => {
+                let (from, len) = self.delimited()?;
+                let value = self.text(&entry, from, len)?;
+                self.push(&entry, index, value)
             }
-            ENUM => {
+            Kind::Enum if !entry.is_repeated() => {
                 let value = self.varint()? as i32;
-                if entry.flags.has(Flags::CLOSED) && !self.table.is_enum_value(entry.aux, value) {
-                    return self.stray(start, self.at);
+                if self.table.is_enum_value(entry.aux, value) {
+                    self.store(&entry, index, value);
+                    return Ok(());
                 }
-                self.scalar(&entry, index, value)
+                self.stray(start, self.at)
             }
-            SINT32 => {
-                let value = self.varint()?;
-                self.scalar(&entry, index, zigzag32(value as u32))
-            }
-            SINT64 => {
-                let value = self.varint()?;
-                self.scalar(&entry, index, zigzag64(value))
-            }
-            FLOAT | FIXED32 | SFIXED32 => {
-                let value = self.window.word(self.at) as u32;
-                self.at += 4;
-                self.scalar(&entry, index, value)
-            }
-            DOUBLE | FIXED64 | SFIXED64 => {
-                let value = self.window.word(self.at);
-                self.at += 8;
-                self.scalar(&entry, index, value)
-            }
-            GROUP => self.open(&entry, index, self.frame.end as usize, entry.number(), start),
-            op => match op & !Entry::MAP & !REPEATED {
-                MESSAGE => {
-                    let (from, len) = self.delimited()?;
-                    self.at = from;
-                    self.open(&entry, index, from + len, 0, start)
-                }
-                GROUP => self.open(&entry, index, self.frame.end as usize, entry.number(), start),
-                STRING | BYTES => {
-                    let (from, len) = self.delimited()?;
-                    let value = self.text(&entry, from, len)?;
-                    self.push(&entry, index, value)
-                }
-                _ => self.repeated(&entry, index, tag),
-            },
+            _ => self.repeated(&entry, index, tag),
         }
+    }
+
+    fn unexpected(&mut self, tag: u32, start: usize) -> Result<(), Fault> {
+        let number = tag >> 3;
+        if number == 0 || tag & 7 > 5 {
+            return Err(Fault::Tag);
+        }
+        if tag & 7 == 4 {
+            return self.end_group(number);
+        }
+        let depth = self.depth.saturating_sub(self.around.len() as u32 + 1);
+        self.at = skip(self.input, self.at, self.frame.end as usize, tag, depth)?;
+        self.unknown(start, self.at)
     }
 
     /// A varint at the position, which moves behind it.
     #[inline(always)]
     fn varint(&mut self) -> Result<u64, Fault> {
-        let word = self.window.word(self.at);
-        let (value, len) = match short(word) {
-            Some(found) => found,
-            None => long(word, self.window.half(self.at + 8)).ok_or(Fault::Varint)?,
-        };
-        self.at += len;
+        let (value, after) = varint(&self.window, self.at)?;
+        self.at = after;
         Ok(value)
     }
 
@@ -355,25 +376,12 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         Ok(Ref { addr, len: len as u32, capacity: 0 })
     }
 
-    #[inline(always)]
-    fn scalar<T: Value>(&mut self, entry: &Entry, index: usize, value: T) -> Result<(), Fault> {
-        self.store(entry, index, value);
-        Ok(())
-    }
-
     /// Writes a singular value into the open object.
     #[inline(always)]
     fn store<T: Copy>(&mut self, entry: &Entry, index: usize, value: T) {
-        let object = self.frame.open.object;
         // SAFETY: the object is of the frame's message, open and ours; the entry is one of its entries, and T is what its
-        // kind has in an object (`value` matches them).
-        unsafe {
-            if entry.flags.has(Flags::ONEOF) {
-                object.choose(index as u32, entry.offset);
-            }
-            object.set(index as u32);
-            object.write(entry.offset, value);
-        }
+        // kind has in an object.
+        unsafe { store(self.frame.open.object, entry, index, value) }
     }
 
     /// Appends an element to a repeated field of the open object.
@@ -761,6 +769,33 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         // SAFETY: as above.
         unsafe { object.write(offset, runs) };
         Ok(())
+    }
+}
+
+/// A varint at `at`, and the position behind it.
+#[inline(always)]
+fn varint(window: &Window<'_>, at: usize) -> Result<(u64, usize), Fault> {
+    let word = window.word(at);
+    let (value, len) = match short(word) {
+        Some(found) => found,
+        None => long(word, window.half(at + 8)).ok_or(Fault::Varint)?,
+    };
+    Ok((value, at + len))
+}
+
+/// Writes a singular value into an open object.
+///
+/// # Safety
+/// The object is this thread's to write; the entry is number `index` of its message, and `T` is what its kind has in an object.
+#[inline(always)]
+unsafe fn store<T: Copy>(object: Object, entry: &Entry, index: usize, value: T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if entry.flags.has(Flags::ONEOF) {
+            object.choose(index as u32, entry.offset);
+        }
+        object.set(index as u32);
+        object.write(entry.offset, value);
     }
 }
 
