@@ -10,6 +10,7 @@
 //! | [`crossing`] | the one trait through which everything crosses between the memories, counted |
 //! | [`decode`] | wire bytes to objects: lanes and the sinks they write to |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
+//! | [`unit`] | compute units: descriptors in, notifications out, kernels exchanged while tasks flow |
 //! | [`wire`] | reading the wire format from a slice |
 //!
 //! The mechanisms are those of RPCAcc (`docs/design/002-codec.md` maps them, section by section); the hardware of that
@@ -25,6 +26,7 @@ pub mod object;
 pub mod place;
 pub mod schema;
 pub mod table;
+pub mod unit;
 pub mod wire;
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
