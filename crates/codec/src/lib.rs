@@ -9,6 +9,7 @@
 //! | [`memory`] | the two memories: regions of 4 KiB chunks, free lists, arenas, addresses |
 //! | [`crossing`] | the one trait through which everything crosses between the memories, counted |
 //! | [`decode`] | wire bytes to objects: lanes and the sinks they write to |
+//! | [`encode`] | objects to wire bytes: one walk, three strategies |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
 //! | [`unit`] | compute units: descriptors in, notifications out, kernels exchanged while tasks flow |
 //! | [`wire`] | reading the wire format from a slice |
@@ -21,6 +22,7 @@
 pub mod compile;
 pub mod crossing;
 pub mod decode;
+pub mod encode;
 pub mod memory;
 pub mod object;
 pub mod place;

@@ -1,0 +1,348 @@
+//! A buffer that is written from its end towards its start.
+//!
+//! Why backwards: a sub-message's length is known when it has been written, so one pass is enough; forwards one must
+//! measure first (prost walks every message twice) or move bytes.
+//!
+//! ```text
+//! start            at                          end
+//! │ unused, grows  │ written last … first      │
+//! └─ headroom for a header, then the payload follows without a gap
+//! ```
+//!
+//! Invariants: `start <= at <= end`, one allocation; `at..end` is initialised. A `put_*` writes below `at` only, at most
+//! [`Back::MARGIN`] bytes more than it keeps, and is called after [`Back::reserve`] of what it says.
+//! Bounds: a message is at most 2 GiB − 1, checked when the buffer would grow beyond and when it is finished.
+//! Cost: a varint is one 8-byte store whatever its length, up to 56 bits; growing doubles and copies.
+//! Sources: upb's and protoacc's serialisers write backwards too.
+
+use super::error::EncodeError;
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+/// Bytes written so far, last first.
+pub(super) struct Back {
+    start: NonNull<u8>,
+    at: *mut u8,
+    end: *mut u8,
+}
+
+// SAFETY: a Back owns its allocation alone.
+unsafe impl Send for Back {}
+// SAFETY: through &Back the bytes are only read.
+unsafe impl Sync for Back {}
+
+/// The longest message.
+const LONGEST: usize = i32::MAX as usize;
+
+impl Back {
+    /// A varint is stored as 8 bytes, of which up to 7 lie below what is kept.
+    const MARGIN: usize = 8;
+    /// Room for one scalar field: tag, varint, margin.
+    pub(super) const SCALAR: usize = 5 + 10 + Back::MARGIN;
+    const FIRST: usize = if cfg!(miri) { 64 } else { 1024 };
+
+    pub(super) fn new() -> Back {
+        let start = Back::allocate(Back::FIRST);
+        let end = start.as_ptr().wrapping_add(Back::FIRST);
+        Back { start, at: end, end }
+    }
+
+    fn allocate(bytes: usize) -> NonNull<u8> {
+        let layout = Layout::array::<u8>(bytes).expect("a length below the address space");
+        assert!(bytes > 0, "a buffer has room");
+        // SAFETY: the layout is not empty.
+        let start = unsafe { std::alloc::alloc(layout) };
+        NonNull::new(start).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+    }
+
+    fn capacity(&self) -> usize {
+        self.end.addr() - self.start.as_ptr().addr()
+    }
+
+    /// Forgets what was written.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.at = self.end;
+    }
+
+    /// Bytes written.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.end.addr() - self.at.addr()
+    }
+
+    /// Bytes that fit before it must grow.
+    #[inline(always)]
+    fn room(&self) -> usize {
+        self.at.addr() - self.start.as_ptr().addr()
+    }
+
+    /// What was written.
+    #[inline]
+    pub(super) fn written(&self) -> &[u8] {
+        // SAFETY: at..end is initialised.
+        unsafe { std::slice::from_raw_parts(self.at, self.len()) }
+    }
+
+    /// What was written, with `headroom` zeroed bytes before it.
+    pub(super) fn with_headroom(&mut self, headroom: usize) -> Result<&mut [u8], EncodeError> {
+        self.check()?;
+        self.reserve(headroom)?;
+        let first = self.at.wrapping_sub(headroom);
+        // SAFETY: reserved just now.
+        unsafe { first.write_bytes(0, headroom) };
+        // SAFETY: headroom bytes were zeroed, and at..end is initialised.
+        Ok(unsafe { std::slice::from_raw_parts_mut(first, headroom + self.len()) })
+    }
+
+    /// That the message is not longer than one may be.
+    #[inline]
+    pub(super) fn check(&self) -> Result<(), EncodeError> {
+        if self.len() > LONGEST { Err(EncodeError::TooLong) } else { Ok(()) }
+    }
+
+    /// Makes room for `bytes` below what was written.
+    #[inline(always)]
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), EncodeError> {
+        if self.room() >= bytes { Ok(()) } else { self.grow(bytes) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, bytes: usize) -> Result<(), EncodeError> {
+        let len = self.len();
+        let needed = len.checked_add(bytes).ok_or(EncodeError::TooLong)?;
+        if needed > LONGEST + (1 << 20) {
+            return Err(EncodeError::TooLong);
+        }
+        let capacity = needed.max(self.capacity() * 2);
+        let start = Back::allocate(capacity);
+        let end = start.as_ptr().wrapping_add(capacity);
+        let at = end.wrapping_sub(len);
+        // SAFETY: len bytes are written here, and there is room for more there.
+        unsafe { at.copy_from_nonoverlapping(self.at, len) };
+        *self = Back { start, at, end };
+        Ok(())
+    }
+
+    /// Puts `value` before what was written.
+    ///
+    /// # Safety
+    /// At least that many bytes are reserved.
+    #[inline(always)]
+    pub(super) unsafe fn put<T: Copy>(&mut self, value: T) {
+        self.at = self.at.wrapping_sub(size_of::<T>());
+        // SAFETY: the caller reserved it; a lower address of this allocation.
+        unsafe { self.at.cast::<T>().write_unaligned(value) };
+    }
+
+    /// Puts a varint.
+    ///
+    /// # Safety
+    /// 10 + [`Back::MARGIN`] bytes are reserved.
+    #[inline(always)]
+    pub(super) unsafe fn put_varint(&mut self, value: u64) {
+        // SAFETY: the caller's promise, for each way out.
+        unsafe {
+            if value < 0x80 {
+                self.put(value as u8);
+            } else if value < 1 << 56 {
+                let (word, len) = spread(value);
+                self.put_top(word, len);
+            } else {
+                self.put_long(value);
+            }
+        }
+    }
+
+    /// Puts a varint with its tag before it.
+    ///
+    /// # Safety
+    /// [`Back::SCALAR`] bytes are reserved.
+    #[inline(always)]
+    pub(super) unsafe fn put_tagged(&mut self, tag: u32, value: u64) {
+        // SAFETY: the caller's promise, for each way out.
+        unsafe {
+            if tag < 0x80 {
+                if value < 0x80 {
+                    return self.put((value as u16) << 8 | tag as u16);
+                }
+                if value < 1 << 49 {
+                    let (word, len) = spread(value);
+                    return self.put_top(word << 8 | u64::from(tag), len + 1);
+                }
+            }
+            self.put_varint(value);
+            self.put_tag(tag);
+        }
+    }
+
+    /// Puts a tag.
+    ///
+    /// # Safety
+    /// 5 + [`Back::MARGIN`] bytes are reserved.
+    #[inline(always)]
+    pub(super) unsafe fn put_tag(&mut self, tag: u32) {
+        // SAFETY: the caller's promise, for each way out.
+        unsafe {
+            if tag < 0x80 {
+                self.put(tag as u8);
+            } else if tag < 0x4000 {
+                self.put((tag as u16 & 0x7f | 0x80) | (tag >> 7 << 8) as u16);
+            } else {
+                let (word, len) = spread(u64::from(tag));
+                self.put_top(word, len);
+            }
+        }
+    }
+
+    /// Puts the low `len` bytes (1 to 8) of `word`.
+    ///
+    /// # Safety
+    /// 8 bytes are reserved.
+    #[inline(always)]
+    unsafe fn put_top(&mut self, word: u64, len: u32) {
+        // SAFETY: the caller's promise; what lies below `len` bytes is written again or never looked at.
+        unsafe { self.at.wrapping_sub(8).cast::<u64>().write_unaligned(word << ((8 - len) * 8)) };
+        self.at = self.at.wrapping_sub(len as usize);
+    }
+
+    /// Puts a varint of nine or ten bytes.
+    ///
+    /// # Safety
+    /// As [`Back::put_varint`].
+    #[inline(always)]
+    unsafe fn put_long(&mut self, value: u64) {
+        let word = groups(value) | 0x8080_8080_8080_8080;
+        let high = value >> 56;
+        // SAFETY: the caller's promise, for each put.
+        unsafe {
+            if high < 0x80 {
+                self.put(high as u8);
+            } else {
+                self.put((high & 0x7f | 0x80) as u16 | 1 << 8);
+            }
+            self.put(word);
+        }
+    }
+
+    /// Puts `bytes`; room for them must be reserved.
+    ///
+    /// # Safety
+    /// At least `len` bytes are reserved, and `from` is the first of `len` readable bytes outside this buffer.
+    #[inline(always)]
+    pub(super) unsafe fn put_bytes(&mut self, from: *const u8, len: usize) {
+        self.at = self.at.wrapping_sub(len);
+        // SAFETY: the caller's promise.
+        unsafe { copy(from, self.at, len) };
+    }
+}
+
+/// Copies without a call when there are few bytes: two loads of a fixed size that overlap in the middle.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    /// # Safety
+    /// As `copy`, with `len` at least the size of `T`.
+    #[inline(always)]
+    unsafe fn both_ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
+        let last = len - size_of::<T>();
+        // SAFETY: both loads and both stores lie within len bytes.
+        unsafe {
+            let (low, high) =
+                (from.cast::<T>().read_unaligned(), from.wrapping_add(last).cast::<T>().read_unaligned());
+            to.cast::<T>().write_unaligned(low);
+            to.wrapping_add(last).cast::<T>().write_unaligned(high);
+        }
+    }
+    // SAFETY: the caller's promise; each way is taken for lengths that it can do.
+    unsafe {
+        match len {
+            0 => {}
+            1 => to.write(from.read()),
+            2..4 => both_ends::<u16>(from, to, len),
+            4..8 => both_ends::<u32>(from, to, len),
+            8..16 => both_ends::<u64>(from, to, len),
+            16..=32 => both_ends::<u128>(from, to, len),
+            _ => to.copy_from_nonoverlapping(from, len),
+        }
+    }
+}
+
+/// A varint of a value below 2^56: its bytes, lowest first, and how many.
+#[inline(always)]
+fn spread(value: u64) -> (u64, u32) {
+    let bits = 64 - (value | 1).leading_zeros();
+    let len = (bits * 9 + 64) >> 6;
+    (groups(value) | 0x0080_8080_8080_8080 >> ((8 - len) * 8), len)
+}
+
+/// The low 56 bits, seven to a byte: 28 to a half, then 14 to a quarter, then 7.
+#[inline(always)]
+fn groups(value: u64) -> u64 {
+    let word = value & 0x0fff_ffff | (value & 0x00ff_ffff_f000_0000) << 4;
+    let word = word & 0x0000_3fff_0000_3fff | (word & 0x0fff_c000_0fff_c000) << 2;
+    word & 0x007f_007f_007f_007f | (word & 0x3f80_3f80_3f80_3f80) << 1
+}
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        let layout = Layout::array::<u8>(self.capacity()).expect("it was allocated so");
+        // SAFETY: allocated with this layout.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(mut value: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    }
+
+    #[test]
+    fn every_length_of_varint_with_every_length_of_tag() {
+        let mut back = Back::new();
+        for bits in 0..=64_u32 {
+            for value in [0, 1, u64::MAX, 0x5555_5555_5555_5555, 0xaaaa_aaaa_aaaa_aaaa] {
+                let value = if bits == 64 { value } else { value & ((1 << bits) - 1) };
+                for tag in [8_u32, 0x78, 0x80, 0x3ff8, 0x4000, 0x1f_fff8, 0xffff_fff8] {
+                    back.clear();
+                    back.reserve(Back::SCALAR).expect("room");
+                    // SAFETY: reserved.
+                    unsafe { back.put_tagged(tag, value) };
+                    let expected = [model(u64::from(tag)), model(value)].concat();
+                    assert_eq!(back.written(), expected, "tag {tag:x}, value {value:x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn growing_keeps_what_was_written() {
+        let mut back = Back::new();
+        let mut expected = Vec::new();
+        for len in (0..100_usize).chain([1000, 5000]) {
+            let bytes: Vec<u8> = (0..len).map(|byte| (byte * 7 + len) as u8).collect();
+            back.reserve(len).expect("room");
+            // SAFETY: reserved, and apart.
+            unsafe { back.put_bytes(bytes.as_ptr(), len) };
+            expected.splice(0..0, bytes);
+            assert_eq!(back.written(), expected);
+        }
+        let framed = back.with_headroom(20_000).expect("room");
+        assert_eq!(framed[..20_000], [0; 20_000]);
+        assert_eq!(framed[20_000..], expected);
+        assert_eq!(back.reserve(LONGEST + (2 << 20)), Err(EncodeError::TooLong));
+        assert_eq!(back.written(), expected);
+    }
+}
