@@ -16,6 +16,23 @@ const EMBEDDED: [(&str, &str); 2] = [
     ("millrace/options.proto", include_str!("../../proto/millrace/options.proto")),
 ];
 
+/// An error of ours among protox's; both of its forms are its text.
+struct Located(String);
+
+impl std::fmt::Display for Located {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::fmt::Debug for Located {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Located {}
+
 /// See the head of this file.
 pub(super) struct Sources {
     includes: Vec<PathBuf>,
@@ -46,7 +63,7 @@ impl Sources {
             match std::fs::read_to_string(&path) {
                 Ok(text) => return Ok(Some(text)),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(Error::new(format!("{}: {error}", path.display()))),
+                Err(error) => return Err(Error::new(Located(format!("{}: {error}", path.display())))),
             }
         }
         Ok(None)
@@ -61,8 +78,8 @@ impl FileResolver for Sources {
 
     fn open_file(&self, name: &str) -> Result<File, Error> {
         let Some(text) = self.text(name)? else { return self.google.open_file(name) };
-        let (text, edition) =
-            editions::rewrite(&text).map_err(|(line, what)| Error::new(format!("{name}:{line}: {what}")))?;
+        let (text, edition) = editions::rewrite(&text)
+            .map_err(|(line, what)| Error::new(Located(format!("{name}:{line}: {what}"))))?;
         if edition {
             self.editions.borrow_mut().insert(name.to_owned());
         }

@@ -157,7 +157,7 @@ impl File {
         self.edition = match (syntax.as_str(), edition) {
             ("" | "proto2", _) => PROTO2,
             ("proto3", _) => PROTO3,
-            ("editions", PROTO2 | PROTO3 | EDITION_2023) => edition,
+            ("editions", EDITION_2023) => edition,
             ("editions", 1001) => return Err(Problem::Edition("edition 2024".into()).at("")),
             ("editions", other) => return Err(Problem::Edition(format!("edition number {other}")).at("")),
             (other, _) => return Err(Problem::Edition(format!("syntax {other:?}")).at("")),
@@ -192,7 +192,8 @@ impl Message {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.inside("message", &message.name))?;
         Ok(message)
     }
 
@@ -226,7 +227,8 @@ impl Field {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.inside("field", &field.name))?;
         Ok(field)
     }
 
@@ -253,7 +255,8 @@ impl Oneof {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.inside("oneof", &oneof.name))?;
         Ok(oneof)
     }
 }
@@ -269,7 +272,8 @@ impl Enum {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.inside("enum", &read.name))?;
         Ok(read)
     }
 }
@@ -297,7 +301,8 @@ impl Service {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.inside("service", &service.name))?;
         Ok(service)
     }
 }
@@ -315,7 +320,8 @@ impl Method {
                 _ => {}
             }
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.inside("method", &method.name))?;
         Ok(method)
     }
 }

@@ -47,6 +47,16 @@ pub enum Problem {
 }
 
 impl SchemaError {
+    /// The same, with the element that it is in before the one that it has.
+    pub(crate) fn inside(mut self, what: &str, name: &str) -> SchemaError {
+        let inner = std::mem::take(&mut self.element);
+        let between = if inner.is_empty() { "" } else { ": " };
+        // What is read before the name has none yet.
+        let space = if name.is_empty() { "" } else { " " };
+        self.element = format!("{what}{space}{name}{between}{inner}");
+        self
+    }
+
     /// The same, with the file's name if it has none yet.
     pub(crate) fn in_file(mut self, file: &str) -> SchemaError {
         if self.file.is_empty() {

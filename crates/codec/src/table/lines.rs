@@ -92,13 +92,19 @@ impl Table {
     /// True if `value` is one of the closed enum at `line`.
     #[inline]
     pub fn is_enum_value(&self, line: u32, value: i32) -> bool {
-        // SAFETY: as in `message`.
-        let known = unsafe { &*(&raw const self.lines[line as usize]).cast::<ClosedEnum>() };
+        let known = self.closed_enum(line);
         let above = value.wrapping_sub(known.low) as u32;
         if above < 256 {
             return known.mask[above as usize / 64] >> (above % 64) & 1 != 0;
         }
         self.enum_values(known).binary_search(&value).is_ok()
+    }
+
+    /// The closed enum at `line`, which an [`Entry`] names.
+    #[inline]
+    pub fn closed_enum(&self, line: u32) -> &ClosedEnum {
+        // SAFETY: as in `message`.
+        unsafe { &*(&raw const self.lines[line as usize]).cast::<ClosedEnum>() }
     }
 
     /// The values of a closed enum, ascending.

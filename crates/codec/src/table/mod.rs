@@ -22,6 +22,7 @@
 //! Sources: RPCAcc III-B (Schema Table, target bit); hyperpb's type parsers (next-field chaining); protoacc's descriptor
 //! tables (dense by field number).
 
+mod describe;
 mod entry;
 mod lines;
 

@@ -1,0 +1,8 @@
+//! The model against hand-made descriptor sets, and the table's rules on random schemas.
+
+mod golden;
+mod layout;
+mod model;
+mod write;
+
+pub(crate) use write::{EnumSpec, FieldSpec, FileSpec, MessageSpec, Syntax, descriptor_set};
