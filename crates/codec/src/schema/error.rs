@@ -38,6 +38,8 @@ pub enum Problem {
     Oneof,
     /// An enum without values.
     NoValues,
+    /// An open enum that does not begin with 0, which is what an absent field reads as.
+    FirstValue(i32),
     /// The default value does not fit the field.
     Default(String),
     /// The target option on a field that is not a dereference field.
@@ -111,9 +113,17 @@ impl std::fmt::Display for Problem {
             Problem::Edition(edition) => {
                 write!(f, "{edition} is not supported; use proto2, proto3 or edition 2023")
             }
-            Problem::MapEntry => write!(f, "a map entry must be a key (integer, bool or string) and a value"),
+            Problem::MapEntry => {
+                write!(
+                    f,
+                    "a map entry must be a key (integer, bool or string) and a value, whose defaults are zero"
+                )
+            }
             Problem::Oneof => write!(f, "a oneof's member must be singular, and its oneof declared"),
             Problem::NoValues => write!(f, "an enum needs a value"),
+            Problem::FirstValue(value) => {
+                write!(f, "the first value is {value}; it must be 0, or the enum closed")
+            }
             Problem::Default(text) => write!(f, "the default value {text:?} does not fit the field's type"),
             Problem::AccOnScalar => {
                 write!(f, "(millrace.acc) is only for string, bytes, repeated and message fields")

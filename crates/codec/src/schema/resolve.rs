@@ -147,8 +147,13 @@ impl<'a> Walk<'a> {
 }
 
 fn build_enum(found: &Found<'_, raw::Enum>) -> Result<Enum, SchemaError> {
-    if found.raw.values.is_empty() {
-        return Err(Problem::NoValues.at(format!("enum {}", found.name)));
+    let problem = match found.raw.values.first() {
+        None => Some(Problem::NoValues),
+        Some((_, value)) if *value != 0 && !found.features.closed => Some(Problem::FirstValue(*value)),
+        _ => None,
+    };
+    if let Some(problem) = problem {
+        return Err(problem.at(format!("enum {}", found.name)));
     }
     Ok(Enum {
         name: found.name.clone(),
@@ -292,8 +297,14 @@ impl Build<'_> {
         let keys = !matches!(key.kind, Kind::Double | Kind::Float | Kind::Bytes | Kind::Enum)
             && (key.kind.is_scalar() || key.kind == Kind::String);
         let singular = !key.is_repeated() && !value.is_repeated();
-        let plain = key.oneof.is_none() && value.oneof.is_none() && !key.acc && !value.acc;
-        if !keys || !singular || !plain || value.kind == Kind::Group || (key.number, value.number) != (1, 2) {
+        let plain = |field: &Field| field.oneof.is_none() && !field.acc && field.default.is_none();
+        if !keys
+            || !singular
+            || !plain(key)
+            || !plain(value)
+            || value.kind == Kind::Group
+            || (key.number, value.number) != (1, 2)
+        {
             return Err(Problem::MapEntry);
         }
         Ok(())

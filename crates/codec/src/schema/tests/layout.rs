@@ -44,7 +44,13 @@ fn message() -> impl Strategy<Value = MessageSpec> {
 
 fn enumeration() -> impl Strategy<Value = EnumSpec> {
     let value = prop_oneof![-5..300, Just(i32::MIN), Just(i32::MAX), any::<i32>()];
-    (vec(value, 1..40), option::of(any::<bool>())).prop_map(|(values, closed)| EnumSpec { values, closed })
+    (vec(value, 1..40), option::of(any::<bool>())).prop_map(|(mut values, closed)| {
+        // Whatever the syntax makes of it, it may be open.
+        if closed != Some(true) {
+            values[0] = 0;
+        }
+        EnumSpec { values, closed }
+    })
 }
 
 fn file() -> impl Strategy<Value = FileSpec> {
@@ -62,7 +68,8 @@ fn file() -> impl Strategy<Value = FileSpec> {
                 of: 0,
                 ..messages[3].fields[1].clone()
             };
-            let value = FieldSpec { kind: if value.kind == 10 { 11 } else { value.kind }, ..value };
+            let kind = if matches!(value.kind, 10 | 14) { 11 } else { value.kind };
+            let value = FieldSpec { kind, ..value };
             messages[3] = MessageSpec { fields: vec![key, value], map_entry: true };
             for field in messages.iter_mut().flat_map(|message| &mut message.fields) {
                 if field.of == 3 && matches!(field.kind, 10 | 11) {

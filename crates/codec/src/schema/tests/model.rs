@@ -86,6 +86,18 @@ fn an_enum_reads_as_its_first_value() {
 }
 
 #[test]
+fn an_open_enum_begins_with_zero() {
+    let problem = |values, closed| {
+        let enums = vec![EnumSpec { values, closed }];
+        let spec = FileSpec { syntax: Syntax::Proto3, messages: vec![], enums };
+        Schema::from_descriptor_set(&descriptor_set(&spec)).err().map(|error| error.problem)
+    };
+    assert_eq!(problem(vec![1, 0], None), Some(Problem::FirstValue(1)));
+    assert_eq!(problem(vec![1, 0], Some(true)), None);
+    assert_eq!(problem(vec![], None), Some(Problem::NoValues));
+}
+
+#[test]
 fn what_is_refused() {
     let syntax = Syntax::Proto2;
     assert_eq!(problem(syntax, vec![field(0, Kind::Bool)]), Problem::FieldNumber(0));
