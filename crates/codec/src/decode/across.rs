@@ -44,6 +44,13 @@ pub(crate) struct Temp {
 // SAFETY: `start` is where the lane's message will be; only the lane uses it.
 unsafe impl Send for Temp {}
 
+impl Temp {
+    /// Forgets what was gathered.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
 impl Default for Temp {
     fn default() -> Temp {
         Temp { bytes: Box::new([0; CHUNK]), len: 0, start: NonNull::dangling() }

@@ -14,6 +14,7 @@
 //!
 //! Cost: `docs/measurements/codec.md`. Sources: RPCAcc III-B item 15; hyperpb's expected-next-field.
 
+use super::direct::Direct;
 use super::error::{DecodeError, Fault};
 use super::limits::Limits;
 use super::maps::{Key, Maps};
@@ -22,9 +23,10 @@ use super::skip::{skip, tag as slow_tag, varint as slow_varint};
 use super::text::is_utf8;
 use super::varint::{long, short, zigzag32, zigzag64};
 use super::window::{Patch, Window};
-use crate::memory::Place;
+use crate::memory::{Arena, Place};
 use crate::object::{Addr, Object, Ref, Value};
 use crate::table::{Entry, Flags, Kind, Message, Table};
+use std::ptr::NonNull;
 
 /// Stands for the expected entry of a message without fields; no legal tag equals its own.
 static NONE: [Entry; 1] = [Entry { tag: u32::MAX, op: 0, flags: Flags(0), next: 0, offset: 0, aux: 0 }];
@@ -77,16 +79,23 @@ impl Lane {
         &self.limits
     }
 
-    /// Decodes all of `input` as a message of `class` into `sink`; strings are borrowed from the input if `BORROW`.
-    pub(crate) fn run<S: Sink, const BORROW: bool>(
+    /// Decodes all of `input` as a message of `class` into `arena`; strings are borrowed from the input if `BORROW`.
+    #[inline]
+    pub(crate) fn direct<const BORROW: bool>(
         &mut self,
         table: &Table,
         class: u32,
         input: &[u8],
-        sink: &mut S,
-    ) -> Result<Addr, DecodeError> {
-        let root = self.begin::<S, BORROW>(table, class, input, sink)?.go(usize::MAX)?;
-        Ok(root.expect("without a pause it goes on to the end"))
+        arena: &Arena,
+    ) -> Result<Object, DecodeError> {
+        let allowed = self.limits.memory_for(input.len());
+        let before = arena.limit_to(arena.held_bytes().saturating_add(allowed));
+        let mut sink = Direct::new(arena);
+        let root =
+            self.begin::<_, BORROW>(table, class, input, &mut sink).and_then(|mut walk| walk.go(usize::MAX));
+        arena.limit_to(before);
+        let root = root?.expect("without a pause it goes on to the end").pointer();
+        Ok(Object::at(NonNull::new(root).expect("an object has an address")))
     }
 
     /// Begins with a message; see [`Walk::go`].

@@ -13,13 +13,13 @@
 //! Bounds: depth, input length and memory, see [`Limits`]. Errors: [`DecodeError`] says what and at which byte.
 //! Sources: RPCAcc III-B; hyperpb (next-field prediction); upb (bounded loads from a patched tail).
 
-mod across;
+pub(crate) mod across;
 mod direct;
 mod error;
 mod lane;
 mod limits;
 mod maps;
-mod sink;
+pub(crate) mod sink;
 mod skip;
 mod text;
 mod varint;
@@ -30,11 +30,9 @@ pub use error::{DecodeError, Fault};
 pub use limits::Limits;
 
 use crate::memory::Arena;
-use crate::object::{Object, View};
+use crate::object::View;
 use crate::table::Table;
-use direct::Direct;
 pub(crate) use lane::Lane;
-use std::ptr::NonNull;
 
 /// Decodes messages one after the other into arenas; keeps its stack between them.
 #[derive(Debug, Default)]
@@ -85,13 +83,9 @@ impl Decoder {
         input: &[u8],
         arena: &'a Arena,
     ) -> Result<View<'a>, DecodeError> {
-        let allowed = self.lane.limits().memory_for(input.len());
-        let before = arena.limit_to(arena.held_bytes().saturating_add(allowed));
-        let root = self.lane.run::<_, BORROW>(table, class, input, &mut Direct::new(arena));
-        arena.limit_to(before);
-        let start = NonNull::new(root?.pointer()).expect("an object has an address");
+        let root = self.lane.direct::<BORROW>(table, class, input, arena)?;
         // SAFETY: the lane finished the object in this arena, which nobody writes or resets while it is borrowed; borrowed
         // strings are in `input`, which `borrowed` keeps for 'a.
-        Ok(unsafe { View::of(Object::at(start)) })
+        Ok(unsafe { View::of(root) })
     }
 }

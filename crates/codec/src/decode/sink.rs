@@ -10,12 +10,12 @@ use crate::table::{Entry, Message};
 
 /// An object under construction: memory that this thread writes, zeroed when opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    pub(super) object: Object,
-    pub(super) place: Place,
+pub(crate) struct Open {
+    pub(crate) object: Object,
+    pub(crate) place: Place,
 }
 
-pub(super) trait Sink {
+pub(crate) trait Sink {
     /// Begins an object of `message` that will be in `place`.
     fn open(&mut self, place: Place, message: &Message) -> Result<Open, OutOfMemory>;
 

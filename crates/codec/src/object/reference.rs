@@ -6,6 +6,11 @@
 #[repr(transparent)]
 pub struct Addr(*mut u8);
 
+// SAFETY: an address alone reads and writes nothing; whoever follows it answers for that.
+unsafe impl Send for Addr {}
+// SAFETY: as above.
+unsafe impl Sync for Addr {}
+
 /// User-space pointers are below 2^57 on every machine there is.
 const ACC: usize = 1 << 62;
 

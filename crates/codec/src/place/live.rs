@@ -62,10 +62,10 @@ impl Live {
     }
 
     /// A reader for one lane.
-    pub fn reader(&self) -> Reader<'_> {
+    pub fn reader(&self) -> Reader {
         let state = self.lock();
         // Within the lock, so that number and table belong together.
-        Reader { epoch: self.epoch.load(Ordering::Acquire), table: Arc::clone(&state.table), live: self }
+        Reader { epoch: self.epoch.load(Ordering::Acquire), table: Arc::clone(&state.table) }
     }
 
     /// Where the next message of its class will put the field.
@@ -73,15 +73,15 @@ impl Live {
         target(&self.lock().table, field)
     }
 
-    /// The program moved the field of a message to `place`: true if the target bit turned.
+    /// The program moved a field of a message of class `root` to `place`: true if the target bit turned.
     ///
     /// # Panics
-    /// If the table has no such field, or it is not a dereference field.
-    pub fn moved(&self, field: FieldId, place: Place) -> bool {
+    /// If the table has no such class or field, or it is not a dereference field.
+    pub fn moved(&self, root: u32, field: FieldId, place: Place) -> bool {
         if !self.follow.load(Ordering::Relaxed) {
             return false;
         }
-        let messages = self.messages[field.class as usize].load(Ordering::Relaxed);
+        let messages = self.messages[root as usize].load(Ordering::Relaxed);
         let mut state = self.lock();
         if target(&state.table, field) == place {
             // The message was decoded before the last turn: there is nothing left to object to.
@@ -125,20 +125,19 @@ fn target(table: &Table, field: FieldId) -> Place {
 
 /// A lane's hold on the table.
 #[derive(Debug)]
-pub struct Reader<'l> {
-    live: &'l Live,
+pub struct Reader {
     epoch: u64,
     table: Arc<Table>,
 }
 
-impl Reader<'_> {
-    /// The table for a message of `class` that begins now.
-    pub fn begin(&mut self, class: u32) -> &Arc<Table> {
+impl Reader {
+    /// The table for a message of `class` that begins now; `live` is where this reader comes from.
+    pub fn begin(&mut self, live: &Live, class: u32) -> &Arc<Table> {
         // Acquire: see the head of the file.
-        if self.live.epoch.load(Ordering::Acquire) != self.epoch {
-            *self = self.live.reader();
+        if live.epoch.load(Ordering::Acquire) != self.epoch {
+            *self = live.reader();
         }
-        if let Some(count) = self.live.messages.get(class as usize) {
+        if let Some(count) = live.messages.get(class as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         &self.table

@@ -1,9 +1,25 @@
-//! Where fields live, decided while messages flow.
+//! Where fields live, decided while messages flow: the accelerator, and the messages whose fields it places.
 //!
 //! | module | one word |
 //! |---|---|
-//! | [`live`] | the table that lanes use now, replaced whole; one epoch number tells that it changed |
-//! | [`votes`] | when a field's target bit follows the program, and when not (hysteresis) |
+//! | `accelerator`, `executor` | a thread with a memory of its own behind a ring pair: the host's half, and its own |
+//! | `receive` | the lanes that decode arriving messages and place their fields |
+//! | `message` | a message whose fields lie in two memories, and the memory that it owns |
+//! | `transfer` | moving a field from one memory to the other |
+//! | `live` | the table that lanes use now, replaced whole; one epoch number tells that it changed |
+//! | `votes` | when a field's target bit follows the program, and when not (hysteresis) |
 
-pub mod live;
-pub mod votes;
+mod accelerator;
+mod executor;
+mod live;
+mod message;
+mod receive;
+mod transfer;
+mod votes;
+
+pub use accelerator::{Accelerator, Busy, Options, Ticket};
+pub use live::{FieldId, Live, Reader};
+pub use message::Placed;
+pub use receive::Registers;
+pub use transfer::MoveError;
+pub use votes::Votes;

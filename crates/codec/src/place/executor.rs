@@ -1,0 +1,173 @@
+//! The accelerator's half: takes requests from its ring, drives the lanes, moves fields.
+//!
+//! A value without a thread, so that tests can put every step of it between any two of the host's.
+//!
+//! Invariants: each request has exactly one response; a request is taken from the ring only when a lane is idle, so the ring
+//! is the queue before the lanes and its credits bound it.
+
+use super::message::Placed;
+use super::receive::{Ground, LaneState};
+use super::transfer::{MoveError, Slot, Transfer};
+use crate::crossing::Crossing;
+use crate::decode::across::{Across, Temp};
+use crate::decode::{DecodeError, Writes};
+use crate::memory::{Arena, Place};
+use crate::table::{Entry, Table};
+use ring::{Server, Tag};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+/// What the host asks for.
+pub(super) enum Request {
+    /// A message arrived: decode it and place its fields.
+    Receive {
+        class: u32,
+        wire: Vec<u8>,
+    },
+    Move(Order),
+}
+
+/// Move what this slot refers to; it stays as it is until the response.
+pub(super) struct Order {
+    pub(super) table: Arc<Table>,
+    pub(super) entry: Entry,
+    pub(super) slot: Slot,
+    pub(super) to: Place,
+}
+
+/// What it gets.
+pub(super) enum Response {
+    Received(Result<Placed, DecodeError>),
+    /// What the slot holds now, and the memory that it refers to.
+    Moved(Result<(Slot, Arena), MoveError>),
+}
+
+/// Bytes of a response's ring entry: its tag, what became of it, and an address.
+const ENTRY: usize = 16;
+
+type Job = Pin<Box<dyn Future<Output = (LaneState, Result<Placed, DecodeError>)>>>;
+
+enum LaneSlot {
+    Idle(Box<LaneState>),
+    Busy(Job, Tag),
+    /// While it is looked at.
+    Taken,
+}
+
+/// The accelerator.
+pub(super) struct Executor<C> {
+    server: Server<Request, Response>,
+    ground: Arc<Ground<C>>,
+    lanes: Vec<LaneSlot>,
+    scratch: Arena,
+    temp: Temp,
+}
+
+impl<C: Crossing + Send + 'static> Executor<C> {
+    pub(super) fn new(
+        server: Server<Request, Response>,
+        ground: Arc<Ground<C>>,
+        lanes: usize,
+    ) -> Executor<C> {
+        let lane = |_| LaneSlot::Idle(Box::new(LaneState::new(ground.limits, &ground.live)));
+        let lanes = (0..lanes.max(1)).map(lane).collect();
+        let (scratch, temp) = (Arena::default(), Temp::default());
+        Executor { server, ground, lanes, scratch, temp }
+    }
+
+    /// One turn: every busy lane decodes a slice, every idle one takes a request. False if there was nothing to do.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut worked = false;
+        for lane in 0..self.lanes.len() {
+            match std::mem::replace(&mut self.lanes[lane], LaneSlot::Taken) {
+                LaneSlot::Busy(mut job, tag) => {
+                    worked = true;
+                    self.lanes[lane] = match job.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                        Poll::Pending => LaneSlot::Busy(job, tag),
+                        Poll::Ready((state, message)) => {
+                            self.reply(tag, Response::Received(message));
+                            LaneSlot::Idle(Box::new(state))
+                        }
+                    };
+                }
+                LaneSlot::Idle(state) => match self.server.try_recv() {
+                    None => self.lanes[lane] = LaneSlot::Idle(state),
+                    Some((tag, request)) => {
+                        worked = true;
+                        self.lanes[lane] = self.begin(*state, tag, request);
+                    }
+                },
+                LaneSlot::Taken => unreachable!("a lane is put back where it was taken"),
+            }
+        }
+        if worked {
+            self.server.flush();
+        }
+        worked
+    }
+
+    /// Whether a turn would do something.
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.server.is_ready() || self.lanes.iter().any(|lane| matches!(lane, LaneSlot::Busy(..)))
+    }
+
+    fn reply(&mut self, tag: Tag, response: Response) {
+        self.ground.crossing.notify(ENTRY);
+        self.server.reply(tag, response);
+    }
+
+    fn begin(&mut self, mut state: LaneState, tag: Tag, request: Request) -> LaneSlot {
+        let response = match request {
+            Request::Receive { class, wire } => {
+                let slice = self.ground.registers.slice_bytes.load(Ordering::Relaxed).max(64);
+                if wire.len() > slice {
+                    let ground = Arc::clone(&self.ground);
+                    let job = async move {
+                        let message = state.receive(&ground, class, &wire).await;
+                        (state, message)
+                    };
+                    return LaneSlot::Busy(Box::pin(job), tag);
+                }
+                Response::Received(at_once(state.receive(&self.ground, class, &wire)))
+            }
+            Request::Move(order) => Response::Moved(self.transfer(&order)),
+        };
+        self.reply(tag, response);
+        LaneSlot::Idle(Box::new(state))
+    }
+
+    fn transfer(&mut self, order: &Order) -> Result<(Slot, Arena), MoveError> {
+        let (host, acc) = (Arena::new(&self.ground.host), Arena::new(&self.ground.acc));
+        self.temp.clear();
+        let sink = Across {
+            crossing: &*self.ground.crossing,
+            writes: Writes::OneShot,
+            host: &host,
+            acc: &acc,
+            scratch: &mut self.scratch,
+            marks: &mut Vec::new(),
+            temp: &mut self.temp,
+        };
+        let transfer = Transfer {
+            table: &order.table,
+            crossing: &*self.ground.crossing,
+            acc: &self.ground.acc,
+            sink,
+            to: order.to,
+            depth: self.ground.limits.depth,
+        };
+        // SAFETY: the slot is of a message that waits for the response.
+        let slot = unsafe { transfer.run(&order.entry, order.slot)? };
+        Ok((slot, if order.to == Place::Acc { acc } else { host }))
+    }
+}
+
+/// The outcome of a message that fits in one slice.
+fn at_once<T>(job: impl Future<Output = T>) -> T {
+    match pin!(job).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("a message within a slice is done in one turn"),
+    }
+}

@@ -1,0 +1,157 @@
+//! The accelerator's deserialiser: lanes that place the fields of arriving messages.
+//!
+//! A lane decodes one message at a time. It pauses after each slice of input, and the lanes take turns, so a small message
+//! does not wait for the end of a large one. A message that fits in a slice is done in one turn.
+//!
+//! A lane is a value without a thread: see `executor.rs`.
+
+use super::live::{Live, Reader};
+use super::message::Placed;
+use crate::crossing::Crossing;
+use crate::decode::across::{Across, Temp};
+use crate::decode::{DecodeError, Fault, Lane, Limits, Writes};
+use crate::encode::Encoder;
+use crate::memory::{Arena, Mark, Memory};
+use crate::object::{Object, View};
+use crate::table::Table;
+use base::touch::yield_once;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+/// What is common to all lanes.
+pub(super) struct Ground<C> {
+    pub(super) crossing: Arc<C>,
+    pub(super) live: Arc<Live>,
+    pub(super) host: Arc<Memory>,
+    pub(super) acc: Arc<Memory>,
+    pub(super) limits: Limits,
+    pub(super) registers: Arc<Registers>,
+}
+
+/// What may be changed while the accelerator runs.
+#[derive(Debug)]
+pub struct Registers {
+    /// Bytes of input that a lane decodes before the next lane has its turn; 64 and more, 4096 by default.
+    pub slice_bytes: AtomicUsize,
+    field_by_field: AtomicU8,
+}
+
+impl Default for Registers {
+    fn default() -> Registers {
+        Registers { slice_bytes: AtomicUsize::new(4096), field_by_field: AtomicU8::new(0) }
+    }
+}
+
+impl Registers {
+    /// How host-bound fields cross from now on.
+    pub fn set_writes(&self, writes: Writes) {
+        self.field_by_field.store(u8::from(writes == Writes::FieldByField), Ordering::Relaxed);
+    }
+
+    /// How host-bound fields cross now.
+    pub fn writes(&self) -> Writes {
+        if self.field_by_field.load(Ordering::Relaxed) == 0 { Writes::OneShot } else { Writes::FieldByField }
+    }
+}
+
+/// What one lane keeps between messages.
+pub(super) struct LaneState {
+    lane: Lane,
+    /// Merges a sub-message that came in two pieces, in this lane's own memory.
+    merge: Lane,
+    encoder: Encoder,
+    scratch: Arena,
+    marks: Vec<Mark>,
+    temp: Temp,
+    reader: Reader,
+}
+
+impl LaneState {
+    pub(super) fn new(limits: Limits, live: &Live) -> LaneState {
+        LaneState {
+            reader: live.reader(),
+            lane: Lane::new(limits),
+            merge: Lane::new(limits),
+            encoder: Encoder::default(),
+            scratch: Arena::default(),
+            marks: Vec::new(),
+            temp: Temp::default(),
+        }
+    }
+
+    /// Decodes one message; yields after each slice.
+    pub(super) async fn receive<C: Crossing>(
+        &mut self,
+        ground: &Ground<C>,
+        class: u32,
+        wire: &[u8],
+    ) -> Result<Placed, DecodeError> {
+        let table = Arc::clone(self.reader.begin(&ground.live, class));
+        let (host, acc) = (Arena::new(&ground.host), Arena::new(&ground.acc));
+        let allowed = ground.limits.memory_for(wire.len());
+        host.limit_to(allowed);
+        acc.limit_to(allowed);
+        let message = match self.place(ground, &table, class, wire, host, acc).await {
+            Err(DecodeError { fault: Fault::Split, at }) => {
+                let merged = self.merged(&table, class, wire).map_err(|fault| DecodeError { fault, at })?;
+                let (host, acc) = (Arena::new(&ground.host), Arena::new(&ground.acc));
+                self.place(ground, &table, class, &merged, host, acc).await?
+            }
+            done => done?,
+        };
+        message.host.limit_to(usize::MAX);
+        message.acc.limit_to(usize::MAX);
+        Ok(message)
+    }
+
+    async fn place<C: Crossing>(
+        &mut self,
+        ground: &Ground<C>,
+        table: &Arc<Table>,
+        class: u32,
+        wire: &[u8],
+        host: Arena,
+        acc: Arena,
+    ) -> Result<Placed, DecodeError> {
+        self.scratch.reset();
+        self.marks.clear();
+        self.temp.clear();
+        let mut sink = Across {
+            crossing: &*ground.crossing,
+            writes: ground.registers.writes(),
+            host: &host,
+            acc: &acc,
+            scratch: &mut self.scratch,
+            marks: &mut self.marks,
+            temp: &mut self.temp,
+        };
+        let root = {
+            let mut walk = self.lane.begin::<_, false>(table, class, wire, &mut sink)?;
+            let mut pause = 0_usize;
+            loop {
+                pause = pause.saturating_add(ground.registers.slice_bytes.load(Ordering::Relaxed).max(64));
+                if let Some(root) = walk.go(pause)? {
+                    break root;
+                }
+                yield_once().await;
+            }
+        };
+        sink.finish();
+        let root = Object::at(NonNull::new(root.pointer()).expect("an object has an address"));
+        Ok(Placed { root, class, table: Arc::clone(table), host, acc, moved: Vec::new() })
+    }
+
+    /// The same message with every sub-message in one piece.
+    #[cold]
+    fn merged(&mut self, table: &Table, class: u32, wire: &[u8]) -> Result<Vec<u8>, Fault> {
+        let arena = Arena::default();
+        arena.limit_to(self.merge.limits().memory_for(wire.len()));
+        let root = self.merge.direct::<true>(table, class, wire, &arena).map_err(|error| error.fault)?;
+        let mut bytes = Vec::new();
+        // SAFETY: the lane finished it in `arena` and `wire`, which stay; it is of that class.
+        let encoded = unsafe { self.encoder.encode(table, class, View::of(root), &mut bytes) };
+        encoded.map_err(|_| Fault::Memory)?;
+        Ok(bytes)
+    }
+}
