@@ -3,12 +3,13 @@
 //! Why our own reader: a general one would drop `(millrace.acc)` as an unknown option, and the default build needs nothing
 //! else of a protobuf library.
 //!
-//! Bounds: messages nest at most [`MAX_NESTING`] deep; all else is as large as the bytes make it.
+//! Bounds: messages nest at most [`MAX_NESTING`] deep, and there are at most [`MAX_ELEMENTS`] elements, so that a few bytes each
+//! do not become a few hundred in memory without end.
 //!
 //! Errors: bytes that are not protobuf, names that are not UTF-8, features without meaning.
 
 use super::features::{EDITION_2023, FeatureSet, PROTO2, PROTO3};
-use super::{MAX_NAME, MAX_NESTING, Problem, SchemaError};
+use super::{MAX_ELEMENTS, MAX_NAME, MAX_NESTING, Problem, SchemaError};
 use crate::wire;
 
 /// Field number of the option `(millrace.acc)` in `FieldOptions`.
@@ -87,6 +88,17 @@ pub(crate) struct Method {
     pub server_streaming: bool,
 }
 
+/// How many more elements there may be.
+struct Budget(usize);
+
+impl Budget {
+    fn take(&mut self) -> Result<(), SchemaError> {
+        let left = self.0.checked_sub(1);
+        self.0 = left.ok_or(Problem::TooMany("elements", MAX_ELEMENTS + 1, MAX_ELEMENTS).at(""))?;
+        Ok(())
+    }
+}
+
 /// A field's value on the wire. What has neither form is of no use to us.
 enum Value<'a> {
     Number(u64),
@@ -125,10 +137,11 @@ fn text(bytes: &[u8]) -> Result<String, SchemaError> {
 /// All files of a `FileDescriptorSet`.
 pub(crate) fn read_set(bytes: &[u8]) -> Result<Vec<File>, SchemaError> {
     let mut files = vec![];
+    let mut budget = Budget(MAX_ELEMENTS);
     each(bytes, |number, value| {
         if let (1, Value::Bytes(bytes)) = (number, value) {
             let mut file = File::default();
-            file.read(bytes).map_err(|error| error.in_file(&file.name))?;
+            file.read(bytes, &mut budget).map_err(|error| error.in_file(&file.name))?;
             files.push(file);
         }
         Ok(())
@@ -137,16 +150,17 @@ pub(crate) fn read_set(bytes: &[u8]) -> Result<Vec<File>, SchemaError> {
 }
 
 impl File {
-    fn read(&mut self, bytes: &[u8]) -> Result<(), SchemaError> {
+    fn read(&mut self, bytes: &[u8], budget: &mut Budget) -> Result<(), SchemaError> {
+        budget.take()?;
         let mut syntax = String::new();
         let mut edition = 0;
         each(bytes, |number, value| {
             match (number, value) {
                 (1, Value::Bytes(b)) => self.name = name(b)?,
                 (2, Value::Bytes(b)) => self.package = name(b)?,
-                (4, Value::Bytes(b)) => self.messages.push(Message::read(b, 1)?),
-                (5, Value::Bytes(b)) => self.enums.push(Enum::read(b)?),
-                (6, Value::Bytes(b)) => self.services.push(Service::read(b)?),
+                (4, Value::Bytes(b)) => self.messages.push(Message::read(b, 1, budget)?),
+                (5, Value::Bytes(b)) => self.enums.push(Enum::read(b, budget)?),
+                (6, Value::Bytes(b)) => self.services.push(Service::read(b, budget)?),
                 (8, Value::Bytes(b)) => read_features(b, 50, &mut self.features)?,
                 (12, Value::Bytes(b)) => syntax = name(b)?,
                 (14, Value::Number(n)) => edition = n as i32,
@@ -175,20 +189,21 @@ fn read_features(options: &[u8], at: u32, features: &mut FeatureSet) -> Result<(
 }
 
 impl Message {
-    fn read(bytes: &[u8], depth: usize) -> Result<Message, SchemaError> {
+    fn read(bytes: &[u8], depth: usize, budget: &mut Budget) -> Result<Message, SchemaError> {
         if depth > MAX_NESTING {
             return Err(Problem::TooMany("levels of nested messages", depth, MAX_NESTING).at(""));
         }
+        budget.take()?;
         let mut message = Message::default();
         each(bytes, |number, value| {
             let Value::Bytes(bytes) = value else { return Ok(()) };
             match number {
                 1 => message.name = name(bytes)?,
-                2 => message.fields.push(Field::read(bytes)?),
-                3 => message.nested.push(Message::read(bytes, depth + 1)?),
-                4 => message.enums.push(Enum::read(bytes)?),
+                2 => message.fields.push(Field::read(bytes, budget)?),
+                3 => message.nested.push(Message::read(bytes, depth + 1, budget)?),
+                4 => message.enums.push(Enum::read(bytes, budget)?),
                 7 => message.read_options(bytes)?,
-                8 => message.oneofs.push(Oneof::read(bytes)?),
+                8 => message.oneofs.push(Oneof::read(bytes, budget)?),
                 _ => {}
             }
             Ok(())
@@ -210,7 +225,8 @@ impl Message {
 }
 
 impl Field {
-    fn read(bytes: &[u8]) -> Result<Field, SchemaError> {
+    fn read(bytes: &[u8], budget: &mut Budget) -> Result<Field, SchemaError> {
+        budget.take()?;
         let mut field = Field::default();
         each(bytes, |number, value| {
             match (number, value) {
@@ -246,7 +262,8 @@ impl Field {
 }
 
 impl Oneof {
-    fn read(bytes: &[u8]) -> Result<Oneof, SchemaError> {
+    fn read(bytes: &[u8], budget: &mut Budget) -> Result<Oneof, SchemaError> {
+        budget.take()?;
         let mut oneof = Oneof::default();
         each(bytes, |number, value| {
             match (number, value) {
@@ -262,12 +279,13 @@ impl Oneof {
 }
 
 impl Enum {
-    fn read(bytes: &[u8]) -> Result<Enum, SchemaError> {
+    fn read(bytes: &[u8], budget: &mut Budget) -> Result<Enum, SchemaError> {
+        budget.take()?;
         let mut read = Enum::default();
         each(bytes, |number, value| {
             match (number, value) {
                 (1, Value::Bytes(b)) => read.name = name(b)?,
-                (2, Value::Bytes(b)) => read.values.push(enum_value(b)?),
+                (2, Value::Bytes(b)) => read.values.push(enum_value(b, budget)?),
                 (3, Value::Bytes(b)) => read_features(b, 7, &mut read.features)?,
                 _ => {}
             }
@@ -278,7 +296,8 @@ impl Enum {
     }
 }
 
-fn enum_value(bytes: &[u8]) -> Result<(String, i32), SchemaError> {
+fn enum_value(bytes: &[u8], budget: &mut Budget) -> Result<(String, i32), SchemaError> {
+    budget.take()?;
     let mut read = (String::new(), 0);
     each(bytes, |number, value| {
         match (number, value) {
@@ -292,12 +311,13 @@ fn enum_value(bytes: &[u8]) -> Result<(String, i32), SchemaError> {
 }
 
 impl Service {
-    fn read(bytes: &[u8]) -> Result<Service, SchemaError> {
+    fn read(bytes: &[u8], budget: &mut Budget) -> Result<Service, SchemaError> {
+        budget.take()?;
         let mut service = Service::default();
         each(bytes, |number, value| {
             match (number, value) {
                 (1, Value::Bytes(b)) => service.name = name(b)?,
-                (2, Value::Bytes(b)) => service.methods.push(Method::read(b)?),
+                (2, Value::Bytes(b)) => service.methods.push(Method::read(b, budget)?),
                 _ => {}
             }
             Ok(())
@@ -308,7 +328,8 @@ impl Service {
 }
 
 impl Method {
-    fn read(bytes: &[u8]) -> Result<Method, SchemaError> {
+    fn read(bytes: &[u8], budget: &mut Budget) -> Result<Method, SchemaError> {
+        budget.take()?;
         let mut method = Method::default();
         each(bytes, |number, value| {
             match (number, value) {

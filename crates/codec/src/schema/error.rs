@@ -18,7 +18,7 @@ pub struct SchemaError {
 pub enum Problem {
     /// The descriptor set is not protobuf.
     Malformed(WireError),
-    /// A name is missing, too long, or not UTF-8.
+    /// A name is missing, too long, or no identifier.
     Name,
     /// Two elements have this full name.
     DuplicateName(String),
@@ -97,7 +97,7 @@ impl std::fmt::Display for Problem {
         match self {
             Problem::Malformed(error) => write!(f, "not a descriptor set: {error}"),
             Problem::Name => {
-                write!(f, "a name is missing, not UTF-8, or longer than {} bytes", super::MAX_NAME)
+                write!(f, "a name is missing, no identifier, or longer than {} bytes", super::MAX_NAME)
             }
             Problem::DuplicateName(name) => write!(f, "the name {name} is used twice; rename one"),
             Problem::DuplicateNumber(number) => {

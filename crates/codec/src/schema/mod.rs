@@ -5,7 +5,7 @@
 //! order of the set, a message before those nested in it. Extensions are not in the schema; on the wire they are unknown
 //! fields. `google/protobuf/descriptor.proto` is left out when it is there only for options: nothing decodes it.
 //!
-//! Bounds: [`MAX_SET`], [`MAX_MESSAGES`], [`MAX_FIELDS`], [`MAX_OBJECT`], [`MAX_NAME`], [`MAX_NESTING`]. A set within them makes a
+//! Bounds: [`MAX_SET`], [`MAX_ELEMENTS`], [`MAX_MESSAGES`], [`MAX_FIELDS`], [`MAX_OBJECT`], [`MAX_NAME`], [`MAX_NESTING`]. A set within them makes a
 //! table, always: whatever could fail, fails in [`Schema::from_descriptor_set`].
 //!
 //! Errors: [`SchemaError`]; no bytes panic.
@@ -31,6 +31,8 @@ use crate::table::{Kind, Table};
 
 /// Bytes of a descriptor set.
 pub const MAX_SET: usize = 64 << 20;
+/// Files, messages, fields, oneofs, enums, values, services and methods of a descriptor set, all together.
+pub const MAX_ELEMENTS: usize = 1 << 19;
 /// Messages of a schema, map entries included.
 pub const MAX_MESSAGES: usize = 1 << 16;
 /// Fields of a message.

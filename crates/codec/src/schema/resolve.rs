@@ -93,6 +93,9 @@ fn leave_out_descriptor_proto(files: &mut Vec<raw::File>) {
 
 impl<'a> Walk<'a> {
     fn file(&mut self, index: u32, file: &'a raw::File) -> Result<(), SchemaError> {
+        if !file.package.is_empty() && !file.package.split('.').all(is_identifier) {
+            return Err(Problem::Name.at(format!("package {}", file.package)));
+        }
         let features = Features::of_edition(file.edition).with(&file.features);
         self.elements(index, &file.package, features, &file.messages, &file.enums)?;
         for raw in &file.services {
@@ -136,7 +139,7 @@ impl<'a> Walk<'a> {
         symbol: Symbol,
     ) -> Result<String, SchemaError> {
         let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") };
-        if name.is_empty() || full.len() > MAX_NAME {
+        if !is_identifier(name) || full.len() > MAX_NAME {
             return Err(Problem::Name.at(format!("{what} {full}")));
         }
         if self.names.insert(full.clone(), symbol).is_some() {
@@ -149,6 +152,7 @@ impl<'a> Walk<'a> {
 fn build_enum(found: &Found<'_, raw::Enum>) -> Result<Enum, SchemaError> {
     let problem = match found.raw.values.first() {
         None => Some(Problem::NoValues),
+        _ if !found.raw.values.iter().all(|(name, _)| is_identifier(name)) => Some(Problem::Name),
         Some((_, value)) if *value != 0 && !found.features.closed => Some(Problem::FirstValue(*value)),
         _ => None,
     };
@@ -176,6 +180,9 @@ impl Build<'_> {
         if raw.fields.len() > MAX_FIELDS {
             return Err(here(Problem::TooMany("fields", raw.fields.len(), MAX_FIELDS)));
         }
+        if !raw.oneofs.iter().all(|oneof| is_identifier(&oneof.name)) {
+            return Err(here(Problem::Name));
+        }
         let mut fields = vec![];
         for field in &raw.fields {
             let built = self
@@ -200,7 +207,7 @@ impl Build<'_> {
     }
 
     fn field(&self, found: &Found<'_, raw::Message>, raw: &raw::Field) -> Result<Field, Problem> {
-        if raw.name.is_empty() {
+        if !is_identifier(&raw.name) {
             return Err(Problem::Name);
         }
         let number = u32::try_from(raw.number).ok().filter(|n| (1..=MAX_FIELD_NUMBER).contains(n));
@@ -321,7 +328,7 @@ impl Build<'_> {
         let mut methods = vec![];
         let mut names = HashSet::new();
         for raw in &found.raw.methods {
-            if raw.name.is_empty() {
+            if !is_identifier(&raw.name) {
                 return Err(Problem::Name.at(format!("service {}", found.name)));
             }
             if !names.insert(&raw.name) {
@@ -337,6 +344,13 @@ impl Build<'_> {
         }
         Ok(Service { name: found.name.clone(), file: found.file, methods })
     }
+}
+
+/// True for what .proto files take for a name: also what generated code can be made of.
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// The declared oneof of a field; proto3 `optional` makes none.
@@ -397,9 +411,8 @@ fn collect_oneofs(raw: &raw::Message, fields: &mut [Field]) -> Vec<Oneof> {
 fn pass_map_features_on(walk: &Walk<'_>, messages: &mut [Message]) {
     for found in &walk.messages {
         for raw in &found.raw.fields {
-            let Some(Symbol::Message(class)) = walk.names.get(raw.type_name.trim_start_matches('.')) else {
-                continue;
-            };
+            let name = raw.type_name.strip_prefix('.').unwrap_or("");
+            let Some(Symbol::Message(class)) = walk.names.get(name) else { continue };
             let entry = &mut messages[*class as usize];
             if entry.map_entry {
                 let utf8 = found.features.with(&raw.features).utf8;

@@ -2,7 +2,7 @@
 
 use super::write::Wire;
 use super::{EnumSpec, FieldSpec, FileSpec, MessageSpec, Syntax, descriptor_set};
-use crate::schema::{DefaultValue, Label, Problem, Schema, SchemaError};
+use crate::schema::{DefaultValue, Label, MAX_ELEMENTS, Problem, Schema, SchemaError};
 use crate::table::Kind;
 
 fn field(number: i32, kind: Kind) -> FieldSpec {
@@ -198,6 +198,20 @@ fn descriptor_proto_is_in_the_schema_only_when_used() {
 }
 
 #[test]
+fn names_are_identifiers() {
+    for (package, name) in [("p", ""), ("p", "a b"), ("p", "1a"), ("p", "é"), ("p..q", "M"), (".p", "M")] {
+        let mut set = Wire::default();
+        set.bytes(1, file("a.proto", package, &[(name, &[])]));
+        let error = Schema::from_descriptor_set(&set.0).unwrap_err();
+        assert_eq!(error.problem, Problem::Name, "{package} {name}");
+    }
+    let mut set = Wire::default();
+    set.bytes(1, file("a.proto", "p.q", &[("M", &[]), ("M", &[])]));
+    let error = Schema::from_descriptor_set(&set.0).unwrap_err();
+    assert_eq!(error.to_string(), "a.proto: message p.q.M: the name p.q.M is used twice; rename one");
+}
+
+#[test]
 fn limits_hold() {
     let many = |count: i32| (1..=count).map(|number| field(number, Kind::String)).collect::<Vec<_>>();
     assert!(schema(Syntax::Proto3, many(65_000)).is_ok());
@@ -218,4 +232,14 @@ fn limits_hold() {
     set.bytes(1, file.0);
     let error = Schema::from_descriptor_set(&set.0).unwrap_err();
     assert!(matches!(error.problem, Problem::TooMany("levels of nested messages", _, _)));
+    let mut message = Wire::default();
+    message.bytes(1, "M");
+    for _ in 0..MAX_ELEMENTS {
+        message.bytes(8, "");
+    }
+    let (mut file, mut set) = (Wire::default(), Wire::default());
+    file.bytes(4, message.0);
+    set.bytes(1, file.0);
+    let error = Schema::from_descriptor_set(&set.0).unwrap_err();
+    assert!(matches!(error.problem, Problem::TooMany("elements", _, _)));
 }
