@@ -1,6 +1,6 @@
 //! From .proto files to a [`Schema`], without protoc.
 //!
-//! Shape: protox parses and checks; our part is where sources come from ([`sources`]) and edition 2023 ([`editions`]), which
+//! Shape: protox parses and checks; our part is where sources come from (`sources`) and edition 2023 (`editions`), which
 //! protox does not know: such a file goes through it as proto2, and its descriptor is marked as an edition's afterwards.
 //! `millrace/options.proto` and a descriptor.proto that knows features are embedded, and come before any include folder.
 //!

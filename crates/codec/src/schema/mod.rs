@@ -1,7 +1,7 @@
 //! The schema as a reader of .proto files knows it: names, numbers, defaults. Cold; the table is made from it.
 //!
-//! Shape: a descriptor set's bytes are read ([`descriptor`]), names are resolved and features applied ([`resolve`]), and
-//! [`Schema::table`] lays the table out ([`layout`]). A message's class id is its index in [`Schema::messages`]: files in the
+//! Shape: a descriptor set's bytes are read (`descriptor`), names are resolved and features applied (`resolve`), and
+//! [`Schema::table`] lays the table out (`layout`). A message's class id is its index in [`Schema::messages`]: files in the
 //! order of the set, a message before those nested in it. Extensions are not in the schema; on the wire they are unknown
 //! fields. `google/protobuf/descriptor.proto` is left out when it is there only for options: nothing decodes it.
 //!
@@ -93,7 +93,8 @@ pub struct Message {
 pub enum Label {
     /// Zero counts as not there.
     Implicit,
-    /// There or not, also when it is zero. Sub-messages and members of oneofs are always explicit.
+    /// There or not, also when it is zero. Always so: sub-messages, members of oneofs, and both fields of a map entry (which
+    /// a serialiser writes in any case).
     Explicit,
     /// Must be there.
     Required,
