@@ -8,6 +8,7 @@
 //! | `compile` | .proto files to schemas; with the feature of that name |
 //! | [`memory`] | the two memories: regions of 4 KiB chunks, free lists, arenas, addresses |
 //! | [`crossing`] | the one trait through which everything crosses between the memories, counted |
+//! | [`copy`] | asynchronous copies of long fields |
 //! | [`decode`] | wire bytes to objects: lanes and the sinks they write to |
 //! | [`encode`] | objects to wire bytes: one walk, three strategies |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
@@ -20,6 +21,7 @@
 
 #[cfg(feature = "compile")]
 pub mod compile;
+pub mod copy;
 pub mod crossing;
 pub mod decode;
 pub mod encode;

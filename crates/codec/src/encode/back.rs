@@ -17,6 +17,7 @@
 
 use super::error::EncodeError;
 use std::alloc::Layout;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// Bytes written so far, last first.
@@ -226,7 +227,18 @@ impl Back {
         }
     }
 
-    /// Puts `bytes`; room for them must be reserved.
+    /// Puts `len` bytes that `fill` writes.
+    ///
+    /// # Safety
+    /// At least `len` bytes are reserved, and `fill` initialises all that it is given.
+    pub(super) unsafe fn put_with(&mut self, len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>])) {
+        let at = self.at.wrapping_sub(len);
+        // SAFETY: reserved by the caller; MaybeUninit may be anything.
+        fill(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) });
+        self.at = at;
+    }
+
+    /// Puts bytes that lie elsewhere.
     ///
     /// # Safety
     /// At least `len` bytes are reserved, and `from` is the first of `len` readable bytes outside this buffer.

@@ -22,7 +22,7 @@ pub enum EncodeError {
         /// Bytes that the message needs.
         needed: usize,
     },
-    /// The accelerator's memory is full.
+    /// The memory for pre-serialised data, or for what the accelerator reads from the host, is full.
     Memory,
     /// An address outside the accelerator's memory, or one that does not fit what should be there.
     Address,
@@ -41,11 +41,13 @@ impl fmt::Display for EncodeError {
                 "entry {entry} of class {class} lies in accelerator memory: move it to the CPU, or serialise by memory affinity"
             ),
             EncodeError::Depth => f.write_str("messages are nested too deeply"),
-            EncodeError::TooLong => f.write_str("the message would be longer than 2 GiB - 1"),
+            EncodeError::TooLong => {
+                f.write_str("the message, encoded or pre-serialised, would be longer than 2 GiB - 1")
+            }
             EncodeError::Room { needed } => {
                 write!(f, "the message needs {needed} bytes, more than there is room for")
             }
-            EncodeError::Memory => f.write_str("the accelerator's memory is full"),
+            EncodeError::Memory => f.write_str("no memory is left for what crosses"),
             EncodeError::Address => f.write_str("an address does not lie in the accelerator's memory"),
             EncodeError::Record { at } => write!(f, "pre-serialised data make no sense at byte {at}"),
         }

@@ -1,12 +1,26 @@
 //! The serialiser: objects to protobuf's wire format, in one pass from the back.
 //!
-//! [`Encoder`] is the CPU alone, over objects in host memory: what most users want.
+//! [`Encoder`] is the CPU alone, over objects in host memory: what most users want. When messages leave through an
+//! accelerator, [`Host`] and [`Accelerator`] share the work as a [`Strategy`] says; whichever it is, the bytes are the same,
+//! since one walk decides what is written.
+//!
+//! ```text
+//!                    host                         crosses                    accelerator
+//! CpuOnly            walk, encode            ──▶  doorbell, encoded bytes ─▶ -
+//! AcceleratorOnly    -                       ──▶  doorbell; one read per object, array, string: walk, encode
+//! MemoryAffinity     walk, copy as it is     ──▶  doorbell, records       ─▶ encode, merge what it has itself
+//! ```
 //!
 //! Errors: [`EncodeError`]. Bounds: depth (100 unless told otherwise), 2 GiB − 1 of output.
 //! Sources: RPCAcc III-C.
 
+mod accelerator;
 mod back;
 mod error;
+mod host;
+mod merge;
+mod record;
+mod settings;
 mod source;
 mod walk;
 mod wire;
@@ -14,7 +28,10 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::Accelerator;
 pub use error::EncodeError;
+pub use host::{Bell, Host};
+pub use settings::Settings;
 
 use crate::object::View;
 use crate::table::Table;
@@ -25,6 +42,24 @@ use wire::Wire;
 
 /// Messages within messages that are serialised, the root included, unless told otherwise; as many as are decoded.
 pub const DEPTH: u32 = 100;
+
+/// Who serialises, when the message leaves through an accelerator (RPCAcc III-C, options 1 to 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Strategy {
+    /// The CPU encodes; the accelerator fetches the bytes. Fields in accelerator memory must be moved to the CPU before.
+    CpuOnly = 1,
+    /// The accelerator walks the host's objects: no work for the CPU, a round trip for each pointer.
+    AcceleratorOnly = 2,
+    /// The CPU copies values to one buffer without encoding them and leaves out what is in accelerator memory; the
+    /// accelerator fetches that, encodes, and merges.
+    MemoryAffinity = 3,
+}
+
+impl Strategy {
+    /// All of them.
+    pub const ALL: [Strategy; 3] = [Strategy::CpuOnly, Strategy::AcceleratorOnly, Strategy::MemoryAffinity];
+}
 
 /// Serialises messages one after the other; keeps its buffer between them.
 pub struct Encoder {

@@ -1,6 +1,8 @@
 //! The serialiser against canonical bytes: what is decoded from them must be serialised to them.
 
+mod residence;
 mod shapes;
+mod strategies;
 
 use super::*;
 use crate::decode::Decoder;

@@ -1,0 +1,140 @@
+//! Pre-serialised records, and what they refer to in accelerator memory, to the wire format.
+//!
+//! The accelerator believes nothing that it reads: lengths are compared with what is left, entries with the table, addresses
+//! with its memory, depth with the limit. Bytes that make no sense are an error, whatever they are.
+
+use super::error::EncodeError;
+use super::record::what;
+use super::source::Source;
+use super::walk::{Field, Visitor, Walk, load, scalar};
+use crate::object::{Addr, Ref};
+use crate::table::{Kind, Table};
+
+/// A sub-message whose records are being read.
+struct Open {
+    /// Class of the message around it.
+    class: u32,
+    field: Field,
+    mark: usize,
+}
+
+/// Reads `records` of a message of `class`. `walk` follows addresses in accelerator memory, and has the limit of depth.
+pub(super) fn merge<S: Source, V: Visitor>(
+    walk: &mut Walk<'_, S, V>,
+    class: u32,
+    records: &[u8],
+) -> Result<(), EncodeError> {
+    let table = walk.table;
+    let mut input = Input { records, at: 0 };
+    let mut class = class;
+    let mut open: Vec<Open> = Vec::new();
+    let depth = walk.depth;
+    if depth == 0 {
+        return Err(EncodeError::Depth);
+    }
+    while input.at < records.len() {
+        let start = input.at;
+        let senseless = EncodeError::Record { at: start };
+        let head = input.word()?;
+        let what = (head >> 16) as u8;
+        if what == what::UNKNOWN {
+            let len = input.word()?;
+            let run = input.take(len as usize)?;
+            // SAFETY: the slice has that many bytes.
+            unsafe { walk.visitor.unknown(run.as_ptr(), len)? };
+            continue;
+        }
+        if what == what::LEAVE {
+            let inner = open.pop().filter(|inner| inner.field.index == head as u16).ok_or(senseless)?;
+            walk.visitor.leave(inner.field, inner.mark)?;
+            class = inner.class;
+            continue;
+        }
+        let field = field(table, class, head as u16).ok_or(senseless)?;
+        let kind = field.entry.kind();
+        let textual = matches!(kind, Kind::String | Kind::Bytes);
+        // Messages around the value, the one whose field it is included.
+        let around = open.len() as u32 + 1;
+        match what {
+            what::SCALAR if kind.is_scalar() && !field.entry.is_repeated() => {
+                let value = input.take(kind.size())?;
+                // SAFETY: as many bytes as the kind has; any are a value.
+                unsafe { scalar(&mut walk.visitor, field, value.as_ptr(), true)? };
+            }
+            what::TEXT if textual => {
+                let len = input.word()?;
+                let text = input.take(len as usize)?;
+                // SAFETY: the slice has that many bytes.
+                unsafe { walk.visitor.text(field, text.as_ptr(), len)? };
+            }
+            what::ARRAY if kind.is_scalar() && field.entry.is_repeated() => {
+                let count = input.word()?;
+                let elements = input.take(count as usize * kind.size())?;
+                // SAFETY: as many bytes as that many elements have; any are values.
+                unsafe { walk.visitor.array(field, elements.as_ptr(), count)? };
+            }
+            what::ENTER if kind.is_message() => {
+                if around >= depth {
+                    return Err(EncodeError::Depth);
+                }
+                let mark = walk.visitor.enter(field)?;
+                open.push(Open { class, field, mark });
+                class = field.entry.aux;
+            }
+            what::FAR_TEXT if textual => {
+                let (len, addr) = (input.word()?, input.addr()?);
+                // SAFETY: the walk's source checks addresses.
+                unsafe { walk.text(field, Ref { addr, len, capacity: 0 })? };
+            }
+            what::FAR_ARRAY if field.entry.is_repeated() => {
+                let (len, addr) = (input.word()?, input.addr()?);
+                walk.depth = depth - around;
+                // SAFETY: as above.
+                unsafe { walk.repeated(field, Ref { addr, len, capacity: 0 })? };
+            }
+            what::FAR_MESSAGE if kind.is_message() => {
+                let addr = input.addr()?;
+                walk.depth = depth - around;
+                // SAFETY: as above.
+                unsafe { walk.submessage(field, addr)? };
+            }
+            _ => return Err(senseless),
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(EncodeError::Record { at: records.len() }) }
+}
+
+/// The field with that index.
+fn field(table: &Table, class: u32, index: u16) -> Option<Field> {
+    let entry = *table.entries(table.message(class)).get(usize::from(index))?;
+    Some(Field { class, index, entry })
+}
+
+/// Records not yet read.
+struct Input<'r> {
+    records: &'r [u8],
+    at: usize,
+}
+
+impl<'r> Input<'r> {
+    /// The next `len` bytes; the position moves behind them and the zeros that follow.
+    fn take(&mut self, len: usize) -> Result<&'r [u8], EncodeError> {
+        let senseless = EncodeError::Record { at: self.at };
+        let padded = len.checked_next_multiple_of(4).ok_or(senseless)?;
+        let taken = self.records[self.at..].get(..padded).ok_or(senseless)?;
+        self.at += padded;
+        Ok(&taken[..len])
+    }
+
+    fn word(&mut self) -> Result<u32, EncodeError> {
+        let bytes = self.take(4)?;
+        // SAFETY: four bytes.
+        Ok(unsafe { load(bytes.as_ptr()) })
+    }
+
+    fn addr(&mut self) -> Result<Addr, EncodeError> {
+        let bytes = self.take(8)?;
+        // SAFETY: eight bytes.
+        Ok(Addr::from_bits(unsafe { load(bytes.as_ptr()) }))
+    }
+}

@@ -1,0 +1,255 @@
+//! Pre-serialised messages: values as they lie in objects, one behind the other, in the order in which they are encoded.
+//!
+//! The host writes them forwards while it walks from the last field to the first; the accelerator reads them forwards and
+//! encodes from the back. Nothing is encoded by the host, and no address but those in accelerator memory is left in them.
+//!
+//! ```text
+//! record = head u32, then what the head says; little-endian; every record is a multiple of 4 bytes, the rest zeros
+//!
+//! head: │ entry index, 16 bits (low) │ what, 8 bits │ 0, 8 bits │
+//!
+//!  what           then
+//!  1 scalar       the value as in the object: 1 byte and three zeros (bool), 4 bytes, or 8
+//!  2 text         len u32 │ len bytes                          string, bytes, or an element of a repeated one
+//!  3 array        count u32 │ count elements as in the object  repeated scalar, packed or not
+//!  4 enter        nothing                                      sub-message or element of a repeated one: its records follow
+//!  5 leave        nothing                                      the sub-message is complete; entry as in its enter
+//!  6 unknown      len u32 │ len bytes                          a run of unknown fields; entry 0
+//!  7 far text     len u32 │ address u64                        text in accelerator memory
+//!  8 far array    count u32 │ address u64                      any repeated field whose array is in accelerator memory
+//!  9 far message  address u64                                  a sub-message in accelerator memory
+//! ```
+//!
+//! An entry index is that of the message that is open; the accelerator has the same table (RPCAcc III-B: one Schema Table
+//! for all), so tags, kinds and classes are not repeated. Values that are not written (implicit zeros, absent fields) have
+//! no record.
+//!
+//! Bounds: one buffer in host memory (where the accelerator can read); it grows by doubling and is kept for the next message.
+//! Sources: RPCAcc III-C (items 19 to 22); the format is ours, the paper gives none.
+
+use super::error::EncodeError;
+use super::walk::{Field, Part, Visitor};
+use crate::copy::{CopyEngine, Pending};
+use crate::memory::{Arena, Memory, OutOfMemory};
+use crate::object::Addr;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// What a record is.
+pub(super) mod what {
+    pub const SCALAR: u8 = 1;
+    pub const TEXT: u8 = 2;
+    pub const ARRAY: u8 = 3;
+    pub const ENTER: u8 = 4;
+    pub const LEAVE: u8 = 5;
+    pub const UNKNOWN: u8 = 6;
+    pub const FAR_TEXT: u8 = 7;
+    pub const FAR_ARRAY: u8 = 8;
+    pub const FAR_MESSAGE: u8 = 9;
+}
+
+/// The buffer of records.
+pub(super) struct Outbox {
+    arena: Arena,
+    start: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: an Outbox owns its block alone, in the arena that it holds.
+unsafe impl Send for Outbox {}
+
+impl Outbox {
+    const FIRST: usize = 1024;
+
+    pub(super) fn new(memory: &Arc<Memory>) -> Result<Outbox, OutOfMemory> {
+        let arena = Arena::new(memory);
+        let start = arena.alloc(Outbox::FIRST)?;
+        Ok(Outbox { arena, start, len: 0, capacity: Outbox::FIRST })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) -> Result<(), EncodeError> {
+        let needed = self.len.checked_add(bytes).ok_or(EncodeError::TooLong)?;
+        let capacity = needed.max(self.capacity * 2);
+        let arena = Arena::new(self.arena.memory());
+        let start = arena.alloc(capacity)?;
+        // SAFETY: len bytes are written here, and there is room for more there.
+        unsafe { start.as_ptr().copy_from_nonoverlapping(self.start.as_ptr(), self.len) };
+        self.start = start;
+        self.arena = arena;
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    fn at(&self) -> *mut u8 {
+        self.start.as_ptr().wrapping_add(self.len)
+    }
+
+    /// Puts `value`.
+    ///
+    /// # Safety
+    /// As many bytes are reserved.
+    #[inline(always)]
+    unsafe fn put<T: Copy>(&mut self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.at().cast::<T>().write_unaligned(value) };
+        self.len += size_of::<T>();
+    }
+}
+
+/// The visitor that pre-serialises. Long values are copied by an engine: all of them are there when this has been dropped.
+pub(super) struct Records<'b, E: CopyEngine> {
+    pub(super) out: &'b mut Outbox,
+    pub(super) copies: Pending<'b, E>,
+    /// Values at least this long are the engine's.
+    pub(super) threshold: usize,
+}
+
+impl<E: CopyEngine> Records<'_, E> {
+    #[inline(always)]
+    fn reserve(&mut self, bytes: usize) -> Result<(), EncodeError> {
+        if self.out.capacity - self.out.len >= bytes {
+            return Ok(());
+        }
+        // The engine writes into the block that is about to go.
+        self.copies.0.drain();
+        self.out.grow(bytes)
+    }
+
+    /// Puts a head; room for the whole record must be reserved.
+    ///
+    /// # Safety
+    /// 4 bytes are reserved.
+    #[inline(always)]
+    unsafe fn head(&mut self, what: u8, index: u16) {
+        // SAFETY: the caller's promise.
+        unsafe { self.out.put(u32::from(what) << 16 | u32::from(index)) };
+    }
+
+    #[inline(always)]
+    fn scalar<R: Copy>(&mut self, field: Field, raw: R) -> Result<(), EncodeError> {
+        self.reserve(4 + 8)?;
+        // SAFETY: reserved. The zeros behind a bool are written before it, over which they would be.
+        unsafe {
+            self.head(what::SCALAR, field.index);
+            if size_of::<R>() < 4 {
+                self.out.at().cast::<u32>().write_unaligned(0);
+                self.out.put(raw);
+                self.out.len += 4 - size_of::<R>();
+            } else {
+                self.out.put(raw);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a record of `count` and as many values, `bytes` bytes in all.
+    ///
+    /// # Safety
+    /// `from` is the first of `bytes` readable bytes, which stay as they are until the engine is drained.
+    #[inline(always)]
+    unsafe fn run(
+        &mut self,
+        what: u8,
+        index: u16,
+        count: u32,
+        from: *const u8,
+        bytes: usize,
+    ) -> Result<(), EncodeError> {
+        let padded = bytes.next_multiple_of(4);
+        self.reserve(4 + 4 + 4 + padded)?;
+        // SAFETY: reserved, the last word of zeros included, and the caller's promise.
+        unsafe {
+            self.head(what, index);
+            self.out.put(count);
+            let to = self.out.at();
+            if padded != bytes {
+                to.wrapping_add(padded - 4).cast::<u32>().write_unaligned(0);
+            }
+            if bytes >= self.threshold {
+                self.copies.0.submit(from, to, bytes);
+            } else {
+                to.copy_from_nonoverlapping(from, bytes);
+            }
+        }
+        self.out.len += padded;
+        Ok(())
+    }
+
+    fn mark(&mut self, what: u8, field: Field) -> Result<(), EncodeError> {
+        self.reserve(4)?;
+        // SAFETY: reserved.
+        unsafe { self.head(what, field.index) };
+        Ok(())
+    }
+}
+
+impl<E: CopyEngine> Visitor for Records<'_, E> {
+    #[inline(always)]
+    fn varint<R: Copy>(&mut self, field: Field, raw: R, _wire: u64) -> Result<(), EncodeError> {
+        self.scalar(field, raw)
+    }
+
+    #[inline(always)]
+    fn fixed<R: Copy>(&mut self, field: Field, raw: R) -> Result<(), EncodeError> {
+        self.scalar(field, raw)
+    }
+
+    unsafe fn array(&mut self, field: Field, start: *const u8, count: u32) -> Result<(), EncodeError> {
+        let bytes = count as usize * field.entry.kind().size();
+        // SAFETY: the caller's promise; the message is not written while it is walked.
+        unsafe { self.run(what::ARRAY, field.index, count, start, bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn text(&mut self, field: Field, start: *const u8, len: u32) -> Result<(), EncodeError> {
+        // SAFETY: as `array`.
+        unsafe { self.run(what::TEXT, field.index, len, start, len as usize) }
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, field: Field) -> Result<usize, EncodeError> {
+        self.mark(what::ENTER, field)?;
+        Ok(0)
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, field: Field, _mark: usize) -> Result<(), EncodeError> {
+        self.mark(what::LEAVE, field)
+    }
+
+    unsafe fn unknown(&mut self, start: *const u8, len: u32) -> Result<(), EncodeError> {
+        // SAFETY: as `array`.
+        unsafe { self.run(what::UNKNOWN, 0, len, start, len as usize) }
+    }
+
+    fn elsewhere(&mut self, field: Field, part: Part, addr: Addr, count: u32) -> Result<(), EncodeError> {
+        self.reserve(16)?;
+        // SAFETY: reserved.
+        unsafe {
+            match part {
+                Part::Text => self.head(what::FAR_TEXT, field.index),
+                Part::Array => self.head(what::FAR_ARRAY, field.index),
+                Part::Message => self.head(what::FAR_MESSAGE, field.index),
+            }
+            if part != Part::Message {
+                self.out.put(count);
+            }
+            self.out.put(addr.to_bits());
+        }
+        Ok(())
+    }
+}
