@@ -17,10 +17,10 @@
 //! Invariants: bytes `0..len` of the temp buffer belong to the host addresses from `start` on, in order, without gaps
 //! (checked by the tests against the direct sink); an address is put into a parent only after its bytes were appended.
 
-use super::direct::grow_in;
 use super::sink::{Open, Sink};
 use crate::crossing::Crossing;
 use crate::memory::{Arena, CHUNK, Mark, OutOfMemory, Place};
+use crate::object::grow_in;
 use crate::object::{Addr, Object, Ref};
 use crate::table::{Entry, Flags, Message};
 use std::ptr::NonNull;

@@ -4,10 +4,16 @@
 //! the host reads a field with one load, as C++ objects would (RPCAcc III-B item 8: the accelerator translates, not the
 //! host). Strings of a borrowed message point into the input.
 
+mod array;
+mod edit;
+mod map;
 mod raw;
 mod reference;
 mod view;
 
+pub(crate) use array::grow_in;
+pub use edit::{Edit, Slot};
+pub use map::{Key, MapEdit, MapSlot};
 pub use raw::{Object, Value};
 pub use reference::{Addr, Ref};
 pub use view::{View, bytes_of, view_at};
