@@ -338,6 +338,10 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         if tag & 7 == 4 {
             return self.end_group(number);
         }
+        // A two-byte tag is taken as it comes; its second byte may lie behind the end.
+        if self.at > self.frame.end as usize {
+            return Err(Fault::Truncated);
+        }
         let depth = self.depth.saturating_sub(self.around.len() as u32 + 1);
         self.at = skip(self.input, self.at, self.frame.end as usize, tag, depth)?;
         self.unknown(start, self.at)
@@ -533,6 +537,9 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
             if self.table.is_enum_value(entry.aux, value as i32) {
                 self.push(entry, index, value as i32)?;
             } else {
+                if self.frame.unknown.1 != 0 {
+                    self.keep_run()?;
+                }
                 let mut field = [0; 20];
                 let number = put_varint(&mut field, 0, u64::from(entry.number() << 3));
                 let len = put_varint(&mut field, number, value);
