@@ -63,6 +63,9 @@ fn the_public_runner_passes() {
         let counts = run(&runner, &testee, mode);
         println!("{}\n  binary, JSON: {}\n  text: {}", mode.join(" "), counts[0], counts[1]);
         let successes = counts[0].split_whitespace().nth(3).and_then(|count| count.parse::<u32>().ok());
-        assert!(successes.is_some_and(|count| count > 1000), "the testee did not skip everything: {counts:?}");
+        assert!(
+            successes.is_some_and(|count| count > 1000),
+            "the testee did not skip everything: {counts:?}"
+        );
     }
 }

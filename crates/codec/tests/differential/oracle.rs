@@ -16,7 +16,9 @@
 use crate::schema::Schema;
 use crate::tree::{Tree, Value};
 use crate::wire::unknown_fields;
-use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, MessageDescriptor, ReflectMessage, Value as Theirs};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, MapKey, MessageDescriptor, ReflectMessage, Value as Theirs,
+};
 use protox::file::{File, FileResolver, GoogleFileResolver};
 use std::collections::HashMap;
 
@@ -30,7 +32,11 @@ struct Source(String);
 
 impl FileResolver for Source {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        if name == "t.proto" { File::from_source(name, &self.0) } else { GoogleFileResolver::new().open_file(name) }
+        if name == "t.proto" {
+            File::from_source(name, &self.0)
+        } else {
+            GoogleFileResolver::new().open_file(name)
+        }
     }
 }
 

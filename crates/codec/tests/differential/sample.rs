@@ -97,7 +97,7 @@ impl Sampler<'_> {
     }
 
     fn single(&mut self, field: &Field, depth: u64) -> Piece {
-        let foreign = self.foreign(field.of);
+        let foreign = if field.shape == Shape::Required { None } else { self.foreign(field.of) };
         let payload = match field.shape {
             Shape::Map(key) => self.entry(field, key, foreign, depth),
             _ => match foreign {
@@ -114,12 +114,13 @@ impl Sampler<'_> {
     fn entry(&mut self, field: &Field, key: usize, foreign: Option<u64>, depth: u64) -> Payload {
         let mut entry = Vec::new();
         if !self.odd(0.1) {
-            let key = if self.prng.chance(0.5) { self.small(key) } else { self.payload(Type::Scalar(key), 0) };
+            let key =
+                if self.prng.chance(0.5) { self.small(key) } else { self.payload(Type::Scalar(key), 0) };
             entry.push(self.piece(1, key));
         }
         if let Some(value) = foreign {
             entry.push(self.piece(2, Payload::Varint(value)));
-        } else if !self.odd(0.1) {
+        } else if self.has_required(field.of) || !self.odd(0.1) {
             for _ in 0..if self.odd(0.1) { 2 } else { 1 } {
                 let value = self.payload(field.of, depth);
                 entry.push(self.piece(2, value));
@@ -129,6 +130,11 @@ impl Sampler<'_> {
             entry.reverse();
         }
         Payload::Message(entry)
+    }
+
+    fn has_required(&self, of: Type) -> bool {
+        let (Type::Message(index) | Type::Group(index)) = of else { return false };
+        self.schema.messages[index].fields.iter().any(|field| field.shape == Shape::Required)
     }
 
     /// One of few keys, so that some come twice.

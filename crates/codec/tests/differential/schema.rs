@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 /// Names of the scalar types, in the order that [`Type::Scalar`] counts them.
 pub const SCALARS: [&str; 15] = [
-    "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32", "sfixed32",
-    "sfixed64", "sint32", "sint64",
+    "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32",
+    "sfixed32", "sfixed64", "sint32", "sint64",
 ];
 
 const LARGEST: u32 = (1 << 29) - 1;
@@ -30,7 +30,8 @@ impl Type {
 
     /// True for what may be packed.
     pub fn is_packable(self) -> bool {
-        matches!(self, Type::Enum(_)) || matches!(self, Type::Scalar(_)) && !matches!(self.name(), "string" | "bytes")
+        matches!(self, Type::Enum(_))
+            || matches!(self, Type::Scalar(_)) && !matches!(self.name(), "string" | "bytes")
     }
 
     /// The wire type of one value.
@@ -84,6 +85,7 @@ pub struct Message {
 #[derive(Clone, Debug)]
 pub struct Schema {
     pub proto3: bool,
+    pub maps: bool,
     pub messages: Vec<Message>,
     /// The values of each enum; closed in proto2.
     pub enums: Vec<Vec<i32>>,
@@ -94,7 +96,8 @@ impl Schema {
         let proto3 = prng.chance(0.5);
         let enums = (0..1 + prng.below(3)).map(|_| random_enum(prng, proto3)).collect();
         let plain = 1 + prng.below(5) as usize;
-        let mut schema = Schema { proto3, messages: vec![Message::default(); plain], enums };
+        let maps = prng.chance(0.6);
+        let mut schema = Schema { proto3, maps, messages: vec![Message::default(); plain], enums };
         let mut index = 0;
         while index < schema.messages.len() {
             let message = schema.random_message(prng, index, plain);
@@ -145,7 +148,7 @@ impl Schema {
         let is_message = matches!(of, Type::Message(_) | Type::Group(_));
         let shape = match prng.below(10) {
             0..=2 => Shape::Repeated { packed: of.is_packable() && prng.chance(0.5) },
-            3 if !matches!(of, Type::Group(_)) => loop {
+            3 if self.maps && !matches!(of, Type::Group(_)) => loop {
                 let key = prng.below(SCALARS.len() as u64) as usize;
                 if !matches!(SCALARS[key], "double" | "float" | "bytes") {
                     break Shape::Map(key);
@@ -182,7 +185,8 @@ impl Schema {
             self.write_field(field, out);
         }
         for oneof in 0..3 {
-            let mut members = message.fields.iter().filter(|field| field.shape == Shape::Oneof(oneof)).peekable();
+            let mut members =
+                message.fields.iter().filter(|field| field.shape == Shape::Oneof(oneof)).peekable();
             if members.peek().is_some() {
                 let _ = writeln!(out, "  oneof o{oneof} {{");
                 members.for_each(|field| self.write_field(field, out));

@@ -150,9 +150,7 @@ fn read_until(rest: &mut &[u8], group: Option<u32>) -> Vec<(u32, Unknown)> {
                 assert_eq!(group, Some(number), "the end of another group among unknown fields");
                 break;
             }
-            5 => {
-                Unknown::Number(5, u32::from_le_bytes(take(rest, 4).try_into().expect("4 bytes")).into())
-            }
+            5 => Unknown::Number(5, u32::from_le_bytes(take(rest, 4).try_into().expect("4 bytes")).into()),
             wire => panic!("wire type {wire} among unknown fields"),
         };
         fields.push((number, field));
