@@ -40,14 +40,18 @@ impl FileResolver for Source {
     }
 }
 
+/// The one file of a schema, compiled.
+pub fn compile(text: &str) -> DescriptorPool {
+    let mut compiler = protox::Compiler::with_file_resolver(Source(text.to_owned()));
+    if let Err(error) = compiler.include_imports(true).open_file("t.proto") {
+        panic!("not a schema: {error}\n{text}");
+    }
+    compiler.descriptor_pool()
+}
+
 impl Oracle {
     pub fn new(schema: &Schema) -> Oracle {
-        let text = schema.text();
-        let mut compiler = protox::Compiler::with_file_resolver(Source(text.clone()));
-        if let Err(error) = compiler.include_imports(true).open_file("t.proto") {
-            panic!("the generator wrote a schema that is none: {error}\n{text}");
-        }
-        let pool = compiler.descriptor_pool();
+        let pool = compile(&schema.text());
         let mut shadows = HashMap::new();
         for (index, message) in schema.messages.iter().enumerate() {
             let letter = if message.is_group { 'G' } else { 'M' };
