@@ -52,8 +52,8 @@ fn a_tag_that_goes_on_behind_the_end() {
 #[test]
 fn unknown_values_of_a_packed_enum_stay_behind_what_came_before_them() {
     let bytes = [0x3d, 9, 0, 0, 0, 0x3a, 3, 1, 5, 6];
-    let tree = ours().check(&bytes, Limits::default()).expect("all ways agree").expect("well-formed");
-    let kinds: Vec<String> = tree.unknown.iter().map(|(_, field)| format!("{field:?}")).collect();
+    let read = ours().check(&bytes, Limits::default()).expect("all ways agree").expect("well-formed");
+    let kinds: Vec<String> = read.tree.unknown.iter().map(|(_, field)| format!("{field:?}")).collect();
     assert_eq!(kinds, ["Number(5, 9)", "Number(0, 5)", "Number(0, 6)"]);
 }
 

@@ -3,8 +3,17 @@
 use crate::read::Reader;
 use crate::tree::Tree;
 use codec::decode::{DecodeError, Decoder, Fault, Limits};
+use codec::encode::Encoder;
 use codec::memory::Arena;
+use codec::object::View;
 use codec::schema::Schema;
+
+/// A decoded message: what it says, and how we write it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    pub tree: Tree,
+    pub bytes: Vec<u8>,
+}
 
 /// One class of a compiled schema.
 pub struct Ours {
@@ -17,24 +26,50 @@ impl Ours {
     pub fn new(descriptor_set: &[u8], message: &str) -> Ours {
         let schema = Schema::from_descriptor_set(descriptor_set).expect("the set describes a schema");
         let class = schema.class(message).expect("the schema has that message");
-        Ours { reader: Reader { table: schema.table(), schema }, class }
+        Ours { reader: Reader { table: schema.table() }, class }
     }
 
-    /// Decodes in every way, within `limits`. Inside, whether the bytes were refused; outside, what is wrong with us.
-    pub fn check(&self, bytes: &[u8], limits: Limits) -> Result<Result<Tree, DecodeError>, String> {
-        let (mut decoder, arena, owned) = (Decoder::new(limits), Arena::default(), Arena::default());
+    /// Decodes in every way, within `limits`, and writes what was decoded. Inside, whether the bytes were refused; outside,
+    /// what is wrong with us.
+    pub fn check(&self, bytes: &[u8], limits: Limits) -> Result<Result<Read, DecodeError>, String> {
+        let (mut decoder, arena, copies) = (Decoder::new(limits), Arena::default(), Arena::default());
         let borrowed = decoder.borrowed(&self.reader.table, self.class, bytes, &arena);
-        let owned = decoder.owned(&self.reader.table, self.class, bytes, &owned);
-        if arena.held_bytes() > limits.memory_for(bytes.len()) {
-            return Err(format!("{} bytes of input took {} of memory", bytes.len(), arena.held_bytes()));
+        let owned = decoder.owned(&self.reader.table, self.class, bytes, &copies);
+        let held = arena.held_bytes().max(copies.held_bytes());
+        if held > limits.memory_for(bytes.len()) {
+            return Err(format!("{} bytes of input took {held} of memory", bytes.len()));
         }
-        let tree = |view| self.reader.tree(self.class, view);
-        match (borrowed.map(tree), owned.map(tree)) {
-            (Ok(borrowed), Ok(owned)) if borrowed == owned => Ok(Ok(borrowed)),
-            (Err(borrowed), Err(owned)) if borrowed == owned => Ok(Err(borrowed)),
+        let (borrowed, owned) = match (borrowed, owned) {
+            (Ok(borrowed), Ok(owned)) => (self.read(borrowed)?, self.read(owned)?),
+            (Err(borrowed), Err(owned)) if borrowed == owned => return Ok(Err(borrowed)),
             // Copies of strings need memory that borrowed ones do not.
-            (_, Err(owned)) if owned.fault == Fault::Memory => Ok(Err(owned)),
-            (borrowed, owned) => Err(format!("borrowed {borrowed:?}\nowned {owned:?}")),
+            (_, Err(owned)) if owned.fault == Fault::Memory => return Ok(Err(owned)),
+            (borrowed, owned) => return Err(format!("borrowed {borrowed:?}\nowned {owned:?}")),
+        };
+        if borrowed != owned {
+            return Err(format!("borrowed {borrowed:?}\nowned {owned:?}"));
         }
+        self.again(&borrowed)?;
+        Ok(Ok(borrowed))
+    }
+
+    fn read(&self, view: View) -> Result<Read, String> {
+        let mut encoder = Encoder::default();
+        // SAFETY: the view is of this class and table.
+        let written = unsafe { encoder.encoded(&self.reader.table, self.class, view) };
+        let bytes = written.map_err(|error| format!("decoded, but not written: {error}"))?.to_vec();
+        Ok(Read { tree: self.reader.tree(self.class, view), bytes })
+    }
+
+    /// What we wrote means the same, and is written the same way again.
+    fn again(&self, first: &Read) -> Result<(), String> {
+        // Written bytes may need more memory than those that came: a run of unknown fields may have become many.
+        let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
+        let arena = Arena::default();
+        let view = Decoder::new(limits)
+            .borrowed(&self.reader.table, self.class, &first.bytes, &arena)
+            .map_err(|error| format!("we refuse what we wrote: {error}: {:02x?}", first.bytes))?;
+        let second = self.read(view)?;
+        if second == *first { Ok(()) } else { Err(format!("first  {first:?}\nsecond {second:?}")) }
     }
 }

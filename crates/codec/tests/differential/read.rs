@@ -1,14 +1,12 @@
-//! One of our objects as a [`Tree`], read by the table's word; the schema says what is not in the table, a default.
+//! One of our objects as a [`Tree`], read by the table's word.
 
 use crate::tree::{Tree, Value};
 use crate::wire::unknown_fields;
 use codec::object::{Addr, View, bytes_of, view_at};
-use codec::schema::Schema;
 use codec::table::{Entry, Flags, Kind, Table};
 
-/// A schema and its table.
+/// Reads objects of a table.
 pub struct Reader {
-    pub schema: Schema,
     pub table: Table,
 }
 
@@ -93,7 +91,6 @@ impl Reader {
             let entry = &self.table.entries(self.table.message(class))[index];
             fields.remove(&entry.number()).unwrap_or_else(|| match entry.kind() {
                 Kind::String | Kind::Bytes => Value::Bytes(Vec::new()),
-                Kind::Enum => Value::Int(self.first_value(class).into()),
                 Kind::Message | Kind::Group => panic!("a map entry has a message, if an empty one"),
                 // SAFETY: the entry is of the view's class; what is not there reads as zero.
                 kind => number(kind, |size| unsafe {
@@ -106,13 +103,6 @@ impl Reader {
             })
         };
         (take(0), take(1))
-    }
-
-    /// The default of an enum in a map: the first value declared.
-    fn first_value(&self, class: u32) -> i32 {
-        let value = &self.schema.messages()[class as usize].fields[1];
-        let index = value.enumeration.expect("the entry's value is an enum");
-        self.schema.enums()[index as usize].values[0].1
     }
 }
 

@@ -148,7 +148,7 @@ impl Schema {
         let is_message = matches!(of, Type::Message(_) | Type::Group(_));
         let shape = match prng.below(10) {
             0..=2 => Shape::Repeated { packed: of.is_packable() && prng.chance(0.5) },
-            3 if self.maps && !matches!(of, Type::Group(_)) => loop {
+            3 if self.maps && self.may_be_in_map(of) => loop {
                 let key = prng.below(SCALARS.len() as u64) as usize;
                 if !matches!(SCALARS[key], "double" | "float" | "bytes") {
                     break Shape::Map(key);
@@ -160,6 +160,15 @@ impl Schema {
             _ => Shape::Optional,
         };
         (of, shape)
+    }
+
+    /// Not a group; and an enum must begin with 0 there.
+    fn may_be_in_map(&self, of: Type) -> bool {
+        match of {
+            Type::Group(_) => false,
+            Type::Enum(index) => self.enums[index][0] == 0,
+            Type::Scalar(_) | Type::Message(_) => true,
+        }
     }
 
     /// The file.
@@ -242,7 +251,7 @@ impl Schema {
 
 /// Open enums begin with 0; closed ones need not.
 fn random_enum(prng: &mut Prng, proto3: bool) -> Vec<i32> {
-    let mut values = if proto3 { vec![0] } else { Vec::new() };
+    let mut values = if proto3 || prng.chance(0.5) { vec![0] } else { Vec::new() };
     let count = 1 + prng.below(6) as usize;
     let wide = prng.chance(0.3);
     while values.len() < count {
