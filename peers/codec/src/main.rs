@@ -13,6 +13,7 @@ mod contest;
 mod families;
 mod fold;
 mod generate;
+mod goals;
 mod measure;
 mod peers;
 mod probe;
@@ -87,6 +88,7 @@ fn run(options: &Options) -> Result<(), String> {
         println!("{:#}", report::json(&outcomes, &before, &after));
         return Ok(());
     }
+    print!("{}", goals::text(&outcomes));
     println!("\n{} {core}, {} rounds", base::cpu::model_name(), plan.rounds);
     println!("{}", report::drift(&before, &after));
     Ok(())

@@ -4,10 +4,12 @@
 //! neighbour moves absolute times by a tenth. Within a round all contestants meet the same machine, so the ratio of a round is
 //! worth more than the ratio of two medians. Each round starts at another contestant.
 //!
-//! A sample is a whole number of passes over the corpus, calibrated once per contestant to last about [`Plan::sample_ns`].
+//! A sample is a whole number of passes over the corpus, calibrated once per contestant to last about [`Plan::sample_ns`], and
+//! is timed by the thread's own processor time: what other programs take of the core while they share it is not counted.
 
 use std::hint::black_box;
-use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::contest::{CORPUS, Contest, Contestant};
 
@@ -40,13 +42,20 @@ impl Spread {
     }
 }
 
-/// One thing a contestant did: its time, and how many times as fast it was as prost (owned).
-#[derive(Clone, Copy, Debug)]
-pub struct Figure {
+/// One thing a contestant did: its nanoseconds per message, one sample per round.
+#[derive(Clone, Debug)]
+pub struct Figure(Vec<f64>);
+
+impl Figure {
     /// Nanoseconds per message.
-    pub ns: Spread,
-    /// prost's time divided by this one's, round by round.
-    pub speedup: Spread,
+    pub fn ns(&self) -> Spread {
+        Spread::of(self.0.clone())
+    }
+
+    /// How many times as fast this was as `other`, round by round. Both are of one contest.
+    pub fn times(&self, other: &Figure) -> Spread {
+        Spread::of(other.0.iter().zip(&self.0).map(|(other, own)| other / own).collect())
+    }
 }
 
 /// A contestant's row.
@@ -108,12 +117,7 @@ fn figures(contest: &mut Contest, plan: Plan, work: Work, out: &mut Vec<u8>) -> 
             }
         }
     }
-    let prost = samples[0].clone();
-    let figure = |own: Vec<f64>| {
-        let speedup = prost.iter().zip(&own).map(|(prost, own)| prost / own).collect();
-        Figure { speedup: Spread::of(speedup), ns: Spread::of(own) }
-    };
-    samples.into_iter().map(|own| (!own.is_empty()).then(|| figure(own))).collect()
+    samples.into_iter().map(|own| (!own.is_empty()).then_some(Figure(own))).collect()
 }
 
 /// How many passes last about `sample_ns`; warms the caches on the way.
@@ -129,9 +133,15 @@ fn calibrate(sample_ns: f64, mut pass: impl FnMut()) -> u32 {
 }
 
 fn time(passes: u32, mut pass: impl FnMut()) -> f64 {
-    let start = Instant::now();
+    let start = processor_ns();
     (0..passes).for_each(|_| pass());
-    start.elapsed().as_nanos() as f64
+    (processor_ns() - start) as f64
+}
+
+/// Nanoseconds that this thread has run.
+pub fn processor_ns() -> i64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 #[cfg(test)]
@@ -146,14 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn every_contestant_has_a_row_and_prost_is_its_own_measure() {
+    fn ratios_are_taken_within_a_round() {
+        let (slow, fast) = (Figure(vec![10.0, 100.0, 12.0]), Figure(vec![5.0, 50.0, 4.0]));
+        assert_eq!(fast.times(&slow), Spread { p10: 2.0, p50: 2.0, p90: 3.0 });
+    }
+
+    #[test]
+    fn every_contestant_has_a_row() {
         let mut contest = Contest::of::<crate::families::UniqueId>(1);
         let rows = measure(&mut contest, Plan { rounds: 2, sample_ns: 10_000.0 });
         assert_eq!(rows.len(), contest.contestants.len());
-        assert_eq!(rows[0].decode.speedup, Spread { p10: 1.0, p50: 1.0, p90: 1.0 });
+        let itself = rows[0].decode.times(&rows[0].decode);
+        assert_eq!(itself, Spread { p10: 1.0, p50: 1.0, p90: 1.0 });
         for (row, contestant) in rows.iter().zip(&contest.contestants) {
             assert_eq!(row.encode.is_some(), contestant.encoder.is_some());
-            assert!(row.decode.ns.p50 > 0.0 && row.read.ns.p50 > 0.0);
+            assert!(row.decode.ns().p50 > 0.0 && row.read.ns().p50 > 0.0);
         }
     }
 }

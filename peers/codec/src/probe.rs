@@ -3,13 +3,18 @@
 //! If these drift, so did everything between them, and only the ratios are worth reading.
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use base::prng::mix64;
+
+use crate::measure::processor_ns;
 
 const STEPS: u32 = 4_000_000;
 const COPY_BYTES: usize = 16 * 1024;
 const COPIES: u32 = 20_000;
+
+/// Aligned, so that the copy's speed does not depend on where the allocator put it.
+#[repr(align(4096))]
+struct Pages([u8; COPY_BYTES]);
 
 /// The machine at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -40,19 +45,19 @@ impl Probe {
 }
 
 fn arithmetic() -> f64 {
-    let start = Instant::now();
+    let start = processor_ns();
     black_box((0..STEPS).fold(black_box(1), |x, _| mix64(x)));
-    start.elapsed().as_nanos() as f64
+    (processor_ns() - start) as f64
 }
 
 fn copies() -> f64 {
-    let from = vec![1u8; COPY_BYTES];
-    let mut to = vec![0u8; COPY_BYTES];
-    let start = Instant::now();
+    let from = Pages([1; COPY_BYTES]);
+    let mut to = Pages([0; COPY_BYTES]);
+    let start = processor_ns();
     for _ in 0..COPIES {
-        black_box(&mut to).copy_from_slice(black_box(&from));
+        black_box(&mut to.0).copy_from_slice(black_box(&from.0));
     }
-    start.elapsed().as_nanos() as f64
+    (processor_ns() - start) as f64
 }
 
 #[cfg(test)]

@@ -34,10 +34,11 @@ pub fn table(outcome: &Outcome) -> String {
         "x prost",
     );
     for (contestant, row) in contest.contestants.iter().zip(rows) {
-        out.push_str(&format!("{:<20} {}", contestant.name(), timed(&row.decode, Some(bytes))));
-        out.push_str(&timed(&row.read, None));
-        if let Some(encode) = &row.encode {
-            out.push_str(&timed(encode, Some(bytes)));
+        out.push_str(&format!("{:<20} ", contestant.name()));
+        out.push_str(&timed(&row.decode, &rows[0].decode, Some(bytes)));
+        out.push_str(&timed(&row.read, &rows[0].read, None));
+        if let (Some(encode), Some(prost)) = (&row.encode, &rows[0].encode) {
+            out.push_str(&timed(encode, prost, Some(bytes)));
         }
         out.truncate(out.trim_end().len());
         out.push('\n');
@@ -46,11 +47,15 @@ pub fn table(outcome: &Outcome) -> String {
 }
 
 /// Time, rate where the message's size is given, and ratio to prost.
-fn timed(figure: &Figure, bytes: Option<f64>) -> String {
-    let Spread { p10, p50, p90 } = figure.speedup;
-    let rate = bytes.map_or(String::new(), |bytes| format!("{:>6.2} ", bytes / figure.ns.p50));
-    let ratio = format!("{p50:.2} [{p10:.2}..{p90:.2}]");
-    format!("{:>10.1} {rate}{ratio:>21} ", figure.ns.p50)
+fn timed(figure: &Figure, prost: &Figure, bytes: Option<f64>) -> String {
+    let ns = figure.ns().p50;
+    let rate = bytes.map_or(String::new(), |bytes| format!("{:>6.2} ", bytes / ns));
+    format!("{ns:>10.1} {rate}{:>21} ", ratio(figure.times(prost)))
+}
+
+/// The median ratio, and the spread.
+pub fn ratio(Spread { p10, p50, p90 }: Spread) -> String {
+    format!("{p50:.2} [{p10:.2}..{p90:.2}]")
 }
 
 /// The machine before and after, and what that says.
@@ -71,14 +76,15 @@ pub fn json(outcomes: &[Outcome], before: &Probe, after: &Probe) -> Value {
 
 fn family(Outcome { contest, rows }: &Outcome) -> Value {
     let spread = |spread: Spread| json!({ "p10": spread.p10, "p50": spread.p50, "p90": spread.p90 });
-    let figure = |figure: &Figure| json!({ "ns": spread(figure.ns), "times_prost": spread(figure.speedup) });
+    let figure = |figure: &Figure, prost: &Figure| json!({ "ns": spread(figure.ns()), "times_prost": spread(figure.times(prost)) });
+    let prost = &rows[0];
     let row = |(contestant, row): (&crate::contest::Contestant, &Row)| {
         json!({
             "library": contestant.library,
             "mode": contestant.mode.name(),
-            "decode": figure(&row.decode),
-            "decode_and_read": figure(&row.read),
-            "encode": row.encode.as_ref().map(figure),
+            "decode": figure(&row.decode, &prost.decode),
+            "decode_and_read": figure(&row.read, &prost.read),
+            "encode": row.encode.as_ref().zip(prost.encode.as_ref()).map(|(own, prost)| figure(own, prost)),
         })
     };
     json!({
