@@ -6,7 +6,7 @@
 //! `docs/measurements/codec.md`.
 //!
 //! ```text
-//! cargo run --release --manifest-path peers/codec/Cargo.toml -- [--quick] [--family NAME] [--json]
+//! cargo run --release --manifest-path peers/codec/Cargo.toml -- [--quick] [--family NAME] [--json] [--plot FILE]
 //! ```
 
 mod contest;
@@ -16,9 +16,11 @@ mod generate;
 mod goals;
 mod measure;
 mod peers;
+mod plot;
 mod probe;
 mod report;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -42,6 +44,9 @@ struct Options {
     /// Seed of the messages.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Also draw the ratios into this SVG file.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -84,6 +89,10 @@ fn run(options: &Options) -> Result<(), String> {
         outcomes.push(outcome);
     }
     let after = Probe::take();
+    if let Some(file) = &options.plot {
+        std::fs::write(file, plot::svg(&outcomes))
+            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    }
     if options.json {
         println!("{:#}", report::json(&outcomes, &before, &after));
         return Ok(());
