@@ -15,6 +15,8 @@ use prost::Message;
 
 use crate::families::Family;
 use crate::fold::{Digest, Fold, Touch};
+use crate::goals::OURS;
+use crate::ours;
 use crate::peers::{buffa, prost as prost_peer, quick};
 
 /// Different messages per family, so that branch predictors do not learn a single one by heart.
@@ -210,6 +212,8 @@ impl Contest {
                 quick::Borrowed::<F>(PhantomData),
                 Some(Box::new(quick::Encode::<F>::new(corpus))),
             ),
+            Contestant::new(OURS, Mode::Reused, ours::Lane::<F, false>::new(), None),
+            Contestant::new(OURS, Mode::View, ours::Lane::<F, true>::new(), None),
         ];
         let reference = |bytes: &[u8]| F::Prost::decode(bytes).ok().map(|message| digest(&message));
         Contest { name: F::NAME, corpus, contestants, reference }

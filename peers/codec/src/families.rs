@@ -53,6 +53,8 @@ pub(crate) use messages;
 pub trait Family: 'static {
     /// What the tables call it.
     const NAME: &'static str;
+    /// Its message's full name in the schema.
+    const MESSAGE: &'static str;
     type Prost: ::prost::Message + Default + Fold;
     type ProstBytes: ::prost::Message + Default + Fold;
     type Buffa: ::buffa::Message + Fold;
@@ -72,6 +74,7 @@ macro_rules! families {
 
             impl Family for $family {
                 const NAME: &'static str = $name;
+                const MESSAGE: &'static str = concat!(stringify!($package), ".", stringify!($message));
                 type Prost = prost::owned::$package::$message;
                 type ProstBytes = prost::shared::$package::$message;
                 type Buffa = buffa::generated::$package::$message;

@@ -15,6 +15,7 @@ mod fold;
 mod generate;
 mod goals;
 mod measure;
+mod ours;
 mod peers;
 mod plot;
 mod probe;
