@@ -3,6 +3,9 @@
 //! The schema is the descriptor set that prost and buffa were generated from. Both modes decode into one arena, which is reset
 //! before each message: what a server does for each request, so its cost is counted. Reading walks the table's entries, in
 //! the same order as the field lists, and asks for each what kind it is; typed accessors know that when they are compiled.
+//!
+//! Encoding goes from back to front, in a buffer that the encoder keeps. The row of views lends that buffer, as a sender would
+//! use it; the row of owned messages also copies it into the caller's, as the peers' encoders are used.
 
 use std::marker::PhantomData;
 
@@ -12,7 +15,7 @@ use codec::object::{View, bytes_of, view_at};
 use codec::schema::Schema;
 use codec::table::{Entry, Kind, Table};
 
-use crate::contest::Decoder;
+use crate::contest::{Decoder, Encoder};
 use crate::families::Family;
 use crate::fold::{Fold, Sink};
 
@@ -28,16 +31,22 @@ pub struct Lane<F, const BORROW: bool> {
 impl<F: Family, const BORROW: bool> Lane<F, BORROW> {
     /// A lane for the family's outermost message.
     pub fn new() -> Lane<F, BORROW> {
-        let descriptors = include_bytes!(concat!(env!("OUT_DIR"), "/peers.binpb"));
-        let schema = Schema::from_descriptor_set(descriptors).expect("protox writes valid descriptors");
+        let (table, class) = table_of::<F>();
         Lane {
             decoder: codec::decode::Decoder::default(),
             arena: Arena::default(),
-            table: schema.table(),
-            class: schema.class(F::MESSAGE).expect("the descriptors have every family"),
+            table,
+            class,
             family: PhantomData,
         }
     }
+}
+
+/// The table of all families, and the class of `F`'s message in it.
+fn table_of<F: Family>() -> (Table, u32) {
+    let descriptors = include_bytes!(concat!(env!("OUT_DIR"), "/peers.binpb"));
+    let schema = Schema::from_descriptor_set(descriptors).expect("protox writes valid descriptors");
+    (schema.table(), schema.class(F::MESSAGE).expect("the descriptors have every family"))
 }
 
 impl<F: Family, const BORROW: bool> Decoder for Lane<F, BORROW> {
@@ -127,5 +136,45 @@ impl Fold for Message<'_> {
                 false => self.fold_one(index, entry, sink),
             }
         }
+    }
+}
+
+/// Encodes the corpus: from borrowed messages into the encoder's own buffer, or from owned ones into the caller's.
+pub struct Encode<F, const BORROW: bool> {
+    encoder: codec::encode::Encoder,
+    messages: Vec<View<'static>>,
+    table: Table,
+    class: u32,
+    family: PhantomData<F>,
+}
+
+impl<F: Family, const BORROW: bool> Encode<F, BORROW> {
+    /// Decodes what will be encoded; its arena lives as long as the corpus.
+    pub fn new(corpus: &'static [Bytes]) -> Encode<F, BORROW> {
+        let (table, class) = table_of::<F>();
+        let arena: &'static Arena = Box::leak(Box::default());
+        let mut decoder = codec::decode::Decoder::default();
+        let decode = |input: &'static Bytes| match BORROW {
+            true => decoder.borrowed(&table, class, input, arena),
+            false => decoder.owned(&table, class, input, arena),
+        };
+        let messages: Result<_, _> = corpus.iter().map(decode).collect();
+        let messages = messages.expect("prost wrote this input");
+        Encode { encoder: codec::encode::Encoder::default(), messages, table, class, family: PhantomData }
+    }
+}
+
+impl<F: Family, const BORROW: bool> Encoder for Encode<F, BORROW> {
+    #[inline(always)]
+    fn encode<'a>(&'a mut self, index: usize, out: &'a mut Vec<u8>) -> &'a [u8] {
+        let (table, class, message) = (&self.table, self.class, self.messages[index]);
+        if BORROW {
+            // SAFETY: the message was decoded as this class of this table.
+            return unsafe { self.encoder.encoded(table, class, message) }.expect("it was decoded");
+        }
+        out.clear();
+        // SAFETY: as above.
+        unsafe { self.encoder.encode(table, class, message, out) }.expect("it was decoded");
+        out
     }
 }

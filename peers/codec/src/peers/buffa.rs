@@ -140,10 +140,10 @@ impl<F: Family> Encode<F> {
 
 impl<F: Family> Encoder for Encode<F> {
     #[inline(always)]
-    fn encode(&mut self, index: usize, out: &mut Vec<u8>) -> usize {
+    fn encode<'a>(&'a mut self, index: usize, out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
         self.messages[index].encode_with_cache(&mut self.sizes, out);
-        out.len()
+        out
     }
 }
 
@@ -164,9 +164,9 @@ impl<F: Family> EncodeView<F> {
 
 impl<F: Family> Encoder for EncodeView<F> {
     #[inline(always)]
-    fn encode(&mut self, index: usize, out: &mut Vec<u8>) -> usize {
+    fn encode<'a>(&'a mut self, index: usize, out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
         self.messages[index].encode_with_cache(&mut self.sizes, out);
-        out.len()
+        out
     }
 }

@@ -106,9 +106,9 @@ impl<F: Family> Encode<F> {
 
 impl<F: Family> Encoder for Encode<F> {
     #[inline(always)]
-    fn encode(&mut self, index: usize, out: &mut Vec<u8>) -> usize {
+    fn encode<'a>(&'a mut self, index: usize, out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
         self.0[index].encode(out).expect("a vector grows");
-        out.len()
+        out
     }
 }

@@ -76,13 +76,13 @@ impl<F: Family> Encode<F> {
 
 impl<F: Family> Encoder for Encode<F> {
     #[inline(always)]
-    fn encode(&mut self, index: usize, out: &mut Vec<u8>) -> usize {
+    fn encode<'a>(&'a mut self, index: usize, out: &'a mut Vec<u8>) -> &'a [u8] {
         let message = &self.0[index];
         let length = message.get_size();
         if out.len() < length {
             out.resize(length, 0);
         }
         message.write_message(&mut Writer::new(BytesWriter::new(out))).expect("the size was asked for");
-        length
+        &out[..length]
     }
 }
