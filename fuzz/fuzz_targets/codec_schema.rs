@@ -22,4 +22,5 @@ fuzz_target!(|set: &[u8]| {
         // The set's own bytes are as good a message as any.
         let _ = Decoder::default().owned(&table, message.class, set, &Arena::default());
     }
+    assert!(!table.describe(&schema).is_empty());
 });
