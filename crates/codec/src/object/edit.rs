@@ -195,6 +195,13 @@ impl<'m, 'a> Edit<'m, 'a> {
     /// The singular sub-message of `size` bytes, made if it is not there.
     #[inline]
     pub unsafe fn message(&mut self, slot: Slot, size: u32) -> Result<Edit<'_, 'a>, OutOfMemory> {
+        // SAFETY: the caller's promise.
+        unsafe { self.borrow().into_message(slot, size) }
+    }
+
+    /// As [`Edit::message`], and lets go of this object.
+    #[inline]
+    pub unsafe fn into_message(mut self, slot: Slot, size: u32) -> Result<Edit<'m, 'a>, OutOfMemory> {
         // SAFETY: the caller's promise; a present sub-message has the address of an object.
         let object = unsafe {
             if self.object.has(slot.index) {
@@ -205,7 +212,14 @@ impl<'m, 'a> Edit<'m, 'a> {
                 object
             }
         };
-        Ok(self.part(object))
+        Ok(Edit { object, ..self })
+    }
+
+    /// Makes all fields absent and forgets the unknown ones; `size` is that of the object.
+    #[inline]
+    pub unsafe fn clear_all(&mut self, size: u32) {
+        // SAFETY: the caller's promise; an object begins as zeros.
+        unsafe { self.object.start().write_bytes(0, size as usize) }
     }
 
     /// Makes a field absent; `bytes` is what it takes in the object ([`Entry::slot`](crate::table::Entry::slot)).
@@ -431,11 +445,11 @@ impl<'m, 'a> Edit<'m, 'a> {
         }
     }
 
-    /// Appends a copy of `fields`, as they are on the wire, to the unknown fields.
+    /// Appends a copy of `fields`, as they are on the wire, to the unknown fields. They should be whole fields:
+    /// they are written as they are.
     ///
     /// # Safety
-    /// `unknown` is [`table::Message::unknown`](crate::table::Message::unknown) of the object's class; the bytes are whole
-    /// fields, and none of them is one of the class.
+    /// `unknown` is [`table::Message::unknown`](crate::table::Message::unknown) of the object's class.
     pub unsafe fn push_unknown(&mut self, unknown: u32, fields: &[u8]) -> Result<(), OutOfMemory> {
         let run = store(self.arena, Ref::EMPTY, fields)?;
         // SAFETY: the caller's promise; as `append`, without a presence bit.

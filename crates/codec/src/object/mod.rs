@@ -5,6 +5,7 @@
 //! host). Strings of a borrowed message point into the input.
 
 mod array;
+pub mod dynamic;
 mod edit;
 mod map;
 mod raw;
@@ -12,6 +13,7 @@ mod reference;
 mod view;
 
 pub(crate) use array::grow_in;
+pub use dynamic::{Dynamic, DynamicMut};
 pub use edit::{Edit, Slot};
 pub use map::{Key, MapEdit, MapSlot};
 pub use raw::{Object, Value};

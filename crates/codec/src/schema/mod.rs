@@ -21,11 +21,13 @@ mod layout;
 mod resolve;
 #[cfg(test)]
 pub(crate) mod tests;
+mod types;
 
 use std::collections::HashMap;
 
 pub use default::DefaultValue;
 pub use error::{Problem, SchemaError};
+pub use types::Types;
 
 use crate::table::{Kind, Table};
 
