@@ -35,7 +35,7 @@ pub struct DecodeError {
     /// What is wrong.
     pub fault: Fault,
     /// Where the lane stood, bytes from the start of the input.
-    pub at: usize,
+    pub at: u32,
 }
 
 impl fmt::Display for DecodeError {

@@ -22,7 +22,7 @@ use super::sink::{Open, Sink};
 use super::skip::{skip, tag as slow_tag, varint as slow_varint};
 use super::text::is_utf8;
 use super::varint::{long, short, zigzag32, zigzag64};
-use super::window::{Patch, Window};
+use super::window::Window;
 use crate::memory::{Arena, Place};
 use crate::object::{Addr, Object, Ref, Value};
 use crate::table::{Entry, Flags, Kind, Message, Table};
@@ -67,7 +67,6 @@ pub(crate) struct Lane {
     limits: Limits,
     maps: Maps,
     around: Vec<Frame>,
-    patch: Patch,
 }
 
 impl Lane {
@@ -91,43 +90,56 @@ impl Lane {
         let allowed = self.limits.memory_for(input.len());
         let before = arena.limit_to(arena.held_bytes().saturating_add(allowed));
         let mut sink = Direct::new(arena);
-        let root =
-            self.begin::<_, BORROW>(table, class, input, &mut sink).and_then(|mut walk| walk.go(usize::MAX));
+        let root = match self.root(table, class, input, &mut sink) {
+            Ok(root) => self.walk::<_, BORROW>(table, class, input, &mut sink, root).go(usize::MAX),
+            Err(error) => Err(error),
+        };
         arena.limit_to(before);
         let root = root?.expect("without a pause it goes on to the end").pointer();
         Ok(Object::at(NonNull::new(root).expect("an object has an address")))
     }
 
-    /// Begins with a message; see [`Walk::go`].
-    #[inline]
-    pub(crate) fn begin<'w, S: Sink, const BORROW: bool>(
+    /// Opens the root of a message of `class`.
+    #[inline(always)]
+    pub(crate) fn root<S: Sink>(
+        &self,
+        table: &Table,
+        class: u32,
+        input: &[u8],
+        sink: &mut S,
+    ) -> Result<Open, DecodeError> {
+        if input.len() > self.limits.input_bytes.min(Limits::MOST_INPUT) {
+            return Err(DecodeError { fault: Fault::TooLong, at: 0 });
+        }
+        sink.open(Place::Host, table.message(class)).map_err(|full| DecodeError { fault: full.into(), at: 0 })
+    }
+
+    /// A message on its way; see [`Walk::go`]. Apart from `root`, which can fail: a walk in a `Result` would be copied.
+    #[inline(always)]
+    pub(crate) fn walk<'w, S: Sink, const BORROW: bool>(
         &'w mut self,
         table: &'w Table,
         class: u32,
         input: &'w [u8],
         sink: &'w mut S,
-    ) -> Result<Walk<'w, S, BORROW>, DecodeError> {
-        if input.len() > self.limits.input_bytes.min(Limits::MOST_INPUT) {
-            return Err(DecodeError { fault: Fault::TooLong, at: 0 });
-        }
+        root: Open,
+    ) -> Walk<'w, S, BORROW> {
         self.around.clear();
-        self.maps.close(0);
+        self.maps.clear();
         let message = table.message(class);
-        let open =
-            sink.open(Place::Host, message).map_err(|full| DecodeError { fault: full.into(), at: 0 })?;
-        Ok(Walk {
+        Walk {
             table,
             input,
-            window: Window::new(input, &mut self.patch),
+            window: Window::new(input),
             at: 0,
             message,
             entries: entries(table, message),
-            frame: Frame::new(open, class, input.len(), 0, 0, 0),
+            frame: Frame::new(root, class, input.len(), 0, 0, 0),
             around: &mut self.around,
             depth: self.limits.depth,
             maps: &mut self.maps,
             sink,
-        })
+        }
     }
 }
 
@@ -167,7 +179,7 @@ pub(crate) struct Walk<'w, S, const BORROW: bool> {
 impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
     /// Goes on until the message is done, or at least to position `pause`: the root's address if it is done.
     pub(crate) fn go(&mut self, pause: usize) -> Result<Option<Addr>, DecodeError> {
-        self.fields(pause).map_err(|fault| DecodeError { fault, at: self.at.min(self.input.len()) })
+        self.fields(pause).map_err(|fault| DecodeError { fault, at: self.at.min(self.input.len()) as u32 })
     }
 
     fn fields(&mut self, pause: usize) -> Result<Option<Addr>, Fault> {
@@ -181,18 +193,31 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
             if self.at > self.frame.end as usize || self.frame.group != 0 {
                 return Err(Fault::Truncated);
             }
+            if self.around.is_empty() && self.is_simple() {
+                return Ok(Some(self.seal()?));
+            }
             if let Some(root) = self.close()? {
                 return Ok(Some(root));
             }
         }
     }
 
-    /// Takes singular scalars and strings as they come, up to position `stop`: this is the hot loop. It ends at the first
+    /// Whether the open message has nothing to do at its end but to be sealed and linked.
+    #[inline(always)]
+    fn is_simple(&self) -> bool {
+        self.frame.unknown.1 == 0
+            && self.message.required == 0
+            && self.message.flags & Message::MAP_ENTRY == 0
+    }
+
+    /// Takes strings and singular scalars as they come, up to position `stop`: this is the hot loop. It ends at the first
     /// field of another kind, whose tag is behind the position then.
     #[inline(always)]
     fn plain(&mut self, stop: usize) -> Result<Option<Field>, Fault> {
         const STRING: u8 = Kind::String as u8;
         const BYTES: u8 = Kind::Bytes as u8;
+        const REPEATED_STRING: u8 = STRING | Entry::REPEATED;
+        const REPEATED_BYTES: u8 = BYTES | Entry::REPEATED;
         const INT32: u8 = Kind::Int32 as u8;
         const UINT32: u8 = Kind::Uint32 as u8;
         const ENUM: u8 = Kind::Enum as u8;
@@ -213,7 +238,6 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         let (mut at, mut expect) = (self.at, usize::from(self.frame.expect));
         while at < stop {
             let start = at;
-            self.window.ready(start);
             let word = self.window.word(start);
             let tag;
             if word & 0x80 == 0 {
@@ -230,12 +254,18 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
             // SAFETY: invariant 3.
             let mut entry = unsafe { *entries.get_unchecked(index) };
             if entry.tag != tag {
-                let Some(found) = self.find(tag) else {
-                    (self.at, self.frame.expect) = (at, expect as u16);
-                    return Ok(Some(Field { index: None, tag, start }));
-                };
-                index = found;
-                entry = entries[found];
+                // An absent field is the most usual surprise: try the one after it before looking it up.
+                index = usize::from(entry.next);
+                // SAFETY: invariant 3.
+                entry = unsafe { *entries.get_unchecked(index) };
+                if entry.tag != tag {
+                    let Some(found) = self.find(tag) else {
+                        (self.at, self.frame.expect) = (at, expect as u16);
+                        return Ok(Some(Field { index: None, tag, start }));
+                    };
+                    index = found;
+                    entry = entries[found];
+                }
             }
             expect = usize::from(entry.next);
             macro_rules! store {
@@ -270,6 +300,16 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
                     at += len as usize;
                     store!(value);
                 }
+                REPEATED_STRING | REPEATED_BYTES => {
+                    let len = varint!();
+                    let end = self.frame.end as usize;
+                    if at > end || len > (end - at) as u64 {
+                        return Err(Fault::Truncated);
+                    }
+                    let value = self.text(&entry, at, len as usize)?;
+                    self.push(&entry, index, value)?;
+                    at += len as usize;
+                }
                 BOOL => store!(u8::from(varint!() != 0)),
                 ENUM if !entry.flags.has(Flags::CLOSED) => store!(varint!() as i32),
                 SINT32 => store!(zigzag32(varint!() as u32)),
@@ -302,7 +342,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         })
     }
 
-    /// A field that is not a singular scalar or string: repeated, a message, or unknown. A message is only opened.
+    /// A field that is not a string or singular scalar: a repeated scalar, a message, or unknown. A message is only opened.
     fn other(&mut self, Field { index, tag, start }: Field) -> Result<(), Fault> {
         let Some(index) = index else { return self.unexpected(tag, start) };
         let entry = self.entries[index];
@@ -313,11 +353,6 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
                 self.open(&entry, index, from + len, 0, start)
             }
             Kind::Group => self.open(&entry, index, self.frame.end as usize, entry.number(), start),
-            Kind::String | Kind::Bytes => {
-                let (from, len) = self.delimited()?;
-                let value = self.text(&entry, from, len)?;
-                self.push(&entry, index, value)
-            }
             Kind::Enum if !entry.is_repeated() => {
                 let value = self.varint()? as i32;
                 if self.table.is_enum_value(entry.aux, value) {
@@ -398,16 +433,27 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
     }
 
     /// Appends an element to a repeated field of the open object.
+    ///
+    /// Length and capacity are loaded and stored as one word, the address as another: a load of the whole reference would
+    /// wait for the stores of its parts that the element before made.
     #[inline(always)]
     fn push<T: Copy>(&mut self, entry: &Entry, index: usize, value: T) -> Result<(), Fault> {
-        let mut array = self.array(entry);
-        if array.len == array.capacity {
-            array = self.sink.grow(self.place(entry), array, size_of::<T>(), 1)?;
+        let object = self.frame.open.object;
+        // SAFETY: a repeated field has a Ref in the open object: an address, and two words of 4 bytes.
+        let (mut addr, mut counts) =
+            unsafe { (object.read::<Addr>(entry.offset), object.read::<u64>(entry.offset + 8)) };
+        if counts as u32 == (counts >> 32) as u32 {
+            let array = self.sink.grow(self.place(entry), self.array(entry), size_of::<T>(), 1)?;
+            (addr, counts) = (array.addr, u64::from(array.capacity) << 32 | u64::from(array.len));
+            self.set_array(entry, index, array);
         }
-        // SAFETY: `grow` gave room for an element behind the last one.
-        unsafe { self.sink.element(array, size_of::<T>(), array.len).cast::<T>().write(value) };
-        array.len += 1;
-        self.set_array(entry, index, array);
+        let element = addr.pointer().wrapping_add(counts as u32 as usize * size_of::<T>());
+        // SAFETY: `grow` gave room for an element behind the last one; the length is below the capacity, so the sum stays
+        // in its half of the word.
+        unsafe {
+            element.cast::<T>().write(value);
+            object.write(entry.offset + 8, counts + 1);
+        }
         Ok(())
     }
 
@@ -501,7 +547,6 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         let end = self.at;
         self.at = from;
         while self.at < end {
-            self.window.ready(self.at);
             let word = self.window.word(self.at);
             if word & 0x8080_8080_8080_8080 == 0 && self.at + 8 <= end {
                 for byte in word.to_le_bytes() {
@@ -624,7 +669,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         if self.message.flags & Message::PLAIN == 0 {
             self.maps.close(self.around.len());
         }
-        let entries = if std::ptr::eq(self.entries, &NONE) { &[] } else { self.entries };
+        let entries = &self.entries[..usize::from(self.message.fields)];
         Ok(self.sink.close(self.frame.open, self.message, entries)?)
     }
 
@@ -794,7 +839,7 @@ fn varint(window: &Window<'_>, at: usize) -> Result<(u64, usize), Fault> {
     let word = window.word(at);
     let (value, len) = match short(word) {
         Some(found) => found,
-        None => long(word, window.half(at + 8)).ok_or(Fault::Varint)?,
+        None => long(word, window.word(at + 8) as u16).ok_or(Fault::Varint)?,
     };
     Ok((value, at + len))
 }

@@ -96,6 +96,14 @@ impl Maps {
         self.open[at].place(key, &self.hasher)
     }
 
+    /// Forgets all maps: those that a refused message left open.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        if !self.open.is_empty() {
+            self.close(0);
+        }
+    }
+
     /// Forgets the maps of frame `depth` and of those within it.
     pub(super) fn close(&mut self, depth: usize) {
         while let Some(mut index) = self.open.pop_if(|index| index.of.0 >= depth) {

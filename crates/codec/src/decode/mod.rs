@@ -11,7 +11,7 @@
 //! *owned* (they are copied). The sinks that write across to another memory are driven by the executor.
 //!
 //! Bounds: depth, input length and memory, see [`Limits`]. Errors: [`DecodeError`] says what and at which byte.
-//! Sources: RPCAcc III-B; hyperpb (next-field prediction); upb (bounded loads from a patched tail).
+//! Sources: RPCAcc III-B; hyperpb (next-field prediction); upb (loads that may run past the end).
 
 pub(crate) mod across;
 mod direct;

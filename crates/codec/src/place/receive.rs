@@ -127,7 +127,8 @@ impl LaneState {
             temp: &mut self.temp,
         };
         let root = {
-            let mut walk = self.lane.begin::<_, false>(table, class, wire, &mut sink)?;
+            let root = self.lane.root(table, class, wire, &mut sink)?;
+            let mut walk = self.lane.walk::<_, false>(table, class, wire, &mut sink, root);
             let mut pause = 0_usize;
             loop {
                 pause = pause.saturating_add(ground.registers.slice_bytes.load(Ordering::Relaxed).max(64));
