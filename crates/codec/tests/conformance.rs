@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Arguments of the testee, one run each.
-const MODES: [&[&str]; 1] = [&[]];
+const MODES: [&[&str]; 2] = [&["borrowed"], &["owned"]];
 
 fn runner() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("MILLRACE_CONFORMANCE_RUNNER") {
@@ -22,7 +22,16 @@ fn runner() -> Option<PathBuf> {
 /// Builds the testee (a filtered `cargo test` does not) and returns its path.
 fn testee() -> PathBuf {
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--example", "conformance"])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            env!("CARGO_PKG_NAME"),
+            "--features",
+            "compile",
+            "--example",
+            "conformance",
+        ])
         .status()
         .expect("cargo starts");
     assert!(built.success(), "the testee does not build");

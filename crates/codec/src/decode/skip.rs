@@ -36,11 +36,11 @@ fn group(input: &[u8], mut at: usize, end: usize, number: u32, depth: u32) -> Re
     }
 }
 
-/// A tag of any legal length, and the position after it.
+/// A legal tag of any length (so never the one of the lane's `NONE`), and the position after it.
 pub(super) fn tag(input: &[u8], at: usize, end: usize) -> Result<(u32, usize), Fault> {
     let (value, after) = varint(input, at, end)?;
     let tag = u32::try_from(value).map_err(|_| Fault::Tag)?;
-    if tag >> 3 == 0 || after - at > 5 {
+    if tag >> 3 == 0 || tag & 7 > 5 || after - at > 5 {
         return Err(Fault::Tag);
     }
     Ok((tag, after))

@@ -9,10 +9,12 @@ const TEXT: &str = r#"
     syntax = "proto2";
     package t;
     enum Closed { ONE = 1; }
+    message Empty {}
     message M0 {
         optional M0 inner = 1;
         optional group Grouped = 2 { optional M0 inner = 1; }
         repeated M0 many = 3;
+        optional Empty empty = 10;
         optional bytes blob = 4;
         repeated bool bits = 5 [packed = true];
         repeated fixed64 words = 6 [packed = true];
@@ -143,6 +145,11 @@ fn tags_that_do_not_exist() {
         &[0x88, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00],
         &[0xff; 11],
     ];
+    assert_eq!(
+        fault(&[0x52, 6, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]),
+        Some(Fault::Tag),
+        "all bits set, where no field is"
+    );
     for bytes in cases {
         assert!(matches!(fault(bytes), Some(Fault::Tag | Fault::Varint)), "{bytes:02x?}: {:?}", fault(bytes));
     }
