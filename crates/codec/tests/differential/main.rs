@@ -145,5 +145,5 @@ fn values_agree_with_prost_reflect() {
 
 #[test]
 fn damaged_messages_are_refused_by_both() {
-    for_all(2, 40, malformed::check);
+    for_all(2, 100, malformed::check);
 }
