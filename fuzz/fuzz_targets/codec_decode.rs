@@ -1,5 +1,5 @@
 //! Arbitrary bytes as a message of protobuf's own test schemas: every way to decode gives the same verdict and the same
-//! values within the same memory limits, and what is written from them decodes to them again.
+//! values within the same memory limits, every serialiser writes the same bytes, and those decode to the same values.
 //!
 //! The first byte of the input chooses the message. `cargo +nightly fuzz run codec_decode`;
 //! `crates/codec/tests/differential` checks the same on random schemas in `cargo test`.
@@ -9,6 +9,8 @@
 mod ours;
 #[path = "../../crates/codec/tests/differential/read.rs"]
 mod read;
+#[path = "../../crates/codec/tests/differential/serialisers.rs"]
+mod serialisers;
 #[path = "../../crates/codec/tests/differential/tree.rs"]
 mod tree;
 #[path = "../../crates/codec/tests/differential/wire.rs"]

@@ -12,6 +12,7 @@ mod ours;
 mod read;
 mod sample;
 mod schema;
+mod serialisers;
 mod tree;
 mod wire;
 

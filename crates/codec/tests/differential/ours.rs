@@ -1,12 +1,18 @@
 //! Our side: every way we decode and write, held against one another.
 
 use crate::read::Reader;
+use crate::serialisers::Serialisers;
 use crate::tree::Tree;
 use codec::decode::{DecodeError, Decoder, Fault, Limits};
-use codec::encode::Encoder;
+use codec::encode::{Encoder, Strategy};
 use codec::memory::Arena;
 use codec::object::View;
 use codec::schema::Schema;
+use std::cell::RefCell;
+
+thread_local! {
+    static SERIALISERS: RefCell<Serialisers> = RefCell::default();
+}
 
 /// A decoded message: what it says, and how we write it.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +64,15 @@ impl Ours {
         // SAFETY: the view is of this class and table.
         let written = unsafe { encoder.encoded(&self.reader.table, self.class, view) };
         let bytes = written.map_err(|error| format!("decoded, but not written: {error}"))?.to_vec();
+        for strategy in Strategy::ALL {
+            // SAFETY: as above.
+            let written = SERIALISERS.with_borrow_mut(|serialisers| unsafe {
+                serialisers.write(strategy, &self.reader.table, self.class, view)
+            });
+            if written.as_ref() != Ok(&bytes) {
+                return Err(format!("{strategy:?} writes {written:02x?}\nand not {bytes:02x?}"));
+            }
+        }
         Ok(Read { tree: self.reader.tree(self.class, view), bytes })
     }
 
