@@ -1,18 +1,23 @@
 //! The testee of protobuf's public conformance runner: binary payloads only, everything else is answered `skipped`.
 //!
 //! Shape: on stdin and stdout, 4 bytes of length (little-endian) and a `ConformanceRequest`, answered by as many and a
-//! `ConformanceResponse`. Both go through the codec as well. The first argument says how messages are decoded: `borrowed`
-//! (if there is none) or `owned`.
+//! `ConformanceResponse`. Both go through the codec as well. Two arguments say how messages are decoded, `borrowed` or
+//! `owned`, and who writes them: `encoder`, or a strategy of serialising for an accelerator, `cpu-only`, `accelerator-only` or
+//! `memory-affinity`.
 //!
 //! `tests/conformance.rs` starts it.
 
+#[path = "../tests/differential/serialisers.rs"]
+mod serialisers;
+
 use codec::compile::Compiler;
 use codec::decode::{Decoder, Limits};
-use codec::encode::Encoder;
+use codec::encode::{EncodeError, Encoder, Strategy};
 use codec::memory::Arena;
 use codec::object::{Addr, Object, Ref, View};
 use codec::schema::Schema;
 use codec::table::{Entry, Table};
+use serialisers::Serialisers;
 use std::io::{self, Read, Write};
 
 const FILES: [&str; 6] = [
@@ -83,23 +88,45 @@ impl<'a> Named<'a> {
     }
 }
 
+/// Who writes messages.
+enum Writer {
+    Encoder(Encoder),
+    Serialisers(Box<Serialisers>, Strategy),
+}
+
+impl Writer {
+    /// The message, encoded.
+    ///
+    /// # Safety
+    /// `root` is an object of `class` of `table`.
+    unsafe fn write(&mut self, table: &Table, class: u32, root: View) -> Result<Vec<u8>, EncodeError> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Writer::Encoder(encoder) => encoder.encoded(table, class, root).map(|bytes| bytes.to_vec()),
+                Writer::Serialisers(both, strategy) => both.write(*strategy, table, class, root),
+            }
+        }
+    }
+}
+
 struct Testee {
     known: Known,
     owned: bool,
     decoder: Decoder,
-    encoder: Encoder,
+    writer: Writer,
 }
 
 impl Testee {
-    fn new(owned: bool) -> Testee {
+    fn new(owned: bool, writer: Writer) -> Testee {
         // What the runner sends is meant to be accepted, whatever it takes.
         let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
-        Testee { known: Known::new(), owned, decoder: Decoder::new(limits), encoder: Encoder::default() }
+        Testee { known: Known::new(), owned, decoder: Decoder::new(limits), writer }
     }
 
     /// What a request asks for.
     fn answer(&mut self, request: &[u8]) -> Answer {
-        let Testee { known, owned, decoder, encoder } = self;
+        let Testee { known, owned, decoder, writer } = self;
         let arena = Arena::default();
         let class = known.class("conformance.ConformanceRequest");
         let view = Decoder::default().borrowed(&known.table, class, request, &arena);
@@ -127,8 +154,8 @@ impl Testee {
             Err(error) => return ("parse_error", error.to_string().into_bytes()),
         };
         // SAFETY: the view was decoded as this class of this table.
-        match unsafe { encoder.encoded(&known.table, class, view) } {
-            Ok(bytes) => ("protobuf_payload", bytes.to_vec()),
+        match unsafe { writer.write(&known.table, class, view) } {
+            Ok(bytes) => ("protobuf_payload", bytes),
             Err(error) => ("serialize_error", error.to_string().into_bytes()),
         }
     }
@@ -142,16 +169,14 @@ impl Testee {
         let arena = Arena::default();
         let object = Object::at(arena.alloc(size).expect("room for a response"));
         let value = Ref { addr: Addr::host(value.as_ptr().cast_mut()), len: value.len() as u32, capacity: 0 };
-        let mut response = Vec::new();
         // SAFETY: the object has its class's size and begins as zeros; the entry is a string or bytes member of its oneof.
         unsafe {
             object.start().write_bytes(0, size);
             object.choose(index, entry.offset);
             object.set(index);
             object.write(entry.offset, value);
-            self.encoder.encode(table, class, View::of(object), &mut response).expect("it is small");
+            self.writer.write(table, class, View::of(object)).expect("it is small")
         }
-        response
     }
 }
 
@@ -168,12 +193,22 @@ fn receive(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn main() -> io::Result<()> {
-    let owned = match std::env::args().nth(1).as_deref() {
-        None | Some("borrowed") => false,
-        Some("owned") => true,
-        Some(other) => panic!("{other}: messages are decoded `borrowed` or `owned`"),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let with = |strategy| Writer::Serialisers(Box::default(), strategy);
+    let [decode, write] = &arguments[..] else { panic!("how to decode, and who writes") };
+    let owned = match decode.as_str() {
+        "borrowed" => false,
+        "owned" => true,
+        other => panic!("{other}: messages are decoded `borrowed` or `owned`"),
     };
-    let mut testee = Testee::new(owned);
+    let writer = match write.as_str() {
+        "encoder" => Writer::Encoder(Encoder::default()),
+        "cpu-only" => with(Strategy::CpuOnly),
+        "accelerator-only" => with(Strategy::AcceleratorOnly),
+        "memory-affinity" => with(Strategy::MemoryAffinity),
+        other => panic!("{other}: nobody who writes is called that"),
+    };
+    let mut testee = Testee::new(owned, writer);
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     while let Some(request) = receive(&mut input)? {
         let answer = testee.answer(&request);

@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Arguments of the testee, one run each.
-const MODES: [&[&str]; 2] = [&["borrowed"], &["owned"]];
+const MODES: [[&str; 2]; 4] = [
+    ["borrowed", "encoder"],
+    ["owned", "cpu-only"],
+    ["owned", "accelerator-only"],
+    ["borrowed", "memory-affinity"],
+];
 
 fn runner() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("MILLRACE_CONFORMANCE_RUNNER") {
@@ -32,7 +37,7 @@ fn testee() -> PathBuf {
 }
 
 /// The lines that count: one for the binary and JSON suite, one for the text suite.
-fn run(runner: &Path, testee: &Path, mode: &[&str]) -> Vec<String> {
+fn run(runner: &Path, testee: &Path, mode: [&str; 2]) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(runner)
         .args(["--maximum_edition", "2023", "--enforce_recommended", "--failure_list"])
