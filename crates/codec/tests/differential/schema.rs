@@ -225,7 +225,7 @@ impl Schema {
         };
         let options = match field.shape {
             Shape::Repeated { packed } if field.of.is_packable() => format!(" [packed = {packed}]"),
-            Shape::Optional if !self.proto3 && number % 2 == 0 => self.default(field),
+            Shape::Optional if !self.proto3 && number.is_multiple_of(2) => self.default(field),
             _ => String::new(),
         };
         let of = match field.shape {
