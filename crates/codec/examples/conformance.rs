@@ -14,9 +14,9 @@ use codec::compile::Compiler;
 use codec::decode::{Decoder, Limits};
 use codec::encode::{EncodeError, Encoder, Strategy};
 use codec::memory::Arena;
-use codec::object::{Addr, Object, Ref, View};
-use codec::schema::Schema;
-use codec::table::{Entry, Table};
+use codec::object::dynamic::Value;
+use codec::object::{Dynamic, DynamicMut};
+use codec::schema::Types;
 use serialisers::Serialisers;
 use std::io::{self, Read, Write};
 
@@ -30,63 +30,10 @@ const FILES: [&str; 6] = [
 ];
 
 /// `WireFormat.PROTOBUF`.
-const PROTOBUF: i32 = 1;
+const PROTOBUF: i128 = 1;
 
 /// Which member of `ConformanceResponse.result`, and what is in it.
 type Answer = (&'static str, Vec<u8>);
-
-/// The schemas of conformance.proto and of all test messages.
-struct Known {
-    schema: Schema,
-    table: Table,
-}
-
-impl Known {
-    fn new() -> Known {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proto");
-        let schema = Compiler::new().include(folder).compile(&FILES);
-        let schema = schema.unwrap_or_else(|error| panic!("{error}"));
-        Known { table: schema.table(), schema }
-    }
-
-    fn class(&self, name: &str) -> u32 {
-        self.schema.class(name).unwrap_or_else(|| panic!("no message is called {name}"))
-    }
-
-    fn entry(&self, class: u32, field: &str) -> (u32, Entry) {
-        let index =
-            self.schema.messages()[class as usize].index(field).expect("a field of conformance.proto");
-        (index as u32, self.table.entries(self.table.message(class))[index])
-    }
-}
-
-/// A message read by field name.
-struct Named<'a> {
-    known: &'a Known,
-    class: u32,
-    view: View<'a>,
-}
-
-impl<'a> Named<'a> {
-    fn entry(&self, name: &str) -> (u32, Entry) {
-        self.known.entry(self.class, name)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        // SAFETY: the entry is of the view's class.
-        unsafe { self.view.has(self.entry(name).0) }
-    }
-
-    fn number(&self, name: &str) -> i32 {
-        // SAFETY: as in `has`; this is called for enums.
-        unsafe { self.view.scalar(self.entry(name).1.offset) }
-    }
-
-    fn bytes(&self, name: &str) -> &'a [u8] {
-        // SAFETY: as in `has`; this is called for strings and bytes.
-        unsafe { self.view.bytes(self.entry(name).1.offset) }
-    }
-}
 
 /// Who writes messages.
 enum Writer {
@@ -95,12 +42,9 @@ enum Writer {
 }
 
 impl Writer {
-    /// The message, encoded.
-    ///
-    /// # Safety
-    /// `root` is an object of `class` of `table`.
-    unsafe fn write(&mut self, table: &Table, class: u32, root: View) -> Result<Vec<u8>, EncodeError> {
-        // SAFETY: the caller's promise.
+    fn write(&mut self, message: Dynamic) -> Result<Vec<u8>, EncodeError> {
+        let (table, class, root) = (message.types().table(), message.class(), message.view());
+        // SAFETY: a Dynamic is an object of its class of its table.
         unsafe {
             match self {
                 Writer::Encoder(encoder) => encoder.encoded(table, class, root).map(|bytes| bytes.to_vec()),
@@ -110,8 +54,19 @@ impl Writer {
     }
 }
 
+/// The schemas of conformance.proto and of all test messages.
+fn types() -> Types {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proto");
+    let schema = Compiler::new().include(folder).compile(&FILES);
+    Types::new(schema.unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn class(types: &Types, name: &str) -> u32 {
+    types.schema().class(name).unwrap_or_else(|| panic!("no message is called {name}"))
+}
+
 struct Testee {
-    known: Known,
+    types: Types,
     owned: bool,
     decoder: Decoder,
     writer: Writer,
@@ -121,62 +76,59 @@ impl Testee {
     fn new(owned: bool, writer: Writer) -> Testee {
         // What the runner sends is meant to be accepted, whatever it takes.
         let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
-        Testee { known: Known::new(), owned, decoder: Decoder::new(limits), writer }
+        Testee { types: types(), owned, decoder: Decoder::new(limits), writer }
     }
 
     /// What a request asks for.
     fn answer(&mut self, request: &[u8]) -> Answer {
-        let Testee { known, owned, decoder, writer } = self;
+        let Testee { types, decoder, .. } = self;
         let arena = Arena::default();
-        let class = known.class("conformance.ConformanceRequest");
-        let view = Decoder::default().borrowed(&known.table, class, request, &arena);
-        let view = view.expect("the runner writes protobuf");
-        let request = Named { known, class, view };
-        if request.bytes("message_type") == b"conformance.FailureSet" {
+        let of = class(types, "conformance.ConformanceRequest");
+        let request =
+            Dynamic::decode(types, of, decoder, request, &arena).expect("the runner writes protobuf");
+        let name = request.get("message_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if name == "conformance.FailureSet" {
             return ("protobuf_payload", Vec::new());
         }
-        if !request.has("protobuf_payload") || request.number("requested_output_format") != PROTOBUF {
-            return ("skipped", b"binary payloads only".to_vec());
+        let format = request.get("requested_output_format").and_then(Value::as_i128);
+        match request.get("protobuf_payload").and_then(Value::as_bytes) {
+            Some(payload) if format == Some(PROTOBUF) => {
+                let payload = payload.to_vec();
+                self.round_trip(&name, &payload)
+            }
+            _ => ("skipped", b"binary payloads only".to_vec()),
         }
-        let name = String::from_utf8_lossy(request.bytes("message_type"));
-        let Some(class) = known.schema.class(&name) else {
+    }
+
+    fn round_trip(&mut self, name: &str, payload: &[u8]) -> Answer {
+        let Testee { types, owned, decoder, writer } = self;
+        let Some(class) = types.schema().class(name) else {
             return ("runtime_error", format!("no message is called {name}").into_bytes());
         };
-        let payload = request.bytes("protobuf_payload");
         let arena = Arena::default();
-        let decoded = if *owned {
-            decoder.owned(&known.table, class, payload, &arena)
+        let message = if *owned {
+            Dynamic::decode_owned(types, class, decoder, payload, &arena)
         } else {
-            decoder.borrowed(&known.table, class, payload, &arena)
+            Dynamic::decode(types, class, decoder, payload, &arena)
         };
-        let view = match decoded {
-            Ok(view) => view,
-            Err(error) => return ("parse_error", error.to_string().into_bytes()),
-        };
-        // SAFETY: the view was decoded as this class of this table.
-        match unsafe { writer.write(&known.table, class, view) } {
-            Ok(bytes) => ("protobuf_payload", bytes),
-            Err(error) => ("serialize_error", error.to_string().into_bytes()),
+        match message.map(|message| writer.write(message)) {
+            Ok(Ok(bytes)) => ("protobuf_payload", bytes),
+            Ok(Err(error)) => ("serialize_error", error.to_string().into_bytes()),
+            Err(error) => ("parse_error", error.to_string().into_bytes()),
         }
     }
 
     /// The response with that answer, encoded.
     fn response(&mut self, (member, value): &Answer) -> Vec<u8> {
-        let class = self.known.class("conformance.ConformanceResponse");
-        let (index, entry) = self.known.entry(class, member);
-        let table = &self.known.table;
-        let size = table.message(class).size as usize;
         let arena = Arena::default();
-        let object = Object::at(arena.alloc(size).expect("room for a response"));
-        let value = Ref { addr: Addr::host(value.as_ptr().cast_mut()), len: value.len() as u32, capacity: 0 };
-        // SAFETY: the object has its class's size and begins as zeros; the entry is a string or bytes member of its oneof.
-        unsafe {
-            object.start().write_bytes(0, size);
-            object.choose(index, entry.offset);
-            object.set(index);
-            object.write(entry.offset, value);
-            self.writer.write(table, class, View::of(object)).expect("it is small")
-        }
+        let class = class(&self.types, "conformance.ConformanceResponse");
+        let mut response = DynamicMut::new(&self.types, class, &arena).expect("room for a response");
+        let value = match *member {
+            "protobuf_payload" => Value::Bytes(value),
+            _ => Value::Str(std::str::from_utf8(value).expect("errors are text")),
+        };
+        response.set(*member, value).expect("a member of the response");
+        self.writer.write(response.freeze()).expect("it is small")
     }
 }
 

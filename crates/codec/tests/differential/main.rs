@@ -125,17 +125,20 @@ fn remove(pieces: &mut Vec<Piece>, at: &mut usize) -> bool {
 /// Same values on both sides, also of what we write. What is unknown to us only would be known to the oracle in our bytes.
 fn agree(case: &Case, pieces: &[Piece]) -> Result<(), String> {
     let class = case.oracle.class("t.M0");
-    let value = |bytes: &[u8]| case.oracle.decode(&class, bytes).map(|message| case.oracle.tree(&message));
-    let theirs = value(&render(pieces, Side::Oracle))?;
+    let theirs = case.oracle.decode(&class, &render(pieces, Side::Oracle))?;
+    let (theirs, scalars) = (case.oracle.tree(&theirs), case.oracle.scalars(&theirs));
     let roomy = Limits { slack_bytes: 64 << 20, ..Limits::default() };
     let ours = case.ours.check(&render(pieces, Side::Ours), roomy)?.map_err(|error| error.to_string())?;
     if ours.tree != theirs {
         return Err(format!("ours:   {:?}\ntheirs: {theirs:?}", ours.tree));
     }
+    if ours.scalars != scalars {
+        return Err(format!("with defaults, ours: {:?}\ntheirs: {scalars:?}", ours.scalars));
+    }
     if differs(pieces) {
         return Ok(());
     }
-    let written = value(&ours.bytes)?;
+    let written = case.oracle.tree(&case.oracle.decode(&class, &ours.bytes)?);
     if written == theirs { Ok(()) } else { Err(format!("we wrote {written:?}\nthey say {theirs:?}")) }
 }
 

@@ -17,10 +17,10 @@ use crate::schema::Schema;
 use crate::tree::{Tree, Value};
 use crate::wire::unknown_fields;
 use prost_reflect::{
-    DescriptorPool, DynamicMessage, MapKey, MessageDescriptor, ReflectMessage, Value as Theirs,
+    DescriptorPool, DynamicMessage, Kind, MapKey, MessageDescriptor, ReflectMessage, Value as Theirs,
 };
 use protox::file::{File, FileResolver, GoogleFileResolver};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The compiled schema.
 pub struct Oracle {
@@ -93,6 +93,14 @@ impl Oracle {
         }
         tree.unknown.sort_by_key(|field| field.0);
         tree
+    }
+
+    /// What the singular fields of a message read as, there or not; sub-messages aside.
+    pub fn scalars(&self, message: &DynamicMessage) -> BTreeMap<u32, Value> {
+        let class = message.descriptor();
+        let scalars =
+            class.fields().filter(|field| !field.is_list() && !matches!(field.kind(), Kind::Message(_)));
+        scalars.map(|field| (field.number(), self.value(&message.get_field(&field)))).collect()
     }
 
     fn value(&self, value: &Theirs) -> Value {
