@@ -636,7 +636,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
         if self.message.required != 0 {
             self.check_required()?;
         }
-        if self.message.flags & Message::MAP_ENTRY != 0 {
+        if self.is_in_map() {
             return self.close_map_entry().map(|()| None);
         }
         let addr = self.seal()?;
@@ -684,6 +684,11 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
             }
         }
         Ok(())
+    }
+
+    /// True if the open message is the entry of a map. As a root, its class being asked for, it is a message like others.
+    fn is_in_map(&self) -> bool {
+        self.message.flags & Message::MAP_ENTRY != 0 && !self.around.is_empty()
     }
 
     fn end_group(&mut self, number: u32) -> Result<(), Fault> {
@@ -776,7 +781,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
     /// An unknown value of a closed enum: the field is kept as it came; in a map, the whole entry is.
     #[cold]
     fn stray(&mut self, start: usize, end: usize) -> Result<(), Fault> {
-        if self.message.flags & Message::MAP_ENTRY != 0 {
+        if self.is_in_map() {
             self.frame.stray = true;
             return Ok(());
         }

@@ -3,12 +3,15 @@
 use crate::oracle::compile;
 use crate::ours::Ours;
 use crate::wire::varint;
-use codec::decode::{Fault, Limits};
+use codec::decode::{Decoder, Fault, Limits};
+use codec::memory::Arena;
+use codec::schema::Schema;
 
 const TEXT: &str = r#"
     syntax = "proto2";
     package t;
     enum Closed { ONE = 1; }
+    enum First { ZERO = 0; }
     message Empty {}
     message M0 {
         optional M0 inner = 1;
@@ -21,6 +24,7 @@ const TEXT: &str = r#"
         repeated Closed closed = 7 [packed = true];
         map<string, M0> named = 8;
         optional string text = 9;
+        map<string, First> known = 11;
     }
 "#;
 
@@ -57,6 +61,19 @@ fn unknown_values_of_a_packed_enum_stay_behind_what_came_before_them() {
     let read = ours().check(&bytes, Limits::default()).expect("all ways agree").expect("well-formed");
     let kinds: Vec<String> = read.tree.unknown.iter().map(|(_, field)| format!("{field:?}")).collect();
     assert_eq!(kinds, ["Number(5, 9)", "Number(0, 5)", "Number(0, 6)"]);
+}
+
+#[test]
+fn the_entry_of_a_map_can_be_the_root() {
+    let schema = Schema::from_descriptor_set(&compile(TEXT).encode_to_vec()).expect("a schema");
+    for entry in ["t.M0.NamedEntry", "t.M0.KnownEntry"] {
+        let class = schema.class(entry).expect("an entry is a message");
+        for bytes in [&[][..], &[0x0a, 1, b'k'], &[0x0a, 1, b'k', 0x12, 0], &[0x10, 9], &[0x78, 0]] {
+            let arena = Arena::default();
+            let decoded = Decoder::default().owned(&schema.table(), class, bytes, &arena);
+            assert!(decoded.is_ok(), "{entry} {bytes:02x?}: {decoded:?}");
+        }
+    }
 }
 
 #[test]
