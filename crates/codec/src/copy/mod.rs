@@ -55,6 +55,21 @@ impl CopyEngine for Inline {
     fn drain(&mut self) {}
 }
 
+impl<E: CopyEngine + ?Sized> CopyEngine for &mut E {
+    unsafe fn submit(&mut self, from: *const u8, to: *mut u8, len: usize) -> Ticket {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).submit(from, to, len) }
+    }
+
+    fn is_complete(&mut self, ticket: Ticket) -> bool {
+        (**self).is_complete(ticket)
+    }
+
+    fn drain(&mut self) {
+        (**self).drain();
+    }
+}
+
 /// An engine with copies under way: drained when this is dropped. Crate-internal, since one that is leaked is not.
 pub(crate) struct Pending<'e, E: CopyEngine>(pub(crate) &'e mut E);
 
