@@ -86,7 +86,8 @@ impl Accelerator {
     /// The host has encoded: the bytes only have to come over.
     unsafe fn fetch_encoded(&mut self, crossing: &impl Crossing, bell: &Bell) -> Result<(), EncodeError> {
         let (from, len) = prepared(bell)?;
-        self.back.reserve(len)?;
+        let pen = self.back.reserve(self.back.pen(), len)?;
+        self.back.set_pen(pen);
         let piece = self.piece_bytes;
         // SAFETY: reserved; the pieces fill all of it, from what the host prepared.
         unsafe {

@@ -9,8 +9,13 @@
 //! └─ headroom for a header, then the payload follows without a gap
 //! ```
 //!
+//! A [`Pen`] is where the next byte goes. The walk holds it by value while it writes the fields of one message, so that it
+//! stays in registers: kept in the buffer, every byte stored might change it as far as the compiler knows, and each field
+//! waited for the store of the one before.
+//!
 //! Invariants: `start <= at <= end`, one allocation; `at..end` is initialised. A `put_*` writes below `at` only, at most
-//! [`Back::MARGIN`] bytes more than it keeps, and is called after [`Back::reserve`] of what it says.
+//! [`Back::MARGIN`] bytes more than it keeps, and is called after [`Back::reserve`] of what it says. There is one pen at a
+//! time: whoever takes it with [`Back::pen`] brings it back with [`Back::set_pen`] before anyone else writes.
 //! Bounds: a message is at most 2 GiB − 1, checked when the buffer would grow beyond and when it is finished.
 //! Cost: a varint is one 8-byte store whatever its length, up to 56 bits; growing doubles and copies.
 //! Sources: upb's and protoacc's serialisers write backwards too.
@@ -18,13 +23,18 @@
 use super::error::EncodeError;
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
 
 /// Bytes written so far, last first.
 pub(super) struct Back {
-    start: NonNull<u8>,
-    at: *mut u8,
+    pen: Pen,
     end: *mut u8,
+}
+
+/// The place before which the next bytes are put, and the start of the room for them.
+#[derive(Clone, Copy)]
+pub(super) struct Pen {
+    at: *mut u8,
+    start: *mut u8,
 }
 
 // SAFETY: a Back owns its allocation alone.
@@ -44,52 +54,67 @@ impl Back {
 
     pub(super) fn new() -> Back {
         let start = Back::allocate(Back::FIRST);
-        let end = start.as_ptr().wrapping_add(Back::FIRST);
-        Back { start, at: end, end }
+        let end = start.wrapping_add(Back::FIRST);
+        Back { pen: Pen { at: end, start }, end }
     }
 
-    fn allocate(bytes: usize) -> NonNull<u8> {
+    fn allocate(bytes: usize) -> *mut u8 {
         let layout = Layout::array::<u8>(bytes).expect("a length below the address space");
         assert!(bytes > 0, "a buffer has room");
         // SAFETY: the layout is not empty.
         let start = unsafe { std::alloc::alloc(layout) };
-        NonNull::new(start).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+        if start.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        start
     }
 
     fn capacity(&self) -> usize {
-        self.end.addr() - self.start.as_ptr().addr()
+        self.end.addr() - self.pen.start.addr()
+    }
+
+    /// Takes the pen.
+    #[inline(always)]
+    pub(super) fn pen(&self) -> Pen {
+        self.pen
+    }
+
+    /// Brings the pen back.
+    #[inline(always)]
+    pub(super) fn set_pen(&mut self, pen: Pen) {
+        self.pen = pen;
     }
 
     /// Forgets what was written.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.at = self.end;
+        self.pen.at = self.end;
     }
 
     /// Bytes written.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
-        self.end.addr() - self.at.addr()
+        self.len_at(self.pen)
     }
 
-    /// Bytes that fit before it must grow.
+    /// Bytes written by `pen`, which was taken from here.
     #[inline(always)]
-    fn room(&self) -> usize {
-        self.at.addr() - self.start.as_ptr().addr()
+    pub(super) fn len_at(&self, pen: Pen) -> usize {
+        self.end.addr() - pen.at.addr()
     }
 
     /// What was written.
     #[inline]
     pub(super) fn written(&self) -> &[u8] {
         // SAFETY: at..end is initialised.
-        unsafe { std::slice::from_raw_parts(self.at, self.len()) }
+        unsafe { std::slice::from_raw_parts(self.pen.at, self.len()) }
     }
 
     /// What was written, with `headroom` zeroed bytes before it.
     pub(super) fn with_headroom(&mut self, headroom: usize) -> Result<&mut [u8], EncodeError> {
         self.check()?;
-        self.reserve(headroom)?;
-        let first = self.at.wrapping_sub(headroom);
+        self.pen = self.reserve(self.pen, headroom)?;
+        let first = self.pen.at.wrapping_sub(headroom);
         // SAFETY: reserved just now.
         unsafe { first.write_bytes(0, headroom) };
         // SAFETY: headroom bytes were zeroed, and at..end is initialised.
@@ -102,28 +127,48 @@ impl Back {
         if self.len() > LONGEST { Err(EncodeError::TooLong) } else { Ok(()) }
     }
 
-    /// Makes room for `bytes` below what was written.
+    /// Makes room for `bytes` before the pen.
     #[inline(always)]
-    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), EncodeError> {
-        if self.room() >= bytes { Ok(()) } else { self.grow(bytes) }
+    pub(super) fn reserve(&mut self, pen: Pen, bytes: usize) -> Result<Pen, EncodeError> {
+        if pen.room() >= bytes { Ok(pen) } else { self.grow(pen, bytes) }
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, bytes: usize) -> Result<(), EncodeError> {
-        let len = self.len();
+    fn grow(&mut self, pen: Pen, bytes: usize) -> Result<Pen, EncodeError> {
+        let len = self.len_at(pen);
         let needed = len.checked_add(bytes).ok_or(EncodeError::TooLong)?;
         if needed > LONGEST + (1 << 20) {
             return Err(EncodeError::TooLong);
         }
         let capacity = needed.max(self.capacity() * 2);
         let start = Back::allocate(capacity);
-        let end = start.as_ptr().wrapping_add(capacity);
+        let end = start.wrapping_add(capacity);
         let at = end.wrapping_sub(len);
         // SAFETY: len bytes are written here, and there is room for more there.
-        unsafe { at.copy_from_nonoverlapping(self.at, len) };
-        *self = Back { start, at, end };
-        Ok(())
+        unsafe { at.copy_from_nonoverlapping(pen.at, len) };
+        let pen = Pen { at, start };
+        *self = Back { pen, end };
+        Ok(pen)
+    }
+
+    /// Puts `len` bytes that `fill` writes.
+    ///
+    /// # Safety
+    /// At least `len` bytes are reserved, and `fill` initialises all that it is given.
+    pub(super) unsafe fn put_with(&mut self, len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>])) {
+        let at = self.pen.at.wrapping_sub(len);
+        // SAFETY: reserved by the caller; MaybeUninit may be anything.
+        fill(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) });
+        self.pen.at = at;
+    }
+}
+
+impl Pen {
+    /// Bytes that fit before the buffer must grow.
+    #[inline(always)]
+    fn room(self) -> usize {
+        self.at.addr() - self.start.addr()
     }
 
     /// Puts `value` before what was written.
@@ -227,17 +272,6 @@ impl Back {
         }
     }
 
-    /// Puts `len` bytes that `fill` writes.
-    ///
-    /// # Safety
-    /// At least `len` bytes are reserved, and `fill` initialises all that it is given.
-    pub(super) unsafe fn put_with(&mut self, len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>])) {
-        let at = self.at.wrapping_sub(len);
-        // SAFETY: reserved by the caller; MaybeUninit may be anything.
-        fill(unsafe { std::slice::from_raw_parts_mut(at.cast(), len) });
-        self.at = at;
-    }
-
     /// Puts bytes that lie elsewhere.
     ///
     /// # Safety
@@ -303,7 +337,7 @@ impl Drop for Back {
     fn drop(&mut self) {
         let layout = Layout::array::<u8>(self.capacity()).expect("it was allocated so");
         // SAFETY: allocated with this layout.
-        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+        unsafe { std::alloc::dealloc(self.pen.start, layout) };
     }
 }
 
@@ -329,9 +363,10 @@ mod tests {
                 let value = if bits == 64 { value } else { value & ((1 << bits) - 1) };
                 for tag in [8_u32, 0x78, 0x80, 0x3ff8, 0x4000, 0x1f_fff8, 0xffff_fff8] {
                     back.clear();
-                    back.reserve(Back::SCALAR).expect("room");
+                    let mut pen = back.reserve(back.pen(), Back::SCALAR).expect("room");
                     // SAFETY: reserved.
-                    unsafe { back.put_tagged(tag, value) };
+                    unsafe { pen.put_tagged(tag, value) };
+                    back.set_pen(pen);
                     let expected = [model(u64::from(tag)), model(value)].concat();
                     assert_eq!(back.written(), expected, "tag {tag:x}, value {value:x}");
                 }
@@ -345,16 +380,17 @@ mod tests {
         let mut expected = Vec::new();
         for len in (0..100_usize).chain([1000, 5000]) {
             let bytes: Vec<u8> = (0..len).map(|byte| (byte * 7 + len) as u8).collect();
-            back.reserve(len).expect("room");
+            let mut pen = back.reserve(back.pen(), len).expect("room");
             // SAFETY: reserved, and apart.
-            unsafe { back.put_bytes(bytes.as_ptr(), len) };
+            unsafe { pen.put_bytes(bytes.as_ptr(), len) };
+            back.set_pen(pen);
             expected.splice(0..0, bytes);
             assert_eq!(back.written(), expected);
         }
         let framed = back.with_headroom(20_000).expect("room");
         assert_eq!(framed[..20_000], [0; 20_000]);
         assert_eq!(framed[20_000..], expected);
-        assert_eq!(back.reserve(LONGEST + (2 << 20)), Err(EncodeError::TooLong));
+        assert_eq!(back.reserve(back.pen(), LONGEST + (2 << 20)).err(), Some(EncodeError::TooLong));
         assert_eq!(back.written(), expected);
     }
 }

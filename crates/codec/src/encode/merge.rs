@@ -11,10 +11,10 @@ use crate::object::{Addr, Ref};
 use crate::table::{Kind, Table};
 
 /// A sub-message whose records are being read.
-struct Open {
+struct Open<'t> {
     /// Class of the message around it.
     class: u32,
-    field: Field,
+    field: Field<'t>,
     mark: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn merge<S: Source, V: Visitor>(
     let table = walk.table;
     let mut input = Input { records, at: 0 };
     let mut class = class;
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<Open<'_>> = Vec::new();
     let depth = walk.depth;
     if depth == 0 {
         return Err(EncodeError::Depth);
@@ -58,14 +58,18 @@ pub(super) fn merge<S: Source, V: Visitor>(
         match what {
             what::SCALAR if kind.is_scalar() && !field.entry.is_repeated() => {
                 let value = input.take(kind.size())?;
+                let pen = walk.visitor.pen();
                 // SAFETY: as many bytes as the kind has; any are a value.
-                unsafe { scalar(&mut walk.visitor, field, value.as_ptr(), true)? };
+                let written = unsafe { scalar(&mut walk.visitor, pen, field, value.as_ptr(), true) };
+                let pen = written.ok_or(senseless)??;
+                walk.visitor.set_pen(pen);
             }
             what::TEXT if textual => {
                 let len = input.word()?;
                 let text = input.take(len as usize)?;
                 // SAFETY: the slice has that many bytes.
-                unsafe { walk.visitor.text(field, text.as_ptr(), len)? };
+                let pen = unsafe { walk.visitor.text(walk.visitor.pen(), field, text.as_ptr(), len)? };
+                walk.visitor.set_pen(pen);
             }
             what::ARRAY if kind.is_scalar() && field.entry.is_repeated() => {
                 let count = input.word()?;
@@ -84,7 +88,8 @@ pub(super) fn merge<S: Source, V: Visitor>(
             what::FAR_TEXT if textual => {
                 let (len, addr) = (input.word()?, input.addr()?);
                 // SAFETY: the walk's source checks addresses.
-                unsafe { walk.text(field, Ref { addr, len, capacity: 0 })? };
+                let pen = unsafe { walk.text(walk.visitor.pen(), field, Ref { addr, len, capacity: 0 })? };
+                walk.visitor.set_pen(pen);
             }
             what::FAR_ARRAY if field.entry.is_repeated() => {
                 let (len, addr) = (input.word()?, input.addr()?);
@@ -105,9 +110,9 @@ pub(super) fn merge<S: Source, V: Visitor>(
 }
 
 /// The field with that index.
-fn field(table: &Table, class: u32, index: u16) -> Option<Field> {
-    let entry = *table.entries(table.message(class)).get(usize::from(index))?;
-    Some(Field { class, index, entry })
+fn field(table: &Table, class: u32, index: u16) -> Option<Field<'_>> {
+    let entry = table.entries(table.message(class)).get(usize::from(index))?;
+    Some(Field { entry, class, index })
 }
 
 /// Records not yet read.

@@ -140,7 +140,7 @@ impl<E: CopyEngine> Records<'_, E> {
     }
 
     #[inline(always)]
-    fn scalar<R: Copy>(&mut self, field: Field, raw: R) -> Result<(), EncodeError> {
+    fn scalar<R: Copy>(&mut self, field: Field<'_>, raw: R) -> Result<(), EncodeError> {
         self.reserve(4 + 8)?;
         // SAFETY: reserved. The zeros behind a bool are written before it, over which they would be.
         unsafe {
@@ -189,7 +189,7 @@ impl<E: CopyEngine> Records<'_, E> {
         Ok(())
     }
 
-    fn mark(&mut self, what: u8, field: Field) -> Result<(), EncodeError> {
+    fn mark(&mut self, what: u8, field: Field<'_>) -> Result<(), EncodeError> {
         self.reserve(4)?;
         // SAFETY: reserved.
         unsafe { self.head(what, field.index) };
@@ -198,36 +198,51 @@ impl<E: CopyEngine> Records<'_, E> {
 }
 
 impl<E: CopyEngine> Visitor for Records<'_, E> {
+    /// The outbox knows where the next byte goes.
+    type Pen = ();
+
     #[inline(always)]
-    fn varint<R: Copy>(&mut self, field: Field, raw: R, _wire: u64) -> Result<(), EncodeError> {
+    fn pen(&self) {}
+
+    #[inline(always)]
+    fn set_pen(&mut self, _pen: ()) {}
+
+    #[inline(always)]
+    fn varint<R: Copy>(&mut self, _pen: (), field: Field<'_>, raw: R, _wire: u64) -> Result<(), EncodeError> {
         self.scalar(field, raw)
     }
 
     #[inline(always)]
-    fn fixed<R: Copy>(&mut self, field: Field, raw: R) -> Result<(), EncodeError> {
+    fn fixed<R: Copy>(&mut self, _pen: (), field: Field<'_>, raw: R) -> Result<(), EncodeError> {
         self.scalar(field, raw)
     }
 
-    unsafe fn array(&mut self, field: Field, start: *const u8, count: u32) -> Result<(), EncodeError> {
+    unsafe fn array(&mut self, field: Field<'_>, start: *const u8, count: u32) -> Result<(), EncodeError> {
         let bytes = count as usize * field.entry.kind().size();
         // SAFETY: the caller's promise; the message is not written while it is walked.
         unsafe { self.run(what::ARRAY, field.index, count, start, bytes) }
     }
 
     #[inline(always)]
-    unsafe fn text(&mut self, field: Field, start: *const u8, len: u32) -> Result<(), EncodeError> {
+    unsafe fn text(
+        &mut self,
+        _pen: (),
+        field: Field<'_>,
+        start: *const u8,
+        len: u32,
+    ) -> Result<(), EncodeError> {
         // SAFETY: as `array`.
         unsafe { self.run(what::TEXT, field.index, len, start, len as usize) }
     }
 
     #[inline(always)]
-    fn enter(&mut self, field: Field) -> Result<usize, EncodeError> {
+    fn enter(&mut self, field: Field<'_>) -> Result<usize, EncodeError> {
         self.mark(what::ENTER, field)?;
         Ok(0)
     }
 
     #[inline(always)]
-    fn leave(&mut self, field: Field, _mark: usize) -> Result<(), EncodeError> {
+    fn leave(&mut self, field: Field<'_>, _mark: usize) -> Result<(), EncodeError> {
         self.mark(what::LEAVE, field)
     }
 
@@ -236,7 +251,7 @@ impl<E: CopyEngine> Visitor for Records<'_, E> {
         unsafe { self.run(what::UNKNOWN, 0, len, start, len as usize) }
     }
 
-    fn elsewhere(&mut self, field: Field, part: Part, addr: Addr, count: u32) -> Result<(), EncodeError> {
+    fn elsewhere(&mut self, field: Field<'_>, part: Part, addr: Addr, count: u32) -> Result<(), EncodeError> {
         self.reserve(16)?;
         // SAFETY: reserved.
         unsafe {

@@ -25,10 +25,10 @@ use std::ptr::NonNull;
 
 /// A field on its way to a visitor.
 #[derive(Clone, Copy)]
-pub(super) struct Field {
+pub(super) struct Field<'t> {
+    pub(super) entry: &'t Entry,
     pub(super) class: u32,
     pub(super) index: u16,
-    pub(super) entry: Entry,
 }
 
 /// What an address that the walk could not follow refers to.
@@ -43,30 +43,54 @@ pub(super) enum Part {
 }
 
 /// What is done with the values of a message. Calls come last field first.
+///
+/// The pen is where the visitor writes; the walk holds it by value between the fields of one message (see `back`), so most
+/// calls take it and give it back.
 pub(super) trait Visitor {
+    /// Where the next byte goes.
+    type Pen: Copy;
+
+    /// Takes the pen.
+    fn pen(&self) -> Self::Pen;
+
+    /// Brings it back.
+    fn set_pen(&mut self, pen: Self::Pen);
+
     /// A scalar: as it lies in the object, and the number that its varint holds.
-    fn varint<R: Copy>(&mut self, field: Field, raw: R, wire: u64) -> Result<(), EncodeError>;
+    fn varint<R: Copy>(
+        &mut self,
+        pen: Self::Pen,
+        field: Field<'_>,
+        raw: R,
+        wire: u64,
+    ) -> Result<Self::Pen, EncodeError>;
 
     /// A scalar of 4 or 8 bytes, on the wire as in the object.
-    fn fixed<R: Copy>(&mut self, field: Field, raw: R) -> Result<(), EncodeError>;
+    fn fixed<R: Copy>(&mut self, pen: Self::Pen, field: Field<'_>, raw: R) -> Result<Self::Pen, EncodeError>;
 
     /// The elements of a repeated scalar, one at least.
     ///
     /// # Safety
     /// `start` is the first of `count` elements of the field's kind, not necessarily aligned.
-    unsafe fn array(&mut self, field: Field, start: *const u8, count: u32) -> Result<(), EncodeError>;
+    unsafe fn array(&mut self, field: Field<'_>, start: *const u8, count: u32) -> Result<(), EncodeError>;
 
     /// A string or bytes, or an element of a repeated field of them.
     ///
     /// # Safety
     /// `start` is the first of `len` readable bytes.
-    unsafe fn text(&mut self, field: Field, start: *const u8, len: u32) -> Result<(), EncodeError>;
+    unsafe fn text(
+        &mut self,
+        pen: Self::Pen,
+        field: Field<'_>,
+        start: *const u8,
+        len: u32,
+    ) -> Result<Self::Pen, EncodeError>;
 
     /// A sub-message, or an element of a repeated one: its fields come next.
-    fn enter(&mut self, field: Field) -> Result<usize, EncodeError>;
+    fn enter(&mut self, field: Field<'_>) -> Result<usize, EncodeError>;
 
     /// The sub-message is complete; `mark` is what `enter` returned.
-    fn leave(&mut self, field: Field, mark: usize) -> Result<(), EncodeError>;
+    fn leave(&mut self, field: Field<'_>, mark: usize) -> Result<(), EncodeError>;
 
     /// A run of unknown fields.
     ///
@@ -75,7 +99,7 @@ pub(super) trait Visitor {
     unsafe fn unknown(&mut self, start: *const u8, len: u32) -> Result<(), EncodeError>;
 
     /// What the source cannot reach.
-    fn elsewhere(&mut self, field: Field, part: Part, addr: Addr, count: u32) -> Result<(), EncodeError>;
+    fn elsewhere(&mut self, field: Field<'_>, part: Part, addr: Addr, count: u32) -> Result<(), EncodeError>;
 }
 
 /// A walk under way.
@@ -87,6 +111,8 @@ pub(super) struct Walk<'t, S, V> {
     pub(super) depth: u32,
 }
 
+/// Of an entry's `op`.
+const KIND: u8 = 0x1f;
 const DOUBLE: u8 = Kind::Double as u8;
 const FLOAT: u8 = Kind::Float as u8;
 const INT64: u8 = Kind::Int64 as u8;
@@ -124,22 +150,24 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
             unsafe { self.unknown(unknown)? };
         }
         let whole = message.flags & Message::MAP_ENTRY != 0;
+        let mut pen = self.visitor.pen();
         for word in (0..u32::from(message.words)).rev() {
             // SAFETY: presence words come first.
             let present = if whole { u32::MAX } else { unsafe { object.read(word * 4) } };
-            let mut bits = present & first_bits(entries.len() as u32, word * 32);
+            // Turned round, the last entry's bit is the lowest, and those are found faster on most processors.
+            let mut bits = (present & first_bits(entries.len() as u32, word * 32)).reverse_bits();
             while bits != 0 {
-                let bit = bits.ilog2();
-                bits ^= 1 << bit;
-                let index = word * 32 + bit;
+                let index = word * 32 + 31 - bits.trailing_zeros();
+                bits &= bits - 1;
                 // SAFETY: the bit is below the number of entries.
-                let entry = unsafe { *entries.get_unchecked(index as usize) };
-                let field = Field { class, index: index as u16, entry };
+                let entry = unsafe { entries.get_unchecked(index as usize) };
+                let field = Field { entry, class, index: index as u16 };
                 let slot = object.start().as_ptr().cast_const().wrapping_add(entry.offset as usize);
                 // SAFETY: the entry's slot in an object of its class.
-                unsafe { self.field(field, slot, whole)? };
+                pen = unsafe { self.field(pen, field, slot, whole)? };
             }
         }
+        self.visitor.set_pen(pen);
         self.depth += 1;
         Ok(())
     }
@@ -149,22 +177,35 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
     /// # Safety
     /// `slot` holds a value as the entry says, and [`Walk::message`].
     #[inline(always)]
-    unsafe fn field(&mut self, field: Field, slot: *const u8, whole: bool) -> Result<(), EncodeError> {
+    unsafe fn field(
+        &mut self,
+        pen: V::Pen,
+        field: Field<'_>,
+        slot: *const u8,
+        whole: bool,
+    ) -> Result<V::Pen, EncodeError> {
+        let visitor = &mut self.visitor;
+        let keep_zero = whole || !field.entry.flags.has(Flags::IMPLICIT);
+        // One jump for all kinds, scalars and others: hence the two matches on one value, which become one.
         // SAFETY: the caller's promise: the slot holds a value of the kind that each arm reads.
         unsafe {
+            if let Some(written) = scalar(visitor, pen, field, slot, keep_zero) {
+                return written;
+            }
             match field.entry.op {
                 STRING | BYTES => {
                     let text = load::<Ref>(slot);
-                    if text.len == 0 && !whole && field.entry.flags.has(Flags::IMPLICIT) {
-                        return Ok(());
-                    }
-                    self.text(field, text)
+                    if text.len == 0 && !keep_zero { Ok(pen) } else { self.text(pen, field, text) }
                 }
-                MESSAGE | GROUP => self.submessage(field, load(slot)),
-                op if op & Entry::REPEATED != 0 => self.repeated(field, load(slot)),
+                MESSAGE | GROUP => {
+                    visitor.set_pen(pen);
+                    self.submessage(field, load(slot))?;
+                    Ok(self.visitor.pen())
+                }
                 _ => {
-                    let keep_zero = whole || !field.entry.flags.has(Flags::IMPLICIT);
-                    scalar(&mut self.visitor, field, slot, keep_zero)
+                    visitor.set_pen(pen);
+                    self.repeated(field, load(slot))?;
+                    Ok(self.visitor.pen())
                 }
             }
         }
@@ -175,28 +216,38 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
     /// # Safety
     /// As [`Walk::field`].
     #[inline(always)]
-    pub(super) unsafe fn text(&mut self, field: Field, text: Ref) -> Result<(), EncodeError> {
+    pub(super) unsafe fn text(
+        &mut self,
+        pen: V::Pen,
+        field: Field<'_>,
+        text: Ref,
+    ) -> Result<V::Pen, EncodeError> {
         if text.len == 0 {
             // SAFETY: no byte is read.
-            return unsafe { self.visitor.text(field, NonNull::dangling().as_ptr(), 0) };
+            return unsafe { self.visitor.text(pen, field, NonNull::dangling().as_ptr(), 0) };
         }
         let mark = self.source.mark();
         // SAFETY: the caller's promise, for both.
-        unsafe {
+        let pen = unsafe {
             match self.source.fetch(text.addr, text.len as usize, 1)? {
-                Some(start) => self.visitor.text(field, start, text.len)?,
-                None => self.visitor.elsewhere(field, Part::Text, text.addr, text.len)?,
+                Some(start) => self.visitor.text(pen, field, start, text.len)?,
+                None => {
+                    self.visitor.set_pen(pen);
+                    self.visitor.elsewhere(field, Part::Text, text.addr, text.len)?;
+                    self.visitor.pen()
+                }
             }
-        }
+        };
         self.source.release(mark);
-        Ok(())
+        Ok(pen)
     }
 
     /// Visits a sub-message. No address is an empty one: the value that a map entry need not have.
     ///
     /// # Safety
     /// As [`Walk::field`].
-    pub(super) unsafe fn submessage(&mut self, field: Field, addr: Addr) -> Result<(), EncodeError> {
+    #[inline(always)]
+    pub(super) unsafe fn submessage(&mut self, field: Field<'_>, addr: Addr) -> Result<(), EncodeError> {
         if addr.is_null() {
             let mark = self.visitor.enter(field)?;
             return self.visitor.leave(field, mark);
@@ -224,30 +275,38 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
     /// # Safety
     /// As [`Walk::field`].
     #[inline(never)]
-    pub(super) unsafe fn repeated(&mut self, field: Field, array: Ref) -> Result<(), EncodeError> {
+    pub(super) unsafe fn repeated(&mut self, field: Field<'_>, array: Ref) -> Result<(), EncodeError> {
         if array.len == 0 {
             return Ok(());
         }
-        let kind = field.entry.kind();
+        let (size, align) = match field.entry.op & KIND {
+            STRING | BYTES => (size_of::<Ref>(), 8),
+            MESSAGE | GROUP => (size_of::<Addr>(), 8),
+            _ => (field.entry.kind().size(), field.entry.kind().size()),
+        };
         let mark = self.source.mark();
-        let align = if kind.is_scalar() { kind.size() } else { 8 };
+        let count = array.len as usize;
         // SAFETY: the caller's promise: an array of that kind.
-        let found = unsafe { self.source.fetch(array.addr, array.len as usize * kind.size(), align)? };
+        let found = unsafe { self.source.fetch(array.addr, count * size, align)? };
         let Some(start) = found else {
             return self.visitor.elsewhere(field, Part::Array, array.addr, array.len);
         };
         // SAFETY: as above; each element is one of the array's.
         unsafe {
-            if kind.is_scalar() {
-                self.visitor.array(field, start, array.len)?;
-            } else if kind.is_message() {
-                for index in (0..array.len as usize).rev() {
-                    self.submessage(field, load(start.wrapping_add(index * 8)))?;
+            match field.entry.op & KIND {
+                STRING | BYTES => {
+                    let mut pen = self.visitor.pen();
+                    for index in (0..count).rev() {
+                        pen = self.text(pen, field, load(start.wrapping_add(index * size)))?;
+                    }
+                    self.visitor.set_pen(pen);
                 }
-            } else {
-                for index in (0..array.len as usize).rev() {
-                    self.text(field, load(start.wrapping_add(index * 16)))?;
+                MESSAGE | GROUP => {
+                    for index in (0..count).rev() {
+                        self.submessage(field, load(start.wrapping_add(index * size)))?;
+                    }
                 }
+                _ => self.visitor.array(field, start, array.len)?,
             }
         }
         self.source.release(mark);
@@ -283,38 +342,39 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
     }
 }
 
-/// Visits the scalar in `slot`.
+/// Visits the scalar in `slot`, or does nothing if the field is no singular scalar.
 ///
 /// # Safety
-/// `slot` holds a value of the field's kind, not necessarily aligned; the field is a singular scalar.
+/// `slot` holds a value of the field's kind, not necessarily aligned.
 #[inline(always)]
 pub(super) unsafe fn scalar<V: Visitor>(
     visitor: &mut V,
-    field: Field,
+    pen: V::Pen,
+    field: Field<'_>,
     slot: *const u8,
     keep_zero: bool,
-) -> Result<(), EncodeError> {
+) -> Option<Result<V::Pen, EncodeError>> {
     macro_rules! value {
         ($kind:ty, $visit:expr) => {{
             // SAFETY: the caller's promise.
             let raw = unsafe { load::<$kind>(slot) };
             if raw == 0 && !keep_zero {
-                return Ok(());
+                return Some(Ok(pen));
             }
             $visit(raw)
         }};
     }
-    match field.entry.op {
-        DOUBLE | FIXED64 | SFIXED64 => value!(u64, |raw| visitor.fixed(field, raw)),
-        FLOAT | FIXED32 | SFIXED32 => value!(u32, |raw| visitor.fixed(field, raw)),
-        INT64 | UINT64 => value!(u64, |raw| visitor.varint(field, raw, raw)),
-        INT32 | ENUM => value!(i32, |raw| visitor.varint(field, raw, signed(raw))),
-        UINT32 => value!(u32, |raw| visitor.varint(field, raw, u64::from(raw))),
-        BOOL => value!(u8, |raw| visitor.varint(field, raw, u64::from(raw != 0))),
-        SINT32 => value!(i32, |raw| visitor.varint(field, raw, zigzag32(raw))),
-        SINT64 => value!(i64, |raw| visitor.varint(field, raw, zigzag64(raw))),
-        _ => unreachable!("the walk takes strings, messages and repeated fields apart"),
-    }
+    Some(match field.entry.op {
+        DOUBLE | FIXED64 | SFIXED64 => value!(u64, |raw| visitor.fixed(pen, field, raw)),
+        FLOAT | FIXED32 | SFIXED32 => value!(u32, |raw| visitor.fixed(pen, field, raw)),
+        INT64 | UINT64 => value!(u64, |raw| visitor.varint(pen, field, raw, raw)),
+        INT32 | ENUM => value!(i32, |raw| visitor.varint(pen, field, raw, signed(raw))),
+        UINT32 => value!(u32, |raw| visitor.varint(pen, field, raw, u64::from(raw))),
+        BOOL => value!(u8, |raw| visitor.varint(pen, field, raw, u64::from(raw != 0))),
+        SINT32 => value!(i32, |raw| visitor.varint(pen, field, raw, zigzag32(raw))),
+        SINT64 => value!(i64, |raw| visitor.varint(pen, field, raw, zigzag64(raw))),
+        _ => return None,
+    })
 }
 
 /// # Safety

@@ -1,6 +1,6 @@
 //! The visitor that encodes: values to protobuf's wire format, back to front.
 
-use super::back::Back;
+use super::back::{Back, Pen};
 use super::error::EncodeError;
 use super::walk::{Field, Part, Visitor, load, signed, zigzag32, zigzag64};
 use crate::object::Addr;
@@ -15,26 +15,44 @@ pub(super) struct Wire<'b> {
 const BLOCK: usize = 64;
 
 impl Visitor for Wire<'_> {
+    type Pen = Pen;
+
     #[inline(always)]
-    fn varint<R: Copy>(&mut self, field: Field, _raw: R, wire: u64) -> Result<(), EncodeError> {
-        self.back.reserve(Back::SCALAR)?;
-        // SAFETY: reserved.
-        unsafe { self.back.put_tagged(field.entry.tag, wire) };
-        Ok(())
+    fn pen(&self) -> Pen {
+        self.back.pen()
     }
 
     #[inline(always)]
-    fn fixed<R: Copy>(&mut self, field: Field, raw: R) -> Result<(), EncodeError> {
-        self.back.reserve(Back::SCALAR)?;
+    fn set_pen(&mut self, pen: Pen) {
+        self.back.set_pen(pen);
+    }
+
+    #[inline(always)]
+    fn varint<R: Copy>(
+        &mut self,
+        pen: Pen,
+        field: Field<'_>,
+        _raw: R,
+        wire: u64,
+    ) -> Result<Pen, EncodeError> {
+        let mut pen = self.back.reserve(pen, Back::SCALAR)?;
+        // SAFETY: reserved.
+        unsafe { pen.put_tagged(field.entry.tag, wire) };
+        Ok(pen)
+    }
+
+    #[inline(always)]
+    fn fixed<R: Copy>(&mut self, pen: Pen, field: Field<'_>, raw: R) -> Result<Pen, EncodeError> {
+        let mut pen = self.back.reserve(pen, Back::SCALAR)?;
         // SAFETY: reserved, for both.
         unsafe {
-            self.back.put(raw);
-            self.back.put_tag(field.entry.tag);
+            pen.put(raw);
+            pen.put_tag(field.entry.tag);
         }
-        Ok(())
+        Ok(pen)
     }
 
-    unsafe fn array(&mut self, field: Field, start: *const u8, count: u32) -> Result<(), EncodeError> {
+    unsafe fn array(&mut self, field: Field<'_>, start: *const u8, count: u32) -> Result<(), EncodeError> {
         let packed = field.entry.flags.has(Flags::PACKED);
         let before = self.back.len();
         let tag = if packed { None } else { Some(field.entry.tag) };
@@ -61,46 +79,50 @@ impl Visitor for Wire<'_> {
     }
 
     #[inline(always)]
-    unsafe fn text(&mut self, field: Field, start: *const u8, len: u32) -> Result<(), EncodeError> {
-        self.back.reserve(len as usize + Back::SCALAR)?;
+    unsafe fn text(
+        &mut self,
+        pen: Pen,
+        field: Field<'_>,
+        start: *const u8,
+        len: u32,
+    ) -> Result<Pen, EncodeError> {
+        let mut pen = self.back.reserve(pen, len as usize + Back::SCALAR)?;
         // SAFETY: reserved, and the caller's promise; the bytes are an object's, not this buffer's.
         unsafe {
-            self.back.put_bytes(start, len as usize);
-            self.back.put_tagged(field.entry.tag, u64::from(len));
+            pen.put_bytes(start, len as usize);
+            pen.put_tagged(field.entry.tag, u64::from(len));
         }
-        Ok(())
+        Ok(pen)
     }
 
     #[inline(always)]
-    fn enter(&mut self, field: Field) -> Result<usize, EncodeError> {
+    fn enter(&mut self, field: Field<'_>) -> Result<usize, EncodeError> {
         if field.entry.tag & 7 == GROUP {
-            self.back.reserve(Back::SCALAR)?;
-            // SAFETY: reserved. The end of a group has the wire type after that of its start.
-            unsafe { self.back.put_tag(field.entry.tag + 1) };
+            // The end of a group has the wire type after that of its start.
+            self.tag(field.entry.tag + 1)?;
         }
         Ok(self.back.len())
     }
 
     #[inline(always)]
-    fn leave(&mut self, field: Field, mark: usize) -> Result<(), EncodeError> {
-        if field.entry.tag & 7 != GROUP {
-            return self.delimit(field.entry.tag, mark);
+    fn leave(&mut self, field: Field<'_>, mark: usize) -> Result<(), EncodeError> {
+        if field.entry.tag & 7 == GROUP {
+            self.tag(field.entry.tag)
+        } else {
+            self.delimit(field.entry.tag, mark)
         }
-        self.back.reserve(Back::SCALAR)?;
-        // SAFETY: reserved.
-        unsafe { self.back.put_tag(field.entry.tag) };
-        Ok(())
     }
 
     unsafe fn unknown(&mut self, start: *const u8, len: u32) -> Result<(), EncodeError> {
-        self.back.reserve(len as usize)?;
+        let mut pen = self.back.reserve(self.pen(), len as usize)?;
         // SAFETY: reserved, and the caller's promise.
-        unsafe { self.back.put_bytes(start, len as usize) };
+        unsafe { pen.put_bytes(start, len as usize) };
+        self.set_pen(pen);
         Ok(())
     }
 
     #[cold]
-    fn elsewhere(&mut self, field: Field, _: Part, _: Addr, _: u32) -> Result<(), EncodeError> {
+    fn elsewhere(&mut self, field: Field<'_>, _: Part, _: Addr, _: u32) -> Result<(), EncodeError> {
         Err(EncodeError::InAccelerator { class: field.class, entry: field.index })
     }
 }
@@ -113,9 +135,18 @@ impl Wire<'_> {
     #[inline(always)]
     fn delimit(&mut self, tag: u32, before: usize) -> Result<(), EncodeError> {
         let len = self.back.len() - before;
-        self.back.reserve(Back::SCALAR)?;
+        let mut pen = self.back.reserve(self.pen(), Back::SCALAR)?;
         // SAFETY: reserved.
-        unsafe { self.back.put_tagged(tag, len as u64) };
+        unsafe { pen.put_tagged(tag, len as u64) };
+        self.set_pen(pen);
+        Ok(())
+    }
+
+    fn tag(&mut self, tag: u32) -> Result<(), EncodeError> {
+        let mut pen = self.back.reserve(self.pen(), Back::SCALAR)?;
+        // SAFETY: reserved.
+        unsafe { pen.put_tag(tag) };
+        self.set_pen(pen);
         Ok(())
     }
 
@@ -127,21 +158,24 @@ impl Wire<'_> {
         count: usize,
         tag: Option<u32>,
     ) -> Result<(), EncodeError> {
-        let bytes = count * size_of::<T>();
+        let mut pen = self.pen();
         let Some(tag) = tag else {
-            self.back.reserve(bytes)?;
+            let bytes = count * size_of::<T>();
+            pen = self.back.reserve(pen, bytes)?;
             // SAFETY: reserved, and the caller's promise; a little-endian machine (checked where the crate begins).
-            unsafe { self.back.put_bytes(start, bytes) };
+            unsafe { pen.put_bytes(start, bytes) };
+            self.set_pen(pen);
             return Ok(());
         };
         for index in (0..count).rev() {
-            self.back.reserve(Back::SCALAR)?;
+            pen = self.back.reserve(pen, Back::SCALAR)?;
             // SAFETY: reserved, and the caller's promise.
             unsafe {
-                self.back.put(load::<T>(start.wrapping_add(index * size_of::<T>())));
-                self.back.put_tag(tag);
+                pen.put(load::<T>(start.wrapping_add(index * size_of::<T>())));
+                pen.put_tag(tag);
             }
         }
+        self.set_pen(pen);
         Ok(())
     }
 
@@ -155,22 +189,24 @@ impl Wire<'_> {
         tag: Option<u32>,
         wire: impl Fn(T) -> u64 + Copy,
     ) -> Result<(), EncodeError> {
+        let mut pen = self.pen();
         let mut left = count;
         while left > 0 {
             let block = left.min(BLOCK);
-            self.back.reserve(block * Back::SCALAR)?;
+            pen = self.back.reserve(pen, block * Back::SCALAR)?;
             for index in (left - block..left).rev() {
                 // SAFETY: reserved for each of the block, and the caller's promise.
                 unsafe {
                     let value = wire(load::<T>(start.wrapping_add(index * size_of::<T>())));
                     match tag {
-                        None => self.back.put_varint(value),
-                        Some(tag) => self.back.put_tagged(tag, value),
+                        None => pen.put_varint(value),
+                        Some(tag) => pen.put_tagged(tag, value),
                     }
                 }
             }
             left -= block;
         }
+        self.set_pen(pen);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use shapes::{Form, Shape, World, delimited, field};
 use std::sync::Arc;
 
 /// Random cases of a property; each is many fields.
-const CASES: u32 = if cfg!(miri) { 3 } else { 300 };
+const CASES: u32 = if cfg!(miri) { 1 } else { 300 };
 
 fn memory() -> Arc<Memory> {
     Memory::host(if cfg!(miri) { 64 } else { 4096 } * CHUNK).expect("memory")
@@ -65,7 +65,7 @@ fn every_kind_in_every_form_comes_back() {
     let schema = world.schema();
     let (table, class) = (schema.table(), schema.class("M0").expect("the type"));
     let mut prng = Prng::new(1);
-    for _ in 0..if cfg!(miri) { 2 } else { 100 } {
+    for _ in 0..if cfg!(miri) { 1 } else { 100 } {
         let bytes = world.message(0, &mut prng, 2);
         assert_eq!(again(&table, class, &bytes).as_deref(), Ok(&bytes[..]));
     }
