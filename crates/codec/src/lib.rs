@@ -13,6 +13,8 @@
 //! | [`encode`] | objects to wire bytes: one walk, three strategies |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
 //! | [`unit`] | compute units: descriptors in, notifications out, kernels exchanged while tasks flow |
+//! | [`typed`] | what generated accessors are made of |
+//! | `generate`, `build` | accessors for a schema, and the build script that writes them; with feature `compile` |
 //! | [`wire`] | reading the wire format from a slice |
 //!
 //! The mechanisms are those of RPCAcc (`docs/design/002-codec.md` maps them, section by section); the hardware of that
@@ -25,11 +27,14 @@ pub mod copy;
 pub mod crossing;
 pub mod decode;
 pub mod encode;
+#[cfg(feature = "compile")]
+pub mod generate;
 pub mod memory;
 pub mod object;
 pub mod place;
 pub mod schema;
 pub mod table;
+pub mod typed;
 pub mod unit;
 pub mod wire;
 

@@ -215,6 +215,20 @@ impl<'m, 'a> Edit<'m, 'a> {
         Ok(Edit { object, ..self })
     }
 
+    /// Makes the member of a oneof absent that is there; `offset` is that of any member.
+    #[inline]
+    pub unsafe fn clear_oneof(&mut self, offset: u32) {
+        // SAFETY: the caller's promise; a oneof's case word lies 8 bytes before its slot. What is left in the slot is read
+        // only when a member is there again, and that was written first.
+        unsafe {
+            let case: u32 = self.object.read(offset - 8);
+            if case != 0 {
+                self.object.clear(case - 1);
+                self.object.write(offset - 8, 0_u32);
+            }
+        }
+    }
+
     /// Makes all fields absent and forgets the unknown ones; `size` is that of the object.
     #[inline]
     pub unsafe fn clear_all(&mut self, size: u32) {
@@ -225,13 +239,13 @@ impl<'m, 'a> Edit<'m, 'a> {
     /// Makes a field absent; `bytes` is what it takes in the object ([`Entry::slot`](crate::table::Entry::slot)).
     #[inline]
     pub unsafe fn clear(&mut self, slot: Slot, bytes: usize) {
-        // SAFETY: the caller's promise; a oneof's case word lies 8 bytes before its slot.
+        // SAFETY: the caller's promise.
         unsafe {
             if slot.oneof {
-                if !self.object.has(slot.index) {
-                    return;
+                if self.object.has(slot.index) {
+                    self.clear_oneof(slot.offset);
                 }
-                self.object.write(slot.offset - 8, 0_u32);
+                return;
             }
             self.object.clear(slot.index);
             self.object.start().add(slot.offset as usize).write_bytes(0, bytes);

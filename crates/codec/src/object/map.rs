@@ -77,6 +77,12 @@ pub struct MapSlot {
 }
 
 impl MapSlot {
+    /// The map at `offset`, with entries of `entry` bytes that have the key at `key`, and at `value` the value, a message of
+    /// `message` bytes or (0) something else.
+    pub const fn new(index: u32, offset: u32, entry: u32, key: u32, value: u32, message: u32) -> MapSlot {
+        MapSlot { field: Slot::new(index, offset), entry, key, value, message }
+    }
+
     /// The key of an entry.
     pub const fn key(&self) -> Slot {
         Slot::new(0, self.key)

@@ -48,6 +48,26 @@ impl<'a> View<'a> {
         unsafe { self.object.read(offset) }
     }
 
+    /// The scalar at `offset` if entry `index` is present, else `absent`.
+    ///
+    /// # Safety
+    /// As [`View::scalar`].
+    #[inline]
+    pub unsafe fn scalar_or<T: Value>(self, index: u32, offset: u32, absent: T) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { if self.has(index) { self.scalar(offset) } else { absent } }
+    }
+
+    /// Which member of a oneof is there, as its entry's index + 1, or 0; `offset` is that of a member.
+    ///
+    /// # Safety
+    /// As [`View::scalar`].
+    #[inline]
+    pub unsafe fn case(self, offset: u32) -> u32 {
+        // SAFETY: the case word of a oneof lies 8 bytes before its slot (table::Message).
+        unsafe { self.scalar(offset - 8) }
+    }
+
     /// True if entry `index` is present.
     ///
     /// # Safety
@@ -76,6 +96,36 @@ impl<'a> View<'a> {
     pub unsafe fn bytes(self, offset: u32) -> &'a [u8] {
         // SAFETY: the caller's promise; a Ref of bytes has len bytes (lanes and editors write it so).
         unsafe { slice(self.object.read::<Ref>(offset)) }
+    }
+
+    /// As [`View::bytes`] if entry `index` is present, else `absent`.
+    ///
+    /// # Safety
+    /// As [`View::scalar`].
+    #[inline]
+    pub unsafe fn bytes_or(self, index: u32, offset: u32, absent: &'a [u8]) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { if self.has(index) { self.bytes(offset) } else { absent } }
+    }
+
+    /// As [`View::string`] if entry `index` is present, else `absent`.
+    ///
+    /// # Safety
+    /// As [`View::string`].
+    #[inline]
+    pub unsafe fn string_or(self, index: u32, offset: u32, absent: &'a str) -> &'a str {
+        // SAFETY: the caller's promise.
+        unsafe { if self.has(index) { self.string(offset) } else { absent } }
+    }
+
+    /// True if entry `index` is present and the dereference field at `offset` lies in accelerator memory.
+    ///
+    /// # Safety
+    /// As [`View::scalar`].
+    #[inline]
+    pub unsafe fn is_member_acc(self, index: u32, offset: u32) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.has(index) && self.is_acc(offset) }
     }
 
     /// A string whose field is checked for UTF-8.

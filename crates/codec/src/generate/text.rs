@@ -1,0 +1,107 @@
+//! Rust text being written: lines, indents, doc comments, and lines broken as rustfmt would.
+
+/// Columns that a line may have.
+const WIDTH: usize = 100;
+
+pub(super) struct Text {
+    out: String,
+    indent: usize,
+}
+
+impl Text {
+    pub(super) fn new() -> Text {
+        Text { out: String::new(), indent: 0 }
+    }
+
+    pub(super) fn line(&mut self, line: &str) {
+        if !line.is_empty() {
+            self.out.push_str(&" ".repeat(self.indent * 4));
+            self.out.push_str(line);
+        }
+        self.out.push('\n');
+    }
+
+    /// An empty line, but not where a block begins.
+    pub(super) fn blank(&mut self) {
+        if !self.out.ends_with("{\n") {
+            self.out.push('\n');
+        }
+    }
+
+    /// A line after which the indent is deeper.
+    pub(super) fn open(&mut self, line: &str) {
+        self.line(line);
+        self.indent += 1;
+    }
+
+    /// A line that ends the block.
+    pub(super) fn close(&mut self, line: &str) {
+        self.indent -= 1;
+        self.line(line);
+    }
+
+    /// A doc comment of one or more lines.
+    pub(super) fn doc(&mut self, doc: &str) {
+        for line in doc.lines() {
+            self.line(format!("/// {line}").trim_end());
+        }
+    }
+
+    /// True if `line` fits, `deeper` indents in.
+    fn fits(&self, line: &str, deeper: usize) -> bool {
+        (self.indent + deeper) * 4 + line.chars().count() <= WIDTH
+    }
+
+    /// The head of a function, on one line or with one argument on each; then its body's indent.
+    pub(super) fn open_fn(&mut self, name: &str, arguments: &[String], result: &str) {
+        let result = if result.is_empty() { String::new() } else { format!(" -> {result}") };
+        let one = format!("pub fn {name}({}){result} {{", arguments.join(", "));
+        if self.fits(&one, 0) {
+            return self.open(&one);
+        }
+        self.open(&format!("pub fn {name}("));
+        for argument in arguments {
+            self.line(&format!("{argument},"));
+        }
+        self.close(&format!("){result} {{"));
+        self.indent += 1;
+    }
+
+    /// `head = value;`
+    pub(super) fn constant(&mut self, head: &str, value: &str) {
+        let one = format!("{head} = {value};");
+        if self.fits(&one, 0) {
+            return self.line(&one);
+        }
+        self.open(&format!("{head} ="));
+        self.line(&format!("{value};"));
+        self.indent -= 1;
+    }
+
+    /// `unsafe { expression }`, with the comment that it wants.
+    pub(super) fn unsafe_expression(&mut self, expression: &str) {
+        self.line("// SAFETY: offset and kind are the table's.");
+        let one = format!("unsafe {{ {expression} }}");
+        if self.fits(&one, 0) {
+            return self.line(&one);
+        }
+        self.open("unsafe {");
+        self.line(expression);
+        self.close("}");
+    }
+
+    /// `pattern => value,`
+    pub(super) fn arm(&mut self, pattern: &str, value: &str) {
+        let one = format!("{pattern} => {value},");
+        if self.fits(&one, 0) {
+            return self.line(&one);
+        }
+        self.open(&format!("{pattern} => {{"));
+        self.line(value);
+        self.close("}");
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+}
