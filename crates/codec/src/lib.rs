@@ -22,6 +22,8 @@
 //! crosses. The crate knows nothing of sockets, services or deadlines.
 
 #[cfg(feature = "compile")]
+pub mod build;
+#[cfg(feature = "compile")]
 pub mod compile;
 pub mod copy;
 pub mod crossing;

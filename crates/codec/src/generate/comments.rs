@@ -15,7 +15,7 @@ const ENUM: u32 = 5;
 const SOURCE_INFO: u32 = 9;
 
 impl Comments {
-    pub(super) fn of(descriptor_set: &[u8], _schema: &Schema) -> Result<Comments, SchemaError> {
+    pub(super) fn of(descriptor_set: &[u8]) -> Result<Comments, SchemaError> {
         let mut comments = Comments(HashMap::new());
         for file in parts(descriptor_set, 1)? {
             let package = text(first(file, 2)?);
@@ -111,10 +111,14 @@ fn tidy(comment: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned()
 }
 
-/// The same set without source info.
-pub(super) fn strip(descriptor_set: &[u8]) -> Result<Vec<u8>, SchemaError> {
+/// The same set without source info, and without files that are not in the schema that it makes.
+pub(super) fn strip(descriptor_set: &[u8], schema: &Schema) -> Result<Vec<u8>, SchemaError> {
     let mut out = Vec::with_capacity(descriptor_set.len());
     for file in parts(descriptor_set, 1)? {
+        let name = text(first(file, 1)?);
+        if !schema.files().iter().any(|known| known.name == name) {
+            continue;
+        }
         let (mut kept, mut at) = (vec![], 0);
         while at < file.len() {
             let start = at;

@@ -110,8 +110,8 @@ impl Seen<'_> {
         }
     }
 
-    /// How the getter reads it; `map` is the constant of a map.
-    pub(super) fn read(&self, map: &str) -> String {
+    /// How the getter reads it; `map` is the constant of a map, `absent` what it reads as if it is not there.
+    pub(super) fn read(&self, map: &str, absent: &str) -> String {
         let (index, offset) = (self.index, self.entry.offset);
         match self.field.label {
             Label::Map => return format!("::codec::typed::Map::of(self.0, {map})"),
@@ -120,12 +120,15 @@ impl Seen<'_> {
             _ => {}
         }
         let checked = self.field.oneof.is_some() || self.field.default.is_some();
-        let absent = self.absent();
         match self.field.kind {
             Kind::Message | Kind::Group => {
                 format!("::codec::typed::message::<{}>(self.0, {index}, {offset})", self.item)
             }
-            _ if !checked => self.present("self.0"),
+            Kind::Bool if !checked => format!("self.0.scalar::<u8>({offset}) != 0"),
+            Kind::String if !checked && self.field.utf8 => format!("self.0.string({offset})"),
+            Kind::String if !checked => format!("::codec::typed::Text(self.0.bytes({offset}))"),
+            Kind::Bytes if !checked => format!("self.0.bytes({offset})"),
+            _ if !checked => format!("self.0.scalar({offset})"),
             Kind::Bool => format!("self.0.scalar_or::<u8>({index}, {offset}, {absent}) != 0"),
             Kind::String if self.field.utf8 => format!("self.0.string_or({index}, {offset}, {absent})"),
             Kind::String => {
@@ -136,23 +139,8 @@ impl Seen<'_> {
         }
     }
 
-    /// How a singular value is read that is there.
-    pub(super) fn present(&self, view: &str) -> String {
-        let (index, offset) = (self.index, self.entry.offset);
-        match self.field.kind {
-            Kind::Message | Kind::Group => {
-                format!("::codec::typed::message::<{}>({view}, {index}, {offset})?", self.item)
-            }
-            Kind::Bool => format!("{view}.scalar::<u8>({offset}) != 0"),
-            Kind::String if self.field.utf8 => format!("{view}.string({offset})"),
-            Kind::String => format!("::codec::typed::Text({view}.bytes({offset}))"),
-            Kind::Bytes => format!("{view}.bytes({offset})"),
-            _ => format!("{view}.scalar({offset})"),
-        }
-    }
-
     /// What it reads as if it is not there.
-    fn absent(&self) -> String {
+    pub(super) fn absent(&self) -> String {
         let bits = match &self.field.default {
             Some(DefaultValue::Bytes(bytes)) if self.field.kind == Kind::String && self.field.utf8 => {
                 return format!("{:?}", String::from_utf8_lossy(bytes));
@@ -185,6 +173,7 @@ impl Seen<'_> {
             Kind::Bool => "u8",
             Kind::String | Kind::Bytes => "::codec::object::Ref",
             Kind::Message | Kind::Group => "::codec::object::Addr",
+            Kind::Enum => "i32",
             _ => &self.item,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use super::field::Seen;
-use super::names::{Taken, constant, identifier, path_to, type_name};
+use super::names::{Taken, constant, identifier, path_to, snake, type_name};
 use super::text::Text;
 use crate::schema::Label;
 
@@ -76,27 +76,32 @@ impl Writer<'_> {
         let names = &self.names.messages[class as usize];
         let mut taken = Taken::default();
         let getters: Vec<String> =
-            fields.iter().map(|seen| taken.claim(identifier(&seen.field.name))).collect();
+            fields.iter().map(|seen| taken.claim(identifier(&snake(&seen.field.name)))).collect();
         text.blank();
         text.open(&format!("impl<'a> {}<'a> {{", names.view));
-        for (seen, getter) in fields.iter().zip(getters) {
-            let field = seen.field;
+        for (seen, getter) in fields.iter().zip(&getters) {
+            let (field, name) = (seen.field, snake(&seen.field.name));
             text.blank();
             self.doc(text, &format!("{}.{}", message.name, field.name), &format!("`{}`.", field.name));
-            text.open_fn(&getter, &["self".to_owned()], &seen.output());
-            text.unsafe_expression(&seen.read(&maps[seen.index]));
+            text.open_fn(getter, &["self".to_owned()], &seen.output());
+            let mut absent = seen.absent();
+            if absent.chars().count() > 20 && field.default.is_some() {
+                text.line(&format!("let absent = {absent};"));
+                absent = "absent".to_owned();
+            }
+            text.unsafe_expression(&seen.read(&maps[seen.index], &absent));
             text.close("}");
             if matches!(field.label, Label::Explicit | Label::Required) {
                 text.blank();
                 text.doc(&format!("True if `{}` is there.", field.name));
-                text.open_fn(&taken.claim(format!("has_{}", field.name)), &["self".to_owned()], "bool");
+                text.open_fn(&taken.claim(format!("has_{name}")), &["self".to_owned()], "bool");
                 text.unsafe_expression(&format!("self.0.has({})", seen.index));
                 text.close("}");
             }
             if seen.entry.is_dereference() {
                 text.blank();
                 text.doc(&format!("True if `{}` is in accelerator memory.", field.name));
-                let name = taken.claim(format!("{}_is_in_acc", field.name));
+                let name = taken.claim(format!("{name}_is_in_acc"));
                 text.open_fn(&name, &["self".to_owned()], "bool");
                 text.unsafe_expression(&match field.oneof {
                     Some(_) => format!("self.0.is_member_acc({}, {})", seen.index, seen.entry.offset),
@@ -106,12 +111,21 @@ impl Writer<'_> {
             }
         }
         for (index, oneof) in message.oneofs.iter().enumerate() {
-            self.oneof_reader(text, class, index, path, taken.claim(identifier(&oneof.name)));
+            let name = taken.claim(identifier(&snake(&oneof.name)));
+            self.oneof_reader(text, class, index, path, &name, &getters);
         }
         text.close("}");
     }
 
-    fn oneof_reader(&self, text: &mut Text, class: u32, index: usize, path: &[String], name: String) {
+    fn oneof_reader(
+        &self,
+        text: &mut Text,
+        class: u32,
+        index: usize,
+        path: &[String],
+        name: &str,
+        getters: &[String],
+    ) {
         let message = &self.schema().messages()[class as usize];
         let names = &self.names.messages[class as usize];
         let oneof = &message.oneofs[index];
@@ -119,19 +133,25 @@ impl Writer<'_> {
         let life = if self.oneof_borrows(class, index) { "<'a>" } else { "" };
         text.blank();
         self.doc(text, &format!("{}.{}", message.name, oneof.name), &format!("The oneof `{}`.", oneof.name));
-        text.open_fn(&name, &["self".to_owned()], &format!("Option<{enumeration}{life}>"));
-        let variants = self.variants(class, index);
-        let members: Vec<_> =
-            oneof.fields.iter().map(|&member| self.seen(class, member as usize, path)).collect();
-        text.line("// SAFETY: offsets and kinds are the table's; the case says which member is there.");
-        text.open("unsafe {");
-        text.open(&format!("Some(match self.0.case({}) {{", members[0].entry.offset));
-        for (seen, variant) in members.iter().zip(variants) {
-            let value = seen.present("self.0");
-            text.arm(&(seen.index + 1).to_string(), &format!("{enumeration}::{variant}({value})"));
+        text.open_fn(name, &["self".to_owned()], &format!("Option<{enumeration}{life}>"));
+        let table = self.types.table();
+        let entries = table.entries(table.message(class));
+        let members = oneof.fields.iter().map(|&member| member as usize);
+        text.line("// SAFETY: the offset is the table's.");
+        text.open(&format!(
+            "match unsafe {{ self.0.case({}) }} {{",
+            entries[oneof.fields[0] as usize].offset
+        ));
+        for (member, variant) in members.zip(self.variants(class, index)) {
+            let getter = &getters[member];
+            let value = if message.fields[member].kind.is_message() {
+                format!("self.{getter}().map({enumeration}::{variant})")
+            } else {
+                format!("Some({enumeration}::{variant}(self.{getter}()))")
+            };
+            text.arm(&(member + 1).to_string(), &value);
         }
-        text.line("_ => return None,");
-        text.close("})");
+        text.line("_ => None,");
         text.close("}");
         text.close("}");
     }

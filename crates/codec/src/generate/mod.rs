@@ -39,11 +39,10 @@ pub struct Generated {
 /// # Errors
 /// The set makes no schema.
 pub fn generate(descriptor_set: &[u8], descriptors: &str) -> Result<Generated, SchemaError> {
-    let stripped = comments::strip(descriptor_set)?;
-    let types = Types::new(Schema::from_descriptor_set(&stripped)?);
+    let types = Types::new(Schema::from_descriptor_set(descriptor_set)?);
+    let stripped = comments::strip(descriptor_set, types.schema())?;
     let names = Names::of(types.schema());
-    let writer =
-        Writer { types: &types, names: &names, comments: Comments::of(descriptor_set, types.schema())? };
+    let writer = Writer { types: &types, names: &names, comments: Comments::of(descriptor_set)? };
     let mut text = Text::new();
     writer.head(&mut text, descriptors);
     writer.module(&mut text, &names.root, &mut vec![]);

@@ -3,9 +3,9 @@
 //! The counterpart of [`View`]: the accessors that the compiler generates and [`DynamicMut`](super::DynamicMut) are thin
 //! layers over it. What is set is copied into the arena, or lent for as long as the arena is borrowed.
 //!
-//! Two lives: `'m` is how long nobody else touches the object, `'a` how long the arena and lent bytes stay. A sub-message is
-//! edited for as long as its parent is borrowed, but what is lent to it must live as long as the parent's memory; so `'a` is
-//! invariant and `'m` is not.
+//! Two lives: `'m` is how long nobody else touches the object and its arena is borrowed, `'a` how long lent bytes live. A
+//! sub-message is edited for as long as its parent is borrowed, but what is lent to it must live as long as the message; so
+//! `'a` is invariant and `'m` is not.
 //!
 //! Invariants: (1) presence bits, case words and lengths are those of [`table::Message`](crate::table::Message), after
 //! every call, also after one that failed; (2) a `Ref` with a capacity is the only one to its bytes, so they may be written;
@@ -54,10 +54,10 @@ impl Slot {
     }
 }
 
-/// An object that only its holder touches for `'m`, in memory that lasts for `'a`.
+/// An object that only its holder touches for `'m`; bytes lent to it live for `'a`.
 pub struct Edit<'m, 'a> {
     object: Object,
-    arena: &'a Arena,
+    arena: &'m Arena,
     life: PhantomData<(&'m mut [u8], *mut &'a [u8])>,
 }
 
@@ -101,10 +101,10 @@ impl<'m, 'a> Edit<'m, 'a> {
     /// Goes on with an object.
     ///
     /// # Safety
-    /// The object is finished, and for `'m` nobody else reads or writes it or what it refers to; bytes that it refers to
-    /// without a capacity, and everything else that it refers to in host memory, live for `'a`.
+    /// The object is finished, in the arena's memory or that of something that lives longer, and for `'m` nobody else reads
+    /// or writes it or what it refers to. After `'m` it is read for `'a` at most.
     #[inline]
-    pub unsafe fn of(object: Object, arena: &'a Arena) -> Edit<'m, 'a> {
+    pub unsafe fn of(object: Object, arena: &'m Arena) -> Edit<'m, 'a> {
         Edit { object, arena, life: PhantomData }
     }
 
@@ -116,7 +116,7 @@ impl<'m, 'a> Edit<'m, 'a> {
 
     /// Where its parts are allocated.
     #[inline]
-    pub fn arena(&self) -> &'a Arena {
+    pub fn arena(&self) -> &'m Arena {
         self.arena
     }
 

@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 /// The elements of a repeated field, for as long as their message.
 pub struct List<'a, T: Item + ?Sized> {
     array: Ref,
-    life: PhantomData<(&'a [u8], fn(&T))>,
+    life: PhantomData<&'a [u8]>,
+    item: PhantomData<fn(&T)>,
 }
 
 // SAFETY: a List only reads memory that nobody writes for 'a; a Ref is an address and two numbers.
@@ -32,7 +33,7 @@ impl<'a, T: Item + ?Sized> List<'a, T> {
     #[inline]
     pub unsafe fn of(view: View<'a>, offset: u32) -> List<'a, T> {
         // SAFETY: the caller's promise; a repeated field is a Ref in the object.
-        List { array: unsafe { view.object().read(offset) }, life: PhantomData }
+        List { array: unsafe { view.object().read(offset) }, life: PhantomData, item: PhantomData }
     }
 
     /// How many elements.

@@ -52,8 +52,10 @@ pub use map::{Map, MapMut};
 pub use text::{AnyText, Text};
 
 use crate::decode::{DecodeError, Decoder};
+use crate::encode::{EncodeError, Encoder};
 use crate::memory::{Arena, OutOfMemory};
 use crate::object::{Dynamic, Edit, View};
+use crate::place::Placed;
 use crate::schema::Types;
 
 /// A message type; implemented by generated code.
@@ -138,6 +140,28 @@ pub unsafe trait Message: Sized + 'static {
         // SAFETY: decoded as this class just now, and the view goes no further.
         Ok(unsafe { Self::edit(Edit::of(view.object(), arena)) })
     }
+
+    /// Reads a message that lies in two memories; nothing if it is of another class or schema.
+    fn placed(message: &Placed) -> Option<Self::View<'_>> {
+        // SAFETY: it is of this class, laid out as here.
+        is_placed::<Self>(message).then(|| unsafe { Self::view(message.view()) })
+    }
+
+    /// Changes a message that lies in two memories; nothing if it is of another class or schema. What is lent to it must
+    /// live for ever, since nobody knows when the message ends.
+    fn placed_mut(message: &mut Placed) -> Option<Self::Mut<'_, 'static>> {
+        if !is_placed::<Self>(message) {
+            return None;
+        }
+        let root = message.root();
+        // SAFETY: of this class, laid out as here, and borrowed alone.
+        Some(unsafe { Self::edit(Edit::of(root, message.arena())) })
+    }
+}
+
+fn is_placed<M: Message>(message: &Placed) -> bool {
+    let same_layout = message.table().layout_hash() == M::types().table().layout_hash();
+    same_layout && message.class() == M::CLASS
 }
 
 /// The reading side of a message; implemented by generated code. (A trait, so that no field's name is in its way.)
@@ -152,5 +176,14 @@ pub trait MessageView<'a>: Copy {
     fn dynamic(self) -> Dynamic<'a> {
         // SAFETY: the object is of this class; that is what a view of this type means.
         unsafe { Dynamic::of(Self::Of::types(), Self::Of::CLASS, self.raw()) }
+    }
+
+    /// The message, encoded, until the encoder is used again.
+    ///
+    /// # Errors
+    /// As [`Encoder::encoded`].
+    fn encode(self, encoder: &mut Encoder) -> Result<&[u8], EncodeError> {
+        // SAFETY: as above.
+        unsafe { encoder.encoded(Self::Of::types().table(), Self::Of::CLASS, self.raw()) }
     }
 }

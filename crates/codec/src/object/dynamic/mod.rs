@@ -21,6 +21,7 @@ pub use value::Value;
 
 use super::view::View;
 use crate::decode::{DecodeError, Decoder};
+use crate::encode::{EncodeError, Encoder};
 use crate::memory::Arena;
 use crate::schema::{Field, Label, Message, Oneof, Types};
 use crate::table::Entry;
@@ -99,6 +100,15 @@ impl<'a> Dynamic<'a> {
     ) -> Result<Dynamic<'a>, DecodeError> {
         let view = decoder.owned(types.table(), class, input, arena)?;
         Ok(Dynamic { types, class, view })
+    }
+
+    /// The message, encoded, until the encoder is used again.
+    ///
+    /// # Errors
+    /// As [`Encoder::encoded`].
+    pub fn encode(self, encoder: &mut Encoder) -> Result<&[u8], EncodeError> {
+        // SAFETY: the object is of the class.
+        unsafe { encoder.encoded(self.types.table(), self.class, self.view) }
     }
 
     /// The object.

@@ -1,0 +1,241 @@
+//! The generator's output for `tests/proto`, committed in `tests/generated`, and what its accessors do.
+//!
+//! `MILLRACE_BLESS=1 cargo test -p millrace-codec --test generated` writes the files anew.
+
+use codec::build::Config;
+use codec::decode::Decoder;
+use codec::encode::Encoder;
+use codec::memory::Arena;
+use codec::object::dynamic::{DynamicMut, Value};
+use codec::typed::{Message, MessageView};
+use proto::gallery::{Awkward, Color, Photo, User, UserMut, photo::Format, user::Contact};
+use proto::legacy::{Album, album};
+use std::fs;
+use std::path::Path;
+
+#[allow(dead_code, reason = "not every accessor has a test of its own")]
+mod proto {
+    include!("generated/gallery.rs");
+}
+
+#[test]
+fn the_committed_files_are_what_the_generator_writes() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let committed = tests.join("generated");
+    let bless = std::env::var_os("MILLRACE_BLESS").is_some();
+    let fresh =
+        if bless { committed.clone() } else { Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated") };
+    fs::create_dir_all(&fresh).expect("a folder");
+    let proto = tests.join("proto");
+    let config = Config::new().include(&proto).out_dir(&fresh);
+    config.compile(&[proto.join("gallery.proto")]).expect("the files are right");
+    for file in ["gallery.rs", "gallery.desc"] {
+        let same = fs::read(committed.join(file)).ok() == fs::read(fresh.join(file)).ok();
+        assert!(same, "tests/generated/{file} is not what the generator writes: run with MILLRACE_BLESS=1");
+    }
+}
+
+fn fill(user: &mut UserMut) -> Result<(), codec::memory::OutOfMemory> {
+    user.set_name("ada")?;
+    user.set_id(7);
+    user.set_age(0);
+    user.set_avatar(&[1, 2, 3])?;
+    let mut cover = user.cover_mut()?;
+    cover.set_title("cover")?;
+    cover.size_mut()?.set_width(640);
+    cover.set_format(Format::FORMAT_PNG);
+    for title in ["one", "two", "three"] {
+        user.push_photos()?.set_title(title)?;
+    }
+    user.photos_mut(1).set_pixels(b"pixels")?;
+    user.push_tags("red")?;
+    user.push_tags("green")?;
+    user.set_scores(&[3, -1, 4])?;
+    user.push_scores(-1)?;
+    user.scores_mut()?[0] = 30;
+    user.set_flags(&[true, false])?;
+    user.push_flags(true)?;
+    user.push_colors(Color::BLUE)?;
+    user.insert_labels("k", "v")?;
+    user.insert_labels("k", "w")?;
+    user.albums_mut().message_mut(-5)?.set_title("fifth")?;
+    user.insert_moods(true, Color::GREEN)?;
+    user.set_email("a@b")?;
+    user.set_favourite(Color::BLUE);
+    user.set_active(true);
+    user.set_ratio(0.5);
+    user.push_blobs(b"")?;
+    user.push_views(1)?;
+    user.album_mut()?.set_title("best of")?;
+    user.friend_mut()?.friend_mut()?.set_name("friend of a friend")
+}
+
+#[test]
+fn what_was_set_is_read_and_survives_the_wire() {
+    let arena = Arena::default();
+    let mut user = User::new(&arena).expect("memory");
+    fill(&mut user).expect("memory");
+    let built = user.freeze();
+    let mut encoder = Encoder::default();
+    let bytes = built.encode(&mut encoder).expect("encoded").to_vec();
+    let mut decoder = Decoder::default();
+    let decoded = User::decode(&mut decoder, &bytes, &arena).expect("decoded");
+    assert_eq!(built.dynamic(), decoded.dynamic());
+    for user in [built, decoded] {
+        assert_eq!((user.name(), user.id(), user.age(), user.has_age()), ("ada", 7, 0, true));
+        assert_eq!((user.avatar(), user.avatar_is_in_acc()), (&[1, 2, 3][..], false));
+        let cover = user.cover().expect("a cover");
+        assert_eq!((cover.title(), cover.format()), ("cover", Format::FORMAT_PNG));
+        assert_eq!(cover.size().map(|size| (size.width(), size.height())), Some((640, 0)));
+        let titles: Vec<&str> = user.photos().iter().map(|photo| photo.title()).collect();
+        assert_eq!(titles, ["one", "two", "three"]);
+        assert_eq!(user.photos().get(1).map(|photo| photo.pixels()), Some(&b"pixels"[..]));
+        assert_eq!(user.photos().get(3).map(|photo| photo.pixels()), None);
+        assert!(user.tags().iter().eq(["red", "green"]));
+        assert_eq!(user.scores(), [30, -1, 4, -1]);
+        assert!(user.flags().iter().eq([true, false, true]));
+        assert_eq!((user.colors(), user.favourite()), (&[Color::BLUE][..], Color::BLUE));
+        assert_eq!(
+            (user.labels().len(), user.labels().get("k"), user.labels().get("v")),
+            (1, Some("w"), None)
+        );
+        assert_eq!(user.albums().get(-5).map(|photo| photo.title()), Some("fifth"));
+        assert!(user.moods().iter().eq([(true, Color::GREEN)]));
+        assert!(matches!(user.contact(), Some(Contact::Email("a@b"))));
+        assert!(user.active() && user.ratio() == 0.5 && user.part() == 0.0 && !user.has_sure());
+        assert!(user.blobs().iter().eq([b""]));
+        let friend = user.friend().and_then(|friend| friend.friend());
+        assert_eq!(friend.map(|friend| friend.name()), Some("friend of a friend"));
+        assert_eq!(user.album().map(|album| album.title().to_str()), Some(Ok("best of")));
+    }
+    let shown = format!("{built:?}");
+    assert!(shown.starts_with("gallery.User { name: Str(\"ada\"), id: U64(7)"), "{shown}");
+}
+
+#[test]
+fn typed_and_dynamic_agree() {
+    let arena = Arena::default();
+    let mut typed = User::new(&arena).expect("memory");
+    fill(&mut typed).expect("memory");
+    let typed = typed.freeze();
+    let mut copy = DynamicMut::new(proto::types(), User::CLASS, &arena).expect("memory");
+    for (field, value) in typed.dynamic().fields() {
+        copy.set(field, value).expect("a value of the field");
+    }
+    assert_eq!(copy.as_dynamic(), typed.dynamic());
+    copy.set("name", Value::Str("grace")).expect("a string");
+    assert_ne!(copy.as_dynamic(), typed.dynamic());
+    assert_eq!(copy.set("name", Value::I32(1)), Err(codec::object::dynamic::SetError::Kind));
+    let message = copy.freeze();
+    // SAFETY: made as this class.
+    let view = unsafe { User::view(message.view()) };
+    assert_eq!((view.name(), view.scores()), ("grace", typed.scores()));
+    assert_eq!(message.get(2), Some(Value::U64(7)));
+}
+
+#[test]
+fn a_oneof_has_one_member() {
+    let arena = Arena::default();
+    let mut user = User::new(&arena).expect("memory");
+    assert!(user.as_view().contact().is_none());
+    user.set_phone(5);
+    assert!(matches!(user.as_view().contact(), Some(Contact::Phone(5))));
+    assert_eq!((user.as_view().email(), user.as_view().meeting().is_none()), ("", true));
+    user.meeting_mut().expect("memory").set_x(1.5);
+    assert!(matches!(user.as_view().contact(), Some(Contact::Meeting(point)) if point.x() == 1.5));
+    assert!(!user.as_view().has_phone() && user.as_view().phone() == 0);
+    user.set_key(b"key").expect("memory");
+    user.set_lamp(Color::BLUE);
+    user.clear_key();
+    assert!(matches!(user.as_view().contact(), Some(Contact::Lamp(Color::BLUE))));
+    user.set_none(true);
+    user.clear_contact();
+    assert!(user.as_view().contact().is_none() && !user.as_view().has_none());
+}
+
+#[test]
+fn defaults_of_proto2() {
+    let arena = Arena::default();
+    let mut album = Album::new(&arena).expect("memory");
+    let view = album.as_view();
+    assert_eq!((view.limit(), view.has_limit()), (-7, false));
+    assert_eq!((view.owner().to_str(), view.mark()), (Ok("no \"one\"\n"), &b"\0\xffx"[..]));
+    assert_eq!((view.kind(), view.first()), (album::Kind::PUBLIC, album::Kind::PRIVATE));
+    assert!(view.share() == f64::INFINITY && view.change().is_nan() && view.open());
+    assert_eq!(view.most(), u64::MAX);
+    album.set_limit(0);
+    album.set_open(false);
+    album.place_mut().expect("memory").set_city("Rome").expect("memory");
+    album.insert_by_name("a", album::Rank::HIGH).expect("memory");
+    let view = album.as_view();
+    assert_eq!((view.limit(), view.open()), (0, false));
+    assert!(view.place().is_some_and(|place| place.city() == "Rome"));
+    assert_eq!(view.by_name().get("a"), Some(album::Rank::HIGH));
+    album.clear_limit();
+    assert_eq!(album.as_view().limit(), -7);
+}
+
+#[test]
+fn names_that_rust_wants_for_itself() {
+    let arena = Arena::default();
+    let mut awkward = Awkward::new(&arena).expect("memory");
+    awkward.set_type("t").expect("memory");
+    awkward.set_self(1);
+    awkward.set_match(true);
+    awkward.set_x(2);
+    awkward.push_clone(3).expect("memory");
+    awkward.set_as(4);
+    let view = awkward.freeze();
+    assert_eq!((view.r#type(), view.self_(), view.r#match(), view.x()), ("t", 1, true, 2));
+    assert_eq!((view.has_x(), view.has_x_(), view.clone()), (false, true, &[3][..]));
+    assert!(matches!(view.set(), Some(proto::gallery::awkward::Set::As(4))));
+}
+
+#[test]
+fn what_is_lent_is_not_copied() {
+    let bytes = vec![7; 1000];
+    let arena = Arena::default();
+    let mut photo = Photo::new(&arena).expect("memory");
+    photo.lend_pixels(&bytes);
+    photo.lend_title("for ever");
+    let photo = photo.freeze();
+    assert_eq!(photo.pixels().as_ptr(), bytes.as_ptr());
+    assert_eq!(photo.title(), "for ever");
+}
+
+#[test]
+fn lists_shrink() {
+    let arena = Arena::default();
+    let mut user = User::new(&arena).expect("memory");
+    fill(&mut user).expect("memory");
+    user.remove_photos(0).expect("memory");
+    user.remove_tags(1).expect("memory");
+    user.truncate_scores(1);
+    user.truncate_flags(0);
+    user.clear_colors();
+    assert!(user.albums_mut().remove(-5).expect("memory"));
+    let view = user.as_view();
+    assert!(view.photos().iter().map(|photo| photo.title()).eq(["two", "three"]));
+    assert!(view.tags().iter().eq(["red"]) && view.flags().is_empty() && view.colors().is_empty());
+    assert_eq!((view.scores(), view.albums().len()), (&[30][..], 0));
+    assert!(!view.dynamic().has("flags") && !view.dynamic().has("albums") && view.dynamic().has("scores"));
+}
+
+#[test]
+fn a_decoded_message_can_be_changed() {
+    let arena = Arena::default();
+    let mut user = User::new(&arena).expect("memory");
+    fill(&mut user).expect("memory");
+    let mut encoder = Encoder::default();
+    let bytes = user.as_view().encode(&mut encoder).expect("encoded").to_vec();
+    let mut decoder = Decoder::default();
+    let mut user = User::decode_mut(&mut decoder, &bytes, &arena).expect("decoded");
+    user.set_name("grace").expect("memory");
+    user.cover_mut().expect("memory").set_title("new").expect("memory");
+    user.insert_labels("k", "x").expect("memory");
+    user.push_scores(9).expect("memory");
+    let view = user.as_view();
+    assert_eq!((view.name(), view.labels().get("k")), ("grace", Some("x")));
+    assert_eq!(view.cover().map(|cover| cover.title()), Some("new"));
+    assert_eq!(view.scores(), [30, -1, 4, -1, 9]);
+}
