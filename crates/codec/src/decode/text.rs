@@ -38,7 +38,6 @@ fn is_utf8_slow(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
 
     fn is_utf8(bytes: &[u8]) -> bool {
