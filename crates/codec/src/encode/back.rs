@@ -289,7 +289,7 @@ impl Pen {
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     /// # Safety
     /// As `copy`, with `len` at least the size of `T`.
     #[inline(always)]

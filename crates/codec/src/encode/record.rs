@@ -27,6 +27,7 @@
 //! Bounds: one buffer in host memory (where the accelerator can read); it grows by doubling and is kept for the next message.
 //! Sources: RPCAcc III-C (items 19 to 22); the format is ours, the paper gives none.
 
+use super::back::copy;
 use super::error::EncodeError;
 use super::walk::{Field, Part, Visitor};
 use crate::copy::{CopyEngine, Pending};
@@ -52,8 +53,14 @@ pub(super) mod what {
 pub(super) struct Outbox {
     arena: Arena,
     start: NonNull<u8>,
-    len: usize,
-    capacity: usize,
+    pen: Pen,
+}
+
+/// Where the next record goes, and the end of the room for it. The walk holds it in registers: see `back`.
+#[derive(Clone, Copy)]
+pub(super) struct Pen {
+    at: *mut u8,
+    end: *mut u8,
 }
 
 // SAFETY: an Outbox owns its block alone, in the arena that it holds.
@@ -65,11 +72,12 @@ impl Outbox {
     pub(super) fn new(memory: &Arc<Memory>) -> Result<Outbox, OutOfMemory> {
         let arena = Arena::new(memory);
         let start = arena.alloc(Outbox::FIRST)?;
-        Ok(Outbox { arena, start, len: 0, capacity: Outbox::FIRST })
+        let pen = Pen { at: start.as_ptr(), end: start.as_ptr().wrapping_add(Outbox::FIRST) };
+        Ok(Outbox { arena, start, pen })
     }
 
     pub(super) fn clear(&mut self) {
-        self.len = 0;
+        self.pen.at = self.start.as_ptr();
     }
 
     pub(super) fn start(&self) -> NonNull<u8> {
@@ -77,27 +85,27 @@ impl Outbox {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.pen.at.addr() - self.start.addr().get()
     }
 
+    /// Moves what `pen` has written to a block with room for `bytes` more.
     #[cold]
-    fn grow(&mut self, bytes: usize) -> Result<(), EncodeError> {
-        let needed = self.len.checked_add(bytes).ok_or(EncodeError::TooLong)?;
-        let capacity = needed.max(self.capacity * 2);
+    #[inline(never)]
+    fn grow(&mut self, pen: Pen, bytes: usize) -> Result<Pen, EncodeError> {
+        let len = pen.at.addr() - self.start.addr().get();
+        let needed = len.checked_add(bytes).ok_or(EncodeError::TooLong)?;
+        let capacity = needed.max((pen.end.addr() - self.start.addr().get()) * 2);
         let arena = Arena::new(self.arena.memory());
         let start = arena.alloc(capacity)?;
         // SAFETY: len bytes are written here, and there is room for more there.
-        unsafe { start.as_ptr().copy_from_nonoverlapping(self.start.as_ptr(), self.len) };
-        self.start = start;
-        self.arena = arena;
-        self.capacity = capacity;
-        Ok(())
+        unsafe { start.as_ptr().copy_from_nonoverlapping(self.start.as_ptr(), len) };
+        let pen = Pen { at: start.as_ptr().wrapping_add(len), end: start.as_ptr().wrapping_add(capacity) };
+        *self = Outbox { arena, start, pen };
+        Ok(pen)
     }
+}
 
-    fn at(&self) -> *mut u8 {
-        self.start.as_ptr().wrapping_add(self.len)
-    }
-
+impl Pen {
     /// Puts `value`.
     ///
     /// # Safety
@@ -105,8 +113,18 @@ impl Outbox {
     #[inline(always)]
     unsafe fn put<T: Copy>(&mut self, value: T) {
         // SAFETY: the caller's promise.
-        unsafe { self.at().cast::<T>().write_unaligned(value) };
-        self.len += size_of::<T>();
+        unsafe { self.at.cast::<T>().write_unaligned(value) };
+        self.at = self.at.wrapping_add(size_of::<T>());
+    }
+
+    /// Puts a head; room for the whole record must be reserved.
+    ///
+    /// # Safety
+    /// 4 bytes are reserved.
+    #[inline(always)]
+    unsafe fn put_head(&mut self, what: u8, index: u16) {
+        // SAFETY: the caller's promise.
+        unsafe { self.put(u32::from(what) << 16 | u32::from(index)) };
     }
 }
 
@@ -120,40 +138,29 @@ pub(super) struct Records<'b, E: CopyEngine> {
 
 impl<E: CopyEngine> Records<'_, E> {
     #[inline(always)]
-    fn reserve(&mut self, bytes: usize) -> Result<(), EncodeError> {
-        if self.out.capacity - self.out.len >= bytes {
-            return Ok(());
+    fn reserve(&mut self, pen: Pen, bytes: usize) -> Result<Pen, EncodeError> {
+        if pen.end.addr() - pen.at.addr() >= bytes {
+            return Ok(pen);
         }
         // The engine writes into the block that is about to go.
         self.copies.0.drain();
-        self.out.grow(bytes)
-    }
-
-    /// Puts a head; room for the whole record must be reserved.
-    ///
-    /// # Safety
-    /// 4 bytes are reserved.
-    #[inline(always)]
-    unsafe fn head(&mut self, what: u8, index: u16) {
-        // SAFETY: the caller's promise.
-        unsafe { self.out.put(u32::from(what) << 16 | u32::from(index)) };
+        self.out.grow(pen, bytes)
     }
 
     #[inline(always)]
-    fn scalar<R: Copy>(&mut self, field: Field<'_>, raw: R) -> Result<(), EncodeError> {
-        self.reserve(4 + 8)?;
-        // SAFETY: reserved. The zeros behind a bool are written before it, over which they would be.
+    fn scalar<R: Copy>(&mut self, pen: Pen, field: Field<'_>, raw: R) -> Result<Pen, EncodeError> {
+        let mut pen = self.reserve(pen, 4 + 8)?;
+        // SAFETY: reserved.
         unsafe {
-            self.head(what::SCALAR, field.index);
+            pen.put_head(what::SCALAR, field.index);
             if size_of::<R>() < 4 {
-                self.out.at().cast::<u32>().write_unaligned(0);
-                self.out.put(raw);
-                self.out.len += 4 - size_of::<R>();
-            } else {
-                self.out.put(raw);
+                // The zeros behind a bool.
+                pen.at.cast::<u32>().write_unaligned(0);
             }
+            pen.put(raw);
         }
-        Ok(())
+        pen.at = pen.at.wrapping_add(size_of::<R>().next_multiple_of(4) - size_of::<R>());
+        Ok(pen)
     }
 
     /// Puts a record of `count` and as many values, `bytes` bytes in all.
@@ -163,76 +170,80 @@ impl<E: CopyEngine> Records<'_, E> {
     #[inline(always)]
     unsafe fn run(
         &mut self,
-        what: u8,
-        index: u16,
+        pen: Pen,
+        head: (u8, u16),
         count: u32,
         from: *const u8,
         bytes: usize,
-    ) -> Result<(), EncodeError> {
+    ) -> Result<Pen, EncodeError> {
         let padded = bytes.next_multiple_of(4);
-        self.reserve(4 + 4 + 4 + padded)?;
-        // SAFETY: reserved, the last word of zeros included, and the caller's promise.
+        let mut pen = self.reserve(pen, 4 + 4 + padded)?;
+        // SAFETY: reserved, and the caller's promise.
         unsafe {
-            self.head(what, index);
-            self.out.put(count);
-            let to = self.out.at();
+            pen.put_head(head.0, head.1);
+            pen.put(count);
             if padded != bytes {
-                to.wrapping_add(padded - 4).cast::<u32>().write_unaligned(0);
+                pen.at.wrapping_add(padded - 4).cast::<u32>().write_unaligned(0);
             }
             if bytes >= self.threshold {
-                self.copies.0.submit(from, to, bytes);
+                self.copies.0.submit(from, pen.at, bytes);
             } else {
-                to.copy_from_nonoverlapping(from, bytes);
+                copy(from, pen.at, bytes);
             }
         }
-        self.out.len += padded;
-        Ok(())
+        pen.at = pen.at.wrapping_add(padded);
+        Ok(pen)
     }
 
     fn mark(&mut self, what: u8, field: Field<'_>) -> Result<(), EncodeError> {
-        self.reserve(4)?;
+        let mut pen = self.reserve(self.out.pen, 4)?;
         // SAFETY: reserved.
-        unsafe { self.head(what, field.index) };
+        unsafe { pen.put_head(what, field.index) };
+        self.out.pen = pen;
         Ok(())
     }
 }
 
 impl<E: CopyEngine> Visitor for Records<'_, E> {
-    /// The outbox knows where the next byte goes.
-    type Pen = ();
+    type Pen = Pen;
 
     #[inline(always)]
-    fn pen(&self) {}
-
-    #[inline(always)]
-    fn set_pen(&mut self, _pen: ()) {}
-
-    #[inline(always)]
-    fn varint<R: Copy>(&mut self, _pen: (), field: Field<'_>, raw: R, _wire: u64) -> Result<(), EncodeError> {
-        self.scalar(field, raw)
+    fn pen(&self) -> Pen {
+        self.out.pen
     }
 
     #[inline(always)]
-    fn fixed<R: Copy>(&mut self, _pen: (), field: Field<'_>, raw: R) -> Result<(), EncodeError> {
-        self.scalar(field, raw)
+    fn set_pen(&mut self, pen: Pen) {
+        self.out.pen = pen;
+    }
+
+    #[inline(always)]
+    fn varint<R: Copy>(&mut self, pen: Pen, field: Field<'_>, raw: R, _: u64) -> Result<Pen, EncodeError> {
+        self.scalar(pen, field, raw)
+    }
+
+    #[inline(always)]
+    fn fixed<R: Copy>(&mut self, pen: Pen, field: Field<'_>, raw: R) -> Result<Pen, EncodeError> {
+        self.scalar(pen, field, raw)
     }
 
     unsafe fn array(&mut self, field: Field<'_>, start: *const u8, count: u32) -> Result<(), EncodeError> {
         let bytes = count as usize * field.entry.kind().size();
         // SAFETY: the caller's promise; the message is not written while it is walked.
-        unsafe { self.run(what::ARRAY, field.index, count, start, bytes) }
+        self.out.pen = unsafe { self.run(self.out.pen, (what::ARRAY, field.index), count, start, bytes)? };
+        Ok(())
     }
 
     #[inline(always)]
     unsafe fn text(
         &mut self,
-        _pen: (),
+        pen: Pen,
         field: Field<'_>,
         start: *const u8,
         len: u32,
-    ) -> Result<(), EncodeError> {
+    ) -> Result<Pen, EncodeError> {
         // SAFETY: as `array`.
-        unsafe { self.run(what::TEXT, field.index, len, start, len as usize) }
+        unsafe { self.run(pen, (what::TEXT, field.index), len, start, len as usize) }
     }
 
     #[inline(always)]
@@ -248,23 +259,25 @@ impl<E: CopyEngine> Visitor for Records<'_, E> {
 
     unsafe fn unknown(&mut self, start: *const u8, len: u32) -> Result<(), EncodeError> {
         // SAFETY: as `array`.
-        unsafe { self.run(what::UNKNOWN, 0, len, start, len as usize) }
+        self.out.pen = unsafe { self.run(self.out.pen, (what::UNKNOWN, 0), len, start, len as usize)? };
+        Ok(())
     }
 
     fn elsewhere(&mut self, field: Field<'_>, part: Part, addr: Addr, count: u32) -> Result<(), EncodeError> {
-        self.reserve(16)?;
+        let mut pen = self.reserve(self.out.pen, 16)?;
         // SAFETY: reserved.
         unsafe {
             match part {
-                Part::Text => self.head(what::FAR_TEXT, field.index),
-                Part::Array => self.head(what::FAR_ARRAY, field.index),
-                Part::Message => self.head(what::FAR_MESSAGE, field.index),
+                Part::Text => pen.put_head(what::FAR_TEXT, field.index),
+                Part::Array => pen.put_head(what::FAR_ARRAY, field.index),
+                Part::Message => pen.put_head(what::FAR_MESSAGE, field.index),
             }
             if part != Part::Message {
-                self.out.put(count);
+                pen.put(count);
             }
-            self.out.put(addr.to_bits());
+            pen.put(addr.to_bits());
         }
+        self.out.pen = pen;
         Ok(())
     }
 }
