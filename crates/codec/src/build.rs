@@ -21,22 +21,32 @@
 //!
 //! and in its code, if `photo.proto` says `package photo`:
 //!
-//! ```ignore
+//! ```
+//! # mod proto {
+//! #     mod all { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generated/gallery.rs")); }
+//! #     pub mod photo { pub use super::all::gallery::Photo as Request; }
+//! # }
+//! # /*
 //! mod proto {
 //!     codec::include_proto!("photo");
 //! }
+//! # */
 //! use codec::typed::{Message, MessageView};
 //! use proto::photo::Request;
 //!
 //! let arena = codec::memory::Arena::default();
 //! let mut request = Request::new(&arena)?;
-//! request.set_user("ada")?;
+//! request.set_title("sunset")?;
+//! let mut encoder = codec::encode::Encoder::default();
 //! let bytes = request.freeze().encode(&mut encoder)?;
+//!
+//! let mut decoder = codec::decode::Decoder::default();
 //! let view = Request::decode(&mut decoder, bytes, &arena)?;
-//! assert_eq!(view.user(), "ada");
+//! assert_eq!(view.title(), "sunset");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! (`examples/typed-build` in the repository is such a crate.) One file holds the accessors of all named files and of all
+//! (`crates/codec/examples/typed-build` is such a crate.) One file holds the accessors of all named files and of all
 //! that they import; see [`generate`](crate::generate) for how things are called. It is named after the first file's package,
 //! or after the file if it has none, or as [`Config::name`] says.
 

@@ -144,12 +144,12 @@ impl Writer<'_> {
         ));
         for (member, variant) in members.zip(self.variants(class, index)) {
             let getter = &getters[member];
-            let value = if message.fields[member].kind.is_message() {
-                format!("self.{getter}().map({enumeration}::{variant})")
-            } else {
-                format!("Some({enumeration}::{variant}(self.{getter}()))")
-            };
-            text.arm(&(member + 1).to_string(), &value);
+            let question = if message.fields[member].kind.is_message() { "?" } else { "" };
+            text.arm(
+                &(member + 1).to_string(),
+                &format!("{enumeration}::{variant}"),
+                &format!("self.{getter}(){question}"),
+            );
         }
         text.line("_ => None,");
         text.close("}");

@@ -5,7 +5,8 @@
 //! [`text`] knows lines and indents. What is written needs no crate but `codec` and is as rustfmt would have it.
 //!
 //! The tree: packages are modules, `photo.v1` is `photo::v1`; what is declared in a message, and the enums of its oneofs, are
-//! in a module of the message's name in lower case, beside it. What has no package is at the top.
+//! in a module of the message's name in lower case, beside it. What has no package is at the top; there it is for the includer
+//! to allow accessors that nobody uses, in modules they are allowed.
 //!
 //! Names: a field keeps its name, a type its name with the first letters of its words in upper case; what Rust wants for
 //! itself becomes `r#type`, or gets an underscore if it cannot (`self_`). Of two methods or types of one name
@@ -17,6 +18,8 @@ mod enumeration;
 mod field;
 mod message;
 mod names;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use crate::schema::{Schema, SchemaError, Types};
@@ -102,6 +105,9 @@ impl Writer<'_> {
         for (name, inner) in &module.modules {
             text.blank();
             text.doc(&inner.doc);
+            if path.is_empty() {
+                text.line("#[allow(dead_code)]");
+            }
             text.open(&format!("pub mod {name} {{"));
             path.push(name.clone());
             self.module(text, inner, path);

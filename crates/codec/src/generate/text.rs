@@ -2,6 +2,8 @@
 
 /// Columns that a line may have.
 const WIDTH: usize = 100;
+/// Columns that the arguments of a call may have on one line.
+const CALL: usize = 60;
 
 pub(super) struct Text {
     out: String,
@@ -90,14 +92,15 @@ impl Text {
         self.close("}");
     }
 
-    /// `pattern => value,`
-    pub(super) fn arm(&mut self, pattern: &str, value: &str) {
-        let one = format!("{pattern} => {value},");
-        if self.fits(&one, 0) {
+    /// `pattern => Some(variant(value)),`
+    pub(super) fn arm(&mut self, pattern: &str, variant: &str, value: &str) {
+        let one = format!("{pattern} => Some({variant}({value})),");
+        if variant.len() + value.len() + 2 <= CALL && self.fits(&one, 0) {
             return self.line(&one);
         }
         self.open(&format!("{pattern} => {{"));
-        self.line(value);
+        self.line(&format!("let value = {value};"));
+        self.line(&format!("Some({variant}(value))"));
         self.close("}");
     }
 

@@ -18,6 +18,7 @@ pub const DESCRIPTORS: &[u8] = include_bytes!("gallery.desc");
 pub const LAYOUT_HASH: u64 = 0xaaf9d4cfe6fde817;
 
 /// Package `gallery`.
+#[allow(dead_code)]
 pub mod gallery {
     /// Enum `gallery.Color`.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -521,7 +522,7 @@ pub mod gallery {
             // SAFETY: the offset is the table's.
             match unsafe { self.0.case(304) } {
                 14 => Some(user::Contact::Email(self.email())),
-                15 => self.meeting().map(user::Contact::Meeting),
+                15 => Some(user::Contact::Meeting(self.meeting()?)),
                 16 => Some(user::Contact::Phone(self.phone())),
                 17 => Some(user::Contact::Lamp(self.lamp())),
                 18 => Some(user::Contact::None_(self.none())),
@@ -2186,6 +2187,7 @@ pub mod gallery {
 }
 
 /// Package `legacy`.
+#[allow(dead_code)]
 pub mod legacy {
     /// Message `legacy.Album`.
     #[derive(Clone, Copy, Debug)]

@@ -59,7 +59,7 @@ impl From<OutOfMemory> for SetError {
 pub struct DynamicMut<'m, 'a> {
     types: &'a Types,
     class: u32,
-    edit: Edit<'m, 'a>,
+    pub(super) edit: Edit<'m, 'a>,
 }
 
 impl<'a> DynamicMut<'a, 'a> {

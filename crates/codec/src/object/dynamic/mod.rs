@@ -12,6 +12,8 @@ mod edit;
 mod list;
 mod print;
 mod same;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use edit::{DynamicMap, DynamicMut, SetError};
