@@ -119,7 +119,7 @@ impl Seen<'_> {
             Label::Repeated => return format!("::codec::typed::List::of(self.0, {offset})"),
             _ => {}
         }
-        let checked = self.field.oneof.is_some() || self.field.default.is_some();
+        let checked = self.is_checked();
         match self.field.kind {
             Kind::Message | Kind::Group => {
                 format!("::codec::typed::message::<{}>(self.0, {index}, {offset})", self.item)
@@ -137,6 +137,11 @@ impl Seen<'_> {
             Kind::Bytes => format!("self.0.bytes_or({index}, {offset}, {absent})"),
             _ => format!("self.0.scalar_or({index}, {offset}, {absent})"),
         }
+    }
+
+    /// True if the getter must ask whether a singular scalar, string or bytes field is there.
+    pub(super) fn is_checked(&self) -> bool {
+        !self.field.is_repeated() && (self.field.oneof.is_some() || self.field.default.is_some())
     }
 
     /// What it reads as if it is not there.

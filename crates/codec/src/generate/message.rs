@@ -85,7 +85,7 @@ impl Writer<'_> {
             self.doc(text, &format!("{}.{}", message.name, field.name), &format!("`{}`.", field.name));
             text.open_fn(getter, &["self".to_owned()], &seen.output());
             let mut absent = seen.absent();
-            if absent.chars().count() > 20 && field.default.is_some() {
+            if seen.is_checked() && absent.chars().count() > 20 {
                 text.line(&format!("let absent = {absent};"));
                 absent = "absent".to_owned();
             }

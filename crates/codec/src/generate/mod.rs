@@ -2,7 +2,8 @@
 //!
 //! Shape: [`names`] gives every message, enum and module its Rust name and its place in a tree of modules; [`comments`]
 //! finds what the .proto files say of each element; [`message`], [`field`], [`edit`] and [`enumeration`] write the types;
-//! [`text`] knows lines and indents. What is written needs no crate but `codec` and is as rustfmt would have it.
+//! [`text`] knows lines and indents. What is written needs no crate but `codec`, makes
+//! no warning, and is as rustfmt would have it, except around names of more than some 25 letters.
 //!
 //! The tree: packages are modules, `photo.v1` is `photo::v1`; what is declared in a message, and the enums of its oneofs, are
 //! in a module of the message's name in lower case, beside it. What has no package is at the top; there it is for the includer

@@ -94,8 +94,9 @@ impl Names {
         for (index, item) in schema.messages().iter().enumerate().filter(|(_, item)| !item.map_entry) {
             let names = &mut self.messages[index];
             let module = self.root.at(&names.path);
-            names.view = module.taken.claim(format!("{}View", names.name));
-            names.edit = module.taken.claim(format!("{}Mut", names.name));
+            let plain = names.name.trim_end_matches('_');
+            names.view = module.taken.claim(format!("{plain}View"));
+            names.edit = module.taken.claim(format!("{plain}Mut"));
             let own = item.name.rsplit('.').next().expect("a name has a last part");
             names.module = [names.path.as_slice(), &[module_name(own)]].concat();
             for (number, oneof) in item.oneofs.iter().enumerate() {
@@ -174,8 +175,18 @@ fn module_name(name: &str) -> String {
     identifier(&snake(name))
 }
 
-/// In lower case, with an underscore where a word begins.
+/// In lower case, with one underscore where a word begins.
 pub(super) fn snake(name: &str) -> String {
+    let words = lower(name);
+    let words: Vec<&str> = words.split('_').filter(|word| !word.is_empty()).collect();
+    let joined = words.join("_");
+    if joined.is_empty() || joined.starts_with(|first: char| first.is_ascii_digit()) {
+        return format!("n{joined}");
+    }
+    joined
+}
+
+fn lower(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     let mut out = String::new();
     for (at, &letter) in letters.iter().enumerate() {

@@ -9,7 +9,13 @@ fn generated(text: &str) -> String {
 
 #[test]
 fn names_as_rust_has_them() {
-    for (name, want) in [("PhotoSize", "photo_size"), ("HTTPServer2Go", "http_server2_go"), ("a_b", "a_b")] {
+    for (name, want) in [
+        ("PhotoSize", "photo_size"),
+        ("HTTPServer2Go", "http_server2_go"),
+        ("a_b", "a_b"),
+        ("__a__B_", "a_b"),
+        ("_", "n"),
+    ] {
         assert_eq!(snake(name), want);
     }
     for (name, want) in [("photo_size", "PhotoSize"), ("HTTP", "HTTP"), ("_1", "T1"), ("option", "Option_")] {

@@ -4,6 +4,8 @@
 const WIDTH: usize = 100;
 /// Columns that the arguments of a call may have on one line.
 const CALL: usize = 60;
+/// Characters of an argument that shares its line with others.
+const SHORT: usize = 10;
 
 pub(super) struct Text {
     out: String,
@@ -88,8 +90,22 @@ impl Text {
             return self.line(&one);
         }
         self.open("unsafe {");
-        self.line(expression);
+        match expression.strip_suffix(')').and_then(|call| call.split_once('(')) {
+            Some((function, arguments)) if !self.fits(expression, 0) => self.call(function, arguments),
+            _ => self.line(expression),
+        }
         self.close("}");
+    }
+
+    /// A call that does not fit on one line: short arguments stay together, others have a line each.
+    fn call(&mut self, function: &str, arguments: &str) {
+        self.open(&format!("{function}("));
+        if arguments.split(", ").all(|argument| argument.len() <= SHORT) {
+            self.line(&format!("{arguments},"));
+        } else {
+            arguments.split(", ").for_each(|argument| self.line(&format!("{argument},")));
+        }
+        self.close(")");
     }
 
     /// `pattern => Some(variant(value)),`
