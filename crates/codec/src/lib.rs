@@ -12,7 +12,7 @@
 //! | [`decode`] | wire bytes to objects: lanes and the sinks they write to |
 //! | [`encode`] | objects to wire bytes: one walk, three strategies |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
-//! | [`unit`] | compute units: descriptors in, notifications out, kernels exchanged while tasks flow |
+//! | [`mod@unit`] | compute units: descriptors in, notifications out, kernels exchanged while tasks flow |
 //! | [`typed`] | what generated accessors are made of |
 //! | `generate`, `build` | accessors for a schema, and the build script that writes them; with feature `compile` |
 //! | [`wire`] | reading the wire format from a slice |

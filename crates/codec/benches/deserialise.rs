@@ -1,0 +1,137 @@
+//! What one-shot writes save: writes and bytes that cross for each message, one-shot against field by field, and the time of
+//! an accelerator that is kept busy.
+//!
+//! Writes are exact and the same on every machine. The times are of real threads: messages are submitted while earlier ones
+//! are under way, and both ways of writing take turns in one accelerator, by its register; a ratio is of two samples in a
+//! row. Here a write across is a copy between two ordinary memories; on PCIe each is a transaction (RPCAcc II-C, Fig. 5).
+//!
+//! `cargo bench -p millrace-codec --bench deserialise [-- --quick]`
+
+mod shapes;
+
+use base::prng::Prng;
+use base::{Clock, cpu};
+use codec::crossing::{Counts, Crossing};
+use codec::decode::Writes;
+use codec::place::{Accelerator, Live, Options};
+use ring::wait::WaitPolicy;
+use shapes::Shape;
+use std::sync::Arc;
+
+/// Messages under way at once.
+const WINDOW: usize = 16;
+
+/// Rounds, and how long a sample is.
+struct Plan {
+    rounds: usize,
+    sample_ns: f64,
+}
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let plan = if quick { Plan { rounds: 7, sample_ns: 1e6 } } else { Plan { rounds: 31, sample_ns: 5e6 } };
+    println!(
+        "{:<26}{:>8}{:>16}{:>14}{:>16}{:>14}{:>8}{:>14}{:>22}",
+        "message",
+        "wire B",
+        "writes by field",
+        "one-shot",
+        "bytes by field",
+        "one-shot",
+        "fewer",
+        "one-shot ns",
+        "by field, times it"
+    );
+    for shape in shapes::ALL {
+        measure(shape, &plan);
+    }
+    println!("\n{}, {} in flight, {} rounds", cpu::model_name(), WINDOW, plan.rounds);
+}
+
+fn measure(shape: &Shape, plan: &Plan) {
+    let schema = shape.schema();
+    let class = schema.class("Root").expect("every shape has one");
+    let wire = shape.message(&schema, class, &mut Prng::new(1));
+    let cores = cpu::allowed_cores();
+    let core = cores.last().copied();
+    cpu::pin_to(cores[0]).expect("an allowed core");
+    // On one core alone spinning would keep the other side from running.
+    let wait = if cores.len() > 1 { WaitPolicy::default() } else { WaitPolicy::BLOCK };
+    let live = Arc::new(Live::new(schema.table()));
+    let mut bench = Bench {
+        accelerator: Accelerator::start(live, Options { wait, core, ..Options::default() })
+            .expect("a thread"),
+        class,
+        wire,
+    };
+    let by_field = bench.counts(Writes::FieldByField);
+    let one_shot = bench.counts(Writes::OneShot);
+    let times = (plan.sample_ns / bench.time(Writes::OneShot, 2 * WINDOW)).max(WINDOW as f64) as usize;
+    let (mut fast, mut ratio) = (Vec::new(), Vec::new());
+    for round in 0..plan.rounds {
+        let (mut own, mut other) = (0.0, 0.0);
+        for turn in 0..2 {
+            if (round + turn) % 2 == 0 {
+                own = bench.time(Writes::OneShot, times);
+            } else {
+                other = bench.time(Writes::FieldByField, times);
+            }
+        }
+        fast.push(own);
+        ratio.push(other / own);
+    }
+    let ratio = spread(ratio);
+    println!(
+        "{:<26}{:>8}{:>16}{:>14}{:>16}{:>14}{:>8}{:>14.0}{:>22}",
+        shape.name,
+        bench.wire.len(),
+        by_field.writes,
+        one_shot.writes,
+        by_field.write_bytes,
+        one_shot.write_bytes,
+        format!("{:.1} x", by_field.writes as f64 / one_shot.writes.max(1) as f64),
+        spread(fast)[1],
+        format!("{:.2} ({:.2}–{:.2})", ratio[1], ratio[0], ratio[2]),
+    );
+}
+
+struct Bench {
+    accelerator: Accelerator,
+    class: u32,
+    wire: Vec<u8>,
+}
+
+impl Bench {
+    /// What crosses for one message.
+    fn counts(&mut self, writes: Writes) -> Counts {
+        self.accelerator.registers().set_writes(writes);
+        let before = self.accelerator.crossing().counts();
+        self.accelerator.receive(self.class, self.wire.clone()).expect("a good message");
+        self.accelerator.crossing().counts() - before
+    }
+
+    /// Decodes `times` messages; nanoseconds each.
+    fn time(&mut self, writes: Writes, times: usize) -> f64 {
+        self.accelerator.registers().set_writes(writes);
+        let (mut begun, mut done) = (0, 0);
+        let clock = Clock::shared();
+        let start = clock.now();
+        while done < times {
+            if begun < times && begun - done < WINDOW {
+                self.accelerator.submit(self.class, self.wire.clone()).expect("the ring holds a window");
+                begun += 1;
+            }
+            while let Some((_, message)) = self.accelerator.poll() {
+                message.expect("a good message");
+                done += 1;
+            }
+        }
+        clock.now().since(start).0 as f64 / times as f64
+    }
+}
+
+/// Tenth percentile, median, ninetieth.
+fn spread(mut samples: Vec<f64>) -> [f64; 3] {
+    samples.sort_by(f64::total_cmp);
+    [0.1, 0.5, 0.9].map(|share| samples[((samples.len() - 1) as f64 * share).round() as usize])
+}
