@@ -26,7 +26,7 @@ mod walk;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use accelerator::Accelerator;
 pub use error::EncodeError;

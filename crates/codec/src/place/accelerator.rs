@@ -1,4 +1,4 @@
-//! The host's half of the accelerator: a thread behind a ring pair, and what may be asked of it.
+//! The host's half of the accelerator: what may be asked of it, over a ring pair.
 //!
 //! ```text
 //! host thread ── request ring, doorbell ──▶ accelerator thread ── lanes ──▶ host memory (crossing), accelerator memory
@@ -8,15 +8,20 @@
 //! Requests may be submitted without waiting ([`Accelerator::submit`], [`Accelerator::poll`]): the ring is the queue before
 //! the lanes. The other calls wait for their own response and keep those of others for `poll`.
 //!
+//! Without a thread ([`Accelerator::in_this_thread`]) the calls that wait, and `poll`, do its work in turns: everything happens
+//! in an order that the program decides.
+//!
 //! Errors: if its thread has died (a bug of ours: it takes any input) the calls that wait panic and say so.
 
-use super::executor::{Executor, Order, Request, Response};
+use super::executor::{Executor, Order, Packet, Request, Response};
 use super::live::{FieldId, Live};
 use super::message::Placed;
 use super::receive::{Ground, Registers};
 use super::transfer::{MoveError, Slot};
+use crate::copy::Inline;
 use crate::crossing::{Crossing, Shared};
 use crate::decode::{DecodeError, Limits};
+use crate::encode::{Bell, EncodeError, Host, Settings, Strategy};
 use crate::memory::{Memory, OutOfMemory, Place};
 use ring::Client;
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting};
@@ -42,8 +47,12 @@ pub struct Options {
     pub acc_bytes: usize,
     /// How both sides wait for the other.
     pub wait: WaitPolicy,
+    /// Of the host's part of serialising.
+    pub serialise: Arc<Settings>,
     /// The core that its thread is pinned to, if the process may use it.
     pub core: Option<usize>,
+    #[cfg(test)]
+    pub(super) planted: Option<super::tests::Planted>,
 }
 
 impl Default for Options {
@@ -55,7 +64,10 @@ impl Default for Options {
             host: Arc::clone(Memory::process()),
             acc_bytes: if cfg!(miri) { 4 << 20 } else { 1 << 30 },
             wait: WaitPolicy::default(),
+            serialise: Arc::new(Settings::default()),
             core: None,
+            #[cfg(test)]
+            planted: None,
         }
     }
 }
@@ -74,18 +86,66 @@ impl fmt::Display for Busy {
     }
 }
 
-/// An accelerator: a thread with lanes and a memory of its own.
+/// An accelerator: lanes with a memory of their own.
 pub struct Accelerator<C = Shared> {
     client: Client<Request, Response>,
     received: VecDeque<(Ticket, Result<Placed, DecodeError>)>,
     /// Responses to the calls that wait.
     answered: VecDeque<(ring::Tag, Response)>,
-    stop: Arc<AtomicBool>,
     ground: Arc<Ground<C>>,
-    sleeper: Sleeper,
-    theirs: Waker,
+    sender: Host,
     wait: WaitPolicy,
-    thread: Option<JoinHandle<()>>,
+    sleeper: Sleeper,
+    far: Far<C>,
+}
+
+/// Where the other half is.
+enum Far<C> {
+    Thread(Thread),
+    Here(Box<Executor<C>>),
+}
+
+struct Thread {
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// What an accelerator is made of, before it is decided who drives the other half.
+struct Halves<C> {
+    near: Near<C>,
+    executor: Executor<C>,
+}
+
+struct Near<C> {
+    client: Client<Request, Response>,
+    ground: Arc<Ground<C>>,
+    sender: Host,
+}
+
+impl<C: Crossing + Send + Sync + 'static> Halves<C> {
+    fn new(live: Arc<Live>, options: &Options, crossing: Arc<C>) -> io::Result<Halves<C>> {
+        let (host, limits) = (Arc::clone(&options.host), options.limits);
+        // Not in the messages' memory, which is theirs alone.
+        let sender = Host::new(Memory::process(), Inline, Arc::clone(&options.serialise), limits.depth)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let acc = Memory::acc(options.acc_bytes)?;
+        let registers = Arc::new(Registers::default());
+        let ground = Ground {
+            crossing,
+            live,
+            host,
+            acc,
+            limits,
+            registers,
+            #[cfg(test)]
+            planted: options.planted,
+        };
+        let ground = Arc::new(ground);
+        let (client, server) = ring::pair::pair(options.requests.max(2).next_power_of_two());
+        let executor = Executor::new(server, Arc::clone(&ground), options.lanes);
+        Ok(Halves { near: Near { client, ground, sender }, executor })
+    }
 }
 
 /// Bytes of a request's ring entry: what to do, an address and a length.
@@ -107,23 +167,22 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
     /// # Errors
     /// As [`Accelerator::start`].
     pub fn start_over(live: Arc<Live>, options: Options, crossing: Arc<C>) -> io::Result<Accelerator<C>> {
-        let Options { lanes, requests, limits, host, acc_bytes, wait, core } = options;
-        let acc = Memory::acc(acc_bytes)?;
-        let registers = Arc::new(Registers::default());
-        let ground = Arc::new(Ground { crossing, live, host, acc, limits, registers });
-        let (client, server) = ring::pair::pair(requests.max(2).next_power_of_two());
+        let (wait, core) = (options.wait, options.core);
         let (sleeper, ours) = waiting();
-        let (mut their_sleeper, theirs) = waiting();
+        let (mut their_sleeper, waker) = waiting();
+        let halves = Halves::new(live, &options, crossing)?;
+        let executor = halves.executor;
         let stop = Arc::new(AtomicBool::new(false));
-        let (inside, stopped) = (Arc::clone(&ground), Arc::clone(&stop));
+        let stopped = Arc::clone(&stop);
         let work = move || {
-            // Wakes the host when the thread ends, however it ends, so that nobody waits for the dead.
+            // Wakes the host when the thread ends, however it ends, so that nobody waits for the dead. It is dropped after
+            // the executor.
             let ours = WakeAtEnd(ours);
+            let mut executor = executor;
             if let Some(core) = core {
                 // Pinning is a wish; a core that is not ours to use is no reason to fail.
                 let _ = base::cpu::pin_to(core);
             }
-            let mut executor = Executor::new(server, inside, lanes);
             // Relaxed: the flag guards no data, and a sleeper's wake-up has its own fences.
             while !stopped.load(Ordering::Relaxed) {
                 if executor.turn() {
@@ -134,23 +193,34 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("millrace-acc".into()).spawn(work)?;
+        let handle = std::thread::Builder::new().name("millrace-acc".into()).spawn(work)?;
+        let far = Far::Thread(Thread { stop, waker, handle: Some(handle) });
+        Ok(Accelerator::over(halves.near, sleeper, far, wait))
+    }
+
+    /// An accelerator without a thread: [`Accelerator::poll`] and the calls that wait take its turns.
+    ///
+    /// # Errors
+    /// As [`Accelerator::start`].
+    pub fn in_this_thread(live: Arc<Live>, options: Options, crossing: Arc<C>) -> io::Result<Accelerator<C>> {
+        let (sleeper, _) = waiting();
+        let halves = Halves::new(live, &options, crossing)?;
+        let far = Far::Here(Box::new(halves.executor));
+        Ok(Accelerator::over(halves.near, sleeper, far, options.wait))
+    }
+
+    fn over(near: Near<C>, sleeper: Sleeper, far: Far<C>, wait: WaitPolicy) -> Accelerator<C> {
+        let Near { client, ground, sender } = near;
         let (received, answered) = (VecDeque::new(), VecDeque::new());
-        Ok(Accelerator {
-            client,
-            received,
-            answered,
-            stop,
-            ground,
-            sleeper,
-            theirs,
-            wait,
-            thread: Some(thread),
-        })
+        Accelerator { client, received, answered, ground, sender, wait, sleeper, far }
     }
 
     /// What has crossed so far.
     pub fn crossing(&self) -> &C {
+        &self.ground.crossing
+    }
+
+    pub(super) fn shared_crossing(&self) -> &Arc<C> {
         &self.ground.crossing
     }
 
@@ -187,8 +257,11 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
     pub fn submit(&mut self, class: u32, wire: Vec<u8>) -> Result<Ticket, Busy> {
         let classes = self.ground.live.table().classes();
         assert!(class < classes, "class {class} is not in this table");
-        match self.send(Request::Receive { class, wire }) {
-            Ok(tag) => Ok(Ticket(tag)),
+        match self.post(Request::Receive { class, wire }) {
+            Ok(tag) => {
+                self.ground.crossing.doorbell(ENTRY);
+                Ok(Ticket(tag))
+            }
             Err(Request::Receive { wire, .. }) => Err(Busy(wire)),
             Err(_) => unreachable!("what was sent comes back"),
         }
@@ -197,6 +270,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
     /// A message that was submitted and is decoded now, if there is one, in any order.
     pub fn poll(&mut self) -> Option<(Ticket, Result<Placed, DecodeError>)> {
         if self.received.is_empty() {
+            self.take_turn();
             self.collect();
         }
         self.received.pop_front()
@@ -236,29 +310,61 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         to: Place,
     ) -> Result<bool, MoveError> {
         let (object, field) = message.follow(path).ok_or(MoveError::Absent)?;
-        if message.place_of(path) == Some(to) {
+        let from = message.place_of(path);
+        if from.is_none() || from == Some(to) {
             return Ok(false);
         }
-        let entry = message.table.entries(message.table.message(field.class))[field.entry as usize];
+        let entry = *message.entry(field);
         // SAFETY: `follow` gave an object of this field's class.
         let slot = unsafe { Slot::read(object, &entry) };
         let order = Order { table: Arc::clone(&message.table), entry, slot, to };
         // The message is borrowed until the response is here, so what the slot refers to stays.
-        let (slot, arena) = match self.call(Request::Move(order)) {
-            Response::Moved(moved) => moved?,
-            Response::Received(_) => unreachable!("a move is answered as one"),
+        self.ground.crossing.doorbell(ENTRY);
+        let Response::Moved(moved) = self.call(Request::Move(order)) else {
+            unreachable!("a move is answered as one")
         };
+        let (slot, arena) = moved?;
         // SAFETY: as above; only this thread has the message.
         unsafe { slot.write(object, &entry) };
+        #[cfg(test)]
+        if self.ground.planted == Some(super::tests::Planted::MovedArenaDropped) {
+            return Ok(true);
+        }
         message.moved.push(arena);
         self.ground.live.moved(message.class, field, to);
         Ok(true)
     }
 
-    /// Sends a request and waits for its response.
+    /// Serialises `message` with the work shared as `strategy` says; what goes to the network: `headroom` zeroed bytes for a
+    /// header, then the message.
+    ///
+    /// # Errors
+    /// As [`Host::prepare`]: with [`Strategy::CpuOnly`] no field may be in accelerator memory.
+    ///
+    /// # Panics
+    /// If the accelerator's thread has died.
+    pub fn send(
+        &mut self,
+        message: &Placed,
+        strategy: Strategy,
+        headroom: usize,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let (table, class) = (&message.table, message.class);
+        let crossing = &*self.ground.crossing;
+        // SAFETY: the root of a placed message is of its class of its table.
+        let bell: Bell = unsafe { self.sender.prepare(crossing, strategy, table, class, message.view(), 0)? };
+        let packet = Packet { table: Arc::clone(table), bell, headroom };
+        // The message is borrowed, and the sender not used again, until the response is here.
+        match self.call(Request::Send(packet)) {
+            Response::Sent(frame) => frame,
+            _ => unreachable!("a packet is answered as one"),
+        }
+    }
+
+    /// Sends a request, whose doorbell the caller counts, and waits for its response.
     fn call(&mut self, mut request: Request) -> Response {
         let tag = loop {
-            match self.send(request) {
+            match self.post(request) {
                 Ok(tag) => break tag,
                 Err(back) => request = back,
             }
@@ -268,12 +374,20 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         self.answered.remove(at).expect("it was just seen there").1
     }
 
-    fn send(&mut self, request: Request) -> Result<ring::Tag, Request> {
+    fn post(&mut self, request: Request) -> Result<ring::Tag, Request> {
         let tag = self.client.try_send(request).map_err(|ring::Full(back)| back)?;
         self.client.flush();
-        self.ground.crossing.doorbell(ENTRY);
-        self.theirs.wake();
+        if let Far::Thread(thread) = &self.far {
+            thread.waker.wake();
+        }
         Ok(tag)
+    }
+
+    /// Lets the other half work, if this thread drives it.
+    fn take_turn(&mut self) {
+        if let Far::Here(executor) = &mut self.far {
+            executor.turn();
+        }
     }
 
     fn room(&mut self) -> Option<()> {
@@ -291,24 +405,36 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
 
     fn wait_for<T>(&mut self, mut find: impl FnMut(&mut Self) -> Option<T>) -> T {
         loop {
+            // Looked at before the ring: what a thread sent came before its end.
+            let gone = self.client.is_abandoned();
             self.collect();
             if let Some(found) = find(self) {
                 return found;
             }
-            assert!(!self.client.is_abandoned(), "the accelerator's thread has died");
-            let client = &mut self.client;
-            self.sleeper.wait_until(self.wait, None, || client.is_ready() || client.is_abandoned());
+            assert!(!gone, "the accelerator's thread has died");
+            if let Far::Here(executor) = &mut self.far {
+                executor.turn();
+            } else {
+                let client = &mut self.client;
+                self.sleeper.wait_until(self.wait, None, || client.is_ready() || client.is_abandoned());
+            }
         }
     }
 }
 
-impl<C> Drop for Accelerator<C> {
+impl<C> std::fmt::Debug for Accelerator<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Accelerator({} requests under way, {:?})", self.client.in_flight(), self.ground.acc)
+    }
+}
+
+impl Drop for Thread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.theirs.wake();
-        if let Some(thread) = self.thread.take() {
+        self.waker.wake();
+        if let Some(handle) = self.handle.take() {
             // A panic was told to whoever waited.
-            let _ = thread.join();
+            let _ = handle.join();
         }
     }
 }

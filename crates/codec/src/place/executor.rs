@@ -1,4 +1,4 @@
-//! The accelerator's half: takes requests from its ring, drives the lanes, moves fields.
+//! The accelerator's half: takes requests from its ring, drives the lanes, moves fields, serialises.
 //!
 //! A value without a thread, so that tests can put every step of it between any two of the host's.
 //!
@@ -11,12 +11,12 @@ use super::transfer::{MoveError, Slot, Transfer};
 use crate::crossing::Crossing;
 use crate::decode::across::{Across, Temp};
 use crate::decode::{DecodeError, Writes};
+use crate::encode::{self, Bell, EncodeError};
 use crate::memory::{Arena, Place};
 use crate::table::{Entry, Table};
 use ring::{Server, Tag};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// What the host asks for.
@@ -27,6 +27,7 @@ pub(super) enum Request {
         wire: Vec<u8>,
     },
     Move(Order),
+    Send(Packet),
 }
 
 /// Move what this slot refers to; it stays as it is until the response.
@@ -37,17 +38,34 @@ pub(super) struct Order {
     pub(super) to: Place,
 }
 
+/// Serialise what the bell refers to, which stays as it is until the response.
+pub(super) struct Packet {
+    pub(super) table: Arc<Table>,
+    pub(super) bell: Bell,
+    /// Zeroed bytes before the message.
+    pub(super) headroom: usize,
+}
+
 /// What it gets.
 pub(super) enum Response {
     Received(Result<Placed, DecodeError>),
     /// What the slot holds now, and the memory that it refers to.
     Moved(Result<(Slot, Arena), MoveError>),
+    /// The bytes that go to the network.
+    Sent(Result<Vec<u8>, EncodeError>),
 }
 
 /// Bytes of a response's ring entry: its tag, what became of it, and an address.
 const ENTRY: usize = 16;
 
-type Job = Pin<Box<dyn Future<Output = (LaneState, Result<Placed, DecodeError>)>>>;
+type Outcome = (Box<LaneState>, Result<Placed, DecodeError>);
+
+/// A message that takes several turns.
+struct Job(Pin<Box<dyn Future<Output = Outcome>>>);
+
+// SAFETY: the future is `LaneState::receive` with all that it refers to: its lane, the message's wire bytes, its two arenas,
+// each of which may go to another thread. Its own references are among these, and move as one.
+unsafe impl Send for Job {}
 
 enum LaneSlot {
     Idle(Box<LaneState>),
@@ -63,18 +81,21 @@ pub(super) struct Executor<C> {
     lanes: Vec<LaneSlot>,
     scratch: Arena,
     temp: Temp,
+    serialiser: encode::Accelerator,
 }
 
-impl<C: Crossing + Send + 'static> Executor<C> {
+impl<C: Crossing + Send + Sync + 'static> Executor<C> {
     pub(super) fn new(
         server: Server<Request, Response>,
         ground: Arc<Ground<C>>,
         lanes: usize,
     ) -> Executor<C> {
-        let lane = |_| LaneSlot::Idle(Box::new(LaneState::new(ground.limits, &ground.live)));
+        let lane = |_| LaneSlot::Idle(Box::new(LaneState::new(&ground)));
         let lanes = (0..lanes.max(1)).map(lane).collect();
         let (scratch, temp) = (Arena::default(), Temp::default());
-        Executor { server, ground, lanes, scratch, temp }
+        let piece = encode::Accelerator::PIECE_BYTES;
+        let serialiser = encode::Accelerator::with(&ground.acc, ground.limits.depth, piece);
+        Executor { server, ground, lanes, scratch, temp, serialiser }
     }
 
     /// One turn: every busy lane decodes a slice, every idle one takes a request. False if there was nothing to do.
@@ -84,11 +105,11 @@ impl<C: Crossing + Send + 'static> Executor<C> {
             match std::mem::replace(&mut self.lanes[lane], LaneSlot::Taken) {
                 LaneSlot::Busy(mut job, tag) => {
                     worked = true;
-                    self.lanes[lane] = match job.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    self.lanes[lane] = match job.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                         Poll::Pending => LaneSlot::Busy(job, tag),
                         Poll::Ready((state, message)) => {
                             self.reply(tag, Response::Received(message));
-                            LaneSlot::Idle(Box::new(state))
+                            LaneSlot::Idle(state)
                         }
                     };
                 }
@@ -96,7 +117,7 @@ impl<C: Crossing + Send + 'static> Executor<C> {
                     None => self.lanes[lane] = LaneSlot::Idle(state),
                     Some((tag, request)) => {
                         worked = true;
-                        self.lanes[lane] = self.begin(*state, tag, request);
+                        self.lanes[lane] = self.begin(state, tag, request);
                     }
                 },
                 LaneSlot::Taken => unreachable!("a lane is put back where it was taken"),
@@ -118,24 +139,24 @@ impl<C: Crossing + Send + 'static> Executor<C> {
         self.server.reply(tag, response);
     }
 
-    fn begin(&mut self, mut state: LaneState, tag: Tag, request: Request) -> LaneSlot {
+    fn begin(&mut self, mut state: Box<LaneState>, tag: Tag, request: Request) -> LaneSlot {
         let response = match request {
             Request::Receive { class, wire } => {
-                let slice = self.ground.registers.slice_bytes.load(Ordering::Relaxed).max(64);
-                if wire.len() > slice {
+                if wire.len() > self.ground.registers.slice() {
                     let ground = Arc::clone(&self.ground);
                     let job = async move {
-                        let message = state.receive(&ground, class, &wire).await;
+                        let message = state.receive(&ground, class, &wire, true).await;
                         (state, message)
                     };
-                    return LaneSlot::Busy(Box::pin(job), tag);
+                    return LaneSlot::Busy(Job(Box::pin(job)), tag);
                 }
-                Response::Received(at_once(state.receive(&self.ground, class, &wire)))
+                Response::Received(at_once(state.receive(&self.ground, class, &wire, false)))
             }
             Request::Move(order) => Response::Moved(self.transfer(&order)),
+            Request::Send(packet) => Response::Sent(self.serialise(&packet)),
         };
         self.reply(tag, response);
-        LaneSlot::Idle(Box::new(state))
+        LaneSlot::Idle(state)
     }
 
     fn transfer(&mut self, order: &Order) -> Result<(Slot, Arena), MoveError> {
@@ -161,6 +182,14 @@ impl<C: Crossing + Send + 'static> Executor<C> {
         // SAFETY: the slot is of a message that waits for the response.
         let slot = unsafe { transfer.run(&order.entry, order.slot)? };
         Ok((slot, if order.to == Place::Acc { acc } else { host }))
+    }
+
+    fn serialise(&mut self, packet: &Packet) -> Result<Vec<u8>, EncodeError> {
+        let Packet { table, bell, headroom } = packet;
+        // SAFETY: the message and the host that rang wait for the response; a message that is in accelerator memory too
+        // is written there by tasks only, and theirs hold it (`FieldUnit`) or answer for it (`Unit::submit_task`).
+        let frame = unsafe { self.serialiser.serialise(&*self.ground.crossing, table, bell, *headroom)? };
+        Ok(frame.to_vec())
     }
 }
 

@@ -3,15 +3,16 @@
 //! A lane takes the table when a message begins and keeps it to the message's end, so no message sees half of a change. The
 //! check whether there is a new one costs one load for each message.
 //!
-//! Ordering: `epoch` is stored with Release after the new table stands in the lock, and loaded with Acquire before it is
-//! taken from there; a reader that sees the number sees the table, or a later one.
+//! Ordering: `swap.rs`. Counters guard no data.
 
+use super::swap::{self, Swap};
 use super::votes::Votes;
 use crate::memory::Place;
+use crate::schema::Schema;
 use crate::table::{Flags, Table};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A dereference field: class id and entry index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,38 +23,42 @@ pub struct FieldId {
     pub entry: u32,
 }
 
+impl FieldId {
+    /// The field of that name of the message of that name.
+    pub fn named(schema: &Schema, message: &str, field: &str) -> Option<FieldId> {
+        let class = schema.class(message)?;
+        let entry = schema.message(message)?.index(field)? as u32;
+        Some(FieldId { class, entry })
+    }
+}
+
 /// The table that lanes use now.
 #[derive(Debug)]
 pub struct Live {
-    epoch: AtomicU64,
-    state: Mutex<State>,
+    table: Swap<Table>,
+    /// Locked by whoever changes the table.
+    votes: Mutex<HashMap<FieldId, Votes>>,
     /// Messages decoded, by class.
     messages: Box<[AtomicU64]>,
     follow: AtomicBool,
-}
-
-#[derive(Debug)]
-struct State {
-    table: Arc<Table>,
-    votes: HashMap<FieldId, Votes>,
 }
 
 impl Live {
     /// Begins with `table`; target bits follow moves (automatic field updating is on).
     pub fn new(table: Table) -> Live {
         let messages = (0..table.classes()).map(|_| AtomicU64::new(0)).collect();
-        let state = State { table: Arc::new(table), votes: HashMap::new() };
-        Live { epoch: AtomicU64::new(0), state: Mutex::new(state), messages, follow: AtomicBool::new(true) }
+        let votes = Mutex::new(HashMap::new());
+        Live { table: Swap::new(table), votes, messages, follow: AtomicBool::new(true) }
     }
 
     /// The table now.
     pub fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.lock().table)
+        self.table.value()
     }
 
     /// How often the table was replaced.
     pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        self.table.epoch()
     }
 
     /// Switches automatic field updating on or off; off, target bits stay as they are.
@@ -63,14 +68,12 @@ impl Live {
 
     /// A reader for one lane.
     pub fn reader(&self) -> Reader {
-        let state = self.lock();
-        // Within the lock, so that number and table belong together.
-        Reader { epoch: self.epoch.load(Ordering::Acquire), table: Arc::clone(&state.table) }
+        Reader(self.table.reader())
     }
 
     /// Where the next message of its class will put the field.
     pub fn target(&self, field: FieldId) -> Place {
-        target(&self.lock().table, field)
+        target(&self.table.value(), field)
     }
 
     /// The program moved a field of a message of class `root` to `place`: true if the target bit turned.
@@ -82,14 +85,12 @@ impl Live {
             return false;
         }
         let messages = self.messages[root as usize].load(Ordering::Relaxed);
-        let mut state = self.lock();
-        if target(&state.table, field) == place {
-            // The message was decoded before the last turn: there is nothing left to object to.
-            return false;
-        }
-        let turned = state.votes.entry(field).or_default().object(messages);
+        let mut votes = self.lock();
+        let table = self.table.value();
+        // If it is there already, the message was decoded before the last turn: there is nothing left to object to.
+        let turned = target(&table, field) != place && votes.entry(field).or_default().object(messages);
         if turned {
-            self.replace(&mut state, field, place);
+            self.replace(&table, field, place);
         }
         turned
     }
@@ -99,21 +100,20 @@ impl Live {
     /// # Panics
     /// As [`Live::moved`].
     pub fn set_target(&self, field: FieldId, place: Place) {
-        let mut state = self.lock();
-        if target(&state.table, field) != place {
-            self.replace(&mut state, field, place);
+        let _votes = self.lock();
+        let table = self.table.value();
+        if target(&table, field) != place {
+            self.replace(&table, field, place);
         }
     }
 
-    fn replace(&self, state: &mut State, field: FieldId, place: Place) {
-        let table = state.table.with_target(field.class, field.entry as usize, place == Place::Acc);
-        state.table = Arc::new(table);
-        // Release: see the head of the file.
-        self.epoch.fetch_add(1, Ordering::Release);
+    fn replace(&self, table: &Table, field: FieldId, place: Place) {
+        self.table.replace(table.with_target(field.class, field.entry as usize, place == Place::Acc));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while the table is locked")
+    fn lock(&self) -> MutexGuard<'_, HashMap<FieldId, Votes>> {
+        // What a panic left (a field that there is not) is as good as before: votes are changed by one call each.
+        self.votes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,21 +125,14 @@ fn target(table: &Table, field: FieldId) -> Place {
 
 /// A lane's hold on the table.
 #[derive(Debug)]
-pub struct Reader {
-    epoch: u64,
-    table: Arc<Table>,
-}
+pub struct Reader(swap::Reader<Table>);
 
 impl Reader {
     /// The table for a message of `class` that begins now; `live` is where this reader comes from.
     pub fn begin(&mut self, live: &Live, class: u32) -> &Arc<Table> {
-        // Acquire: see the head of the file.
-        if live.epoch.load(Ordering::Acquire) != self.epoch {
-            *self = live.reader();
-        }
         if let Some(count) = live.messages.get(class as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        &self.table
+        self.0.latest(&live.table)
     }
 }

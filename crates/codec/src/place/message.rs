@@ -1,9 +1,12 @@
 //! A message whose fields lie in two memories, and the memory that it owns.
 
 use super::live::FieldId;
+use super::transfer::{MoveError, Slot};
 use crate::memory::{Arena, Memory, OutOfMemory, Place};
-use crate::object::{Addr, Object, View};
-use crate::table::Table;
+use crate::object::{Addr, Dynamic, DynamicMut, Edit, Object, Ref, View};
+use crate::schema::Types;
+use crate::table::{Entry, Flags, Kind, Table};
+use crate::unit::Span;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -76,17 +79,46 @@ impl Placed {
         Ok(self.acc.addr(start.as_ptr()))
     }
 
+    /// The message, read by name.
+    ///
+    /// # Panics
+    /// If it is not of these types.
+    pub fn dynamic<'a>(&'a self, types: &'a Types) -> Dynamic<'a> {
+        self.assert_of(types);
+        // SAFETY: of this class, laid out as the types say.
+        unsafe { Dynamic::of(types, self.class, self.view()) }
+    }
+
+    /// The message, changed by name. What is lent to it must live for ever, since nobody knows when the message ends.
+    ///
+    /// # Panics
+    /// If it is not of these types.
+    pub fn dynamic_mut<'a>(&'a mut self, types: &'static Types) -> DynamicMut<'a, 'static> {
+        self.assert_of(types);
+        // SAFETY: of this class, laid out as the types say, and borrowed alone.
+        unsafe { DynamicMut::of(types, self.class, Edit::of(self.root, &self.host)) }
+    }
+
+    fn assert_of(&self, types: &Types) {
+        let same = self.table.layout_hash() == types.table().layout_hash();
+        assert!(same, "the message was made with another schema");
+    }
+
     /// Where the field at the end of `path` lies: all but the last are singular sub-messages.
-    /// `None` if it is not present.
+    /// `None` if it is not present, or has no bytes that could lie anywhere.
     ///
     /// # Panics
     /// If the path is not one of dereference fields through this message's classes.
     pub fn place_of(&self, path: &[FieldId]) -> Option<Place> {
         let (object, field) = self.follow(path)?;
-        let entry = self.table.entries(self.table.message(field.class))[field.entry as usize];
+        let entry = self.entry(field);
         assert!(entry.is_dereference(), "only a dereference field has a place of its own");
-        // SAFETY: `follow` checked the classes; a dereference field begins with an address.
-        let addr: Addr = unsafe { object.read(entry.offset) };
+        // SAFETY: `follow` checked the classes.
+        let addr = match unsafe { Slot::read(object, entry) } {
+            Slot::Message(addr) => addr,
+            Slot::Array(Ref { len: 0, .. }) => return None,
+            Slot::Array(array) => array.addr,
+        };
         Some(if addr.is_acc() { Place::Acc } else { Place::Host })
     }
 
@@ -98,12 +130,59 @@ impl Placed {
         self.place_of(path) == Some(Place::Acc)
     }
 
+    /// Where the bytes of a string or bytes field are in accelerator memory, if it is there: what a compute unit may read.
+    ///
+    /// # Panics
+    /// As [`Placed::place_of`], or if the field is of another kind.
+    pub fn acc_bytes(&self, path: &[FieldId]) -> Option<Span> {
+        let (object, field) = self.follow(path)?;
+        let entry = self.entry(field);
+        assert!(is_text(entry), "a unit reads a string or bytes field");
+        // SAFETY: such a field of this object.
+        let text: Ref = unsafe { object.read(entry.offset) };
+        (text.len != 0 && text.addr.is_acc()).then(|| Span::new(text.addr.offset() as u64, text.len))
+    }
+
+    /// Sets a bytes field to `len` bytes of accelerator memory at `at`. The messages around it must be present.
+    ///
+    /// # Errors
+    /// [`MoveError::Absent`] if they are not.
+    ///
+    /// # Safety
+    /// The bytes are part of what [`Placed::acc_room`] of this message gave, and nobody writes them as long as it lives.
+    ///
+    /// # Panics
+    /// If the path does not lead to a bytes field.
+    pub unsafe fn set_acc(&mut self, path: &[FieldId], at: Addr, len: u32) -> Result<(), MoveError> {
+        let (object, field) = self.reach(path).ok_or(MoveError::Absent)?;
+        let entry = self.entry(field);
+        assert!(entry.kind() == Kind::Bytes && is_text(entry), "a unit writes a bytes field");
+        let bytes = if len == 0 { Ref::EMPTY } else { Ref { addr: at, len, capacity: 0 } };
+        // SAFETY: such a field of this object, which only this call has.
+        unsafe {
+            if entry.flags.has(Flags::ONEOF) {
+                object.choose(field.entry, entry.offset);
+            }
+            object.set(field.entry);
+            object.write(entry.offset, bytes);
+        }
+        Ok(())
+    }
+
     /// The object that has the last field of `path`, if it and the field are present.
     pub(super) fn follow(&self, path: &[FieldId]) -> Option<(Object, FieldId)> {
+        let (object, field) = self.reach(path)?;
+        // SAFETY: `reach` checked the classes.
+        unsafe { object.has(field.entry) }.then_some((object, field))
+    }
+
+    /// The object that has the last field of `path`, if it is present, the field or not.
+    fn reach(&self, path: &[FieldId]) -> Option<(Object, FieldId)> {
         let (&last, around) = path.split_last().expect("a path names a field");
         let (mut object, mut class) = (self.root, self.class);
         for &field in around {
-            let entry = self.entry(class, field);
+            assert_eq!(field.class, class, "the field belongs to another message");
+            let entry = self.entry(field);
             assert!(
                 entry.kind().is_message() && !entry.is_repeated(),
                 "the way to a field leads through sub-messages"
@@ -121,15 +200,25 @@ impl Placed {
             object = Object::at(NonNull::new(addr.pointer()).expect("a present sub-message has an address"));
             class = entry.aux;
         }
-        self.entry(class, last);
-        // SAFETY: as above.
-        unsafe { object.has(last.entry) }.then_some((object, last))
+        assert_eq!(last.class, class, "the field belongs to another message");
+        // That it is a field of the message at all.
+        self.entry(last);
+        Some((object, last))
     }
 
-    fn entry(&self, class: u32, field: FieldId) -> crate::table::Entry {
-        assert_eq!(field.class, class, "the field belongs to another message");
-        self.table.entries(self.table.message(class))[field.entry as usize]
+    /// True if the messages around the last field of `path` are present.
+    pub(super) fn has_way(&self, path: &[FieldId]) -> bool {
+        self.reach(path).is_some()
     }
+
+    /// What the table says of a field.
+    pub(super) fn entry(&self, field: FieldId) -> &Entry {
+        &self.table.entries(self.table.message(field.class))[field.entry as usize]
+    }
+}
+
+fn is_text(entry: &Entry) -> bool {
+    matches!(entry.kind(), Kind::String | Kind::Bytes) && !entry.is_repeated()
 }
 
 impl std::fmt::Debug for Placed {

@@ -27,6 +27,8 @@ pub(super) struct Ground<C> {
     pub(super) acc: Arc<Memory>,
     pub(super) limits: Limits,
     pub(super) registers: Arc<Registers>,
+    #[cfg(test)]
+    pub(super) planted: Option<super::tests::Planted>,
 }
 
 /// What may be changed while the accelerator runs.
@@ -44,6 +46,11 @@ impl Default for Registers {
 }
 
 impl Registers {
+    /// Bytes of a slice now.
+    pub(super) fn slice(&self) -> usize {
+        self.slice_bytes.load(Ordering::Relaxed).max(64)
+    }
+
     /// How host-bound fields cross from now on.
     pub fn set_writes(&self, writes: Writes) {
         self.field_by_field.store(u8::from(writes == Writes::FieldByField), Ordering::Relaxed);
@@ -67,42 +74,54 @@ pub(super) struct LaneState {
     reader: Reader,
 }
 
+// SAFETY: its pointers are into the memory of the message that it decodes, which no other thread touches before it is done.
+unsafe impl Send for LaneState {}
+
 impl LaneState {
-    pub(super) fn new(limits: Limits, live: &Live) -> LaneState {
+    pub(super) fn new<C>(ground: &Ground<C>) -> LaneState {
+        let limits = ground.limits;
+        #[cfg_attr(not(test), expect(unused_mut, reason = "tests plant a bug"))]
+        let mut temp = Temp::default();
+        #[cfg(test)]
+        {
+            temp.forgets = ground.planted == Some(super::tests::Planted::FlushForgotten);
+        }
         LaneState {
-            reader: live.reader(),
+            reader: ground.live.reader(),
             lane: Lane::new(limits),
             merge: Lane::new(limits),
             encoder: Encoder::default(),
             scratch: Arena::default(),
             marks: Vec::new(),
-            temp: Temp::default(),
+            temp,
         }
     }
 
-    /// Decodes one message; yields after each slice.
+    /// Decodes one message; yields after each slice if it may take several turns.
     pub(super) async fn receive<C: Crossing>(
         &mut self,
         ground: &Ground<C>,
         class: u32,
         wire: &[u8],
+        turns: bool,
     ) -> Result<Placed, DecodeError> {
         let table = Arc::clone(self.reader.begin(&ground.live, class));
-        let (host, acc) = (Arena::new(&ground.host), Arena::new(&ground.acc));
         let allowed = ground.limits.memory_for(wire.len());
-        host.limit_to(allowed);
-        acc.limit_to(allowed);
-        let message = match self.place(ground, &table, class, wire, host, acc).await {
-            Err(DecodeError { fault: Fault::Split, at }) => {
-                let merged = self.merged(&table, class, wire).map_err(|fault| DecodeError { fault, at })?;
-                let (host, acc) = (Arena::new(&ground.host), Arena::new(&ground.acc));
-                self.place(ground, &table, class, &merged, host, acc).await?
-            }
-            done => done?,
+        self.scratch.limit_to(allowed);
+        let message = match self.place(ground, &table, class, wire, allowed, turns).await {
+            Err(DecodeError { fault: Fault::Split, at }) => match self.merged(&table, class, wire) {
+                Ok(merged) => self.place(ground, &table, class, &merged, allowed, turns).await,
+                Err(fault) => Err(DecodeError { fault, at }),
+            },
+            done => done,
         };
-        message.host.limit_to(usize::MAX);
-        message.acc.limit_to(usize::MAX);
-        Ok(message)
+        self.scratch.reset();
+        #[cfg(test)]
+        if ground.planted == Some(super::tests::Planted::TableTurnsMidway) {
+            let table = Arc::clone(self.reader.begin(&ground.live, class));
+            return message.map(|message| Placed { table, ..message });
+        }
+        message
     }
 
     async fn place<C: Crossing>(
@@ -111,9 +130,12 @@ impl LaneState {
         table: &Arc<Table>,
         class: u32,
         wire: &[u8],
-        host: Arena,
-        acc: Arena,
+        allowed: usize,
+        turns: bool,
     ) -> Result<Placed, DecodeError> {
+        let (host, acc) = (Arena::new(&ground.host), Arena::new(&ground.acc));
+        host.limit_to(allowed);
+        acc.limit_to(allowed);
         self.scratch.reset();
         self.marks.clear();
         self.temp.clear();
@@ -131,7 +153,8 @@ impl LaneState {
             let mut walk = self.lane.walk::<_, false>(table, class, wire, &mut sink, root);
             let mut pause = 0_usize;
             loop {
-                pause = pause.saturating_add(ground.registers.slice_bytes.load(Ordering::Relaxed).max(64));
+                let slice = if turns { ground.registers.slice() } else { usize::MAX };
+                pause = pause.saturating_add(slice);
                 if let Some(root) = walk.go(pause)? {
                     break root;
                 }
@@ -139,6 +162,8 @@ impl LaneState {
             }
         };
         sink.finish();
+        host.limit_to(usize::MAX);
+        acc.limit_to(usize::MAX);
         let root = Object::at(NonNull::new(root.pointer()).expect("an object has an address"));
         Ok(Placed { root, class, table: Arc::clone(table), host, acc, moved: Vec::new() })
     }

@@ -1,7 +1,7 @@
 //! The serialiser against canonical bytes: what is decoded from them must be serialised to them.
 
 mod residence;
-mod shapes;
+pub(crate) mod shapes;
 mod strategies;
 
 use super::*;
