@@ -1,8 +1,8 @@
 //! The testee of protobuf's public conformance runner: binary payloads only, everything else is answered `skipped`.
 //!
 //! Shape: on stdin and stdout, 4 bytes of length (little-endian) and a `ConformanceRequest`, answered by as many and a
-//! `ConformanceResponse`. Both go through the codec as well. Two arguments say how messages are decoded, `borrowed` or
-//! `owned`, and who writes them: `encoder`, or a strategy of serialising for an accelerator, `cpu-only`, `accelerator-only` or
+//! `ConformanceResponse`. Both go through the codec as well. Two arguments say how messages are decoded, `borrowed`,
+//! `owned`, or by an accelerator that writes across (`one-shot`, `field-by-field`), and who writes them: `encoder`, or a strategy of serialising for an accelerator, `cpu-only`, `accelerator-only` or
 //! `memory-affinity`.
 //!
 //! `tests/conformance.rs` starts it.
@@ -11,14 +11,16 @@
 mod serialisers;
 
 use codec::compile::Compiler;
-use codec::decode::{Decoder, Limits};
+use codec::decode::{Decoder, Limits, Writes};
 use codec::encode::{EncodeError, Encoder, Strategy};
 use codec::memory::Arena;
 use codec::object::dynamic::Value;
 use codec::object::{Dynamic, DynamicMut};
+use codec::place::{Accelerator, Live, Options};
 use codec::schema::Types;
 use serialisers::Serialisers;
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 const FILES: [&str; 6] = [
     "conformance/conformance.proto",
@@ -65,18 +67,41 @@ fn class(types: &Types, name: &str) -> u32 {
     types.schema().class(name).unwrap_or_else(|| panic!("no message is called {name}"))
 }
 
+/// How messages are decoded.
+enum Reader {
+    Borrowed,
+    Owned,
+    Accelerator(Box<Accelerator>),
+}
+
 struct Testee {
     types: Types,
-    owned: bool,
+    reader: Reader,
     decoder: Decoder,
     writer: Writer,
 }
 
 impl Testee {
-    fn new(owned: bool, writer: Writer) -> Testee {
+    fn new(decode: &str, writer: Writer) -> io::Result<Testee> {
         // What the runner sends is meant to be accepted, whatever it takes.
         let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
-        Testee { types: types(), owned, decoder: Decoder::new(limits), writer }
+        let types = types();
+        let across = |writes| -> io::Result<Reader> {
+            let live = Arc::new(Live::new(types.table().clone()));
+            let accelerator = Accelerator::start(live, Options { limits, ..Options::default() })?;
+            accelerator.registers().set_writes(writes);
+            Ok(Reader::Accelerator(Box::new(accelerator)))
+        };
+        let reader = match decode {
+            "borrowed" => Reader::Borrowed,
+            "owned" => Reader::Owned,
+            "one-shot" => across(Writes::OneShot)?,
+            "field-by-field" => across(Writes::FieldByField)?,
+            other => {
+                panic!("{other}: messages are decoded `borrowed`, `owned`, `one-shot` or `field-by-field`")
+            }
+        };
+        Ok(Testee { types, reader, decoder: Decoder::new(limits), writer })
     }
 
     /// What a request asks for.
@@ -101,15 +126,19 @@ impl Testee {
     }
 
     fn round_trip(&mut self, name: &str, payload: &[u8]) -> Answer {
-        let Testee { types, owned, decoder, writer } = self;
+        let Testee { types, reader, decoder, writer } = self;
         let Some(class) = types.schema().class(name) else {
             return ("runtime_error", format!("no message is called {name}").into_bytes());
         };
         let arena = Arena::default();
-        let message = if *owned {
-            Dynamic::decode_owned(types, class, decoder, payload, &arena)
-        } else {
-            Dynamic::decode(types, class, decoder, payload, &arena)
+        let placed;
+        let message = match reader {
+            Reader::Borrowed => Dynamic::decode(types, class, decoder, payload, &arena),
+            Reader::Owned => Dynamic::decode_owned(types, class, decoder, payload, &arena),
+            Reader::Accelerator(accelerator) => {
+                placed = accelerator.receive(class, payload.to_vec());
+                placed.as_ref().map(|message| message.dynamic(types)).map_err(|&error| error)
+            }
         };
         match message.map(|message| writer.write(message)) {
             Ok(Ok(bytes)) => ("protobuf_payload", bytes),
@@ -148,11 +177,6 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let with = |strategy| Writer::Serialisers(Box::default(), strategy);
     let [decode, write] = &arguments[..] else { panic!("how to decode, and who writes") };
-    let owned = match decode.as_str() {
-        "borrowed" => false,
-        "owned" => true,
-        other => panic!("{other}: messages are decoded `borrowed` or `owned`"),
-    };
     let writer = match write.as_str() {
         "encoder" => Writer::Encoder(Encoder::default()),
         "cpu-only" => with(Strategy::CpuOnly),
@@ -160,7 +184,7 @@ fn main() -> io::Result<()> {
         "memory-affinity" => with(Strategy::MemoryAffinity),
         other => panic!("{other}: nobody who writes is called that"),
     };
-    let mut testee = Testee::new(owned, writer);
+    let mut testee = Testee::new(decode, writer)?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     while let Some(request) = receive(&mut input)? {
         let answer = testee.answer(&request);

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Arguments of the testee, one run each.
-const MODES: [[&str; 2]; 4] = [
+const MODES: [[&str; 2]; 6] = [
     ["borrowed", "encoder"],
     ["owned", "cpu-only"],
     ["owned", "accelerator-only"],
     ["borrowed", "memory-affinity"],
+    ["one-shot", "memory-affinity"],
+    ["field-by-field", "encoder"],
 ];
 
 fn runner() -> Option<PathBuf> {
