@@ -4,7 +4,7 @@
 //! Ordering (**swapped**): the number is stored with Release after the new value stands in the lock, and loaded with Acquire
 //! before it is taken from there.
 //! Cost: a reader that is up to date makes one load.
-//! Tests: loom runs every interleaving of a writer and readers (`tests/swap.rs`), and finds the number published too early.
+//! Tests: loom runs every interleaving of a writer and a reader (`tests/swap.rs`), and finds the number published too early.
 
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use std::sync::Arc;
