@@ -38,7 +38,7 @@ impl Rig {
     }
 
     fn with(table: Table, set: impl FnOnce(&mut Options)) -> Rig {
-        let chunks = if cfg!(miri) { 256 } else { 1024 };
+        let chunks = if cfg!(miri) { 256 } else { 16 << 10 };
         let host = Memory::host(chunks * CHUNK).expect("memory");
         let mut options =
             Options { host: Arc::clone(&host), acc_bytes: chunks * CHUNK, ..Options::default() };
