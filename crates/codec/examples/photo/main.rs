@@ -13,7 +13,7 @@ use base::Nanos;
 use base::prng::Prng;
 use codec::crossing::Counts;
 use codec::decode::Decoder;
-use codec::memory::Arena;
+use codec::memory::{Arena, Place};
 use codec::object::Dynamic;
 use codec::object::DynamicMut;
 use codec::object::dynamic::Value;
@@ -23,6 +23,7 @@ use codec::unit::kernels::{Jpeg, Open, SealingKey};
 use service::{Failure, Ran, Served, Service, TYPES, token};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const HELP: &str = "\
 The secure image service, with its compute unit taken away and given back while requests flow.
@@ -137,11 +138,12 @@ fn run(
     key: &Arc<SealingKey>,
     stop: &AtomicBool,
 ) -> Option<Vec<Served>> {
-    let mut service = Service::new(Arc::clone(key), follow).expect("memory and threads");
+    let mut service = Service::new(Arc::clone(key)).expect("memory and threads");
+    warm_up(&mut service, &requests[..WARM_UP]);
+    service.follow_moves(follow);
     let (away, back) = changes(requests.len());
     let mut served = Vec::new();
     let mut opened = vec![0; requests[0].0.len() + 4096];
-    service.give_unit().expect("a thread for the unit");
     for (index, (wire, jpeg)) in requests.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             return None;
@@ -151,11 +153,37 @@ fn run(
         } else if index == back {
             service.give_unit().expect("the unit takes orders");
         }
+        // Requests come apart, so that a change of the unit is over before the next one, and each finds the threads asleep.
+        std::thread::sleep(PAUSE);
         let done = service.serve(wire.clone()).expect("a good request");
         check(&done.response, index as u64, jpeg, &mut opened);
         served.push(done);
     }
     Some(served)
+}
+
+/// Between two requests.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// Requests of each way before a run.
+const WARM_UP: usize = 16;
+
+/// Every way that a request may take, without a change of the target bit; at its end the unit is there.
+fn warm_up(service: &mut Service, requests: &[(Vec<u8>, Vec<u8>)]) {
+    service.follow_moves(false);
+    let serve = |service: &mut Service| {
+        for (wire, _) in requests {
+            service.serve(wire.clone()).expect("a good request");
+        }
+    };
+    for place in [Place::Host, Place::Acc] {
+        service.put_avatars(place);
+        service.give_unit().expect("a thread for the unit");
+        serve(service);
+        service.take_unit().expect("the unit takes orders");
+        serve(service);
+    }
+    service.give_unit().expect("the unit takes orders");
 }
 
 fn changes(requests: usize) -> (usize, usize) {
@@ -246,7 +274,7 @@ fn main() -> Result<(), String> {
         .collect();
 
     let key = SealingKey::new(&KEY, 1);
-    let mut stranger = Service::new(Arc::clone(&key), true).map_err(|error| error.to_string())?;
+    let mut stranger = Service::new(Arc::clone(&key)).map_err(|error| error.to_string())?;
     let denied = stranger.serve(request(7, "a guess", &images[0]));
     assert!(matches!(denied, Err(Failure::Denied)), "a wrong token is refused before anything is moved");
     drop(stranger);

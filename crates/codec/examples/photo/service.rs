@@ -90,13 +90,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service whose avatars begin in accelerator memory; `follow` says whether the target bit follows moves.
-    pub fn new(key: Arc<SealingKey>, follow: bool) -> std::io::Result<Service> {
+    /// A service without a unit, whose avatars begin in accelerator memory.
+    pub fn new(key: Arc<SealingKey>) -> std::io::Result<Service> {
         let schema = TYPES.schema();
         let field = |message, name| FieldId::named(schema, message, name).expect("photo.proto has it");
         let class = |name| schema.class(name).expect("photo.proto has it");
         let live = Arc::new(Live::new(TYPES.table().clone()));
-        live.follow_moves(follow);
         let accelerator = Accelerator::start(live, Options { acc_bytes: 64 << 20, ..Options::default() })?;
         let unit = FieldUnit::new("photo", &accelerator, unit::Options::default());
         let kernel = work(&key);
@@ -111,6 +110,16 @@ impl Service {
             avatar: field("photo.User", "avatar"),
             into: field("photo.Photo", "sealed"),
         })
+    }
+
+    /// Where later avatars land, until moves say otherwise.
+    pub fn put_avatars(&self, place: Place) {
+        self.accelerator.live().set_target(self.avatar, place);
+    }
+
+    /// Whether the target bit follows moves from now on.
+    pub fn follow_moves(&self, follow: bool) {
+        self.accelerator.live().follow_moves(follow);
     }
 
     /// The unit is ours: from the next request on it can be asked.

@@ -1,7 +1,8 @@
 //! Moving a field from one memory to the other, with everything that it refers to.
 //!
 //! Runs on the accelerator. What is in host memory is read across, each object, array and string with one read; what goes to
-//! host memory is gathered and written as a lane does (one-shot). The field's old bytes stay in their arena until the
+//! host memory is gathered and written as a lane does (one-shot). Bytes and scalars, where no address is, go from place to place
+//! without a copy between. The field's old bytes stay in their arena until the
 //! message is dropped.
 //!
 //! Bounds: depth, as for decoding; memory, that of the two arenas.
@@ -183,10 +184,32 @@ impl<C: Crossing> Transfer<'_, C> {
         if array.len == 0 {
             return Ok(Ref::EMPTY);
         }
-        let len = array.len as usize * size;
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { self.load(array.addr, len) };
-        Ok(Ref { addr: self.keep(&bytes, len)?, len: array.len, capacity: 0 })
+        let (from, len) = (array.addr, array.len as usize * size);
+        let addr = if from.is_acc() {
+            // SAFETY: the caller's promise; `own` checks that it lies in this memory, where only this thread writes, and
+            // what is written now goes elsewhere.
+            let bytes = unsafe { std::slice::from_raw_parts(self.own(from, len), len) };
+            self.sink.bytes(self.to, bytes)?
+        } else if self.to == Place::Acc {
+            let room = self.sink.acc.alloc(len)?;
+            // SAFETY: just given, that long; the caller's promise for what is read.
+            unsafe {
+                let into = std::slice::from_raw_parts_mut(room.as_ptr().cast::<MaybeUninit<u8>>(), len);
+                self.crossing.read(NonNull::new(from.pointer()).expect("bytes have an address"), into);
+            }
+            self.sink.acc.addr(room.as_ptr())
+        } else {
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { self.load(from, len) };
+            self.keep(&bytes, len)?
+        };
+        Ok(Ref { addr, len: array.len, capacity: 0 })
+    }
+
+    /// Where bytes of accelerator memory are.
+    fn own(&self, from: Addr, len: usize) -> *const u8 {
+        assert!(from.offset() + len <= self.acc.len(), "an address in accelerator memory is in it");
+        self.acc.start().wrapping_add(from.offset())
     }
 
     /// A copy of `len` bytes at `from`, in whole words.
@@ -195,8 +218,7 @@ impl<C: Crossing> Transfer<'_, C> {
         let mut words = Box::new_uninit_slice(len.div_ceil(8));
         let bytes = words.as_mut_ptr().cast::<MaybeUninit<u8>>();
         if from.is_acc() {
-            assert!(from.offset() + len <= self.acc.len(), "an address in accelerator memory is in it");
-            let start = self.acc.start().wrapping_add(from.offset()).cast::<MaybeUninit<u8>>();
+            let start = self.own(from, len).cast::<MaybeUninit<u8>>();
             // SAFETY: within the region; only this thread writes there.
             unsafe { bytes.copy_from_nonoverlapping(start, len) };
         } else if let Some(start) = NonNull::new(from.pointer()) {
