@@ -1,6 +1,6 @@
 //! Memory comes back, requests in flight end with the accelerator, and nobody waits for the dead.
 
-use super::{Planted, Rig, class, named, types};
+use super::{BLOB, INNER, NAME, Planted, Rig, TEXTS, THIS, class, id, types};
 use crate::crossing::{Counts, Crossing, Shared};
 use crate::encode::tests::shapes::delimited;
 use crate::memory::{CHUNK, Memory, Place};
@@ -22,7 +22,7 @@ fn texts(count: usize) -> Vec<u8> {
 fn reads_right(planted: Option<Planted>) -> bool {
     let mut rig = Rig::with(types().table().clone(), |options| options.planted = planted);
     let message = rig.receive(class(), &texts(100));
-    let texts = message.dynamic(types()).get("texts").and_then(Value::as_list).expect("it is there");
+    let texts = message.dynamic(types()).get(TEXTS).and_then(Value::as_list).expect("it is there");
     texts
         .iter()
         .enumerate()
@@ -39,10 +39,10 @@ fn a_flush_that_is_forgotten_is_found() {
 fn moved_stays(planted: Option<Planted>) -> bool {
     let mut rig = Rig::with(types().table().clone(), |options| options.planted = planted);
     let mut message = rig.receive(class(), &texts(1));
-    rig.accelerator.move_field(&mut message, &[named("blob")], Place::Host).expect("room");
+    rig.accelerator.move_field(&mut message, &[id(BLOB)], Place::Host).expect("room");
     let held = rig.host.occupancy().held;
     let mut others: Vec<_> = (0..20).map(|_| rig.receive(class(), &texts(50))).collect();
-    let blob = message.dynamic(types()).get("blob").and_then(Value::as_bytes);
+    let blob = message.dynamic(types()).get(BLOB).and_then(Value::as_bytes);
     let right = blob == Some(&[7; 3000]) && held == 2;
     others.clear();
     drop(message);
@@ -68,13 +68,10 @@ fn a_full_memory_is_an_error_and_all_comes_back() {
     let mut message = rig.receive(class(), &texts(1));
     let others: Vec<_> = (0..3).map(|_| rig.receive(class(), &texts(1))).collect();
     assert!(rig.accelerator.receive(class(), texts(1)).is_err(), "no chunk is left for the blob");
-    let inner = rig.accelerator.move_field(&mut message, &[named("texts")], Place::Acc);
+    let inner = rig.accelerator.move_field(&mut message, &[id(TEXTS)], Place::Acc);
     assert_eq!(inner, Err(MoveError::OutOfMemory));
-    assert_eq!(
-        rig.accelerator.move_field(&mut message, &[named("inner")], Place::Acc),
-        Err(MoveError::Absent)
-    );
-    assert_eq!(message.place_of(&[named("texts")]), Some(Place::Host), "it is as before");
+    assert_eq!(rig.accelerator.move_field(&mut message, &[id(INNER)], Place::Acc), Err(MoveError::Absent));
+    assert_eq!(message.place_of(&[id(TEXTS)]), Some(Place::Host), "it is as before");
     drop((others, message));
     assert!(rig.is_empty());
 }
@@ -101,9 +98,9 @@ fn an_empty_field_lies_nowhere() {
     let mut wire = Vec::new();
     delimited(7, b"", &mut wire);
     let mut message = rig.receive(class(), &wire);
-    assert_eq!(message.place_of(&[named("this")]), None);
-    assert_eq!(rig.accelerator.move_field(&mut message, &[named("this")], Place::Acc), Ok(false));
-    assert_eq!(message.dynamic(types()).get("this").and_then(Value::as_bytes), Some(&[][..]));
+    assert_eq!(message.place_of(&[id(THIS)]), None);
+    assert_eq!(rig.accelerator.move_field(&mut message, &[id(THIS)], Place::Acc), Ok(false));
+    assert_eq!(message.dynamic(types()).get(THIS).and_then(Value::as_bytes), Some(&[][..]));
 }
 
 /// A crossing on which the accelerator fails.
@@ -146,7 +143,7 @@ fn calls_that_wait_for_a_dead_thread_panic_and_say_so() {
     let mut accelerator =
         Accelerator::start_over(live, options, Arc::new(Broken::default())).expect("a thread");
     let mut message = accelerator.message(class()).expect("room");
-    message.dynamic_mut(types()).set("name", Value::Str("a name")).expect("such a field");
+    message.dynamic_mut(types()).set(NAME, Value::Str("a name")).expect("such a field");
     let word =
         |panic: Box<dyn std::any::Any + Send>| panic.downcast_ref::<&str>().map(|word| (*word).to_owned());
     for _ in 0..2 {
@@ -154,7 +151,7 @@ fn calls_that_wait_for_a_dead_thread_panic_and_say_so() {
         assert_eq!(panic.map_err(word), Err(Some("the accelerator's thread has died".to_owned())));
     }
     let panic =
-        catch_unwind(AssertUnwindSafe(|| accelerator.move_field(&mut message, &[named("name")], Place::Acc)));
+        catch_unwind(AssertUnwindSafe(|| accelerator.move_field(&mut message, &[id(NAME)], Place::Acc)));
     assert_eq!(panic.map_err(word), Err(Some("the accelerator's thread has died".to_owned())));
 }
 
@@ -174,7 +171,7 @@ fn a_thread_serves_messages_of_several_lanes() {
                     if let Some((ticket, message)) = accelerator.poll() {
                         assert!(tickets.contains(&ticket));
                         assert_eq!(
-                            message.expect("a good message").acc_bytes(&[named("blob")]).map(|s| s.len),
+                            message.expect("a good message").acc_bytes(&[id(BLOB)]).map(|s| s.len),
                             Some(3000)
                         );
                         done += 1;

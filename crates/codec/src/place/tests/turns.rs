@@ -1,10 +1,11 @@
 //! Lanes in turns: who overtakes whom, and which table a message keeps.
 
-use super::{Planted, Rig, class, named, types};
-use crate::encode::tests::shapes::delimited;
+use super::{BLOB, Planted, Rig, TEXTS, class, id, types};
+use crate::encode::tests::shapes::{Form, World, delimited, field};
 use crate::memory::Place;
 use crate::object::dynamic::Value;
 use crate::place::Ticket;
+use crate::table::Kind;
 
 /// Ten slices of texts, then a blob.
 fn long() -> Vec<u8> {
@@ -31,7 +32,7 @@ fn order(lanes: usize) -> Vec<Ticket> {
         turns += 1;
         if let Some((ticket, message)) = rig.accelerator.poll() {
             let message = message.expect("a good message");
-            let texts = message.dynamic(types()).get("texts").and_then(Value::as_list);
+            let texts = message.dynamic(types()).get(TEXTS).and_then(Value::as_list);
             assert_eq!(texts.map_or(0, |texts| texts.len()), if ticket == first { 40 } else { 0 });
             done.push(ticket);
         }
@@ -51,7 +52,7 @@ fn a_short_message_overtakes_a_long_one_if_there_is_a_lane() {
 /// The target bit turns while a message is under way: it is as its table says, and the next one as the new table.
 fn keeps_its_table(planted: Option<Planted>) -> bool {
     let mut rig = Rig::with(types().table().clone(), |options| options.planted = planted);
-    let blob = named("blob");
+    let blob = id(BLOB);
     rig.accelerator.submit(class(), long()).expect("room");
     // It is taken, then begun, and has ten slices.
     (0..2).for_each(|_| assert!(rig.accelerator.poll().is_none()));
@@ -90,10 +91,9 @@ fn a_slice_may_become_shorter_at_any_time() {
 #[test]
 fn what_merges_to_more_than_a_slice_is_done_at_once() {
     // Packed on the wire, unpacked by its label: merged, it is twice as long as it came.
-    let text = r#"syntax = "proto2"; message P { repeated sint32 numbers = 1; optional P part = 2; }"#;
-    let compiler = crate::compile::Compiler::new().source("p.proto", text);
-    let schema = compiler.compile(&["p.proto"]).expect("a right file");
-    let class = schema.class("P").expect("it is there");
+    let numbers = field(1, Kind::Sint32, Form::Repeated);
+    let schema = World(vec![vec![numbers, field(2, Kind::Message, Form::Explicit)]]).schema();
+    let class = schema.class("M0").expect("it is there");
     let mut packed = Vec::new();
     delimited(1, &[2; 1500], &mut packed);
     let mut wire = Vec::new();

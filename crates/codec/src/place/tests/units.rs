@@ -1,6 +1,6 @@
 //! Compute units on fields of messages.
 
-use super::{Rig, class, named, types};
+use super::{BLOB, PLAIN, Rig, THAT, class, id, types};
 use crate::encode::Strategy;
 use crate::encode::tests::shapes::delimited;
 use crate::memory::Place;
@@ -46,7 +46,7 @@ fn a_field_goes_through_a_unit_and_out_without_crossing() {
     let mut unit = FieldUnit::new("unit", &rig.accelerator, Options::default());
     let input = rig.receive(class(), &blob(&[1, 2, 3]));
     let mut output = rig.accelerator.message(class()).expect("room");
-    let (from, into) = ([named("blob")], [named("that")]);
+    let (from, into) = ([id(BLOB)], [id(THAT)]);
     let run = |output: &mut _, input: &_, unit: &mut FieldUnit<_>| unit.run(input, &from, output, &into, 10);
 
     assert_eq!(run(&mut output, &input, &mut unit), Err(RunError::Refused(Refused::NoKernel)));
@@ -60,7 +60,7 @@ fn a_field_goes_through_a_unit_and_out_without_crossing() {
     let sent = rig.accelerator.send(&output, Strategy::MemoryAffinity, 0).expect("a good message");
     assert_eq!(sent, [8 << 3 | 2, 3, 3, 2, 1]);
     rig.accelerator.move_field(&mut output, &into, Place::Host).expect("room");
-    assert_eq!(output.dynamic(types()).get("that").and_then(Value::as_bytes), Some(&[3, 2, 1][..]));
+    assert_eq!(output.dynamic(types()).get(THAT).and_then(Value::as_bytes), Some(&[3, 2, 1][..]));
 
     let refused = rig.receive(class(), &blob(&[0]));
     assert_eq!(
@@ -87,9 +87,9 @@ fn a_task_holds_its_messages_until_it_is_over() {
     unit.program(Reverse).expect("a thread");
     let mut work = |bytes: &[u8]| Work {
         input: rig.receive(class(), &blob(bytes)),
-        from: vec![named("blob")],
+        from: vec![id(BLOB)],
         output: rig.accelerator.message(class()).expect("room"),
-        into: vec![named("plain")],
+        into: vec![id(PLAIN)],
         room: 5000,
     };
     let (first, second, third) = (work(&[1; 5000]), work(&[2; 5000]), work(&[3; 10]));
@@ -100,7 +100,7 @@ fn a_task_holds_its_messages_until_it_is_over() {
     drop(third);
     let (done, Work { output, .. }) = unit.wait(two);
     assert_eq!(done, Ok(5000));
-    assert_eq!(output.acc_bytes(&[named("plain")]).map(|span| span.len), Some(5000));
+    assert_eq!(output.acc_bytes(&[id(PLAIN)]).map(|span| span.len), Some(5000));
     let taken = loop {
         if let Some((done, work)) = unit.poll(one) {
             assert_eq!(done, Ok(5000));
@@ -114,9 +114,9 @@ fn a_task_holds_its_messages_until_it_is_over() {
     // With a task under way: what it holds goes back after the unit's end.
     let work = Work {
         input: rig.receive(class(), &blob(&[1; 5000])),
-        from: vec![named("blob")],
+        from: vec![id(BLOB)],
         output: rig.accelerator.message(class()).expect("room"),
-        into: vec![named("plain")],
+        into: vec![id(PLAIN)],
         room: 5000,
     };
     unit.submit(work).expect("room for a task");
