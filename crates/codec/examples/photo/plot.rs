@@ -16,6 +16,9 @@ const TOP: f64 = 96.0;
 /// Series: with updating, and without.
 const COLOURS: [&str; 2] = ["#1d4ed8", "#d97706"];
 
+/// Title, note, and what is drawn of a request.
+type Panel = (&'static str, &'static str, fn(&Row) -> f64);
+
 /// Whether request `index` of a run is near a change.
 pub fn shown(requests: usize, index: usize) -> bool {
     let (away, back) = changes(requests);
@@ -37,7 +40,7 @@ pub fn svg(with: &[Row], without: &[Row], caption: &str) -> String {
          <text x='16' y='44' fill='#4b5563'>{caption}</text>"
     );
     legend(&mut out);
-    let panels: [(&str, &str, fn(&Row) -> f64); 3] = [
+    let panels: [Panel; 3] = [
         (
             "Measured: everything but the kernel, µs",
             "Both memories are ordinary memory here: a crossing costs a copy, not a round trip over PCIe.",

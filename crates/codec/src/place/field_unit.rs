@@ -185,7 +185,7 @@ impl<C: Crossing + Send + Sync + 'static> FieldUnit<C> {
         let here = |message: &Placed| Arc::ptr_eq(message.acc.memory(), &self.memory);
         assert!(here(input) && here(output), "the messages are in another accelerator's memory");
         let source = input.acc_bytes(from).ok_or(RunError::NotThere)?;
-        output.has_way(into).then_some(()).ok_or(RunError::NotThere)?;
+        output.takes_acc(into).then_some(()).ok_or(RunError::NotThere)?;
         let at = output.acc_room(room as usize).map_err(|_| RunError::OutOfMemory)?;
         let target = Span::new(at.offset() as u64, room);
         // SAFETY: the input's bytes are those of a decoded field, which nobody writes; the room was just given and belongs

@@ -206,9 +206,16 @@ impl Placed {
         Some((object, last))
     }
 
-    /// True if the messages around the last field of `path` are present.
-    pub(super) fn has_way(&self, path: &[FieldId]) -> bool {
-        self.reach(path).is_some()
+    /// True if [`Placed::set_acc`] would set the field at the end of `path`.
+    ///
+    /// # Panics
+    /// As there.
+    pub(super) fn takes_acc(&self, path: &[FieldId]) -> bool {
+        self.reach(path).is_some_and(|(_, field)| {
+            let entry = self.entry(field);
+            assert!(entry.kind() == Kind::Bytes && is_text(entry), "a unit writes a bytes field");
+            true
+        })
     }
 
     /// What the table says of a field.
