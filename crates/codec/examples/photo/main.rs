@@ -55,6 +55,9 @@ fn args() -> Result<Args, String> {
             print!("{HELP}");
             std::process::exit(0);
         }
+        if !["--requests", "--side", "--repeats", "--seed", "--out"].contains(&word.as_str()) {
+            return Err(format!("{word} is not an option; --help tells them"));
+        }
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{word} needs a number, not {value}"));
         match word.as_str() {
@@ -62,8 +65,7 @@ fn args() -> Result<Args, String> {
             "--side" => args.side = number()?.clamp(1, 4096) as u32,
             "--repeats" => args.repeats = number()?.clamp(1, 1000) as usize,
             "--seed" => args.seed = number()?,
-            "--out" => args.out = value,
-            _ => return Err(format!("{word} is not an option; --help tells them")),
+            _ => args.out = value,
         }
     }
     Ok(args)
