@@ -17,6 +17,8 @@ const FOOT: f64 = 44.0;
 const COLOURS: [&str; 8] =
     ["#999999", "#bbbbbb", "#d9d9d9", "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7"];
 const OUR_COLOUR: &str = "#d55e00";
+/// Of our messages that own what they hold, beside those that borrow.
+const OUR_SECOND_COLOUR: &str = "#f0a070";
 
 /// The picture as SVG.
 pub fn svg(outcomes: &[Outcome]) -> String {
@@ -98,7 +100,11 @@ fn bars(outcome: &Outcome, times: impl Fn(&Row, &Row) -> Option<Spread>) -> Vec<
     let rows = outcome.contest.contestants.iter().zip(&outcome.rows).enumerate();
     rows.filter(|(_, (contestant, _))| contestant.mode != Mode::Lazy)
         .filter_map(|(at, (contestant, row))| {
-            let colour = if contestant.library == OURS { OUR_COLOUR } else { COLOURS[at % COLOURS.len()] };
+            let colour = match contestant.mode {
+                Mode::View if contestant.library == OURS => OUR_COLOUR,
+                _ if contestant.library == OURS => OUR_SECOND_COLOUR,
+                _ => COLOURS[at % COLOURS.len()],
+            };
             Some(Bar { name: contestant.name(), colour, times: times(row, &outcome.rows[0])? })
         })
         .collect()
