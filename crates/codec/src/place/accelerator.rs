@@ -295,7 +295,29 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         self.received.remove(at).expect("it was just seen there").1
     }
 
-    /// RPCAcc Table III, `moveToAcc` and `moveToCPU`: moves the field at the end of `path` (see [`Placed::place_of`]), if it
+    /// RPCAcc Table III, `moveToAcc`: [`Accelerator::move_field`] to the accelerator's memory.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn move_to_acc(&mut self, message: &mut Placed, path: &[FieldId]) -> Result<bool, MoveError> {
+        self.move_field(message, path, Place::Acc)
+    }
+
+    /// RPCAcc Table III, `moveToCPU`: [`Accelerator::move_field`] to the host's memory.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn move_to_cpu(&mut self, message: &mut Placed, path: &[FieldId]) -> Result<bool, MoveError> {
+        self.move_field(message, path, Place::Host)
+    }
+
+    /// Moves the field at the end of `path` (see [`Placed::place_of`]), if it
     /// is not there already, and objects to where this class's field is put: see [`Live::moved`]. True if it was moved.
     ///
     /// # Errors
