@@ -86,15 +86,22 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
                     value
                 }};
             }
-            match entry.op {
-                INT64 | UINT64 => store!(varint!()),
-                INT32 | UINT32 => store!(varint!() as u32),
-                STRING | BYTES => {
+            // Of bytes that are all within the message.
+            macro_rules! length {
+                () => {{
                     let len = varint!();
                     let end = self.frame.end as usize;
                     if at > end || len > (end - at) as u64 {
                         return Err(Fault::Truncated);
                     }
+                    len
+                }};
+            }
+            match entry.op {
+                INT64 | UINT64 => store!(varint!()),
+                INT32 | UINT32 => store!(varint!() as u32),
+                STRING | BYTES => {
+                    let len = length!();
                     let value = self.text(&entry, at, len as usize)?;
                     if self.message.flags & Message::MAP_ENTRY != 0 && index == 0 {
                         self.frame.key = (at as u32, len as u32);
@@ -103,11 +110,7 @@ impl<S: Sink, const BORROW: bool> Walk<'_, S, BORROW> {
                     store!(value);
                 }
                 REPEATED_STRING | REPEATED_BYTES => {
-                    let len = varint!();
-                    let end = self.frame.end as usize;
-                    if at > end || len > (end - at) as u64 {
-                        return Err(Fault::Truncated);
-                    }
+                    let len = length!();
                     let value = self.text(&entry, at, len as usize)?;
                     self.push(&entry, index, value)?;
                     at += len as usize;
