@@ -15,21 +15,14 @@ use codec::crossing::{Counts, Crossing};
 use codec::decode::Writes;
 use codec::place::{Accelerator, Live, Options};
 use ring::wait::WaitPolicy;
-use shapes::Shape;
+use shapes::{Plan, Shape, spread};
 use std::sync::Arc;
 
 /// Messages under way at once.
 const WINDOW: usize = 16;
 
-/// Rounds, and how long a sample is.
-struct Plan {
-    rounds: usize,
-    sample_ns: f64,
-}
-
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick");
-    let plan = if quick { Plan { rounds: 7, sample_ns: 1e6 } } else { Plan { rounds: 31, sample_ns: 5e6 } };
+    let plan = Plan::asked_for();
     println!(
         "{:<26}{:>8}{:>16}{:>14}{:>16}{:>14}{:>8}{:>14}{:>22}",
         "message",
@@ -128,10 +121,4 @@ impl Bench {
         }
         clock.now().since(start).0 as f64 / times as f64
     }
-}
-
-/// Tenth percentile, median, ninetieth.
-fn spread(mut samples: Vec<f64>) -> [f64; 3] {
-    samples.sort_by(f64::total_cmp);
-    [0.1, 0.5, 0.9].map(|share| samples[((samples.len() - 1) as f64 * share).round() as usize])
 }

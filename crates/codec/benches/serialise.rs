@@ -22,21 +22,14 @@ use codec::object::{Ref, View};
 use codec::schema::Schema;
 use codec::table::{Flags, Table};
 use ring::wait::WaitPolicy;
-use shapes::Shape;
+use shapes::{Plan, Shape, spread};
 use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Rounds, and how long a sample is.
-struct Plan {
-    rounds: usize,
-    sample_ns: f64,
-}
-
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick");
-    let plan = if quick { Plan { rounds: 7, sample_ns: 1e6 } } else { Plan { rounds: 31, sample_ns: 5e6 } };
+    let plan = Plan::asked_for();
     // The worker's thread is not pinned: it goes where this one is not.
     let mut worker = Worker::spawn(64, WaitPolicy::default()).expect("a thread");
     let core = cpu::allowed_cores()[0];
@@ -287,10 +280,4 @@ fn time<E: CopyEngine>(
         black_box(bell.expect("a good message"));
     }
     clock.now().since(start).0 as f64 / times as f64
-}
-
-/// Tenth percentile, median, ninetieth.
-fn spread(mut samples: Vec<f64>) -> [f64; 3] {
-    samples.sort_by(f64::total_cmp);
-    [0.1, 0.5, 0.9].map(|share| samples[((samples.len() - 1) as f64 * share).round() as usize])
 }

@@ -1,4 +1,5 @@
-//! The messages that are serialised: .proto text, and wire bytes with plausible values for every field.
+//! What the two benchmarks of crossings share: how long they measure, and their messages, as .proto text and as wire bytes with
+//! plausible values for every field.
 
 use base::prng::Prng;
 use codec::compile::Compiler;
@@ -141,4 +142,24 @@ fn scalar(kind: Kind, prng: &mut Prng, out: &mut Vec<u8>) {
         Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => out.extend_from_slice(&bits.to_le_bytes()),
         _ => varint(bits, out),
     }
+}
+
+/// Rounds, and how long a sample is.
+pub struct Plan {
+    pub rounds: usize,
+    pub sample_ns: f64,
+}
+
+impl Plan {
+    /// A full one, or with `--quick` a short one.
+    pub fn asked_for() -> Plan {
+        let quick = std::env::args().any(|arg| arg == "--quick");
+        if quick { Plan { rounds: 7, sample_ns: 1e6 } } else { Plan { rounds: 31, sample_ns: 5e6 } }
+    }
+}
+
+/// Tenth percentile, median, ninetieth.
+pub fn spread(mut samples: Vec<f64>) -> [f64; 3] {
+    samples.sort_by(f64::total_cmp);
+    [0.1, 0.5, 0.9].map(|share| samples[((samples.len() - 1) as f64 * share).round() as usize])
 }
