@@ -28,7 +28,7 @@ impl Memcached {
             let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
             let deadline = Instant::now() + Duration::from_secs(10);
             while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                if answers(port) {
                     return Some(Memcached { process, port });
                 }
                 std::thread::yield_now();
@@ -57,6 +57,16 @@ impl Drop for Memcached {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// True if memcached speaks on `port`. A connection alone proves nothing: one to a free port of the range that clients
+/// are given theirs from can meet itself, take the port from memcached, and then reads what it wrote.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut said = [0; 8];
+    let patience = stream.set_read_timeout(Some(Duration::from_secs(10)));
+    patience.and_then(|()| stream.write_all(b"version\r\n")).and_then(|()| stream.read_exact(&mut said)).is_ok()
+        && said == *b"VERSION "
 }
 
 /// Replies in words, with versions numbered by first appearance.

@@ -1,6 +1,7 @@
 //! Debian's memcached as a child process, where it is installed.
 
 use super::served::Client;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -36,7 +37,7 @@ impl Memcached {
     fn answers(&mut self) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < super::served::PATIENCE {
-            if TcpStream::connect(self.address).is_ok() {
+            if speaks(self.address) {
                 return true;
             }
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -50,6 +51,16 @@ impl Memcached {
     pub fn client(&self) -> Client {
         Client::to(self.address)
     }
+}
+
+/// True if memcached answers at `address`. A connection alone proves nothing: one to a free port of the range that clients
+/// are given theirs from can meet itself, take the port from memcached, and then reads what it wrote.
+fn speaks(address: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    let mut said = [0; 8];
+    let patience = stream.set_read_timeout(Some(super::served::PATIENCE));
+    patience.and_then(|()| stream.write_all(b"version\r\n")).and_then(|()| stream.read_exact(&mut said)).is_ok()
+        && said == *b"VERSION "
 }
 
 impl Drop for Memcached {
