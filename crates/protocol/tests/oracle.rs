@@ -65,7 +65,10 @@ fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut said = [0; 8];
     let patience = stream.set_read_timeout(Some(Duration::from_secs(10)));
-    patience.and_then(|()| stream.write_all(b"version\r\n")).and_then(|()| stream.read_exact(&mut said)).is_ok()
+    patience
+        .and_then(|()| stream.write_all(b"version\r\n"))
+        .and_then(|()| stream.read_exact(&mut said))
+        .is_ok()
         && said == *b"VERSION "
 }
 

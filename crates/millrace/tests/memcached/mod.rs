@@ -59,7 +59,10 @@ fn speaks(address: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(address) else { return false };
     let mut said = [0; 8];
     let patience = stream.set_read_timeout(Some(super::served::PATIENCE));
-    patience.and_then(|()| stream.write_all(b"version\r\n")).and_then(|()| stream.read_exact(&mut said)).is_ok()
+    patience
+        .and_then(|()| stream.write_all(b"version\r\n"))
+        .and_then(|()| stream.read_exact(&mut said))
+        .is_ok()
         && said == *b"VERSION "
 }
 

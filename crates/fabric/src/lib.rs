@@ -1,0 +1,13 @@
+//! RPC over threads, processes and networks, under one API.
+//!
+//! | module | one word |
+//! |---|---|
+//! | [`status`] | how a call ended, with gRPC's codes |
+//! | [`frame`] | the 16-byte header of everything that travels, and metadata |
+//! | [`link`] | the transports behind one trait |
+//!
+//! `docs/design/003-fabric.md` says why it is as it is and maps the mechanisms of Dagger and ORCA to files.
+
+pub mod frame;
+pub mod link;
+pub mod status;

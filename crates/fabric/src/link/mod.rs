@@ -1,0 +1,208 @@
+//! Transports, behind one trait: a [`Link`] carries frames between two peers.
+//!
+//! Contract (each point is asserted for every transport by the conformance suite):
+//! 1. A frame that [`Link::try_send`] took arrives once and whole, or the link is lost and says so on both sides, within a bound. Frames may
+//!    overtake each other (sessions over datagrams deliver what is complete); nothing above relies on order.
+//! 2. What does not fit now is refused with [`SendError::Full`], and nothing of it is sent; after `flush`, `recv` or a wait there
+//!    may be room. A link never buffers more than its bounds say.
+//! 3. What was sent is on its way at the latest after [`Link::flush`].
+//! 4. Frames of up to [`MAX_FRAME`](crate::frame::MAX_FRAME) bytes are carried, whatever the transport's own unit is.
+//! 5. Bytes handed out by [`Link::recv`] are this process's own: the peer cannot change them any more.
+//! 6. [`Link::arm`] is true only if there is nothing to receive and the link's descriptor becomes readable when there is, when
+//!    room came for a frame that was refused, and when the peer is gone.
+//! 7. When the peer closes its link, or dies, everything it had sent and flushed before is received first, then
+//!    [`Lost::Closed`] or the like.
+
+use base::units::Nanos;
+use rustix::fd::BorrowedFd;
+use std::fmt;
+
+/// What carries the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Rings between threads of a process.
+    Memory,
+    /// Rings in memory that two processes share.
+    Shm,
+    /// Sessions over UDP.
+    Udp,
+    /// A Unix stream socket.
+    Unix,
+    /// A TCP connection.
+    Tcp,
+}
+
+impl Transport {
+    /// As addresses begin: `shm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Memory => "memory",
+            Transport::Shm => "shm",
+            Transport::Udp => "udp",
+            Transport::Unix => "unix",
+            Transport::Tcp => "tcp",
+        }
+    }
+}
+
+/// One end of a connection's transport.
+pub trait Link: Send {
+    /// What it is.
+    fn transport(&self) -> Transport;
+
+    /// Takes a frame: the concatenation of `head` (its first 16 bytes at least, at most 64) and `body`.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent then.
+    fn try_send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError>;
+
+    /// Publishes what was taken, and does what time asks for.
+    fn flush(&mut self, now: Nanos);
+
+    /// Appends at most `max` frames to `into`, fewer once it holds [`Frames::ENOUGH`] bytes, and says how many.
+    ///
+    /// # Errors
+    /// [`Lost`], when nothing more will come; what came before was handed out by earlier calls.
+    fn recv(&mut self, now: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost>;
+
+    /// When [`Link::flush`] must be called though nothing happened; [`Nanos::MAX`] for never.
+    fn next_deadline(&self) -> Nanos;
+
+    /// Before sleeping on the descriptor: whether there is nothing to do.
+    fn arm(&mut self) -> bool;
+
+    /// After sleeping: awake again.
+    fn disarm(&mut self);
+
+    /// Readable when an armed link has something to do.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}
+
+/// Frames that arrived, one after the other in one buffer that is used again.
+#[derive(Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    next: usize,
+}
+
+impl Frames {
+    /// Bytes after which a link appends no more.
+    pub const ENOUGH: usize = 256 << 10;
+
+    /// Bytes in it, taken or not.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a frame that is the concatenation of `parts`.
+    #[inline]
+    pub fn push(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// The oldest frame that was not taken, until the next call.
+    #[inline]
+    pub fn pop(&mut self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.next)? as usize;
+        let start = self.next.checked_sub(1).map_or(0, |last| self.ends[last] as usize);
+        self.next += 1;
+        Some(&self.bytes[start..end])
+    }
+
+    /// Frames not taken yet.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ends.len() - self.next
+    }
+
+    /// Whether all were taken.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all; keeps up to twice [`Frames::ENOUGH`] bytes of memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        if self.bytes.capacity() > 2 * Frames::ENOUGH {
+            self.bytes.shrink_to(2 * Frames::ENOUGH);
+        }
+        self.ends.clear();
+        self.next = 0;
+    }
+}
+
+/// Why a frame was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// No room now: the peer must take something first.
+    Full,
+    /// Longer than [`MAX_FRAME`](crate::frame::MAX_FRAME).
+    TooLarge,
+    /// The link is lost.
+    Gone,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Full => "the link is full",
+            SendError::TooLarge => "the frame is longer than a link carries",
+            SendError::Gone => "the link is lost",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// How a link ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The peer closed it.
+    Closed,
+    /// The peer died or cannot be reached.
+    Dead,
+    /// The peer broke the transport's protocol.
+    Violation,
+    /// The peer is another one than before.
+    Restarted,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lost::Closed => "the peer closed the link",
+            Lost::Dead => "the peer is dead or out of reach",
+            Lost::Violation => "the peer broke the transport's protocol",
+            Lost::Restarted => "the peer was started anew",
+        })
+    }
+}
+
+impl std::error::Error for Lost {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_as_they_went_in() {
+        let mut frames = Frames::default();
+        for round in 0..3 {
+            frames.push(&[b"one"]);
+            frames.push(&[b"t", b"w", b"o"]);
+            frames.push(&[]);
+            assert_eq!((frames.len(), frames.pop()), (3, Some(&b"one"[..])), "round {round}");
+            assert_eq!(frames.pop(), Some(&b"two"[..]));
+            assert_eq!(frames.pop(), Some(&b""[..]));
+            assert!(frames.is_empty() && frames.pop().is_none());
+            frames.clear();
+        }
+    }
+}
