@@ -3,11 +3,15 @@
 //! | module | one word |
 //! |---|---|
 //! | [`status`] | how a call ended, with gRPC's codes |
+//! | [`service`] | what a server runs, described |
+//! | [`connection`] | the handshake |
 //! | [`frame`] | the 16-byte header of everything that travels, and metadata |
 //! | [`link`] | the transports behind one trait |
 //!
 //! `docs/design/003-fabric.md` says why it is as it is and maps the mechanisms of Dagger and ORCA to files.
 
+pub mod connection;
 pub mod frame;
 pub mod link;
+pub mod service;
 pub mod status;
