@@ -328,10 +328,18 @@ impl MappedProducer {
 
     /// Copies `bytes` in, if there is room.
     pub fn push(&mut self, bytes: &[u8]) -> Option<Claim> {
-        let len = u32::try_from(bytes.len()).ok()?;
+        self.push_both(bytes, &[])
+    }
+
+    /// Copies `first` and right behind it `second` in, as one span, if there is room.
+    pub fn push_both(&mut self, first: &[u8], second: &[u8]) -> Option<Claim> {
+        let len = u32::try_from(first.len() + second.len()).ok()?;
         let position = self.0.place(u64::from(len))?;
-        // SAFETY: `place` gave `len` bytes inside the circle; `bytes` is memory of ours, elsewhere.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.view.at(position), bytes.len()) };
+        let to = self.0.view.at(position);
+        // SAFETY: `place` gave `len` bytes inside the circle; `first` is memory of ours, elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(first.as_ptr(), to, first.len()) };
+        // SAFETY: as above, and both lengths together are `len`.
+        unsafe { std::ptr::copy_nonoverlapping(second.as_ptr(), to.add(first.len()), second.len()) };
         self.0.advance(position, u64::from(len));
         Some(Claim { position, len })
     }

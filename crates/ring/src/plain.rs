@@ -42,6 +42,22 @@ pub(crate) unsafe fn read_once<T>(from: *const T) -> T {
     unsafe { out.assume_init() }
 }
 
+/// Copies `N` bytes, reading each exactly once; the barrier is that of [`read_once`], since whoever reads `to` later must not be
+/// made to read `from`.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `N` bytes; they do not overlap; `to` is ours alone.
+#[inline(always)]
+pub(crate) unsafe fn copy_block_once<const N: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: by the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, N) };
+    #[cfg(not(miri))]
+    // SAFETY: no instruction at all; the compiler takes what `to` leads to to be changed.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) to, options(nostack, preserves_flags));
+    }
+}
+
 /// Copies `len` bytes, reading each exactly once. Word by word where both ends allow, so 8 bytes a cycle; it also
 /// stays clear of `rep movsb`, which drops to 2-3 GB/s on some processors at unlucky alignments.
 ///

@@ -17,6 +17,17 @@ use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 use std::fmt;
 
+mod address;
+mod connect;
+pub mod memory;
+mod mode;
+pub mod shm;
+mod unix_socket;
+
+pub use address::{Address, AddressError, Endpoint};
+pub use connect::{ConnectError, LinkOptions, Listener, connect, listen};
+pub use mode::Mode;
+
 /// What carries the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -33,6 +44,10 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// All of them.
+    pub const ALL: [Transport; 5] =
+        [Transport::Memory, Transport::Shm, Transport::Udp, Transport::Unix, Transport::Tcp];
+
     /// As addresses begin: `shm`.
     pub fn name(self) -> &'static str {
         match self {
@@ -68,8 +83,20 @@ pub trait Link: Send {
     /// When [`Link::flush`] must be called though nothing happened; [`Nanos::MAX`] for never.
     fn next_deadline(&self) -> Nanos;
 
+    /// Whether nothing that was taken waits in this process for the peer to make room. Before a link is closed in peace it is
+    /// flushed until this is so.
+    fn is_drained(&self) -> bool {
+        true
+    }
+
     /// Before sleeping on the descriptor: whether there is nothing to do.
     fn arm(&mut self) -> bool;
+
+    /// As [`Link::arm`], for an owner that receives nothing until a frame that was refused has found room: true also while there is
+    /// something to receive.
+    fn arm_for_room(&mut self) -> bool {
+        self.arm()
+    }
 
     /// After sleeping: awake again.
     fn disarm(&mut self);
@@ -94,6 +121,12 @@ impl Frames {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// The buffer, and where each frame in it ends: for a link that appends to both.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u32>) {
+        (&mut self.bytes, &mut self.ends)
     }
 
     /// Adds a frame that is the concatenation of `parts`.

@@ -1,7 +1,8 @@
 //! The side that asks.
 
-use super::wire::{Envelope, SendError, Side, Violation, Wire};
-use super::{Outcome, Segment};
+use super::envelope::Envelope;
+use super::wire::{SendError, Side, Violation, Wire};
+use super::{Form, Outcome, Segment};
 use crate::pair::{self, Client, Tag};
 use crate::spsc::Hybrid;
 use crate::tags::TagMap;
@@ -14,16 +15,22 @@ pub struct ShmClient {
     pair: Client<Envelope, Envelope>,
     wire: Wire,
     asked: TagMap<()>,
+    private: Vec<u8>,
 }
 
 impl ShmClient {
     /// The client of `segment`, with the socket over which it was handed.
+    ///
+    /// # Panics
+    /// When the segment is not a pair's.
     pub fn new(segment: &Segment, socket: impl Into<OwnedFd>) -> ShmClient {
+        assert_eq!(segment.form(), Form::Pair, "a client of something else");
         let entries = segment.geometry.entries;
         ShmClient {
-            pair: pair::map_client::<Hybrid, _, _>(&segment.memory, segment.layout.pair, entries),
+            pair: pair::map_client::<Hybrid, _, _>(&segment.memory, segment.layout.rings, entries),
             wire: Wire::new(segment, Side::Client, socket.into()),
             asked: TagMap::new(entries),
+            private: Vec::new(),
         }
     }
 
@@ -36,7 +43,7 @@ impl ShmClient {
             return Err(SendError::Gone);
         }
         let full = self.pair.free() == 0;
-        let sealed = if full { Err(SendError::Full) } else { self.wire.seal(message) };
+        let sealed = if full { Err(SendError::Full) } else { Envelope::seal(&mut self.wire, message) };
         match sealed {
             Ok(envelope) => {
                 let tag = self.pair.try_send(envelope).map_err(|_| SendError::Full)?;
@@ -68,9 +75,9 @@ impl ShmClient {
                 break;
             };
             let asked = self.asked.remove(tag).ok_or(Violation::Tag);
-            asked.and_then(|()| self.wire.open(&envelope, |bytes| each(tag, bytes))).inspect_err(|_| {
-                self.wire.give_up();
-            })?;
+            let opened = asked
+                .and_then(|()| envelope.open(&mut self.wire, &mut self.private, |bytes| each(tag, bytes)));
+            opened.inspect_err(|_| self.wire.give_up())?;
             taken += 1;
         }
         Ok(taken)

@@ -1,6 +1,6 @@
 //! A segment's way to the peer: its descriptor over a Unix stream socket.
 
-use super::{AttachError, Segment};
+use super::{AttachError, Form, Segment};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -26,11 +26,20 @@ impl Segment {
         Ok(())
     }
 
-    /// Receives and attaches a segment. Blocks as the socket does: set its read timeout before when the peer is a stranger.
+    /// Receives and attaches a segment for a pair. Blocks as the socket does: set its read timeout before when the peer is a
+    /// stranger.
     ///
     /// # Errors
     /// See [`AttachError`].
     pub fn receive(socket: impl AsFd) -> Result<Segment, AttachError> {
+        Segment::receive_any(socket)?.of(|form| form == Form::Pair)
+    }
+
+    /// As [`Segment::receive`], of whatever form; [`Segment::form`] tells.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn receive_any(socket: impl AsFd) -> Result<Segment, AttachError> {
         // Room for one descriptor: whatever else a peer sends, the kernel cuts off.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -49,7 +58,7 @@ impl Segment {
             }
         }
         match files.pop() {
-            Some(file) if got.bytes == 1 && byte == [HELLO] => Segment::attach(file),
+            Some(file) if got.bytes == 1 && byte == [HELLO] => Segment::attach_any(file),
             _ => Err(AttachError::NothingSent),
         }
     }

@@ -1,11 +1,12 @@
-//! A connection between two processes in one memory segment: a ring pair, an arena each way for what does not fit a slot, and
-//! the wake words. Messages are bytes of any length up to a stated limit.
+//! A connection between two processes in one memory segment: two rings, an arena each way for what does not fit a slot, and the
+//! wake words. Messages are bytes of any length up to a stated limit. The rings are a pair ([`ShmClient`], [`ShmServer`]: requests, and
+//! one reply to each) or [`Lanes`] (messages either way, independent of each other).
 //!
 //! Shape of a segment (one memfd, sealed against shrinking and growing):
 //! ```text
 //! 0       128          256          384
 //! │header │server wake │client wake │ request ring │ response ring │ request arena │ response arena │
-//! slot (64 B): seq u32 │ [tag u32] │ len u32 │ 52 bytes: the message, or where it is in the arena
+//! a pair's slot (64 B): seq u32 │ [tag u32] │ len u32 │ 52 bytes: the message, or where it is in the arena
 //! ```
 //! Beside it stays the Unix stream socket over which it was handed: it wakes a sleeping peer (one byte), and its end is the sure
 //! sign that the peer is gone, kill -9 included. There is no doorbell inside: a table for one ring saves nothing over the
@@ -25,15 +26,19 @@
 //! Errors: [`SendError`], [`Violation`], [`AttachError`]: see each.
 
 mod client;
+mod envelope;
 mod handover;
+pub mod lanes;
 mod segment;
 mod server;
 mod wire;
 
 pub use client::ShmClient;
-pub use segment::{AttachError, Geometry, Pages, Segment};
+pub use envelope::INLINE;
+pub use lanes::Lanes;
+pub use segment::{AttachError, Form, Geometry, Pages, Segment};
 pub use server::ShmServer;
-pub use wire::{INLINE, SendError, Violation};
+pub use wire::{SendError, Side, Violation};
 
 pub use crate::wait::Outcome;
 

@@ -1,7 +1,8 @@
 //! The side that answers.
 
-use super::wire::{Envelope, SendError, Side, Violation, Wire};
-use super::{Outcome, Segment};
+use super::envelope::Envelope;
+use super::wire::{SendError, Side, Violation, Wire};
+use super::{Form, Outcome, Segment};
 use crate::pair::{self, Server, Tag};
 use crate::spsc::Hybrid;
 use crate::wait::{Sleeper, WaitPolicy};
@@ -12,18 +13,24 @@ use std::time::Duration;
 pub struct ShmServer {
     pair: Server<Envelope, Envelope>,
     wire: Wire,
+    private: Vec<u8>,
 }
 
 impl ShmServer {
     /// The server of `segment`, with the socket over which it was handed.
+    ///
+    /// # Panics
+    /// When the segment is not a pair's.
     pub fn new(segment: &Segment, socket: impl Into<OwnedFd>) -> ShmServer {
+        assert_eq!(segment.form(), Form::Pair, "a server of something else");
         ShmServer {
             pair: pair::map_server::<Hybrid, _, _>(
                 &segment.memory,
-                segment.layout.pair,
+                segment.layout.rings,
                 segment.geometry.entries,
             ),
             wire: Wire::new(segment, Side::Server, socket.into()),
+            private: Vec::new(),
         }
     }
 
@@ -38,7 +45,8 @@ impl ShmServer {
                 self.wire.idle();
                 break;
             };
-            self.wire.open(&envelope, |bytes| each(tag, bytes)).inspect_err(|_| self.wire.give_up())?;
+            let opened = envelope.open(&mut self.wire, &mut self.private, |bytes| each(tag, bytes));
+            opened.inspect_err(|_| self.wire.give_up())?;
             taken += 1;
         }
         Ok(taken)
@@ -57,7 +65,7 @@ impl ShmServer {
         if self.wire.is_over() {
             return Err(SendError::Gone);
         }
-        match self.wire.seal(message) {
+        match Envelope::seal(&mut self.wire, message) {
             Ok(envelope) => {
                 self.pair.reply(tag, envelope);
                 Ok(())

@@ -1,29 +1,15 @@
-//! What both sides do alike: put a message into a slot or the arena, take one out and check it, wait and wake.
+//! What every side of a segment does alike, whatever its form: the arenas, waiting and waking, the end.
 
 use super::Segment;
 use super::segment::Layout;
-use crate::arena::{Claim, MappedConsumer, MappedProducer};
+use crate::Mapping;
+use crate::arena::{MappedConsumer, MappedProducer};
 use crate::sync::AtomicU32;
 use crate::wait::{Descriptor, Outcome, Sleeper, WaitPolicy, Waker};
-use crate::{Mapping, Plain};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Bytes of a message that fit the slot itself.
-pub const INLINE: usize = 52;
-
-/// What travels in a slot.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Envelope {
-    len: u32,
-    bytes: [u8; INLINE],
-}
-
-// SAFETY: integers only, without padding.
-unsafe impl Plain for Envelope {}
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,21 +59,22 @@ impl std::error::Error for Violation {}
 
 /// One side's means beside its half of the pair.
 pub(super) struct Wire {
-    out: MappedProducer,
-    inn: MappedConsumer,
+    pub(super) out: MappedProducer,
+    pub(super) inn: MappedConsumer,
     sleeper: Sleeper,
     waker: Waker,
-    max_message: u32,
+    pub(super) max_message: u32,
     /// A message did not fit the arena: room there is worth waking up for.
-    starved: bool,
+    pub(super) starved: bool,
     gone: bool,
-    private: Vec<u8>,
 }
 
 /// Which side of a segment one is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that sends through the request ring.
     Client,
+    /// The one that sends through the response ring.
     Server,
 }
 
@@ -113,46 +100,7 @@ impl Wire {
             max_message: segment.geometry.max_message,
             starved: false,
             gone: false,
-            private: Vec::new(),
         }
-    }
-
-    /// Puts a message where the peer will find it; the envelope goes into a slot.
-    pub(super) fn seal(&mut self, message: &[u8]) -> Result<Envelope, SendError> {
-        if message.len() > self.max_message as usize {
-            return Err(SendError::TooLarge);
-        }
-        let mut bytes = [0; INLINE];
-        if message.len() <= INLINE {
-            bytes[..message.len()].copy_from_slice(message);
-        } else {
-            let claim = self.out.push(message);
-            self.starved = claim.is_none();
-            let claim = claim.ok_or(SendError::Full)?;
-            bytes[..8].copy_from_slice(&claim.position.to_le_bytes());
-        }
-        Ok(Envelope { len: message.len() as u32, bytes })
-    }
-
-    /// Hands over the message of an envelope, from memory that is this process's own.
-    pub(super) fn open<R>(
-        &mut self,
-        envelope: &Envelope,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Violation> {
-        let len = envelope.len as usize;
-        if len <= INLINE {
-            return Ok(read(&envelope.bytes[..len]));
-        }
-        if envelope.len > self.max_message {
-            return Err(Violation::Length);
-        }
-        let position = u64::from_le_bytes(*envelope.bytes.first_chunk().expect("52 is more than 8"));
-        self.private.clear();
-        if !self.inn.take(Claim { position, len: envelope.len }, &mut self.private) {
-            return Err(Violation::Span);
-        }
-        Ok(read(&self.private))
     }
 
     /// Nothing more to take for now: tell the peer of the room, and wake it if it waits for that.
@@ -188,9 +136,27 @@ impl Wire {
         self.starved && self.out.has_news()
     }
 
+    /// Whether the peer is gone, by its socket.
+    pub(super) fn peer_is_gone(&self) -> bool {
+        self.sleeper.peer_is_gone()
+    }
+
+    /// Ends the connection for the peer too, now and not when the last descriptor is closed.
+    pub(super) fn hang_up(&self) {
+        let _ = rustix::net::shutdown(self.descriptor(), rustix::net::Shutdown::Both);
+    }
+
     /// What the sleeper sleeps on.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.sleeper.descriptor().expect("a wire sleeps on its socket")
+    }
+
+    /// Whether the descriptor is readable.
+    #[cfg(test)]
+    pub(super) fn is_rung(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") == 1
     }
 
     /// The connection is over.

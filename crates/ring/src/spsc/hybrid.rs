@@ -9,7 +9,7 @@
 //! consumer before its word is written, and move twice more: that cost 2.5× to 4× at bursts of one.
 //!
 //! Invariants beyond `lane.rs`'s:
-//! 1. While `first` holds an item, its position is `burst`, its slot is untouched, and every later position of the burst is
+//! 1. While an item waits in `first` (`holds`), its position is `burst`, its slot is untouched, and every later position of the burst is
 //!    written and marked. The consumer looks at those only after it saw the first.
 //!
 //! Ordering: the first word's `mark` (Release) comes after all items and words of the burst in program order, so the
@@ -20,6 +20,7 @@
 use super::lane::Lane;
 use super::{Full, Kind, Produce};
 use crate::{Mapping, Plain};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 pub use super::slot::Consumer;
@@ -34,23 +35,43 @@ pub struct Producer<T> {
     next: u32,
     /// Slots known to be free.
     free: u32,
-    /// The first item of the burst that is not shown yet, and its position.
-    first: Option<T>,
+    /// The first item of the burst that is not shown yet, if there is one, and its position.
+    first: MaybeUninit<T>,
+    holds: bool,
     burst: u32,
 }
 
 impl<T> Producer<T> {
     pub(crate) fn over(lane: Lane<T>) -> Producer<T> {
-        Producer { free: lane.capacity(), lane, next: 0, first: None, burst: 0 }
+        Producer {
+            free: lane.capacity(),
+            lane,
+            next: 0,
+            first: MaybeUninit::uninit(),
+            holds: false,
+            burst: 0,
+        }
     }
 
     #[inline(always)]
     fn show_burst(&mut self) {
-        if let Some(item) = self.first.take() {
-            // SAFETY: the position was free when it was pushed, and was not written since (invariant 1).
-            unsafe { self.lane.write(self.burst, item) };
+        if self.holds {
+            self.holds = false;
+            let first = &self.first;
+            // An item that was filled in place may have bytes that nobody wrote, so it moves as what it may be.
+            // SAFETY: the position was free when it was pushed, and was not written since (invariant 1); `first` is left for good.
+            unsafe {
+                self.lane
+                    .fill(self.burst, |place| place.cast::<MaybeUninit<T>>().write(std::ptr::read(first)))
+            };
             self.lane.mark(self.burst);
         }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        self.free = self.free.wrapping_sub(1);
     }
 }
 
@@ -89,16 +110,33 @@ impl<T: Send> Produce<T> for Producer<T> {
 
     #[inline(always)]
     unsafe fn push_granted(&mut self, item: T) {
-        if self.first.is_none() {
-            self.first = Some(item);
-            self.burst = self.next;
-        } else {
+        if self.holds {
             // SAFETY: the caller promises that the slot is free.
             unsafe { self.lane.write(self.next, item) };
             self.lane.mark(self.next);
+        } else {
+            self.first.write(item);
+            self.holds = true;
+            self.burst = self.next;
         }
-        self.next = self.next.wrapping_add(1);
-        self.free = self.free.wrapping_sub(1);
+        self.advance();
+    }
+
+    #[inline(always)]
+    unsafe fn fill_granted(&mut self, write: impl FnOnce(*mut T))
+    where
+        T: Plain,
+    {
+        if self.holds {
+            // SAFETY: the caller promises that the slot is free.
+            unsafe { self.lane.fill(self.next, write) };
+            self.lane.mark(self.next);
+        } else {
+            write(self.first.as_mut_ptr());
+            self.holds = true;
+            self.burst = self.next;
+        }
+        self.advance();
     }
 }
 

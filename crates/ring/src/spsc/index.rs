@@ -143,6 +143,12 @@ pub struct Producer<T> {
 
 impl<T> Producer<T> {
     #[inline(always)]
+    fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        self.free = self.free.wrapping_sub(1);
+    }
+
+    #[inline(always)]
     fn show(&mut self) {
         if self.shown != self.next {
             self.view.indices().tail.0.store(self.next, Ordering::Release); // label: items
@@ -190,8 +196,16 @@ impl<T: Send> Produce<T> for Producer<T> {
     unsafe fn push_granted(&mut self, item: T) {
         // SAFETY: the caller promises that the slot is free, so nobody reads or writes the cell now.
         self.view.cell(self.next).with_mut(|cell| unsafe { (*cell).write(item) });
-        self.next = self.next.wrapping_add(1);
-        self.free = self.free.wrapping_sub(1);
+        self.advance();
+    }
+
+    #[inline(always)]
+    unsafe fn fill_granted(&mut self, write: impl FnOnce(*mut T))
+    where
+        T: Plain,
+    {
+        self.view.cell(self.next).with_mut(|cell| write(cell.cast()));
+        self.advance();
     }
 }
 
@@ -235,13 +249,19 @@ impl<T> Consumer<T> {
         }
     }
 
+    /// Whether an item is known to be there, after another look where needed.
     #[inline(always)]
-    fn take_next(&mut self) -> Option<T> {
+    fn has_next(&mut self) -> bool {
         if self.ready == 0 {
             self.look();
-            if self.ready == 0 {
-                return None;
-            }
+        }
+        self.ready > 0
+    }
+
+    #[inline(always)]
+    fn take_next(&mut self) -> Option<T> {
+        if !self.has_next() {
+            return None;
         }
         let item = self.view.cell(self.next).with(|cell| match self.view.keep {
             // SAFETY: invariant 1: the position is in head..tail and is taken once, since `next` moves on below.
@@ -280,14 +300,35 @@ impl<T: Send> Consume<T> for Consumer<T> {
     }
 
     #[inline(always)]
-    fn is_ready(&mut self) -> bool {
-        if self.ready == 0 {
-            self.look();
+    fn drain_in_place(&mut self, max: usize, mut each: impl FnMut(*const T) -> bool) -> usize
+    where
+        T: Plain,
+    {
+        let mut taken = 0;
+        while taken < max {
+            if !self.has_next() {
+                self.tell_if_due(1);
+                return taken;
+            }
+            let go_on = self.view.cell(self.next).with(|cell| each(cell.cast()));
+            self.next = self.next.wrapping_add(1);
+            self.ready -= 1;
+            taken += 1;
+            self.tell_if_due(self.tell_every);
+            if !go_on {
+                break;
+            }
         }
-        if self.ready == 0 {
+        taken
+    }
+
+    #[inline(always)]
+    fn is_ready(&mut self) -> bool {
+        let ready = self.has_next();
+        if !ready {
             self.tell_if_due(1);
         }
-        self.ready > 0
+        ready
     }
 
     #[cfg(not(loom))]

@@ -147,6 +147,21 @@ impl<T> Lane<T> {
         self.slot(position).item.with_mut(|cell| unsafe { (*cell).write(item) });
     }
 
+    /// Lets `write` put an item into the slot without showing it.
+    ///
+    /// # Safety
+    /// As [`Lane::write`].
+    #[inline(always)]
+    pub(crate) unsafe fn fill(&mut self, position: u32, write: impl FnOnce(*mut T)) {
+        self.slot(position).item.with_mut(|cell| write(cell.cast()));
+    }
+
+    /// Lets `read` look at the item where it lies.
+    #[inline(always)]
+    pub(crate) fn look<R>(&self, position: u32, read: impl FnOnce(*const T) -> R) -> R {
+        self.slot(position).item.with(|cell| read(cell.cast()))
+    }
+
     /// Shows the item at `position` to the consumer.
     #[inline(always)]
     pub(crate) fn mark(&mut self, position: u32) {

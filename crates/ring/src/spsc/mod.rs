@@ -81,6 +81,15 @@ pub trait Produce<T>: Send {
     /// item in this slot happened before.
     unsafe fn push_granted(&mut self, item: T);
 
+    /// As [`Produce::push_granted`], for items so large that they are written where they will lie: `write` gets the place.
+    ///
+    /// # Safety
+    /// As [`Produce::push_granted`]. In a ring on the heap `write` leaves a whole `T` behind; in a mapping any bytes are one, so
+    /// there it writes only what the consumer will look at.
+    unsafe fn fill_granted(&mut self, write: impl FnOnce(*mut T))
+    where
+        T: Plain;
+
     /// Pushes from `items` while there is space, publishes once, and returns how many were taken. No item is drawn from the
     /// iterator that cannot be pushed.
     fn push_all(&mut self, items: &mut impl Iterator<Item = T>) -> usize {
@@ -104,6 +113,13 @@ pub trait Consume<T>: Send {
     /// Hands at most `max` items to `each`, oldest first, and returns how many.
     fn drain(&mut self, max: usize, each: impl FnMut(T)) -> usize;
 
+    /// As [`Consume::drain`], for items so large that they are read where they lie, until `each` returns false. The place is readable
+    /// during the call; in a mapping a hostile producer may write to it meanwhile, so `each` reads everything once, and without
+    /// making a reference.
+    fn drain_in_place(&mut self, max: usize, each: impl FnMut(*const T) -> bool) -> usize
+    where
+        T: Plain;
+
     /// Whether [`Consume::try_pop`] would find an item.
     fn is_ready(&mut self) -> bool;
 
@@ -121,6 +137,17 @@ pub trait Consume<T>: Send {
     /// Stops telling the producer what was consumed: for users whose producer counts by itself.
     #[must_use]
     fn without_credits(self) -> Self;
+}
+
+/// A variant of ring, as a value; [`Kind`] is the same as a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// [`slot`].
+    InSlot,
+    /// [`index`].
+    Index,
+    /// [`hybrid`].
+    Hybrid,
 }
 
 /// A variant of ring, as a type parameter.

@@ -41,6 +41,12 @@ impl<T> Producer<T> {
     pub(crate) fn over(lane: Lane<T>) -> Producer<T> {
         Producer { free: lane.capacity(), lane, next: 0 }
     }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        self.free = self.free.wrapping_sub(1);
+    }
 }
 
 impl<T: Send> Produce<T> for Producer<T> {
@@ -78,8 +84,18 @@ impl<T: Send> Produce<T> for Producer<T> {
         // SAFETY: the caller promises that the slot is free.
         unsafe { self.lane.write(self.next, item) };
         self.lane.mark(self.next);
-        self.next = self.next.wrapping_add(1);
-        self.free = self.free.wrapping_sub(1);
+        self.advance();
+    }
+
+    #[inline(always)]
+    unsafe fn fill_granted(&mut self, write: impl FnOnce(*mut T))
+    where
+        T: Plain,
+    {
+        // SAFETY: the caller promises that the slot is free.
+        unsafe { self.lane.fill(self.next, write) };
+        self.lane.mark(self.next);
+        self.advance();
     }
 }
 
@@ -136,6 +152,28 @@ impl<T: Send> Consume<T> for Consumer<T> {
             taken += 1;
             self.tell_if_due(self.tell_every);
             each(item);
+        }
+        taken
+    }
+
+    #[inline(always)]
+    fn drain_in_place(&mut self, max: usize, mut each: impl FnMut(*const T) -> bool) -> usize
+    where
+        T: Plain,
+    {
+        let mut taken = 0;
+        while taken < max {
+            if !self.lane.is_ready(self.next) {
+                self.tell_if_due(1);
+                return taken;
+            }
+            let go_on = self.lane.look(self.next, &mut each);
+            self.next = self.next.wrapping_add(1);
+            taken += 1;
+            self.tell_if_due(self.tell_every);
+            if !go_on {
+                break;
+            }
         }
         taken
     }

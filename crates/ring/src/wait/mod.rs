@@ -298,7 +298,8 @@ impl Sleeper {
         }
     }
 
-    fn peer_is_gone(&self) -> bool {
+    /// Whether the peer at the other end of the socket is gone; false for a sleeper without one. A system call.
+    pub(crate) fn peer_is_gone(&self) -> bool {
         match &self.bell {
             Bell::Word => false,
             #[cfg(not(loom))]
