@@ -7,7 +7,7 @@ use codec::encode::Encoder;
 use codec::memory::{Arena, Memory};
 use codec::object::dynamic::{DynamicMut, Value};
 use codec::place::Placed;
-use codec::typed::{Message, MessageView};
+use codec::typed::{Message, MessageView, Owned};
 use proto::gallery::{Awkward, Color, Photo, User, UserMut, photo::Format, user::Contact};
 use proto::legacy::{Album, album};
 use std::sync::Arc;
@@ -252,4 +252,23 @@ fn a_placed_message_is_read_and_changed_as_its_class_only() {
     let user = User::placed(&message).expect("it is a user");
     assert_eq!((user.name(), user.avatar()), ("ada", &b"for ever"[..]));
     assert_eq!((message.is_in_acc(&[User::AVATAR]), user.avatar_is_in_acc()), (false, false));
+}
+
+#[test]
+fn an_owned_message_outlives_the_bytes_it_came_in() {
+    let arena = Arena::default();
+    let mut user = User::new(&arena).expect("room");
+    fill(&mut user).expect("room");
+    let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+    let bytes = User::freeze(user).encode(&mut encoder).expect("encodes").to_vec();
+    let owned = Owned::<User>::decode(&mut decoder, &bytes).expect("decodes");
+    drop((arena, bytes));
+    let there = std::thread::spawn(move || {
+        assert_eq!(owned.view().name(), "ada");
+        assert!(owned.held_bytes() > 0);
+        owned
+    });
+    let owned = there.join().expect("the thread is well");
+    assert_eq!(owned.view().photos().iter().count(), 3);
+    assert!(Owned::<User>::decode(&mut decoder, b"\xff").is_err());
 }

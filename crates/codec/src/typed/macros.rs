@@ -34,6 +34,11 @@ macro_rules! typed_message {
             unsafe fn edit<'m, 'a>(edit: $crate::object::Edit<'m, 'a>) -> $edit<'m, 'a> {
                 $edit(edit)
             }
+
+            #[inline]
+            fn freeze<'m>(message: Self::Mut<'m, '_>) -> Self::View<'m> {
+                message.freeze()
+            }
         }
 
         impl<'a> $crate::typed::MessageView<'a> for $view<'a> {

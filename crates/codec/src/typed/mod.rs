@@ -43,12 +43,14 @@ mod item;
 mod list;
 mod macros;
 mod map;
+mod owned;
 mod text;
 
 pub use calls::{bools, field, message, message_mut, messages_mut, push_message};
 pub use item::{Item, MapKey, Plain};
 pub use list::List;
 pub use map::{Map, MapMut};
+pub use owned::Owned;
 pub use text::{AnyText, Text};
 
 use crate::decode::{DecodeError, Decoder};
@@ -87,6 +89,9 @@ pub unsafe trait Message: Sized + 'static {
     /// # Safety
     /// As [`Message::view`].
     unsafe fn edit<'m, 'a>(edit: Edit<'m, 'a>) -> Self::Mut<'m, 'a>;
+
+    /// What was built, finished.
+    fn freeze<'m>(message: Self::Mut<'m, '_>) -> Self::View<'m>;
 
     /// An empty message.
     ///
