@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`status`] | how a call ended, with gRPC's codes |
 //! | [`service`] | what a server runs, described |
-//! | [`connection`] | the handshake |
+//! | [`channel`] | the client side: calls out, events in |
+//! | [`connection`] | the handshake, and switching to another link |
 //! | [`frame`] | the 16-byte header of everything that travels, and metadata |
 //! | [`link`] | the transports behind one trait |
 //!
 //! `docs/design/003-fabric.md` says why it is as it is and maps the mechanisms of Dagger and ORCA to files.
 
+pub mod channel;
 pub mod connection;
 pub mod frame;
 pub mod link;

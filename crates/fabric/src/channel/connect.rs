@@ -1,0 +1,107 @@
+//! From a link to a channel: the handshake, blocking or driven.
+
+use super::calls::MOST;
+use super::core::Core;
+use super::stream::MAX_WINDOW;
+use super::switching::Switching;
+use super::{Channel, Options, Time};
+use crate::connection::handshake::{Hello, ServiceInfo, VERSION};
+use crate::connection::switch::{Links, Side};
+use crate::connection::{ConnectError, Opened, Opening};
+use crate::link::Link;
+use base::clock::Clock;
+use base::units::Nanos;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A channel whose handshake is under way, for whoever must not block.
+pub struct Connecting {
+    opening: Opening,
+    options: Options,
+}
+
+impl Connecting {
+    /// Begins; [`Connecting::poll`] does the rest.
+    pub fn new(link: Box<dyn Link>, options: &Options) -> Connecting {
+        let hello = Hello {
+            version: VERSION,
+            join: None,
+            exact: options.exact,
+            calls: options.calls,
+            services: options.services.clone(),
+        };
+        Connecting { opening: Opening::new(link, &hello), options: options.clone() }
+    }
+
+    /// Goes on; the channel once the server has answered. It takes its time from [`Channel::poll_at`] if it is polled with that, else from the
+    /// process's clock.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; this is of no use then.
+    pub fn poll(mut self, now: Nanos) -> Result<Result<Channel, Connecting>, ConnectError> {
+        let Some(welcome) = self.opening.poll(now)? else { return Ok(Err(self)) };
+        if self.options.exact {
+            check_schemas(&self.options.services, &welcome.services)?;
+        }
+        if welcome.calls == 0 || welcome.window == 0 || welcome.window > MAX_WINDOW {
+            return Err(ConnectError::Malformed("the Welcome's bounds are out of range"));
+        }
+        Ok(Ok(channel(self.opening.opened(welcome), &self.options)))
+    }
+}
+
+fn channel(opened: Opened, options: &Options) -> Channel {
+    let Opened { link, welcome, sent, received, early } = opened;
+    let calls = (welcome.calls.min(options.calls.max(1)) as usize).min(MOST);
+    let switching = Switching::new(welcome.token, options.timeout);
+    Channel {
+        core: Core::new(Links::new(link, sent, received), calls, welcome.window, switching),
+        services: welcome.services,
+        connection: welcome.connection,
+        frames: early,
+        from: Side::Current,
+        backlog: VecDeque::new(),
+        scratch: Default::default(),
+        typed: Default::default(),
+        time: Time::Clock(Clock::shared()),
+        policy: options.wait,
+    }
+}
+
+fn check_schemas(ours: &[(String, u64)], theirs: &[ServiceInfo]) -> Result<(), ConnectError> {
+    for (name, hash) in ours {
+        let same = |info: &ServiceInfo| info.name == *name && info.hash == *hash;
+        if *hash != 0 && !theirs.iter().any(same) {
+            return Err(ConnectError::Schema { service: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+impl Channel {
+    /// A channel over any link; returns when the server has answered.
+    ///
+    /// # Errors
+    /// [`ConnectError`], each with what to do about it.
+    pub fn over(link: Box<dyn Link>, options: &Options) -> Result<Channel, ConnectError> {
+        let clock = Clock::shared();
+        let until = clock.now().plus(Nanos::from(options.timeout));
+        let mut connecting = Connecting::new(link, options);
+        loop {
+            let now = clock.now();
+            connecting = match connecting.poll(now)? {
+                Ok(channel) => return Ok(channel),
+                Err(connecting) => connecting,
+            };
+            if now >= until {
+                return Err(ConnectError::TimedOut(options.timeout));
+            }
+            let opening = &mut connecting.opening;
+            if opening.arm() {
+                let left = until.min(opening.next_deadline()).since(now);
+                super::wait::sleep([opening.descriptor()], Some(Duration::from(left)));
+            }
+            opening.disarm();
+        }
+    }
+}

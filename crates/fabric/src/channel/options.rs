@@ -1,0 +1,49 @@
+//! What can be said of a channel when it is made, and of a call when it is started.
+
+use ring::wait::WaitPolicy;
+use std::time::Duration;
+
+/// How a channel is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Calls in flight that it would like; the server may grant fewer.
+    pub calls: u32,
+    /// Services that this client was built with, and the hashes of their schemas.
+    pub services: Vec<(String, u64)>,
+    /// Refuse a server whose schema of one of `services` is another.
+    pub exact: bool,
+    /// How long the server may take to answer the handshake, of a first link and of one to switch to.
+    pub timeout: Duration,
+    /// How blocking calls wait.
+    pub wait: WaitPolicy,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            calls: 1024,
+            services: Vec::new(),
+            exact: false,
+            timeout: Duration::from_secs(5),
+            wait: WaitPolicy::default(),
+        }
+    }
+}
+
+/// How a call is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallOptions<'a> {
+    /// How long its starter waits, from when it is published; then it ends as DEADLINE_EXCEEDED. Up to 71 minutes the server knows it too.
+    pub timeout: Option<Duration>,
+    /// Encoded with [`push_metadata`](crate::frame::push_metadata).
+    pub metadata: &'a [u8],
+    /// Credit for the server's stream is given by [`Channel::grant`](super::Channel::grant) alone.
+    pub explicit_credit: bool,
+}
+
+impl CallOptions<'_> {
+    /// No more than a timeout.
+    pub fn within(timeout: Duration) -> CallOptions<'static> {
+        CallOptions { timeout: Some(timeout), ..CallOptions::default() }
+    }
+}
