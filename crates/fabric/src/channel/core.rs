@@ -10,7 +10,7 @@ use super::error::StartError;
 use super::event::Waiting;
 use super::receive::Violation;
 use super::stream::Stream;
-use super::switching::Switching;
+use super::switching::{Switch, Switching};
 use super::wheel::Wheel;
 use super::{CallOptions, Method};
 use crate::connection::switch::Links;
@@ -69,6 +69,8 @@ pub(super) struct Core {
     pub(super) switching: Switching,
     /// For metadata and body together, when the metadata is too long for a frame's head.
     joined: Vec<u8>,
+    #[cfg(test)]
+    pub(super) planted: Option<super::simulation::Planted>,
 }
 
 impl Core {
@@ -89,6 +91,8 @@ impl Core {
             outcomes: VecDeque::new(),
             switching,
             joined: Vec::new(),
+            #[cfg(test)]
+            planted: None,
         }
     }
 
@@ -134,7 +138,13 @@ impl Core {
             return Err(StartError::Shape);
         }
         let (incoming, outgoing) = (method.server_streaming, method.client_streaming);
-        Ok(Box::new(Stream::new(incoming, outgoing, options.explicit_credit, self.window)))
+        #[cfg_attr(not(test), expect(unused_mut, reason = "tests plant a bug"))]
+        let mut stream = Stream::new(incoming, outgoing, options.explicit_credit, self.window);
+        #[cfg(test)]
+        {
+            stream.hasty = self.planted == Some(super::simulation::Planted::ItemsAsTheyCome);
+        }
+        Ok(Box::new(stream))
     }
 
     /// Sends a frame with metadata; the epoch of the link that took it.
@@ -232,6 +242,11 @@ impl Core {
     /// The call has its outcome; its slot waits for the Reply, which the server is asked to hurry.
     pub(super) fn abandon(&mut self, slot: u32) {
         self.untime(slot);
+        #[cfg(test)]
+        if self.planted == Some(super::simulation::Planted::ZombieForgotten) {
+            self.calls.close(slot);
+            return;
+        }
         let at = self.calls.slot(slot);
         at.state = State::Zombie;
         let (complete, replied) = match &mut at.stream {
@@ -323,6 +338,11 @@ impl Core {
         };
         if owed > 0 {
             if !self.say(Header { aux: owed, ..Header::new(Kind::Credit, call) }) {
+                #[cfg(test)]
+                if self.planted == Some(super::simulation::Planted::CreditLost) {
+                    self.calls.slot(slot).stream.as_mut().expect("it owed credit just now").credited();
+                    return true;
+                }
                 return false;
             }
             let stream = self.calls.slot(slot).stream.as_mut();
@@ -364,6 +384,11 @@ impl Core {
             if state != State::Free {
                 self.calls.close(slot);
             }
+            #[cfg(test)]
+            let state = match self.planted {
+                Some(super::simulation::Planted::OutcomeTwice) if state == State::Zombie => State::Waiting,
+                _ => state,
+            };
             if state == State::Waiting {
                 return Some((call, user, Status::lost(&**why)));
             }
@@ -377,9 +402,26 @@ impl Core {
         self.end(&format!("the server broke the protocol: {}", violation.0));
     }
 
+    /// Plants a bug.
+    #[cfg(test)]
+    pub(super) fn plant(&mut self, planted: Option<super::simulation::Planted>) {
+        use super::simulation::Planted;
+        self.planted = planted;
+        self.calls.forgiving = planted == Some(Planted::AnyGeneration);
+        let links = self.links.as_mut().expect("just connected");
+        links.miscounts = planted == Some(Planted::LastMiscounted);
+    }
+
+    /// How much waits in queues that are no part of a call's slot.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.fresh.len() + self.owing.len() + self.pongs.len() + self.ready.len() + self.outcomes.len()
+    }
+
     /// When [`Channel::poll`](super::Channel::poll) is to be called though nothing arrives.
     pub(super) fn next_deadline(&self) -> Nanos {
-        if self.has_events() || !self.fresh.is_empty() {
+        let switches = self.switching.is_waiting() && self.switch_state() == Switch::Joining;
+        if self.has_events() || !self.fresh.is_empty() || switches {
             return Nanos::ZERO;
         }
         let links = self.links.as_ref().map_or(Nanos::MAX, Links::next_deadline);

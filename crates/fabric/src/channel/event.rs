@@ -37,6 +37,14 @@ impl What<'_> {
     pub fn is_terminal(&self) -> bool {
         !matches!(self, What::Item(_))
     }
+
+    /// Why the call failed, if that is what happened.
+    pub fn into_failure(self) -> Option<Status> {
+        match self {
+            What::Failed(status) => Some(status),
+            _ => None,
+        }
+    }
 }
 
 /// Where messages are decoded.

@@ -47,6 +47,8 @@ mod wait;
 mod wheel;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 pub use blocking::Response;

@@ -73,6 +73,11 @@ impl Switching {
         self.joining.is_some() || self.waiting.is_some()
     }
 
+    /// Whether a switch was asked for that has not begun.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.joining.is_none() && self.waiting.is_some()
+    }
+
     pub(super) fn next_deadline(&self) -> Nanos {
         let Some(joining) = &self.joining else { return Nanos::MAX };
         joining.until.min(joining.opening.next_deadline())

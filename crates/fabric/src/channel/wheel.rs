@@ -86,14 +86,25 @@ impl Wheel {
             }
             self.at = self.at.max(start);
             let slot = self.heads[level][list];
-            self.unlink(slot);
-            if self.nodes[slot as usize].tick <= self.at {
+            if level == 0 {
+                self.unlink(slot);
                 self.count -= 1;
                 return Some(slot);
             }
-            self.link(slot);
+            self.deal(level, list);
         }
         None
+    }
+
+    /// Deals a list out to the levels below: all of it at once, since what stayed would lie behind them.
+    fn deal(&mut self, level: usize, list: usize) {
+        let mut slot = self.heads[level][list];
+        while slot != NONE {
+            let next = self.nodes[slot as usize].next;
+            self.unlink(slot);
+            self.link(slot);
+            slot = next;
+        }
     }
 
     /// When [`Wheel::due`] must be asked again at the latest; never later than the earliest deadline.
