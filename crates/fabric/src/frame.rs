@@ -61,7 +61,8 @@ pub enum Kind {
     Pong = 11,
     /// Server: no new calls; what is in flight will be answered.
     Goodbye = 12,
-    /// Either: the last frame on this link, whose connection goes on over another; `aux` is how many came before it.
+    /// Either: the last frame on this link, whose connection goes on over another; `aux` is how many came before it. With
+    /// [`END`], on the new link: the old one was read to its end; `aux` is how many frames came over it, its Last not counted.
     Last = 13,
 }
 

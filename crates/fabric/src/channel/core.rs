@@ -296,8 +296,10 @@ impl Core {
     }
 
     /// Whether something waits to be published.
+    #[inline]
     pub(super) fn is_unpublished(&self) -> bool {
-        self.unflushed > 0 || !self.owing.is_empty() || !self.pongs.is_empty() || !self.fresh.is_empty()
+        let owes = self.unflushed > 0 || !self.owing.is_empty() || !self.pongs.is_empty();
+        owes || !self.fresh.is_empty() || self.links.as_ref().is_some_and(Links::is_switching)
     }
 
     /// Sends what is owed, as far as the link takes it.

@@ -19,8 +19,9 @@ use super::calls::{CallId, State};
 use super::core::{Core, PONGS, Phase};
 use super::event::{Happened, Waiting, What};
 use super::stream::{Ending, Kept, Place};
-use crate::connection::switch::Side;
-use crate::frame::{Frame, Kind, Malformed};
+use crate::connection::switch::{Noted, Side};
+use crate::frame::{END, Frame, Kind, Malformed};
+use crate::link::Lost;
 use crate::status::{Code, Status};
 
 /// How the server broke the protocol.
@@ -181,12 +182,18 @@ impl Core {
                 }
                 Ok(())
             }
-            Kind::Last if from == Side::Current && !self.switching.is_joining() => {
+            Kind::Last
+                if from == Side::Current && header.flags & END == 0 && !self.switching.is_joining() =>
+            {
                 Err(Violation("Last on the only link"))
             }
             Kind::Last => {
-                let first = self.links.as_mut().is_some_and(|links| links.take_last(from, header.aux));
-                if first { Ok(()) } else { Err(Violation("a second Last")) }
+                match self.links.as_mut().map(|links| links.take_last(from, &header)) {
+                    Some(Noted::Fine) => {}
+                    Some(Noted::OldLost) => self.old_lost(Lost::Dead),
+                    Some(Noted::Wrong) | None => return Err(Violation("a second Last")),
+                }
+                Ok(())
             }
             _ => Err(Violation("a frame that only a client sends, or a second Welcome")),
         }

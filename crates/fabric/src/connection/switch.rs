@@ -3,24 +3,27 @@
 //! Both ends of a connection use this. What each does besides: the client opens the new link and says Hello with the
 //! connection's token; the server answers Welcome there; each calls [`Links::replace`] when it has done so.
 //!
-//! Shape:
+//! Shape, for each side:
 //! ```text
-//!            replace                      Last sent, and as many frames read as the peer's Last says
-//!  one link ────────▶ current + old ─────────────────────────────────────────────────────────────────▶ one link
-//!                          │ old breaks before that
-//!                          └────────▶ Received::OldLost: what went over it may be lost; the rest goes on
+//!  one link ── replace ──▶ current + old ── Last sent on the old link, all read that the peer's Last counts,
+//!                                │          conclusions (Last with END, over the new link) sent and received ──▶ one link
+//!                                └── the old link breaks: a conclusion with fewer frames than were sent,
+//!                                    and OldLost on both sides: what went over it may be lost; the rest goes on
 //! ```
+//!
+//! Why conclusions: whoever has read everything knows nothing of what it sent itself. If it dropped the link then, frames still on
+//! their way would be lost unnoticed when the link breaks (found by the simulation: a call that waits for ever).
 //!
 //! Invariants:
 //! 1. A frame is sent over one link only, the current one at that moment; `Last` is the last frame sent over the old one.
-//! 2. The old link is dropped only when Last was sent and flushed, and the peer's Last and all that it counts were received.
+//! 2. The old link is dropped only when each side knows whether the other has received everything.
 //! 3. A second switch begins after the first has ended: [`Links::replace`] while there is an old link is a mistake of ours.
 //!
 //! The peer's Last may come before this side has switched (its Welcome is still on the way); it is kept with the link.
 //!
 //! Bounds: two links. Counts are modulo 2³².
 
-use crate::frame::{Header, Kind};
+use crate::frame::{END, Header, Kind};
 use crate::link::{Frames, Link, Lost, SendError, Transport};
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
@@ -43,10 +46,21 @@ pub enum Received {
     OldLost(Lost),
 }
 
+/// What a Last means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// All is as it should be.
+    Fine,
+    /// The peer has not received all that went over the old link: as [`Received::OldLost`].
+    OldLost,
+    /// It makes no sense; the peer broke the protocol.
+    Wrong,
+}
+
 /// The links of one connection.
 pub struct Links {
     current: Counted,
-    old: Option<Counted>,
+    old: Option<Old>,
     epoch: u8,
     /// A planted bug: Last says one frame less.
     #[cfg(test)]
@@ -60,15 +74,24 @@ struct Counted {
     received: u32,
     /// What the peer's Last said.
     theirs: Option<u32>,
+}
+
+/// The link before the current one.
+struct Old {
+    counted: Counted,
     /// Our Last was sent.
     said: bool,
-    /// And flushed.
-    flushed: bool,
+    /// It broke.
+    broken: bool,
+    /// Our conclusion was sent.
+    concluded: bool,
+    /// The peer's was received.
+    verdict: bool,
 }
 
 impl Counted {
     fn new(link: Box<dyn Link>, sent: u32, received: u32) -> Counted {
-        Counted { link, sent, received, theirs: None, said: false, flushed: false }
+        Counted { link, sent, received, theirs: None }
     }
 
     fn recv(&mut self, now: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
@@ -77,17 +100,25 @@ impl Counted {
         Ok(count)
     }
 
-    fn is_drained(&self) -> bool {
-        self.flushed && self.theirs == Some(self.received)
+    #[inline]
+    fn send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        self.link.try_send(head, body)?;
+        self.sent = self.sent.wrapping_add(1);
+        Ok(())
     }
 
+    fn is_read(&self) -> bool {
+        self.theirs == Some(self.received)
+    }
+}
+
+impl Old {
     fn say_last(&mut self, now: Nanos) {
         if !self.said {
-            let last = Header { aux: self.sent, ..Header::new(Kind::Last, 0) };
-            self.said = self.link.try_send(&last.emit(), &[]).is_ok();
+            let last = Header { aux: self.counted.sent, ..Header::new(Kind::Last, 0) };
+            self.said = self.counted.link.try_send(&last.emit(), &[]).is_ok();
         }
-        self.link.flush(now);
-        self.flushed = self.said;
+        self.counted.link.flush(now);
     }
 }
 
@@ -125,23 +156,30 @@ impl Links {
     /// As [`Link::try_send`].
     #[inline]
     pub fn send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        self.current.link.try_send(head, body)?;
-        self.current.sent = self.current.sent.wrapping_add(1);
-        Ok(())
+        self.current.send(head, body)
     }
 
-    /// Publishes what was sent, and says Last on the old link as soon as it takes it.
+    /// Publishes what was sent, and goes on with a switch.
     #[inline]
     pub fn flush(&mut self, now: Nanos) {
-        self.current.link.flush(now);
-        if let Some(old) = &mut self.old {
-            #[cfg(test)]
-            if self.miscounts && !old.said {
-                old.sent -= 1;
-            }
-            old.say_last(now);
-            self.drop_drained();
+        if self.old.is_some() {
+            self.flush_old(now);
         }
+        self.current.link.flush(now);
+    }
+
+    fn flush_old(&mut self, now: Nanos) {
+        let Some(old) = &mut self.old else { return };
+        #[cfg(test)]
+        if self.miscounts && !old.said {
+            old.counted.sent -= 1;
+        }
+        old.say_last(now);
+        if !old.concluded && (old.broken || old.counted.is_read()) {
+            let conclusion = Header { flags: END, aux: old.counted.received, ..Header::new(Kind::Last, 0) };
+            old.concluded = self.current.send(&conclusion.emit(), &[]).is_ok();
+        }
+        self.drop_old();
     }
 
     /// Takes frames from one of the links, the old one first.
@@ -150,33 +188,46 @@ impl Links {
     /// The current link is lost, and with it the connection.
     #[inline]
     pub fn recv(&mut self, now: Nanos, max: usize, into: &mut Frames) -> Result<Received, Lost> {
-        if let Some(old) = &mut self.old {
-            match old.recv(now, max, into) {
+        if let Some(old) = self.old.as_mut().filter(|old| !old.broken) {
+            match old.counted.recv(now, max, into) {
                 Ok(0) => {}
                 Ok(count) => return Ok(Received::Frames(count, Side::Old)),
                 Err(lost) => {
-                    self.old = None;
-                    return Ok(Received::OldLost(lost));
+                    old.broken = true;
+                    // When all was read, the peer's conclusion says whether all that we sent was.
+                    if !old.counted.is_read() {
+                        return Ok(Received::OldLost(lost));
+                    }
                 }
             }
         }
         Ok(Received::Frames(self.current.recv(now, max, into)?, Side::Current))
     }
 
-    /// The peer's Last came over that link (and was counted by [`Links::recv`]); false if it had said so before.
+    /// A Last came over that link (and was counted by [`Links::recv`]).
     #[must_use]
-    pub fn take_last(&mut self, from: Side, count: u32) -> bool {
-        // A link that is not there any more was drained, so its Last was taken.
-        let Some(link) = (match from {
-            Side::Current => Some(&mut self.current),
-            Side::Old => self.old.as_mut(),
-        }) else {
-            return false;
+    pub fn take_last(&mut self, from: Side, header: &Header) -> Noted {
+        if header.flags & END != 0 {
+            return self.take_conclusion(from, header.aux);
+        }
+        let link = match (from, &mut self.old) {
+            (Side::Current, _) => &mut self.current,
+            (Side::Old, Some(old)) => &mut old.counted,
+            // It was read to its end, so its Last was taken.
+            (Side::Old, None) => return Noted::Wrong,
         };
         link.received = link.received.wrapping_sub(1);
-        let first = link.theirs.replace(count).is_none();
-        self.drop_drained();
-        first
+        if link.theirs.replace(header.aux).is_some() { Noted::Wrong } else { Noted::Fine }
+    }
+
+    fn take_conclusion(&mut self, from: Side, count: u32) -> Noted {
+        let Some(old) = self.old.as_mut().filter(|old| from == Side::Current && !old.verdict) else {
+            return Noted::Wrong;
+        };
+        old.verdict = true;
+        let all = count == old.counted.sent;
+        self.drop_old();
+        if all { Noted::Fine } else { Noted::OldLost }
     }
 
     /// Whether the peer has said Last on the current link: it has switched, and we must follow.
@@ -190,12 +241,13 @@ impl Links {
     /// If the link before the current one is not drained yet.
     pub fn replace(&mut self, link: Box<dyn Link>, sent: u32, received: u32) {
         assert!(self.old.is_none(), "a switch begins after the one before has ended");
-        self.old = Some(std::mem::replace(&mut self.current, Counted::new(link, sent, received)));
+        let counted = std::mem::replace(&mut self.current, Counted::new(link, sent, received));
+        self.old = Some(Old { counted, said: false, broken: false, concluded: false, verdict: false });
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    fn drop_drained(&mut self) {
-        if self.old.as_ref().is_some_and(Counted::is_drained) {
+    fn drop_old(&mut self) {
+        if self.old.as_ref().is_some_and(|old| old.concluded && old.verdict) {
             self.old = None;
         }
     }
@@ -225,10 +277,12 @@ impl Links {
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn Link> {
-        std::iter::once(&self.current).chain(&self.old).map(|counted| &*counted.link)
+        let old = self.old.iter().filter(|old| !old.broken).map(|old| &old.counted);
+        std::iter::once(&self.current).chain(old).map(|counted| &*counted.link)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Link>> {
-        std::iter::once(&mut self.current).chain(&mut self.old).map(|counted| &mut counted.link)
+        let old = self.old.iter_mut().filter(|old| !old.broken).map(|old| &mut old.counted);
+        std::iter::once(&mut self.current).chain(old).map(|counted| &mut counted.link)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cable::Cable;
 use crate::connection::handshake::{Hello, MethodInfo, ServiceInfo, Token, VERSION, Welcome};
-use crate::connection::switch::{Links, Received, Side};
+use crate::connection::switch::{Links, Noted, Received, Side};
 use crate::frame::{Frame, Header, Kind};
 use crate::link::{Frames, Link, SendError};
 use crate::status::Code;
@@ -148,7 +148,8 @@ impl Peer {
             Kind::Pong => return Ok(()),
             Kind::Last => {
                 let links = self.links.as_mut().expect("it is there while frames come");
-                return if links.take_last(from, header.aux) { Ok(()) } else { Err("a second Last".into()) };
+                let wrong = links.take_last(from, &header) == Noted::Wrong;
+                return if wrong { Err("a Last that makes no sense".into()) } else { Ok(()) };
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::channel::{Switch, SwitchError};
+use crate::frame::END;
 
 /// A new link on its way: the client said Hello with the token.
 fn joining(channel: &mut Channel) -> (Cable, Script) {
@@ -16,6 +17,11 @@ fn joining(channel: &mut Channel) -> (Cable, Script) {
 
 fn last(count: u32) -> Header {
     Header { aux: count, ..Header::new(Kind::Last, 0) }
+}
+
+/// The old link was read to its end.
+fn conclusion(count: u32) -> Header {
+    Header { flags: END, ..last(count) }
 }
 
 #[test]
@@ -39,6 +45,12 @@ fn calls_go_on_over_the_new_link() {
     assert_eq!(seen, ["0 reply old", "1 reply new"]);
     let third = old.hear_a(Kind::Request).call;
     assert_eq!(old.hear_a(Kind::Last).aux, 4, "Hello and three Requests");
+    events(&mut channel, 0);
+    let heard = new.hear_a(Kind::Last);
+    assert_eq!((heard.flags, heard.aux), (END, 2), "it has read what Last says");
+    old.link.try_send(&[0; 16], &[]).expect("the client keeps the link until we have said so too");
+    new.say(conclusion(4), &[]);
+    events(&mut channel, 0);
     assert!(old.link.try_send(&[0; 16], &[]).is_err(), "the client has dropped it");
     channel.start(say, &PLAIN, 3, b"").expect("room");
     events(&mut channel, 0);
@@ -62,6 +74,8 @@ fn a_second_switch_waits_for_the_first() {
     assert!(newest.hear().is_none(), "the first is not over");
     assert_eq!(channel.switching(), Switch::Draining);
     old.say(last(1), &[]);
+    events(&mut channel, 0);
+    new.say(conclusion(1), &[]);
     events(&mut channel, 0);
     assert_eq!(channel.next_deadline(), Nanos::ZERO, "the next poll begins the second");
     events(&mut channel, 0);
@@ -96,7 +110,7 @@ fn an_old_link_that_breaks_takes_only_its_calls() {
     assert_eq!(events(&mut channel, 0), ["1 lost UNAVAILABLE"]);
     let mut heard: Vec<_> = std::iter::from_fn(|| new.hear()).map(|(header, _)| header.kind).collect();
     heard.sort_by_key(|&kind| kind as u8);
-    assert_eq!(heard, [Kind::Request, Kind::Cancel]);
+    assert_eq!(heard, [Kind::Request, Kind::Cancel, Kind::Last]);
     assert_eq!(channel.in_flight(), 2, "the lost call's number is not used again");
     assert!(channel.end().is_none());
 }
@@ -111,4 +125,20 @@ fn a_server_that_went_over_to_a_lost_link_is_lost() {
     events(&mut channel, 0);
     cable.cut();
     assert_eq!(events(&mut channel, 0), ["1 lost UNAVAILABLE"]);
+}
+
+#[test]
+fn what_the_server_did_not_receive_is_lost() {
+    let (mut channel, mut old) = connected();
+    let say = method(&channel, "Say");
+    channel.start(say, &PLAIN, 1, b"").expect("room");
+    let (_, mut new) = joining(&mut channel);
+    new.say(Header::new(Kind::Welcome, 0), &welcome().emit());
+    old.say(last(1), &[]);
+    assert!(events(&mut channel, 0).is_empty());
+    drop(old);
+    assert!(events(&mut channel, 0).is_empty(), "all was read; the server will say what it read");
+    new.say(conclusion(1), &[]);
+    assert_eq!(events(&mut channel, 0), ["1 lost UNAVAILABLE"]);
+    assert_eq!((channel.switching(), channel.end()), (Switch::Idle, None));
 }
