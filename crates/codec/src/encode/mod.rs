@@ -102,6 +102,12 @@ impl Encoder {
         Ok(self.back.written())
     }
 
+    /// What the last call encoded, until the next one.
+    #[inline]
+    pub fn written(&self) -> &[u8] {
+        self.back.written()
+    }
+
     /// The message, encoded, behind `headroom` zeroed bytes for a header, until the next call.
     ///
     /// # Errors
