@@ -3,8 +3,9 @@
 //! | module | one word |
 //! |---|---|
 //! | [`status`] | how a call ended, with gRPC's codes |
-//! | [`service`] | what a server runs, described |
+//! | [`service`] | what a server runs |
 //! | [`channel`] | the client side: calls out, events in |
+//! | [`server`] | the server side: a value that a thread drives |
 //! | [`connection`] | the handshake, and switching to another link |
 //! | [`frame`] | the 16-byte header of everything that travels, and metadata |
 //! | [`link`] | the transports behind one trait |
@@ -15,5 +16,6 @@ pub mod channel;
 pub mod connection;
 pub mod frame;
 pub mod link;
+pub mod server;
 pub mod service;
 pub mod status;

@@ -1,0 +1,235 @@
+//! The server's side of connections: a value that a thread drives; nothing runs behind its back.
+//!
+//! ```text
+//!  poll(now):  greet     Hellos of links that were accepted                             greet
+//!              turns     a quantum of frames of each connection, handled where they lie  take, router
+//!              collect   deferred answers, futures that can go on, workers' replies      collect, tasks, executor
+//!              expire    deadlines of open calls, limits of connections                  connection
+//!              flush     once for each connection that has something to be published
+//! ```
+//! Why run to completion: a request of a method without streams is decoded from the batch it came in, handled, and its reply put into
+//! the link, on one core, before the next is looked at. Handlers that cannot answer at once defer (see
+//! [`Incoming::defer`](crate::service::Incoming::defer)), stream, or run on workers ([`Executor`]).
+//!
+//! Invariants: those of `docs/design/003-fabric.md`; where they are kept is said in [`connection`] and [`take`].
+//!
+//! Bounds: [`Options`].
+//!
+//! Errors: what a client does wrong ends its connection with a reason ([`End`]) and nothing else. A handler's panic is its call's.
+
+mod calls;
+mod collect;
+mod connection;
+mod executor;
+mod greet;
+mod manage;
+mod options;
+mod reflection;
+mod returns;
+mod router;
+mod take;
+mod tasks;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+pub use connection::{Counters, End};
+pub use executor::{Executor, Full, Origin};
+pub use manage::ConnectionInfo;
+pub use options::Options;
+pub use returns::{Spawner, TooMany};
+pub use router::{Executed, Router, Scratch};
+
+pub(crate) use returns::{Return, Returns};
+pub(crate) use router::failure;
+
+use crate::connection::switch::Side;
+use crate::link::Frames;
+use crate::service::Service;
+use base::units::Nanos;
+use connection::{Batch, Connection};
+use greet::Greeting;
+use ring::wait::{Sleeper, waiting_on_eventfd};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use tasks::{TaskId, Tasks};
+
+/// Serves connections.
+pub struct Server {
+    core: Core,
+    greetings: Vec<Greeting>,
+    /// By number, ascending.
+    connections: Vec<Box<Connection>>,
+    sleeper: Sleeper,
+    /// Used again for each look.
+    returned: Vec<Return>,
+}
+
+/// What connections share.
+struct Core {
+    options: Options,
+    router: Arc<Router>,
+    returns: Arc<Returns>,
+    scratch: Scratch,
+    frames: Frames,
+    tasks: Tasks,
+    /// Futures that were not run yet.
+    fresh: Vec<TaskId>,
+    /// Deadlines of open calls, with connection and call.
+    timers: BTreeSet<(Nanos, u64, u32)>,
+    executor: Option<Box<dyn Executor>>,
+    /// The executor has something to publish.
+    submitted: bool,
+    draining: bool,
+    next_number: u64,
+    /// Links that were refused.
+    refused: u64,
+    /// Of connections that ended.
+    ended: Counters,
+}
+
+impl Core {
+    fn remember_timer(&mut self, deadline: Nanos, connection: u64, call: u32) {
+        if deadline != Nanos::MAX {
+            self.timers.insert((deadline, connection, call));
+        }
+    }
+
+    fn forget_timer(&mut self, deadline: Nanos, connection: u64, call: u32) {
+        if deadline != Nanos::MAX {
+            self.timers.remove(&(deadline, connection, call));
+        }
+    }
+
+    /// An empty batch.
+    fn spare(&mut self, now: Nanos) -> Batch {
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        Batch { frames, side: Side::Current, arrived: now }
+    }
+}
+
+impl Server {
+    /// A server of nothing but reflection.
+    ///
+    /// # Panics
+    /// If the system gives no eventfd.
+    pub fn new(options: Options) -> Server {
+        let (sleeper, waker) = waiting_on_eventfd().expect("the system gives an eventfd");
+        let returns = Arc::new(Returns::new(waker));
+        let core = Core {
+            options,
+            router: Arc::new(Router::new(Arc::clone(&returns))),
+            returns,
+            scratch: Scratch::default(),
+            frames: Frames::default(),
+            tasks: Tasks::default(),
+            fresh: Vec::new(),
+            timers: BTreeSet::new(),
+            executor: None,
+            submitted: false,
+            draining: false,
+            next_number: 1,
+            refused: 0,
+            ended: Counters::default(),
+        };
+        Server { core, greetings: Vec::new(), connections: Vec::new(), sleeper, returned: Vec::new() }
+    }
+
+    /// Serves `service` too.
+    ///
+    /// # Panics
+    /// If a service of that name is served already, or [`Server::router`] was given to others.
+    #[must_use]
+    pub fn service(mut self, service: impl Service + 'static) -> Server {
+        let router = Arc::get_mut(&mut self.core.router).expect("services are added before workers are");
+        router.add(Arc::new(service));
+        self
+    }
+
+    /// Runs methods without streams elsewhere than on this thread.
+    #[must_use]
+    pub fn executor(mut self, executor: Box<dyn Executor>) -> Server {
+        self.core.executor = Some(executor);
+        self
+    }
+
+    /// The services, for an executor.
+    pub fn router(&self) -> Arc<Router> {
+        Arc::clone(&self.core.router)
+    }
+
+    /// For running futures on this server's thread.
+    pub fn spawner(&self) -> Spawner {
+        Spawner { returns: Arc::clone(&self.core.returns), max: self.core.options.max_tasks }
+    }
+
+    /// What may be changed while it runs.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.core.options
+    }
+
+    /// Does what there is to do, one quantum for each connection; how much that was.
+    pub fn poll(&mut self, now: Nanos) -> usize {
+        let mut done = if self.greetings.is_empty() { 0 } else { self.greet(now) };
+        for connection in &mut self.connections {
+            done += connection.turn(&mut self.core, now);
+        }
+        done += self.collect(now);
+        self.expire(now);
+        self.finish_turns(now);
+        done
+    }
+
+    /// Ends calls whose time is over.
+    fn expire(&mut self, now: Nanos) {
+        while let Some(&(deadline, number, call)) = self.core.timers.first()
+            && deadline <= now
+        {
+            self.core.timers.pop_first();
+            if let Some(connection) = find(&mut self.connections, number) {
+                connection.expire(&mut self.core, call, now);
+            }
+        }
+    }
+
+    /// Publishes, and buries connections that are over.
+    fn finish_turns(&mut self, now: Nanos) {
+        if std::mem::take(&mut self.core.submitted)
+            && let Some(executor) = &mut self.core.executor
+        {
+            executor.flush();
+        }
+        let mut over = false;
+        for connection in &mut self.connections {
+            connection.flush(now);
+            connection.check_limits(&self.core, now);
+            over |= connection.over.is_some();
+        }
+        if over {
+            self.bury(now);
+        }
+    }
+
+    /// When [`Server::poll`] has something to do though nothing happens; [`Nanos::MAX`] for never.
+    pub fn next_deadline(&self) -> Nanos {
+        let timer = self.core.timers.first().map_or(Nanos::MAX, |&(deadline, ..)| deadline);
+        let connections = self.connections.iter().map(|connection| connection.next_deadline(&self.core));
+        let greetings = self.greetings.iter().map(|greeting| greeting.next_deadline(&self.core));
+        connections.chain(greetings).fold(timer, Nanos::min)
+    }
+}
+
+/// The connection of a number.
+fn find(connections: &mut [Box<Connection>], number: u64) -> Option<&mut Connection> {
+    let at = connections.binary_search_by_key(&number, |connection| connection.number).ok()?;
+    Some(&mut connections[at])
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({} connections)", self.connections.len())
+    }
+}

@@ -1,0 +1,229 @@
+//! Which handler a frame is for, and running it: decode, handle, encode.
+//!
+//! Methods are numbered densely over all services, so finding one is an index into a vector. Any thread may execute; what it uses
+//! again for each call is its [`Scratch`].
+//!
+//! Cost: beside the handler, decoding and encoding, an index, an indirect call and a header.
+
+use super::executor::Origin;
+use super::reflection::Reflection;
+use super::returns::Returns;
+use crate::connection::handshake::{MAX_METHODS, MAX_NAME, MAX_SERVICES, MethodInfo, ServiceInfo};
+use crate::frame::{END, Frame, HEADER, Header, Kind, MAX_MESSAGE};
+use crate::service::{Answered, Context, Incoming, MethodDescriptor, Service, Tools, too_long};
+use crate::status::{Code, Status};
+use base::units::Nanos;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The services of a server.
+pub struct Router {
+    methods: Vec<Entry>,
+    services: Vec<Arc<dyn Service>>,
+    infos: Vec<ServiceInfo>,
+    pub(super) returns: Arc<Returns>,
+}
+
+/// A method.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) service: Arc<dyn Service>,
+    /// Its place in the service.
+    pub(super) index: usize,
+    pub(super) descriptor: MethodDescriptor,
+}
+
+/// What a thread that executes uses again for each call.
+#[derive(Default)]
+pub struct Scratch {
+    tools: Tools,
+    metadata: Vec<u8>,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Executed<'s> {
+    /// The Reply, which is a frame's head and what follows it.
+    Reply([u8; HEADER], &'s [u8]),
+    /// The handler deferred the call. Its Reply reaches the server without you.
+    Deferred,
+}
+
+impl Router {
+    pub(super) fn new(returns: Arc<Returns>) -> Router {
+        let mut router = Router { methods: Vec::new(), services: Vec::new(), infos: Vec::new(), returns };
+        router.add(Arc::new(Reflection::of(&[])));
+        router
+    }
+
+    /// Adds a service; its methods get the next numbers.
+    ///
+    /// # Panics
+    /// If there is one of that name, or more than a Welcome can name.
+    pub(super) fn add(&mut self, service: Arc<dyn Service>) {
+        let descriptor = service.descriptor();
+        let names = descriptor.methods.iter().map(|method| method.name).chain([descriptor.name]);
+        assert!(names.into_iter().all(|name| name.len() <= MAX_NAME), "a name has {MAX_NAME} bytes at most");
+        assert!(
+            self.infos.iter().all(|info| info.name != descriptor.name),
+            "{} is served twice",
+            descriptor.name
+        );
+        let mut methods = Vec::new();
+        for (index, &method) in descriptor.methods.iter().enumerate() {
+            methods.push(MethodInfo {
+                name: method.name.to_owned(),
+                number: self.methods.len() as u16,
+                client_streaming: method.client_streaming,
+                server_streaming: method.server_streaming,
+            });
+            self.methods.push(Entry { service: Arc::clone(&service), index, descriptor: method });
+        }
+        assert!(self.methods.len() <= MAX_METHODS, "a server has {MAX_METHODS} methods at most");
+        self.infos.push(ServiceInfo { name: descriptor.name.to_owned(), hash: descriptor.hash, methods });
+        assert!(self.infos.len() <= MAX_SERVICES, "a server has {MAX_SERVICES} services at most");
+        self.services.push(service);
+        self.methods[0].service = Arc::new(Reflection::of(&self.services));
+    }
+
+    /// What it serves, as a Welcome says it.
+    pub fn services(&self) -> &[ServiceInfo] {
+        &self.infos
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, method: u16) -> Option<&Entry> {
+        self.methods.get(usize::from(method))
+    }
+
+    /// Whether the frame is a Request for a method without streams: what [`Router::execute`] takes.
+    #[inline]
+    pub fn is_unary(&self, method: u16) -> bool {
+        self.entry(method).is_some_and(|entry| entry.descriptor.is_unary())
+    }
+
+    /// Has a request handled, unless its caller has given up by `now`.
+    #[inline]
+    pub fn execute<'s>(
+        &self,
+        scratch: &'s mut Scratch,
+        request: &Frame<'_>,
+        origin: Origin,
+        now: Nanos,
+    ) -> Executed<'s> {
+        let deadline = deadline(&request.header, origin.arrived);
+        let Some(entry) = self.entry(request.header.method) else {
+            return scratch.failed(request.header.call, &unknown_method(request.header.method));
+        };
+        if now >= deadline {
+            return scratch.failed(request.header.call, &too_late());
+        }
+        scratch.metadata.clear();
+        let mut call = Incoming {
+            body: request.body,
+            call: request.header.call,
+            context: Context {
+                metadata: request.metadata,
+                connection: origin.connection,
+                now,
+                deadline,
+                reply_metadata: &mut scratch.metadata,
+            },
+            tools: &mut scratch.tools,
+            returns: &self.returns,
+            answered: Answered::Not,
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| entry.service.unary(entry.index, &mut call)));
+        let answered = call.answered;
+        match result {
+            Ok(Ok(())) => scratch.answer(request.header.call, answered),
+            // The responder of a call that was deferred answers it, whatever the handler says.
+            Ok(_) | Err(_) if answered == Answered::Deferred => Executed::Deferred,
+            Ok(Err(status)) => scratch.failed(request.header.call, &status),
+            Err(_) => {
+                // A decoder or encoder that was left half-way is not used again.
+                *scratch = Scratch::default();
+                scratch.failed(request.header.call, &Status::new(Code::Internal, "the handler panicked"))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scratch")
+    }
+}
+
+impl Scratch {
+    #[inline]
+    fn answer(&mut self, call: u32, answered: Answered) -> Executed<'_> {
+        let len = match answered {
+            Answered::Encoded => self.tools.encoder.written().len(),
+            Answered::Bytes => self.tools.bytes.len(),
+            Answered::Deferred => return Executed::Deferred,
+            Answered::Not => {
+                return self.failed(call, &Status::new(Code::Internal, "the handler gave no reply"));
+            }
+        };
+        if len > MAX_MESSAGE {
+            return self.failed(call, &too_long(len));
+        }
+        let metadata = self.metadata.len() as u32;
+        let head = Header { flags: END, metadata, ..Header::new(Kind::Reply, call) }.emit();
+        let body = match answered {
+            Answered::Encoded => self.tools.encoder.written(),
+            _ => &self.tools.bytes,
+        };
+        if metadata == 0 {
+            return Executed::Reply(head, body);
+        }
+        self.metadata.extend_from_slice(body);
+        Executed::Reply(head, &self.metadata)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn failed(&mut self, call: u32, status: &Status) -> Executed<'_> {
+        let text = text_of(status);
+        self.tools.bytes.clear();
+        self.tools.bytes.extend_from_slice(text);
+        Executed::Reply(failed_header(call, 0, status).emit(), &self.tools.bytes)
+    }
+}
+
+/// The Reply of a call that failed after `items` items.
+pub(crate) fn failure(call: u32, items: u32, status: &Status) -> Vec<u8> {
+    [&failed_header(call, items, status).emit()[..], text_of(status)].concat()
+}
+
+fn failed_header(call: u32, items: u32, status: &Status) -> Header {
+    // A failure is none if its code says OK.
+    let code = if status.code() == Code::Ok { Code::Unknown } else { status.code() };
+    Header { flags: END, method: code as u16, aux: items, ..Header::new(Kind::Reply, call) }
+}
+
+/// Texts are for people: a handler's longer ones are cut.
+fn text_of(status: &Status) -> &[u8] {
+    let text = status.message();
+    text[..text.floor_char_boundary(4096)].as_bytes()
+}
+
+/// When the caller of a Request that arrived then gives up.
+#[inline]
+pub(super) fn deadline(header: &Header, arrived: Nanos) -> Nanos {
+    match header.aux {
+        0 => Nanos::MAX,
+        micros => arrived.plus(Nanos::from_micros(u64::from(micros))),
+    }
+}
+
+#[cold]
+pub(super) fn unknown_method(method: u16) -> Status {
+    Status::new(Code::Unimplemented, format!("there is no method {method} here"))
+}
+
+#[cold]
+pub(super) fn too_late() -> Status {
+    Status::new(Code::DeadlineExceeded, "the call's time was over before its turn came")
+}

@@ -1,0 +1,370 @@
+//! What each frame of a client means.
+//!
+//! A Request of a method without streams is the fast path: it is handled and answered where it lies in the batch, and leaves nothing
+//! behind. Everything else that breaks an invariant of the design is a [`Violation`], which ends the connection.
+//!
+//! Cost: one frame's header is read once; nothing is allocated.
+
+use super::calls::{self, Open};
+use super::connection::{Batch, Connection, End, Phase};
+use super::executor::Origin;
+use super::router::{Executed, deadline, too_late, unknown_method};
+use super::tasks::Of;
+use super::{Core, failure};
+use crate::connection::switch::{Received, Side};
+use crate::frame::{Frame, Header, Kind, Malformed};
+use crate::service::{Shape, Shared, StreamCall};
+use crate::status::{Code, Status};
+use base::units::Nanos;
+use std::sync::Arc;
+
+/// What the client did wrong.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Violation(pub(super) &'static str);
+
+impl From<&'static str> for Violation {
+    fn from(what: &'static str) -> Violation {
+        Violation(what)
+    }
+}
+
+impl From<Malformed> for Violation {
+    fn from(malformed: Malformed) -> Violation {
+        Violation(match malformed {
+            Malformed::Short => "a frame ends too early",
+            Malformed::Long => "a frame is longer than allowed",
+            Malformed::Kind => "a frame of no known kind",
+        })
+    }
+}
+
+/// Whether the next frame may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Go,
+    Stop,
+}
+
+impl Flow {
+    fn when(sent: bool) -> Flow {
+        if sent { Flow::Go } else { Flow::Stop }
+    }
+}
+
+#[cold]
+fn draining() -> Status {
+    Status::new(Code::Unavailable, "the server is shutting down")
+}
+
+impl Connection {
+    /// Takes up to a quantum of frames; how many.
+    #[inline]
+    pub(super) fn turn(&mut self, core: &mut Core, now: Nanos) -> usize {
+        if !self.may_take(core, now) || !self.submit_refused(core, now) {
+            return 0;
+        }
+        let mut batch = if self.kept.frames.is_empty() {
+            match self.receive(core, now) {
+                Some(batch) => batch,
+                None => return 0,
+            }
+        } else {
+            std::mem::replace(&mut self.kept, core.spare(now))
+        };
+        let mut taken = 0;
+        while let Some(bytes) = batch.frames.pop() {
+            taken += 1;
+            self.counters.bytes_in += bytes.len() as u64;
+            match self.take(core, bytes, batch.side, batch.arrived, now) {
+                Ok(Flow::Go) => {}
+                Ok(Flow::Stop) => break,
+                Err(Violation(what)) => {
+                    self.end(End::Violation(what));
+                    break;
+                }
+            }
+        }
+        self.counters.frames_in += taken as u64;
+        if batch.frames.is_empty() {
+            core.frames = batch.frames;
+        } else {
+            self.kept = batch;
+        }
+        taken
+    }
+
+    /// Receives a quantum.
+    #[inline]
+    fn receive(&mut self, core: &mut Core, now: Nanos) -> Option<Batch> {
+        let mut frames = std::mem::take(&mut core.frames);
+        frames.clear();
+        let side = match self.links.recv(now, core.options.quantum, &mut frames) {
+            Ok(Received::Frames(1.., side)) => side,
+            Ok(Received::Frames(..)) => {
+                core.frames = frames;
+                return None;
+            }
+            Ok(Received::OldLost(_)) => {
+                core.frames = frames;
+                self.end_streams_of_old_link(core, now);
+                return None;
+            }
+            Err(lost) => {
+                core.frames = frames;
+                self.end(End::Lost(lost));
+                return None;
+            }
+        };
+        self.heard = now;
+        Some(Batch { frames, side, arrived: now })
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        core: &mut Core,
+        bytes: &[u8],
+        side: Side,
+        arrived: Nanos,
+        now: Nanos,
+    ) -> Result<Flow, Violation> {
+        let frame = Frame::parse(bytes)?;
+        if frame.header.kind == Kind::Request {
+            return self.request(core, &frame, bytes, arrived, now);
+        }
+        self.take_other(core, &frame, bytes, side, now)
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        core: &mut Core,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        arrived: Nanos,
+        now: Nanos,
+    ) -> Result<Flow, Violation> {
+        let Header { call, method, .. } = frame.header;
+        if self.calls.len() >= self.max_calls {
+            return Err(Violation("more calls in flight than the Welcome allows"));
+        }
+        if self.calls.contains(call) {
+            return Err(Violation("a call's number is used while the call is open"));
+        }
+        self.counters.requests += 1;
+        if !matches!(self.phase, Phase::Open) {
+            return Ok(self.refuse(&frame.header, core, &draining(), now));
+        }
+        match core.router.entry(method) {
+            None => return Ok(self.refuse(&frame.header, core, &unknown_method(method), now)),
+            Some(entry) if !entry.descriptor.is_unary() => {
+                return self.open_stream(core, frame, arrived, now);
+            }
+            Some(_) if core.executor.is_some() => return Ok(self.submit(core, frame, bytes, arrived, now)),
+            _ => {}
+        }
+        let origin = Origin { connection: self.number, arrived };
+        let Core { router, scratch, .. } = core;
+        match router.execute(scratch, frame, origin, now) {
+            Executed::Reply(head, body) => {
+                self.counters.replies += 1;
+                self.counters.failed += u64::from(head[2..4] != [0, 0]);
+                Ok(Flow::when(self.send(&head, body, now)))
+            }
+            Executed::Deferred => {
+                self.open_deferred(core, frame, arrived);
+                Ok(Flow::Go)
+            }
+        }
+    }
+
+    /// Answers a Request that is not handled.
+    #[cold]
+    fn refuse(&mut self, request: &Header, core: &Core, status: &Status, now: Nanos) -> Flow {
+        if !core.router.is_unary(request.method) {
+            self.calls.ended(request.call);
+        }
+        Flow::when(self.reply(&failure(request.call, 0, status), now))
+    }
+
+    fn open_deferred(&mut self, core: &mut Core, frame: &Frame<'_>, arrived: Nanos) {
+        let (call, deadline) = (frame.header.call, deadline(&frame.header, arrived));
+        core.remember_timer(deadline, self.number, call);
+        let kind = calls::Kind::Deferred { state: None, cancelled: false };
+        self.calls.insert(call, Open { deadline, kind });
+    }
+
+    /// Gives a Request to the executor; if it has no room, it waits here.
+    fn submit(
+        &mut self,
+        core: &mut Core,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        arrived: Nanos,
+        now: Nanos,
+    ) -> Flow {
+        if now >= deadline(&frame.header, arrived) {
+            return self.refuse(&frame.header, core, &too_late(), now);
+        }
+        let origin = Origin { connection: self.number, arrived };
+        let executor = core.executor.as_mut().expect("asked before");
+        let flow = match executor.submit(origin, bytes) {
+            Ok(()) => {
+                core.submitted = true;
+                Flow::Go
+            }
+            Err(_) => {
+                self.refused = Some((bytes.to_vec(), arrived));
+                Flow::Stop
+            }
+        };
+        // Open in both cases: it was taken.
+        self.open_deferred(core, frame, arrived);
+        flow
+    }
+
+    /// Offers the Request that the executor had no room for again; false if it still has none.
+    #[inline]
+    fn submit_refused(&mut self, core: &mut Core, now: Nanos) -> bool {
+        self.refused.is_none() || self.submit_again(core, now)
+    }
+
+    #[cold]
+    fn submit_again(&mut self, core: &mut Core, now: Nanos) -> bool {
+        let Some((bytes, arrived)) = self.refused.take() else { return true };
+        let origin = Origin { connection: self.number, arrived };
+        let submitted = match &mut core.executor {
+            Some(executor) => executor.submit(origin, &bytes).is_ok(),
+            None => false,
+        };
+        core.submitted |= submitted;
+        if submitted {
+            return true;
+        }
+        let Some(header) = Frame::parse(&bytes).ok().map(|frame| frame.header) else { return true };
+        if now >= deadline(&header, arrived) {
+            self.close_call(core, header.call);
+            return self.reply(&failure(header.call, 0, &too_late()), now);
+        }
+        self.refused = Some((bytes, arrived));
+        false
+    }
+
+    #[inline(never)]
+    fn open_stream(
+        &mut self,
+        core: &mut Core,
+        frame: &Frame<'_>,
+        arrived: Nanos,
+        now: Nanos,
+    ) -> Result<Flow, Violation> {
+        let Header { call, method, .. } = frame.header;
+        let entry = core.router.entry(method).cloned().expect("the method was found before");
+        let descriptor = entry.descriptor;
+        if descriptor.client_streaming && !frame.body.is_empty() {
+            return Err(Violation("the Request of a client's stream has a message"));
+        }
+        let deadline = deadline(&frame.header, arrived);
+        if now >= deadline {
+            return Ok(self.refuse(&frame.header, core, &too_late(), now));
+        }
+        let (client_streaming, server_streaming) = (descriptor.client_streaming, descriptor.server_streaming);
+        let shape = Shape { client_streaming, server_streaming, window: self.window };
+        let shared = Arc::new(Shared::new(shape, &core.returns, &self.held, self.number, call));
+        if !client_streaming {
+            shared.put(0, frame.body)?;
+            shared.finish(1)?;
+        }
+        let stream = StreamCall::new(&shared, frame.metadata, self.number, deadline);
+        let future = entry.service.stream(entry.index, stream);
+        let of = Of::Stream { connection: self.number, call };
+        let task = core.tasks.add(future, of, &core.returns);
+        core.remember_timer(deadline, self.number, call);
+        let kind = calls::Kind::Stream { shared, task, stalled: false };
+        self.calls.insert(call, Open { deadline, kind });
+        core.fresh.push(task);
+        for early in self.calls.take_early(call) {
+            self.take(core, &early, Side::Current, arrived, now)?;
+        }
+        Ok(Flow::Go)
+    }
+
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        core: &mut Core,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        side: Side,
+        now: Nanos,
+    ) -> Result<Flow, Violation> {
+        let header = frame.header;
+        match header.kind {
+            Kind::Item | Kind::Finish | Kind::Credit => self.take_of_stream(frame, bytes)?,
+            Kind::Cancel => self.cancel(core, header.call, now),
+            Kind::Ping => {
+                let pong = Header { aux: header.aux, ..Header::new(Kind::Pong, header.call) };
+                return Ok(Flow::when(self.send_header(pong, now)));
+            }
+            Kind::Pong => {
+                if let Phase::Draining { answered, .. } = &mut self.phase {
+                    *answered = true;
+                }
+            }
+            Kind::Last => {
+                if !self.links.take_last(side, header.aux) || self.links.is_left() {
+                    return Err(Violation("a link was left that is the only one"));
+                }
+            }
+            Kind::Request => unreachable!("taken before"),
+            Kind::Hello | Kind::Welcome | Kind::Refuse | Kind::Reply | Kind::Goodbye => {
+                return Err(Violation("a frame that no client sends in a connection"));
+            }
+        }
+        Ok(Flow::Go)
+    }
+
+    fn take_of_stream(&mut self, frame: &Frame<'_>, bytes: &[u8]) -> Result<(), Violation> {
+        let Header { kind, call, aux, .. } = frame.header;
+        let Some(open) = self.calls.get(call) else {
+            return match self.calls.keep_early(call, bytes) {
+                true => Ok(()),
+                false => Err(Violation("too many frames of streams that are not open")),
+            };
+        };
+        let calls::Kind::Stream { shared, .. } = &open.kind else {
+            return Err(Violation("a stream's frame for a call without one"));
+        };
+        match kind {
+            Kind::Item => shared.put(aux, frame.body)?,
+            Kind::Finish => shared.finish(aux)?,
+            _ => shared.credit(aux)?,
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, core: &mut Core, call: u32, now: Nanos) {
+        let Some(open) = self.calls.get(call) else { return };
+        self.counters.cancelled += 1;
+        match &mut open.kind {
+            calls::Kind::Deferred { state, cancelled } => {
+                *cancelled = true;
+                if let Some(state) = state {
+                    state.cancel();
+                }
+            }
+            calls::Kind::Stream { .. } => {
+                self.end_stream(core, call, &Status::new(Code::Cancelled, "the caller cancelled"), now);
+            }
+        }
+    }
+
+    /// The link before the current one broke before it was empty. Items may have been on it, so no stream can be trusted to be whole.
+    #[cold]
+    fn end_streams_of_old_link(&mut self, core: &mut Core, now: Nanos) {
+        let status = Status::new(Code::Unavailable, "a link was lost that may have had items of this stream");
+        for call in self.calls.numbers() {
+            self.end_stream(core, call, &status, now);
+        }
+    }
+}

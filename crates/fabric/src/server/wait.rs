@@ -1,0 +1,109 @@
+//! Waiting for something to do, and the loop for whoever has none.
+//!
+//! No wake-up is lost: everything is armed first, then looked at once more (a link's `arm` says whether it has something, the
+//! queue of returns is asked again), and only then slept on.
+//!
+//! A connection that has no room for its replies may have frames that are not taken meanwhile, so its link cannot be armed. Then
+//! the sleep is a short one ([`RETRY`]).
+
+use super::Server;
+use base::clock::Clock;
+use base::units::Nanos;
+use ring::wait::{Outcome, WaitPolicy};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long to sleep when a connection has no room.
+const RETRY: Nanos = Nanos::from_millis(1);
+/// How long [`Server::run`] sleeps at most before it looks at its stop flag.
+const LOOK_AT_STOP: Nanos = Nanos::from_millis(100);
+
+impl Server {
+    /// Polls until something was done, as the policy says, or until `deadline` on the process's [`Clock`].
+    pub fn wait(&mut self, policy: WaitPolicy, deadline: Nanos) -> Outcome {
+        let clock = Clock::shared();
+        let awake = u64::from(policy.spin.max(1)) + u64::from(policy.pause);
+        let mut looks = 0;
+        loop {
+            let now = clock.now();
+            if self.poll(now) > 0 {
+                return Outcome::Ready;
+            }
+            if now >= deadline {
+                return Outcome::TimedOut;
+            }
+            looks += 1;
+            if looks > u64::from(policy.spin) {
+                std::hint::spin_loop();
+            }
+            if looks >= awake && policy.block {
+                self.sleep(now, deadline);
+            }
+        }
+    }
+
+    /// Polls and waits until `stop` is set. The server can be used further then, to drain it for one.
+    pub fn run(&mut self, policy: WaitPolicy, stop: &AtomicBool) {
+        let clock = Clock::shared();
+        while !stop.load(Ordering::Relaxed) {
+            self.wait(policy, clock.now().plus(LOOK_AT_STOP));
+        }
+    }
+
+    /// Sleeps until something may be there to do.
+    fn sleep(&mut self, now: Nanos, deadline: Nanos) {
+        let Some(retry) = self.arm() else {
+            return self.disarm();
+        };
+        let until = deadline.min(self.next_deadline()).min(if retry { now.plus(RETRY) } else { Nanos::MAX });
+        // Errors mean the same as a wake-up: look again.
+        let _ = self.sleep_armed(until.since(now), until == Nanos::MAX);
+        self.disarm();
+    }
+
+    /// Arms everything; nothing if there is something to do, else whether to look again soon.
+    fn arm(&mut self) -> Option<bool> {
+        let mut retry = false;
+        for connection in &mut self.connections {
+            let idle = connection.links.arm();
+            let blocked = connection.must_wait(&self.core);
+            if !idle && !blocked {
+                return None;
+            }
+            retry |= !idle;
+        }
+        if !self.greetings.iter_mut().all(|greeting| greeting.link().arm()) {
+            return None;
+        }
+        if self.core.executor.as_mut().is_some_and(|executor| !executor.arm()) {
+            return None;
+        }
+        self.sleeper.arm();
+        let nothing = !self.core.returns.is_pending() && self.core.fresh.is_empty();
+        nothing.then_some(retry)
+    }
+
+    fn disarm(&mut self) {
+        self.connections.iter_mut().for_each(|connection| connection.links.disarm());
+        self.greetings.iter_mut().for_each(|greeting| greeting.link().disarm());
+        if let Some(executor) = &mut self.core.executor {
+            executor.disarm();
+        }
+        self.sleeper.disarm();
+    }
+
+    fn sleep_armed(&mut self, span: Nanos, forever: bool) -> io::Result<()> {
+        let own = self.sleeper.descriptor().expect("made with an eventfd");
+        let executor = self.core.executor.as_ref().map(|executor| executor.descriptor());
+        let links = self.connections.iter().flat_map(|connection| connection.links.descriptors());
+        let greetings =
+            self.greetings.iter_mut().map(|greeting| &*greeting.link()).map(|link| link.descriptor());
+        let all = links.chain(greetings).chain(executor).chain([own]);
+        let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let span =
+            Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 };
+        poll(&mut fds, (!forever).then_some(&span))?;
+        Ok(())
+    }
+}

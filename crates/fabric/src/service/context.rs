@@ -1,0 +1,48 @@
+//! What a handler knows of a call besides its message.
+
+use crate::frame;
+use base::units::Nanos;
+use std::time::Duration;
+
+/// A call's circumstances.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub(crate) metadata: &'a [u8],
+    pub(crate) connection: u64,
+    pub(crate) now: Nanos,
+    pub(crate) deadline: Nanos,
+    pub(crate) reply_metadata: &'a mut Vec<u8>,
+}
+
+impl Context<'_> {
+    /// What the caller sent beside the message; see [`frame::metadata`].
+    pub fn metadata(&self) -> &[u8] {
+        self.metadata
+    }
+
+    /// The value of a key of the caller's metadata.
+    pub fn metadata_value(&self, key: &str) -> Option<&[u8]> {
+        frame::metadata(self.metadata).find(|&(found, _)| found == key).map(|(_, value)| value)
+    }
+
+    /// The server's number of the connection that the call came over.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// How long the caller still waited when the handler was begun; nothing if without end.
+    pub fn time_left(&self) -> Option<Duration> {
+        (self.deadline != Nanos::MAX).then(|| self.deadline.since(self.now).into())
+    }
+
+    /// When the caller stops to wait, on the clock that drives the server; [`Nanos::MAX`] for never.
+    pub fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    /// Sends an entry of metadata with the reply; false if it is no entry (see [`frame::push_metadata`]).
+    #[must_use]
+    pub fn push_metadata(&mut self, key: &str, value: &[u8]) -> bool {
+        frame::push_metadata(self.reply_metadata, key, value)
+    }
+}
