@@ -1,0 +1,157 @@
+//! What the server's machine costs for each call beside link, decode, encode and handler.
+//!
+//! A link that is always full of the same request and swallows replies stands for the transport; its own cost (a header and 64 bytes
+//! copied each way, two indirect calls for each batch) is measured beside it and shown.
+//!
+//! `cargo bench -p millrace-fabric --bench server`
+
+use base::Nanos;
+use base::clock::Clock;
+use fabric::connection::handshake::{Hello, VERSION};
+use fabric::frame::{Header, Kind};
+use fabric::link::{Frames, Link, Lost, SendError, Transport};
+use fabric::server::{Options, Server};
+use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
+use fabric::status::Status;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::hint::black_box;
+
+static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
+    name: "bench.Echo",
+    methods: &[MethodDescriptor { name: "Say", client_streaming: false, server_streaming: false }],
+    hash: 0,
+    descriptors: &[],
+};
+
+struct Echo;
+
+impl Service for Echo {
+    fn descriptor(&self) -> &'static ServiceDescriptor {
+        &DESCRIPTOR
+    }
+
+    fn unary(&self, _: usize, call: &mut Incoming<'_>) -> Result<(), Status> {
+        let body = call.body();
+        call.reply_bytes(body);
+        Ok(())
+    }
+}
+
+/// Always full of requests; swallows replies.
+struct Endless {
+    fd: OwnedFd,
+    hello: Option<Vec<u8>>,
+    request: Vec<u8>,
+    window: usize,
+    sink: [u8; 128],
+}
+
+impl Endless {
+    fn new(window: usize) -> Endless {
+        let frame = |header: Header, body: &[u8]| [&header.emit()[..], body].concat();
+        let hello = Hello { version: VERSION, ..Hello::default() }.emit();
+        let request = Header { method: 1, ..Header::new(Kind::Request, 7) };
+        Endless {
+            fd: eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"),
+            hello: Some(frame(Header::new(Kind::Hello, 0), &hello)),
+            request: frame(request, &[42; 64]),
+            window,
+            sink: [0; 128],
+        }
+    }
+}
+
+impl Link for Endless {
+    fn transport(&self) -> Transport {
+        Transport::Memory
+    }
+
+    fn try_send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        if head.len() + body.len() <= self.sink.len() {
+            self.sink[..head.len()].copy_from_slice(head);
+            self.sink[head.len()..head.len() + body.len()].copy_from_slice(body);
+            black_box(&self.sink);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, _: Nanos) {}
+
+    fn recv(&mut self, _: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
+        if let Some(hello) = self.hello.take() {
+            into.push(&[&hello]);
+            return Ok(1);
+        }
+        let count = max.min(self.window);
+        for _ in 0..count {
+            into.push(&[&self.request]);
+        }
+        Ok(count)
+    }
+
+    fn next_deadline(&self) -> Nanos {
+        Nanos::MAX
+    }
+
+    fn arm(&mut self) -> bool {
+        false
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+const CALLS: usize = 2_000_000;
+
+/// ns for each call through the server.
+fn through_server(window: usize) -> f64 {
+    let mut server = Server::new(Options::default()).service(Echo);
+    server.accept(Box::new(Endless::new(window)), Nanos(1));
+    server.poll(Nanos(1));
+    let clock = Clock::shared();
+    let start = clock.now();
+    let mut done = 0;
+    while done < CALLS {
+        done += server.poll(clock.now());
+    }
+    clock.now().since(start).0 as f64 / done as f64
+}
+
+/// ns for each call through the link alone.
+fn through_link(window: usize) -> f64 {
+    let mut link: Box<dyn Link> = black_box(Box::new(Endless::new(window)));
+    let mut frames = Frames::default();
+    let clock = Clock::shared();
+    let start = clock.now();
+    let mut done = 0;
+    while done < CALLS {
+        let now = clock.now();
+        frames.clear();
+        done += link.recv(now, 64, &mut frames).expect("it is endless");
+        while let Some(frame) = frames.pop() {
+            let _ = link.try_send(&frame[..16], &frame[16..]);
+        }
+        link.flush(now);
+    }
+    clock.now().since(start).0 as f64 / done as f64
+}
+
+fn main() {
+    println!("ns per call, 64-byte echo, best and median of 9 rounds, interleaved");
+    println!("{:>7} {:>16} {:>16} {:>16}", "window", "server + link", "link alone", "server alone");
+    for window in [1, 4, 16, 64] {
+        let mut rounds: Vec<(f64, f64)> =
+            (0..9).map(|_| (through_server(window), through_link(window))).collect();
+        let mut column = |pick: fn(&(f64, f64)) -> f64| {
+            rounds.sort_by(|a, b| pick(a).total_cmp(&pick(b)));
+            (pick(&rounds[0]), pick(&rounds[4]))
+        };
+        let columns = [column(|r| r.0), column(|r| r.1), column(|r| r.0 - r.1)];
+        let [a, b, c] = columns.map(|(best, median)| format!("{best:.1} {median:.1}"));
+        println!("{window:>7} {a:>16} {b:>16} {c:>16}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Hello, and what is refused.
+
+use super::services::ECHO;
+use super::wire::{Heard, wire};
+use super::{NOW, code, connect, pair, server_with, settle};
+use crate::connection::handshake::{Hello, VERSION};
+use crate::frame::{Header, Kind};
+use crate::server::Options;
+use crate::status::Code;
+use base::units::Nanos;
+
+/// What the server says to this, and whether it closes the link.
+fn answer(hello: &[u8]) -> (Vec<Heard>, bool) {
+    let (mut server, _) = server_with(Options::default());
+    let (link, peer) = wire(10);
+    server.accept(link, NOW);
+    peer.say(Header::new(Kind::Hello, 0), hello);
+    settle(&mut server, NOW);
+    (peer.hear(), peer.is_closed())
+}
+
+fn refusal(hello: &Hello) -> (Code, String) {
+    let (heard, closed) = answer(&hello.emit());
+    assert!(closed && heard.len() == 1 && heard[0].header.kind == Kind::Refuse, "{heard:?}");
+    (Code::of(heard[0].header.method), String::from_utf8(heard[0].body.clone()).expect("a text"))
+}
+
+#[test]
+fn version_skew_is_refused_with_both_versions() {
+    let (code, text) = refusal(&Hello { version: VERSION + 1, ..Hello::default() });
+    assert_eq!(code, Code::FailedPrecondition);
+    assert_eq!(text, "the client speaks version 2, this server 1: update the older one");
+}
+
+#[test]
+fn another_schema_is_refused_if_the_client_says_exact() {
+    let with = |exact, name: &str, hash| Hello {
+        version: VERSION,
+        exact,
+        services: vec![(name.to_owned(), hash)],
+        ..Hello::default()
+    };
+    assert_eq!(refusal(&with(true, "test.Bytes", 1)).1, "the server's schema of test.Bytes is another one");
+    assert_eq!(refusal(&with(true, "test.None", 0)).1, "test.None is not served here");
+    for fine in [with(false, "test.Bytes", 1), with(true, "test.Bytes", 0x1234), with(true, "test.Bytes", 0)]
+    {
+        let (heard, closed) = answer(&fine.emit());
+        assert_eq!((heard[0].header.kind, closed), (Kind::Welcome, false));
+    }
+}
+
+#[test]
+fn garbage_instead_of_a_hello_is_refused() {
+    assert_eq!(answer(b"").0[0].header.kind, Kind::Refuse);
+    assert_eq!(answer(b"\x01\x00garbage").0[0].header.kind, Kind::Refuse);
+    let (mut server, _) = server_with(Options::default());
+    for garbage in [&b"x"[..], &[0xff; 100], &Header::new(Kind::Request, 1).emit()] {
+        let (link, peer) = wire(10);
+        server.accept(link, NOW);
+        peer.say_bytes(garbage);
+        settle(&mut server, NOW);
+        assert!(peer.is_closed() && peer.hear()[0].header.kind == Kind::Refuse);
+    }
+    assert_eq!((server.refused(), server.connections(NOW).count()), (3, 0));
+}
+
+#[test]
+fn a_client_that_says_nothing_is_closed_in_time() {
+    let (mut server, _) = server_with(Options::default());
+    let (link, peer) = wire(10);
+    server.accept(link, NOW);
+    settle(&mut server, NOW);
+    let limit = NOW.plus(Options::default().handshake_limit);
+    assert_eq!((server.next_deadline(), peer.is_closed()), (limit, false));
+    server.poll(limit);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused() {
+    let (mut server, _) = server_with(Options { max_connections: 1, ..Options::default() });
+    let (first, _) = connect(&mut server, 10);
+    let (link, peer) = wire(10);
+    server.accept(link, NOW);
+    assert_eq!((Code::of(peer.hear()[0].header.method), peer.is_closed()), (Code::ResourceExhausted, true));
+    drop(first);
+    settle(&mut server, NOW);
+    connect(&mut server, 10);
+}
+
+#[test]
+fn what_a_client_asks_for_is_granted_up_to_the_limit() {
+    let (mut server, _) = server_with(Options { max_calls: 8, ..Options::default() });
+    for (asked, given) in [(0, 8), (3, 3), (100, 8)] {
+        let (link, peer) = wire(10);
+        server.accept(link, NOW);
+        peer.hello(Hello { calls: asked, ..Hello::default() });
+        settle(&mut server, NOW);
+        let welcome = peer.hear_welcome();
+        assert_eq!((welcome.calls, welcome.services.len()), (given, 2));
+        assert_eq!(welcome.services[0].name, "millrace.Reflection");
+        assert_eq!(
+            (&welcome.services[1].methods[0].name[..], welcome.services[1].methods[0].number),
+            ("Echo", ECHO)
+        );
+    }
+}
+
+#[test]
+fn a_second_link_takes_over_and_the_first_is_read_to_its_end() {
+    let (mut server, _, peer) = pair();
+    peer.request(1, ECHO, b"before");
+    settle(&mut server, NOW);
+    let token = {
+        let (link, other) = wire(10);
+        server.accept(link, NOW);
+        other.hello(Hello::default());
+        settle(&mut server, NOW);
+        other.hear_welcome().token
+    };
+    // That connection is gone with its peer, and so is its token.
+    settle(&mut server, NOW);
+    let (link, wrong) = wire(10);
+    server.accept(link, NOW);
+    wrong.hello(Hello { join: Some(token), ..Hello::default() });
+    settle(&mut server, NOW);
+    assert_eq!(Code::of(wrong.hear()[0].header.method), Code::NotFound);
+    // Now the right one.
+    let (mut server, _) = server_with(Options::default());
+    let (old, welcome) = connect(&mut server, 10);
+    let (link, new) = wire(10);
+    server.accept(link, NOW);
+    new.hello(Hello { join: Some(welcome.token), ..Hello::default() });
+    settle(&mut server, NOW);
+    assert_eq!(new.hear_welcome().connection, welcome.connection);
+    // Sent over the old one: its Hello and this make two frames; its answer comes over the new one.
+    old.request(1, ECHO, b"old way");
+    new.request(2, ECHO, b"new way");
+    old.say_aux(Kind::Last, 0, 2, b"");
+    settle(&mut server, NOW);
+    let heard = old.hear();
+    assert_eq!((heard.len(), heard[0].header.kind, heard[0].header.aux), (1, Kind::Last, 1));
+    let heard = new.hear();
+    let numbers: Vec<_> = heard.iter().map(|heard| (code(heard), heard.header.call)).collect();
+    assert_eq!(numbers, [(Code::Ok, 1), (Code::Ok, 2)]);
+    assert!(old.is_closed() && !new.is_closed());
+    assert_eq!(
+        server.connections(NOW.plus(Nanos(5))).map(|found| (found.number, found.is_switching)).next(),
+        Some((1, false))
+    );
+}
