@@ -8,7 +8,7 @@ use super::{Channel, Options, Time};
 use crate::connection::handshake::{Hello, ServiceInfo, VERSION};
 use crate::connection::switch::{Links, Side};
 use crate::connection::{ConnectError, Opened, Opening};
-use crate::link::Link;
+use crate::link::{self, Address, Link, LinkOptions};
 use base::clock::Clock;
 use base::units::Nanos;
 use std::collections::VecDeque;
@@ -79,6 +79,17 @@ fn check_schemas(ours: &[(String, u64)], theirs: &[ServiceInfo]) -> Result<(), C
 }
 
 impl Channel {
+    /// A channel to the server at an address; returns when it has answered.
+    ///
+    /// # Errors
+    /// [`ConnectError`], each with what to do about it.
+    pub fn connect(address: &Address, options: &Options) -> Result<Channel, ConnectError> {
+        let link_options = LinkOptions { timeout: options.timeout, ..options.link.clone() };
+        let link =
+            link::connect(address, &link_options).map_err(|error| ConnectError::Link(error.to_string()))?;
+        Channel::over(link, options)
+    }
+
     /// A channel over any link; returns when the server has answered.
     ///
     /// # Errors

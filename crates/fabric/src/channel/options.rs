@@ -1,5 +1,6 @@
 //! What can be said of a channel when it is made, and of a call when it is started.
 
+use crate::link::LinkOptions;
 use ring::wait::WaitPolicy;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub struct Options {
     pub timeout: Duration,
     /// How blocking calls wait.
     pub wait: WaitPolicy,
+    /// How [`Channel::connect`](super::Channel::connect) opens its link; `timeout` counts for it too.
+    pub link: LinkOptions,
 }
 
 impl Default for Options {
@@ -26,6 +29,7 @@ impl Default for Options {
             exact: false,
             timeout: Duration::from_secs(5),
             wait: WaitPolicy::default(),
+            link: LinkOptions::default(),
         }
     }
 }

@@ -27,8 +27,8 @@ pub enum ConnectError {
     },
     /// What answered is no server of this protocol.
     Malformed(&'static str),
-    /// The operating system said no.
-    System(String),
+    /// There is no link to the server, and why.
+    Link(String),
 }
 
 impl fmt::Display for ConnectError {
@@ -52,7 +52,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Malformed(what) => {
                 write!(f, "{what}: is there something else than a millrace server at this address?")
             }
-            ConnectError::System(error) => f.write_str(error),
+            ConnectError::Link(why) => f.write_str(why),
         }
     }
 }
