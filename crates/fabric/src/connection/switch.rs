@@ -266,6 +266,20 @@ impl Links {
         armed
     }
 
+    /// See [`Link::arm_for_room`]; when false nothing stays armed.
+    pub fn arm_for_room(&mut self) -> bool {
+        let armed = self.all_mut().all(|link| link.arm_for_room());
+        if !armed {
+            self.disarm();
+        }
+        armed
+    }
+
+    /// See [`Link::is_drained`].
+    pub fn is_drained(&self) -> bool {
+        self.all().all(|link| link.is_drained())
+    }
+
     /// See [`Link::disarm`].
     pub fn disarm(&mut self) {
         self.all_mut().for_each(|link| link.disarm());

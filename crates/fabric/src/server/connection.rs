@@ -20,13 +20,12 @@ use crate::connection::handshake::Token;
 use crate::connection::switch::{Links, Side};
 use crate::frame::{self, HEADER, Header};
 use crate::link::{Frames, Lost, SendError, Transport};
-use crate::service::{Outgoing, Pumped};
+use crate::service::{Held, Outgoing, Pumped};
 use crate::status::{Code, Status};
 use base::units::Nanos;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +130,7 @@ pub(super) struct Connection {
     pub(super) kept: Batch,
     /// A Request that the executor had no room for.
     pub(super) refused: Option<(Vec<u8>, Nanos)>,
-    pub(super) held: Arc<AtomicUsize>,
+    pub(super) held: Arc<Held>,
     pub(super) dirty: bool,
     pub(super) opened: Nanos,
     pub(super) heard: Nanos,
@@ -235,13 +234,13 @@ impl Connection {
         if self.is_blocked() {
             self.offer_again(core, now);
         }
-        self.waiting.is_empty() && self.held.load(Ordering::Relaxed) <= core.options.held_bytes
+        self.waiting.is_empty() && !self.held.exceeds(core.options.held_bytes)
     }
 
     /// Whether frames may not be taken though there are some.
     pub(super) fn must_wait(&self, core: &Core) -> bool {
-        let held = self.held.load(Ordering::Relaxed) > core.options.held_bytes;
-        !self.waiting.is_empty() || held || self.refused.is_some()
+        let held = self.held.exceeds(core.options.held_bytes);
+        held || !self.waiting.is_empty() || self.refused.is_some()
     }
 
     #[cold]
@@ -393,7 +392,7 @@ impl Connection {
     /// Whether it has nothing to do for the client any more.
     fn is_quiet(&self) -> bool {
         let nothing_taken = self.kept.frames.is_empty() && self.refused.is_none();
-        nothing_taken && self.calls.len() == 0 && self.waiting.is_empty()
+        nothing_taken && self.calls.len() == 0 && self.waiting.is_empty() && self.links.is_drained()
     }
 
     /// When something is to be done though nothing happens.

@@ -10,9 +10,14 @@ use super::{Core, Options, Server};
 use crate::connection::handshake::{Hello, Token, VERSION, Welcome};
 use crate::connection::switch::{Links, Side};
 use crate::frame::{Frame, Header, Kind};
-use crate::link::{Frames, Link, Lost};
+use crate::link::{Address, Frames, Link, Lost};
 use crate::status::{Code, Status};
 use base::units::Nanos;
+
+/// How often a busy server looks at its listeners: each look is a system call.
+const ACCEPT_EVERY: Nanos = Nanos::from_micros(100);
+/// Clients taken from a listener in one look.
+const ACCEPT_MOST: usize = 16;
 
 /// A link without a Hello.
 pub(super) struct Greeting {
@@ -103,6 +108,25 @@ fn read(bytes: &[u8]) -> Result<Hello, Status> {
 }
 
 impl Server {
+    /// Where it listens; for addresses that leave something to the system, what that chose.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.listeners.iter().map(|listener| listener.address())
+    }
+
+    /// Takes the clients that wait. A listener's error is one client's, or passes; it is asked again.
+    #[cold]
+    pub(super) fn accept_clients(&mut self, now: Nanos) {
+        self.accept_at = now.plus(ACCEPT_EVERY);
+        let mut listeners = std::mem::take(&mut self.listeners);
+        for listener in &mut listeners {
+            for _ in 0..ACCEPT_MOST {
+                let Ok(Some(link)) = listener.accept(now) else { break };
+                self.accept(link, now);
+            }
+        }
+        self.listeners = listeners;
+    }
+
     /// Takes a link whose client will say Hello. Beyond [`Options::max_connections`](super::Options::max_connections) it is refused.
     pub fn accept(&mut self, link: Box<dyn Link>, now: Nanos) {
         let greeting = Greeting::new(link, now);

@@ -66,6 +66,7 @@ impl Server {
     /// Takes nothing new, answers what is open, and then ends all connections; [`Server::is_drained`] says when.
     pub fn drain(&mut self, now: Nanos) {
         self.core.draining = true;
+        self.listeners.clear();
         self.greetings.clear();
         for connection in &mut self.connections {
             connection.drain(now);

@@ -45,20 +45,23 @@ pub(crate) use returns::{Return, Returns};
 pub(crate) use router::failure;
 
 use crate::connection::switch::Side;
-use crate::link::Frames;
+use crate::link::{self, Address, Frames, Listener};
 use crate::service::Service;
 use base::units::Nanos;
 use connection::{Batch, Connection};
 use greet::Greeting;
 use ring::wait::{Sleeper, waiting_on_eventfd};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 use tasks::{TaskId, Tasks};
 
 /// Serves connections.
 pub struct Server {
     core: Core,
+    listeners: Vec<Box<dyn Listener>>,
+    /// When they are looked at again.
+    accept_at: Nanos,
     greetings: Vec<Greeting>,
     /// By number, ascending.
     connections: Vec<Box<Connection>>,
@@ -135,7 +138,15 @@ impl Server {
             refused: 0,
             ended: Counters::default(),
         };
-        Server { core, greetings: Vec::new(), connections: Vec::new(), sleeper, returned: Vec::new() }
+        Server {
+            core,
+            listeners: Vec::new(),
+            accept_at: Nanos::ZERO,
+            greetings: Vec::new(),
+            connections: Vec::new(),
+            sleeper,
+            returned: Vec::new(),
+        }
     }
 
     /// Serves `service` too.
@@ -147,6 +158,15 @@ impl Server {
         let router = Arc::get_mut(&mut self.core.router).expect("services are added before workers are");
         router.add(Arc::new(service));
         self
+    }
+
+    /// Listens at `address` too.
+    ///
+    /// # Errors
+    /// The system's: somebody else listens there, for one.
+    pub fn listen(mut self, address: &Address) -> io::Result<Server> {
+        self.listeners.push(link::listen(address, &self.core.options.link)?);
+        Ok(self)
     }
 
     /// Runs methods without streams elsewhere than on this thread.
@@ -173,6 +193,9 @@ impl Server {
 
     /// Does what there is to do, one quantum for each connection; how much that was.
     pub fn poll(&mut self, now: Nanos) -> usize {
+        if now >= self.accept_at && !self.listeners.is_empty() {
+            self.accept_clients(now);
+        }
         let mut done = if self.greetings.is_empty() { 0 } else { self.greet(now) };
         for connection in &mut self.connections {
             done += connection.turn(&mut self.core, now);

@@ -1,5 +1,6 @@
 //! What a server allows.
 
+use crate::link::LinkOptions;
 use base::units::Nanos;
 
 /// Bounds and times of a server. Those of connections count for what comes after a change.
@@ -17,6 +18,8 @@ pub struct Options {
     pub max_tasks: usize,
     /// Bytes of a connection's stream items that wait for handlers; nothing is taken from it while there are more.
     pub held_bytes: usize,
+    /// What the links that are listened for are like.
+    pub link: LinkOptions,
     /// How long a link may take until its Hello.
     pub handshake_limit: Nanos,
     /// How long a connection may have no room for what it is owed, until it is closed.
@@ -36,6 +39,7 @@ impl Default for Options {
             max_connections: 1024,
             max_tasks: 1 << 16,
             held_bytes: 16 << 20,
+            link: LinkOptions::default(),
             handshake_limit: Nanos::from_secs(5),
             stuck_limit: Nanos::from_secs(10),
             idle_limit: Nanos::MAX,

@@ -11,7 +11,7 @@ use super::executor::Origin;
 use super::router::{Executed, deadline, too_late, unknown_method};
 use super::tasks::Of;
 use super::{Core, failure};
-use crate::connection::switch::{Received, Side};
+use crate::connection::switch::{Noted, Received, Side};
 use crate::frame::{Frame, Header, Kind, Malformed};
 use crate::service::{Shape, Shared, StreamCall};
 use crate::status::{Code, Status};
@@ -312,8 +312,12 @@ impl Connection {
                 }
             }
             Kind::Last => {
-                if !self.links.take_last(side, header.aux) || self.links.is_left() {
+                let noted = self.links.take_last(side, &header);
+                if noted == Noted::Wrong || self.links.is_left() {
                     return Err(Violation("a link was left that is the only one"));
+                }
+                if noted == Noted::OldLost {
+                    self.end_streams_of_old_link(core, now);
                 }
             }
             Kind::Request => unreachable!("taken before"),

@@ -1,10 +1,7 @@
 //! Waiting for something to do, and the loop for whoever has none.
 //!
 //! No wake-up is lost: everything is armed first, then looked at once more (a link's `arm` says whether it has something, the
-//! queue of returns is asked again), and only then slept on.
-//!
-//! A connection that has no room for its replies may have frames that are not taken meanwhile, so its link cannot be armed. Then
-//! the sleep is a short one ([`RETRY`]).
+//! queue of returns is asked again), and only then slept on. A connection that nothing is taken from is armed for room alone.
 
 use super::Server;
 use base::clock::Clock;
@@ -14,8 +11,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long to sleep when a connection has no room.
-const RETRY: Nanos = Nanos::from_millis(1);
 /// How long [`Server::run`] sleeps at most before it looks at its stop flag.
 const LOOK_AT_STOP: Nanos = Nanos::from_millis(100);
 
@@ -53,35 +48,30 @@ impl Server {
 
     /// Sleeps until something may be there to do.
     fn sleep(&mut self, now: Nanos, deadline: Nanos) {
-        let Some(retry) = self.arm() else {
-            return self.disarm();
-        };
-        let until = deadline.min(self.next_deadline()).min(if retry { now.plus(RETRY) } else { Nanos::MAX });
-        // Errors mean the same as a wake-up: look again.
-        let _ = self.sleep_armed(until.since(now), until == Nanos::MAX);
+        if self.arm() {
+            let until = deadline.min(self.next_deadline());
+            // Errors mean the same as a wake-up: look again.
+            let _ = self.sleep_armed(until.since(now), until == Nanos::MAX);
+        }
         self.disarm();
+        self.accept_at = Nanos::ZERO;
     }
 
-    /// Arms everything; nothing if there is something to do, else whether to look again soon.
-    fn arm(&mut self) -> Option<bool> {
-        let mut retry = false;
-        for connection in &mut self.connections {
-            let idle = connection.links.arm();
-            let blocked = connection.must_wait(&self.core);
-            if !idle && !blocked {
-                return None;
-            }
-            retry |= !idle;
+    /// Arms everything; false if there is something to do.
+    fn arm(&mut self) -> bool {
+        let Server { core, connections, greetings, .. } = self;
+        let connections_idle = connections.iter_mut().all(|connection| match connection.must_wait(core) {
+            true => connection.links.arm_for_room(),
+            false => connection.kept.frames.is_empty() && connection.links.arm(),
+        });
+        if !connections_idle || !greetings.iter_mut().all(|greeting| greeting.link().arm()) {
+            return false;
         }
-        if !self.greetings.iter_mut().all(|greeting| greeting.link().arm()) {
-            return None;
-        }
-        if self.core.executor.as_mut().is_some_and(|executor| !executor.arm()) {
-            return None;
+        if core.executor.as_mut().is_some_and(|executor| !executor.arm()) {
+            return false;
         }
         self.sleeper.arm();
-        let nothing = !self.core.returns.is_pending() && self.core.fresh.is_empty();
-        nothing.then_some(retry)
+        !core.returns.is_pending() && core.fresh.is_empty()
     }
 
     fn disarm(&mut self) {
@@ -99,7 +89,8 @@ impl Server {
         let links = self.connections.iter().flat_map(|connection| connection.links.descriptors());
         let greetings =
             self.greetings.iter_mut().map(|greeting| &*greeting.link()).map(|link| link.descriptor());
-        let all = links.chain(greetings).chain(executor).chain([own]);
+        let listeners = self.listeners.iter().map(|listener| listener.descriptor());
+        let all = links.chain(greetings).chain(listeners).chain(executor).chain([own]);
         let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let span =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 };

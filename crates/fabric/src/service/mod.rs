@@ -19,7 +19,7 @@ pub use stream::{Replies, Requests, Sending, StreamCall};
 
 pub(crate) use incoming::{Answered, Tools};
 pub(crate) use responder::{CallState, too_long};
-pub(crate) use stream::{Outgoing, Pumped, Shape, Shared};
+pub(crate) use stream::{Held, Outgoing, Pumped, Shape, Shared};
 
 use crate::status::{Code, Status};
 use base::hash::{Hasher64, WIRE_SEED};

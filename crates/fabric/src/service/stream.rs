@@ -28,7 +28,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 
@@ -179,12 +179,43 @@ pub(crate) struct Shape {
     pub(crate) window: u32,
 }
 
+/// Bytes of a connection's items that handlers may take.
+///
+/// Ordering: **stopped**: the server sets it, then looks at the bytes once more; a handler takes bytes away, then looks at it. All
+/// SeqCst, so at least one sees the other.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    bytes: AtomicUsize,
+    /// The server takes nothing from the connection because of them.
+    stopped: AtomicBool,
+}
+
+impl Held {
+    fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// True if the server should hear of it.
+    fn take(&self, bytes: usize) -> bool {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst); // label: stopped
+        self.stopped.load(Ordering::SeqCst) && self.stopped.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether there are more than `limit`; if so, the server is told of the next change.
+    pub(crate) fn exceeds(&self, limit: usize) -> bool {
+        if self.bytes.load(Ordering::Relaxed) <= limit {
+            return false;
+        }
+        self.stopped.store(true, Ordering::SeqCst); // label: stopped
+        self.bytes.load(Ordering::SeqCst) > limit
+    }
+}
+
 /// What the handler and the server share.
 pub(crate) struct Shared {
     state: Mutex<State>,
     returns: Arc<Returns>,
-    /// Bytes of the connection's items that handlers may take.
-    held: Arc<AtomicUsize>,
+    held: Arc<Held>,
     pub(crate) connection: u64,
     pub(crate) call: u32,
 }
@@ -222,7 +253,7 @@ impl Shared {
     pub(crate) fn new(
         shape: Shape,
         returns: &Arc<Returns>,
-        held: &Arc<AtomicUsize>,
+        held: &Arc<Held>,
         connection: u64,
         call: u32,
     ) -> Shared {
@@ -263,8 +294,8 @@ impl Shared {
             state.reader = Some(task.waker().clone());
             return Poll::Pending;
         };
-        self.held.fetch_sub(item.len(), Ordering::Relaxed);
-        if state.shape.client_streaming && state.inbox.owes_credit() {
+        let stopped = self.held.take(item.len());
+        if stopped || state.shape.client_streaming && state.inbox.owes_credit() {
             self.tell(state);
         }
         Poll::Ready(Some(Ok(item)))
@@ -308,7 +339,7 @@ impl Shared {
     pub(crate) fn put(&self, number: u32, body: &[u8]) -> Result<(), &'static str> {
         let mut state = self.lock();
         let ready = state.inbox.put(number, body)?;
-        self.held.fetch_add(ready, Ordering::Relaxed);
+        self.held.add(ready);
         wake(state.reader.take(), state);
         Ok(())
     }
@@ -348,7 +379,7 @@ impl Shared {
         let mut state = self.lock();
         state.over = true;
         state.outbox = VecDeque::new();
-        self.held.fetch_sub(state.inbox.clear(), Ordering::Relaxed);
+        self.held.take(state.inbox.clear());
         let (sent, reader, writer) = (state.sent, state.reader.take(), state.writer.take());
         drop(state);
         reader.into_iter().chain(writer).for_each(Waker::wake);

@@ -4,7 +4,7 @@ use super::services::ECHO;
 use super::wire::{Heard, wire};
 use super::{NOW, code, connect, pair, server_with, settle};
 use crate::connection::handshake::{Hello, VERSION};
-use crate::frame::{Header, Kind};
+use crate::frame::{END, Header, Kind};
 use crate::server::Options;
 use crate::status::Code;
 use base::units::Nanos;
@@ -141,8 +141,14 @@ fn a_second_link_takes_over_and_the_first_is_read_to_its_end() {
     let heard = old.hear();
     assert_eq!((heard.len(), heard[0].header.kind, heard[0].header.aux), (1, Kind::Last, 1));
     let heard = new.hear();
-    let numbers: Vec<_> = heard.iter().map(|heard| (code(heard), heard.header.call)).collect();
-    assert_eq!(numbers, [(Code::Ok, 1), (Code::Ok, 2)]);
+    let (conclusions, answers): (Vec<_>, Vec<_>) =
+        heard.iter().partition(|heard| heard.header.kind == Kind::Last);
+    let answers: Vec<_> = answers.into_iter().map(|heard| (code(heard), heard.header.call)).collect();
+    assert_eq!(answers, [(Code::Ok, 1), (Code::Ok, 2)]);
+    // The conclusions: each side has read the old link to its end.
+    assert_eq!((conclusions.len(), conclusions[0].header.flags, conclusions[0].header.aux), (1, END, 2));
+    new.say(Header { flags: END, aux: 1, ..Header::new(Kind::Last, 0) }, b"");
+    settle(&mut server, NOW);
     assert!(old.is_closed() && !new.is_closed());
     assert_eq!(
         server.connections(NOW.plus(Nanos(5))).map(|found| (found.number, found.is_switching)).next(),
