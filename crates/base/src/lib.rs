@@ -1,4 +1,4 @@
-//! What every layer of millrace stands on: units, random numbers, a cycle clock, pinning, huge pages, hashing and
+//! What every layer of millrace stands on: units, random numbers, a cycle clock, pinning, huge pages, hashing, registers and
 //! *touch*, the one word with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod hash;
 pub mod pages;
 pub mod prng;
+pub mod registers;
 pub mod touch;
 pub mod units;
 

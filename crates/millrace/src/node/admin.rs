@@ -14,7 +14,7 @@
 
 use super::metrics;
 use super::shared::Shared;
-use crate::registers::SetError;
+use crate::registers::{Row, SetError, rows};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
@@ -107,11 +107,11 @@ async fn stats(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
 }
 
 async fn registers(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    Json(shared.registers.show())
+    Json(rows(shared.registers.show()))
 }
 
 async fn register(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Result<Response, Refused> {
-    Ok(Json(shared.registers.show_one(&name)?).into_response())
+    Ok(Json(Row(shared.registers.show_one(&name)?)).into_response())
 }
 
 async fn set_register(
@@ -121,7 +121,7 @@ async fn set_register(
 ) -> Result<Response, Refused> {
     shared.registers.set_live(&name, &text)?;
     shared.register_changed(&name);
-    Ok(Json(shared.registers.show_one(&name)?).into_response())
+    Ok(Json(Row(shared.registers.show_one(&name)?)).into_response())
 }
 
 /// A refused register as an HTTP answer.
@@ -136,7 +136,7 @@ impl From<SetError> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = match self.0 {
-            SetError::Unknown(..) => StatusCode::NOT_FOUND,
+            SetError::Unknown { .. } => StatusCode::NOT_FOUND,
             SetError::NotAValue(..) | SetError::OutOfRange(..) => StatusCode::BAD_REQUEST,
             SetError::NotLive(..) => StatusCode::CONFLICT,
         };

@@ -4,7 +4,7 @@ use super::accept::Inbox;
 use super::counters::{NetCounters, NetSnapshot};
 use super::input::Buffered;
 use super::kv::{Kv, KvReport};
-use crate::registers::{Id, Registers};
+use crate::registers::{Id, Register, Registers};
 use base::Nanos;
 use engine::{Counters, Engine, Form, Progress, Settings, StageSummary, Stages};
 use serde::Serialize;
@@ -170,7 +170,7 @@ impl Shared {
 
     /// Passes a live register on to whoever does not read it on every pass.
     pub fn register_changed(&self, name: &str) {
-        if name == crate::registers::SPECS[Id::StoreMemory as usize].name {
+        if name == Id::SPECS[Id::StoreMemory as usize].name {
             self.engine().0.service().apply_memory_limit(self.registers.size(Id::StoreMemory));
         }
     }
