@@ -9,13 +9,17 @@
 //! | [`connection`] | the handshake, and switching to another link |
 //! | [`frame`] | the 16-byte header of everything that travels, and metadata |
 //! | [`link`] | the transports behind one trait |
+//! | [`batch`] | when to show what was put into a ring |
+//! | [`registers`] | what can be changed while it runs |
 //!
 //! `docs/design/003-fabric.md` says why it is as it is and maps the mechanisms of Dagger and ORCA to files.
 
+pub mod batch;
 pub mod channel;
 pub mod connection;
 pub mod frame;
 pub mod link;
+pub mod registers;
 pub mod server;
 pub mod service;
 pub mod status;
