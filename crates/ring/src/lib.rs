@@ -7,6 +7,7 @@
 //! | [`pair`] | request ring + response ring; the client's own counters are the credits |
 //! | [`doorbell`] | one u32 tail per ring, contiguous; a scan finds all new work |
 //! | [`arena`] | contiguous bytes beside a ring, for what does not fit a slot |
+//! | [`summary`] | one line for a consumer of many rings to watch while little comes |
 //! | [`wait`] | spin, pause, monitored wait, sleep; no system call while the other side is awake |
 //! | [`shm`] | pair + arenas + wake words in one sealed memfd, with a peer that may die or lie |
 //! | [`share`] | many threads, one connection, one dispatcher |
@@ -31,6 +32,7 @@ pub mod share;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod spsc;
+pub mod summary;
 mod sync;
 #[cfg(not(loom))]
 mod tags;

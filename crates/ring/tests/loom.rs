@@ -14,6 +14,7 @@ use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 use ring::doorbell::Tracker;
 use ring::spsc::{Consume, Hybrid, InSlot, Index, Kind, Produce};
+use ring::summary::summary;
 use ring::wait::{Outcome, WaitPolicy, waiting};
 
 /// Checks `run` in every execution with at most three preemptions, which is where such bugs live.
@@ -165,6 +166,51 @@ fn two_wakers_wake_one_sleeper_twice() {
         let outcome = sleeper.wait_until(WaitPolicy::BLOCK, None, || count.load(Ordering::Acquire) == 2);
         assert_eq!(outcome, Outcome::Ready);
         wakers.into_iter().for_each(|waker| waker.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn what_is_published_while_a_watch_turns_calm_is_seen_by_one_side() {
+    check(|| {
+        let (mut watch, touch) = summary(waiting());
+        let item = Arc::new(AtomicU32::new(0));
+        let producer = {
+            let item = item.clone();
+            thread::spawn(move || {
+                item.store(1, Ordering::Release);
+                touch.touch(0);
+            })
+        };
+        watch.calm();
+        if item.load(Ordering::Acquire) == 0 {
+            // A lost touch is a deadlock, which loom reports.
+            assert_eq!(watch.wait(WaitPolicy::BLOCK, None, || false), Outcome::Ready);
+            assert_eq!((watch.take(), item.load(Ordering::Relaxed)), (1, 1));
+        }
+        producer.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_watch_that_was_calm_and_busy_again_misses_nothing() {
+    check(|| {
+        let (mut watch, touch) = summary(waiting());
+        let item = Arc::new(AtomicU32::new(0));
+        let producer = {
+            let item = item.clone();
+            thread::spawn(move || {
+                item.store(1, Ordering::Release);
+                touch.touch(0);
+            })
+        };
+        watch.calm();
+        let first = item.load(Ordering::Acquire) == 1;
+        watch.busy();
+        let second = item.load(Ordering::Acquire) == 1;
+        watch.calm();
+        let third = item.load(Ordering::Acquire) == 1;
+        producer.join().expect("no panic");
+        assert!(first || second || third || watch.take() == 1, "overlooked");
     });
 }
 
