@@ -11,6 +11,7 @@
 //! | [`link`] | the transports behind one trait |
 //! | [`batch`] | when to show what was put into a ring |
 //! | [`registers`] | what can be changed while it runs |
+//! | [`port`] | the rings between application threads and the thread that owns links |
 //!
 //! `docs/design/003-fabric.md` says why it is as it is and maps the mechanisms of Dagger and ORCA to files.
 
@@ -19,6 +20,7 @@ pub mod channel;
 pub mod connection;
 pub mod frame;
 pub mod link;
+pub mod port;
 pub mod registers;
 pub mod server;
 pub mod service;

@@ -133,8 +133,7 @@ impl Watch {
         assert!(self.calm, "waiting for a bit while busy would miss what is published");
         let news = &self.words.news.0;
         let watched = std::ptr::from_ref(news).cast::<AtomicU32>();
-        self.sleeper
-            .wait_on(policy, timeout, watched, || news.load(Ordering::Relaxed) != 0 || condition())
+        self.sleeper.wait_on(policy, timeout, watched, || news.load(Ordering::Relaxed) != 0 || condition())
     }
 
     /// How it sleeps: its descriptor, arming it for epoll.
