@@ -1,9 +1,10 @@
-//! Lock-free rings between one producer and one consumer, in one process or over shared memory, and what stands on them:
-//! request/response pairs with credits, doorbells, an arena for long messages, waiting, and sharing among threads.
+//! Lock-free rings between one producer and one consumer, in one process or over shared memory, and what stands on them or
+//! beside them: request/response pairs with credits, doorbells, an arena for long messages, waiting, and sharing among threads.
 //!
 //! | module | one word |
 //! |---|---|
 //! | [`spsc`] | bounded rings of fixed-size slots, three ways to publish, one contract |
+//! | [`spmc`] | a bounded queue from one producer to many consumers |
 //! | [`pair`] | request ring + response ring; the client's own counters are the credits |
 //! | [`doorbell`] | one u32 tail per ring, contiguous; a scan finds all new work |
 //! | [`arena`] | contiguous bytes beside a ring, for what does not fit a slot |
@@ -31,6 +32,7 @@ pub mod probe;
 pub mod share;
 #[cfg(not(loom))]
 pub mod shm;
+pub mod spmc;
 pub mod spsc;
 pub mod summary;
 mod sync;

@@ -13,9 +13,10 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 use ring::doorbell::Tracker;
+use ring::spmc::spmc;
 use ring::spsc::{Consume, Hybrid, InSlot, Index, Kind, Produce};
 use ring::summary::summary;
-use ring::wait::{Outcome, WaitPolicy, waiting};
+use ring::wait::{Outcome, WaitPolicy, pass_on, waiting, wake_some};
 
 /// Checks `run` in every execution with at most three preemptions, which is where such bugs live.
 fn check(run: impl Fn() + Sync + Send + 'static) {
@@ -211,6 +212,93 @@ fn a_watch_that_was_calm_and_busy_again_misses_nothing() {
         let third = item.load(Ordering::Acquire) == 1;
         producer.join().expect("no panic");
         assert!(first || second || third || watch.take() == 1, "overlooked");
+    });
+}
+
+/// Three items through two slots to two consumers: full, wrap, and both reaching for the same item.
+#[test]
+fn a_queue_gives_each_item_to_one_consumer() {
+    check(|| {
+        let (mut producer, consumer) = spmc::<Box<u32>>(2);
+        let other = {
+            let consumer = consumer.clone();
+            thread::spawn(move || (0..2).filter_map(|_| consumer.try_pop()).map(|n| *n).sum::<u32>())
+        };
+        let mut mine = 0;
+        for n in [1, 10, 100] {
+            let mut item = Box::new(n);
+            while let Err(full) = producer.try_push(item) {
+                item = full.0;
+                mine += consumer.try_pop().map_or(0, |n| *n);
+                thread::yield_now();
+            }
+        }
+        let theirs = other.join().expect("no panic");
+        mine += std::iter::from_fn(|| consumer.try_pop()).map(|n| *n).sum::<u32>();
+        assert_eq!(mine + theirs, 111, "each once");
+    });
+}
+
+/// Two who sleep when they find nothing, take one item and leave, and two items. A lost wake-up is a deadlock, which loom reports.
+fn one_is_woken_for_each_item(passes_on: bool) {
+    check(move || {
+        let (mut producer, consumer) = spmc::<u32>(2);
+        let pairs = [waiting(), waiting()];
+        let wakers: Vec<_> = pairs.iter().map(|pair| pair.1.clone()).collect();
+        let sleepers = pairs.map(|(mut sleeper, _)| {
+            let (consumer, wakers) = (consumer.clone(), wakers.clone());
+            thread::spawn(move || {
+                let mut found = None;
+                sleeper.wait_until(WaitPolicy::BLOCK, None, || {
+                    found = consumer.try_pop();
+                    found.is_some()
+                });
+                if passes_on {
+                    pass_on(&wakers, || consumer.is_ready());
+                }
+                found.expect("an item ended the wait")
+            })
+        });
+        for n in [1, 2] {
+            producer.try_push(n).expect("there is room");
+            wake_some(&wakers, 1);
+        }
+        let sum: u32 = sleepers.into_iter().map(|sleeper| sleeper.join().expect("no panic")).sum();
+        assert_eq!(sum, 3);
+    });
+}
+
+#[test]
+fn waking_one_for_each_item_is_enough() {
+    one_is_woken_for_each_item(true);
+}
+
+/// Planted: one that was about to sleep finds the first item, is rung for the second, and leaves; the other sleeps on.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_wake_up_that_is_not_passed_on_is_found() {
+    one_is_woken_for_each_item(false);
+}
+
+/// Planted: a queue's consumer takes the item first and moves the head then.
+#[test]
+#[should_panic]
+fn taking_before_moving_the_head_is_found() {
+    check(|| {
+        let queue = Arc::new((AtomicU32::new(0), UnsafeCell::new(7u32)));
+        let take = |queue: &(AtomicU32, UnsafeCell<u32>)| {
+            let head = queue.0.load(Ordering::Relaxed);
+            // SAFETY: wrong on purpose: both may be taking. Loom tracks the access and reports it.
+            let item = queue.1.with_mut(|item| unsafe { std::mem::take(&mut *item) });
+            let moved = queue.0.compare_exchange(head, head + 1, Ordering::Relaxed, Ordering::Relaxed);
+            if head == 0 && moved.is_ok() { item } else { 0 }
+        };
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || take(&queue))
+        };
+        let mine = take(&queue);
+        assert_eq!(mine + other.join().expect("no panic"), 7);
     });
 }
 

@@ -166,6 +166,35 @@ impl Waker {
     }
 }
 
+/// Wakes at most `most` of many sleepers, the first that sleep; call it after publishing what each of them looks for. Returns how many.
+/// Who is awake looks once more before it sleeps.
+///
+/// One that is marked asleep may just have found something by itself; then the wake-up was in vain, and another sleeps on. So each
+/// sleeper, when a wait ended and it took what it found, must [`pass_on`].
+#[inline]
+pub fn wake_some(wakers: &[Waker], most: usize) -> usize {
+    fence(Ordering::SeqCst); // label: dekker
+    let mut woken = 0;
+    for waker in wakers {
+        if woken == most {
+            break;
+        }
+        if waker.word.get().load(Ordering::Relaxed) != AWAKE && waker.ring() {
+            woken += 1;
+        }
+    }
+    woken
+}
+
+/// After a wait for what [`wake_some`] tells of: wakes one more if there is more. Either this sees what was published, or its
+/// publisher sees that the caller is awake.
+pub fn pass_on(wakers: &[Waker], is_more: impl FnOnce() -> bool) {
+    fence(Ordering::SeqCst); // label: dekker
+    if is_more() {
+        wake_some(wakers, 1);
+    }
+}
+
 impl Sleeper {
     fn over(word: Word, bell: Bell) -> Sleeper {
         Sleeper { word, bell }
