@@ -12,6 +12,7 @@
 //! | [`batch`] | when to show what was put into a ring |
 //! | [`registers`] | what can be changed while it runs |
 //! | [`port`] | the rings between application threads and the thread that owns links |
+//! | [`workers`] | the cores behind a server: balancing × provisioning |
 //!
 //! `docs/design/003-fabric.md` says why it is as it is and maps the mechanisms of Dagger and ORCA to files.
 
@@ -25,3 +26,4 @@ pub mod registers;
 pub mod server;
 pub mod service;
 pub mod status;
+pub mod workers;

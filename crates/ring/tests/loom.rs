@@ -280,6 +280,51 @@ fn a_wake_up_that_is_not_passed_on_is_found() {
     one_is_woken_for_each_item(false);
 }
 
+/// One of two waits for something of its own when an item comes for either.
+fn one_that_waits_for_something_else_is_skipped(apart: bool) {
+    check(move || {
+        let (mut producer, consumer) = spmc::<u32>(2);
+        let pairs = [waiting(), waiting()];
+        let wakers = pairs.each_ref().map(|pair| pair.1.clone());
+        let [(mut busy, _), (mut idle, _)] = pairs;
+        // The standard Arc: loom's cannot be dropped while it reports a deadlock.
+        let flag = std::sync::Arc::new(AtomicU32::new(0));
+        let otherwise = {
+            let flag = flag.clone();
+            thread::spawn(move || {
+                let is_set = || flag.load(Ordering::Acquire) == 1;
+                if apart {
+                    busy.wait_apart(WaitPolicy::BLOCK, None, is_set)
+                } else {
+                    busy.wait_until(WaitPolicy::BLOCK, None, is_set)
+                }
+            })
+        };
+        let taking = thread::spawn(move || {
+            idle.wait_until(WaitPolicy::BLOCK, None, || consumer.try_pop().is_some());
+        });
+        producer.try_push(1).expect("there is room");
+        wake_some(&wakers, 1);
+        // Only when the item is taken, so nothing but the wake-up ends that wait.
+        taking.join().expect("no panic");
+        flag.store(1, Ordering::Release);
+        wakers[0].wake();
+        otherwise.join().expect("no panic");
+    });
+}
+
+#[test]
+fn who_waits_apart_is_skipped() {
+    one_that_waits_for_something_else_is_skipped(true);
+}
+
+/// Planted: it is woken in vain, and the other sleeps on.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_wake_up_of_the_wrong_one_is_found() {
+    one_that_waits_for_something_else_is_skipped(false);
+}
+
 /// Planted: a queue's consumer takes the item first and moves the head then.
 #[test]
 #[should_panic]

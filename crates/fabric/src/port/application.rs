@@ -1,6 +1,6 @@
 //! The application's side of a port.
 
-use super::common::{Common, Hall, lower, raise};
+use super::common::{Common, Hall, has_room_or_raises, lower, raise};
 use super::ends::{Receiver, Sender};
 use super::mode::Mode;
 use super::open::{PortId, SendError};
@@ -8,7 +8,7 @@ use super::packet::Packet;
 
 use ring::wait::{Outcome, Sleeper, WaitPolicy};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// One thread's way to the core and back. Dropped, it leaves what it sent to the core and forgets what it had not received.
@@ -20,7 +20,8 @@ pub struct Port {
     pub(super) old_down: Option<Receiver>,
     pub(super) common: Arc<Common>,
     pub(super) hall: Arc<Hall>,
-    pub(super) sleeper: Sleeper,
+    /// `None` for a port of many whose thread sleeps by itself.
+    pub(super) sleeper: Option<Sleeper>,
     pub(super) epoch: u32,
     /// Something was sent since the last flush.
     pub(super) dirty: bool,
@@ -102,6 +103,8 @@ impl Port {
             each(packet);
         }
         if taken > 0 {
+            // Tells the core how far we are if that was all.
+            self.down.is_ready();
             fence(Ordering::SeqCst); // label: refused
             if lower(&self.common.down_refused) {
                 self.hall.touch.touch(self.id.index);
@@ -160,6 +163,9 @@ impl Port {
     }
 
     /// Flushes, and waits until there is a packet to receive, or room for what was refused.
+    ///
+    /// # Panics
+    /// When the port was opened with a waker of the caller's: then the caller waits, for [`Port::is_ready`].
     pub fn wait(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -178,12 +184,13 @@ impl Port {
     fn wait_once(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
         let Port { up, down, old_down, common, sleeper, epoch, refused, .. } = self;
         let word = down.next_word();
+        let sleeper = sleeper.as_mut().expect("a port opened with a waker is waited for by its opener");
         sleeper.wait_on(policy, timeout, word, || {
             let moved = common.epoch.load(Ordering::Acquire) != *epoch; // label: epoch
             old_down.is_some()
                 || moved
                 || down.is_ready()
-                || refused.is_some_and(|bytes| up.has_room(bytes))
+                || refused.is_some_and(|bytes| has_room_or_raises(up, bytes, &common.up_refused))
                 || common.closed.load(Ordering::Acquire) // label: closed
         })
     }
@@ -195,11 +202,23 @@ impl Port {
             self.old_down = None;
             self.step_over();
         }
-        if self.refused.is_some_and(|bytes| self.up.has_room(bytes)) {
+        if self.refused.is_some() && self.can_send() {
             self.refused = None;
             return true;
         }
         self.old_down.is_some() || self.down.is_ready()
+    }
+
+    /// Whether what was refused may be tried again: there is room, or nobody to send to.
+    pub fn can_send(&mut self) -> bool {
+        self.step_over();
+        let Port { up, common, refused, .. } = self;
+        refused.is_none_or(|bytes| has_room_or_raises(up, bytes, &common.up_refused)) || self.is_closed()
+    }
+
+    /// The word that changes when the next packet comes: what a monitored wait watches.
+    pub fn next_word(&self) -> *const AtomicU32 {
+        self.down.next_word()
     }
 
     /// Whether the core has closed the port, or is gone. What it sent before can still be received.

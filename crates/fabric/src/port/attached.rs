@@ -1,7 +1,8 @@
 //! The core's side of one port.
 
-use super::common::{Common, Moved, Place, lower, raise};
+use super::common::{Common, Moved, Place, has_room_or_raises, lower, raise};
 use super::ends::{Receiver, Sender};
+use super::mode::PortOptions;
 use super::open::PortId;
 use super::packet::Packet;
 use ring::Full;
@@ -16,6 +17,7 @@ pub(super) struct Attached {
     /// What comes when `up` is empty and the application has left it.
     next_up: Option<Receiver>,
     down: Sender,
+    options: PortOptions,
     bell: Option<usize>,
     common: Arc<Common>,
     application: Waker,
@@ -35,7 +37,7 @@ impl Attached {
         place: Place,
         up: Receiver,
         down: Sender,
-        bell: Option<usize>,
+        (options, bell): (PortOptions, Option<usize>),
         common: Arc<Common>,
         application: Waker,
     ) -> Attached {
@@ -44,6 +46,7 @@ impl Attached {
             up,
             next_up: None,
             down,
+            options,
             bell,
             common,
             application,
@@ -86,6 +89,10 @@ impl Attached {
             };
             taken += 1;
             each(packet);
+        }
+        if taken == max {
+            // Tells the application how far we are if that was all; before the next flush looks whether it waits for room.
+            self.up.is_ready();
         }
         taken
     }
@@ -134,7 +141,8 @@ impl Attached {
     /// Whether there is room for what was refused; says so once.
     #[inline]
     pub(super) fn has_room_again(&mut self) -> bool {
-        let has_room = self.refused.is_some_and(|bytes| self.down.has_room(bytes));
+        let Attached { refused, down, common, .. } = self;
+        let has_room = refused.is_some_and(|bytes| has_room_or_raises(down, bytes, &common.down_refused));
         if has_room {
             self.refused = None;
         }
@@ -176,7 +184,8 @@ impl Attached {
 
     /// Lays out other ends for the application: `up` is where packets will come from when the present way is empty and left; `down`
     /// is where packets go from now on.
-    pub(super) fn move_to(&mut self, moved: Moved, up: Receiver, down: Sender) {
+    pub(super) fn move_to(&mut self, options: &PortOptions, moved: Moved, up: Receiver, down: Sender) {
+        self.options = *options;
         self.next_up = Some(up);
         self.down.publish();
         self.down = down;
@@ -184,9 +193,9 @@ impl Attached {
         self.application.wake();
     }
 
-    /// Entries in each direction, as they will be.
-    pub(super) fn entries(&self) -> u32 {
-        self.down.entries()
+    /// Its rings, as they are or are becoming.
+    pub(super) fn options(&self) -> PortOptions {
+        self.options
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the two sides of a port share beside its rings, and what all ports of a core share.
 //!
 //! Invariants:
-//! 1. A side that is refused sets its flag, then tries once more; the other side takes entries, then looks at the flag. A SeqCst
-//!    fence between the two steps on each side lets at least one see the other, so nobody waits for room that is there.
+//! 1. A side that finds no room sets its flag, then looks once more; the other side takes entries and tells how far it is, then looks
+//!    at the flag. A SeqCst fence between the two steps on each side lets at least one see the other. The flag is set again by each
+//!    look that finds no room, since being woken does not mean that there is some: so nobody waits for room that is there.
 //! 2. New ends are laid out before the epoch says so, and taken before other ones are laid out.
 //! 3. Opened, left and moved ports count as events; the core looks at the count in every turn, and a calm core is touched.
 //!
@@ -63,6 +64,15 @@ impl Common {
 pub(super) fn raise(flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
     fence(Ordering::SeqCst); // label: refused
+}
+
+/// Whether there is room for a packet with so many boxed bytes, looked at twice with the flag raised between.
+#[inline]
+pub(super) fn has_room_or_raises(sender: &mut Sender, bytes: usize, flag: &AtomicBool) -> bool {
+    sender.has_room(bytes) || {
+        raise(flag);
+        sender.has_room(bytes)
+    }
 }
 
 /// After entries were taken, and one SeqCst fence for any number of flags: whether it was raised, and lowers it.

@@ -1,26 +1,18 @@
 //! The two ends of one direction of a port: the ring in the port's mode, and the count of bytes beyond its slots.
 //!
-//! Invariants:
-//! 1. Boxed bytes in a ring are at most its limit, or those of one packet. The sender adds before it pushes and the receiver
-//!    subtracts after it took, so the count is never too low.
-//! 2. What [`Sender::push`] took is visible at the latest after [`Sender::publish`].
+//! Invariant: what [`Sender::push`] took is visible at the latest after [`Sender::publish`].
 
 use super::bells::Bell;
 use super::mode::{Mode, PortOptions};
 use super::packet::Packet;
+use super::weight::Weight;
 use ring::Full;
 use ring::spsc::{Consume, Hybrid, InSlot, Index, Kind, Produce, hybrid, index, slot};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Bytes beyond the slots, of all packets in one ring.
-type Weight = Arc<AtomicUsize>;
 
 /// The sending end.
 pub(super) struct Sender {
     ring: SendRing,
     weight: Weight,
-    limit: usize,
 }
 
 enum SendRing {
@@ -46,7 +38,7 @@ enum ReceiveRing {
 /// Both ends of a ring. A mode with a doorbell needs one.
 pub(super) fn ends(options: &PortOptions, bell: Option<Bell>) -> (Sender, Receiver) {
     let capacity = options.capacity();
-    let weight = Weight::default();
+    let weight = Weight::new(options.boxed_bytes);
     let (send, receive) = match (options.mode, bell) {
         (Mode::Doorbell { batch }, Some(bell)) => {
             let (send, ring) = Index::heap(capacity);
@@ -62,8 +54,7 @@ pub(super) fn ends(options: &PortOptions, bell: Option<Bell>) -> (Sender, Receiv
             (SendRing::Coherent(send), ReceiveRing::Entries(receive))
         }
     };
-    let sender = Sender { ring: send, weight: weight.clone(), limit: options.boxed_bytes };
-    (sender, Receiver { ring: receive, weight })
+    (Sender { ring: send, weight: weight.clone() }, Receiver { ring: receive, weight })
 }
 
 impl Sender {
@@ -71,10 +62,11 @@ impl Sender {
     #[inline]
     pub(super) fn push(&mut self, packet: Packet) -> Result<bool, Full<Packet>> {
         let bytes = packet.boxed_bytes();
-        if bytes > 0 && !self.reserve(bytes) {
+        if !self.weight.fits(bytes) {
             self.publish();
             return Err(Full(packet));
         }
+        self.weight.add(bytes);
         let taken = match &mut self.ring {
             SendRing::Inline(ring) => ring.try_push(packet),
             SendRing::Doorbell { ring, .. } => ring.try_push(packet),
@@ -83,23 +75,11 @@ impl Sender {
         match taken {
             Ok(()) => Ok(self.count_for_bell()),
             Err(full) => {
-                if bytes > 0 {
-                    self.weight.fetch_sub(bytes, Ordering::Relaxed);
-                }
+                self.weight.subtract(bytes);
                 self.publish();
                 Err(full)
             }
         }
-    }
-
-    fn reserve(&mut self, bytes: usize) -> bool {
-        // Only we add, so what is free now stays free.
-        let before = self.weight.load(Ordering::Relaxed);
-        let fits = before == 0 || before.saturating_add(bytes) <= self.limit;
-        if fits {
-            self.weight.fetch_add(bytes, Ordering::Relaxed);
-        }
-        fits
     }
 
     #[inline]
@@ -132,9 +112,7 @@ impl Sender {
 
     /// Whether a packet with so many boxed bytes would be taken now.
     pub(super) fn has_room(&mut self, bytes: usize) -> bool {
-        let before = self.weight.load(Ordering::Relaxed);
-        let bytes_fit = bytes == 0 || before == 0 || before.saturating_add(bytes) <= self.limit;
-        bytes_fit && self.free() > 0
+        self.weight.fits(bytes) && self.free() > 0
     }
 
     fn free(&mut self) -> u32 {
@@ -176,10 +154,7 @@ impl Receiver {
             ReceiveRing::Entries(ring) => ring.try_pop(),
             ReceiveRing::Doorbell { ring, .. } => ring.try_pop(),
         }?;
-        let bytes = packet.boxed_bytes();
-        if bytes > 0 {
-            self.weight.fetch_sub(bytes, Ordering::Relaxed);
-        }
+        self.weight.subtract(packet.boxed_bytes());
         Some(packet)
     }
 

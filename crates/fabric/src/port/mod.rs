@@ -17,7 +17,7 @@
 //! | `application` | [`Port`], an application thread's side |
 //! | `attached`, `ports` | the core's side of one port, of all |
 //! | `open` | [`Opener`], names, errors |
-//! | `common`, `bells` | what the sides share |
+//! | `common`, `bells`, `weight` | what the sides share |
 //! | `polling` | the policy of two-level polling |
 //!
 //! Modes, sizes and thresholds change while it runs: [`Ports::replace`] lays out other rings of any mode, the application takes
@@ -37,6 +37,7 @@ mod open;
 mod packet;
 pub mod polling;
 mod ports;
+pub(crate) mod weight;
 
 pub use application::Port;
 pub use mode::{Mode, PortOptions};

@@ -7,7 +7,7 @@ use super::common::{Common, Hall};
 use super::ends::{Receiver, Sender, ends};
 use super::mode::{Mode, PortOptions};
 use super::packet::Packet;
-use ring::wait::waiting;
+use ring::wait::{Sleeper, Waker, waiting};
 use std::fmt;
 use std::sync::Arc;
 
@@ -86,12 +86,29 @@ impl Opener {
     /// # Errors
     /// [`OpenError::TooMany`], [`OpenError::Closed`].
     pub fn open(&self, options: &PortOptions) -> Result<Port, OpenError> {
+        let (sleeper, waker) = waiting();
+        self.open_with(options, Some(sleeper), waker)
+    }
+
+    /// A port for a thread that has many, and sleeps by itself: the core wakes it by `waker`.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    pub fn open_beside(&self, options: &PortOptions, waker: &Waker) -> Result<Port, OpenError> {
+        self.open_with(options, None, waker.clone())
+    }
+
+    fn open_with(
+        &self,
+        options: &PortOptions,
+        sleeper: Option<Sleeper>,
+        waker: Waker,
+    ) -> Result<Port, OpenError> {
         let Ends { up, down, entry } = Ends::new(&self.hall, options)?;
         let common = Arc::<Common>::default();
-        let (sleeper, waker) = waiting();
         self.hall.welcome(|place| {
             let id = PortId { index: place.index, generation: place.generation };
-            let attached = Attached::new(place, up.1, down.0, entry, common.clone(), waker);
+            let attached = Attached::new(place, up.1, down.0, (*options, entry), common.clone(), waker);
             let hall = self.hall.clone();
             let port = Port {
                 id,

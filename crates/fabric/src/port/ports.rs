@@ -17,6 +17,7 @@
 //!
 //! Cost: calm, a turn without news is two loads; busy, one load per port that tells by entries and one per 16 doorbells.
 
+use super::application::Port;
 use super::attached::Attached;
 use super::bells::Bells;
 use super::common::{Hall, Moved};
@@ -118,6 +119,16 @@ impl Ports {
     /// Opens ports, from any thread.
     pub fn opener(&self) -> Opener {
         Opener { hall: self.hall.clone() }
+    }
+
+    /// Opens a port for another thread that is told of it by the caller, and knows it at once. See [`Opener::open_beside`].
+    ///
+    /// # Errors
+    /// [`OpenError::TooMany`].
+    pub fn open_beside(&mut self, options: &PortOptions, waker: &Waker) -> Result<Port, OpenError> {
+        let port = self.opener().open_beside(options, waker)?;
+        self.look_at_events();
+        Ok(port)
     }
 
     /// One turn: flushes, then hands at most `max` packets to `each`, a quantum from each port that has some, and returns how many.
@@ -284,7 +295,7 @@ impl Ports {
             return Err(OpenError::Moving);
         }
         let Ends { up, down, entry } = Ends::new(&hall, options)?;
-        port.move_to(Moved { up: up.0, down: down.1 }, up.1, down.0);
+        port.move_to(options, Moved { up: up.0, down: down.1 }, up.1, down.0);
         if let Some(bell) = entry {
             self.by_bell[bell] = id.index;
         }
@@ -318,9 +329,9 @@ impl Ports {
         self.open == 0
     }
 
-    /// Entries in each direction of a port, once it is replaced.
-    pub fn entries(&mut self, id: PortId) -> Option<u32> {
-        self.port(id).map(|port| port.entries())
+    /// A port's rings, as they are or are becoming.
+    pub fn ring(&mut self, id: PortId) -> Option<PortOptions> {
+        self.port(id).map(|port| port.options())
     }
 
     /// The rate, the level, and how often it changed.

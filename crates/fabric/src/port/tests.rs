@@ -203,7 +203,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             1 => port.prop_map(Step::Leave),
             1 => any::<bool>().prop_map(Step::Thresholds),
         ],
-        0..300,
+        0..if cfg!(miri) { 60 } else { 300 },
     )
 }
 
@@ -324,7 +324,8 @@ fn echoes(policy: WaitPolicy) {
                         sent += 1;
                     }
                     assert_eq!(port.wait(policy, LONG), Outcome::Ready);
-                    port.drain(usize::MAX, |packet| {
+                    // Not always all: then the core learns late how far we are, and must learn it nevertheless.
+                    port.drain(1 + received as usize % 5, |packet| {
                         assert_eq!(packet.tag(), received);
                         received += 1;
                     });
@@ -336,7 +337,7 @@ fn echoes(policy: WaitPolicy) {
         while gone < THREADS {
             turns += 1;
             now = now.plus(Nanos(1_000));
-            let room = if held.is_empty() { 16 } else { 0 };
+            let room = if held.is_empty() { 1 + turns % 9 } else { 0 };
             ports.poll(now, room, |id, packet| held.push_back((id, packet)));
             while let Some((id, packet)) = held.pop_front() {
                 if let Err(SendError::Full(packet)) = ports.try_send(id, packet) {

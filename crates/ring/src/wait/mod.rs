@@ -4,8 +4,9 @@
 //! it is data. Whoever publishes pays one fence and one load while the other side is awake; a system call only when
 //! it sleeps.
 //!
-//! Shape: one u32 word per sleeper, on the heap or in a mapping: awake (0), asleep on the word itself (1, a futex), or asleep
-//! on a descriptor (2: an eventfd that may sit in an epoll set, or the socket to the peer).
+//! Shape: one u32 word per sleeper, on the heap or in a mapping: awake (0), asleep on the word itself (1, a futex), asleep
+//! on a descriptor (2: an eventfd that may sit in an epoll set, or the socket to the peer), or as 1 but waiting for something
+//! that is nobody else's business (3).
 //!
 //! Invariants:
 //! 1. The sleeper marks its word, then looks at its condition once more, then sleeps. The waker publishes, then looks at the
@@ -49,6 +50,8 @@ const AWAKE: u32 = 0;
 const ON_WORD: u32 = 1;
 /// Asleep on a descriptor.
 const ON_DESCRIPTOR: u32 = 2;
+/// Asleep on the word itself, and of no use to [`wake_some`].
+const ON_WORD_APART: u32 = 3;
 
 /// How a waiting thread behaves, in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +120,8 @@ pub(crate) enum Bell {
 pub struct Sleeper {
     word: Word,
     bell: Bell,
+    /// It waits for something that [`wake_some`] does not tell of.
+    apart: bool,
 }
 
 /// The side that wakes; as many clones as there are publishers.
@@ -153,16 +158,34 @@ impl Waker {
         // Invariant 2: one of many wakers takes the mark.
         match self.word.get().swap(AWAKE, Ordering::AcqRel) {
             AWAKE => return false,
+            mark => self.call(mark),
+        }
+        true
+    }
+
+    /// As [`Waker::ring`], for a sleeper that is still marked so.
+    #[cold]
+    fn ring_marked(&self, mark: u32) -> bool {
+        let taken =
+            self.word.get().compare_exchange(mark, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if taken {
+            self.call(mark);
+        }
+        taken
+    }
+
+    /// The system call for a mark that was taken.
+    fn call(&self, mark: u32) {
+        match mark {
             #[cfg(not(loom))]
             ON_DESCRIPTOR => {
                 if let Bell::Descriptor(descriptor) = &self.bell {
                     descriptor.ring();
                 }
             }
-            // ON_WORD, or nonsense from a peer: a futex wake without a sleeper is harmless.
+            // On the word, or nonsense from a peer: a futex wake without a sleeper is harmless.
             _ => self.word.wake(),
         }
-        true
     }
 }
 
@@ -170,7 +193,8 @@ impl Waker {
 /// Who is awake looks once more before it sleeps.
 ///
 /// One that is marked asleep may just have found something by itself; then the wake-up was in vain, and another sleeps on. So each
-/// sleeper, when a wait ended and it took what it found, must [`pass_on`].
+/// sleeper, when a wait ended and it took what it found, must [`pass_on`]; and one that waits for something else does so with
+/// [`Sleeper::wait_apart`].
 #[inline]
 pub fn wake_some(wakers: &[Waker], most: usize) -> usize {
     fence(Ordering::SeqCst); // label: dekker
@@ -179,7 +203,8 @@ pub fn wake_some(wakers: &[Waker], most: usize) -> usize {
         if woken == most {
             break;
         }
-        if waker.word.get().load(Ordering::Relaxed) != AWAKE && waker.ring() {
+        let mark = waker.word.get().load(Ordering::Relaxed);
+        if mark != AWAKE && mark != ON_WORD_APART && waker.ring_marked(mark) {
             woken += 1;
         }
     }
@@ -197,7 +222,7 @@ pub fn pass_on(wakers: &[Waker], is_more: impl FnOnce() -> bool) {
 
 impl Sleeper {
     fn over(word: Word, bell: Bell) -> Sleeper {
-        Sleeper { word, bell }
+        Sleeper { word, bell, apart: false }
     }
 
     /// A sleeper whose word is at `offset` of a mapping: a futex that works across processes.
@@ -219,6 +244,23 @@ impl Sleeper {
         condition: impl FnMut() -> bool,
     ) -> Outcome {
         self.wait_on(policy, timeout, std::ptr::null(), condition)
+    }
+
+    /// As [`Sleeper::wait_until`], for one of many sleepers that cannot serve now what [`wake_some`] tells of: that skips it.
+    ///
+    /// # Panics
+    /// When it sleeps on a descriptor.
+    pub fn wait_apart(
+        &mut self,
+        policy: WaitPolicy,
+        timeout: Option<Duration>,
+        condition: impl FnMut() -> bool,
+    ) -> Outcome {
+        assert!(matches!(self.bell, Bell::Word), "only who sleeps on a word can sleep apart");
+        self.apart = true;
+        let outcome = self.wait_until(policy, timeout, condition);
+        self.apart = false;
+        outcome
     }
 
     /// As [`Sleeper::wait_until`], with the word that changes when the condition may have come to hold, for processors with a
@@ -303,20 +345,25 @@ impl Sleeper {
     /// Says "about to sleep". What is published after this, or was before, is either seen by a look that follows or its
     /// publisher rings.
     fn mark(&self) {
-        let mark = match self.bell {
+        self.word.get().store(self.asleep(), Ordering::Relaxed);
+        fence(Ordering::SeqCst); // label: dekker
+    }
+
+    /// The mark of this sleeper.
+    fn asleep(&self) -> u32 {
+        match self.bell {
+            Bell::Word if self.apart => ON_WORD_APART,
             Bell::Word => ON_WORD,
             #[cfg(not(loom))]
             Bell::Descriptor(_) => ON_DESCRIPTOR,
-        };
-        self.word.get().store(mark, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // label: dekker
+        }
     }
 
     /// Sleeps until rung, at most `left`; whether the peer is known to be gone.
     fn sleep(&self, left: Option<Duration>) -> bool {
         match &self.bell {
             Bell::Word => {
-                self.word.sleep(ON_WORD, left);
+                self.word.sleep(self.asleep(), left);
                 false
             }
             #[cfg(not(loom))]
