@@ -1,3 +1,4 @@
 //! Protocol state machines that never see a clock, a thread or a socket.
 
 pub mod memcache;
+pub mod session;
