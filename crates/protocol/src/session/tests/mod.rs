@@ -1,18 +1,13 @@
-//! Sessions over a simulated network.
+//! Sessions over a simulated network: [`network`] does the harm, [`world`] plays a scenario and checks every message, [`scenarios`]
+//! says what is played, [`planted`] that the checker finds bugs, [`handshake`] and [`codec`] look closer at single datagrams.
+//!
+//! `MILLRACE_SEED` plays one seed only, `MILLRACE_CASES` sets how many.
 
-/// Bugs that the checker must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::session) enum Planted {
-    /// A message that arrives again is handed out again.
-    DuplicateDelivered,
-    /// Packets are acknowledged that never arrived.
-    AckedUnreceived,
-    /// What is sent again gets another message's number.
-    ResentAsAnother,
-    /// Messages taken give no credit back.
-    CreditKept,
-    /// Datagrams of an earlier session with the same number are taken.
-    OldEpochAccepted,
-    /// A changed datagram is read as it is.
-    ChecksumIgnored,
-}
+mod codec;
+mod handshake;
+mod network;
+mod planted;
+mod scenarios;
+mod world;
+
+pub(in crate::session) use planted::Planted;
