@@ -3,7 +3,7 @@
 //! To add a transport: a variant of [`Address`], a file beside `shm.rs` with its link and listener, an arm in both functions
 //! here, and a line in `tests/links.rs`.
 
-use super::{Address, Link, Mode, Transport, memory, shm};
+use super::{Address, Link, Mode, Transport, memory, shm, udp};
 use base::units::Nanos;
 use ring::shm::AttachError;
 use rustix::fd::BorrowedFd;
@@ -119,9 +119,8 @@ pub fn connect(address: &Address, options: &LinkOptions) -> Result<Box<dyn Link>
     match address {
         Address::Memory(name) => memory::connect(name),
         Address::Shm(path) => shm::connect(path, options),
-        Address::Udp(_) | Address::Unix(_) | Address::Tcp(_) => {
-            Err(ConnectError::Unsupported(address.transport()))
-        }
+        Address::Udp(endpoint) => udp::connect(address, endpoint, options),
+        Address::Unix(_) | Address::Tcp(_) => Err(ConnectError::Unsupported(address.transport())),
     }
 }
 
@@ -134,6 +133,7 @@ pub fn listen(address: &Address, options: &LinkOptions) -> io::Result<Box<dyn Li
     Ok(match address {
         Address::Memory(name) => Box::new(memory::MemoryListener::new(name, options)?),
         Address::Shm(path) => Box::new(shm::ShmListener::new(path, options)?),
-        Address::Udp(_) | Address::Unix(_) | Address::Tcp(_) => return Err(io::ErrorKind::Unsupported.into()),
+        Address::Udp(endpoint) => Box::new(udp::UdpListener::bind(endpoint.resolve()?)?),
+        Address::Unix(_) | Address::Tcp(_) => return Err(io::ErrorKind::Unsupported.into()),
     })
 }

@@ -22,6 +22,7 @@ mod connect;
 pub mod memory;
 mod mode;
 pub mod shm;
+pub mod udp;
 mod unix_socket;
 
 pub use address::{Address, AddressError, Endpoint};

@@ -1,0 +1,424 @@
+//! Sessions over UDP: [`protocol::session`] with a socket, a clock, and memory for many sessions on one port.
+//!
+//! Shape: a [`Core`] is a socket and the sessions on it. A client's has one; a [`UdpListener`]'s as many as it accepted. Links share it behind a lock that is
+//! not contended: all links of one listener belong to one thread at a time (see below).
+//!
+//! Invariants:
+//! 1. Whoever reads the socket hands each datagram to its session; a session with news is *touched*, so that a link which is about to
+//!    sleep while another took its datagram from the socket does not.
+//! 2. A dropped link closes its session; the core sends what is unacknowledged until the peer has it, at most [`LINGER`] longer
+//!    than the last link or listener lives.
+//!
+//! Bounds: sessions per listener ([`MAX_SESSIONS`]), each within its own configuration; see [`protocol::session`].
+//!
+//! Threads: [`Link::arm`] trusts that no other thread reads the same socket between `arm` and the sleep. Drive all links of a
+//! listener from the thread that drives the listener, as `Server` does.
+
+mod socket;
+
+use super::{
+    Address, ConnectError, Endpoint, Frames, Link, LinkOptions, Listener, Lost, SendError, Transport,
+};
+use crate::frame::MAX_FRAME;
+use base::clock::Clock;
+use base::units::Nanos;
+use protocol::session::{self, Config, Heard, Session, answer_stray, session_of};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use socket::Socket;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Sessions of one listener; further peers are told that it is busy.
+pub const MAX_SESSIONS: usize = 4096;
+/// How long what was sent may still take to be acknowledged after the last link was dropped.
+pub const LINGER: Nanos = Nanos::from_secs(1);
+/// Bytes of a datagram where no network is between: fewer calls for long messages.
+const LOOPBACK_DATAGRAM: usize = 16 << 10;
+
+type Key = (SocketAddr, u64);
+
+/// A session and what its link has not seen yet.
+struct Held {
+    session: Box<Session>,
+    /// Something happened to it that its link has not looked at.
+    touched: bool,
+    /// Its link was dropped.
+    left: bool,
+}
+
+/// A socket and the sessions on it.
+struct Core {
+    socket: Socket,
+    epoch: u64,
+    listener: Option<session::Listener>,
+    sessions: HashMap<Key, Held>,
+    /// Accepted, and not given to anybody.
+    fresh: VecDeque<Key>,
+    clock: Clock,
+}
+
+impl Core {
+    fn bind(address: SocketAddr, config: &Config, listens: bool) -> io::Result<Core> {
+        let mut secret = [0; 16];
+        rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty())?;
+        let word = |at: usize| u64::from_le_bytes(*secret[at..].first_chunk().expect("sixteen bytes"));
+        let listener = listens.then(|| session::Listener::new(config, [word(0), word(8)]));
+        let epoch = listener.as_ref().map_or(word(0), session::Listener::epoch);
+        let socket = Socket::bind(address, config.datagram_bytes)?;
+        let (sessions, fresh) = (HashMap::new(), VecDeque::new());
+        Ok(Core { socket, epoch, listener, sessions, fresh, clock: Clock::shared() })
+    }
+
+    /// Reads the socket until it is empty or a fair share was taken.
+    fn pull(&mut self, now: Nanos) {
+        for _ in 0..4 {
+            let Core { socket, epoch, listener, sessions, fresh, .. } = self;
+            let mut answers = Vec::new();
+            let more = socket.receive(|from, bytes| {
+                let Some(id) = session_of(bytes) else { return };
+                if let Some(held) = sessions.get_mut(&(from, id)) {
+                    held.session.handle_datagram(now, bytes);
+                    held.touched = true;
+                    return;
+                }
+                let mut answer = Vec::new();
+                let heard = match listener {
+                    Some(listener) => {
+                        let room = sessions.len() < MAX_SESSIONS;
+                        listener.handle_datagram(now, &from, room, bytes, &mut answer)
+                    }
+                    None => answer_stray(*epoch, bytes, &mut answer).map_or(Heard::Nothing, Heard::Reply),
+                };
+                match heard {
+                    Heard::Nothing => (),
+                    Heard::Reply(len) => answers.push((from, len, answer)),
+                    Heard::Session(session) => {
+                        sessions.insert((from, id), Held { session, touched: true, left: false });
+                        fresh.push_back((from, id));
+                    }
+                }
+            });
+            for (to, len, answer) in answers {
+                socket.push(to, len, answer);
+            }
+            if !more {
+                break;
+            }
+        }
+    }
+
+    /// Sends what the session of `key` has to send.
+    fn transmit(&mut self, now: Nanos, key: Key) {
+        let Some(held) = self.sessions.get_mut(&key) else { return };
+        let mut next = Vec::new();
+        loop {
+            let mut bytes = if next.is_empty() { self.socket.buffer() } else { std::mem::take(&mut next) };
+            let first = match bytes.len() {
+                0 => held.session.poll_transmit(now, &mut bytes),
+                len => Some(len),
+            };
+            let Some(segment) = first else {
+                self.socket.push(key.0, 1, bytes);
+                break;
+            };
+            let (mut count, limit) = (1, self.socket.run(segment));
+            let ended = loop {
+                if count == limit {
+                    break false;
+                }
+                match held.session.poll_transmit(now, &mut bytes) {
+                    None => break true,
+                    Some(len) if len == segment => count += 1,
+                    Some(len) if len < segment => break false,
+                    // Longer than the run's: it begins the next one.
+                    Some(len) => {
+                        next = bytes.split_off(bytes.len() - len);
+                        break false;
+                    }
+                }
+            };
+            self.socket.push(key.0, segment, bytes);
+            if ended && next.is_empty() {
+                break;
+            }
+        }
+        self.socket.flush();
+    }
+
+    /// Sessions whose links are gone live until the peer has everything.
+    fn drive_left(&mut self, now: Nanos) {
+        let due = |held: &Held| held.left && (held.touched || held.session.next_deadline() <= now);
+        let keys: Vec<Key> =
+            self.sessions.iter().filter(|(_, held)| due(held)).map(|(&key, _)| key).collect();
+        for key in keys {
+            self.transmit(now, key);
+            let held = self.sessions.get_mut(&key).expect("it was found just now");
+            held.touched = false;
+            if held.session.lost().is_some() {
+                self.sessions.remove(&key);
+            }
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let until = self.clock.now().plus(LINGER);
+        loop {
+            let now = self.clock.now();
+            self.pull(now);
+            self.drive_left(now);
+            self.sessions.retain(|_, held| held.left);
+            let next = self.sessions.values().map(|held| held.session.next_deadline()).min();
+            match next {
+                Some(next) if now < until => sleep_on(self.socket.socket(), next.min(until).since(now)),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Waits until the socket is readable, at most `time`.
+fn sleep_on(socket: impl AsFd, time: Nanos) {
+    let time = Timespec { tv_sec: (time.0 / 1_000_000_000) as i64, tv_nsec: (time.0 % 1_000_000_000) as i64 };
+    // Ended by a signal: whoever waits looks again.
+    let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&time));
+}
+
+/// The configuration for a peer at, or a listener on, `address`.
+fn config(address: SocketAddr) -> Config {
+    let datagram_bytes =
+        if address.ip().is_loopback() { LOOPBACK_DATAGRAM } else { Config::default().datagram_bytes };
+    Config { datagram_bytes, max_message: MAX_FRAME.next_multiple_of(1 << 10), ..Config::default() }
+}
+
+/// Accepts sessions on a port.
+pub struct UdpListener {
+    core: Arc<Mutex<Core>>,
+    address: Address,
+    descriptor: OwnedFd,
+}
+
+impl UdpListener {
+    /// Binds `address`; port 0 picks a free one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(address: SocketAddr) -> io::Result<UdpListener> {
+        let core = Core::bind(address, &config(address), true)?;
+        let address = core.socket.socket().local_addr()?;
+        let descriptor = core.socket.socket().as_fd().try_clone_to_owned()?;
+        let address = Address::Udp(address.into());
+        Ok(UdpListener { core: Arc::new(Mutex::new(core)), address, descriptor })
+    }
+}
+
+impl Listener for UdpListener {
+    /// The next peer that proved its address.
+    fn accept(&mut self, now: Nanos) -> io::Result<Option<Box<dyn Link>>> {
+        let mut core = self.core.lock().expect(POISONED);
+        core.pull(now);
+        core.drive_left(now);
+        core.socket.flush();
+        let Some(key) = core.fresh.pop_front() else { return Ok(None) };
+        core.transmit(now, key);
+        drop(core);
+        let (core, descriptor) = (Arc::clone(&self.core), self.descriptor.try_clone()?);
+        Ok(Some(Box::new(UdpLink { core, key, descriptor, waiting: true })))
+    }
+
+    fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+const POISONED: &str = "nobody panics while holding a core";
+
+/// A link to the listener at `endpoint`, which is that of `address`.
+pub(super) fn connect(
+    address: &Address,
+    endpoint: &Endpoint,
+    options: &LinkOptions,
+) -> Result<Box<dyn Link>, ConnectError> {
+    let connected = endpoint.resolve().and_then(|peer| UdpLink::connect(peer, options.timeout));
+    match connected {
+        Ok(link) => Ok(Box::new(link)),
+        // UDP has no other way to say it.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(ConnectError::NobodyThere(address.clone()))
+        }
+        Err(error) => Err(ConnectError::System(address.clone(), error)),
+    }
+}
+
+/// A session as a link.
+pub struct UdpLink {
+    core: Arc<Mutex<Core>>,
+    key: Key,
+    descriptor: OwnedFd,
+    /// More may be complete than the last [`Link::recv`] took.
+    waiting: bool,
+}
+
+impl UdpLink {
+    /// Opens a session with a listener at `address`, in `timeout` at most.
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` when nobody answers; `ConnectionRefused`, with the reason, when the peer would not.
+    pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<UdpLink> {
+        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let any: SocketAddr = match address.ip().is_loopback() {
+            true => SocketAddr::new(address.ip(), 0),
+            false => any.parse().expect("an address"),
+        };
+        let config = config(address);
+        let mut core = Core::bind(any, &config, false)?;
+        let mut id = [0; 8];
+        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())?;
+        let key = (address, u64::from_le_bytes(id));
+        let begun = core.clock.now();
+        let end = begun.plus(Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2)));
+        let session = Box::new(Session::open(&config, begun, core.epoch, key.1));
+        core.sessions.insert(key, Held { session, touched: false, left: false });
+        loop {
+            let now = core.clock.now();
+            core.pull(now);
+            core.transmit(now, key);
+            let session = &core.sessions[&key].session;
+            if let Some(lost) = session.lost() {
+                let kind = match lost {
+                    session::Lost::Timeout => io::ErrorKind::TimedOut,
+                    _ => io::ErrorKind::ConnectionRefused,
+                };
+                return Err(io::Error::new(kind, lost.to_string()));
+            }
+            if session.is_established() {
+                break;
+            }
+            if now >= end {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("nobody answers at {address}")));
+            }
+            let next = session.next_deadline().min(end);
+            sleep_on(core.socket.socket(), next.since(now));
+        }
+        let descriptor = core.socket.socket().as_fd().try_clone_to_owned()?;
+        Ok(UdpLink { core: Arc::new(Mutex::new(core)), key, descriptor, waiting: true })
+    }
+
+    /// What happened in the session so far.
+    pub fn stats(&self) -> session::Stats {
+        self.lock().sessions[&self.key].session.stats()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().expect(POISONED)
+    }
+}
+
+/// This link's session.
+macro_rules! held {
+    ($core:expr, $key:expr) => {
+        $core.sessions.get_mut(&$key).expect("a session outlives its link")
+    };
+}
+
+impl Link for UdpLink {
+    fn transport(&self) -> Transport {
+        Transport::Udp
+    }
+
+    fn try_send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        let mut core = self.core.lock().expect(POISONED);
+        let sent = held!(core, self.key).session.send(&[head, body]);
+        drop(core);
+        sent.map_err(|error| match error {
+            session::SendError::Full => SendError::Full,
+            session::SendError::TooLarge => SendError::TooLarge,
+            session::SendError::Gone => SendError::Gone,
+        })
+    }
+
+    fn flush(&mut self, now: Nanos) {
+        let mut core = self.lock();
+        // Acknowledgements make room also while nothing is received.
+        core.pull(now);
+        core.transmit(now, self.key);
+        core.drive_left(now);
+    }
+
+    fn recv(&mut self, now: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
+        let mut core = self.core.lock().expect(POISONED);
+        core.pull(now);
+        let held = held!(core, self.key);
+        held.touched = false;
+        let mut taken = 0;
+        self.waiting = loop {
+            if taken == max || into.bytes() >= Frames::ENOUGH {
+                break true;
+            }
+            let Some(message) = held.session.poll_message() else { break false };
+            into.push(&[message]);
+            taken += 1;
+        };
+        match held.session.lost() {
+            Some(lost) if taken == 0 && !self.waiting => Err(match lost {
+                session::Lost::Closed => Lost::Closed,
+                session::Lost::Restarted => Lost::Restarted,
+                session::Lost::Violation => Lost::Violation,
+                session::Lost::Timeout | session::Lost::Reset | session::Lost::Refused(_) => Lost::Dead,
+            }),
+            lost => {
+                // An end that came with messages is told next time.
+                self.waiting |= lost.is_some();
+                Ok(taken)
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Nanos {
+        self.lock().sessions[&self.key].session.next_deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        let mut core = self.core.lock().expect(POISONED);
+        let held = held!(core, self.key);
+        // What is in the socket keeps it readable; what others took from it for this session touched it.
+        !self.waiting && !held.touched
+    }
+
+    fn arm_for_room(&mut self) -> bool {
+        // Every datagram is looked at by `flush`, so what is complete does not keep the socket readable.
+        let mut core = self.core.lock().expect(POISONED);
+        let touched = std::mem::take(&mut held!(core, self.key).touched);
+        self.waiting |= touched;
+        !touched
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Drop for UdpLink {
+    fn drop(&mut self) {
+        let Ok(mut core) = self.core.lock() else { return };
+        let now = core.clock.now();
+        let held = held!(core, self.key);
+        held.session.close(now);
+        (held.left, held.touched) = (true, true);
+        core.drive_left(now);
+    }
+}
+
+#[cfg(test)]
+mod tests;
