@@ -3,7 +3,7 @@
 //! To add a transport: a variant of [`Address`], a file beside `shm.rs` with its link and listener, an arm in both functions
 //! here, and a line in `tests/links.rs`.
 
-use super::{Address, Link, Mode, Transport, memory, shm, udp};
+use super::{Address, Link, Mode, memory, shm, stream, udp};
 use base::units::Nanos;
 use ring::shm::AttachError;
 use rustix::fd::BorrowedFd;
@@ -58,8 +58,6 @@ pub enum ConnectError {
     Busy(Address),
     /// What answered hands over no segment of ours.
     NoSegment(Address, AttachError),
-    /// No transport of this kind in this build.
-    Unsupported(Transport),
     /// The system's error.
     System(Address, io::Error),
 }
@@ -87,7 +85,6 @@ impl fmt::Display for ConnectError {
             ConnectError::NoSegment(address, error) => {
                 write!(f, "what answers at {address} is no fabric server: {error}")
             }
-            ConnectError::Unsupported(transport) => write!(f, "there is no {} here", transport.name()),
             ConnectError::System(address, error) => write!(f, "cannot connect to {address}: {error}"),
         }
     }
@@ -120,7 +117,8 @@ pub fn connect(address: &Address, options: &LinkOptions) -> Result<Box<dyn Link>
         Address::Memory(name) => memory::connect(name),
         Address::Shm(path) => shm::connect(path, options),
         Address::Udp(endpoint) => udp::connect(address, endpoint, options),
-        Address::Unix(_) | Address::Tcp(_) => Err(ConnectError::Unsupported(address.transport())),
+        Address::Unix(path) => stream::connect_unix(path, options),
+        Address::Tcp(endpoint) => stream::connect_tcp(endpoint, options),
     }
 }
 
@@ -134,6 +132,7 @@ pub fn listen(address: &Address, options: &LinkOptions) -> io::Result<Box<dyn Li
         Address::Memory(name) => Box::new(memory::MemoryListener::new(name, options)?),
         Address::Shm(path) => Box::new(shm::ShmListener::new(path, options)?),
         Address::Udp(endpoint) => Box::new(udp::UdpListener::bind(endpoint.resolve()?)?),
-        Address::Unix(_) | Address::Tcp(_) => return Err(io::ErrorKind::Unsupported.into()),
+        Address::Unix(path) => Box::new(stream::UnixListener::new(path, options)?),
+        Address::Tcp(endpoint) => Box::new(stream::TcpListener::new(endpoint, options)?),
     })
 }

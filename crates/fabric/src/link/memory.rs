@@ -56,9 +56,11 @@ struct MemoryLink<K: Kind> {
     limit: usize,
     /// Something was put into the ring since the last flush.
     unsent: bool,
-    /// Something was taken, and a peer that sleeps for room was not looked after since.
+    /// Something was taken, and a peer that sleeps for room was not looked after since; whether it could see all of the room.
     owes_room: bool,
-    refused: bool,
+    told: bool,
+    /// Bytes of the frame that was refused, until its sender was told of room.
+    refused: Option<usize>,
     gone: bool,
 }
 
@@ -102,13 +104,14 @@ impl<K: Kind> MemoryLink<K> {
             limit,
             unsent: false,
             owes_room: false,
-            refused: false,
+            told: false,
+            refused: None,
             gone: false,
         }
     }
 
-    fn refuse(&mut self) -> Result<(), SendError> {
-        self.refused = true;
+    fn refuse(&mut self, len: usize) -> Result<(), SendError> {
+        self.refused = Some(len);
         self.publish();
         Err(SendError::Full)
     }
@@ -117,7 +120,7 @@ impl<K: Kind> MemoryLink<K> {
         if self.unsent {
             self.unsent = false;
             // A peer that sleeps is woken, whatever it sleeps for.
-            self.owes_room = false;
+            self.owes_room &= !self.told;
             self.out.publish();
             self.waker.wake();
         }
@@ -127,14 +130,16 @@ impl<K: Kind> MemoryLink<K> {
     fn tell_of_room(&mut self) {
         self.owes_room = false;
         fence(Ordering::SeqCst); // label: dekker, as in ring::wait
-        if self.incoming.wants_room.swap(false, Ordering::Relaxed) {
+        // Only the peer takes its wish back: were it done here, the wish of its next sleep could be what is lost.
+        if self.incoming.wants_room.load(Ordering::Relaxed) {
             self.waker.wake();
         }
     }
 
-    /// Whether something that was refused may fit.
-    fn has_room(&mut self) -> bool {
-        self.out.free() > 0 && self.outgoing.boxed.load(Ordering::Acquire) < self.limit // label: boxes
+    /// Whether a frame of `len` bytes fits now.
+    fn fits(&mut self, len: usize) -> bool {
+        let boxed = self.outgoing.boxed.load(Ordering::Acquire); // label: boxes
+        self.out.free() > 0 && (len <= INLINE || boxed == 0 || boxed + len <= self.limit)
     }
 
     fn sleep(&mut self, receives: bool) -> bool {
@@ -144,11 +149,11 @@ impl<K: Kind> MemoryLink<K> {
             self.inn.is_ready();
             self.tell_of_room();
         }
-        self.outgoing.wants_room.store(self.refused, Ordering::Relaxed);
+        self.outgoing.wants_room.store(self.refused.is_some(), Ordering::Relaxed);
         self.sleeper.arm();
-        let has_room = self.refused && self.has_room();
+        let has_room = self.refused.is_some_and(|len| self.fits(len));
         if has_room {
-            self.refused = false;
+            self.refused = None;
         }
         let is_over = self.incoming.closed.load(Ordering::Acquire); // label: closed
         let sleeps = !has_room && !is_over && !(receives && self.inn.is_ready());
@@ -173,8 +178,8 @@ impl<K: Kind> Link for MemoryLink<K> {
         if len > MAX_FRAME {
             return Err(SendError::TooLarge);
         }
-        if self.out.free() == 0 {
-            return self.refuse();
+        if !self.fits(len) {
+            return self.refuse(len);
         }
         let packet = if len <= INLINE {
             let mut bytes = [0; INLINE];
@@ -182,10 +187,6 @@ impl<K: Kind> Link for MemoryLink<K> {
             bytes[head.len()..len].copy_from_slice(body);
             Packet::Inline(len as u8, bytes)
         } else {
-            let boxed = self.outgoing.boxed.load(Ordering::Acquire); // label: boxes
-            if boxed > 0 && boxed + len > self.limit {
-                return self.refuse();
-            }
             self.outgoing.boxed.fetch_add(len, Ordering::Relaxed);
             Packet::Boxed([head, body].concat().into())
         };
@@ -219,6 +220,8 @@ impl<K: Kind> Link for MemoryLink<K> {
         }
         if taken > 0 {
             self.owes_room = true;
+            // A ring that was found empty has told its producer.
+            self.told = taken < max && into.bytes() < Frames::ENOUGH;
         } else if is_over {
             self.gone = true;
             return Err(Lost::Closed);

@@ -4,14 +4,18 @@
 //! 1. A frame that [`Link::try_send`] took arrives once and whole, or the link is lost and says so on both sides, within a bound. Frames may
 //!    overtake each other (sessions over datagrams deliver what is complete); nothing above relies on order.
 //! 2. What does not fit now is refused with [`SendError::Full`], and nothing of it is sent; after `flush`, `recv` or a wait there
-//!    may be room. A link never buffers more than its bounds say.
-//! 3. What was sent is on its way at the latest after [`Link::flush`].
+//!    may be room. A link never buffers more than its bounds say, and always carries one frame, however long.
+//! 3. What was sent is on its way at the latest after [`Link::flush`], as far as the peer has made room; until
+//!    [`Link::is_drained`] the rest goes with later flushes, or with `recv` and `arm`, which flush what waits.
 //! 4. Frames of up to [`MAX_FRAME`](crate::frame::MAX_FRAME) bytes are carried, whatever the transport's own unit is.
 //! 5. Bytes handed out by [`Link::recv`] are this process's own: the peer cannot change them any more.
-//! 6. [`Link::arm`] is true only if there is nothing to receive and the link's descriptor becomes readable when there is, when
-//!    room came for a frame that was refused, and when the peer is gone.
+//! 6. [`Link::arm`] flushes, and is true only if nothing to receive is known and the link's descriptor becomes readable when there is
+//!    (a stream's may be at once), when room came for a frame that was refused or kept, and when the peer is gone. Whoever wakes calls
+//!    `disarm`, `flush` and `recv`; it may find nothing. [`Link::arm_for_room`] is the same for an owner that does not receive
+//!    now.
 //! 7. When the peer closes its link, or dies, everything it had sent and flushed before is received first, then
-//!    [`Lost::Closed`] or the like.
+//!    [`Lost::Closed`] or the like, again and again. From then on [`SendError::Gone`], and `arm` is false. An owner that polls hears of it
+//!    within a few milliseconds of the time that it gives as `now`.
 
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
@@ -19,9 +23,11 @@ use std::fmt;
 
 mod address;
 mod connect;
+pub mod framing;
 pub mod memory;
 mod mode;
 pub mod shm;
+mod stream;
 pub mod udp;
 mod unix_socket;
 

@@ -1,6 +1,6 @@
 //! Links of every kind for tests, and what their descriptors say.
 
-use base::units::Nanos;
+use fabric::frame::MAX_FRAME;
 use fabric::link::{self, Address, Link, LinkOptions, Listener, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
@@ -11,6 +11,8 @@ use std::time::Duration;
 pub enum Kind {
     Memory(Mode),
     Shm(Mode),
+    Unix,
+    Tcp,
 }
 
 impl Kind {
@@ -21,11 +23,14 @@ impl Kind {
         Kind::Shm(Mode::Inline),
         Kind::Shm(Mode::Doorbell),
         Kind::Shm(Mode::Coherent),
+        Kind::Unix,
+        Kind::Tcp,
     ];
 
     fn mode(self) -> Mode {
         match self {
             Kind::Memory(mode) | Kind::Shm(mode) => mode,
+            Kind::Unix | Kind::Tcp => Mode::default(),
         }
     }
 
@@ -37,7 +42,21 @@ impl Kind {
         match self {
             Kind::Memory(_) => Address::Memory(name),
             Kind::Shm(_) => Address::Shm(std::env::temp_dir().join(name)),
+            Kind::Unix => Address::Unix(std::env::temp_dir().join(name)),
+            Kind::Tcp => "tcp:0".parse().expect("an address"),
         }
+    }
+
+    pub fn is_stream(self) -> bool {
+        matches!(self, Kind::Unix | Kind::Tcp)
+    }
+
+    /// Bytes of frames that one direction holds at most, each buffer on the way counted.
+    pub fn holds_at_most(self) -> usize {
+        let LinkOptions { entries, bytes, .. } = self.options();
+        let ours = entries as usize * 128 + bytes as usize + MAX_FRAME;
+        // The system's buffers for TCP grow to 6 MiB on one side and 4 on the other, as set up usually.
+        if self.is_stream() { ours + (16 << 20) } else { ours }
     }
 
     pub fn options(self) -> LinkOptions {
@@ -59,14 +78,21 @@ impl Kind {
         // A client of a segment waits for it, so somebody must accept meanwhile.
         std::thread::scope(|scope| {
             let client = scope.spawn(|| link::connect(&address, &self.options()).expect("a server is there"));
-            assert!(readable(listener.descriptor(), HANG), "{self:?}: nobody came");
-            let server = listener.accept(Nanos::ZERO).expect("accepted").expect("a client");
+            // A session takes several datagrams to begin.
+            let server = loop {
+                assert!(readable(listener.descriptor(), HANG), "{self:?}: nobody came");
+                let now = base::Clock::shared().now();
+                if let Some(server) = listener.accept(now).expect("accepted") {
+                    break server;
+                }
+            };
             (client.join().expect("no panic"), server)
         })
     }
 }
 
-const HANG: Duration = Duration::from_secs(60);
+/// Far beyond anything but a hang.
+pub const HANG: Duration = Duration::from_secs(60);
 
 /// Whether the descriptor becomes readable within `timeout`.
 pub fn readable(descriptor: BorrowedFd<'_>, timeout: Duration) -> bool {

@@ -179,8 +179,9 @@ pub struct Lanes<K: LaneKind> {
     theirs: Words,
     /// Something was put into the ring since the last flush.
     unsent: bool,
-    /// Something was taken, and a peer that sleeps for room was not looked after since.
+    /// Something was taken, and a peer that sleeps for room was not looked after since; whether it could see all of the room.
     owes_room: bool,
+    told: bool,
     /// A message was refused, and its sender not told of room since; and what lacked last, for it or for the kept one.
     refused: bool,
     lack: Lack,
@@ -216,6 +217,7 @@ impl<K: LaneKind> Lanes<K> {
             theirs: Words::new(memory, theirs),
             unsent: false,
             owes_room: false,
+            told: false,
             refused: false,
             lack: Lack::Nothing,
             whole: (arena / 2) as usize,
@@ -343,7 +345,7 @@ impl<K: LaneKind> Lanes<K> {
         if self.unsent {
             self.unsent = false;
             // A peer that sleeps is woken, whatever it sleeps for.
-            self.owes_room = false;
+            self.owes_room &= !self.told;
             self.out.publish();
             self.wire.wake_peer();
         }
@@ -388,7 +390,14 @@ impl<K: LaneKind> Lanes<K> {
         }
         if packets > 0 {
             self.owes_room = true;
-        } else if self.owes_room {
+            // A ring that was found empty has told its producer.
+            self.told = packets < max && into.len() < enough;
+            if self.told {
+                self.wire.inn.publish();
+            }
+        }
+        // Whoever got messages is likely to answer, and that flush wakes the peer for both.
+        if messages == 0 && self.owes_room {
             self.tell_of_room();
         }
         Ok(messages)
@@ -400,8 +409,8 @@ impl<K: LaneKind> Lanes<K> {
         self.owes_room = false;
         self.wire.inn.publish();
         fence(Ordering::SeqCst); // label: dekker
+        // Only the peer takes its wish back: were it done here, the wish of its next sleep could be what is lost.
         if self.theirs.wants_room().load(Ordering::Relaxed) != 0 {
-            self.theirs.wants_room().store(0, Ordering::Relaxed);
             self.wire.wake_peer();
         }
     }

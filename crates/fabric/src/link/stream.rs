@@ -1,0 +1,313 @@
+//! Frames over Unix and TCP streams: what works everywhere.
+//!
+//! Cost: one write per flush and one read per receive, of as many frames as there are; see `docs/measurements/links.md`.
+//!
+//! Waiting: the descriptor is an epoll set with the socket alone in it, so that an armed link is woken by what it waits for: bytes
+//! to read, or, while something could not be written, room.
+//!
+//! Bounds: outgoing [`LinkOptions::bytes`] and one frame; incoming one frame and 64 KiB.
+//!
+//! Errors: a stream that ends between two frames was closed, one that ends within a frame or with an error is dead. A machine
+//! that falls silent is found dead after [`SILENCE_S`] seconds (keepalive and user timeout of TCP).
+
+use super::connect::{ConnectError, LinkOptions, Listener};
+use super::framing::{self, BadLength, Deframer};
+use super::unix_socket::{self, UnixSocket};
+use super::{Address, Endpoint, Frames, Link, Lost, SendError, Transport};
+use crate::frame::{HEADER, MAX_FRAME};
+use base::units::Nanos;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// Seconds after which a silent machine counts as dead.
+const SILENCE_S: u32 = 30;
+/// Of the output buffer stays allocated.
+const KEEP: usize = 256 << 10;
+
+/// One end.
+struct StreamLink {
+    socket: OwnedFd,
+    epoll: OwnedFd,
+    watched: epoll::EventFlags,
+    transport: Transport,
+    input: Deframer,
+    /// Frames with their lengths; what is before `written` is on its way.
+    output: Vec<u8>,
+    written: usize,
+    limit: usize,
+    refused: bool,
+    /// The socket takes nothing any more; something may still be read.
+    mute: bool,
+    /// The socket gives nothing any more, and why; whole frames may still be in `input`.
+    ended: Option<Lost>,
+}
+
+impl StreamLink {
+    fn new(socket: OwnedFd, transport: Transport, options: &LinkOptions) -> io::Result<StreamLink> {
+        ioctl_fionbio(&socket, true)?;
+        if transport == Transport::Tcp {
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            sockopt::set_socket_keepalive(&socket, true)?;
+            sockopt::set_tcp_keepidle(&socket, Duration::from_secs(u64::from(SILENCE_S / 2)))?;
+            sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(5))?;
+            sockopt::set_tcp_keepcnt(&socket, (SILENCE_S / 2).div_ceil(5))?;
+            sockopt::set_tcp_user_timeout(&socket, SILENCE_S * 1000)?;
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watched = epoll::EventFlags::IN;
+        epoll::add(&epoll, &socket, epoll::EventData::new_u64(0), watched)?;
+        Ok(StreamLink {
+            socket,
+            epoll,
+            watched,
+            transport,
+            input: Deframer::default(),
+            output: Vec::new(),
+            written: 0,
+            limit: options.bytes as usize,
+            refused: false,
+            mute: false,
+            ended: None,
+        })
+    }
+
+    fn unwritten(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    fn write(&mut self) {
+        while self.unwritten() > 0 && !self.mute {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.socket, &self.output[self.written..], flags) {
+                Ok(count) => self.written += count,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => self.mute = true,
+            }
+        }
+        if self.unwritten() == 0 || self.mute {
+            self.output.clear();
+            self.output.shrink_to(KEEP);
+            self.written = 0;
+        } else if self.written >= self.limit {
+            // What was written makes room for what comes, so the buffer stays within its bound.
+            self.output.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Takes frames that came before.
+    fn take(&mut self, max: usize, into: &mut Frames) -> Result<usize, Lost> {
+        let mut taken = 0;
+        while taken < max && into.bytes() < Frames::ENOUGH {
+            match self.input.next() {
+                Ok(Some(frame)) => into.push(&[frame]),
+                Ok(None) => break,
+                Err(BadLength(_)) if taken > 0 => break,
+                Err(BadLength(_)) => return Err(Lost::Violation),
+            }
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
+    /// Reads once; whether something came.
+    fn read(&mut self) -> bool {
+        let lost = match recv(&self.socket, self.input.space(), RecvFlags::DONTWAIT) {
+            Ok((_, 0)) if self.input.is_within_frame() => Lost::Dead,
+            Ok((_, 0)) => Lost::Closed,
+            Ok((_, count)) => {
+                self.input.filled(count);
+                return true;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            Err(_) => Lost::Dead,
+        };
+        self.ended = Some(lost);
+        false
+    }
+
+    fn sleep(&mut self, receives: bool) -> bool {
+        self.write();
+        let has_room = self.refused && self.unwritten() < self.limit;
+        if has_room {
+            self.refused = false;
+        }
+        if has_room || self.mute || self.ended.is_some() || (receives && self.input.is_ready()) {
+            return false;
+        }
+        let mut wanted = epoll::EventFlags::empty();
+        wanted.set(epoll::EventFlags::IN, receives);
+        wanted.set(epoll::EventFlags::OUT, self.unwritten() > 0);
+        if wanted != self.watched {
+            // Were it to fail we would sleep on the wrong thing; so we do not sleep.
+            if epoll::modify(&self.epoll, &self.socket, epoll::EventData::new_u64(0), wanted).is_err() {
+                return false;
+            }
+            self.watched = wanted;
+        }
+        true
+    }
+}
+
+impl Link for StreamLink {
+    fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    fn try_send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        debug_assert!(head.len() >= HEADER);
+        if self.mute || self.ended.is_some() {
+            return Err(SendError::Gone);
+        }
+        if head.len() + body.len() > MAX_FRAME {
+            return Err(SendError::TooLarge);
+        }
+        if self.unwritten() >= self.limit {
+            self.write();
+            if self.unwritten() >= self.limit {
+                self.refused = true;
+                return Err(SendError::Full);
+            }
+        }
+        framing::push(&mut self.output, head, body);
+        Ok(())
+    }
+
+    fn flush(&mut self, _: Nanos) {
+        self.write();
+    }
+
+    fn recv(&mut self, _: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
+        if max == 0 || into.bytes() >= Frames::ENOUGH {
+            return Ok(0);
+        }
+        let mut taken = self.take(max, into)?;
+        while taken == 0 && self.ended.is_none() && self.read() {
+            taken = self.take(max, into)?;
+        }
+        match self.ended {
+            Some(lost) if taken == 0 => Err(lost),
+            _ => Ok(taken),
+        }
+    }
+
+    fn next_deadline(&self) -> Nanos {
+        Nanos::MAX
+    }
+
+    fn is_drained(&self) -> bool {
+        self.unwritten() == 0
+    }
+
+    fn arm(&mut self) -> bool {
+        self.sleep(true)
+    }
+
+    fn arm_for_room(&mut self) -> bool {
+        self.sleep(false)
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Drop for StreamLink {
+    fn drop(&mut self) {
+        self.write();
+    }
+}
+
+pub(super) fn connect_unix(path: &Path, options: &LinkOptions) -> Result<Box<dyn Link>, ConnectError> {
+    let link = unix_socket::dial(path, options.timeout)
+        .and_then(|socket| StreamLink::new(socket.into(), Transport::Unix, options));
+    let link = link.map_err(|error| ConnectError::system(&Address::Unix(path.into()), error))?;
+    Ok(Box::new(link))
+}
+
+pub(super) fn connect_tcp(endpoint: &Endpoint, options: &LinkOptions) -> Result<Box<dyn Link>, ConnectError> {
+    let link = endpoint
+        .resolve()
+        .and_then(|address| std::net::TcpStream::connect_timeout(&address, options.timeout))
+        .and_then(|socket| StreamLink::new(socket.into(), Transport::Tcp, options));
+    let link = link.map_err(|error| ConnectError::system(&Address::Tcp(endpoint.clone()), error))?;
+    Ok(Box::new(link))
+}
+
+/// Accepts clients on a Unix socket.
+pub(super) struct UnixListener {
+    socket: UnixSocket,
+    options: LinkOptions,
+    address: Address,
+}
+
+impl UnixListener {
+    pub(super) fn new(path: &Path, options: LinkOptions) -> io::Result<UnixListener> {
+        let socket = UnixSocket::listen(path, options.permissions)?;
+        Ok(UnixListener { socket, options, address: Address::Unix(path.into()) })
+    }
+}
+
+impl Listener for UnixListener {
+    fn accept(&mut self, _: Nanos) -> io::Result<Option<Box<dyn Link>>> {
+        let Some(socket) = self.socket.accept()? else { return Ok(None) };
+        Ok(Some(Box::new(StreamLink::new(socket, Transport::Unix, &self.options)?)))
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+/// Accepts clients on a TCP port.
+pub(super) struct TcpListener {
+    socket: std::net::TcpListener,
+    options: LinkOptions,
+    address: Address,
+}
+
+impl TcpListener {
+    pub(super) fn new(endpoint: &Endpoint, options: LinkOptions) -> io::Result<TcpListener> {
+        let socket = std::net::TcpListener::bind(endpoint.resolve()?)?;
+        socket.set_nonblocking(true)?;
+        let address = Address::Tcp(socket.local_addr()?.into());
+        Ok(TcpListener { socket, options, address })
+    }
+}
+
+impl Listener for TcpListener {
+    fn accept(&mut self, _: Nanos) -> io::Result<Option<Box<dyn Link>>> {
+        let (socket, _) = match self.socket.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::Interrupted => Ok(None),
+                    _ => Err(error),
+                };
+            }
+        };
+        Ok(Some(Box::new(StreamLink::new(socket.into(), Transport::Tcp, &self.options)?)))
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn address(&self) -> &Address {
+        &self.address
+    }
+}
