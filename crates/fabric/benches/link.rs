@@ -1,0 +1,245 @@
+//! What a link costs: echo of a 64-byte body behind its 16-byte header, by transport, mode, window and how far apart the cores are.
+//!
+//! Every sample lies between two ping-pong probes and is kept when both see the same class of distance; all variants are
+//! interleaved, so that whatever the host does hits each alike. "one thread" has both ends on one core, in turns: what the steps
+//! themselves cost each side, without a line that moves.
+//!
+//! `cargo bench -p millrace-fabric --bench link [-- --quick]`
+
+use base::units::Nanos;
+use base::{Clock, cpu};
+use fabric::frame::HEADER;
+use fabric::link::{self, Frames, Link, LinkOptions, Mode};
+use ring::probe::{Distance, ping_pong};
+use std::collections::BTreeMap;
+use std::hint::spin_loop;
+use std::process::{Child, Command};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const BODY: usize = 64;
+const PROBE: Duration = Duration::from_millis(3);
+/// A process that is to serve: its core and address.
+const CHILD: &str = "MILLRACE_FABRIC_LINK_BENCH";
+
+/// Where the ends are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    OneThread,
+    Threads,
+    Processes,
+}
+
+type Pair = (Box<dyn Link>, Box<dyn Link>);
+
+fn main() {
+    if let Ok(child) = std::env::var(CHILD) {
+        let (core, address) = child.split_once(' ').expect("a core and an address");
+        return serve_process(core.parse().expect("a number"), address);
+    }
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let (repeats, time) = if quick { (3, Nanos::from_millis(10)) } else { (12, Nanos::from_millis(40)) };
+    let Some(&cores) = cpu::allowed_cores().first_chunk::<2>() else {
+        eprintln!("this benchmark needs two cores");
+        return;
+    };
+    let mut table = BTreeMap::<_, Vec<f64>>::new();
+    let (mut probes, mut dropped) = (Vec::new(), 0);
+    for _ in 0..repeats {
+        for window in [1, 8, 32, 64] {
+            for mode in Mode::ALL {
+                for (place, transport) in [
+                    (Place::OneThread, "memory"),
+                    (Place::OneThread, "shm"),
+                    (Place::Threads, "memory"),
+                    (Place::Threads, "shm"),
+                    (Place::Processes, "shm"),
+                ] {
+                    let before = ping_pong(cores, PROBE);
+                    let sample = echo(place, transport, mode, window, cores, time);
+                    let after = ping_pong(cores, PROBE);
+                    let class = before.zip(after).filter(|(a, b)| a.distance() == b.distance());
+                    let Some((probe, _)) = class else {
+                        dropped += 1;
+                        continue;
+                    };
+                    probes.push(probe.round_trip.0 as f64);
+                    let class = if place == Place::OneThread { None } else { Some(probe.distance()) };
+                    table.entry((place, window, class, transport, mode.name())).or_default().push(sample);
+                }
+            }
+        }
+    }
+    print(table, probes, dropped);
+}
+
+type Key = (Place, u32, Option<Distance>, &'static str, &'static str);
+
+fn print(table: BTreeMap<Key, Vec<f64>>, mut probes: Vec<f64>, dropped: u32) {
+    println!("{}; raw ping-pong {}", cpu::model_name(), spread(&mut probes));
+    println!("{dropped} samples dropped since their two probes differ or failed");
+    println!("ns per echo, median [p10..p90]: at window 1 the round trip, else the time between two replies\n");
+    println!("{:<11}{:>6}  {:<13}{:<8}{:<10}{:>5}  ns", "ends", "window", "distance", "link", "mode", "kept");
+    for ((place, window, class, transport, mode), mut samples) in table {
+        let class = class.map_or(String::from("one core"), |class| class.to_string());
+        let (kept, spread) = (samples.len(), spread(&mut samples));
+        println!("{:<11}{window:>6}  {class:<13}{transport:<8}{mode:<10}{kept:>5}  {spread}", format!("{place:?}"));
+    }
+}
+
+fn spread(values: &mut [f64]) -> String {
+    values.sort_by(f64::total_cmp);
+    let at = |tenth: usize| values.get((values.len().saturating_sub(1) * tenth).div_ceil(10)).copied();
+    let [low, median, high] = [1, 5, 9].map(|tenth| at(tenth).unwrap_or(f64::NAN));
+    format!("{median:.1} [{low:.1}..{high:.1}]")
+}
+
+/// One sample: ns per echo.
+fn echo(place: Place, transport: &str, mode: Mode, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
+    let options = LinkOptions { mode, ..LinkOptions::default() };
+    let pair = || -> Pair {
+        let pair = if transport == "memory" { link::memory::pair(&options) } else { link::shm::pair(&options) };
+        pair.expect("a link")
+    };
+    match place {
+        Place::OneThread => {
+            let ((mut client, mut server), mut echo) = (pair(), Echo::default());
+            on_core(cores[0], || drive(&mut *client, window, time, || echo.turn(&mut *server)))
+        }
+        Place::Threads => threads(pair(), window, cores, time),
+        Place::Processes => processes(mode, window, cores, time),
+    }
+}
+
+/// Answers every frame with itself.
+#[derive(Default)]
+struct Echo {
+    frames: Frames,
+}
+
+impl Echo {
+    fn turn(&mut self, link: &mut dyn Link) {
+        let now = Clock::shared().now();
+        self.frames.clear();
+        if link.recv(now, 16, &mut self.frames).unwrap_or(0) == 0 {
+            return spin_loop();
+        }
+        while let Some(frame) = self.frames.pop() {
+            let (head, body) = frame.split_at(HEADER);
+            // The window is far below what a link holds.
+            link.try_send(head, body).expect("room for a reply");
+        }
+        link.flush(now);
+    }
+}
+
+/// Keeps `window` echoes in flight for the time, checks each, and gives the ns per echo of the median stretch.
+fn drive(link: &mut dyn Link, window: u32, time: Nanos, mut between: impl FnMut()) -> f64 {
+    const STRETCH: u32 = 1024;
+    let clock = Clock::shared();
+    let (mut sent, mut seen) = (0u32, 0u32);
+    let (mut frames, mut stretches) = (Frames::default(), Vec::with_capacity(1 << 14));
+    let mut body = [0u8; BODY];
+    let start = clock.now();
+    let mut last = start;
+    while last.since(start) < time {
+        let until = seen.wrapping_add(STRETCH);
+        while until.wrapping_sub(seen) as i32 > 0 {
+            let now = clock.now();
+            if sent.wrapping_sub(seen) < window {
+                while sent.wrapping_sub(seen) < window {
+                    body[..4].copy_from_slice(&sent.to_le_bytes());
+                    link.try_send(&[7; HEADER], &body).expect("the window fits");
+                    sent = sent.wrapping_add(1);
+                }
+                link.flush(now);
+            }
+            between();
+            frames.clear();
+            if link.recv(now, window as usize, &mut frames).expect("the echo lives") == 0 {
+                spin_loop();
+            }
+            while let Some(frame) = frames.pop() {
+                let number = frame[HEADER..].first_chunk().expect("a body");
+                assert_eq!((u32::from_le_bytes(*number), frame.len()), (seen, HEADER + BODY));
+                seen = seen.wrapping_add(1);
+            }
+        }
+        let now = clock.now();
+        stretches.push(now.since(last).0);
+        last = now;
+    }
+    stretches.sort_unstable();
+    stretches[stretches.len() / 2] as f64 / f64::from(STRETCH)
+}
+
+fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            cpu::pin_to(core).expect("an allowed core");
+            work()
+        });
+        pinned.join().expect("no panic")
+    })
+}
+
+fn threads((mut client, mut server): Pair, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            cpu::pin_to(cores[1]).expect("an allowed core");
+            start.wait();
+            let mut echo = Echo::default();
+            while !stop.load(Ordering::Relaxed) {
+                echo.turn(&mut *server);
+            }
+        });
+        on_core(cores[0], || {
+            start.wait();
+            let sample = drive(&mut *client, window, time, || ());
+            stop.store(true, Ordering::Relaxed);
+            sample
+        })
+    })
+}
+
+fn processes(mode: Mode, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
+    let path = std::env::temp_dir().join(format!("millrace-link-bench-{}", std::process::id()));
+    let address = format!("shm:{}", path.display()).parse().expect("an address");
+    let options = LinkOptions { mode, ..LinkOptions::default() };
+    let mut child: Child = Command::new(std::env::current_exe().expect("this program"))
+        .env(CHILD, format!("{} {mode:?} {address}", cores[1]))
+        .spawn()
+        .expect("a child");
+    let mut client = loop {
+        match link::connect(&address, &options) {
+            Ok(client) => break client,
+            Err(link::ConnectError::NobodyThere(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let sample = on_core(cores[0], || drive(&mut *client, window, time, || ()));
+    child.kill().and_then(|()| child.wait()).expect("the child was running");
+    let _ = std::fs::remove_file(path);
+    sample
+}
+
+/// The child: one client, until killed.
+fn serve_process(core: usize, rest: &str) {
+    let (mode, address) = rest.split_once(' ').expect("a mode and an address");
+    let mode = Mode::ALL.into_iter().find(|known| format!("{known:?}") == mode).expect("a mode");
+    let options = LinkOptions { mode, ..LinkOptions::default() };
+    let mut listener = link::listen(&address.parse().expect("an address"), &options).expect("a listener");
+    let mut server = loop {
+        if let Some(server) = listener.accept(Nanos::ZERO).expect("no error") {
+            break server;
+        }
+        std::thread::yield_now();
+    };
+    cpu::pin_to(core).expect("an allowed core");
+    let mut echo = Echo::default();
+    loop {
+        echo.turn(&mut *server);
+    }
+}
