@@ -5,9 +5,11 @@
 
 pub(crate) mod cable;
 mod peer;
+mod real;
 mod world;
 
 use std::panic::catch_unwind;
+use world::Side;
 
 /// Bugs for the checks to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,21 +31,32 @@ pub(in crate::channel) enum Planted {
 /// Seeds of one test run.
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 300 };
 
-#[test]
-fn every_call_has_one_outcome_whatever_happens() {
+fn every_call_has_one_outcome(side: Side) {
     // One seed, to see it again; else many.
     let seeds = match std::env::var("FABRIC_SEED").map(|seed| seed.parse()) {
         Ok(Ok(seed)) => seed..seed + 1,
         Ok(Err(_)) => panic!("FABRIC_SEED is a number"),
         Err(_) => 0..SEEDS,
     };
+    let test = format!("{side:?}").to_lowercase();
     for seed in seeds {
-        if let Err(error) = world::run(seed, None) {
+        if let Err(error) = world::run(seed, side, None) {
             panic!(
-                "seed {seed}: {error}\nreplay: FABRIC_SEED={seed} cargo test -p millrace-fabric --lib every_call_has_one_outcome"
+                "seed {seed}: {error}\nreplay: FABRIC_SEED={seed} cargo test -p millrace-fabric --lib one_outcome_with_the_{test}"
             );
         }
     }
+}
+
+#[test]
+fn every_call_has_one_outcome_with_the_model() {
+    every_call_has_one_outcome(Side::Model);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "eventfds are beyond Miri")]
+fn every_call_has_one_outcome_with_the_server() {
+    every_call_has_one_outcome(Side::Server);
 }
 
 #[test]
@@ -58,7 +71,8 @@ fn planted_bugs_are_found() {
         Planted::ItemsAsTheyCome,
     ] {
         // Found by the ledger, or by an assertion in the channel.
-        let is_found = |seed| !matches!(catch_unwind(|| world::run(seed, Some(planted))), Ok(Ok(())));
+        let is_found =
+            |seed| !matches!(catch_unwind(|| world::run(seed, Side::Model, Some(planted))), Ok(Ok(())));
         assert!((0..SEEDS).any(is_found), "{planted:?} is not found");
     }
 }

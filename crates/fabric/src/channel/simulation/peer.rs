@@ -13,6 +13,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) const CALLS: u32 = 6;
 pub(super) const WINDOW: u32 = 5;
 
+/// The other side of a run: a server with one connection; one that starts anew is another one.
+pub(super) trait Other {
+    /// Takes what arrived, works a little, sends what fits; what the client did wrong.
+    fn turn(&mut self, now: Nanos) -> Result<(), String>;
+
+    /// A further link came in.
+    fn accept(&mut self, link: Box<dyn Link>);
+
+    /// Calls that are not answered.
+    fn open_calls(&self) -> usize;
+
+    /// Whether the old link is still there.
+    fn is_switching(&self) -> bool;
+
+    /// How often each id was run. Asked once, at the end.
+    fn executed(&mut self) -> BTreeMap<u64, u32>;
+}
+
 /// Methods by number; a body begins with the call's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
@@ -69,7 +87,7 @@ struct Call {
     credit: u32,
 }
 
-/// One connection of a server; a restarted server is a new one.
+/// A server in as few lines as may be.
 pub(super) struct Peer {
     links: Option<Links>,
     joining: VecDeque<(Box<dyn Link>, u32)>,
@@ -79,7 +97,7 @@ pub(super) struct Peer {
     over: BTreeSet<u32>,
     outbox: VecDeque<(Header, Vec<u8>)>,
     random: Prng,
-    pub(super) executed: BTreeMap<u64, u32>,
+    executed: BTreeMap<u64, u32>,
 }
 
 impl Peer {
@@ -100,39 +118,8 @@ impl Peer {
         }
     }
 
-    /// A further link came in.
-    pub(super) fn accept(&mut self, link: Box<dyn Link>) {
-        self.joining.push_back((link, 0));
-    }
-
-    pub(super) fn open_calls(&self) -> usize {
+    fn calls_taken(&self) -> usize {
         self.calls.values().filter(|call| call.method.is_some()).count()
-    }
-
-    pub(super) fn is_switching(&self) -> bool {
-        self.links.as_ref().is_some_and(Links::is_switching)
-    }
-
-    /// One turn: takes what arrived, works a little, sends what fits.
-    pub(super) fn turn(&mut self, now: Nanos) -> Result<(), String> {
-        let Some(links) = &mut self.links else { return Ok(()) };
-        let mut frames = Frames::default();
-        let from = match links.recv(now, 8, &mut frames) {
-            Ok(Received::Frames(_, from)) => from,
-            Ok(Received::OldLost(_)) => Side::Current,
-            Err(_) => {
-                (self.links, self.joining) = (None, VecDeque::new());
-                return Ok(());
-            }
-        };
-        while let Some(bytes) = frames.pop() {
-            let frame = Frame::parse(bytes).map_err(|error| format!("the client says {error}"))?;
-            self.take(&frame, from, now)?;
-        }
-        self.join(now);
-        self.work(now)?;
-        self.speak(now);
-        Ok(())
     }
 
     fn take(&mut self, frame: &Frame<'_>, from: Side, now: Nanos) -> Result<(), String> {
@@ -159,7 +146,7 @@ impl Peer {
         if header.call & 0xffff >= CALLS {
             return Err(format!("call {:#x} is beyond the table", header.call));
         }
-        if header.kind == Kind::Request && self.open_calls() == CALLS as usize {
+        if header.kind == Kind::Request && self.calls_taken() == CALLS as usize {
             return Err("more calls than the Welcome allows".into());
         }
         let delay = self.random.below(60_000);
@@ -262,6 +249,45 @@ impl Peer {
             }
         }
         links.flush(now);
+    }
+}
+
+impl Other for Peer {
+    fn accept(&mut self, link: Box<dyn Link>) {
+        self.joining.push_back((link, 0));
+    }
+
+    fn executed(&mut self) -> BTreeMap<u64, u32> {
+        std::mem::take(&mut self.executed)
+    }
+
+    fn open_calls(&self) -> usize {
+        self.calls_taken()
+    }
+
+    fn is_switching(&self) -> bool {
+        self.links.as_ref().is_some_and(Links::is_switching)
+    }
+
+    fn turn(&mut self, now: Nanos) -> Result<(), String> {
+        let Some(links) = &mut self.links else { return Ok(()) };
+        let mut frames = Frames::default();
+        let from = match links.recv(now, 8, &mut frames) {
+            Ok(Received::Frames(_, from)) => from,
+            Ok(Received::OldLost(_)) => Side::Current,
+            Err(_) => {
+                (self.links, self.joining) = (None, VecDeque::new());
+                return Ok(());
+            }
+        };
+        while let Some(bytes) = frames.pop() {
+            let frame = Frame::parse(bytes).map_err(|error| format!("the client says {error}"))?;
+            self.take(&frame, from, now)?;
+        }
+        self.join(now);
+        self.work(now)?;
+        self.speak(now);
+        Ok(())
     }
 }
 

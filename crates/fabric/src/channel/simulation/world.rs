@@ -2,7 +2,8 @@
 
 use super::Planted;
 use super::cable::{Cable, Weather};
-use super::peer::{CALLS, Line, Method, Peer, is_unknown, item, items_of};
+use super::peer::{CALLS, Line, Method, Other, Peer, is_unknown, item, items_of};
+use super::real::Real;
 use crate::channel::calls::CallId;
 use crate::channel::{CallOptions, Channel, Connecting, Event, Options, StartError, Switch, What};
 use crate::status::Code;
@@ -29,7 +30,8 @@ struct World {
     now: u64,
     weather: Weather,
     channel: Channel,
-    peer: Peer,
+    peer: Box<dyn Other>,
+    side: Side,
     /// The cable in use, and those before.
     cables: Vec<Cable>,
     /// A link was cut in this connection.
@@ -41,9 +43,18 @@ struct World {
     error: Option<String>,
 }
 
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The few lines of [`Peer`].
+    Model,
+    /// The server.
+    Server,
+}
+
 /// Runs a seed to its end.
-pub(super) fn run(seed: u64, planted: Option<Planted>) -> Result<(), String> {
-    let mut world = World::new(seed, planted)?;
+pub(super) fn run(seed: u64, side: Side, planted: Option<Planted>) -> Result<(), String> {
+    let mut world = World::new(seed, side, planted)?;
     for _ in 0..600 {
         world.act();
         world.check()?;
@@ -52,14 +63,14 @@ pub(super) fn run(seed: u64, planted: Option<Planted>) -> Result<(), String> {
 }
 
 impl World {
-    fn new(seed: u64, planted: Option<Planted>) -> Result<World, String> {
+    fn new(seed: u64, side: Side, planted: Option<Planted>) -> Result<World, String> {
         let mut random = Prng::for_entity(seed, 0, 1);
         let weather = Weather {
             room: [2, 4, 30, 1000][random.below(4) as usize],
             delay_ns: [0, 1_000, 30_000][random.below(3) as usize],
             reorders: random.chance(0.6),
         };
-        let (channel, peer, cable) = connect(&mut random, weather, planted, 0)?;
+        let (channel, peer, cable) = connect(&mut random, weather, side, planted, 0)?;
         Ok(World {
             random,
             planted,
@@ -67,6 +78,7 @@ impl World {
             weather,
             channel,
             peer,
+            side,
             cables: vec![cable],
             cut: false,
             ledger: BTreeMap::new(),
@@ -215,11 +227,12 @@ impl World {
         if let Some((id, _)) = self.ledger.iter().find(|(_, entry)| entry.outcome.is_none()) {
             return Err(format!("call {id} has no outcome though its connection is over"));
         }
-        let (channel, peer, cable) = connect(&mut self.random, self.weather, self.planted, self.now)?;
+        let (channel, peer, cable) =
+            connect(&mut self.random, self.weather, self.side, self.planted, self.now)?;
         self.channel = channel;
         self.first = self.ledger.len() as u64;
-        let before = std::mem::replace(&mut self.peer, peer);
-        merge(&mut self.executed, before.executed);
+        let mut before = std::mem::replace(&mut self.peer, peer);
+        merge(&mut self.executed, before.executed());
         (self.cables, self.cut) = (vec![cable], false);
         Ok(())
     }
@@ -250,8 +263,7 @@ impl World {
                 self.channel.switching()
             ));
         }
-        let executed = std::mem::take(&mut self.peer.executed);
-        merge(&mut self.executed, executed);
+        merge(&mut self.executed, self.peer.executed());
         for (id, entry) in &self.ledger {
             let times = self.executed.get(id).copied().unwrap_or(0);
             let answered = matches!(entry.outcome, Some(Code::Ok | Code::NotFound));
@@ -281,11 +293,16 @@ fn lay(random: &mut Prng, weather: Weather) -> Line {
 fn connect(
     random: &mut Prng,
     weather: Weather,
+    side: Side,
     planted: Option<Planted>,
     now: u64,
-) -> Result<(Channel, Peer, Cable), String> {
+) -> Result<(Channel, Box<dyn Other>, Cable), String> {
     let Line { cable, ours, theirs } = lay(random, weather);
-    let mut peer = Peer::new(theirs, random.next_u64());
+    let seed = random.next_u64();
+    let mut peer: Box<dyn Other> = match side {
+        Side::Model => Box::new(Peer::new(theirs, seed)),
+        Side::Server => Box::new(Real::new(theirs, seed)),
+    };
     let mut connecting = Connecting::new(ours, &Options::default());
     for step in 0.. {
         let now = Nanos(now + step * 10_000);
@@ -342,7 +359,8 @@ fn enter(ledger: &mut BTreeMap<u64, Entry>, event: &Event<'_>, now: u64, cut: bo
                 Code::NotFound => entry.method == Method::Say && is_unknown(id),
                 Code::DeadlineExceeded => entry.deadline.is_some_and(|deadline| deadline <= now),
                 Code::Cancelled => entry.cancelled,
-                Code::Unavailable => status.is_lost() && cut,
+                // Lost here; or the server says that it lost a stream's link.
+                Code::Unavailable => cut,
                 _ => false,
             };
             if !allowed {
