@@ -51,7 +51,7 @@ pub enum Kind {
     Finish = 6,
     /// Server: the call is over; `method` is the status code, `aux` how many items came before.
     Reply = 7,
-    /// Client: nobody waits for this call any more. A Reply still comes.
+    /// Client: nobody waits for this call any more. A Reply still comes. `method` is the Request's, for it may overtake that.
     Cancel = 8,
     /// Either: `aux` further items may be sent in this call's stream.
     Credit = 9,

@@ -52,6 +52,7 @@ pub(super) struct Slot {
     /// For calls that stream.
     pub(super) stream: Option<Box<Stream>>,
     generation: u16,
+    pub(super) method: u16,
     pub(super) state: State,
     /// The link that its Request went over; see [`Links::epoch`](crate::connection::switch::Links::epoch).
     pub(super) epoch: u8,
@@ -82,6 +83,7 @@ impl Calls {
             user: 0,
             stream: None,
             generation: 0,
+            method: 0,
             state: State::Free,
             epoch: 0,
             timed: false,
@@ -117,10 +119,11 @@ impl Calls {
 
     /// Opens the call of which [`Calls::next`] told the number.
     #[inline]
-    pub(super) fn open(&mut self, user: u64, epoch: u8, stream: Option<Box<Stream>>) {
+    pub(super) fn open(&mut self, user: u64, method: u16, epoch: u8, stream: Option<Box<Stream>>) {
         let slot = self.free.pop().expect("a call is opened after its number was told");
         let slot = &mut self.slots[slot as usize];
-        (slot.user, slot.epoch, slot.stream, slot.state) = (user, epoch, stream, State::Waiting);
+        (slot.user, slot.method, slot.epoch) = (user, method, epoch);
+        (slot.stream, slot.state) = (stream, State::Waiting);
     }
 
     #[inline]
@@ -181,7 +184,7 @@ mod tests {
         let mut calls = Calls::new(2);
         let open = |calls: &mut Calls, user| {
             let id = calls.next()?;
-            calls.open(user, 0, None);
+            calls.open(user, 0, 0, None);
             Some(id)
         };
         let (first, second) = (open(&mut calls, 1).expect("room"), open(&mut calls, 2).expect("room"));
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn half_stranded_is_the_end() {
         let mut calls = Calls::new(4);
-        (0..2).for_each(|user| calls.open(user, 0, None));
+        (0..2).for_each(|user| calls.open(user, 0, 0, None));
         assert!(!calls.strand(0) && !calls.strand(0));
         assert!(calls.strand(1));
         calls.close(0);

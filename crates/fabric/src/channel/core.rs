@@ -114,7 +114,7 @@ impl Core {
         header.aux = options.timeout.map_or(0, micros);
         let stream = if method.is_unary() { None } else { Some(self.stream_of(method, options, body)?) };
         let epoch = self.send_with(header, options.metadata, body)?;
-        self.calls.open(user, epoch, stream);
+        self.calls.open(user, method.number, epoch, stream);
         if let Some(timeout) = options.timeout {
             self.fresh.push((id, timeout));
         }
@@ -328,7 +328,8 @@ impl Core {
     fn pay(&mut self, slot: u32) -> bool {
         let call = self.calls.id_of(slot).number();
         if self.calls.slot(slot).owes_cancel {
-            if !self.say(Header::new(Kind::Cancel, call)) {
+            let method = self.calls.slot(slot).method;
+            if !self.say(Header { method, ..Header::new(Kind::Cancel, call) }) {
                 return false;
             }
             self.calls.slot(slot).owes_cancel = false;

@@ -301,7 +301,7 @@ impl Connection {
         let header = frame.header;
         match header.kind {
             Kind::Item | Kind::Finish | Kind::Credit => self.take_of_stream(frame, bytes)?,
-            Kind::Cancel => self.cancel(core, header.call, now),
+            Kind::Cancel => self.cancel(core, &header, bytes, now)?,
             Kind::Ping => {
                 let pong = Header { aux: header.aux, ..Header::new(Kind::Pong, header.call) };
                 return Ok(Flow::when(self.send_header(pong, now)));
@@ -347,8 +347,23 @@ impl Connection {
         Ok(())
     }
 
-    fn cancel(&mut self, core: &mut Core, call: u32, now: Nanos) {
-        let Some(open) = self.calls.get(call) else { return };
+    /// A Cancel may overtake its Request. One of a stream waits for it, since nobody else would end that stream; a call without
+    /// streams ends anyway.
+    fn cancel(
+        &mut self,
+        core: &mut Core,
+        header: &Header,
+        bytes: &[u8],
+        now: Nanos,
+    ) -> Result<(), Violation> {
+        let call = header.call;
+        let Some(open) = self.calls.get(call) else {
+            let streams = core.router.entry(header.method).is_some() && !core.router.is_unary(header.method);
+            return match streams && !self.calls.keep_early(call, bytes) {
+                false => Ok(()),
+                true => Err(Violation("too many frames of streams that are not open")),
+            };
+        };
         self.counters.cancelled += 1;
         match &mut open.kind {
             calls::Kind::Deferred { state, cancelled } => {
@@ -361,6 +376,7 @@ impl Connection {
                 self.end_stream(core, call, &Status::new(Code::Cancelled, "the caller cancelled"), now);
             }
         }
+        Ok(())
     }
 
     /// The link before the current one broke before it was empty. Items may have been on it, so no stream can be trusted to be whole.
