@@ -143,17 +143,21 @@ fn through_link(window: usize) -> f64 {
 }
 
 fn main() {
-    println!("ns per call, 64-byte echo, best and median of {ROUNDS} rounds, interleaved");
+    println!(
+        "ns per call, 64-byte echo, best and median of {ROUNDS} rounds, interleaved; the last column is the difference of the two"
+    );
     println!("{:>7} {:>16} {:>16} {:>16}", "window", "server + link", "link alone", "server alone");
     for window in [1, 4, 16, 64] {
-        let mut rounds: Vec<(f64, f64)> =
-            (0..ROUNDS).map(|_| (through_server(window), through_link(window))).collect();
-        let mut column = |pick: fn(&(f64, f64)) -> f64| {
-            rounds.sort_by(|a, b| pick(a).total_cmp(&pick(b)));
-            (pick(&rounds[0]), pick(&rounds[ROUNDS / 2]))
-        };
-        let columns = [column(|r| r.0), column(|r| r.1), column(|r| r.0 - r.1)];
-        let [a, b, c] = columns.map(|(best, median)| format!("{best:.1} {median:.1}"));
-        println!("{window:>7} {a:>16} {b:>16} {c:>16}");
+        let rounds: Vec<[f64; 2]> =
+            (0..ROUNDS).map(|_| [through_server(window), through_link(window)]).collect();
+        let [(best, median), (link_best, link_median)] = [0, 1].map(|side| {
+            let mut column: Vec<f64> = rounds.iter().map(|round| round[side]).collect();
+            column.sort_by(f64::total_cmp);
+            (column[0], column[ROUNDS / 2])
+        });
+        let pair = |best: f64, median: f64| format!("{best:.1} {median:.1}");
+        let (server, link) = (pair(best, median), pair(link_best, link_median));
+        let alone = pair(best - link_best, median - link_median);
+        println!("{window:>7} {server:>16} {link:>16} {alone:>16}");
     }
 }
