@@ -10,6 +10,7 @@
 //! | [`frame`] | the 16-byte header of everything that travels, and metadata |
 //! | [`link`] | the transports behind one trait |
 //! | [`batch`] | when to show what was put into a ring |
+//! | [`monitor`] | counters, stage histograms, sampled traces |
 //! | [`registers`] | what can be changed while it runs |
 //! | [`port`] | the rings between application threads and the thread that owns links |
 //! | [`workers`] | the cores behind a server: balancing × provisioning |
@@ -21,6 +22,7 @@ pub mod channel;
 pub mod connection;
 pub mod frame;
 pub mod link;
+pub mod monitor;
 pub mod port;
 pub mod registers;
 pub mod server;

@@ -1,0 +1,198 @@
+//! The packet monitor: what travels, how calls end, where their time goes, and single calls in full.
+//!
+//! ```text
+//!  Channel ─ Recorder ─┐ lane: counters by method, stage histograms, connections     Snapshot ─ Prometheus text, JSON
+//!  Server ── Recorder ─┼─▶ Monitor ──────────────────────────────────────────────▶ (merged over lanes and monitors)
+//!  worker ── Recorder ─┘ spans of sampled calls                                      trace ─ Chrome, OTLP
+//! ```
+//!
+//! Every thread that drives calls has a [`Recorder`] of its own, which writes a *lane* of relaxed atomics that nobody else
+//! writes; whoever wants figures reads all lanes and adds them up. Counters count every call; clocks are read for one call of
+//! `monitor.sample`, and spans are kept for one of `trace.sample` and for those whose caller asks for it.
+//!
+//! Invariants:
+//! 1. One writer per lane and per connection's counters, so counting is a load and a store. Nothing is ordered: each number is exact
+//!    by itself once its writer rests, and two of them need not be of the same moment.
+//! 2. What a recorder or connection had counted stays in the totals when it is dropped.
+//!
+//! Bounds: [`MAX_METHODS`] methods (the others share one line), per recorder [`recorder::MAX_OPEN`] sampled calls in flight, about 8 KiB a
+//! method that it uses and 13 KiB for its stages; the ring of spans. Dropped recorders and connections leave nothing but totals.
+//!
+//! Cost: see `cargo bench -p millrace-fabric --bench monitor`; the goal is 5 ns a call with histograms sampled.
+//!
+//! Sources: Dagger item 12; W3C Trace Context; the Prometheus text format 0.0.4; OTLP/JSON.
+
+mod counters;
+mod histogram;
+mod json;
+mod points;
+mod prometheus;
+pub mod recorder;
+mod snapshot;
+pub mod trace;
+
+#[cfg(test)]
+mod tests;
+
+pub use counters::{Connection, Event};
+pub use histogram::Distribution;
+pub use points::{Point, STAGES, Side};
+pub use prometheus::render_registers;
+pub use recorder::{Recorder, Sampling, Stamp};
+pub use snapshot::{Calls, ConnectionTraffic, Snapshot, Traffic};
+pub use trace::{Context, Span};
+
+use base::Clock;
+use counters::Lane;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use trace::Spans;
+
+/// Methods that have a line of their own.
+pub const MAX_METHODS: usize = 4096;
+
+/// A method, as the monitor numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MethodId(u16);
+
+impl MethodId {
+    /// The line of all methods that have none of their own: those beyond [`MAX_METHODS`], and calls for methods that do not exist.
+    pub const OTHER: MethodId = MethodId(0);
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Spans of sampled calls.
+    pub spans: usize,
+    /// What the numbers of spans are drawn from; by default from the clocks.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seed = unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32) ^ base::clock::cycles();
+        Options { spans: 4096, seed }
+    }
+}
+
+/// What was recorded; clones are the same monitor.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    methods: Mutex<Vec<String>>,
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    /// What dropped lanes had counted.
+    past: Mutex<Snapshot>,
+    spans: Mutex<Spans>,
+    /// The next recorder's seed.
+    seed: AtomicU64,
+}
+
+impl Default for Monitor {
+    fn default() -> Monitor {
+        Monitor::new(Options::default())
+    }
+}
+
+impl Monitor {
+    /// A monitor that has recorded nothing.
+    pub fn new(options: Options) -> Monitor {
+        let shared = Shared {
+            methods: Mutex::new(vec!["other".into()]),
+            lanes: Mutex::default(),
+            past: Mutex::default(),
+            spans: Mutex::new(Spans::new(options.spans)),
+            seed: AtomicU64::new(options.seed),
+        };
+        Monitor { shared: Arc::new(shared) }
+    }
+
+    /// The number of a method, given by its path: `/shop.Cart/Add`. Ask once, not for each call.
+    pub fn method(&self, path: &str) -> MethodId {
+        let mut methods = lock(&self.shared.methods);
+        let known = methods.iter().position(|method| method == path);
+        let at = known.unwrap_or_else(|| {
+            let room = methods.len() < MAX_METHODS;
+            if room {
+                methods.push(path.to_string());
+            }
+            if room { methods.len() - 1 } else { 0 }
+        });
+        MethodId(at as u16)
+    }
+
+    /// A recorder for one thread's calls on this side.
+    pub fn recorder(&self, side: Side, sampling: Sampling) -> Recorder {
+        let lane = Arc::new(Lane::new(side));
+        lock(&self.shared.lanes).push(lane.clone());
+        let seed = self.shared.seed.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        Recorder::new(self.clone(), lane, sampling, seed)
+    }
+
+    /// Everything counted since the start.
+    pub fn snapshot(&self) -> Snapshot {
+        // All locks at once: no method that the names lack can be opened, and a lane that is being dropped is in one place.
+        let methods = lock(&self.shared.methods);
+        let lanes = lock(&self.shared.lanes);
+        let mut all = lock(&self.shared.past).clone();
+        lanes.iter().for_each(|lane| lane.add_to(&mut all, &methods));
+        drop((lanes, methods));
+        let spans = lock(&self.shared.spans);
+        (all.spans, all.spans_dropped) = (spans.recorded, spans.dropped());
+        all
+    }
+
+    /// Everything counted, as Prometheus text.
+    pub fn render_prometheus(&self, out: &mut String) {
+        self.snapshot().render_prometheus(out);
+    }
+
+    /// The spans kept, oldest first.
+    pub fn spans(&self) -> Vec<Span> {
+        lock(&self.shared.spans).kept().cloned().collect()
+    }
+
+    /// The spans kept, for Perfetto or chrome://tracing.
+    pub fn chrome_trace(&self) -> String {
+        trace::chrome(lock(&self.shared.spans).kept())
+    }
+
+    /// The spans kept, for an OpenTelemetry collector; `service` is this program's name there.
+    pub fn otlp_trace(&self, service: &str) -> String {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Clock::shared().now();
+        trace::otlp(lock(&self.shared.spans).kept(), service, (unix.as_nanos() as u64).saturating_sub(now.0))
+    }
+
+    fn record(&self, make: impl FnOnce(String) -> Span, method: MethodId) {
+        let name = lock(&self.shared.methods)[usize::from(method.0)].clone();
+        lock(&self.shared.spans).push(make(name));
+    }
+
+    /// A recorder is gone: its lane becomes part of the past.
+    fn retire(&self, lane: &Arc<Lane>) {
+        let methods = lock(&self.shared.methods);
+        let mut lanes = lock(&self.shared.lanes);
+        lane.close();
+        lane.add_to(&mut lock(&self.shared.past), &methods);
+        lanes.retain(|other| !Arc::ptr_eq(other, lane));
+    }
+}
+
+/// What is behind these locks is sound after a panic too: each is held for a push or a sum.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds to a counter that this thread alone writes.
+#[inline(always)]
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}

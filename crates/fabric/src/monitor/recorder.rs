@@ -1,0 +1,271 @@
+//! What a thread that drives calls tells the monitor, at the points that a call passes.
+//!
+//! ```text
+//! let stamp = recorder.started(method, connection, metadata);     // for every call
+//! recorder.pass(stamp, Point::Sent);                              // does nothing for most calls
+//! recorder.ended(stamp, method, code);                            // for every call, once
+//! ```
+//! A [`Stamp`] is four bytes for the caller's table of calls. One that is not sampled is [`Stamp::NONE`]; one whose call was
+//! forgotten does no harm, its place is used again when the table of sampled calls is full.
+//!
+//! Cost: a call that is not sampled costs two counters and two countdowns, and with metadata a look for `traceparent`.
+
+use super::counters::{Connection, Lane, Method};
+use super::points::Point;
+use super::trace::{Context, Span};
+use super::{MethodId, Monitor, add};
+use crate::link::Transport;
+use crate::registers::{Id, Registers};
+use crate::status::Code;
+use base::{Clock, Nanos, Prng};
+use std::sync::Arc;
+
+/// Sampled calls that a recorder follows at once. Further ones take the place of the oldest.
+pub const MAX_OPEN: usize = 256;
+
+/// How many calls are looked at closely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// One call of so many is timed; 0: none.
+    pub timed: u32,
+    /// One call of so many leaves a span; 0: none but those that ask for it.
+    pub traced: u32,
+}
+
+impl Sampling {
+    /// As the registers say now.
+    pub fn of(registers: &Registers) -> Sampling {
+        let one_of = |id| registers.read(id) as u32;
+        Sampling { timed: one_of(Id::MonitorSample), traced: one_of(Id::TraceSample) }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Sampling {
+        Sampling { timed: 64, traced: 0 }
+    }
+}
+
+/// A sampled call's place among those that the recorder follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    slot: u16,
+    lap: u16,
+}
+
+impl Stamp {
+    /// Of a call that is not sampled.
+    pub const NONE: Stamp = Stamp { slot: u16::MAX, lap: 0 };
+
+    /// Whether the call is sampled, so that reading a clock for it is worth while.
+    #[inline]
+    pub fn is_sampled(self) -> bool {
+        self != Stamp::NONE
+    }
+}
+
+/// A sampled call in flight.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    lap: u16,
+    in_use: bool,
+    connection: u32,
+    at: [Option<Nanos>; 3],
+    /// Set if the call is to leave a span: its own context and its parent.
+    span: Option<(Context, Option<u64>)>,
+}
+
+/// Counts down from N and is at its end once in N times.
+#[derive(Clone, Copy, Debug)]
+struct OneOf {
+    n: u32,
+    left: u32,
+}
+
+impl OneOf {
+    fn new(n: u32) -> OneOf {
+        // With N = 0 the count wraps; its end, after 2³² calls, is not counted as one.
+        OneOf { n, left: n }
+    }
+
+    #[inline(always)]
+    fn hit(&mut self) -> bool {
+        self.left = self.left.wrapping_sub(1);
+        self.left == 0 && self.again()
+    }
+
+    #[cold]
+    fn again(&mut self) -> bool {
+        self.left = self.n;
+        self.n != 0
+    }
+}
+
+/// One thread's way to the monitor.
+#[derive(Debug)]
+pub struct Recorder {
+    monitor: Monitor,
+    lane: Arc<Lane>,
+    /// By method number.
+    methods: Vec<Option<Arc<Method>>>,
+    timed: OneOf,
+    traced: OneOf,
+    open: Vec<Open>,
+    /// Where the search for a free place goes on.
+    next: usize,
+    clock: Clock,
+    numbers: Prng,
+}
+
+impl Recorder {
+    pub(super) fn new(monitor: Monitor, lane: Arc<Lane>, sampling: Sampling, seed: u64) -> Recorder {
+        let (timed, traced) = (OneOf::new(sampling.timed), OneOf::new(sampling.traced));
+        let (clock, numbers) = (Clock::shared(), Prng::new(seed));
+        Recorder { monitor, lane, methods: vec![], timed, traced, open: vec![], next: 0, clock, numbers }
+    }
+
+    /// Samples another part of the calls from now on.
+    pub fn set_sampling(&mut self, sampling: Sampling) {
+        (self.timed, self.traced) = (OneOf::new(sampling.timed), OneOf::new(sampling.traced));
+    }
+
+    /// Counts a connection that this thread drives.
+    pub fn connection(&self, number: u32, transport: Transport) -> Connection {
+        Lane::connect(&self.lane, number, transport)
+    }
+
+    /// A call was started (client) or received (server), with this metadata.
+    #[inline]
+    pub fn started(&mut self, method: MethodId, connection: u32, metadata: &[u8]) -> Stamp {
+        add(&self.method(method).started, 1);
+        let (timed, traced) = (self.timed.hit(), self.traced.hit());
+        if timed || traced || !metadata.is_empty() {
+            self.sample(timed, traced, connection, metadata)
+        } else {
+            Stamp::NONE
+        }
+    }
+
+    /// A sampled call passes this point now.
+    #[inline]
+    pub fn pass(&mut self, stamp: Stamp, point: Point) {
+        if stamp.is_sampled() {
+            self.pass_at(stamp, point, self.clock.now());
+        }
+    }
+
+    /// A sampled call passed this point at a time of [`Clock::shared`] that the caller knows.
+    #[inline]
+    pub fn pass_at(&mut self, stamp: Stamp, point: Point, at: Nanos) {
+        if let Some(open) = self.open(stamp) {
+            open.at[point.index()] = Some(at);
+        }
+    }
+
+    /// A call is over.
+    #[inline]
+    pub fn ended(&mut self, stamp: Stamp, method: MethodId, code: Code) {
+        add(&self.method(method).ended[code as usize], 1);
+        if stamp.is_sampled() {
+            self.finish(stamp, method, code);
+        }
+    }
+
+    /// The `traceparent` to send with a sampled call instead of the one it had, so that the server's span becomes this one's child.
+    pub fn traceparent(&mut self, stamp: Stamp) -> Option<String> {
+        let (context, _) = self.open(stamp)?.span?;
+        Some(context.emit())
+    }
+
+    #[inline(always)]
+    fn method(&mut self, method: MethodId) -> &Method {
+        let at = usize::from(method.0);
+        if !matches!(self.methods.get(at), Some(Some(_))) {
+            self.open_method(method);
+        }
+        self.methods[at].as_ref().expect("opened above")
+    }
+
+    #[cold]
+    fn open_method(&mut self, method: MethodId) {
+        let at = usize::from(method.0);
+        if self.methods.len() <= at {
+            self.methods.resize(at + 1, None);
+        }
+        self.methods[at] = Some(self.lane.open_method(method));
+    }
+
+    #[cold]
+    fn sample(&mut self, timed: bool, traced: bool, connection: u32, metadata: &[u8]) -> Stamp {
+        let caller = Context::of(metadata);
+        let traced = traced || caller.is_some_and(|caller| caller.sampled);
+        if !timed && !traced {
+            return Stamp::NONE;
+        }
+        let span = traced.then(|| self.child_of(caller));
+        let at = [Some(self.clock.now()), None, None];
+        let slot = self.place();
+        let lap = self.open[slot].lap.wrapping_add(1);
+        self.open[slot] = Open { lap, in_use: true, connection, at, span };
+        Stamp { slot: slot as u16, lap }
+    }
+
+    /// A new span's context and parent.
+    fn child_of(&mut self, caller: Option<Context>) -> (Context, Option<u64>) {
+        let mut number = || self.numbers.next_u64().max(1);
+        let trace =
+            caller.map_or_else(|| u128::from(number()) << 64 | u128::from(number()), |caller| caller.trace);
+        (Context { trace, span: number(), sampled: true }, caller.map(|caller| caller.span))
+    }
+
+    /// A place for a sampled call: a new one, a free one, or that of an old one.
+    fn place(&mut self) -> usize {
+        let free =
+            (0..self.open.len()).map(|n| (self.next + n) % self.open.len()).find(|&at| !self.open[at].in_use);
+        let at = free.unwrap_or_else(|| {
+            if self.open.len() == MAX_OPEN {
+                return self.next;
+            }
+            self.open.push(Open { lap: 0, in_use: false, connection: 0, at: [None; 3], span: None });
+            self.open.len() - 1
+        });
+        self.next = (at + 1) % MAX_OPEN;
+        at
+    }
+
+    #[inline]
+    fn open(&mut self, stamp: Stamp) -> Option<&mut Open> {
+        let open = self.open.get_mut(usize::from(stamp.slot))?;
+        (open.in_use && open.lap == stamp.lap).then_some(open)
+    }
+
+    #[cold]
+    fn finish(&mut self, stamp: Stamp, method: MethodId, code: Code) {
+        let now = self.clock.now();
+        let Some(open) = self.open(stamp) else { return };
+        open.in_use = false;
+        let open = *open;
+        // A point that was not passed, as when a call ends early, takes no time of its own.
+        let mut at = [now; 4];
+        let mut last = Nanos::ZERO;
+        for (point, seen) in at.iter_mut().zip(open.at) {
+            *point = seen.unwrap_or(last);
+            last = *point;
+        }
+        for (stage, histogram) in self.lane.stages.iter().enumerate() {
+            histogram.record(at[stage + 1].since(at[stage]));
+        }
+        self.method(method).latency.record(at[3].since(at[0]));
+        if let Some((context, parent)) = open.span {
+            let (side, connection) = (self.lane.side, open.connection);
+            self.monitor
+                .record(|method| Span { context, parent, side, method, connection, at, code }, method);
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.monitor.retire(&self.lane);
+    }
+}
