@@ -7,7 +7,8 @@ use super::{Farewell, Lost, Phase, Session};
 use base::units::Nanos;
 
 impl Session {
-    /// Takes a datagram that [`session_of`](super::session_of) says is this session's, from the peer's address. Any bytes will do.
+    /// Takes a datagram that [`session_of`](super::session_of) says is this session's, from the peer's address. Any
+    /// bytes will do.
     pub fn handle_datagram(&mut self, now: Nanos, bytes: &[u8]) {
         self.stats.datagrams_received += 1;
         let datagram = match self.parse(bytes) {
@@ -24,12 +25,12 @@ impl Session {
             Body::Accept { opener, epoch, terms } => self.handle_accept(now, token, opener, epoch, &terms),
             Body::Refuse { reason, version } => self.handle_refuse(token, reason, version),
             Body::Reset(notice) => self.handle_reset(token, &notice),
-            Body::Data(..) | Body::Ack(_) | Body::Close(_) | Body::Closed(_) if !self.admits(token) => {}
+            Body::Closed(_) if self.closing.is_some() && token == self.token => self.end(Lost::Closed, None),
+            Body::Closed(_) => {}
+            Body::Data(..) | Body::Ack(_) | Body::Close(_) if !self.admits(token) => {}
             Body::Data(state, pieces) => self.handle_packet(now, &state, Some(pieces)),
             Body::Ack(state) => self.handle_packet(now, &state, None),
             Body::Close(_) => self.end(Lost::Closed, Some(Farewell::Closed)),
-            Body::Closed(_) if self.closing.is_some() => self.end(Lost::Closed, None),
-            Body::Closed(_) => {}
         }
     }
 

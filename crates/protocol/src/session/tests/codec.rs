@@ -113,7 +113,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_a_good_sum_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 24..200), kind in 0u8..12) {
+    fn any_bytes_behind_a_good_sum_are_read_or_refused(
+        mut bytes in proptest::collection::vec(any::<u8>(), 24..200),
+        kind in 0u8..12,
+    ) {
         bytes[4..6].copy_from_slice(&wire::MAGIC);
         (bytes[6], bytes[7]) = (wire::VERSION, kind);
         let sum = crc32c::crc32c(&bytes[4..]);

@@ -34,13 +34,16 @@ pub(super) struct Faults {
     pub(super) dark: Vec<(Side, Nanos, Nanos)>,
 }
 
+/// When it arrives, which one it is, where, and its bytes.
+type Travelling = (Nanos, u64, Side, Vec<u8>);
+
 /// The datagrams on their way.
 pub(super) struct Network {
     pub(super) faults: Faults,
     delay: Nanos,
     jitter: Nanos,
     prng: Prng,
-    on_the_way: BinaryHeap<Reverse<(Nanos, u64, Side, Vec<u8>)>>,
+    on_the_way: BinaryHeap<Reverse<Travelling>>,
     sent: u64,
 }
 

@@ -1,8 +1,9 @@
 //! Two ends, their users and a network; and the checker, which knows every message.
 //!
-//! The checker holds at every step: a message handed out was sent, by the one peer of that session, was not handed out before, and is
-//! unchanged; memory is below its bound; a deadline that was served lies behind. And at the end, when the network is well again: the
-//! messages of sessions that live have all arrived; a session that ended has ended at the other end too.
+//! The checker holds at every step: a message handed out was sent, by the one peer of that session, was not handed out
+//! before, and is unchanged; memory is below its bound; a deadline that was served lies behind. And at the end, when
+//! the network is well again: the messages of sessions that live have all arrived; a session that ended has ended at
+//! the other end too.
 
 use super::super::{Config, Heard, Listener, Lost, SendError, Session, answer_stray, session_of};
 use super::network::{Faults, Network, Side};
@@ -36,7 +37,6 @@ pub(super) struct Scenario {
 pub(super) struct Summary {
     pub(super) delivered: u32,
     pub(super) lost: Vec<(Side, Lost)>,
-    pub(super) ended_at: Nanos,
     pub(super) corrupt: u64,
     pub(super) duplicates: u64,
     pub(super) lost_packets: u64,
@@ -74,6 +74,8 @@ pub(super) struct World {
     /// Epoch of an opener → its instance.
     openers: HashMap<u64, u32>,
     summary: Summary,
+    /// When a message was handed out, or a session ended.
+    progress_at: Nanos,
     out: Vec<u8>,
 }
 
@@ -96,6 +98,7 @@ impl World {
             sent: [0; 2],
             openers: HashMap::new(),
             summary: Summary::default(),
+            progress_at: Nanos::ZERO,
             out: Vec::new(),
             prng,
             scenario,
@@ -106,9 +109,8 @@ impl World {
     pub(super) fn run(mut self) -> Result<Summary, String> {
         self.open(7);
         let mut turn_at = Nanos::ZERO;
-        // Twice the longest patience after the network is well: whoever has not ended by then never does.
-        let patience = self.scenario.opener.lost_after.max(self.scenario.accepter.lost_after);
-        let end = self.scenario.well_at.plus(Nanos(3 * patience.0));
+        // Whoever neither goes on nor ends for so long after the network is well never does.
+        let patience = Nanos(3 * self.scenario.opener.lost_after.max(self.scenario.accepter.lost_after).0);
         loop {
             self.now = turn_at.min(self.network.next_at()).min(self.deadline()).max(self.now);
             if self.now >= self.scenario.well_at {
@@ -121,6 +123,7 @@ impl World {
             if self.now >= turn_at {
                 turn_at = self.now.plus(TURN);
                 self.users_turn()?;
+                let end = self.progress_at.max(self.scenario.well_at).plus(patience);
                 if self.is_done() || self.now >= end {
                     return self.finish();
                 }
@@ -130,7 +133,8 @@ impl World {
     }
 
     fn deadline(&self) -> Nanos {
-        self.users.iter().map(|u| u.session.next_deadline()).min().unwrap_or(Nanos::MAX)
+        let living = self.users.iter().filter(|u| u.ended_at.is_none());
+        living.map(|u| u.session.next_deadline()).min().unwrap_or(Nanos::MAX)
     }
 
     fn open(&mut self, number: u64) {
@@ -138,6 +142,13 @@ impl World {
         self.openers.insert(self.opener_epoch, instance);
         let session = Session::open(&self.scenario.opener, self.now, self.opener_epoch, number);
         self.add(Side::Opener, session);
+    }
+
+    /// As another process.
+    fn open_again(&mut self) {
+        self.opener_epoch = self.prng.next_u64();
+        let number = if self.scenario.same_number { 7 } else { self.prng.next_u64() };
+        self.open(number);
     }
 
     fn add(&mut self, side: Side, session: Session) {
@@ -214,16 +225,16 @@ impl World {
         self.take_messages(index, usize::MAX)?;
         let user = &mut self.users[index];
         user.ended_at = Some(self.now);
+        self.progress_at = self.now;
         self.summary.lost.push((user.side, lost));
         let stats = user.session.stats();
         self.summary.corrupt += stats.corrupt;
         self.summary.duplicates += stats.duplicate_packets + stats.duplicate_pieces;
         self.summary.lost_packets += stats.lost_packets;
         self.summary.timeouts += stats.timeouts;
-        if self.users[index].side == Side::Opener && self.now < self.scenario.well_at {
-            let number = if self.scenario.same_number { 7 } else { self.prng.next_u64() };
-            self.opener_epoch = self.prng.next_u64();
-            self.open(number);
+        let failed = user.side == Side::Opener && lost != Lost::Closed;
+        if failed && self.now < self.scenario.well_at {
+            self.open_again();
         }
         Ok(())
     }
@@ -239,11 +250,7 @@ impl World {
                     let secret = [self.prng.next_u64(), self.prng.next_u64()];
                     self.listener = Listener::new(&self.scenario.accepter, secret);
                 }
-                Side::Opener => {
-                    self.opener_epoch = self.prng.next_u64();
-                    let number = if self.scenario.same_number { 7 } else { self.prng.next_u64() };
-                    self.open(number);
-                }
+                Side::Opener => self.open_again(),
             }
         }
     }
@@ -311,6 +318,7 @@ impl World {
                 return Err(format!("message {number} of {instance} was handed out twice"));
             }
             self.summary.delivered += 1;
+            self.progress_at = self.now;
         }
         Ok(())
     }
@@ -326,14 +334,13 @@ impl World {
         self.now >= self.scenario.well_at && self.users.iter().all(|u| u.ended_at.is_some())
     }
 
-    fn finish(mut self) -> Result<Summary, String> {
-        for user in self.users.iter().filter(|u| u.ended_at.is_none()) {
-            let missing =
-                self.messages.range((user.instance, 0)..(user.instance + 1, 0)).filter(|(_, m)| !m.delivered);
-            let (missing, stats) = (missing.count(), user.session.stats());
+    fn finish(self) -> Result<Summary, String> {
+        if let Some(user) = self.users.iter().find(|u| u.ended_at.is_none()) {
+            let of_user = self.messages.range((user.instance, 0)..(user.instance + 1, 0));
+            let missing = of_user.filter(|(_, m)| !m.delivered).count();
+            let (side, instance, stats) = (user.side, user.instance, user.session.stats());
             return Err(format!(
-                "{:?} {} does not end; {missing} messages are missing: {stats:?}",
-                user.side, user.instance
+                "{side:?} {instance} does not end; {missing} messages are missing: {stats:?}"
             ));
         }
         for (&(instance, number), message) in &self.messages {
@@ -343,8 +350,25 @@ impl World {
                 return Err(format!("message {number} of {instance} is missing"));
             }
         }
-        self.summary.ended_at = self.now;
+        self.ends_together()?;
         Ok(self.summary)
+    }
+
+    /// Whether no end outlived its peer by more than its patience, and what was still on the way.
+    fn ends_together(&self) -> Result<(), String> {
+        let end = |user: &User| user.ended_at.expect("all have ended");
+        for user in self.users.iter().filter(|u| u.side == Side::Accepter) {
+            // An Open that came again may have begun a session that nobody used: `open_timeout` ends that.
+            let was_used = user.session.heard_at > user.session.began;
+            let Some(peer) = user.peer.filter(|_| was_used) else { continue };
+            let peer = &self.users[peer as usize];
+            let (a, b) = (end(user).min(end(peer)), end(user).max(end(peer)));
+            let slack = self.scenario.faults.late_by.plus(Nanos::from_millis(10));
+            if b > a.plus(user.session.config.lost_after).plus(slack) {
+                return Err(format!("{} ended at {a}, its peer at {b}", user.instance));
+            }
+        }
+        Ok(())
     }
 }
 
