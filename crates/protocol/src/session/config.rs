@@ -10,7 +10,8 @@ pub const MAX_MESSAGE: usize = (8 << 20) + (64 << 10);
 /// Bounds and times of one end. The two ends may differ.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes of the longest datagram (UDP payload); the smaller of both ends' counts. Over loopback larger ones cost less per byte.
+    /// Bytes of the longest datagram (UDP payload); the smaller of both ends' counts. Over loopback larger ones cost
+    /// less per byte.
     pub datagram_bytes: usize,
     /// Bytes of the longest message, sent or taken; the peer's own bound counts too.
     pub max_message: usize,

@@ -1,11 +1,11 @@
 //! The packets on their way: what each carries, which arrived, which must be taken for lost.
 //!
-//! Invariants: packets are numbered without gaps, so a number is an index; the front packet is flying (what is acknowledged or lost at
-//! the front is gone at once). A fragment is carried by at most one flying packet.
+//! Invariants: packets are numbered without gaps, so a number is an index; the front packet is flying (what is
+//! acknowledged or lost at the front is gone at once). A fragment is carried by at most one flying packet.
 //!
 //! Loss: a packet is lost when one sent three later, or a good round trip later, was acknowledged; or, when no answer
-//! comes at all, the oldest two are, whose content then asks for one. A packet once lost stays so: an acknowledgement that comes later changes nothing
-//! (what it carried arrives twice, and the receiver drops that).
+//! comes at all, the oldest two are, whose content then asks for one. A packet once lost stays so: an acknowledgement
+//! that comes later changes nothing (what it carried arrives twice, and the receiver drops that).
 //!
 //! Cost: constant per packet, and per acknowledgement the packets it names above a hole.
 //!

@@ -5,13 +5,15 @@
 //!  ready   numbers of complete messages in the order they became complete; small ones' bytes lie in one buffer
 //! ```
 //!
-//! Invariants: a message is handed out once, because its slot leaves `waiting` or `partial` once and numbers below `base` are over.
-//! `held` (bytes of messages begun and not taken) never exceeds the window: a peer that begins more has broken the protocol.
+//! Invariants: a message is handed out once, because its slot leaves `waiting` or `partial` once and numbers below
+//! `base` are over. `held` (bytes of messages begun and not taken) never exceeds the window: a peer that begins more
+//! has broken the protocol.
 //!
 //! Credit: messages `base + window`, bytes of all taken messages + window. So one message missing at the front stops
 //! the peer one window later; in return both bounds hold whatever the peer does.
 //!
-//! Bounds: `held` bytes and one slot of 16 bytes per message; the buffer of small messages at most doubles its share of `held` twice.
+//! Bounds: `held` bytes and one slot of 16 bytes per message; the buffer of small messages at most doubles its share of
+//! `held` twice.
 //!
 //! Cost: a small message is one copy, and one more by the user; no allocation once the buffers have grown.
 
@@ -295,5 +297,102 @@ impl Partial {
 
     fn memory(&self) -> usize {
         size_of::<Partial>() + self.bytes.capacity() + self.seen.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const UNIT: u16 = 10;
+
+    fn inbox() -> Inbox {
+        let mut inbox = Inbox::new(50, 100, 8);
+        inbox.agree(UNIT);
+        inbox
+    }
+
+    fn piece(message: u64, fragment: u32, whole: &[u8]) -> Piece<'_> {
+        let from = fragment as usize * usize::from(UNIT);
+        let bytes = &whole[from..whole.len().min(from + usize::from(UNIT))];
+        Piece { message, fragment, total: whole.len() as u32, bytes }
+    }
+
+    #[test]
+    fn a_message_is_handed_out_when_complete_and_once() {
+        let mut inbox = inbox();
+        let whole: Vec<u8> = (0..25).collect();
+        assert_eq!(inbox.take(&piece(0, 2, &whole), UNIT), Ok(Took::New));
+        assert_eq!(inbox.take(&piece(0, 2, &whole), UNIT), Ok(Took::Duplicate));
+        assert_eq!(inbox.take(&piece(1, 0, b"small"), UNIT), Ok(Took::New));
+        assert_eq!(inbox.next(), Some(&b"small"[..]), "it does not wait for its elder");
+        assert_eq!(inbox.next(), None);
+        assert_eq!(inbox.take(&piece(0, 0, &whole), UNIT), Ok(Took::New));
+        assert_eq!(inbox.take(&piece(0, 1, &whole), UNIT), Ok(Took::New));
+        assert_eq!(inbox.next(), Some(&whole[..]));
+        for message in [0, 1] {
+            assert_eq!(inbox.take(&piece(message, 0, &whole), UNIT), Ok(Took::Duplicate));
+        }
+        assert_eq!(inbox.next(), None);
+        assert_eq!(inbox.held(), 0);
+    }
+
+    #[test]
+    fn what_exceeds_the_grant_or_contradicts_is_a_violation() {
+        let mut inbox = inbox();
+        assert_eq!(inbox.take(&piece(0, 0, &[0; 51]), UNIT), Err(Violation), "too long");
+        assert_eq!(inbox.take(&piece(8, 0, b"x"), UNIT), Err(Violation), "too many");
+        assert_eq!(inbox.take(&piece(0, 0, b"x"), UNIT + 1), Err(Violation), "another unit");
+        assert_eq!(inbox.take(&piece(0, 0, &[0; 50]), UNIT), Ok(Took::New));
+        assert_eq!(inbox.take(&piece(0, 1, &[0; 49]), UNIT), Err(Violation), "another length");
+        assert_eq!(inbox.take(&piece(1, 0, &[0; 50]), UNIT), Ok(Took::New));
+        assert_eq!(inbox.take(&piece(2, 0, b"x"), UNIT), Err(Violation), "too many bytes");
+    }
+
+    #[test]
+    fn taking_gives_credit() {
+        let mut inbox = inbox();
+        assert_eq!(inbox.grant(), (100, 8));
+        for message in 0..2 {
+            inbox.take(&piece(message, 0, &[7; 10]), UNIT).expect("granted");
+        }
+        assert!(inbox.next().is_some() && !inbox.owes_credit(false) && inbox.owes_credit(true));
+        assert_eq!(inbox.grant(), (110, 9));
+        assert!(!inbox.owes_credit(true));
+        assert!(inbox.next().is_some());
+        inbox.take(&piece(2, 0, &[7; 10]), UNIT).expect("granted");
+        assert!(inbox.next().is_some() && !inbox.owes_credit(false));
+        inbox.take(&piece(3, 0, &[7; 10]), UNIT).expect("granted");
+        assert!(inbox.next().is_some() && inbox.owes_credit(false), "more than a quarter of the window");
+    }
+
+    proptest! {
+        #[test]
+        fn in_any_order_with_any_repetition_each_message_comes_out_once(
+            lengths in proptest::collection::vec(0usize..=50, 1..8),
+            order in proptest::collection::vec(any::<prop::sample::Index>(), 0..80),
+        ) {
+            let wholes: Vec<Vec<u8>> = lengths.iter().enumerate().map(|(i, &len)| vec![i as u8; len]).collect();
+            let all: Vec<(usize, u32)> = wholes
+                .iter()
+                .enumerate()
+                .flat_map(|(i, whole)| (0..whole.len().div_ceil(10).max(1) as u32).map(move |f| (i, f)))
+                .collect();
+            let mut inbox = Inbox::new(50, 400, 8);
+            inbox.agree(UNIT);
+            let mut out = Vec::new();
+            for (i, fragment) in order.iter().map(|o| all[o.index(all.len())]).chain(all.iter().copied()) {
+                inbox.take(&piece(i as u64, fragment, &wholes[i]), UNIT).expect("granted");
+                while let Some(message) = inbox.next() {
+                    out.push(message.to_vec());
+                }
+            }
+            let mut expected = wholes;
+            out.sort();
+            expected.sort();
+            prop_assert_eq!(out, expected);
+            prop_assert_eq!((inbox.held(), inbox.base, inbox.slots.len()), (0, lengths.len() as u64, 0));
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! The accepting end before there is a session: stateless, so that a forged address costs nothing.
 //!
-//! An Open without a valid cookie is answered with one (Retry, 32 bytes for 64), which proves the address when it comes back. The cookie is a keyed hash
-//! of address, session, opener's epoch and time; it is good for 30 to 60 seconds and, within these, as often as it comes: an Open that arrives twice
-//! reaches the session that it began, and one that arrives after that has ended begins another, which nobody uses and `open_timeout` ends.
+//! An Open without a valid cookie is answered with one (Retry, 32 bytes for 64), which proves the address when it comes
+//! back. The cookie is a keyed hash of address, session, opener's epoch and time; it is good for 30 to 60 seconds and,
+//! within these, as often as it comes: an Open that arrives twice reaches the session that it began, and one that
+//! arrives after that has ended begins another, which nobody uses and `open_timeout` ends.
 
 use super::Session;
 use super::config::{Config, are_usable};
@@ -102,7 +103,8 @@ impl Listener {
     }
 }
 
-/// Appends the Reset for a datagram that belongs to no session here, if it deserves one, and returns its length. `epoch` is this process's.
+/// Appends the Reset for a datagram that belongs to no session here, if it deserves one, and returns its length.
+/// `epoch` is this process's.
 pub fn answer_stray(epoch: u64, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let Datagram { session, token, body } = wire::parse(bytes).ok()?;
     let believes = matches!(body, Body::Data(..) | Body::Ack(_) | Body::Accept { .. } | Body::Close(_));

@@ -1,12 +1,13 @@
 //! A session: whole messages, reliable, over datagrams that get lost, overtake each other, arrive twice or changed.
 //!
-//! Why: calls need messages that arrive at most once, and exactly once while both ends live; UDP promises neither. Unordered on purpose: a message is handed out
-//! as soon as it is complete, whatever is missing of others; who needs an order numbers what it sends.
+//! Why: calls need messages that arrive at most once, and exactly once while both ends live; UDP promises neither.
+//! Unordered on purpose: a message is handed out as soon as it is complete, whatever is missing of others; who needs an
+//! order numbers what it sends.
 //!
 //! No clock, thread, socket or randomness in here; the driver brings them:
 //! ```text
-//!            send ──▶ ┌─────────┐ ──▶ poll_transmit ──▶ socket        after every other call poll_transmit until it has nothing,
-//!                     │ Session │                                     and again at next_deadline
+//!            send ──▶ ┌─────────┐ ──▶ poll_transmit ──▶ socket     after every other call, until there is nothing,
+//!                     │ Session │                                  and again at next_deadline
 //!    poll_message ◀── └─────────┘ ◀── handle_datagram ◀── socket
 //!                                             ▲ session_of finds the session, else
 //!                                     Listener::handle_datagram (accepting end), answer_stray (others)
@@ -16,23 +17,25 @@
 //!  accepter:  Accepted ──any Data─▶     "      └─ silence, restart, violation ──────────────────▶ Over(…)
 //! ```
 //!
-//! One file per verb and part: this one declares; `open` begins and agrees, [`listen`] accepts without memory for the unproven, `receive` takes datagrams,
-//! `transmit` writes them, `time` has the deadlines, `close` ends. The parts: [`wire`] bytes, [`config`] bounds, `outbox` what is to be sent, `flight` what
-//! is on its way, `received` what arrived, `inbox` what is being put together, `rtt` and `congestion` how patient and how much at once.
+//! One file per verb and part: this one declares; `open` begins and agrees, [`listen`] accepts without memory for the
+//! unproven, `receive` takes datagrams, `transmit` writes them, `time` has the deadlines, `close` ends. The parts:
+//! [`wire`] bytes, [`config`] bounds, `outbox` what is to be sent, `flight` what is on its way, `received` what
+//! arrived, `inbox` what is being put together, `rtt` and `congestion` how patient and how much at once.
 //!
 //! Invariants (held by the simulation in `tests`, for many seeds and against planted bugs):
-//! 1. A message that [`Session::send`] took is handed out by the peer once and unchanged, or the session is lost on both sides, within
-//!    twice `lost_after`. It is never handed out twice.
+//! 1. A message that [`Session::send`] took is handed out by the peer once and unchanged, or the session is lost on
+//!    both sides, within twice `lost_after`. It is never handed out twice.
 //! 2. Messages sent before [`Session::close`] are handed out before the peer sees `Closed`.
 //! 3. Memory stays below [`Session::memory_bound`], whatever the peer sends.
 //! 4. An address that has not proven itself costs no memory and gets no more bytes than it sent.
 //!
-//! Trust: the checksum and the token guard against accidents and against forgers who do not see the datagrams; not against those who do.
+//! Trust: the checksum and the token guard against accidents and against forgers who do not see the datagrams; not
+//! against those who do.
 //!
 //! Cost: constant work per datagram; a small message is copied once at each end and allocates nothing in the steady state.
 //!
-//! Sources: RFC 9000 and 9002 (packet numbers never used twice, acknowledgement ranges, loss detection, address validation), RFC 6298,
-//! eRPC (credits per session).
+//! Sources: RFC 9000 and 9002 (packet numbers never used twice, acknowledgement ranges, loss detection, address
+//! validation), RFC 6298, eRPC (credits per session).
 
 mod close;
 pub mod config;

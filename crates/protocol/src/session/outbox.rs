@@ -6,14 +6,14 @@
 //!                ▲            ▲           ▲
 //!              front       acknowledged  next_fresh       acknowledged ones leave at the front
 //! ```
-//! The first fragment of message `m` goes out when `m` is below the peer's grant of messages, and the bytes of all messages to `m` are
-//! within its grant of bytes.
+//! The first fragment of message `m` goes out when `m` is below the peer's grant of messages, and the bytes of all
+//! messages to `m` are within its grant of bytes.
 //!
-//! Invariants: a fragment is unsent, in one flying packet, in one range of `again`, or acknowledged. Front and first fragment of a
-//! message begin at a multiple of the unit within it.
+//! Invariants: a fragment is unsent, in one flying packet, in one range of `again`, or acknowledged. Front and first
+//! fragment of a message begin at a multiple of the unit within it.
 //!
-//! Bounds: bytes and messages by the configuration; fragments follow from both; `again` has at most a range per packet ever in flight at once
-//! and fragment.
+//! Bounds: bytes and messages by the configuration; fragments follow from both; `again` has at most a range per packet
+//! ever in flight at once and fragment.
 //!
 //! Cost: a small message is one copy into the ring and one fragment of 32 bytes; no allocation once the ring has grown.
 
@@ -180,8 +180,8 @@ impl Outbox {
         (first, count)
     }
 
-    /// Writes lost fragments, from the oldest on, while they are consecutive and fit into `room`; returns the first and how many.
-    /// `renumber` is added to their messages' numbers: 0 but for a planted bug.
+    /// Writes lost fragments, from the oldest on, while they are consecutive and fit into `room`; returns the first and
+    /// how many. `renumber` is added to their messages' numbers: 0 but for a planted bug.
     pub(super) fn write_lost(&mut self, writer: &mut Writer<'_>, room: usize, renumber: u64) -> (u64, u16) {
         let first = self.again.front().map_or(self.front, |range| range.start);
         let (mut count, mut left) = (0, room);
@@ -276,5 +276,101 @@ impl Outbox {
         self.bytes.capacity()
             + self.fragments.capacity() * size_of::<Fragment>()
             + self.again.capacity() * size_of::<Range<u64>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{self, Acks, Body, Datagram, State};
+    use super::*;
+
+    const UNIT: u16 = 10;
+
+    fn outbox(grant: Grant) -> Outbox {
+        let mut outbox = Outbox::new(100, 5);
+        outbox.agree(UNIT, grant);
+        outbox
+    }
+
+    fn plenty() -> Grant {
+        Grant { bytes: 1 << 20, messages: 1 << 20 }
+    }
+
+    /// Message, fragment, bytes.
+    type Cut = (u64, u32, Vec<u8>);
+
+    /// Writes one datagram with `write`; what it returned, and the pieces.
+    fn written(write: impl FnOnce(&mut Writer<'_>) -> (u64, u16)) -> ((u64, u16), Vec<Cut>) {
+        let acks = Acks::default();
+        let (packet, floor, granted_bytes, granted_messages) = (0, 0, 0, 0);
+        let state =
+            State { packet, floor, granted_bytes, granted_messages, acks, ack_delay_us: 0, blocked: false };
+        let mut out = Vec::new();
+        let mut writer = Writer::state(&mut out, true, 1, 2, &state);
+        let sent = write(&mut writer);
+        writer.seal(sent.1);
+        let Ok(Datagram { body: Body::Data(_, pieces), .. }) = wire::parse(&out) else { panic!("no Data") };
+        (sent, pieces.map(|p| (p.message, p.fragment, p.bytes.to_vec())).collect())
+    }
+
+    #[test]
+    fn fragments_fill_a_datagram_and_lost_ones_go_again() {
+        let mut outbox = outbox(plenty());
+        let message: Vec<u8> = (0..25).collect();
+        assert!(outbox.push(&[&message[..7], &message[7..]], 25) && outbox.push(&[b"next"], 4));
+        let (sent, pieces) = written(|w| outbox.write_fresh(w, 30));
+        assert_eq!(sent, (0, 2), "two fragments of 14 bytes fit into 30");
+        assert_eq!(pieces, [(0, 0, message[..10].to_vec()), (0, 1, message[10..20].to_vec())]);
+        let (sent, pieces) = written(|w| outbox.write_fresh(w, 30));
+        assert_eq!((sent, pieces), ((2, 2), vec![(0, 2, message[20..].to_vec()), (1, 0, b"next".to_vec())]));
+        outbox.acknowledge(2, 2);
+        outbox.release();
+        assert_eq!(outbox.queued(), (2, 29), "what is behind a hole is kept");
+        outbox.lose(0, 2);
+        let (sent, pieces) = written(|w| outbox.write_lost(w, 20, 0));
+        assert_eq!((sent, pieces.len()), ((0, 1), 1), "a smaller datagram takes fewer");
+        let (sent, _) = written(|w| outbox.write_lost(w, 30, 0));
+        assert_eq!(sent, (1, 1));
+        outbox.acknowledge(0, 1);
+        outbox.acknowledge(1, 1);
+        outbox.release();
+        assert!(outbox.is_empty() && outbox.queued() == (0, 0) && !outbox.has_lost());
+    }
+
+    #[test]
+    fn a_message_begins_only_with_credit_and_then_is_finished() {
+        let mut outbox = outbox(Grant { bytes: 30, messages: 2 });
+        for len in [0usize, 25, 6] {
+            assert!(outbox.push(&[&[1; 25][..len]], len));
+        }
+        let (sent, _) = written(|w| outbox.write_fresh(w, 1000));
+        assert_eq!(sent, (0, 4), "the empty message and the three fragments of 25 bytes");
+        assert!(outbox.is_blocked() && !outbox.has_fresh());
+        outbox.raise(31, 2);
+        assert!(outbox.is_blocked(), "bytes suffice, messages do not");
+        outbox.raise(0, 3);
+        assert_eq!(written(|w| outbox.write_fresh(w, 1000)).0, (4, 1));
+    }
+
+    #[test]
+    fn both_bounds_hold_and_the_ring_wraps() {
+        let mut outbox = outbox(plenty());
+        assert!(outbox.push(&[&[1; 90]], 90));
+        assert!(!outbox.push(&[&[2; 11]], 11), "bytes");
+        let sent = written(|w| outbox.write_fresh(w, 1000)).0;
+        outbox.acknowledge(sent.0, u32::from(sent.1));
+        outbox.release();
+        for round in 0..50u8 {
+            let message: Vec<u8> = (0..33).map(|i| i ^ round).collect();
+            assert!(outbox.push(&[&message], 33) && outbox.push(&[&message], 33));
+            let (sent, pieces) = written(|w| outbox.write_fresh(w, 1000));
+            let bytes: Vec<u8> = pieces.into_iter().flat_map(|p| p.2).collect();
+            assert_eq!(bytes, [&message[..], &message].concat());
+            outbox.acknowledge(sent.0, u32::from(sent.1));
+            outbox.release();
+        }
+        (0..5).for_each(|_| assert!(outbox.push(&[], 0)));
+        assert!(!outbox.push(&[], 0), "messages");
+        assert!(outbox.bytes.capacity() <= 100);
     }
 }

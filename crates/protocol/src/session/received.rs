@@ -2,8 +2,9 @@
 //!
 //! Invariants: the ranges are ascending, disjoint and do not touch; all are at or above `floor`.
 //!
-//! Bounds: [`MAX_RANGES`]. With more holes the lowest range is forgotten; what is forgotten or below the floor counts as a duplicate.
-//! That loses nothing: the sender does not wait for packets below its floor, and sends what is never acknowledged again in another packet.
+//! Bounds: [`MAX_RANGES`]. With more holes the lowest range is forgotten; what is forgotten or below the floor counts
+//! as a duplicate. That loses nothing: the sender does not wait for packets below its floor, and sends what is never
+//! acknowledged again in another packet.
 //!
 //! Cost: a packet in order extends the last range.
 
@@ -166,7 +167,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_are_new_once_and_no_other_is_acknowledged(numbers in proptest::collection::vec(0u64..300, 1..300), floors in proptest::collection::vec(0u64..200, 4)) {
+        fn packets_are_new_once_and_no_other_is_acknowledged(
+            numbers in proptest::collection::vec(0u64..300, 1..300),
+            floors in proptest::collection::vec(0u64..200, 4),
+        ) {
             let mut received = Received::new();
             let mut model = BTreeSet::new();
             for (i, &number) in numbers.iter().enumerate() {

@@ -29,14 +29,16 @@
 //! 70 u16 pieces     0 in an Ack
 //! 72 runs × (u16 received, u16 missing)   downwards from `next`
 //!    where pieces > 0:
-//!    u64 message, u32 fragment, u16 unit  which fragment the first piece is; bytes of a fragment that is not its message's last
-//!    pieces × (u32 total, bytes)          `total` is the length of the piece's message; the piece's own length follows from it.
-//!                                         The next piece is the message's next fragment, or after its last fragment 0 of the next message
+//!    u64 message, u32 fragment  which fragment the first piece is
+//!    u16 unit                   bytes of a fragment that is not its message's last
+//!    pieces × (u32 total, bytes)
+//!       `total` is the length of the piece's message, from which the piece's own length follows. The next piece is the
+//!       message's next fragment, or after its last one fragment 0 of the next message.
 //! ```
 //!
-//! Why runs of consecutive fragments: eight small messages cost 4 bytes each beside their own, and the sender remembers of a packet
-//! only which fragments it carried, from and to. Why fragments of one size: the receiver needs one bit for each, however often
-//! and with what neighbours they are sent again.
+//! Why runs of consecutive fragments: eight small messages cost 4 bytes each beside their own, and the sender remembers
+//! of a packet only which fragments it carried, from and to. Why fragments of one size: the receiver needs one bit for
+//! each, however often and with what neighbours they are sent again.
 //!
 //! Why the checksum: UDP's own is 16 bits and may be off on virtual links.
 //!
