@@ -109,7 +109,8 @@ impl Snapshot {
             let mut family = Family::new(out, name, kind, help);
             named.iter().for_each(|(labels, t)| family.sample(format_args!("{labels}"), figure(t)));
         }
-        let directed: [(_, _, fn(&Traffic) -> [u64; 2]); 2] =
+        type Figures = fn(&Traffic) -> [u64; 2];
+        let directed: [(_, _, Figures); 2] =
             [("frames_total", "Frames.", |t| t.frames), ("bytes_total", "Bytes of frames.", |t| t.bytes)];
         for (name, help, figures) in directed {
             let mut family = Family::new(out, name, "counter", help);
