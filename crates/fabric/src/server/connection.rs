@@ -345,11 +345,7 @@ impl Connection {
     /// The time of an open call is over.
     pub(super) fn expire(&mut self, core: &mut Core, call: u32, now: Nanos) {
         match self.calls.get(call).map(|open| &open.kind) {
-            Some(Kind::Deferred { state, .. }) => {
-                if let Some(state) = state {
-                    state.cancel();
-                }
-            }
+            Some(Kind::Deferred { state, .. }) => state.iter().for_each(|state| state.cancel()),
             Some(Kind::Stream { .. }) => {
                 self.end_stream(
                     core,
@@ -367,11 +363,7 @@ impl Connection {
         for (call, open) in self.calls.drain() {
             core.forget_timer(open.deadline, self.number, call);
             match open.kind {
-                Kind::Deferred { state, .. } => {
-                    if let Some(state) = state {
-                        state.cancel();
-                    }
-                }
+                Kind::Deferred { state, .. } => state.iter().for_each(|state| state.cancel()),
                 Kind::Stream { shared, task, .. } => {
                     shared.abandon();
                     core.tasks.remove(task);

@@ -191,7 +191,7 @@ impl Server {
         let body = self.welcome(&connection).emit();
         connection.send(&Header::new(Kind::Welcome, 0).emit(), &body, now);
         connection.flush(now);
-        self.connections.push(Box::new(connection));
+        self.connections.push(connection);
     }
 
     /// Why a client that asks for the same schemas cannot be served.

@@ -64,7 +64,7 @@ pub struct Server {
     accept_at: Nanos,
     greetings: Vec<Greeting>,
     /// By number, ascending.
-    connections: Vec<Box<Connection>>,
+    connections: Vec<Connection>,
     sleeper: Sleeper,
     /// Used again for each look.
     returned: Vec<Return>,
@@ -246,7 +246,7 @@ impl Server {
 }
 
 /// The connection of a number.
-fn find(connections: &mut [Box<Connection>], number: u64) -> Option<&mut Connection> {
+fn find(connections: &mut [Connection], number: u64) -> Option<&mut Connection> {
     let at = connections.binary_search_by_key(&number, |connection| connection.number).ok()?;
     Some(&mut connections[at])
 }

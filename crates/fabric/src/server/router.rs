@@ -16,6 +16,9 @@ use base::units::Nanos;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// Bytes of a status' text; longer ones are cut.
+const TEXT: usize = 4096;
+
 /// The services of a server.
 pub struct Router {
     methods: Vec<Entry>,
@@ -203,10 +206,10 @@ fn failed_header(call: u32, items: u32, status: &Status) -> Header {
     Header { flags: END, method: code as u16, aux: items, ..Header::new(Kind::Reply, call) }
 }
 
-/// Texts are for people: a handler's longer ones are cut.
 fn text_of(status: &Status) -> &[u8] {
     let text = status.message();
-    text[..text.floor_char_boundary(4096)].as_bytes()
+    let end = (0..=text.len().min(TEXT)).rev().find(|&end| text.is_char_boundary(end));
+    &text.as_bytes()[..end.unwrap_or_default()]
 }
 
 /// When the caller of a Request that arrived then gives up.
