@@ -1,13 +1,11 @@
 //! The conformance suite of links: every point of the contract in `fabric::link`, for every transport and mode. What takes a second
 //! process is in `peers.rs`.
 
-mod rig;
-
+use crate::rig::{HANG, Kind, readable};
 use base::units::Nanos;
 use base::{Clock, Prng};
 use fabric::frame::{HEADER, MAX_FRAME};
 use fabric::link::{self, ConnectError, Frames, Link, Lost, SendError};
-use rig::{HANG, Kind, readable};
 use std::collections::VecDeque;
 use std::time::Duration;
 
