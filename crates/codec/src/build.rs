@@ -51,7 +51,7 @@
 //! or after the file if it has none, or as [`Config::name`] says.
 
 use crate::compile::{CompileError, Compiler};
-use crate::generate;
+use crate::generate::{self, ServiceWriter};
 use crate::schema::Schema;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -135,6 +135,26 @@ impl Config {
     /// # Errors
     /// See [`BuildError`].
     pub fn compile(&self, files: &[impl AsRef<Path>]) -> Result<PathBuf, BuildError> {
+        self.write(files, None)
+    }
+
+    /// The same, with code for the services, as `services` writes it.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn compile_with(
+        &self,
+        files: &[impl AsRef<Path>],
+        services: &dyn ServiceWriter,
+    ) -> Result<PathBuf, BuildError> {
+        self.write(files, Some(services))
+    }
+
+    fn write(
+        &self,
+        files: &[impl AsRef<Path>],
+        services: Option<&dyn ServiceWriter>,
+    ) -> Result<PathBuf, BuildError> {
         let first = files.first().ok_or(BuildError::NoFiles)?.as_ref();
         let includes =
             if self.includes.is_empty() { vec![PathBuf::from(".")] } else { self.includes.clone() };
@@ -153,8 +173,12 @@ impl Config {
         let name = self.name.clone().unwrap_or_else(|| name_of(&schema, first));
         let folder = self.out_dir.clone().or_else(|| std::env::var_os("OUT_DIR").map(PathBuf::from));
         let folder = folder.ok_or(BuildError::NoOutDir)?;
-        let generated = generate::generate(&set, &format!("{name}.desc"))?;
-        write(&folder.join(format!("{name}.desc")), &generated.descriptors)?;
+        let descriptors = format!("{name}.desc");
+        let generated = match services {
+            Some(writer) => generate::generate_with(&set, &descriptors, writer)?,
+            None => generate::generate(&set, &descriptors)?,
+        };
+        write(&folder.join(&descriptors), &generated.descriptors)?;
         let code = folder.join(format!("{name}.rs"));
         write(&code, generated.code.as_bytes())?;
         Ok(code)

@@ -12,6 +12,7 @@ pub(super) struct Comments(HashMap<String, String>);
 /// The parts of descriptor.proto that a path goes through: field number, and whether what is there is a message.
 const MESSAGE: u32 = 4;
 const ENUM: u32 = 5;
+const SERVICE: u32 = 6;
 const SOURCE_INFO: u32 = 9;
 
 impl Comments {
@@ -52,30 +53,46 @@ impl Comments {
     }
 }
 
-/// The full name of the message, field, oneof, enum or value at a path; none if something else is there.
+/// The full name of the message, field, oneof, enum, value, service or method at a path; none if something else is there.
 fn name_of(file: &[u8], package: &str, path: &[u32]) -> Result<Option<String>, SchemaError> {
     let mut name = package.to_owned();
-    let (mut here, mut in_enum, mut at_file) = (file, false, true);
+    let (mut here, mut inside) = (file, Inside::File);
     for step in path.chunks(2) {
         let &[number, index] = step else { return Ok(None) };
-        let known = match (at_file, in_enum, number) {
-            (true, _, MESSAGE | ENUM) => true,
-            // A message's field, nested message, enum or oneof.
-            (false, false, 2 | 3 | 4 | 8) => true,
-            (false, true, 2) => true,
-            _ => false,
-        };
+        let Some(next) = inside.step(number) else { return Ok(None) };
         let inner = parts(here, number)?;
-        let Some(&next) = inner.get(index as usize).filter(|_| known) else { return Ok(None) };
-        in_enum = if at_file { number == ENUM } else { number == 4 };
-        at_file = false;
-        here = next;
+        let Some(&part) = inner.get(index as usize) else { return Ok(None) };
+        (here, inside) = (part, next);
         if !name.is_empty() {
             name.push('.');
         }
         name.push_str(text(first(here, 1)?));
     }
-    Ok((!at_file).then_some(name))
+    Ok((inside != Inside::File).then_some(name))
+}
+
+/// What a path has led to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    File,
+    Message,
+    Enum,
+    Service,
+    /// A field, oneof, value or method: nothing in it has a name.
+    Leaf,
+}
+
+impl Inside {
+    /// What field `number` of it holds, if that has a name.
+    fn step(self, number: u32) -> Option<Inside> {
+        match (self, number) {
+            (Inside::File, MESSAGE) | (Inside::Message, 3) => Some(Inside::Message),
+            (Inside::File, ENUM) | (Inside::Message, 4) => Some(Inside::Enum),
+            (Inside::File, SERVICE) => Some(Inside::Service),
+            (Inside::Message, 2 | 8) | (Inside::Enum | Inside::Service, 2) => Some(Inside::Leaf),
+            _ => None,
+        }
+    }
 }
 
 /// All length-delimited values of a field.

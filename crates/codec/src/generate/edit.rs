@@ -51,7 +51,7 @@ impl Editors<'_> {
             ["&mut self"].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
         self.text.blank();
         self.text.doc(doc);
-        self.text.open_fn(&name, &arguments, result);
+        self.text.open_fn(&format!("pub fn {name}"), &arguments, result);
         if call.split(|c: char| !c.is_alphanumeric()).any(|word| word == "field") {
             self.text.line(&format!("let field = {};", self.slot));
         }
@@ -151,7 +151,7 @@ impl Editors<'_> {
             let name = self.taken.claim(format!("insert_{name}"));
             self.text.blank();
             self.text.doc(&doc);
-            self.text.open_fn(&name, &["&mut self".to_owned(), key, value], FULL);
+            self.text.open_fn(&format!("pub fn {name}"), &["&mut self".to_owned(), key, value], FULL);
             self.text.line(&format!("self.{whole}().insert(key, value)"));
             self.text.close("}");
         }

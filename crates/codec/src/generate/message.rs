@@ -83,7 +83,7 @@ impl Writer<'_> {
             let (field, name) = (seen.field, snake(&seen.field.name));
             text.blank();
             self.doc(text, &format!("{}.{}", message.name, field.name), &format!("`{}`.", field.name));
-            text.open_fn(getter, &["self".to_owned()], &seen.output());
+            text.open_fn(&format!("pub fn {getter}"), &["self".to_owned()], &seen.output());
             let mut absent = seen.absent();
             if seen.is_checked() && absent.chars().count() > 20 {
                 text.line(&format!("let absent = {absent};"));
@@ -94,7 +94,11 @@ impl Writer<'_> {
             if matches!(field.label, Label::Explicit | Label::Required) {
                 text.blank();
                 text.doc(&format!("True if `{}` is there.", field.name));
-                text.open_fn(&taken.claim(format!("has_{name}")), &["self".to_owned()], "bool");
+                text.open_fn(
+                    &format!("pub fn {}", taken.claim(format!("has_{name}"))),
+                    &["self".to_owned()],
+                    "bool",
+                );
                 text.unsafe_expression(&format!("self.0.has({})", seen.index));
                 text.close("}");
             }
@@ -102,7 +106,7 @@ impl Writer<'_> {
                 text.blank();
                 text.doc(&format!("True if `{}` is in accelerator memory.", field.name));
                 let name = taken.claim(format!("{name}_is_in_acc"));
-                text.open_fn(&name, &["self".to_owned()], "bool");
+                text.open_fn(&format!("pub fn {name}"), &["self".to_owned()], "bool");
                 text.unsafe_expression(&match field.oneof {
                     Some(_) => format!("self.0.is_member_acc({}, {})", seen.index, seen.entry.offset),
                     None => format!("self.0.is_acc({})", seen.entry.offset),
@@ -133,7 +137,11 @@ impl Writer<'_> {
         let life = if self.oneof_borrows(class, index) { "<'a>" } else { "" };
         text.blank();
         self.doc(text, &format!("{}.{}", message.name, oneof.name), &format!("The oneof `{}`.", oneof.name));
-        text.open_fn(name, &["self".to_owned()], &format!("Option<{enumeration}{life}>"));
+        text.open_fn(
+            &format!("pub fn {name}"),
+            &["self".to_owned()],
+            &format!("Option<{enumeration}{life}>"),
+        );
         let table = self.types.table();
         let entries = table.entries(table.message(class));
         let members = oneof.fields.iter().map(|&member| member as usize);

@@ -2,8 +2,9 @@
 //!
 //! Shape: [`names`] gives every message, enum and module its Rust name and its place in a tree of modules; [`comments`]
 //! finds what the .proto files say of each element; [`message`], [`field`], [`edit`] and [`enumeration`] write the types;
-//! [`text`] knows lines and indents. What is written needs no crate but `codec`, makes
-//! no warning, and is as rustfmt would have it, except around names of more than some 25 letters.
+//! [`service`] lets another crate write what services are in its world; [`text`] knows lines and indents. What is written
+//! for messages needs no crate but `codec`, makes no warning, and is as rustfmt would have it, except around names of more
+//! than some 25 letters.
 //!
 //! The tree: packages are modules, `photo.v1` is `photo::v1`; what is declared in a message, and the enums of its oneofs, are
 //! in a module of the message's name in lower case, beside it. What has no package is at the top; there it is for the includer
@@ -19,6 +20,7 @@ mod enumeration;
 mod field;
 mod message;
 mod names;
+mod service;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -26,7 +28,10 @@ mod text;
 use crate::schema::{Schema, SchemaError, Types};
 use comments::Comments;
 use names::{Module, Names};
-use text::Text;
+
+pub use names::Taken;
+pub use service::{MessageSite, MethodSite, ServiceSite, ServiceWriter};
+pub use text::Text;
 
 /// What a build script writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +48,31 @@ pub struct Generated {
 /// # Errors
 /// The set makes no schema.
 pub fn generate(descriptor_set: &[u8], descriptors: &str) -> Result<Generated, SchemaError> {
+    write(descriptor_set, descriptors, None)
+}
+
+/// The same, and what `services` writes for the services, each beside the messages of its package.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_with(
+    descriptor_set: &[u8],
+    descriptors: &str,
+    services: &dyn ServiceWriter,
+) -> Result<Generated, SchemaError> {
+    write(descriptor_set, descriptors, Some(services))
+}
+
+fn write(
+    descriptor_set: &[u8],
+    descriptors: &str,
+    services: Option<&dyn ServiceWriter>,
+) -> Result<Generated, SchemaError> {
     let types = Types::new(Schema::from_descriptor_set(descriptor_set)?);
     let stripped = comments::strip(descriptor_set, types.schema())?;
-    let names = Names::of(types.schema());
-    let writer = Writer { types: &types, names: &names, comments: Comments::of(descriptor_set)? };
+    let names = Names::of(types.schema(), services);
+    let comments = Comments::of(descriptor_set)?;
+    let writer = Writer { types: &types, names: &names, comments, services };
     let mut text = Text::new();
     writer.head(&mut text, descriptors);
     writer.module(&mut text, &names.root, &mut vec![]);
@@ -58,6 +84,7 @@ struct Writer<'s> {
     types: &'s Types,
     names: &'s Names,
     comments: Comments,
+    services: Option<&'s dyn ServiceWriter>,
 }
 
 impl Writer<'_> {
@@ -102,6 +129,12 @@ impl Writer<'_> {
         for &class in &module.messages {
             text.blank();
             self.message(text, class, path);
+        }
+        if let Some(writer) = self.services {
+            for &index in &module.services {
+                text.blank();
+                self.service(text, index, path, writer);
+            }
         }
         for (name, inner) in &module.modules {
             text.blank();

@@ -1,5 +1,6 @@
 //! What things are called in Rust, and in which module they are.
 
+use super::service::ServiceWriter;
 use crate::schema::Schema;
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,6 +24,12 @@ pub(super) struct EnumNames {
     pub name: String,
 }
 
+/// The names of what is written for a service.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServiceNames {
+    pub items: Vec<String>,
+}
+
 /// A module and what is in it.
 #[derive(Debug, Default)]
 pub(super) struct Module {
@@ -30,6 +37,7 @@ pub(super) struct Module {
     pub messages: Vec<u32>,
     pub enums: Vec<u32>,
     pub oneofs: Vec<(u32, usize)>,
+    pub services: Vec<u32>,
     pub modules: BTreeMap<String, Module>,
     taken: Taken,
 }
@@ -38,16 +46,17 @@ pub(super) struct Module {
 pub(super) struct Names {
     pub messages: Vec<MessageNames>,
     pub enums: Vec<EnumNames>,
+    pub services: Vec<ServiceNames>,
     pub root: Module,
 }
 
 /// Names in use.
-#[derive(Debug, Default)]
-pub(super) struct Taken(HashSet<String>);
+#[derive(Clone, Debug, Default)]
+pub struct Taken(HashSet<String>);
 
 impl Taken {
     /// `name`, with as many underscores as make it new.
-    pub(super) fn claim(&mut self, name: String) -> String {
+    pub fn claim(&mut self, name: String) -> String {
         let mut name = name;
         while !self.0.insert(name.clone()) {
             name.push('_');
@@ -60,14 +69,19 @@ impl Taken {
 const PRELUDE: [&str; 6] = ["Option", "Result", "Some", "None", "Ok", "Err"];
 
 impl Names {
-    pub(super) fn of(schema: &Schema) -> Names {
+    pub(super) fn of(schema: &Schema, services: Option<&dyn ServiceWriter>) -> Names {
         let mut names = Names {
             messages: vec![MessageNames::default(); schema.messages().len()],
             enums: vec![EnumNames::default(); schema.enums().len()],
+            services: vec![ServiceNames::default(); schema.services().len()],
             root: Module::default(),
         };
         names.name_types(schema);
         names.name_derived(schema);
+        if let Some(writer) = services {
+            names.name_services(schema, writer);
+        }
+        names.root.name_packages("");
         names
     }
 
@@ -110,7 +124,17 @@ impl Names {
                 module.doc = format!("What is declared in `{}`.", item.name);
             }
         }
-        self.root.name_packages("");
+    }
+
+    /// Then what another crate adds.
+    fn name_services(&mut self, schema: &Schema, writer: &dyn ServiceWriter) {
+        for (index, item) in schema.services().iter().enumerate() {
+            let (path, name) = self.place(schema, item.file, &item.name);
+            let module = self.root.at(&path);
+            module.services.push(index as u32);
+            let items = writer.items(&name).into_iter();
+            self.services[index].items = items.map(|item| module.taken.claim(item)).collect();
+        }
     }
 
     /// The module that an element is in, and its name there.

@@ -7,7 +7,9 @@ const CALL: usize = 60;
 /// Characters of an argument that shares its line with others.
 const SHORT: usize = 10;
 
-pub(super) struct Text {
+/// What is written, line by line.
+#[derive(Debug)]
+pub struct Text {
     out: String,
     indent: usize,
 }
@@ -17,7 +19,8 @@ impl Text {
         Text { out: String::new(), indent: 0 }
     }
 
-    pub(super) fn line(&mut self, line: &str) {
+    /// A line at the indent of the block; nothing but its end if it is empty.
+    pub fn line(&mut self, line: &str) {
         if !line.is_empty() {
             self.out.push_str(&" ".repeat(self.indent * 4));
             self.out.push_str(line);
@@ -26,26 +29,26 @@ impl Text {
     }
 
     /// An empty line, but not where a block begins.
-    pub(super) fn blank(&mut self) {
+    pub fn blank(&mut self) {
         if !self.out.ends_with("{\n") {
             self.out.push('\n');
         }
     }
 
     /// A line after which the indent is deeper.
-    pub(super) fn open(&mut self, line: &str) {
+    pub fn open(&mut self, line: &str) {
         self.line(line);
         self.indent += 1;
     }
 
     /// A line that ends the block.
-    pub(super) fn close(&mut self, line: &str) {
+    pub fn close(&mut self, line: &str) {
         self.indent -= 1;
         self.line(line);
     }
 
     /// A doc comment of one or more lines.
-    pub(super) fn doc(&mut self, doc: &str) {
+    pub fn doc(&mut self, doc: &str) {
         for line in doc.lines() {
             self.line(format!("/// {line}").trim_end());
         }
@@ -56,14 +59,14 @@ impl Text {
         (self.indent + deeper) * 4 + line.chars().count() <= WIDTH
     }
 
-    /// The head of a function, on one line or with one argument on each; then its body's indent.
-    pub(super) fn open_fn(&mut self, name: &str, arguments: &[String], result: &str) {
+    /// The head of a function (`pub fn name`), on one line or with one argument on each; then its body's indent.
+    pub fn open_fn(&mut self, head: &str, arguments: &[String], result: &str) {
         let result = if result.is_empty() { String::new() } else { format!(" -> {result}") };
-        let one = format!("pub fn {name}({}){result} {{", arguments.join(", "));
+        let one = format!("{head}({}){result} {{", arguments.join(", "));
         if self.fits(&one, 0) {
             return self.open(&one);
         }
-        self.open(&format!("pub fn {name}("));
+        self.open(&format!("{head}("));
         for argument in arguments {
             self.line(&format!("{argument},"));
         }
@@ -72,7 +75,7 @@ impl Text {
     }
 
     /// `head = value;`
-    pub(super) fn constant(&mut self, head: &str, value: &str) {
+    pub fn constant(&mut self, head: &str, value: &str) {
         let one = format!("{head} = {value};");
         if self.fits(&one, 0) {
             return self.line(&one);
