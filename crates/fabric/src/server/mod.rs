@@ -17,6 +17,7 @@
 //!
 //! Errors: what a client does wrong ends its connection with a reason ([`End`]) and nothing else. A handler's panic is its call's.
 
+mod beside;
 mod calls;
 mod collect;
 mod connection;

@@ -8,6 +8,7 @@ use base::clock::Clock;
 use base::units::Nanos;
 use ring::wait::{Outcome, WaitPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,14 +52,14 @@ impl Server {
         if self.arm() {
             let until = deadline.min(self.next_deadline());
             // Errors mean the same as a wake-up: look again.
-            let _ = self.sleep_armed(until.since(now), until == Nanos::MAX);
+            let _ = self.sleep_armed(until.since(now), until == Nanos::MAX, &[]);
         }
         self.disarm();
         self.accept_at = Nanos::ZERO;
     }
 
     /// Arms everything; false if there is something to do.
-    fn arm(&mut self) -> bool {
+    pub(super) fn arm(&mut self) -> bool {
         let Server { core, connections, greetings, .. } = self;
         let connections_idle = connections.iter_mut().all(|connection| match connection.must_wait(core) {
             true => connection.links.arm_for_room(),
@@ -74,7 +75,7 @@ impl Server {
         !core.returns.is_pending() && core.fresh.is_empty()
     }
 
-    fn disarm(&mut self) {
+    pub(super) fn disarm(&mut self) {
         self.connections.iter_mut().for_each(|connection| connection.links.disarm());
         self.greetings.iter_mut().for_each(|greeting| greeting.link().disarm());
         if let Some(executor) = &mut self.core.executor {
@@ -83,14 +84,24 @@ impl Server {
         self.sleeper.disarm();
     }
 
-    fn sleep_armed(&mut self, span: Nanos, forever: bool) -> io::Result<()> {
+    pub(super) fn sleep_armed(
+        &mut self,
+        span: Nanos,
+        forever: bool,
+        beside: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let own = self.sleeper.descriptor().expect("made with an eventfd");
         let executor = self.core.executor.as_ref().map(|executor| executor.descriptor());
         let links = self.connections.iter().flat_map(|connection| connection.links.descriptors());
         let greetings =
             self.greetings.iter_mut().map(|greeting| &*greeting.link()).map(|link| link.descriptor());
         let listeners = self.listeners.iter().map(|listener| listener.descriptor());
-        let all = links.chain(greetings).chain(listeners).chain(executor).chain([own]);
+        let all = links
+            .chain(greetings)
+            .chain(listeners)
+            .chain(executor)
+            .chain([own])
+            .chain(beside.iter().copied());
         let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let span =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 };
