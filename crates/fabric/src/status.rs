@@ -5,6 +5,7 @@
 //!
 //! Sources: the codes' numbers and names are those of gRPC (`google.rpc.Code`).
 
+use codec::memory::OutOfMemory;
 use std::fmt;
 
 /// gRPC's status codes.
@@ -133,6 +134,14 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+/// So that a handler may say `?` where it builds its reply.
+impl From<OutOfMemory> for Status {
+    #[cold]
+    fn from(_: OutOfMemory) -> Status {
+        Status::new(Code::ResourceExhausted, "no memory for the message")
+    }
+}
 
 #[cfg(test)]
 mod tests {

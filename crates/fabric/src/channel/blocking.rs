@@ -8,7 +8,7 @@ use base::units::Nanos;
 use std::time::Duration;
 
 /// How soon a full link is tried again at the latest: room on it is no event that a wait ends with.
-const AGAIN: Duration = Duration::from_millis(1);
+pub(super) const AGAIN: Duration = Duration::from_millis(1);
 
 /// A reply that owns its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Channel {
     }
 
     /// A turn whose events wait for the next poll; how many there were.
-    fn take_turn(&mut self) -> usize {
+    pub(super) fn take_turn(&mut self) -> usize {
         let mut backlog = std::mem::take(&mut self.backlog);
         let now = self.time.now();
         let count = self.turn::<false>(now, 64, |happened, _| backlog.push_back(happened.keep()));

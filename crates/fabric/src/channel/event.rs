@@ -16,7 +16,7 @@ pub struct Event<'a> {
     /// What happened.
     pub what: What<'a>,
     metadata: &'a [u8],
-    scratch: &'a mut Scratch,
+    pub(super) scratch: &'a mut Scratch,
 }
 
 /// What happened to a call.

@@ -17,6 +17,7 @@
 //! | `connect` | from a link to a channel |
 //! | `poll`, `wait` | the completion queue |
 //! | `blocking`, `typed` | calls that wait, and messages instead of bytes |
+//! | `one` | for the owner of one call: its next event, its next message |
 //!
 //! Invariants: those of `docs/design/003-fabric.md`, of which 1 (exactly one outcome) is `calls`', 5 (streams) `stream`'s, 6 `receive`'s and
 //! 7 `switching`'s.
@@ -37,6 +38,7 @@ mod connect;
 mod core;
 mod error;
 mod event;
+mod one;
 mod options;
 mod poll;
 mod receive;

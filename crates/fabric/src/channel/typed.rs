@@ -24,7 +24,7 @@ impl Typed {
     }
 
     #[inline]
-    fn built<M: Message>(
+    pub(super) fn built<M: Message>(
         &mut self,
         fill: impl FnOnce(&mut M::Mut<'_, '_>) -> Result<(), OutOfMemory>,
     ) -> Result<&[u8], StartError> {
@@ -131,7 +131,7 @@ impl Channel {
 
     /// Takes the encoder out for a while, so that what it holds can be sent. (After a panic of `with` there is a new one.)
     #[inline]
-    fn with_typed<T>(&mut self, with: impl FnOnce(&mut Channel, &mut Typed) -> T) -> T {
+    pub(super) fn with_typed<T>(&mut self, with: impl FnOnce(&mut Channel, &mut Typed) -> T) -> T {
         let mut typed = self.typed.take().unwrap_or_default();
         let result = with(self, &mut typed);
         self.typed = Some(typed);

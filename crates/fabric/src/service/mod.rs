@@ -17,7 +17,7 @@ pub use incoming::Incoming;
 pub use responder::Responder;
 pub use stream::{Replies, Requests, Sending, StreamCall};
 
-pub(crate) use incoming::{Answered, Tools};
+pub(crate) use incoming::{Answered, Tools, unreadable};
 pub(crate) use responder::{CallState, too_long};
 pub(crate) use stream::{Held, Outgoing, Pumped, Shape, Shared};
 

@@ -1,0 +1,56 @@
+//! The generator's output for `tests/proto` and the examples, committed beside them.
+//!
+//! `MILLRACE_BLESS=1 cargo test -p millrace-fabric --features compile --test generated` writes the files anew.
+#![cfg(feature = "compile")]
+
+use fabric::build::Config;
+use std::fs;
+use std::path::Path;
+
+/// The committed files in `folder` are those that `config` makes of `files`.
+fn committed(folder: &str, name: &str, config: Config, file: &str) {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let committed = home.join(folder);
+    let bless = std::env::var_os("MILLRACE_BLESS").is_some();
+    let fresh = if bless { committed.clone() } else { Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder) };
+    fs::create_dir_all(&fresh).expect("a folder");
+    config.out_dir(&fresh).name(name).compile(&[home.join(file)]).expect("the files are right");
+    for file in [format!("{name}.rs"), format!("{name}.desc")] {
+        let same = fs::read(committed.join(&file)).ok() == fs::read(fresh.join(&file)).ok();
+        assert!(same, "{folder}/{file} is not what the generator writes: run with MILLRACE_BLESS=1");
+    }
+}
+
+fn config(include: &str) -> Config {
+    Config::new().include(Path::new(env!("CARGO_MANIFEST_DIR")).join(include))
+}
+
+#[test]
+fn the_stubs_of_the_tests_are_what_the_generator_writes() {
+    let config = config("tests/proto").deferred("/parts.Echo/Later");
+    committed("tests/generated", "parts", config, "tests/proto/parts.proto");
+}
+
+#[test]
+fn the_stubs_of_the_examples_are_what_the_generator_writes() {
+    committed("examples/echo", "echo", config("examples/echo"), "examples/echo/echo.proto");
+    let social = config("examples/social").deferred("/social.Compose/Post");
+    committed("examples/social", "social", social, "examples/social/social.proto");
+}
+
+#[test]
+fn the_stubs_of_the_program_are_what_the_generator_writes() {
+    let demo = config("../millrace/src/rpc/demo").deferred("/demo.Echo/Wait");
+    committed("../millrace/src/rpc/demo", "demo", demo, "../millrace/src/rpc/demo/demo.proto");
+}
+
+#[test]
+fn a_method_that_is_not_there_cannot_be_deferred() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for wrong in ["/parts.Echo/Latr", "/parts.Echo/Count"] {
+        let config = config("tests/proto").deferred(wrong).out_dir(folder).name("wrong");
+        let compiled = std::panic::catch_unwind(|| config.compile(&[home.join("tests/proto/parts.proto")]));
+        assert!(compiled.is_err(), "{wrong}");
+    }
+}
