@@ -6,6 +6,7 @@ pub mod node;
 pub mod probe;
 pub mod registers;
 pub mod report;
+pub mod rpc;
 pub mod shm_client;
 pub mod soak;
 pub mod up;

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
 use millrace::load::{self, BenchArgs};
+use millrace::rpc::Rpc;
 use millrace::soak::Soak;
 use millrace::up::Up;
 use millrace::{probe, registers};
@@ -23,24 +24,38 @@ enum Command {
     Bench(Box<BenchArgs>),
     /// Measure this machine: clocks, caches, memory, wake-ups, sockets, storage
     Probe(probe::Args),
+    Rpc(Rpc),
     Soak(Soak),
     Registers(registers::List),
 }
 
+/// What went wrong, and the exit status that says so.
+struct Failure {
+    error: Box<dyn std::error::Error>,
+    code: u8,
+}
+
+impl<E: Into<Box<dyn std::error::Error>>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure { error: error.into(), code: 1 }
+    }
+}
+
 fn main() -> ExitCode {
-    let result: Result<(), Box<dyn std::error::Error>> = match Cli::parse().command {
+    let result: Result<(), Failure> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
         Command::Demo(demo) => demo.run().map_err(Into::into),
         Command::Bench(args) => load::run(&args).map_err(Into::into),
         Command::Probe(args) => probe::run(args).map_err(Into::into),
+        Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("millrace: {e}");
-            ExitCode::FAILURE
+        Err(Failure { error, code }) => {
+            eprintln!("millrace: {error}");
+            ExitCode::from(code)
         }
     }
 }

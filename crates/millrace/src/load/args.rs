@@ -334,7 +334,8 @@ pub fn count(text: &str) -> Result<u64, String> {
     if (1.0..=1e12).contains(&number) { Ok(number as u64) } else { Err(wrong()) }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+/// Reads a rate: as [`count`], per second.
+pub fn rate(text: &str) -> Result<f64, String> {
     Ok(count(text)
         .map_err(|_| format!("{text:?} is not a rate per second; write for example 5000, 50k or 1m"))?
         as f64)
