@@ -21,8 +21,6 @@ pub(super) struct Attached {
     bell: Option<usize>,
     common: Arc<Common>,
     application: Waker,
-    /// It may have entries whatever its doorbell or bit says.
-    pub(super) listed: bool,
     /// The application is gone, and what it sent is in the rings.
     left: bool,
     /// It was taken from, or sent to, since the last flush.
@@ -50,8 +48,6 @@ impl Attached {
             bell,
             common,
             application,
-            // What came before the core knew the port was announced to nobody.
-            listed: true,
             left: false,
             dirty: false,
             sent: false,
@@ -112,7 +108,7 @@ impl Attached {
     /// Whether it must be looked at while the core is busy.
     #[inline]
     pub(super) fn tells_by_entries(&self) -> bool {
-        self.listed || self.up.tells_by_entries()
+        self.up.tells_by_entries()
     }
 
     #[inline]
@@ -149,6 +145,12 @@ impl Attached {
         has_room
     }
 
+    /// Whether something was refused that there was no room for since.
+    #[inline]
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
     /// Shows the application what was sent.
     #[inline]
     pub(super) fn publish(&mut self) {
@@ -165,9 +167,8 @@ impl Attached {
         }
     }
 
-    /// Lists it after an event, and looks whether the application left.
+    /// After an event: whether the application left.
     pub(super) fn look(&mut self) {
-        self.listed = true;
         self.left = self.common.left.load(Ordering::Acquire); // label: left
     }
 

@@ -15,7 +15,7 @@
 //! | `mode` | modes and sizes |
 //! | `ends` | one direction's ring and its bytes |
 //! | `application` | [`Port`], an application thread's side |
-//! | `attached`, `ports` | the core's side of one port, of all |
+//! | `attached`, `places`, `ports` | the core's side of one port, which to look at, of all |
 //! | `open` | [`Opener`], names, errors |
 //! | `common`, `bells`, `weight` | what the sides share |
 //! | `polling` | the policy of two-level polling |
@@ -35,6 +35,7 @@ mod ends;
 mod mode;
 mod open;
 mod packet;
+mod places;
 pub mod polling;
 mod ports;
 pub(crate) mod weight;

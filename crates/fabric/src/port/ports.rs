@@ -15,7 +15,7 @@
 //! Bounds: [`PortsOptions::max_ports`] ports, each with its entries and boxed bytes in each direction, twice that while it is being
 //! replaced.
 //!
-//! Cost: calm, a turn without news is two loads; busy, one load per port that tells by entries and one per 16 doorbells.
+//! Cost: calm, a turn without news is three loads and one per 64 ports; busy, one load per port that tells by entries and one per 16 doorbells.
 
 use super::application::Port;
 use super::attached::Attached;
@@ -24,10 +24,11 @@ use super::common::{Hall, Moved};
 use super::mode::PortOptions;
 use super::open::{Ends, OpenError, Opener, PortId, SendError};
 use super::packet::Packet;
+use super::places::Places;
 use super::polling::{Level, Polling, Thresholds};
 use base::Nanos;
 use ring::doorbell::Tracker;
-use ring::summary::{BITS, Watch, summary};
+use ring::summary::{Watch, summary};
 use ring::wait::{Outcome, Sleeper, WaitPolicy, Waker, waiting, waiting_on_eventfd};
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
@@ -61,6 +62,7 @@ pub struct Ports {
     /// Which port each doorbell was given to last.
     by_bell: Vec<u32>,
     attached: Vec<Option<Attached>>,
+    places: Places,
     open: usize,
     /// Ports with packets or replies since the last flush.
     dirty: Vec<u32>,
@@ -103,6 +105,7 @@ impl Ports {
             tracker,
             by_bell: vec![0; bells],
             attached: Vec::new(),
+            places: Places::default(),
             open: 0,
             dirty: Vec::new(),
             left: VecDeque::new(),
@@ -139,32 +142,39 @@ impl Ports {
         self.look();
         let (count, busy) = (self.attached.len(), !self.watch.is_calm());
         let mut taken = 0;
-        for at in (self.first..count).chain(0..self.first) {
-            let Some(port) = &mut self.attached[at] else { continue };
-            let looked_at = port.listed || busy && port.tells_by_entries();
-            if !looked_at {
-                continue;
-            }
-            port.has_room_again();
-            let wanted = self.quantum.min(max - taken);
-            if wanted == 0 {
-                break;
-            }
-            let id = port.id();
-            let got = port.take(wanted, |packet| each(id, packet));
-            port.listed = got == wanted;
-            taken += got;
-            if got > 0 {
-                port.soil(&mut self.dirty);
-            }
-            if port.is_finished() {
-                self.left.push_back(id);
-                self.remove(at);
+        for (from, to) in [(self.first, count), (0, self.first)] {
+            let mut at = from;
+            while taken < max
+                && let Some(place) = self.places.next(at, to, busy)
+            {
+                taken += self.turn(place, self.quantum.min(max - taken), &mut each);
+                at = place + 1;
             }
         }
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
         self.arrivals += taken;
         taken
+    }
+
+    /// One port's turn.
+    #[inline]
+    fn turn(&mut self, place: usize, wanted: usize, each: &mut impl FnMut(PortId, Packet)) -> usize {
+        let Some(port) = &mut self.attached[place] else {
+            self.places.looked(place, false, false);
+            return 0;
+        };
+        port.has_room_again();
+        let id = port.id();
+        let got = port.take(wanted, |packet| each(id, packet));
+        self.places.looked(place, got == wanted || port.is_refused(), port.tells_by_entries());
+        if got > 0 {
+            port.soil(&mut self.dirty);
+        }
+        if port.is_finished() {
+            self.left.push_back(id);
+            self.remove(place);
+        }
+        got
     }
 
     /// The level that the rate asks for.
@@ -185,34 +195,20 @@ impl Ports {
         if self.planted {
             return;
         }
-        self.attached.iter_mut().flatten().for_each(|port| port.listed = true);
+        self.places.list_all();
     }
 
     /// Lists the ports that something tells of.
     #[inline]
     fn look(&mut self) {
         if self.watch.is_calm() {
-            self.look_at_bits();
+            self.places.list_bits(self.watch.take());
         } else {
-            let (attached, by_bell) = (&mut self.attached, &self.by_bell);
-            self.tracker.scan(|bell, _| {
-                if let Some(Some(port)) = attached.get_mut(by_bell[bell] as usize) {
-                    port.listed = true;
-                }
-            });
+            let (places, by_bell) = (&mut self.places, &self.by_bell);
+            self.tracker.scan(|bell, _| places.list(by_bell[bell] as usize));
         }
         if self.hall.events() != self.events {
             self.look_at_events();
-        }
-    }
-
-    #[inline]
-    fn look_at_bits(&mut self) {
-        let mut bits = self.watch.take();
-        while bits != 0 {
-            let bit = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            self.attached.iter_mut().skip(bit).step_by(BITS as usize).flatten().for_each(|p| p.listed = true);
         }
     }
 
@@ -223,6 +219,7 @@ impl Ports {
         for port in self.hall.take_new() {
             self.attach(port);
         }
+        self.places.list_all();
         self.attached.iter_mut().flatten().for_each(Attached::look);
     }
 
@@ -233,6 +230,7 @@ impl Ports {
         }
         if self.attached.len() <= at {
             self.attached.resize_with(at + 1, || None);
+            self.places.reserve(at + 1);
         }
         assert!(self.attached[at].is_none(), "two ports at place {at}");
         self.attached[at] = Some(port);
@@ -258,6 +256,10 @@ impl Ports {
         match self.attached.get_mut(id.index()) {
             Some(Some(port)) if port.id() == id => {
                 let sent = port.send(packet);
+                if sent.is_err() {
+                    // While the core is busy nobody tells it that there is room again.
+                    self.places.list(id.index());
+                }
                 port.soil(&mut self.dirty);
                 sent.map_err(|full| SendError::Full(full.0))
             }
@@ -354,13 +356,21 @@ impl Ports {
         if self.hall.events() != self.events || self.watch.has_news() {
             return true;
         }
-        let busy = !self.watch.is_calm();
-        let entries = self.attached.iter_mut().flatten().any(|port| {
-            let looked_at = port.listed || busy && port.tells_by_entries();
-            port.listed = looked_at && port.is_ready();
-            port.listed || port.has_room_again()
-        });
-        entries || busy && self.tracker.has_news()
+        let (count, busy) = (self.attached.len(), !self.watch.is_calm());
+        let mut at = 0;
+        while let Some(place) = self.places.next(at, count, busy) {
+            at = place + 1;
+            let Some(port) = &mut self.attached[place] else {
+                self.places.looked(place, false, false);
+                continue;
+            };
+            let (more, has_room) = (port.is_ready(), port.has_room_again());
+            self.places.looked(place, more || port.is_refused(), port.tells_by_entries());
+            if more || has_room {
+                return true;
+            }
+        }
+        busy && self.tracker.has_news()
     }
 
     /// Flushes, and waits until a port has something, or room that was missing, or `also` holds (something that wakes this thread

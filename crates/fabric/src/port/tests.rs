@@ -69,6 +69,21 @@ fn every_mode_and_level_passes_packets_both_ways() {
     }
 }
 
+/// While the core is busy, nobody touches it when there is room again; it must look by itself, also for ports with doorbells.
+#[test]
+fn a_spinning_core_finds_room_again() {
+    for mode in MODES {
+        let (mut ports, mut now) = (core(Level::Busy), Nanos::ZERO);
+        let mut port = ports.opener().open(&options(mode, 2)).expect("there is room");
+        poll_all(&mut ports, &mut now);
+        while ports.try_send(port.id(), number(1)).is_ok() {}
+        poll_all(&mut ports, &mut now);
+        assert_eq!(ports.wait(WaitPolicy::SPIN, Some(Duration::ZERO), || false), Outcome::TimedOut);
+        while port.recv().is_some() {}
+        assert_eq!(ports.wait(WaitPolicy::SPIN, LONG, || false), Outcome::Ready, "{mode:?}");
+    }
+}
+
 #[test]
 fn a_doorbell_is_rung_per_batch_and_on_flush() {
     let (mut ports, mut now) = (core(Level::Busy), Nanos::ZERO);
