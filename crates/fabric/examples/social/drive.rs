@@ -85,7 +85,7 @@ pub fn drive(
     window: usize,
     length: Duration,
     stop: &AtomicBool,
-) -> Result<Outcome, Box<dyn std::error::Error>> {
+) -> Result<Outcome, Box<dyn std::error::Error + Send + Sync>> {
     let client = ComposeClient::new(channel)?;
     let options = CallOptions::within(Duration::from_secs(5));
     let clock = Clock::shared();

@@ -51,14 +51,15 @@ struct Choice {
     length: Duration,
 }
 
+/// What went wrong, on whichever thread.
 type Failure = Box<dyn Error + Send + Sync>;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [first, name, address, others @ ..] = &arguments[..]
         && first == "--service"
     {
-        return Ok(service_process(name, address, others)?);
+        return service_process(name, address, others);
     }
     let Some(choice) = choice(&arguments)? else { return Ok(println!("{HELP}")) };
     let stop = Arc::new(AtomicBool::new(false));
@@ -73,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn choice(arguments: &[String]) -> Result<Option<Choice>, Box<dyn Error>> {
+fn choice(arguments: &[String]) -> Result<Option<Choice>, Failure> {
     let mut choice =
         Choice { transport: "shm".to_owned(), processes: false, window: 8, length: Duration::from_secs(5) };
     let mut words = arguments.iter();
@@ -95,7 +96,7 @@ fn choice(arguments: &[String]) -> Result<Option<Choice>, Box<dyn Error>> {
 }
 
 /// Starts the leaves, then compose, which connects to them, and loads it.
-fn run(choice: &Choice, folder: &Path, stop: &AtomicBool) -> Result<drive::Outcome, Box<dyn Error>> {
+fn run(choice: &Choice, folder: &Path, stop: &AtomicBool) -> Result<drive::Outcome, Failure> {
     let mut services = Vec::new();
     for name in ASKED {
         services.push(Running::start(choice, folder, name, &[])?);
@@ -135,7 +136,7 @@ impl Running {
         folder: &Path,
         name: &'static str,
         asked: &[Address],
-    ) -> Result<Running, Box<dyn Error>> {
+    ) -> Result<Running, Failure> {
         let transport = &choice.transport;
         let address = match transport.as_str() {
             "memory" => format!("memory:{name}"),
@@ -152,7 +153,7 @@ impl Running {
         Ok(Running { address, what: What::Thread(stop, thread) })
     }
 
-    fn process(name: &str, address: &str, asked: &[Address]) -> Result<Running, Box<dyn Error>> {
+    fn process(name: &str, address: &str, asked: &[Address]) -> Result<Running, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--service", name, address]).args(asked.iter().map(Address::to_string));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -161,11 +162,11 @@ impl Running {
         Ok(Running { address: line.parse()?, what: What::Process(child) })
     }
 
-    fn stop(self) -> Result<(), Box<dyn Error>> {
+    fn stop(self) -> Result<(), Failure> {
         match self.what {
             What::Thread(stop, thread) => {
                 stop.store(true, Ordering::Relaxed);
-                Ok(thread.join().expect("a service does not panic")?)
+                thread.join().expect("a service does not panic")
             }
             What::Process(mut child) => {
                 drop(child.stdin.take());

@@ -84,7 +84,8 @@ impl Serve {
 /// A server of the demonstration. Channels and servers publish as the load asks for; other batches are refused here.
 fn server(batch: Batch) -> Result<Server, RpcError> {
     if batch != Batch::Adaptive {
-        let why = format!("batch {batch}: this version publishes as the load asks for; write --batch adaptive");
+        let why =
+            format!("batch {batch}: this version publishes as the load asks for; write --batch adaptive");
         return Err(RpcError::Plan(why));
     }
     Ok(Server::new(Options::default()).service(EchoServer::new(Demo::new())))
