@@ -15,7 +15,7 @@ fn deframe(mut bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<BadLength>) 
         deframer.filled(len);
         bytes = &bytes[len..];
         loop {
-            match deframer.next() {
+            match deframer.pop() {
                 Ok(Some(frame)) => {
                     assert!((HEADER..=MAX_FRAME).contains(&frame.len()));
                     frames.push(frame.to_vec());

@@ -68,7 +68,7 @@ impl Deframer {
     /// # Errors
     /// [`BadLength`]; it will not get better.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<&[u8]>, BadLength> {
+    pub fn pop(&mut self) -> Result<Option<&[u8]>, BadLength> {
         let Some(len) = self.next_len()? else { return Ok(None) };
         let start = self.from + PREFIX;
         self.from = start + len;
@@ -87,7 +87,7 @@ impl Deframer {
         Ok((came.len() - PREFIX >= len as usize).then_some(len as usize))
     }
 
-    /// Whether [`Deframer::next`] has something to say.
+    /// Whether [`Deframer::pop`] has something to say.
     pub fn is_ready(&self) -> bool {
         !matches!(self.next_len(), Ok(None))
     }
@@ -116,7 +116,7 @@ mod tests {
             rest = &rest[len..];
             deframer.filled(len);
             assert_eq!(deframer.is_ready(), deframer.next_len() != Ok(None));
-            while let Some(frame) = deframer.next()? {
+            while let Some(frame) = deframer.pop()? {
                 frames.push(frame.to_vec());
             }
             assert!(deframer.buffer.len() <= 2 * (PREFIX + MAX_FRAME));
@@ -156,10 +156,10 @@ mod tests {
             let mut deframer = Deframer::default();
             deframer.space()[..stream.len()].copy_from_slice(&stream);
             deframer.filled(stream.len());
-            assert_eq!(deframer.next(), Ok(Some(&[7; HEADER][..])));
+            assert_eq!(deframer.pop(), Ok(Some(&[7; HEADER][..])));
             for _ in 0..2 {
                 assert!(deframer.is_ready() && !deframer.is_within_frame());
-                assert_eq!(deframer.next(), Err(BadLength(len)));
+                assert_eq!(deframer.pop(), Err(BadLength(len)));
             }
         }
     }
@@ -169,7 +169,7 @@ mod tests {
         let mut deframer = Deframer::default();
         deframer.space()[..4].copy_from_slice(&(MAX_FRAME as u32).to_le_bytes());
         deframer.filled(4);
-        assert_eq!(deframer.next(), Ok(None));
+        assert_eq!(deframer.pop(), Ok(None));
         assert!(deframer.is_within_frame() && deframer.space().len() < 2 * CHUNK);
     }
 }

@@ -156,11 +156,11 @@ impl<K: Kind> MemoryLink<K> {
             self.refused = None;
         }
         let is_over = self.incoming.closed.load(Ordering::Acquire); // label: closed
-        let sleeps = !has_room && !is_over && !(receives && self.inn.is_ready());
-        if !sleeps {
+        let has_news = has_room || is_over || (receives && self.inn.is_ready());
+        if has_news {
             self.disarm();
         }
-        sleeps
+        !has_news
     }
 }
 

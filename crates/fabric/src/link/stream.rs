@@ -105,7 +105,7 @@ impl StreamLink {
     fn take(&mut self, max: usize, into: &mut Frames) -> Result<usize, Lost> {
         let mut taken = 0;
         while taken < max && into.bytes() < Frames::ENOUGH {
-            match self.input.next() {
+            match self.input.pop() {
                 Ok(Some(frame)) => into.push(&[frame]),
                 Ok(None) => break,
                 Err(BadLength(_)) if taken > 0 => break,

@@ -431,12 +431,12 @@ impl<K: LaneKind> Lanes<K> {
         if has_room {
             self.refused = false;
         }
-        let sleeps = !has_room && !(receives && self.inn.is_ready()) && !self.peer_closed();
-        if !sleeps {
+        let has_news = has_room || (receives && self.inn.is_ready()) || self.peer_closed();
+        if has_news {
             // What else this could tell, the descriptor goes on telling.
             self.unpark();
         }
-        sleeps
+        !has_news
     }
 
     /// Whether what lacked last came since.
