@@ -18,7 +18,8 @@
 //! 2. None waits after a poll that found nothing, nor after [`Batch::take`].
 //! 3. Adaptive: none waits alone, that is, while all that are out there wait.
 //!
-//! Cost: an addition, a multiplication and two comparisons an entry; a comparison a poll.
+//! Cost: an addition, a multiplication and two comparisons an entry; a comparison a poll. Against fixed batches: see
+//! `docs/measurements/fabric-batch.md`.
 //!
 //! Sources: Dagger items 16 and 19 (which leaves the policy open).
 
