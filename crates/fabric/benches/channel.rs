@@ -156,7 +156,8 @@ fn main() {
             let with_deadline = through(&mut channel, method, &deadline, window);
             plain.push(all - base);
             timed.push(with_deadline - base);
-            (bares.push(base), throughs.push(all));
+            bares.push(base);
+            throughs.push(all);
         }
         println!(
             "{window:>6}  {:>9.1}  {:>9.1}  {:>22}  {:>22}",

@@ -160,7 +160,7 @@ impl Core {
 
     /// Whether a turn would hand out something though no frame arrived and no time passed.
     pub(super) fn has_events(&self) -> bool {
-        let over = matches!(&self.phase, Phase::Over { swept, .. } if (*swept as usize) < self.calls.len());
+        let over = matches!(self.phase, Phase::Over { .. }) && self.calls.in_flight() > 0;
         over || !self.ready.is_empty() || !self.outcomes.is_empty()
     }
 }

@@ -4,6 +4,7 @@ mod bad;
 mod lives;
 mod streams;
 mod switches;
+mod waits;
 
 use super::simulation::cable::{Cable, Weather};
 use super::{CallOptions, Channel, Connecting, Method, Options, What};

@@ -55,7 +55,8 @@ fn calls_go_on_over_the_new_link() {
     channel.start(say, &PLAIN, 3, b"").expect("room");
     events(&mut channel, 0);
     let fourth = new.hear_a(Kind::Request).call;
-    (new.reply(third, b"three"), new.reply(fourth, b"four"));
+    new.reply(third, b"three");
+    new.reply(fourth, b"four");
     assert_eq!(events(&mut channel, 0), ["2 reply three", "3 reply four"]);
     assert_eq!((channel.switching(), channel.switch_error()), (Switch::Idle, None));
 }
