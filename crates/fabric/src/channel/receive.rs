@@ -197,7 +197,10 @@ impl Core {
             }
             Kind::Refuse => {
                 // The last frame of a connection that the server ends; the first reason that is given counts.
-                self.end(&format!("the server ended the connection: {}", String::from_utf8_lossy(frame.body)));
+                self.end(&format!(
+                    "the server ended the connection: {}",
+                    String::from_utf8_lossy(frame.body)
+                ));
                 Err(Violation("nothing comes behind a Refuse"))
             }
             _ => Err(Violation("a frame that only a client sends, or a second Welcome")),

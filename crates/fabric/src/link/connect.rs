@@ -1,7 +1,7 @@
 //! From an address to links: [`connect`] to a server, or [`listen`] and accept clients.
 //!
 //! To add a transport: a variant of [`Address`], a file beside `shm.rs` with its link and listener, an arm in both functions
-//! here, and a line in `tests/links.rs`.
+//! here, and a line in `tests/links/rig.rs`.
 
 use super::{Address, Link, Mode, memory, shm, stream, udp};
 use base::units::Nanos;
