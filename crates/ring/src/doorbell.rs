@@ -146,6 +146,13 @@ impl Tracker {
         self.used = attached.map_or(0, |last| (last + 1).next_multiple_of(PER_LINE));
     }
 
+    /// Attaches a ring again whose doorbell was kept, though it was detached: for users that make doorbells beforehand. What was rung
+    /// meanwhile may be reported or not, so look into the ring once.
+    pub fn attach_again(&mut self, index: usize, capacity: u32) {
+        self.capacity[index] = capacity;
+        self.used = self.used.max((index + 1).next_multiple_of(PER_LINE));
+    }
+
     /// Rings attached.
     pub fn attached(&self) -> usize {
         self.capacity.iter().filter(|&&capacity| capacity > 0).count()
@@ -226,6 +233,10 @@ mod tests {
         bells[39].ring(9);
         assert_eq!(news(&mut tracker), []);
         assert!(tracker.attach(100).is_none());
+        tracker.attach_again(39, 100);
+        bells[39].ring(1);
+        assert_eq!(news(&mut tracker), [(39, 1)]);
+        tracker.detach(39);
         drop(bells.pop());
         let (ring, mut bell) = tracker.attach(50).expect("free again");
         assert_eq!((ring, tracker.attached()), (39, 40));

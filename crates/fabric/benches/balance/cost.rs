@@ -1,14 +1,15 @@
-//! What each provisioning costs: requests with empty handlers, through front and worker in one thread (no line travels) and in two.
+//! What each provisioning costs: requests with empty handlers, through front and worker in one thread (no line travels; its processor time) and in two (the clock's).
 
-use base::{Clock, Nanos};
+use base::Clock;
 use fabric::port::{Packet, PortOptions};
 use fabric::workers::{Balancing, Execute, Provisioning, Route, Work, Workers, WorkersOptions};
-use ring::wait::WaitPolicy;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WINDOW: u32 = 32;
 const ROUNDS: usize = 9;
+/// Requests before it counts: lanes are opened.
+const WARM: usize = 1_000;
 
 struct Empty;
 
@@ -25,7 +26,7 @@ impl Work for Empty {
 }
 
 /// Prints nanoseconds per request, median and spread of interleaved rounds.
-pub fn report(per_round: Duration) {
+pub fn report(count: usize) {
     println!(
         "\nCost: empty handlers, one worker, {WINDOW} requests in flight, ns per request: median [least..most] of {ROUNDS}"
     );
@@ -41,8 +42,8 @@ pub fn report(per_round: Duration) {
     let mut apart = alone.clone();
     for _ in 0..ROUNDS {
         for (at, &(provisioning, connections)) in kinds.iter().enumerate() {
-            alone[at].push(in_one_thread(provisioning, connections, per_round));
-            apart[at].push(in_two_threads(provisioning, connections, per_round));
+            alone[at].push(in_one_thread(provisioning, connections, count));
+            apart[at].push(in_two_threads(provisioning, connections, count));
         }
     }
     for (at, (provisioning, connections)) in kinds.into_iter().enumerate() {
@@ -68,12 +69,11 @@ fn options(provisioning: Provisioning) -> WorkersOptions {
     }
 }
 
-/// Keeps the window full for `time`; `work` lets workers work when they are not threads.
-fn drive(front: &mut Workers, connections: u32, time: Duration, mut work: impl FnMut()) -> f64 {
+/// Keeps the window full until `count` requests are answered; `work` lets workers work when they are not threads.
+fn drive(front: &mut Workers, connections: u32, count: usize, mut work: impl FnMut()) {
     let clock = Clock::shared();
-    let (start, span) = (clock.now(), Nanos::from(time));
     let (mut tag, mut answered) = (0u32, 0usize);
-    loop {
+    while answered < count {
         while front.in_flight() < WINDOW as usize {
             let route = Route { connection: tag % connections, service: 0, key: None };
             front.submit(&route, Packet::new(tag, &[b"request"])).expect("the window is within the rings");
@@ -81,28 +81,36 @@ fn drive(front: &mut Workers, connections: u32, time: Duration, mut work: impl F
         }
         front.flush();
         work();
-        let now = clock.now();
-        answered += front.collect(now, usize::MAX, |_| ());
-        if now.since(start) >= span {
-            return now.since(start).0 as f64 / answered as f64;
-        }
+        answered += front.collect(clock.now(), usize::MAX, |_| ());
     }
 }
 
-fn in_one_thread(provisioning: Provisioning, connections: u32, time: Duration) -> f64 {
+/// By the thread's own processor time, so that other programs do not count.
+fn in_one_thread(provisioning: Provisioning, connections: u32, count: usize) -> f64 {
     let (mut front, mut workers) = Workers::without_threads(1, &options(provisioning));
     let (worker, mut handler) = (&mut workers[0], Empty);
-    drive(&mut front, connections, time, || {
+    let mut work = || {
         while let Some((via, request)) = worker.take() {
-            let answer = handler.execute(&request);
+            let answer = handler.execute(&request).with_tag(request.tag());
             worker.answer(via, answer);
         }
         worker.flush();
-    })
+    };
+    drive(&mut front, connections, WARM, &mut work);
+    let start = processor_time();
+    drive(&mut front, connections, count, &mut work);
+    (processor_time() - start).as_nanos() as f64 / count as f64
 }
 
-fn in_two_threads(provisioning: Provisioning, connections: u32, time: Duration) -> f64 {
-    let options = WorkersOptions { wait: WaitPolicy::default(), ..options(provisioning) };
-    let mut front = Workers::new(1, &options, Arc::new(Empty)).expect("a thread");
-    drive(&mut front, connections, time, || ())
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn in_two_threads(provisioning: Provisioning, connections: u32, count: usize) -> f64 {
+    let mut front = Workers::new(1, &options(provisioning), Arc::new(Empty)).expect("a thread");
+    drive(&mut front, connections, WARM, || ());
+    let start = Instant::now();
+    drive(&mut front, connections, count, || ());
+    start.elapsed().as_nanos() as f64 / count as f64
 }

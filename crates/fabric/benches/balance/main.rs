@@ -1,8 +1,9 @@
 //! Every balancer and provisioning under skewed service times: which wins when.
 //!
-//! `cargo bench -p millrace-fabric --bench balance [-- [cost] [virtual] [real] [--quick] [--svg FILE]]`; without a part's name, all parts.
+//! `cargo bench -p millrace-fabric --bench balance [-- [cost] [virtual] [real] [--quick] [--requests N] [--svg FILE]]`; without a
+//! part's name, all parts.
 //!
-//! *virtual*: a million requests per run in virtual time through the balancers and provisionings as they are; the same figures in
+//! *virtual*: a million requests per run (or N) in virtual time through the balancers and provisionings as they are; the same figures in
 //! every run. *real*: threads whose handlers sleep, to see that the order is the same. *cost*: what a provisioning costs.
 
 mod cost;
@@ -15,7 +16,6 @@ mod summary;
 use mix::{Arrivals, Senders, Times};
 use plot::{Line, Panel};
 use simulated::Setup;
-use std::time::Duration;
 use summary::{Summary, micros};
 
 const WORKERS: usize = 8;
@@ -44,18 +44,20 @@ fn main() {
     let all = !["cost", "virtual", "real"].into_iter().any(has);
     let quick = has("--quick");
     if all || has("cost") {
-        cost::report(Duration::from_millis(if quick { 20 } else { 200 }));
+        cost::report(if quick { 10_000 } else { 200_000 });
     }
+    let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
     if all || has("virtual") {
-        let panels = in_virtual_time(if quick { 50_000 } else { 1_000_000 });
-        if let Some(file) = args.iter().position(|arg| arg == "--svg").and_then(|at| args.get(at + 1)) {
+        let count = value("--requests").map(|count| count.parse().expect("--requests takes a number"));
+        let panels = in_virtual_time(count.unwrap_or(if quick { 50_000 } else { 1_000_000 }));
+        if let Some(file) = value("--svg") {
             let caption =
                 "8 workers, 10 µs mean service time, Poisson arrivals, virtual time; keys by Zipf 0.99";
             std::fs::write(file, plot::svg(&panels, caption)).expect("the plot is written");
         }
     }
     if all || has("real") {
-        for_real(if quick { 500 } else { 4_000 });
+        for_real(if quick { 500 } else { 2_000 });
     }
 }
 
@@ -109,11 +111,11 @@ fn cell(summary: &Summary, unit: u64) -> String {
 
 /// Each setup for real and, with as many requests, in virtual time.
 fn for_real(count: usize) {
-    const MEAN_REAL_NS: f64 = 2_000_000.0;
+    const MEAN_REAL_NS: f64 = 10_000_000.0;
     const LOAD: f64 = 0.7;
     let (title, times, senders) = MIXES[0];
     println!(
-        "\nReal threads, handlers that sleep, mean 2 ms, load {LOAD}, {count} requests, {title}: p50/p99/p99.9 in ms"
+        "\nReal threads, handlers that sleep, mean 10 ms, load {LOAD}, {count} requests, {title}: p50/p99/p99.9 in ms"
     );
     println!("{:<32}{:>24}{:>24}", "", "real", "virtual, as many");
     for setup in Setup::all() {

@@ -21,9 +21,9 @@ pub fn cost_ns(provisioning: Provisioning) -> u64 {
     }
 }
 
-const COST_PER_CONNECTION_NS: u64 = 0;
-const COST_PER_CORE_NS: u64 = 0;
-const COST_SINGLE_NS: u64 = 0;
+const COST_PER_CONNECTION_NS: u64 = 150;
+const COST_PER_CORE_NS: u64 = 95;
+const COST_SINGLE_NS: u64 = 80;
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq)]

@@ -8,6 +8,9 @@
 use ring::doorbell::{Doorbell, Tracker};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Counts are not used: a doorbell says where to look. So one is enough of a capacity.
+pub(super) const CAPACITY: u32 = 1;
+
 /// The doorbells that nobody has.
 pub(super) struct Bells(Mutex<Vec<(usize, Doorbell)>>);
 
@@ -23,8 +26,9 @@ impl Bells {
     /// A table for `max` doorbells, and all of them.
     pub(super) fn new(max: usize) -> (Tracker, Arc<Bells>) {
         let mut tracker = Tracker::heap(max);
-        // Counts are not used: a doorbell says where to look. So one is enough of a capacity.
-        let mut all: Vec<_> = std::iter::from_fn(|| tracker.attach(1)).collect();
+        let mut all: Vec<_> = std::iter::from_fn(|| tracker.attach(CAPACITY)).collect();
+        // Only those that a port has are scanned: see `Ports`.
+        (0..all.len()).for_each(|entry| tracker.detach(entry));
         all.reverse();
         (tracker, Arc::new(Bells(Mutex::new(all))))
     }

@@ -80,6 +80,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn the_next_place_is_the_lowest_that_is_listed(
             count in 1usize..200, listed in proptest::collection::vec(0usize..200, 0..20),

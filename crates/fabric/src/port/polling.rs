@@ -212,6 +212,12 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn a_constant_rate_switches_at_most_once(
             busy_per_sec in 1_000u64..10_000_000, percent in 10u64..300, hysteresis_percent in 0u32..100,
@@ -221,7 +227,7 @@ mod tests {
             let gap = (1_000_000_000 * 100 / (busy_per_sec * percent)).max(1);
             // It looks more often than arrivals come, or up to four times in a window.
             let look = (gap * look_parts / 100).max(1);
-            run(&mut polling, Nanos(0), gap, look, gap * 4_000);
+            run(&mut polling, Nanos(0), gap, look, gap * if cfg!(miri) { 200 } else { 4_000 });
             prop_assert!(polling.switches() <= 1, "{} switches", polling.switches());
             if percent >= 115 {
                 prop_assert_eq!(polling.level(), Level::Busy);

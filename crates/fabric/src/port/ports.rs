@@ -19,7 +19,7 @@
 
 use super::application::Port;
 use super::attached::Attached;
-use super::bells::Bells;
+use super::bells::{self, Bells};
 use super::common::{Hall, Moved};
 use super::mode::PortOptions;
 use super::open::{Ends, OpenError, Opener, PortId, SendError};
@@ -226,7 +226,7 @@ impl Ports {
     fn attach(&mut self, port: Attached) {
         let at = port.id().index();
         if let Some(bell) = port.bell() {
-            self.by_bell[bell] = at as u32;
+            self.hear(bell, at);
         }
         if self.attached.len() <= at {
             self.attached.resize_with(at + 1, || None);
@@ -235,6 +235,13 @@ impl Ports {
         assert!(self.attached[at].is_none(), "two ports at place {at}");
         self.attached[at] = Some(port);
         self.open += 1;
+    }
+
+    /// Scans a doorbell from now on, if not yet, for the port at this place. Low doorbells are lent first, and one is not forgotten when
+    /// its port goes, so the scan is as long as there were doorbells at once.
+    fn hear(&mut self, bell: usize, at: usize) {
+        self.by_bell[bell] = at as u32;
+        self.tracker.attach_again(bell, bells::CAPACITY);
     }
 
     fn remove(&mut self, at: usize) {
@@ -299,7 +306,7 @@ impl Ports {
         let Ends { up, down, entry } = Ends::new(&hall, options)?;
         port.move_to(options, Moved { up: up.0, down: down.1 }, up.1, down.0);
         if let Some(bell) = entry {
-            self.by_bell[bell] = id.index;
+            self.hear(bell, id.index());
         }
         Ok(())
     }

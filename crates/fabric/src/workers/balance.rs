@@ -186,6 +186,12 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn picks_are_workers_and_the_fixed_ways_are_fixed(
             outstanding in proptest::collection::vec(0u32..9, 1..65), connection: u32, key: Option<u64>, seed: u64,

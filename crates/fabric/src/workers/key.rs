@@ -87,6 +87,12 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn any_bytes_have_a_key_or_none(message in proptest::collection::vec(any::<u8>(), 0..64), number in 0u32..20) {
             let key = Key::Field(number).of(&message);
