@@ -1,4 +1,5 @@
-//! Generates tonic's client and server from `proto/` without protoc: protox parses, tonic takes the descriptors.
+//! Generates the fabric's stubs and tonic's from `proto/`, without protoc: the fabric parses by itself; for tonic protox does, and
+//! hands on descriptors.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,5 +10,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(["echo.proto"], [&proto])?;
     // `Bytes` share the buffer that was received: the echo hands its request's payload back without a copy.
     tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    fabric::build::Config::new()
+        .include(&proto)
+        .name("fabric_contest")
+        .compile(&[proto.join("echo.proto")])?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use ring::probe::Distance;
 
-use crate::rounds::{Outcome, Reading};
+use crate::rounds::{Dropped, Outcome, Reading};
 use crate::spread::Spread;
 use crate::systems::System;
 
@@ -50,10 +50,10 @@ pub fn figures(outcome: &Outcome, windows: &[usize]) -> Vec<Figure> {
     figures
 }
 
-/// Samples that do not count, of all.
-pub fn dropped(outcome: &Outcome) -> (usize, usize) {
+/// How many samples there are, and how many of them do not count for this reason.
+pub fn dropped(outcome: &Outcome, why: Dropped) -> (usize, usize) {
     let all = || outcome.rounds.iter().flatten();
-    (all().filter(|reading| reading.distance.is_none()).count(), all().count())
+    (all().count(), all().filter(|reading| reading.distance == Err(why)).count())
 }
 
 /// Rounds in which both samples of a comparison count, and those in which one does not or they differ in distance.
@@ -62,7 +62,7 @@ pub fn pairs(outcome: &Outcome) -> (usize, usize) {
     for round in &outcome.rounds {
         for reading in round.iter().filter(|reading| reading.system != System::OURS) {
             match find(round, reading.window, System::OURS) {
-                Some(ours) if ours.distance.is_some() && ours.distance == reading.distance => counted += 1,
+                Some(ours) if ours.distance.is_ok() && ours.distance == reading.distance => counted += 1,
                 Some(_) => lost += 1,
                 None => (),
             }
@@ -72,7 +72,7 @@ pub fn pairs(outcome: &Outcome) -> (usize, usize) {
 }
 
 fn figure(outcome: &Outcome, distance: Distance, window: usize, system: System) -> Option<Figure> {
-    let counts = |reading: &&Reading| reading.distance == Some(distance);
+    let counts = |reading: &&Reading| reading.distance == Ok(distance);
     let rounds = || outcome.rounds.iter();
     let readings: Vec<&Reading> =
         rounds().filter_map(|round| find(round, window, system).filter(counts)).collect();
@@ -89,8 +89,8 @@ fn figure(outcome: &Outcome, distance: Distance, window: usize, system: System) 
         window,
         system,
         krps: spread(krps)?,
-        client_ns: spread(|reading| per_call(reading.sample.client_cpu.0, reading.sample.calls))?,
-        server_ns: spread(|reading| per_call(reading.served.cpu.0, reading.served.calls))?,
+        client_ns: spread(|reading| per_call(reading.sample.client.cpu.0, reading.sample.calls))?,
+        server_ns: spread(|reading| per_call(reading.served.usage.cpu.0, reading.served.calls))?,
         round_trips: merged(&readings),
         ours: ratios(&pairs),
     })
@@ -107,7 +107,7 @@ fn find(round: &[Reading], window: usize, system: System) -> Option<&Reading> {
 }
 
 fn krps(reading: &Reading) -> f64 {
-    reading.sample.calls as f64 * 1e6 / reading.sample.wall.0 as f64
+    1e6 / reading.sample.ns_per_call
 }
 
 fn per_call(ns: u64, calls: u64) -> f64 {

@@ -12,6 +12,7 @@
 //! ```
 
 mod fold;
+mod goals;
 mod report;
 mod rounds;
 mod sample;
@@ -45,6 +46,9 @@ struct Options {
     /// Length of one sample; the cores' distance can change within a long one.
     #[arg(long, value_name = "MS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=200))]
     sample_ms: u64,
+    /// Count samples too in which other programs had the cores: for a look on a busy machine.
+    #[arg(long)]
+    busy: bool,
     /// Only systems whose name begins so: millrace, tonic, tonic-tcp, iceoryx2, …
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -65,8 +69,8 @@ pub struct Contest {
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 8, 32, 64],
           value_parser = clap::value_parser!(u32).range(1..=256))]
     windows: Vec<u32>,
-    /// Connections that tonic's calls are spread over.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Connections that tonic's calls are spread over; two are its best here.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     channels: u32,
 }
 
@@ -133,10 +137,12 @@ fn run(options: &Options) -> Result<(), String> {
         sample: Nanos::from_millis(options.sample_ms),
         total: Duration::from_secs(options.seconds.unwrap_or(if options.quick { 10 } else { 60 })),
         windows: options.contest.windows.iter().map(|&window| window as usize).collect(),
+        busy: options.busy,
     };
     let outcome = rounds::run(&plan, &systems, &options.contest, &stop)?;
     let figures = fold::figures(&outcome, &plan.windows);
     print!("{}", report::text(&options.contest, &plan, &outcome, &figures));
+    print!("\ngoals\n{}", goals::text(&figures));
     if let Some(file) = &options.json {
         let json = format!("{:#}\n", report::json(&options.contest, &plan, &outcome, &figures));
         std::fs::write(file, json)

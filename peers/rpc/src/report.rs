@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Contest;
 use crate::fold::{self, Figure, Ratios};
-use crate::rounds::{Outcome, Plan};
+use crate::rounds::{Dropped, Outcome, Plan};
 use crate::spread::{Spread, short};
 use crate::systems::System;
 
@@ -38,13 +38,14 @@ pub fn text(contest: &Contest, plan: &Plan, outcome: &Outcome, figures: &[Figure
 
 fn head(contest: &Contest, plan: &Plan, outcome: &Outcome) -> String {
     let [client, server] = plan.cores;
-    let (dropped, all) = fold::dropped(outcome);
+    let (all, moved) = fold::dropped(outcome, Dropped::Moved);
+    let (_, busy) = fold::dropped(outcome, Dropped::Busy);
     let (counted, lost) = fold::pairs(outcome);
     let probes = Spread::of(outcome.probes.iter().copied());
     format!(
-        "{}; client on core {client}, server on core {server}; {} bytes a message, tonic over {} connection(s)\n\
+        "{}; client on core {client}, server on core {server}; {} bytes a message; tonic's connections: {}\n\
          {} rounds of {} ms samples; a cache line there and back: {} ns\n\
-         {dropped} of {all} samples dropped, since the probes before and after see different distances;\n\
+         of {all} samples {busy} dropped, since another program had a core, and {moved}, since the probes around them differ;\n\
          {lost} of {} comparisons dropped, since their two samples do not count or differ in distance\n",
         base::cpu::model_name(),
         contest.payload,
@@ -81,7 +82,8 @@ fn micros(all: &Histogram<u64>, quantile: f64) -> f64 {
 
 /// The whole run for machines.
 pub fn json(contest: &Contest, plan: &Plan, outcome: &Outcome, figures: &[Figure]) -> Value {
-    let (dropped, all) = fold::dropped(outcome);
+    let (all, moved) = fold::dropped(outcome, Dropped::Moved);
+    let (_, busy) = fold::dropped(outcome, Dropped::Busy);
     let (counted, lost) = fold::pairs(outcome);
     json!({
         "processor": base::cpu::model_name(),
@@ -91,7 +93,7 @@ pub fn json(contest: &Contest, plan: &Plan, outcome: &Outcome, figures: &[Figure
         "sample_ms": plan.sample.0 / 1_000_000,
         "rounds": outcome.rounds.len(),
         "probe_round_trip_ns": Spread::of(outcome.probes.iter().copied()).map(spread),
-        "samples": { "all": all, "dropped": dropped },
+        "samples": { "all": all, "other_program": busy, "moved": moved },
         "comparisons": { "counted": counted, "dropped": lost },
         "figures": figures.iter().map(figure).collect::<Vec<_>>(),
     })

@@ -1,7 +1,8 @@
 //! Interleaved rounds: each window of each system for a few ten milliseconds, with a probe of the cores' distance between.
 //!
 //! Why: a virtual machine's cores move every tenth of a second (`ring::probe`). A sample counts when the probes before and after
-//! it see the same distance; a ratio counts when both of its samples do, and it is the same for the two. The rest is counted as dropped.
+//! it see the same distance, and client and server had their cores to themselves; a ratio counts when both of its samples do, and the
+//! distance is the same for the two. The rest is counted as dropped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use crate::server::{Served, Server};
 use crate::systems::{Folder, System};
 
 const PROBE: Duration = Duration::from_millis(3);
+/// A thread may wait for its core for a tenth of a sample.
+const MOST_STARVED: u64 = 10;
 
 /// How to measure.
 pub struct Plan {
@@ -26,6 +29,8 @@ pub struct Plan {
     pub total: Duration,
     /// Calls in flight.
     pub windows: Vec<usize>,
+    /// Samples count too in which other programs had the cores.
+    pub busy: bool,
 }
 
 /// One sample of one system.
@@ -34,12 +39,21 @@ pub struct Reading {
     pub system: System,
     /// Calls in flight.
     pub window: usize,
-    /// How far apart the cores were, where both probes agree.
-    pub distance: Option<Distance>,
+    /// How far apart the cores were, or why it does not count.
+    pub distance: Result<Distance, Dropped>,
     /// What the client saw.
     pub sample: Sample,
     /// What the server did, warm-up included.
     pub served: Served,
+}
+
+/// Why a sample does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dropped {
+    /// The probes before and after it see different distances, or one sees none.
+    Moved,
+    /// Another program had one of the cores for a while.
+    Busy,
 }
 
 /// The run.
@@ -97,7 +111,10 @@ fn round(
             }
             let (sample, served) = player.sample(window, plan.sample)?;
             let after = probe(plan, probes);
-            let distance = before.filter(|_| before == after);
+            let apart = before.filter(|_| before == after).ok_or(Dropped::Moved);
+            let starved = sample.client.starved.max(served.usage.starved);
+            let busy = !plan.busy && starved.0 > sample.wall.0 / MOST_STARVED;
+            let distance = if busy { Err(Dropped::Busy) } else { apart };
             before = after;
             readings.push(Reading { system: player.system, window, distance, sample, served });
         }

@@ -26,7 +26,7 @@ use base::Nanos;
 use tokio::sync::Notify;
 
 use crate::Contest;
-use crate::sample::thread_cpu;
+use crate::sample::Usage;
 use crate::systems::{Folder, System};
 
 /// A system's server, ready to serve.
@@ -73,9 +73,10 @@ pub fn serve(system: System, core: usize, folder: &Folder, contest: &Contest) ->
     while let Ok(phase) = starts.recv() {
         let phase: Arc<Phase> = phase;
         say("going")?;
-        let before = thread_cpu();
+        let before = Usage::now();
         let calls = server.serve(&phase).map_err(|error| format!("{system}, serving: {error}"))?;
-        say(&format!("rested {} {calls}", thread_cpu().since(before).0))?;
+        let Usage { cpu, starved } = Usage::now().since(before);
+        say(&format!("rested {} {} {calls}", cpu.0, starved.0))?;
     }
     Ok(())
 }
@@ -116,10 +117,19 @@ pub struct Server {
 
 /// What a server did between `go` and `rest`.
 pub struct Served {
-    /// Processor time of its thread.
-    pub cpu: Nanos,
+    /// What its thread got of its core.
+    pub usage: Usage,
     /// Calls it answered.
     pub calls: u64,
+}
+
+impl Served {
+    fn parse(report: &str) -> Option<Served> {
+        let mut numbers = report.split(' ').map(|number| number.parse().ok());
+        let mut next = || numbers.next().flatten();
+        let usage = Usage { cpu: Nanos(next()?), starved: Nanos(next()?) };
+        Some(Served { usage, calls: next()? })
+    }
 }
 
 impl Server {
@@ -158,11 +168,7 @@ impl Server {
         let done = work();
         self.order("rest")?;
         let report = self.report("rested")?;
-        let served = report
-            .split_once(' ')
-            .and_then(|(cpu, calls)| {
-                Some(Served { cpu: Nanos(cpu.parse().ok()?), calls: calls.parse().ok()? })
-            })
+        let served = Served::parse(&report)
             .ok_or_else(|| format!("{}: the server reports `{report}`", self.system))?;
         Ok((done.map_err(|error| format!("{}: {error}", self.system))?, served))
     }

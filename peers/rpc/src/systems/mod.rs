@@ -2,6 +2,7 @@
 
 mod folder;
 mod iceoryx2;
+mod millrace;
 mod tonic;
 
 use std::fmt;
@@ -17,6 +18,8 @@ pub use folder::Folder;
 /// Who takes part.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum System {
+    /// The fabric over shared memory.
+    MillraceShm,
     /// tonic over a Unix socket.
     TonicUnix,
     /// tonic over TCP on the loopback interface.
@@ -31,15 +34,21 @@ pub enum System {
 
 impl System {
     /// Everyone, in the table's order.
-    pub const ALL: [System; 4] =
-        [System::TonicUnix, System::TonicTcp, System::IceoryxCalls, System::IceoryxTopics];
+    pub const ALL: [System; 5] = [
+        System::MillraceShm,
+        System::TonicUnix,
+        System::TonicTcp,
+        System::IceoryxCalls,
+        System::IceoryxTopics,
+    ];
 
     /// Whom the others are compared with.
-    pub const OURS: System = System::TonicUnix;
+    pub const OURS: System = System::MillraceShm;
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            System::MillraceShm => "millrace-shm",
             System::TonicUnix => "tonic-unix",
             System::TonicTcp => "tonic-tcp",
             System::IceoryxCalls => "iceoryx2-calls",
@@ -55,6 +64,7 @@ impl System {
     /// Its server, in the server's process.
     pub fn server(self, folder: &Folder, contest: &Contest) -> Result<Box<dyn Serve>, String> {
         Ok(match self {
+            System::MillraceShm => Box::new(millrace::Server::new(folder)?),
             System::TonicUnix => Box::new(tonic::Server::unix(folder)?),
             System::TonicTcp => Box::new(tonic::Server::tcp()?),
             System::IceoryxCalls => Box::new(iceoryx2::calls::Server::new(folder, contest)?),
@@ -70,6 +80,7 @@ impl System {
         contest: &Contest,
     ) -> Result<Box<dyn Client>, String> {
         Ok(match self {
+            System::MillraceShm => Box::new(millrace::Client::connect(address, contest)?),
             System::TonicUnix | System::TonicTcp => Box::new(tonic::Client::connect(address, contest)?),
             System::IceoryxCalls => Box::new(iceoryx2::calls::Client::open(folder, contest)?),
             System::IceoryxTopics => Box::new(iceoryx2::topics::Client::open(folder, contest)?),
