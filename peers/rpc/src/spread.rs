@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_spread_reads_as_three_digits_each() {
         let spread = Spread::of([1234.5, 3.251, 99.94]).expect("three values");
-        assert_eq!(format!("{spread:>25}"), "    99.9 [3.25..1234]");
+        assert_eq!(format!("{spread:>20}"), "   99.9 [3.25..1234]");
         assert!(Spread::of([]).is_none());
     }
 }
