@@ -1,12 +1,13 @@
 //! Other people's clients and their own tests, against a node.
 //!
-//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache and pytest. What is not installed is skipped, visibly;
+//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, pytest and grpcio-tools. What is not installed is skipped, visibly;
 //! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
 mod served;
 
 use served::{Served, skip};
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
 
 /// The interpreter, if it has all `modules`.
 fn python(modules: &str) -> Option<Command> {
@@ -75,4 +76,45 @@ fn a_meta_client_works() {
     let text = succeeded(python.args([script, &served.address().port().to_string()]));
     assert!(text.contains("meta client: all is well"), "{text}");
     served.still_sound();
+}
+
+/// A child of the program whose first line of output tells where it is; it ends when dropped.
+struct Running {
+    child: Child,
+    line: String,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its first line");
+        Running { child, line }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An unmodified gRPC client calls a fabric service: unary, streams, statuses, deadlines, cancellation, bad input.
+#[test]
+fn grpcio_calls_a_fabric_service_through_the_gateway() {
+    let Some(mut python) = python("grpc, grpc_tools") else { return };
+    let folder = std::env::temp_dir().join(format!("millrace-grpc-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let socket = format!("shm:{}", folder.join("demo.sock").display());
+    let _server = Running::start(&["rpc", "serve", "--listen", &socket]);
+    let gateway = Running::start(&["rpc", "gateway", "--listen", "127.0.0.1:0", &socket]);
+    let address = gateway.line.split_whitespace().nth(2).expect("gRPC on ADDRESS for …");
+    let root = env!("CARGO_MANIFEST_DIR");
+    python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
+    let text = succeeded(python.arg(format!("{root}/src/rpc/demo")).arg(&folder));
+    assert!(text.contains("everything as it should be"), "{text}");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -4,6 +4,7 @@ use fabric::connection::ConnectError;
 use fabric::link::Address;
 use fabric::status::Status;
 use fabric::stub::NotServed;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -32,6 +33,7 @@ pub enum RpcError {
     Signal(io::Error),
     Pin(io::Error),
     Server(String),
+    Gateway { address: SocketAddr, cause: io::Error },
 }
 
 impl RpcError {
@@ -95,6 +97,7 @@ impl fmt::Display for RpcError {
             }
             RpcError::Signal(cause) => write!(f, "Ctrl-C cannot be caught: {cause}"),
             RpcError::Pin(cause) => write!(f, "this thread cannot be put on its core: {cause}"),
+            RpcError::Gateway { address, cause } => write!(f, "the gateway at {address}: {cause}"),
             RpcError::Server(why) => write!(f, "the server did not start: {why}"),
         }
     }

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `list`, `call`, `serve`, `bench` | a command each |
+//! | `gateway` | gRPC clients in front of a fabric server |
 //! | `target` | the server that a command is about |
 //! | `descriptions` | services and methods by name, from the server or from .proto files |
 //! | `proto_text`, `json` | descriptors and messages as text |
@@ -14,6 +15,7 @@ pub mod call;
 pub mod demo;
 pub mod descriptions;
 mod error;
+pub mod gateway;
 pub mod json;
 pub mod list;
 pub mod proto_text;
@@ -39,6 +41,7 @@ enum Command {
     Call(Box<call::Call>),
     Serve(serve::Serve),
     Bench(Box<bench::Bench>),
+    Gateway(gateway::Gateway),
 }
 
 impl Rpc {
@@ -52,6 +55,7 @@ impl Rpc {
             Command::Call(call) => call.run(),
             Command::Serve(serve) => serve.run(),
             Command::Bench(bench) => bench.run(),
+            Command::Gateway(gateway) => gateway.run(),
         }
     }
 }

@@ -1,0 +1,93 @@
+//! `millrace rpc gateway`: unmodified gRPC clients reach a fabric service.
+//!
+//! ```text
+//! gRPC client ══ HTTP/2 ══▶ stream ──▶ bridge ──▶ channel ══ shm, udp, … ══▶ fabric server
+//! ```
+//!
+//! One thread: h2 cuts the streams, each is a local task, and the [`bridge`] shares one channel among them. The messages are not
+//! looked at: a gRPC body and a fabric body are the same protobuf bytes.
+//!
+//! Not spoken: compression of messages, TLS (put a proxy in front, or keep it on loopback, where it listens unless told otherwise).
+
+mod bridge;
+mod stream;
+mod wire;
+
+use super::RpcError;
+use bridge::Bridge;
+use clap::Args;
+use fabric::link::Address;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Let gRPC clients call a fabric server
+///
+/// Listens for gRPC (HTTP/2 without TLS) and passes every call on: unary and streaming, with deadlines, metadata, cancellation
+/// and status codes. Ends at Ctrl-C or SIGTERM.
+#[derive(Args, Debug)]
+pub struct Gateway {
+    /// Where gRPC clients connect; port 0 picks a free one
+    #[arg(short, long, value_name = "ADDR:PORT", default_value = "127.0.0.1:50051")]
+    listen: SocketAddr,
+
+    /// The fabric server: shm:/path, unix:/path, udp:host:port, tcp:host:port
+    #[arg(value_name = "ADDRESS")]
+    to: Address,
+
+    /// Give up connecting to the server after this many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    connect_timeout: u64,
+}
+
+impl Gateway {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn run(&self) -> Result<(), RpcError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let served =
+            runtime.and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, self.serve()));
+        served.map_err(|cause| RpcError::Gateway { address: self.listen, cause })
+    }
+
+    async fn serve(&self) -> io::Result<()> {
+        let listener = TcpListener::bind(self.listen).await?;
+        let bridge = Bridge::new(self.to.clone(), Duration::from_millis(self.connect_timeout));
+        if let Err(status) = bridge.connect().await {
+            eprintln!("millrace: {status}; the gateway will try again with each call");
+        }
+        println!("gRPC on {} for {}", listener.local_addr()?, self.to);
+        let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, _)) => drop(tokio::task::spawn_local(connection(Rc::clone(&bridge), socket))),
+                    Err(error) => {
+                        // Out of descriptors, for example: those who are served go on.
+                        eprintln!("millrace: accepting a connection: {error}");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                },
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Serves one client connection to its end. What it does wrong ends it and nothing else.
+async fn connection(bridge: Rc<Bridge>, socket: TcpStream) {
+    // Refused only for sockets that are no TCP.
+    let _ = socket.set_nodelay(true);
+    let mut builder = h2::server::Builder::new();
+    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
+    let Ok(mut connection) = builder.handshake(socket).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        tokio::task::spawn_local(stream::serve(Rc::clone(&bridge), request, respond));
+    }
+}

@@ -1,0 +1,241 @@
+//! One gRPC call: an HTTP/2 stream in, a fabric call out, its events back.
+//!
+//! Shape: requests flow up and events flow down at the same time, so that bidirectional streams work; whichever side ends first ends
+//! the other. Headers go out with the first message or with the outcome (*trailers-only* for a call that failed at once).
+//!
+//! Errors: what is wrong with the call is answered in trailers; what is no gRPC, with an HTTP status. A client that resets its stream
+//! cancels its call.
+//!
+//! Bounds: one message each way, and what HTTP/2's windows hold.
+
+use super::bridge::{Bridge, Event, Running};
+use super::wire::{self, Messages};
+use bytes::Bytes;
+use fabric::channel::Method;
+use fabric::status::{Code, Status};
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Method as Verb, Request, Response, StatusCode};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Answers one request.
+pub async fn serve(bridge: Rc<Bridge>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let (head, body) = request.into_parts();
+    if let Err(status) = is_grpc(&head.method, &head.headers) {
+        let refusal = Response::builder().status(status).body(()).expect("a status is a response");
+        // The client may be gone already.
+        let _ = respond.send_response(refusal, true);
+        return;
+    }
+    let mut answer = Answer { respond, stream: None };
+    let outcome = call(&bridge, head.uri.path(), &head.headers, body, &mut answer).await;
+    match outcome {
+        Ok((outcome, metadata)) => answer.end(&outcome, &metadata),
+        Err(Gone) => (),
+    }
+}
+
+/// Whether this is gRPC at all; else the HTTP status to say so with.
+fn is_grpc(method: &Verb, headers: &HeaderMap) -> Result<(), StatusCode> {
+    if method != Verb::POST {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let kind = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
+    let rest = kind.strip_prefix("application/grpc").ok_or(StatusCode::UNSUPPORTED_MEDIA_TYPE)?;
+    match rest {
+        "" | "+proto" => Ok(()),
+        _ if rest.starts_with(';') => Ok(()),
+        _ => Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
+    }
+}
+
+/// The client is not there any more.
+struct Gone;
+
+type Outcome = Result<(Result<(), Status>, Vec<u8>), Gone>;
+
+async fn call(
+    bridge: &Rc<Bridge>,
+    path: &str,
+    headers: &HeaderMap,
+    body: RecvStream,
+    answer: &mut Answer,
+) -> Outcome {
+    let mut requests = Requests { body, messages: Messages::default() };
+    let started = async {
+        let method = bridge.method(path).await?;
+        let timeout = headers.get("grpc-timeout").map(wire::timeout).transpose()?;
+        let metadata = wire::metadata(headers)?;
+        start(bridge, method, timeout, &metadata, &mut requests).await.map(|running| (method, running))
+    };
+    let (method, mut running) = match started.await {
+        Ok(started) => started,
+        Err(status) => return Ok((Err(status), Vec::new())),
+    };
+    let mut sending = method.is_client_streaming();
+    loop {
+        tokio::select! {
+            biased;
+            event = running.next() => match event {
+                Event::Reply(body) => {
+                    answer.message(&body).await?;
+                    return Ok((Ok(()), running.metadata()));
+                }
+                Event::Item(body) => {
+                    answer.message(&body).await?;
+                    running.grant();
+                }
+                Event::End => return Ok((Ok(()), running.metadata())),
+                Event::Failed(status) => return Ok((Err(status), running.metadata())),
+            },
+            message = requests.next(), if sending => match message {
+                Ok(Some(message)) => {
+                    if let Err(status) = running.send(&message).await {
+                        return Ok((Err(status), Vec::new()));
+                    }
+                }
+                Ok(None) => {
+                    sending = false;
+                    if let Err(status) = running.finish().await {
+                        return Ok((Err(status), Vec::new()));
+                    }
+                }
+                Err(status) => return Ok((Err(status), Vec::new())),
+            },
+            () = answer.reset() => return Err(Gone),
+        }
+    }
+}
+
+/// Starts the call with its only message, or without one if more will come.
+async fn start(
+    bridge: &Rc<Bridge>,
+    method: Method,
+    timeout: Option<Duration>,
+    metadata: &[u8],
+    requests: &mut Requests,
+) -> Result<Running, Status> {
+    let first = if method.is_client_streaming() { None } else { Some(requests.only().await?) };
+    bridge.start(method, timeout, metadata, first.as_deref()).await
+}
+
+/// The messages that the client sends.
+struct Requests {
+    body: RecvStream,
+    messages: Messages,
+}
+
+impl Requests {
+    /// The next one; nothing at the end. May be dropped while it waits: what came is kept.
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(message) = self.messages.pop()? {
+                return Ok(Some(message));
+            }
+            let Some(data) = self.body.data().await else { break };
+            let data = data.map_err(|error| Status::new(Code::Cancelled, error.to_string()))?;
+            self.messages.push(&data);
+            // It was given by this stream, so it can be given back; an ended stream has no window left to widen.
+            let _ = self.body.flow_control().release_capacity(data.len());
+        }
+        match self.messages.is_torn() {
+            true => Err(Status::new(Code::InvalidArgument, "the request ended within a message")),
+            false => Ok(None),
+        }
+    }
+
+    /// The one message of a call that has one.
+    async fn only(&mut self) -> Result<Bytes, Status> {
+        let one = || Status::new(Code::InvalidArgument, "this method takes exactly one message");
+        let message = self.next().await?.ok_or_else(one)?;
+        match self.next().await? {
+            Some(_) => Err(one()),
+            None => Ok(message),
+        }
+    }
+}
+
+/// The response under way.
+struct Answer {
+    respond: SendResponse<Bytes>,
+    /// There once headers are out.
+    stream: Option<SendStream<Bytes>>,
+}
+
+impl Answer {
+    /// Sends one message, as fast as the client takes it.
+    async fn message(&mut self, message: &[u8]) -> Result<(), Gone> {
+        if self.stream.is_none() {
+            let head = Response::builder().header("content-type", "application/grpc");
+            let head = head.body(()).expect("fixed headers are a response");
+            self.stream = Some(self.respond.send_response(head, false).map_err(|_| Gone)?);
+        }
+        let stream = self.stream.as_mut().expect("set above");
+        let mut rest = wire::framed(message);
+        while !rest.is_empty() {
+            stream.reserve_capacity(rest.len());
+            let room = match stream.capacity() {
+                0 => std::future::poll_fn(|cx| stream.poll_capacity(cx))
+                    .await
+                    .ok_or(Gone)?
+                    .map_err(|_| Gone)?,
+                room => room,
+            };
+            let piece = rest.split_to(room.min(rest.len()));
+            stream.send_data(piece, false).map_err(|_| Gone)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the outcome. The client may be gone already; then nobody wants it.
+    fn end(mut self, outcome: &Result<(), Status>, metadata: &[u8]) {
+        let trailers = wire::trailers(outcome, metadata);
+        if let Some(mut stream) = self.stream {
+            let _ = stream.send_trailers(trailers);
+            return;
+        }
+        let head = Response::builder().header("content-type", "application/grpc");
+        let mut head = head.body(()).expect("fixed headers are a response");
+        if outcome.is_ok() {
+            // A success without messages has headers and trailers all the same.
+            if let Ok(mut stream) = self.respond.send_response(head, false) {
+                let _ = stream.send_trailers(trailers);
+            }
+            return;
+        }
+        head.headers_mut().extend(trailers);
+        let _ = self.respond.send_response(head, true);
+    }
+
+    /// Ends when the client resets the stream.
+    async fn reset(&mut self) {
+        let reset = std::future::poll_fn(|cx| match &mut self.stream {
+            Some(stream) => stream.poll_reset(cx).map(drop),
+            None => self.respond.poll_reset(cx).map(drop),
+        });
+        reset.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn what_is_no_grpc_is_told_so() {
+        let with = |kind: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("content-type", HeaderValue::from_static(kind));
+            headers
+        };
+        for kind in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
+            assert_eq!(is_grpc(&Verb::POST, &with(kind)), Ok(()));
+        }
+        assert_eq!(is_grpc(&Verb::GET, &with("application/grpc")), Err(StatusCode::METHOD_NOT_ALLOWED));
+        for kind in ["application/json", "application/grpc+json", "application/grpc-web"] {
+            assert_eq!(is_grpc(&Verb::POST, &with(kind)), Err(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+    }
+}
