@@ -11,6 +11,7 @@
 //! | [`frame`] | the 16-byte header of everything that travels, and metadata |
 //! | [`link`] | the transports behind one trait |
 //! | [`port`] | the rings between application threads and the thread that owns links, in three modes |
+//! | [`shared`] | one channel for many threads, and for futures |
 //! | [`workers`] | cores behind a server: balancing times provisioning |
 //! | [`batch`] | when to show what was put into a ring |
 //! | [`monitor`] | counters, stage histograms, sampled traces |
@@ -31,6 +32,7 @@ pub mod port;
 pub mod registers;
 pub mod server;
 pub mod service;
+pub mod shared;
 pub mod status;
 pub mod stub;
 pub mod workers;

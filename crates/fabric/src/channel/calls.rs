@@ -22,7 +22,7 @@ use super::stream::Stream;
 
 /// Names a call of a channel; of another one after the call has ended and 65,536 more have used its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub(super) u32);
+pub struct CallId(pub(crate) u32);
 
 impl CallId {
     /// As frames carry it.
@@ -30,16 +30,16 @@ impl CallId {
         self.0
     }
 
-    pub(super) fn slot(self) -> u32 {
+    pub(crate) fn slot(self) -> u32 {
         self.0 & 0xffff
     }
 }
 
 /// Slots that the 16 bits of a call's number can name.
-pub(super) const MOST: usize = 1 << 16;
+pub(crate) const MOST: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     Free,
     /// Its outcome is still to be given.
     Waiting,
@@ -47,26 +47,26 @@ pub(super) enum State {
     Zombie,
 }
 
-pub(super) struct Slot {
-    pub(super) user: u64,
+pub(crate) struct Slot {
+    pub(crate) user: u64,
     /// For calls that stream.
     pub(super) stream: Option<Box<Stream>>,
     generation: u16,
     pub(super) method: u16,
-    pub(super) state: State,
+    pub(crate) state: State,
     /// The link that its Request went over; see [`Links::epoch`](crate::connection::switch::Links::epoch).
     pub(super) epoch: u8,
     /// It is in the timing wheel.
     pub(super) timed: bool,
     /// A Cancel is to be sent.
-    pub(super) owes_cancel: bool,
+    pub(crate) owes_cancel: bool,
     /// It is in the list of slots that owe frames.
     pub(super) listed: bool,
     /// Its Request or Reply may have gone down with a link, so that its Reply may never come.
     pub(super) stranded: bool,
 }
 
-pub(super) struct Calls {
+pub(crate) struct Calls {
     slots: Box<[Slot]>,
     free: Vec<u32>,
     /// Slots whose Reply may never come.
@@ -77,7 +77,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(count: usize) -> Calls {
+    pub(crate) fn new(count: usize) -> Calls {
         assert!((1..=MOST).contains(&count), "a call's number has 16 bits for its slot");
         let slot = |_| Slot {
             user: 0,
@@ -100,26 +100,26 @@ impl Calls {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// Calls whose Reply has not come.
     #[inline]
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// The number that the next call will have, if there is room for one.
     #[inline]
-    pub(super) fn next(&self) -> Option<CallId> {
+    pub(crate) fn next(&self) -> Option<CallId> {
         let slot = *self.free.last()?;
         Some(self.id_of(slot))
     }
 
     /// Opens the call of which [`Calls::next`] told the number.
     #[inline]
-    pub(super) fn open(&mut self, user: u64, method: u16, epoch: u8, stream: Option<Box<Stream>>) {
+    pub(crate) fn open(&mut self, user: u64, method: u16, epoch: u8, stream: Option<Box<Stream>>) {
         let slot = self.free.pop().expect("a call is opened after its number was told");
         let slot = &mut self.slots[slot as usize];
         (slot.user, slot.method, slot.epoch) = (user, method, epoch);
@@ -127,18 +127,18 @@ impl Calls {
     }
 
     #[inline]
-    pub(super) fn id_of(&self, slot: u32) -> CallId {
+    pub(crate) fn id_of(&self, slot: u32) -> CallId {
         CallId(slot | u32::from(self.slots[slot as usize].generation) << 16)
     }
 
     #[inline]
-    pub(super) fn slot(&mut self, slot: u32) -> &mut Slot {
+    pub(crate) fn slot(&mut self, slot: u32) -> &mut Slot {
         &mut self.slots[slot as usize]
     }
 
     /// The call of this number, if its Reply is still to come.
     #[inline]
-    pub(super) fn find(&mut self, id: CallId) -> Option<&mut Slot> {
+    pub(crate) fn find(&mut self, id: CallId) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(id.slot() as usize)?;
         let same = u32::from(slot.generation) == id.0 >> 16 && slot.state != State::Free;
         #[cfg(test)]
@@ -154,7 +154,7 @@ impl Calls {
 
     /// Frees a slot: its Reply came, or never will.
     #[inline]
-    pub(super) fn close(&mut self, slot: u32) {
+    pub(crate) fn close(&mut self, slot: u32) {
         let at = &mut self.slots[slot as usize];
         assert!(at.state != State::Free, "a slot is freed once");
         at.state = State::Free;

@@ -49,9 +49,9 @@ impl What<'_> {
 
 /// Where messages are decoded.
 #[derive(Default)]
-pub(super) struct Scratch {
-    pub(super) decoder: Decoder,
-    pub(super) arena: Arena,
+pub(crate) struct Scratch {
+    pub(crate) decoder: Decoder,
+    pub(crate) arena: Arena,
 }
 
 impl Scratch {
@@ -64,12 +64,12 @@ impl Scratch {
 
 /// The status of a reply that is no message of its type.
 #[cold]
-pub(super) fn undecodable(error: codec::decode::DecodeError) -> Status {
+pub(crate) fn undecodable(error: codec::decode::DecodeError) -> Status {
     Status::new(Code::Internal, format!("the server's message does not decode: {error}"))
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn new(happened: Happened<'a>, scratch: &'a mut Scratch) -> Event<'a> {
+    pub(crate) fn new(happened: Happened<'a>, scratch: &'a mut Scratch) -> Event<'a> {
         let Happened { call, user, what, metadata } = happened;
         Event { call, user, what, metadata, scratch }
     }
@@ -99,11 +99,11 @@ impl<'a> Event<'a> {
 }
 
 /// An event without the means to decode it.
-pub(super) struct Happened<'a> {
-    pub(super) call: CallId,
-    pub(super) user: u64,
-    pub(super) what: What<'a>,
-    pub(super) metadata: &'a [u8],
+pub(crate) struct Happened<'a> {
+    pub(crate) call: CallId,
+    pub(crate) user: u64,
+    pub(crate) what: What<'a>,
+    pub(crate) metadata: &'a [u8],
 }
 
 impl Happened<'_> {

@@ -61,6 +61,11 @@ pub use event::{Event, What};
 pub use options::{CallOptions, Options};
 pub use switching::Switch;
 
+pub(crate) use calls::{Calls, MOST, State};
+pub(crate) use event::{Happened, Scratch, undecodable};
+pub(crate) use typed::Typed;
+pub(crate) use wait::sleep;
+
 use self::core::{Core, Phase};
 use crate::connection::ConnectError;
 use crate::connection::handshake::ServiceInfo;
@@ -68,10 +73,9 @@ use crate::connection::switch::{Links, Side};
 use crate::link::{Frames, Link, Transport};
 use base::clock::Clock;
 use base::units::Nanos;
-use event::{Scratch, Waiting};
+use event::Waiting;
 use ring::wait::WaitPolicy;
 use std::collections::VecDeque;
-use typed::Typed;
 
 /// A method of the server, as calls name it. Valid for the channel that it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +86,11 @@ pub struct Method {
 }
 
 impl Method {
+    /// The unary method of this number.
+    pub(crate) fn unary(number: u16) -> Method {
+        Method { number, client_streaming: false, server_streaming: false }
+    }
+
     /// Its number in frames.
     pub fn number(self) -> u16 {
         self.number
@@ -141,11 +150,7 @@ impl Time {
 impl Channel {
     /// The method of a path: `/shop.Cart/Add`. Ask once and keep it.
     pub fn method(&self, path: &str) -> Option<Method> {
-        let (service, method) = path.strip_prefix('/').unwrap_or(path).split_once('/')?;
-        let service = self.services.iter().find(|info| info.name == service)?;
-        let info = service.methods.iter().find(|info| info.name == method)?;
-        let (client_streaming, server_streaming) = (info.client_streaming, info.server_streaming);
-        Some(Method { number: info.number, client_streaming, server_streaming })
+        find_method(&self.services, path)
     }
 
     /// What the server offers.
@@ -263,6 +268,15 @@ impl Channel {
     pub fn switch_error(&mut self) -> Option<ConnectError> {
         self.core.switch_error()
     }
+}
+
+/// The method of a path among what a server offers.
+pub(crate) fn find_method(services: &[ServiceInfo], path: &str) -> Option<Method> {
+    let (service, method) = path.strip_prefix('/').unwrap_or(path).split_once('/')?;
+    let service = services.iter().find(|info| info.name == service)?;
+    let info = service.methods.iter().find(|info| info.name == method)?;
+    let (client_streaming, server_streaming) = (info.client_streaming, info.server_streaming);
+    Some(Method { number: info.number, client_streaming, server_streaming })
 }
 
 impl std::fmt::Debug for Channel {

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 pub(super) const MAX_WINDOW: u32 = 4096;
 
 /// A streaming call.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     /// The method's server streams: items may come.
     pub(super) incoming: bool,
     /// The method's client streams: items may be sent.

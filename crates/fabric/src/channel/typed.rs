@@ -12,19 +12,22 @@ use codec::typed::{Message, MessageView, Owned};
 
 /// Where messages are built and encoded.
 #[derive(Default)]
-pub(super) struct Typed {
+pub(crate) struct Typed {
     encoder: Encoder,
     arena: Arena,
 }
 
 impl Typed {
     #[inline]
-    fn encoded<'a, M: Message>(&'a mut self, message: M::View<'_>) -> Result<&'a [u8], StartError> {
+    pub(crate) fn encoded<'a, M: Message>(
+        &'a mut self,
+        message: M::View<'_>,
+    ) -> Result<&'a [u8], StartError> {
         message.encode(&mut self.encoder).map_err(StartError::Encode)
     }
 
     #[inline]
-    pub(super) fn built<M: Message>(
+    pub(crate) fn built<M: Message>(
         &mut self,
         fill: impl FnOnce(&mut M::Mut<'_, '_>) -> Result<(), OutOfMemory>,
     ) -> Result<&[u8], StartError> {

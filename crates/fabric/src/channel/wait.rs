@@ -110,7 +110,7 @@ impl Channel {
 }
 
 /// Sleeps until one of the descriptors is readable, for `timeout` at most.
-pub(super) fn sleep<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>, timeout: Option<Duration>) {
+pub(crate) fn sleep<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>, timeout: Option<Duration>) {
     let mut fds: Vec<PollFd<'a>> =
         descriptors.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
     let timeout = timeout.map(|span| Timespec {
