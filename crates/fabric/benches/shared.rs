@@ -1,0 +1,172 @@
+//! One connection for many threads, through a dispatcher, against a connection for each thread.
+//!
+//! `cargo bench -p millrace-fabric --bench shared`. Both sides call the same server, a thread of this process, over memory links, 16 calls
+//! in flight per thread, 64-byte echoes of bytes. Rounds alternate; printed are medians of the rounds, and the median of the rounds'
+//! ratios (shared to own) with their quartiles. Processor time is the whole process': threads, dispatcher, server.
+//!
+//! The dispatcher is one more thread: with fewer cores than threads it takes its time from the others, so there only the processor time per
+//! call says what sharing costs; throughput says it where each thread has a core.
+
+use fabric::channel::{CallOptions, Channel, Event, Method, Options as ChannelOptions, StartError, What};
+use fabric::link::Address;
+use fabric::server::{Options, Server};
+use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
+use fabric::shared::{Member, Shared, SharedOptions};
+use fabric::status::Status;
+use ring::wait::WaitPolicy;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+const WINDOW: usize = 16;
+/// Of all threads together.
+const CALLS: usize = 60_000;
+const ROUNDS: usize = 15;
+const BODY: [u8; 64] = [7; 64];
+
+static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
+    name: "bench.Echo",
+    methods: &[MethodDescriptor { name: "Say", client_streaming: false, server_streaming: false }],
+    hash: 0,
+    descriptors: &[],
+};
+
+struct Echo;
+
+impl Service for Echo {
+    fn descriptor(&self) -> &'static ServiceDescriptor {
+        &DESCRIPTOR
+    }
+
+    fn unary(&self, _: usize, call: &mut Incoming<'_>) -> Result<(), Status> {
+        let body = call.body();
+        call.reply_bytes(body);
+        Ok(())
+    }
+}
+
+/// A thread's way to the server.
+trait Way: Send {
+    fn start(&mut self, method: Method, user: u64) -> Result<(), StartError>;
+    fn poll(&mut self, each: impl FnMut(Event<'_>)) -> usize;
+    fn wait(&mut self);
+}
+
+impl Way for Channel {
+    fn start(&mut self, method: Method, user: u64) -> Result<(), StartError> {
+        Channel::start(self, method, &CallOptions::default(), user, &BODY).map(drop)
+    }
+
+    fn poll(&mut self, each: impl FnMut(Event<'_>)) -> usize {
+        Channel::poll(self, WINDOW, each)
+    }
+
+    fn wait(&mut self) {
+        Channel::wait(self, WaitPolicy::default(), None);
+    }
+}
+
+impl Way for Member {
+    fn start(&mut self, method: Method, user: u64) -> Result<(), StartError> {
+        Member::start(self, method, &CallOptions::default(), user, &BODY).map(drop)
+    }
+
+    fn poll(&mut self, each: impl FnMut(Event<'_>)) -> usize {
+        Member::poll(self, WINDOW, each)
+    }
+
+    fn wait(&mut self) {
+        Member::wait(self, WaitPolicy::default(), None);
+    }
+}
+
+fn call_all(way: &mut impl Way, method: Method, calls: usize) {
+    let (mut started, mut ended) = (0, 0);
+    while ended < calls {
+        while started < calls && started - ended < WINDOW {
+            way.start(method, started as u64).expect("the window is smaller than any table");
+            started += 1;
+        }
+        let got = way.poll(|event| {
+            let What::Reply(body) = event.what else { panic!("every call is answered") };
+            assert_eq!(body.len(), BODY.len());
+        });
+        ended += got;
+        if got == 0 {
+            way.wait();
+        }
+    }
+}
+
+/// Calls per microsecond, and ns of processor time per call.
+fn round(ways: &mut [impl Way], method: Method) -> (f64, f64) {
+    let each = CALLS / ways.len();
+    let (begin, before) = (Instant::now(), processor_ns());
+    std::thread::scope(|scope| {
+        for way in &mut *ways {
+            scope.spawn(move || call_all(way, method, each));
+        }
+    });
+    let calls = (each * ways.len()) as f64;
+    (calls / begin.elapsed().as_micros() as f64, (processor_ns() - before) as f64 / calls)
+}
+
+/// Processor time of the process.
+fn processor_ns() -> i64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+fn main() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let address = Address::Memory(format!("bench-shared-{}", std::process::id()));
+    let mut server = Server::new(Options::default()).service(Echo).listen(&address).expect("a free name");
+    let stop = AtomicBool::new(false);
+    println!("{cores} cores, window {WINDOW} per thread, {CALLS} calls a round, {ROUNDS} rounds of each side");
+    println!(
+        "{:>7}  {:>10} {:>10} {:>22}  {:>10} {:>10} {:>22}",
+        "threads", "own Mrps", "shared", "shared/own", "own cpu ns", "shared", "shared/own"
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run(WaitPolicy::default(), &stop));
+        for threads in [1, 2, 4] {
+            compare(&address, threads);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn compare(address: &Address, threads: usize) {
+    let connect = || Channel::connect(address, &ChannelOptions::default()).expect("the server is there");
+    let mut own: Vec<Channel> = (0..threads).map(|_| connect()).collect();
+    let shared = Shared::new(connect(), &SharedOptions::default()).expect("a thread");
+    let mut members: Vec<Member> = (0..threads).map(|_| shared.member().expect("room")).collect();
+    let method = shared.method("/bench.Echo/Say").expect("it is served");
+    let (mut owns, mut shareds) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        owns.push(round(&mut own, method));
+        shareds.push(round(&mut members, method));
+    }
+    let column = |side: &[(f64, f64)], pick: fn(&(f64, f64)) -> f64| quartiles(side.iter().map(pick)).1;
+    let ratio = |pick: fn(&(f64, f64)) -> f64| {
+        let (low, middle, high) = quartiles(owns.iter().zip(&shareds).map(|(own, all)| pick(all) / pick(own)));
+        format!("{middle:.2} [{low:.2} .. {high:.2}]")
+    };
+    println!(
+        "{threads:>7}  {:>10.2} {:>10.2} {:>22}  {:>10.0} {:>10.0} {:>22}",
+        column(&owns, |r| r.0),
+        column(&shareds, |r| r.0),
+        ratio(|r| r.0),
+        column(&owns, |r| r.1),
+        column(&shareds, |r| r.1),
+        ratio(|r| r.1)
+    );
+}
+
+/// Lower quarter, median, upper quarter.
+fn quartiles(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |part: usize| values[(values.len() - 1) * part / 4];
+    (at(1), at(2), at(3))
+}
