@@ -1,5 +1,5 @@
 //! Lock-free rings between one producer and one consumer, in one process or over shared memory, and what stands on them or
-//! beside them: request/response pairs with credits, doorbells, an arena for long messages, waiting, and sharing among threads.
+//! beside them: request/response pairs with credits, doorbells, an arena for long messages, and waiting.
 //!
 //! | module | one word |
 //! |---|---|
@@ -11,7 +11,6 @@
 //! | [`summary`] | one line for a consumer of many rings to watch while little comes |
 //! | [`wait`] | spin, pause, monitored wait, sleep; no system call while the other side is awake |
 //! | [`shm`] | pair + arenas + wake words in one sealed memfd, with a peer that may die or lie |
-//! | [`share`] | many threads, one connection, one dispatcher |
 //! | [`probe`] | how far apart two cores are: cache-line ping-pong |
 //!
 //! The crate knows nothing of requests, keys, sockets (but for the hand-over of a segment) or threads: it starts none
@@ -28,8 +27,6 @@ pub mod pair;
 mod plain;
 #[cfg(not(loom))]
 pub mod probe;
-#[cfg(not(loom))]
-pub mod share;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod spmc;
