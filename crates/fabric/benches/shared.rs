@@ -122,7 +122,9 @@ fn main() {
     let address = Address::Memory(format!("bench-shared-{}", std::process::id()));
     let mut server = Server::new(Options::default()).service(Echo).listen(&address).expect("a free name");
     let stop = AtomicBool::new(false);
-    println!("{cores} cores, window {WINDOW} per thread, {CALLS} calls a round, {ROUNDS} rounds of each side");
+    println!(
+        "{cores} cores, window {WINDOW} per thread, {CALLS} calls a round, {ROUNDS} rounds of each side"
+    );
     println!(
         "{:>7}  {:>10} {:>10} {:>22}  {:>10} {:>10} {:>22}",
         "threads", "own Mrps", "shared", "shared/own", "own cpu ns", "shared", "shared/own"
@@ -149,7 +151,8 @@ fn compare(address: &Address, threads: usize) {
     }
     let column = |side: &[(f64, f64)], pick: fn(&(f64, f64)) -> f64| quartiles(side.iter().map(pick)).1;
     let ratio = |pick: fn(&(f64, f64)) -> f64| {
-        let (low, middle, high) = quartiles(owns.iter().zip(&shareds).map(|(own, all)| pick(all) / pick(own)));
+        let (low, middle, high) =
+            quartiles(owns.iter().zip(&shareds).map(|(own, all)| pick(all) / pick(own)));
         format!("{middle:.2} [{low:.2} .. {high:.2}]")
     };
     println!(
