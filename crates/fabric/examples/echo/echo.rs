@@ -231,7 +231,7 @@ pub mod demo {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<EchoClient, ::fabric::stub::NotServed> {
             let [say] = ::fabric::stub::resolve(channel, &ECHO)?;
             Ok(EchoClient { say })
@@ -245,7 +245,7 @@ pub mod demo {
         /// How the call ended, if not with a reply.
         pub fn say(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<SayReply>, ::fabric::stub::Status> {
@@ -258,7 +258,7 @@ pub mod demo {
         /// Why it was not started.
         pub fn say_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,

@@ -883,7 +883,7 @@ pub mod social {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<UniqueIdClient, ::fabric::stub::NotServed> {
             let [next] = ::fabric::stub::resolve(channel, &UNIQUE_ID)?;
             Ok(UniqueIdClient { next })
@@ -897,7 +897,7 @@ pub mod social {
         /// How the call ended, if not with a reply.
         pub fn next(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut NextRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<NextReply>, ::fabric::stub::Status> {
@@ -910,7 +910,7 @@ pub mod social {
         /// Why it was not started.
         pub fn next_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut NextRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -999,7 +999,7 @@ pub mod social {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<UserClient, ::fabric::stub::NotServed> {
             let [check] = ::fabric::stub::resolve(channel, &USER)?;
             Ok(UserClient { check })
@@ -1013,7 +1013,7 @@ pub mod social {
         /// How the call ended, if not with a reply.
         pub fn check(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut CheckRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<CheckReply>, ::fabric::stub::Status> {
@@ -1026,7 +1026,7 @@ pub mod social {
         /// Why it was not started.
         pub fn check_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut CheckRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -1115,7 +1115,7 @@ pub mod social {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<UrlShortenClient, ::fabric::stub::NotServed> {
             let [shorten] = ::fabric::stub::resolve(channel, &URL_SHORTEN)?;
             Ok(UrlShortenClient { shorten })
@@ -1129,7 +1129,7 @@ pub mod social {
         /// How the call ended, if not with a reply.
         pub fn shorten(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut ShortenRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<ShortenReply>, ::fabric::stub::Status> {
@@ -1142,7 +1142,7 @@ pub mod social {
         /// Why it was not started.
         pub fn shorten_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut ShortenRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -1231,7 +1231,7 @@ pub mod social {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<SocialGraphClient, ::fabric::stub::NotServed> {
             let [followers] = ::fabric::stub::resolve(channel, &SOCIAL_GRAPH)?;
             Ok(SocialGraphClient { followers })
@@ -1245,7 +1245,7 @@ pub mod social {
         /// How the call ended, if not with a reply.
         pub fn followers(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut FollowersRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<FollowersReply>, ::fabric::stub::Status> {
@@ -1258,7 +1258,7 @@ pub mod social {
         /// Why it was not started.
         pub fn followers_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut FollowersRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -1347,7 +1347,7 @@ pub mod social {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<ComposeClient, ::fabric::stub::NotServed> {
             let [post] = ::fabric::stub::resolve(channel, &COMPOSE)?;
             Ok(ComposeClient { post })
@@ -1361,7 +1361,7 @@ pub mod social {
         /// How the call ended, if not with a reply.
         pub fn post(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut PostRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<PostReply>, ::fabric::stub::Status> {
@@ -1374,7 +1374,7 @@ pub mod social {
         /// Why it was not started.
         pub fn post_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut PostRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,

@@ -105,6 +105,7 @@ struct Stub<'s> {
 
 const STATUS: &str = "::fabric::stub::Status";
 const OPTIONS: &str = "options: &::fabric::stub::CallOptions<'_>";
+const CALLER: &str = "channel: &mut impl ::fabric::stub::Caller";
 
 impl Stub<'_> {
     fn descriptor(&self, text: &mut Text) {
@@ -229,7 +230,7 @@ impl Stub<'_> {
         );
         text.open_fn(
             "pub fn new",
-            &["channel: &::fabric::stub::Channel".into()],
+            &["channel: &impl ::fabric::stub::Caller".into()],
             &format!("Result<{client}, ::fabric::stub::NotServed>"),
         );
         let all = names.join(", ");
@@ -326,7 +327,7 @@ impl Method<'_> {
             Shape::Unary | Shape::Deferred => {
                 text.doc("\nWaits for the reply.");
                 let result = format!("::codec::typed::Owned<{output}>");
-                ("channel: &mut ::fabric::stub::Channel", result, format!("unary::<{input}, {output}>"))
+                (CALLER, result, format!("unary::<{input}, {output}>"))
             }
             Shape::Replies => {
                 text.doc("\nThe replies come from what it returns.");
@@ -359,7 +360,8 @@ impl Method<'_> {
 
     /// In the client, the function that does not wait.
     fn call_async(&self, text: &mut Text, name: &str, later: &str) {
-        let mut arguments = vec!["&self".to_owned(), "channel: &mut ::fabric::stub::Channel".into()];
+        let channel = if self.shape.is_unary() { CALLER } else { "channel: &mut ::fabric::stub::Channel" };
+        let mut arguments = vec!["&self".to_owned(), channel.into()];
         arguments.extend([OPTIONS.into(), "user: u64".into()]);
         text.doc(&format!(
             "Starts a call of [`Self::{name}`]; its events come from the channel, with `user`."

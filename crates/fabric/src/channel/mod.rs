@@ -17,6 +17,7 @@
 //! | `connect` | from a link to a channel |
 //! | `poll`, `wait` | the completion queue |
 //! | `blocking`, `typed` | calls that wait, and messages instead of bytes |
+//! | `caller` | what generated stubs need of it |
 //! | `one` | for the owner of one call: its next event, its next message |
 //!
 //! Invariants: those of `docs/design/003-fabric.md`, of which 1 (exactly one outcome) is `calls`', 5 (streams) `stream`'s, 6 `receive`'s and
@@ -33,6 +34,7 @@
 //! Tests: `tests.rs` beside this file, with a scripted server; `crates/fabric/tests/client_simulation.rs`, under faults from a seed.
 
 mod blocking;
+mod caller;
 mod calls;
 mod connect;
 mod core;
@@ -54,6 +56,7 @@ mod simulation;
 mod tests;
 
 pub use blocking::Response;
+pub use caller::Caller;
 pub use calls::CallId;
 pub use connect::Connecting;
 pub use error::{StartError, SwitchError};

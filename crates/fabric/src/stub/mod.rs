@@ -2,7 +2,7 @@
 
 mod streams;
 
-pub use crate::channel::{CallId, CallOptions, Channel, Method, StartError};
+pub use crate::channel::{CallId, CallOptions, Caller, Channel, Method, StartError};
 pub use crate::service::{
     BoxFuture, Context, Incoming, MethodDescriptor, Replies, Requests, Service, ServiceDescriptor, StreamCall,
 };
@@ -49,7 +49,7 @@ impl From<NotServed> for Status {
 /// # Errors
 /// One of them is not there, or streams in another way.
 pub fn resolve<const N: usize>(
-    channel: &Channel,
+    channel: &impl Caller,
     service: &ServiceDescriptor,
 ) -> Result<[Method; N], NotServed> {
     let mut found = Vec::with_capacity(N);
@@ -75,7 +75,7 @@ pub fn resolve<const N: usize>(
 /// What the call ended with.
 #[inline]
 pub fn unary<Q: Message, R: Message>(
-    channel: &mut Channel,
+    channel: &mut impl Caller,
     method: Method,
     options: &CallOptions<'_>,
     fill: impl FnOnce(&mut Q::Mut<'_, '_>) -> Result<(), OutOfMemory>,

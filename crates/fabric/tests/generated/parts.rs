@@ -508,7 +508,7 @@ pub mod parts {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<EchoClient_, ::fabric::stub::NotServed> {
             let [say, later, count, sum, chat] = ::fabric::stub::resolve(channel, &ECHO)?;
             Ok(EchoClient_ { say, later, count, sum, chat })
@@ -522,7 +522,7 @@ pub mod parts {
         /// How the call ended, if not with a reply.
         pub fn say(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<SayReply>, ::fabric::stub::Status> {
@@ -535,7 +535,7 @@ pub mod parts {
         /// Why it was not started.
         pub fn say_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -551,7 +551,7 @@ pub mod parts {
         /// How the call ended, if not with a reply.
         pub fn later(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<SayReply>, ::fabric::stub::Status> {
@@ -564,7 +564,7 @@ pub mod parts {
         /// Why it was not started.
         pub fn later_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -806,7 +806,7 @@ pub mod parts {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<AwkwardClient, ::fabric::stub::NotServed> {
             let [new_, r#type, say_async, say] = ::fabric::stub::resolve(channel, &AWKWARD)?;
             Ok(AwkwardClient { new_, r#type, say_async, say })
@@ -820,7 +820,7 @@ pub mod parts {
         /// How the call ended, if not with a reply.
         pub fn new_(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut EchoClientMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<Send>, ::fabric::stub::Status> {
@@ -831,9 +831,9 @@ pub mod parts {
         ///
         /// # Errors
         /// Why it was not started.
-        pub fn new__async(
+        pub fn new_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut EchoClientMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -849,7 +849,7 @@ pub mod parts {
         /// How the call ended, if not with a reply.
         pub fn r#type(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut EchoClientMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<common::Stamp>, ::fabric::stub::Status> {
@@ -862,7 +862,7 @@ pub mod parts {
         /// Why it was not started.
         pub fn type_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut EchoClientMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -878,7 +878,7 @@ pub mod parts {
         /// How the call ended, if not with a reply.
         pub fn say_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut outer::InnerMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<Send>, ::fabric::stub::Status> {
@@ -891,7 +891,7 @@ pub mod parts {
         /// Why it was not started.
         pub fn say_async_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut outer::InnerMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -907,7 +907,7 @@ pub mod parts {
         /// How the call ended, if not with a reply.
         pub fn say(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut outer::InnerMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<Send>, ::fabric::stub::Status> {
@@ -920,7 +920,7 @@ pub mod parts {
         /// Why it was not started.
         pub fn say_async_(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut outer::InnerMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -977,7 +977,7 @@ pub mod parts {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<EmptyClient, ::fabric::stub::NotServed> {
             let [] = ::fabric::stub::resolve(channel, &EMPTY)?;
             Ok(EmptyClient {  })

@@ -555,7 +555,7 @@ pub mod demo {
         /// # Errors
         /// The peer does not serve one of them.
         pub fn new(
-            channel: &::fabric::stub::Channel,
+            channel: &impl ::fabric::stub::Caller,
         ) -> Result<EchoClient, ::fabric::stub::NotServed> {
             let [say, wait, fail, count, sum, chat] = ::fabric::stub::resolve(channel, &ECHO)?;
             Ok(EchoClient { say, wait, fail, count, sum, chat })
@@ -569,7 +569,7 @@ pub mod demo {
         /// How the call ended, if not with a reply.
         pub fn say(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<SayReply>, ::fabric::stub::Status> {
@@ -582,7 +582,7 @@ pub mod demo {
         /// Why it was not started.
         pub fn say_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut SayRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -598,7 +598,7 @@ pub mod demo {
         /// How the call ended, if not with a reply.
         pub fn wait(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut WaitRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<SayReply>, ::fabric::stub::Status> {
@@ -611,7 +611,7 @@ pub mod demo {
         /// Why it was not started.
         pub fn wait_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut WaitRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
@@ -627,7 +627,7 @@ pub mod demo {
         /// How the call ended, if not with a reply.
         pub fn fail(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut FailRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::codec::typed::Owned<SayReply>, ::fabric::stub::Status> {
@@ -640,7 +640,7 @@ pub mod demo {
         /// Why it was not started.
         pub fn fail_async(
             &self,
-            channel: &mut ::fabric::stub::Channel,
+            channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut FailRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
