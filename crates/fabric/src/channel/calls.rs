@@ -19,6 +19,7 @@
 //! Cost: O(1); the slot freed last is used first, so a few calls in flight stay in a few cache lines.
 
 use super::stream::Stream;
+use crate::monitor::Stamp;
 
 /// Names a call of a channel; of another one after the call has ended and 65,536 more have used its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +54,8 @@ pub(crate) struct Slot {
     pub(super) stream: Option<Box<Stream>>,
     generation: u16,
     pub(super) method: u16,
+    /// As the monitor knows it.
+    pub(super) stamp: Stamp,
     pub(crate) state: State,
     /// The link that its Request went over; see [`Links::epoch`](crate::connection::switch::Links::epoch).
     pub(super) epoch: u8,
@@ -84,6 +87,7 @@ impl Calls {
             stream: None,
             generation: 0,
             method: 0,
+            stamp: Stamp::NONE,
             state: State::Free,
             epoch: 0,
             timed: false,

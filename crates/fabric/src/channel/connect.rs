@@ -4,6 +4,7 @@ use super::calls::MOST;
 use super::core::Core;
 use super::stream::MAX_WINDOW;
 use super::switching::Switching;
+use super::watched::Watched;
 use super::{Channel, Options, Time};
 use crate::connection::handshake::{Hello, ServiceInfo, VERSION};
 use crate::connection::switch::{Links, Side};
@@ -53,9 +54,14 @@ impl Connecting {
 fn channel(opened: Opened, options: &Options) -> Channel {
     let Opened { link, welcome, sent, received, early } = opened;
     let calls = (welcome.calls.min(options.calls.max(1)) as usize).min(MOST);
+    let links = Links::new(link, sent, received);
+    let watch = |monitor| Box::new(Watched::new(monitor, &welcome.services, welcome.connection, &links));
+    let watched = options.monitor.as_ref().map(watch);
     let switching = Switching::new(welcome.token, options.timeout);
+    let mut core = Core::new(links, calls, welcome.window, switching);
+    core.watched = watched;
     Channel {
-        core: Core::new(Links::new(link, sent, received), calls, welcome.window, switching),
+        core,
         services: welcome.services,
         connection: welcome.connection,
         frames: early,

@@ -11,11 +11,13 @@ use super::event::Waiting;
 use super::receive::Violation;
 use super::stream::Stream;
 use super::switching::{Switch, Switching};
+use super::watched::Watched;
 use super::wheel::Wheel;
 use super::{CallOptions, Method};
 use crate::connection::switch::Links;
-use crate::frame::{Header, Kind, MAX_MESSAGE, MAX_METADATA};
+use crate::frame::{HEADER, Header, Kind, MAX_MESSAGE, MAX_METADATA};
 use crate::link::SendError;
+use crate::monitor::Stamp;
 use crate::status::{Code, Status};
 use base::units::Nanos;
 use std::collections::VecDeque;
@@ -67,6 +69,7 @@ pub(super) struct Core {
     /// Outcomes that this side gave between polls.
     pub(super) outcomes: VecDeque<Waiting>,
     pub(super) switching: Switching,
+    pub(super) watched: Option<Box<Watched>>,
     /// For metadata and body together, when the metadata is too long for a frame's head.
     joined: Vec<u8>,
     #[cfg(test)]
@@ -90,6 +93,7 @@ impl Core {
             ready: VecDeque::new(),
             outcomes: VecDeque::new(),
             switching,
+            watched: None,
             joined: Vec::new(),
             #[cfg(test)]
             planted: None,
@@ -113,13 +117,43 @@ impl Core {
         header.method = method.number;
         header.aux = options.timeout.map_or(0, micros);
         let stream = if method.is_unary() { None } else { Some(self.stream_of(method, options, body)?) };
-        let epoch = self.send_with(header, options.metadata, body)?;
+        let (epoch, stamp) = match self.watched {
+            None => (self.send_with(header, options.metadata, body)?, Stamp::NONE),
+            Some(_) => self.send_watched(header, options, body)?,
+        };
         self.calls.open(user, method.number, epoch, stream);
+        self.calls.slot(id.slot()).stamp = stamp;
         if let Some(timeout) = options.timeout {
             self.fresh.push((id, timeout));
         }
         self.unflushed += 1;
         Ok((id, self.calls.in_flight() == 1 || self.unflushed >= PUBLISH_AFTER))
+    }
+
+    /// Sends a Request, and tells the monitor.
+    #[inline]
+    fn send_watched(
+        &mut self,
+        header: Header,
+        options: &CallOptions<'_>,
+        body: &[u8],
+    ) -> Result<(u8, Stamp), StartError> {
+        let mut watched = self.watched.take().expect("asked before");
+        let stamp = watched.look(options);
+        let replaced = if stamp.is_sampled() { watched.metadata(stamp, options.metadata) } else { None };
+        let metadata = replaced.unwrap_or(options.metadata);
+        let len = HEADER + metadata.len() + body.len();
+        let sent = self.send_with(header, metadata, body);
+        match sent {
+            Ok(_) => {
+                watched.started(stamp, header.method);
+                watched.sent(len);
+            }
+            Err(StartError::Full) => watched.full(),
+            Err(_) => {}
+        }
+        self.watched = Some(watched);
+        sent.map(|epoch| (epoch, stamp))
     }
 
     #[cold]
@@ -183,6 +217,7 @@ impl Core {
         links.send(&header.emit(), body).map_err(refused)?;
         stream.sent = stream.sent.wrapping_add(1);
         self.unflushed += 1;
+        self.count_sent(HEADER + body.len());
         Ok(())
     }
 
@@ -194,6 +229,7 @@ impl Core {
         links.send(&header.emit(), &[]).map_err(refused)?;
         stream.finished = true;
         self.unflushed += 1;
+        self.count_sent(HEADER);
         Ok(())
     }
 
@@ -223,6 +259,7 @@ impl Core {
         let Some(slot) = self.calls.find_waiting(call) else { return false };
         let status = Status::new(Code::Cancelled, "cancelled by the caller");
         self.outcomes.push_back(Waiting::ending(call, slot.user, Some(status), Box::default()));
+        self.count_given_up(call.slot(), Code::Cancelled);
         self.abandon(call.slot());
         true
     }
@@ -235,6 +272,7 @@ impl Core {
         assert!(at.state == State::Waiting, "only calls without an outcome have a deadline");
         let user = at.user;
         let call = self.calls.id_of(slot);
+        self.count_given_up(slot, Code::DeadlineExceeded);
         self.abandon(slot);
         Some((call, user))
     }
@@ -290,6 +328,9 @@ impl Core {
             self.settle();
         }
         if let Some(links) = &mut self.links {
+            if let Some(watched) = &mut self.watched {
+                watched.published(links, now);
+            }
             links.flush(now);
         }
         self.unflushed = 0;
@@ -357,6 +398,9 @@ impl Core {
     fn say(&mut self, header: Header) -> bool {
         let taken = self.links.as_mut().is_some_and(|links| links.send(&header.emit(), &[]).is_ok());
         self.unflushed += u32::from(taken);
+        if taken {
+            self.count_sent(HEADER);
+        }
         taken
     }
 
@@ -381,7 +425,11 @@ impl Core {
             let call = self.calls.id_of(slot);
             let at = self.calls.slot(slot);
             let (state, user) = (at.state, at.user);
-            if std::mem::take(&mut at.timed) {
+            let was_timed = std::mem::take(&mut at.timed);
+            if let (State::Waiting, Some(watched)) = (state, &mut self.watched) {
+                watched.given_up(at, Code::Unavailable);
+            }
+            if was_timed {
                 self.wheel.remove(slot);
             }
             if state != State::Free {

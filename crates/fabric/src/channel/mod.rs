@@ -18,6 +18,7 @@
 //! | `poll`, `wait` | the completion queue |
 //! | `blocking`, `typed` | calls that wait, and messages instead of bytes |
 //! | `caller` | what generated stubs need of it |
+//! | `watched` | what the monitor is told |
 //! | `one` | for the owner of one call: its next event, its next message |
 //!
 //! Invariants: those of `docs/design/003-fabric.md`, of which 1 (exactly one outcome) is `calls`', 5 (streams) `stream`'s, 6 `receive`'s and
@@ -48,6 +49,7 @@ mod stream;
 mod switching;
 mod typed;
 mod wait;
+mod watched;
 mod wheel;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What can be said of a channel when it is made, and of a call when it is started.
 
 use crate::link::LinkOptions;
+use crate::monitor::Monitor;
 use ring::wait::WaitPolicy;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct Options {
     pub wait: WaitPolicy,
     /// How [`Channel::connect`](super::Channel::connect) opens its link; `timeout` counts for it too.
     pub link: LinkOptions,
+    /// What is told of its calls, as `monitor.sample` and `trace.sample` of the monitor's registers say.
+    pub monitor: Option<Monitor>,
 }
 
 impl Default for Options {
@@ -30,6 +33,7 @@ impl Default for Options {
             timeout: Duration::from_secs(5),
             wait: WaitPolicy::default(),
             link: LinkOptions::default(),
+            monitor: None,
         }
     }
 }

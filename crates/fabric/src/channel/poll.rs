@@ -119,7 +119,12 @@ impl Core {
         }
         let Some(links) = &mut self.links else { return };
         match links.recv(now, BATCH, frames) {
-            Ok(Received::Frames(_, side)) => *from = side,
+            Ok(Received::Frames(_, side)) => {
+                *from = side;
+                if let Some(watched) = &mut self.watched {
+                    watched.received(frames, now);
+                }
+            }
             Ok(Received::OldLost(lost)) => self.old_lost(lost),
             Err(lost) => self.end(&lost.to_string()),
         }

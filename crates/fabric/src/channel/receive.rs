@@ -64,11 +64,14 @@ impl Core {
         if frame.header.aux != 0 {
             return Err(Violation("a Reply that counts items of a method without any"));
         }
-        let (state, user) = (slot.state, slot.user);
+        let (state, user, stamp, method) = (slot.state, slot.user, slot.stamp, slot.method);
         self.untime(call.slot());
         self.calls.close(call.slot());
         if state == State::Zombie {
             return Ok(None);
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.answered(stamp, method, Code::of(frame.header.method));
         }
         let what = match status_of(frame) {
             None => What::Reply(frame.body),
@@ -150,6 +153,9 @@ impl Core {
             return Some(Waiting::item(call, user, body, metadata));
         }
         let Ending { failed, metadata } = stream.take_ending()?;
+        if let Some(watched) = &mut self.watched {
+            watched.answered(slot.stamp, slot.method, failed.as_ref().map_or(Code::Ok, Status::code));
+        }
         self.untime(call.slot());
         self.calls.close(call.slot());
         Some(Waiting::ending(call, user, failed, metadata))

@@ -187,6 +187,13 @@ impl Connection {
         add(&self.wire.bytes[0], bytes as u64);
     }
 
+    /// Frames were sent, of so many bytes together.
+    #[inline]
+    pub fn sent_many(&mut self, frames: u64, bytes: u64) {
+        add(&self.wire.frames[0], frames);
+        add(&self.wire.bytes[0], bytes);
+    }
+
     /// Frames were received, of so many bytes together.
     #[inline]
     pub fn received(&mut self, frames: usize, bytes: usize) {

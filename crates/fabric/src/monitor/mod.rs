@@ -31,6 +31,7 @@ mod prometheus;
 pub mod recorder;
 mod snapshot;
 pub mod trace;
+mod watched;
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +43,9 @@ pub use prometheus::render_registers;
 pub use recorder::{Recorder, Sampling, Stamp};
 pub use snapshot::{Calls, ConnectionTraffic, Snapshot, Traffic};
 pub use trace::{Context, Span};
+pub(crate) use watched::Watched;
 
+use crate::registers::Registers;
 use base::Clock;
 use counters::Lane;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,6 +90,7 @@ pub struct Monitor {
 
 #[derive(Debug)]
 struct Shared {
+    registers: Arc<Registers>,
     methods: Mutex<Vec<String>>,
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// What dropped lanes had counted.
@@ -103,9 +107,15 @@ impl Default for Monitor {
 }
 
 impl Monitor {
-    /// A monitor that has recorded nothing.
+    /// A monitor that has recorded nothing, with registers of its own.
     pub fn new(options: Options) -> Monitor {
+        Monitor::tuned(options, Arc::default())
+    }
+
+    /// A monitor that has recorded nothing. Channels and servers sample as these registers say at the time.
+    pub fn tuned(options: Options, registers: Arc<Registers>) -> Monitor {
         let shared = Shared {
+            registers,
             methods: Mutex::new(vec!["other".into()]),
             lanes: Mutex::default(),
             past: Mutex::default(),
@@ -113,6 +123,11 @@ impl Monitor {
             seed: AtomicU64::new(options.seed),
         };
         Monitor { shared: Arc::new(shared) }
+    }
+
+    /// The registers that say how many calls are sampled.
+    pub fn registers(&self) -> &Arc<Registers> {
+        &self.shared.registers
     }
 
     /// The number of a method, given by its path: `/shop.Cart/Add`. Ask once, not for each call.

@@ -137,12 +137,34 @@ impl Recorder {
     /// A call was started (client) or received (server), with this metadata.
     #[inline]
     pub fn started(&mut self, method: MethodId, connection: u32, metadata: &[u8]) -> Stamp {
-        add(&self.method(method).started, 1);
+        let stamp = self.look(connection, metadata);
+        self.count(method);
+        stamp
+    }
+
+    /// The first half of [`Recorder::started`], for whoever does not know yet whether the call will be: is it sampled? If it is not
+    /// started after all nothing more needs to be said.
+    #[inline]
+    pub fn look(&mut self, connection: u32, metadata: &[u8]) -> Stamp {
         let (timed, traced) = (self.timed.hit(), self.traced.hit());
         if timed || traced || !metadata.is_empty() {
             self.sample(timed, traced, connection, metadata)
         } else {
             Stamp::NONE
+        }
+    }
+
+    /// The second half: the call was started.
+    #[inline]
+    pub fn count(&mut self, method: MethodId) {
+        add(&self.method(method).started, 1);
+    }
+
+    /// A sampled call had come at this earlier time already.
+    #[inline]
+    pub fn came_at(&mut self, stamp: Stamp, at: Nanos) {
+        if let Some(open) = self.open(stamp) {
+            open.at[0] = open.at[0].map(|seen| seen.min(at));
         }
     }
 

@@ -8,6 +8,7 @@
 //! nothing may be lost silently); [`RECENT`] numbers.
 
 use super::tasks::TaskId;
+use super::watched::Watch;
 use crate::frame::MAX_FRAME;
 use crate::service::{CallState, Shared};
 use base::units::Nanos;
@@ -22,6 +23,7 @@ const RECENT: usize = 1024;
 pub(super) struct Open {
     pub(super) deadline: Nanos,
     pub(super) kind: Kind,
+    pub(super) watch: Watch,
 }
 
 pub(super) enum Kind {

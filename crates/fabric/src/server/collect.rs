@@ -4,8 +4,10 @@ use super::calls::Kind;
 use super::connection::Connection;
 use super::returns::Return;
 use super::tasks::{Of, TaskId};
+use super::watched::code_of;
 use super::{Core, Server, find};
 use crate::frame::{Frame, Header};
+use crate::monitor::Point;
 use base::units::Nanos;
 
 /// Looks at the queue in one poll: a future that is woken by what it does itself waits for the next.
@@ -101,10 +103,12 @@ impl Server {
     /// Sends the Reply of an open call.
     fn answer(&mut self, number: u64, call: u32, frame: &[u8], now: Nanos) {
         if let Some(connection) = find(&mut self.connections, number)
-            && connection.calls.contains(call)
+            && let Some(watch) = connection.calls.get(call).map(|open| open.watch)
         {
+            self.core.watch_pass(watch, Point::Ended);
             connection.close_call(&mut self.core, call);
             connection.reply(frame, now);
+            self.core.watch_end(watch, code_of(frame));
         }
     }
 }

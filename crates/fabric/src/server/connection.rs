@@ -16,6 +16,7 @@
 
 use super::Core;
 use super::calls::{Calls, Kind};
+use super::watched::Traffic;
 use crate::connection::handshake::Token;
 use crate::connection::switch::{Links, Side};
 use crate::frame::{self, HEADER, Header};
@@ -135,6 +136,8 @@ pub(super) struct Connection {
     pub(super) opened: Nanos,
     pub(super) heard: Nanos,
     pub(super) counters: Counters,
+    /// What the monitor was told of them.
+    pub(super) traffic: Option<Traffic>,
     pub(super) over: Option<End>,
 }
 
@@ -165,6 +168,7 @@ impl Connection {
             opened: now,
             heard: now,
             counters: Counters::default(),
+            traffic: None,
             over: None,
         }
     }
@@ -284,10 +288,18 @@ impl Connection {
         }
         let shared = Arc::clone(shared);
         let free = self.waiting.is_empty();
-        match shared.pump(|what| free && self.send_of(call, what)) {
+        let mut code = Code::Ok;
+        let offer = |what: Outgoing<'_>| {
+            if let Outgoing::Reply(_, Err(status)) = &what {
+                code = status.code();
+            }
+            free && self.send_of(call, what)
+        };
+        match shared.pump(offer) {
             Pumped::Dry => {}
             Pumped::Over => {
                 shared.abandon();
+                self.watch_end_of(core, call, code);
                 self.close_call(core, call);
             }
             Pumped::Full => {
@@ -327,6 +339,7 @@ impl Connection {
     pub(super) fn end_stream(&mut self, core: &mut Core, call: u32, status: &Status, now: Nanos) {
         if let Some(Kind::Stream { shared, .. }) = self.calls.get(call).map(|open| &open.kind) {
             let items = shared.abandon();
+            self.watch_end_of(core, call, status.code());
             self.close_call(core, call);
             self.reply(&super::failure(call, items, status), now);
         }
@@ -362,6 +375,7 @@ impl Connection {
     pub(super) fn abandon_calls(&mut self, core: &mut Core) {
         for (call, open) in self.calls.drain() {
             core.forget_timer(open.deadline, self.number, call);
+            core.watch_end(open.watch, Code::Cancelled);
             match open.kind {
                 Kind::Deferred { state, .. } => state.iter().for_each(|state| state.cancel()),
                 Kind::Stream { shared, task, .. } => {
@@ -377,6 +391,7 @@ impl Connection {
     pub(super) fn flush(&mut self, now: Nanos) {
         if self.dirty || self.links.is_switching() || self.links.next_deadline() <= now {
             self.dirty = false;
+            self.watch_traffic();
             self.links.flush(now);
         }
     }

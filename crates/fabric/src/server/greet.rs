@@ -188,6 +188,7 @@ impl Server {
         // The Hello came.
         let links = Links::new(greeting.link, 0, 1);
         let mut connection = Connection::new(number, links, token, calls, window, now);
+        connection.traffic = self.core.watch_connection(number, connection.transport());
         let body = self.welcome(&connection).emit();
         connection.send(&Header::new(Kind::Welcome, 0).emit(), &body, now);
         connection.flush(now);
@@ -237,6 +238,7 @@ impl Server {
         }
         let connection = &mut self.connections[at];
         connection.links.replace(greeting.link, 1, 1);
+        connection.switch_traffic(&mut self.core);
         // What was received and not taken yet came over what is the old link now.
         connection.kept.side = Side::Old;
         connection.dirty = true;

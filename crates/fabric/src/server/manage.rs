@@ -85,6 +85,7 @@ impl Server {
         for mut connection in connections.extract_if(.., |connection| connection.over.is_some()) {
             connection.abandon_calls(core);
             connection.say_why(now);
+            connection.watch_traffic();
             core.ended.add(&connection.counters);
         }
     }

@@ -31,6 +31,7 @@ mod router;
 mod take;
 mod tasks;
 mod wait;
+mod watched;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub(crate) use router::failure;
 
 use crate::connection::switch::Side;
 use crate::link::{self, Address, Frames, Listener};
+use crate::monitor::Watched;
 use crate::service::Service;
 use base::units::Nanos;
 use connection::{Batch, Connection};
@@ -84,6 +86,7 @@ struct Core {
     /// Deadlines of open calls, with connection and call.
     timers: BTreeSet<(Nanos, u64, u32)>,
     executor: Option<Box<dyn Executor>>,
+    watched: Option<Box<Watched>>,
     /// The executor has something to publish.
     submitted: bool,
     draining: bool,
@@ -133,6 +136,7 @@ impl Server {
             fresh: Vec::new(),
             timers: BTreeSet::new(),
             executor: None,
+            watched: None,
             submitted: false,
             draining: false,
             next_number: 1,

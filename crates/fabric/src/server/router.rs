@@ -41,6 +41,8 @@ pub(super) struct Entry {
 pub struct Scratch {
     tools: Tools,
     metadata: Vec<u8>,
+    /// The `traceparent` of the call's own span, if it leaves one.
+    pub(super) span: String,
 }
 
 /// What became of a request.
@@ -130,6 +132,7 @@ impl Router {
                 connection: origin.connection,
                 now,
                 deadline,
+                span: &scratch.span,
                 reply_metadata: &mut scratch.metadata,
             },
             tools: &mut scratch.tools,

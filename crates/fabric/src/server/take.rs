@@ -10,9 +10,11 @@ use super::connection::{Batch, Connection, End, Phase};
 use super::executor::Origin;
 use super::router::{Executed, deadline, too_late, unknown_method};
 use super::tasks::Of;
+use super::watched::{Watch, code_of};
 use super::{Core, failure};
 use crate::connection::switch::{Noted, Received, Side};
 use crate::frame::{Frame, Header, Kind, Malformed};
+use crate::monitor::Point;
 use crate::service::{Shape, Shared, StreamCall};
 use crate::status::{Code, Status};
 use base::units::Nanos;
@@ -85,6 +87,9 @@ impl Connection {
             }
         }
         self.counters.frames_in += taken as u64;
+        if !self.dirty {
+            self.watch_traffic();
+        }
         if batch.frames.is_empty() {
             core.frames = batch.frames;
         } else {
@@ -152,27 +157,39 @@ impl Connection {
             return Err(Violation("a call's number is used while the call is open"));
         }
         self.counters.requests += 1;
+        let watch = core.watch_request(self.number, frame, arrived);
         if !matches!(self.phase, Phase::Open) {
-            return Ok(self.refuse(&frame.header, core, &draining(), now));
+            return Ok(self.refuse(&frame.header, core, watch, &draining(), now));
         }
         match core.router.entry(method) {
-            None => return Ok(self.refuse(&frame.header, core, &unknown_method(method), now)),
+            None => return Ok(self.refuse(&frame.header, core, watch, &unknown_method(method), now)),
             Some(entry) if !entry.descriptor.is_unary() => {
-                return self.open_stream(core, frame, arrived, now);
+                return self.open_stream(core, frame, watch, arrived, now);
             }
-            Some(_) if core.executor.is_some() => return Ok(self.submit(core, frame, bytes, arrived, now)),
+            Some(_) if core.executor.is_some() => {
+                return Ok(self.submit(core, frame, bytes, watch, arrived, now));
+            }
             _ => {}
         }
         let origin = Origin { connection: self.number, arrived };
-        let Core { router, scratch, .. } = core;
+        core.watch_pass(watch, Point::Begun);
+        let Core { router, scratch, watched, .. } = core;
         match router.execute(scratch, frame, origin, now) {
             Executed::Reply(head, body) => {
                 self.counters.replies += 1;
                 self.counters.failed += u64::from(head[2..4] != [0, 0]);
-                Ok(Flow::when(self.send(&head, body, now)))
+                let mut watched = watched.as_mut();
+                if let Some(watched) = &mut watched {
+                    watched.recorder.pass(watch.stamp, Point::Ended);
+                }
+                let sent = self.send(&head, body, now);
+                if let Some(watched) = watched {
+                    watched.recorder.ended(watch.stamp, watch.method, code_of(&head));
+                }
+                Ok(Flow::when(sent))
             }
             Executed::Deferred => {
-                self.open_deferred(core, frame, arrived);
+                self.open_deferred(core, frame, watch, arrived);
                 Ok(Flow::Go)
             }
         }
@@ -180,18 +197,26 @@ impl Connection {
 
     /// Answers a Request that is not handled.
     #[cold]
-    fn refuse(&mut self, request: &Header, core: &Core, status: &Status, now: Nanos) -> Flow {
+    fn refuse(
+        &mut self,
+        request: &Header,
+        core: &mut Core,
+        watch: Watch,
+        status: &Status,
+        now: Nanos,
+    ) -> Flow {
+        core.watch_end(watch, status.code());
         if !core.router.is_unary(request.method) {
             self.calls.ended(request.call);
         }
         Flow::when(self.reply(&failure(request.call, 0, status), now))
     }
 
-    fn open_deferred(&mut self, core: &mut Core, frame: &Frame<'_>, arrived: Nanos) {
+    fn open_deferred(&mut self, core: &mut Core, frame: &Frame<'_>, watch: Watch, arrived: Nanos) {
         let (call, deadline) = (frame.header.call, deadline(&frame.header, arrived));
         core.remember_timer(deadline, self.number, call);
         let kind = calls::Kind::Deferred { state: None, cancelled: false };
-        self.calls.insert(call, Open { deadline, kind });
+        self.calls.insert(call, Open { deadline, kind, watch });
     }
 
     /// Gives a Request to the executor; if it has no room, it waits here.
@@ -200,12 +225,14 @@ impl Connection {
         core: &mut Core,
         frame: &Frame<'_>,
         bytes: &[u8],
+        watch: Watch,
         arrived: Nanos,
         now: Nanos,
     ) -> Flow {
         if now >= deadline(&frame.header, arrived) {
-            return self.refuse(&frame.header, core, &too_late(), now);
+            return self.refuse(&frame.header, core, watch, &too_late(), now);
         }
+        core.watch_pass(watch, Point::Begun);
         let origin = Origin { connection: self.number, arrived };
         let executor = core.executor.as_mut().expect("asked before");
         let flow = match executor.submit(origin, bytes) {
@@ -219,7 +246,7 @@ impl Connection {
             }
         };
         // Open in both cases: it was taken.
-        self.open_deferred(core, frame, arrived);
+        self.open_deferred(core, frame, watch, arrived);
         flow
     }
 
@@ -243,6 +270,7 @@ impl Connection {
         }
         let Some(header) = Frame::parse(&bytes).ok().map(|frame| frame.header) else { return true };
         if now >= deadline(&header, arrived) {
+            self.watch_end_of(core, header.call, Code::DeadlineExceeded);
             self.close_call(core, header.call);
             return self.reply(&failure(header.call, 0, &too_late()), now);
         }
@@ -255,6 +283,7 @@ impl Connection {
         &mut self,
         core: &mut Core,
         frame: &Frame<'_>,
+        watch: Watch,
         arrived: Nanos,
         now: Nanos,
     ) -> Result<Flow, Violation> {
@@ -266,7 +295,7 @@ impl Connection {
         }
         let deadline = deadline(&frame.header, arrived);
         if now >= deadline {
-            return Ok(self.refuse(&frame.header, core, &too_late(), now));
+            return Ok(self.refuse(&frame.header, core, watch, &too_late(), now));
         }
         let (client_streaming, server_streaming) = (descriptor.client_streaming, descriptor.server_streaming);
         let shape = Shape { client_streaming, server_streaming, window: self.window };
@@ -277,11 +306,12 @@ impl Connection {
         }
         let stream = StreamCall::new(&shared, frame.metadata, self.number, deadline);
         let future = entry.service.stream(entry.index, stream);
+        core.watch_pass(watch, Point::Begun);
         let of = Of::Stream { connection: self.number, call };
         let task = core.tasks.add(future, of, &core.returns);
         core.remember_timer(deadline, self.number, call);
         let kind = calls::Kind::Stream { shared, task, stalled: false };
-        self.calls.insert(call, Open { deadline, kind });
+        self.calls.insert(call, Open { deadline, kind, watch });
         core.fresh.push(task);
         for early in self.calls.take_early(call) {
             self.take(core, &early, Side::Current, arrived, now)?;

@@ -1,6 +1,7 @@
 //! What a handler knows of a call besides its message.
 
 use crate::frame;
+use crate::monitor::trace::TRACEPARENT;
 use base::units::Nanos;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ pub struct Context<'a> {
     pub(crate) connection: u64,
     pub(crate) now: Nanos,
     pub(crate) deadline: Nanos,
+    /// The `traceparent` of the call's own span; empty without one.
+    pub(crate) span: &'a str,
     pub(crate) reply_metadata: &'a mut Vec<u8>,
 }
 
@@ -23,6 +26,14 @@ impl Context<'_> {
     /// The value of a key of the caller's metadata.
     pub fn metadata_value(&self, key: &str) -> Option<&[u8]> {
         frame::metadata(self.metadata).find(|&(found, _)| found == key).map(|(_, value)| value)
+    }
+
+    /// The `traceparent` for calls that are made because of this one: of its own span if it leaves one, else as the caller sent it.
+    pub fn traceparent(&self) -> Option<&[u8]> {
+        match self.span {
+            "" => self.metadata_value(TRACEPARENT),
+            own => Some(own.as_bytes()),
+        }
     }
 
     /// The server's number of the connection that the call came over.

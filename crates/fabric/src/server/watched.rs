@@ -1,0 +1,130 @@
+//! What a server tells its monitor; a server without one does none of this.
+//!
+//! A call is *received* when its frame came, *begun* when its handler (or whoever runs it) gets it, *ended* when the answer is there, and
+//! over when the Reply was handed to the link. For a call that runs on workers the second stage has the way to the worker and back
+//! in it.
+//!
+//! Cost: without a monitor a test of one pointer at each point; clocks are read for sampled calls alone.
+
+use super::Core;
+use super::connection::{Connection, Counters};
+use crate::frame::Frame;
+use crate::link::Transport;
+use crate::monitor::{self, Event, MethodId, Monitor, Point, Side, Stamp, Watched};
+use crate::status::Code;
+use base::units::Nanos;
+
+/// A call, as the monitor knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    pub(super) stamp: Stamp,
+    pub(super) method: MethodId,
+}
+
+impl Watch {
+    /// Of a server without a monitor.
+    pub(super) const NONE: Watch = Watch { stamp: Stamp::NONE, method: MethodId::OTHER };
+}
+
+/// What went over a connection's link, as far as the monitor was told.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    connection: monitor::Connection,
+    told: Counters,
+}
+
+impl Traffic {
+    /// Tells the monitor what has happened since the last time.
+    #[inline]
+    pub(super) fn tell(&mut self, now: &Counters) {
+        let told = std::mem::replace(&mut self.told, *now);
+        self.connection.sent_many(now.frames_out - told.frames_out, now.bytes_out - told.bytes_out);
+        let (frames, bytes) = (now.frames_in - told.frames_in, now.bytes_in - told.bytes_in);
+        self.connection.received(frames as usize, bytes as usize);
+        (told.full..now.full).for_each(|_| self.connection.happened(Event::Full));
+        (told.cancelled..now.cancelled).for_each(|_| self.connection.happened(Event::Cancel));
+    }
+}
+
+impl super::Server {
+    /// Tells a monitor what it does, from the next connection on; calls are sampled as `monitor.sample` and `trace.sample` of the
+    /// monitor's registers say.
+    #[must_use]
+    pub fn monitor(mut self, monitor: &Monitor) -> Self {
+        self.core.watched = Some(Box::new(Watched::new(monitor, Side::Server)));
+        self
+    }
+}
+
+impl Core {
+    /// Counts what a new connection does, or one that goes on over another transport.
+    pub(super) fn watch_connection(&mut self, number: u64, transport: Transport) -> Option<Traffic> {
+        let watched = self.watched.as_mut()?;
+        watched.learn(self.router.services());
+        let connection = watched.recorder.connection(number as u32, transport);
+        Some(Traffic { connection, told: Counters::default() })
+    }
+
+    /// A Request was taken.
+    #[inline]
+    pub(super) fn watch_request(&mut self, connection: u64, request: &Frame<'_>, arrived: Nanos) -> Watch {
+        let Some(watched) = &mut self.watched else { return Watch::NONE };
+        let method = watched.method(request.header.method);
+        let stamp = watched.recorder.started(method, connection as u32, request.metadata);
+        if stamp.is_sampled() {
+            watched.recorder.came_at(stamp, arrived);
+            self.scratch.span = watched.recorder.traceparent(stamp).unwrap_or_default();
+        } else if !self.scratch.span.is_empty() {
+            self.scratch.span.clear();
+        }
+        Watch { stamp, method }
+    }
+
+    /// A sampled call passes this point now.
+    #[inline]
+    pub(super) fn watch_pass(&mut self, watch: Watch, point: Point) {
+        if let Some(watched) = &mut self.watched {
+            watched.recorder.pass(watch.stamp, point);
+        }
+    }
+
+    /// The Reply of a call was handed to the link, or never will be.
+    #[inline]
+    pub(super) fn watch_end(&mut self, watch: Watch, code: Code) {
+        if let Some(watched) = &mut self.watched {
+            watched.recorder.ended(watch.stamp, watch.method, code);
+        }
+    }
+}
+
+impl Connection {
+    /// The Reply of an open call was handed to the link, or never will be.
+    pub(super) fn watch_end_of(&mut self, core: &mut Core, call: u32, code: Code) {
+        if let Some(open) = self.calls.get(call) {
+            core.watch_end(open.watch, code);
+        }
+    }
+
+    /// From now on traffic goes over another transport.
+    pub(super) fn switch_traffic(&mut self, core: &mut Core) {
+        self.watch_traffic();
+        if let Some(traffic) = &mut self.traffic {
+            let fresh = core.watch_connection(self.number, self.links.transport());
+            traffic.connection = fresh.expect("a monitor stays").connection;
+        }
+    }
+
+    /// Tells the monitor what went over the link.
+    #[inline]
+    pub(super) fn watch_traffic(&mut self) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.tell(&self.counters);
+        }
+    }
+}
+
+/// The code of a Reply.
+#[inline]
+pub(super) fn code_of(reply: &[u8]) -> Code {
+    Code::of(u16::from_le_bytes([reply[2], reply[3]]))
+}
