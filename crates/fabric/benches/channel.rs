@@ -1,7 +1,7 @@
 //! What a channel costs beside encode, decode and the link: unary calls over a link that answers by itself.
 //!
 //! `cargo bench -p millrace-fabric --bench channel`. Both sides of the comparison use the same link and the same frames: *bare* puts
-//! headers into it and parses what comes, *channel* goes through start and poll. Rounds alternate; printed is the median of the
+//! headers into it and parses what comes, *channel* goes through start and poll, the last column has a monitor at its default sampling. Rounds alternate; printed is the median of the
 //! rounds' differences with their quartiles. Time is this thread's processor time, so that neighbours on a busy machine count less.
 
 use base::units::Nanos;
@@ -9,6 +9,7 @@ use fabric::channel::{CallOptions, Channel, Method, Options, What};
 use fabric::connection::handshake::{MethodInfo, ServiceInfo, VERSION, Welcome};
 use fabric::frame::{Frame, Header, Kind};
 use fabric::link::{Frames, Link, Lost, SendError, Transport};
+use fabric::monitor::Monitor;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -139,32 +140,37 @@ fn per_call(begin: i64, window: usize) -> f64 {
 
 fn main() {
     let mut channel = Channel::over(Mirror::link(), &Options::default()).expect("the mirror answers");
+    let options = Options { monitor: Some(Monitor::default()), ..Options::default() };
+    let mut watched = Channel::over(Mirror::link(), &options).expect("the mirror answers");
     let method = channel.method("/demo.Echo/Say").expect("the mirror has it");
     let (mut link, mut frames) = (Mirror::link(), Frames::default());
     link.recv(Nanos(0), 1, &mut frames).expect("never lost");
     println!(
-        "{:>6}  {:>9}  {:>9}  {:>22}  {:>22}",
-        "window", "bare ns", "channel", "difference ns", "with a deadline"
+        "{:>6}  {:>9}  {:>9}  {:>22}  {:>22}  {:>22}",
+        "window", "bare ns", "channel", "difference ns", "with a deadline", "a monitor adds"
     );
     for window in [1, 8, 32, 64] {
-        let (mut plain, mut timed, mut bares, mut throughs) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut plain, mut timed, mut monitor) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bares, mut throughs) = (Vec::new(), Vec::new());
         let deadline = CallOptions::within(Duration::from_secs(1));
         for _ in 0..ROUNDS {
             let base = bare(&mut *link, &mut frames, window);
             let all = through(&mut channel, method, &CallOptions::default(), window);
             let with_deadline = through(&mut channel, method, &deadline, window);
+            let seen = through(&mut watched, method, &CallOptions::default(), window);
+            monitor.push(seen - all);
             plain.push(all - base);
             timed.push(with_deadline - base);
             bares.push(base);
             throughs.push(all);
         }
         println!(
-            "{window:>6}  {:>9.1}  {:>9.1}  {:>22}  {:>22}",
+            "{window:>6}  {:>9.1}  {:>9.1}  {:>22}  {:>22}  {:>22}",
             median(&mut bares),
             median(&mut throughs),
             spread(&mut plain),
-            spread(&mut timed)
+            spread(&mut timed),
+            spread(&mut monitor)
         );
     }
 }

@@ -10,6 +10,7 @@ use base::clock::Clock;
 use fabric::connection::handshake::{Hello, VERSION};
 use fabric::frame::{Header, Kind};
 use fabric::link::{Frames, Link, Lost, SendError, Transport};
+use fabric::monitor::Monitor;
 use fabric::server::{Options, Server};
 use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
 use fabric::status::Status;
@@ -110,8 +111,11 @@ const CALLS: usize = 100_000;
 const ROUNDS: usize = 101;
 
 /// ns for each call through the server.
-fn through_server(window: usize) -> f64 {
+fn through_server(window: usize, monitor: Option<&Monitor>) -> f64 {
     let mut server = Server::new(Options::default()).service(Echo);
+    if let Some(monitor) = monitor {
+        server = server.monitor(monitor);
+    }
     server.accept(Box::new(Endless::new(window)), Nanos(1));
     server.poll(Nanos(1));
     let clock = Clock::shared();
@@ -144,13 +148,18 @@ fn through_link(window: usize) -> f64 {
 
 fn main() {
     println!(
-        "ns per call, 64-byte echo, best and median of {ROUNDS} rounds, interleaved; the last column is the difference of the two"
+        "ns per call, 64-byte echo, best and median of {ROUNDS} rounds, interleaved; the last columns are differences"
     );
-    println!("{:>7} {:>16} {:>16} {:>16}", "window", "server + link", "link alone", "server alone");
+    println!(
+        "{:>7} {:>16} {:>16} {:>16} {:>16}",
+        "window", "server + link", "link alone", "server alone", "a monitor adds"
+    );
+    let monitor = Monitor::default();
     for window in [1, 4, 16, 64] {
-        let rounds: Vec<[f64; 2]> =
-            (0..ROUNDS).map(|_| [through_server(window), through_link(window)]).collect();
-        let [(best, median), (link_best, link_median)] = [0, 1].map(|side| {
+        let round =
+            |_| [through_server(window, None), through_link(window), through_server(window, Some(&monitor))];
+        let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(round).collect();
+        let [(best, median), (link_best, link_median), (seen_best, seen_median)] = [0, 1, 2].map(|side| {
             let mut column: Vec<f64> = rounds.iter().map(|round| round[side]).collect();
             column.sort_by(f64::total_cmp);
             (column[0], column[ROUNDS / 2])
@@ -158,6 +167,7 @@ fn main() {
         let pair = |best: f64, median: f64| format!("{best:.1} {median:.1}");
         let (server, link) = (pair(best, median), pair(link_best, link_median));
         let alone = pair(best - link_best, median - link_median);
-        println!("{window:>7} {server:>16} {link:>16} {alone:>16}");
+        let monitor = pair(seen_best - best, seen_median - median);
+        println!("{window:>7} {server:>16} {link:>16} {alone:>16} {monitor:>16}");
     }
 }

@@ -18,6 +18,7 @@ use super::timing::{KEY, handler_time};
 use base::{Clock, Nanos};
 use fabric::channel::{CallId, CallOptions, Channel, Event, StartError, What};
 use fabric::frame::push_metadata;
+use fabric::monitor::trace::TRACEPARENT;
 use fabric::service::Context;
 use fabric::status::{Code, Status};
 use fabric::stub::{Deferred, NotServed};
@@ -39,6 +40,8 @@ struct Job {
     text: String,
     until: Option<Duration>,
     timed: bool,
+    /// For the calls that are made because of this one.
+    metadata: Vec<u8>,
     begun: Nanos,
     /// When each service was asked, what it took as seen from here, and what its handler took.
     asked: [Nanos; 4],
@@ -58,12 +61,19 @@ pub struct Inbox(Arc<Mutex<Vec<Job>>>);
 
 impl Compose for Inbox {
     fn post(&self, request: PostRequestView<'_>, reply: Deferred<PostReply>, context: &mut Context<'_>) {
+        let mut metadata = Vec::new();
+        let pushed = request.timed() && push_metadata(&mut metadata, KEY, b"");
+        assert!(pushed == request.timed(), "the key is one");
+        if let Some(parent) = context.traceparent() {
+            assert!(push_metadata(&mut metadata, TRACEPARENT, parent), "there is room for it");
+        }
         let job = Job {
             reply,
             user: request.user().to_owned(),
             text: request.text().to_owned(),
             until: context.time_left(),
             timed: request.timed(),
+            metadata,
             begun: Clock::shared().now(),
             asked: [Nanos::ZERO; 4],
             total: [Nanos::ZERO; 4],
@@ -88,7 +98,6 @@ pub struct Composer {
     social_graph: SocialGraphClient,
     jobs: Vec<Option<Job>>,
     free: Vec<usize>,
-    timed: Vec<u8>,
     fresh: Vec<Job>,
 }
 
@@ -98,8 +107,6 @@ impl Composer {
     /// # Errors
     /// One of them leads to another service.
     pub fn new(inbox: Inbox, channels: [Channel; 4]) -> Result<Composer, NotServed> {
-        let mut timed = Vec::new();
-        assert!(push_metadata(&mut timed, KEY, b""), "the key is one");
         Ok(Composer {
             inbox,
             unique_id: UniqueIdClient::new(&channels[UNIQUE_ID])?,
@@ -109,7 +116,6 @@ impl Composer {
             channels,
             jobs: Vec::new(),
             free: Vec::new(),
-            timed,
             fresh: Vec::new(),
         })
     }
@@ -160,8 +166,7 @@ impl Composer {
         let clock = Clock::shared();
         let now = clock.now();
         let timeout = job.until.map(|until| until.saturating_sub(now.since(job.begun).into()));
-        let metadata = if job.timed { &self.timed[..] } else { &[] };
-        let options = CallOptions { timeout, metadata, ..CallOptions::default() };
+        let options = CallOptions { timeout, metadata: &job.metadata, ..CallOptions::default() };
         match start(&mut self.channels[service], &options, at as u64, job) {
             Ok(_) => {
                 job.open += 1;

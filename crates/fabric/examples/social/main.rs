@@ -11,6 +11,7 @@ mod compose;
 mod drive;
 mod leaves;
 mod timing;
+mod traces;
 
 #[allow(clippy::undocumented_unsafe_blocks, dead_code)]
 mod proto {
@@ -19,7 +20,7 @@ mod proto {
 
 use base::Clock;
 use compose::{ASKED, Composer, Inbox};
-use fabric::channel::Channel;
+use fabric::channel::{Channel, Options};
 use fabric::link::Address;
 use fabric::server::Server;
 use leaves::{Graph, Numbers, Shortener, Users};
@@ -28,20 +29,22 @@ use ring::wait::WaitPolicy;
 use signal_hook::consts::SIGINT;
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use timing::Timed;
+use traces::Traces;
 
 const HELP: &str = "social: five services in a graph, loaded by a client
 
   --transport memory|shm|unix|tcp|udp    what carries the calls [shm]
   --processes                            a process for each service, not a thread
   --window N                             posts under way [8]
-  --seconds S                            for how long, or until Ctrl-C [5]";
+  --seconds S                            for how long, or until Ctrl-C [5]
+  --trace FILE                           one post of 64 as a Chrome trace, for Perfetto; not with --processes";
 
 /// What was asked for.
 struct Choice {
@@ -49,6 +52,7 @@ struct Choice {
     processes: bool,
     window: usize,
     length: Duration,
+    trace: Option<PathBuf>,
 }
 
 /// What went wrong, on whichever thread.
@@ -68,15 +72,24 @@ fn main() -> Result<(), Failure> {
 
     let folder = std::env::temp_dir().join(format!("millrace-social-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let outcome = run(&choice, &folder, &stop);
+    let traces = choice.trace.is_some().then(|| Traces::new(64));
+    let outcome = run(&choice, traces.as_ref(), &folder, &stop);
     std::fs::remove_dir_all(&folder)?;
+    if let (Some(file), Some(traces)) = (&choice.trace, &traces) {
+        std::fs::write(file, traces.chrome())?;
+    }
     print!("{}", outcome?);
     Ok(())
 }
 
 fn choice(arguments: &[String]) -> Result<Option<Choice>, Failure> {
-    let mut choice =
-        Choice { transport: "shm".to_owned(), processes: false, window: 8, length: Duration::from_secs(5) };
+    let mut choice = Choice {
+        transport: "shm".to_owned(),
+        processes: false,
+        window: 8,
+        length: Duration::from_secs(5),
+        trace: None,
+    };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
@@ -86,27 +99,37 @@ fn choice(arguments: &[String]) -> Result<Option<Choice>, Failure> {
             "--processes" => choice.processes = true,
             "--window" => choice.window = value()?.parse()?,
             "--seconds" => choice.length = Duration::from_secs_f64(value()?.parse()?),
+            "--trace" => choice.trace = Some(value()?.into()),
             _ => return Err(format!("{word} means nothing here; --help says what does").into()),
         }
     }
     if choice.processes && choice.transport == "memory" {
         return Err("memory is within a process: take shm, unix, tcp or udp".into());
     }
+    if choice.processes && choice.trace.is_some() {
+        return Err("each process has a trace of its own: --trace goes with threads".into());
+    }
     Ok(Some(choice))
 }
 
 /// Starts the leaves, then compose, which connects to them, and loads it.
-fn run(choice: &Choice, folder: &Path, stop: &AtomicBool) -> Result<drive::Outcome, Failure> {
+fn run(
+    choice: &Choice,
+    traces: Option<&Traces>,
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<drive::Outcome, Failure> {
     let mut services = Vec::new();
     for name in ASKED {
-        services.push(Running::start(choice, folder, name, &[])?);
+        services.push(Running::start(choice, traces, folder, name, &[])?);
     }
     let asked: Vec<Address> = services.iter().map(|service| service.address.clone()).collect();
-    services.push(Running::start(choice, folder, "compose", &asked)?);
+    services.push(Running::start(choice, traces, folder, "compose", &asked)?);
     let compose = services.last().expect("it was pushed just now");
     let how = if choice.processes { "processes" } else { "threads" };
     println!("  five services as {how} over {}, {} posts under way", choice.transport, choice.window);
-    let mut channel = Channel::connect(&compose.address, &Default::default())?;
+    let monitor = traces.map(|traces| traces.client.clone());
+    let mut channel = Channel::connect(&compose.address, &Options { monitor, ..Options::default() })?;
     let outcome = drive::drive(&mut channel, choice.window, choice.length, stop)?;
     drop(channel);
     // Compose first: it is a client of the others.
@@ -133,6 +156,7 @@ enum What {
 impl Running {
     fn start(
         choice: &Choice,
+        traces: Option<&Traces>,
         folder: &Path,
         name: &'static str,
         asked: &[Address],
@@ -146,7 +170,7 @@ impl Running {
         if choice.processes {
             return Running::process(name, &address, asked);
         }
-        let service = Service::new(name, &address.parse()?, asked)?;
+        let service = Service::new(name, &address.parse()?, asked, traces)?;
         let (address, stop) = (service.address(), Arc::new(AtomicBool::new(false)));
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || service.run(&over))?;
@@ -182,7 +206,7 @@ impl Running {
 /// A process that serves until its input ends.
 fn service_process(name: &str, address: &str, asked: &[String]) -> Result<(), Failure> {
     let asked: Vec<Address> = asked.iter().map(|address| address.parse()).collect::<Result<_, _>>()?;
-    let service = Service::new(name, &address.parse()?, &asked)?;
+    let service = Service::new(name, &address.parse()?, &asked, None)?;
     println!("{}", service.address());
     let stop = Arc::new(AtomicBool::new(false));
     // Ctrl-C reaches all processes of a terminal: this one ends when the client closes its input.
@@ -203,8 +227,17 @@ struct Service {
 }
 
 impl Service {
-    fn new(name: &str, address: &Address, asked: &[Address]) -> Result<Service, Failure> {
-        let server = Server::new(Default::default());
+    fn new(
+        name: &str,
+        address: &Address,
+        asked: &[Address],
+        traces: Option<&Traces>,
+    ) -> Result<Service, Failure> {
+        let monitor = traces.map(|traces| traces.of(name).clone());
+        let mut server = Server::new(Default::default());
+        if let Some(monitor) = &monitor {
+            server = server.monitor(monitor);
+        }
         let mut composer = None;
         let server = match name {
             "unique-id" => server.service(Timed(UniqueIdServer::new(Numbers::default()))),
@@ -213,7 +246,8 @@ impl Service {
             "social-graph" => server.service(Timed(SocialGraphServer::new(Graph))),
             _ => {
                 let inbox = Inbox::default();
-                let connect = |address| Channel::connect(address, &Default::default());
+                let options = Options { monitor, ..Options::default() };
+                let connect = |address| Channel::connect(address, &options);
                 let channels: Vec<Channel> = asked.iter().map(connect).collect::<Result<_, _>>()?;
                 let channels = channels.try_into().map_err(|_| "compose asks four services")?;
                 composer = Some(Composer::new(inbox.clone(), channels)?);
@@ -243,5 +277,49 @@ impl Service {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::monitor::{Side, Span};
+    use serde_json::Value;
+
+    /// A post that was traced is a tree: the client's call, compose's, its four calls, and what the four did.
+    #[test]
+    fn a_post_is_one_trace_whose_spans_nest() {
+        let length = Duration::from_millis(50);
+        let (transport, trace) = ("memory".to_owned(), None);
+        let choice = Choice { transport, processes: false, window: 2, length, trace };
+        let traces = Traces::new(1);
+        let stop = AtomicBool::new(false);
+        let outcome = run(&choice, Some(&traces), Path::new("/"), &stop).expect("it runs");
+        assert!(outcome.posts > 0 && outcome.failed == 0);
+
+        let spans: Vec<Span> = traces.all().into_iter().flat_map(|(_, spans)| spans).collect();
+        // The last post: the rings of spans have forgotten others.
+        let post = spans.iter().rfind(|span| span.parent.is_none()).expect("the client's call has no parent");
+        let whole: Vec<&Span> =
+            spans.iter().filter(|span| span.context.trace == post.context.trace).collect();
+        assert_eq!(whole.len(), 10, "five calls, each seen from both sides");
+        for span in &whole {
+            let Some(number) = span.parent else { continue };
+            let parent =
+                whole.iter().find(|parent| parent.context.span == number).expect("it is in the trace");
+            // A caller may have the reply before the one who sent it has looked at the clock again.
+            let end = if span.side == Side::Server { span.at[2] } else { span.at[3] };
+            assert!(parent.at[0] <= span.at[0] && end <= parent.at[3], "{span:?} in {parent:?}");
+            assert_ne!(
+                parent.side, span.side,
+                "a call is made by what was called, and served by what it calls"
+            );
+        }
+        assert_eq!(whole.iter().filter(|span| span.side == Side::Client).count(), 5);
+
+        let chrome: Value = serde_json::from_str(&traces.chrome()).expect("JSON");
+        let events = chrome["traceEvents"].as_array().expect("a list");
+        let calls = events.iter().filter(|event| event["args"]["trace"].is_string()).count();
+        assert_eq!(calls, spans.len());
     }
 }

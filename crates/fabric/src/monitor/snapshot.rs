@@ -134,15 +134,20 @@ impl Snapshot {
             let _ = write!(out, "\"side\":\"{}\",\"transport\":\"{transport}\",", side.name());
             let _ = write!(out, "\"opened\":{opened},\"open\":{open},{}", traffic(all));
         });
-        let connections = list(&self.connections, |out, one| {
-            let _ = write!(out, "\"number\":{},\"side\":\"{}\",", one.number, one.side.name());
-            let _ = write!(out, "\"transport\":\"{}\",{}", one.transport, traffic(&one.traffic));
-        });
+        let connections = self.connections_json();
         format!(
             "{{\"calls\":{calls},\"stages\":{stages},\"traffic\":{totals},\"connections\":{connections},\
              \"spans\":{},\"spans_dropped\":{}}}",
             self.spans, self.spans_dropped
         )
+    }
+
+    /// The list `connections` alone, as JSON.
+    pub fn connections_json(&self) -> String {
+        list(&self.connections, |out, one| {
+            let _ = write!(out, "\"number\":{},\"side\":\"{}\",", one.number, one.side.name());
+            let _ = write!(out, "\"transport\":\"{}\",{}", one.transport, traffic(&one.traffic));
+        })
     }
 }
 

@@ -112,33 +112,59 @@ impl Spans {
     }
 }
 
-/// Spans as Chrome trace events, times in microseconds.
+/// Spans as Chrome trace events, times in microseconds: process 1 is the calling end, 2 the serving one.
 pub fn chrome<'a>(spans: impl IntoIterator<Item = &'a Span>) -> String {
-    let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    let mut out = String::from(CHROME);
     let mut first = true;
     for span in spans {
-        let whole = [span.at[0], span.at[3]];
-        let arguments = format!(
-            "{{\"trace\":\"{:032x}\",\"span\":\"{:016x}\",\"parent\":\"{:016x}\",\"code\":\"{}\"}}",
-            span.context.trace,
-            span.context.span,
-            span.parent.unwrap_or(0),
-            span.code
-        );
-        chrome_event(&mut out, &mut first, span, &span.method, whole, &arguments);
-        for (stage, name) in STAGES[span.side as usize].into_iter().enumerate() {
-            chrome_event(&mut out, &mut first, span, name, [span.at[stage], span.at[stage + 1]], "{}");
-        }
+        chrome_span(&mut out, &mut first, span, span.side as usize + 1);
     }
     out.push_str("]}");
     out
 }
 
-/// One complete event: process 1 is the calling end, 2 the serving one; a row is a connection.
+/// As [`chrome`], of several programs or services: each is a process of that name, with rows for its connections.
+pub fn chrome_of<'a>(all: impl IntoIterator<Item = (&'a str, &'a [Span])>) -> String {
+    let mut out = String::from(CHROME);
+    let mut first = true;
+    for (process, (name, spans)) in all.into_iter().enumerate() {
+        let comma = if std::mem::take(&mut first) { "" } else { "," };
+        let process = process + 1;
+        let _ = write!(
+            out,
+            "{comma}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":{}}}}}",
+            Text(name)
+        );
+        spans.iter().for_each(|span| chrome_span(&mut out, &mut first, span, process));
+    }
+    out.push_str("]}");
+    out
+}
+
+const CHROME: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+
+/// A call and its three stages.
+fn chrome_span(out: &mut String, first: &mut bool, span: &Span, process: usize) {
+    let whole = [span.at[0], span.at[3]];
+    let arguments = format!(
+        "{{\"trace\":\"{:032x}\",\"span\":\"{:016x}\",\"parent\":\"{:016x}\",\"code\":\"{}\"}}",
+        span.context.trace,
+        span.context.span,
+        span.parent.unwrap_or(0),
+        span.code
+    );
+    chrome_event(out, first, span, process, &span.method, whole, &arguments);
+    for (stage, name) in STAGES[span.side as usize].into_iter().enumerate() {
+        chrome_event(out, first, span, process, name, [span.at[stage], span.at[stage + 1]], "{}");
+    }
+}
+
+/// One complete event; a row is a connection.
 fn chrome_event(
     out: &mut String,
     first: &mut bool,
     span: &Span,
+    process: usize,
     name: &str,
     at: [Nanos; 2],
     arguments: &str,
@@ -152,7 +178,7 @@ fn chrome_event(
         "{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3},\"dur\":{:.3},\"args\":{arguments}}}",
         Text(name),
         span.side.name(),
-        span.side as u32 + 1,
+        process,
         span.connection,
         micros(at[0]),
         micros(at[1].since(at[0])),

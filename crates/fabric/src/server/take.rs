@@ -157,7 +157,7 @@ impl Connection {
             return Err(Violation("a call's number is used while the call is open"));
         }
         self.counters.requests += 1;
-        let watch = core.watch_request(self.number, frame, arrived);
+        let watch = core.watch_request(self.number, frame, (arrived < now).then_some(arrived));
         if !matches!(self.phase, Phase::Open) {
             return Ok(self.refuse(&frame.header, core, watch, &draining(), now));
         }

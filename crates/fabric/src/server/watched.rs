@@ -65,14 +65,21 @@ impl Core {
         Some(Traffic { connection, told: Counters::default() })
     }
 
-    /// A Request was taken.
+    /// A Request was taken; if it had to wait for that, `waited` says since when.
     #[inline]
-    pub(super) fn watch_request(&mut self, connection: u64, request: &Frame<'_>, arrived: Nanos) -> Watch {
+    pub(super) fn watch_request(
+        &mut self,
+        connection: u64,
+        request: &Frame<'_>,
+        waited: Option<Nanos>,
+    ) -> Watch {
         let Some(watched) = &mut self.watched else { return Watch::NONE };
         let method = watched.method(request.header.method);
         let stamp = watched.recorder.started(method, connection as u32, request.metadata);
         if stamp.is_sampled() {
-            watched.recorder.came_at(stamp, arrived);
+            if let Some(since) = waited {
+                watched.recorder.came_at(stamp, since);
+            }
             self.scratch.span = watched.recorder.traceparent(stamp).unwrap_or_default();
         } else if !self.scratch.span.is_empty() {
             self.scratch.span.clear();
