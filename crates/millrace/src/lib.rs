@@ -1,5 +1,6 @@
 //! millrace, the program: node wiring, load generator, probe, demo.
 
+pub mod admin;
 pub mod demo;
 pub mod load;
 pub mod node;

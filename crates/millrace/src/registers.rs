@@ -107,6 +107,10 @@ pub fn rows(shown: Vec<Shown>) -> Vec<Row> {
 /// List all registers: name, default, range, what each does.
 #[derive(clap::Args, Debug)]
 pub struct List {
+    /// Those of RPC channels and servers, not of a node; `millrace rpc serve --admin` shows and sets them
+    #[arg(long)]
+    rpc: bool,
+
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -119,7 +123,10 @@ impl List {
     /// When standard output is gone.
     pub fn run(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
-        let all = Registers::default().show();
+        let all = match self.rpc {
+            true => fabric::registers::Registers::default().show(),
+            false => Registers::default().show(),
+        };
         if self.json {
             return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);
         }

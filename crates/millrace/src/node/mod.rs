@@ -27,9 +27,9 @@ mod rings;
 pub mod shared;
 mod stream;
 
+use crate::admin::Admin;
 use crate::registers::Id;
 use accept::{Inbox, Purpose};
-use admin::Admin;
 use config::Config;
 use edge::Edge;
 use listen::UnixListener;
@@ -156,7 +156,8 @@ impl Node {
         let accept = move || accept::run(listeners, &inboxes, &accepting, stop.as_fd());
         node.accept = Some(start("accept".into(), None, accept)?);
         if let Some(address) = config.listen.admin {
-            node.admin = Some(Admin::start(address, shared).map_err(system("open the admin port"))?);
+            node.admin =
+                Some(Admin::start(address, admin::routes(shared)).map_err(system("open the admin port"))?);
         }
         Ok(node)
     }

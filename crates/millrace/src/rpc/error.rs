@@ -32,6 +32,7 @@ pub enum RpcError {
     Failed { count: u64, of: u64, example: String },
     Signal(io::Error),
     Pin(io::Error),
+    Admin(io::Error),
     Server(String),
     Gateway { address: SocketAddr, cause: io::Error },
 }
@@ -98,6 +99,7 @@ impl fmt::Display for RpcError {
             RpcError::Signal(cause) => write!(f, "Ctrl-C cannot be caught: {cause}"),
             RpcError::Pin(cause) => write!(f, "this thread cannot be put on its core: {cause}"),
             RpcError::Gateway { address, cause } => write!(f, "the gateway at {address}: {cause}"),
+            RpcError::Admin(cause) => write!(f, "the admin port cannot be opened: {cause}"),
             RpcError::Server(why) => write!(f, "the server did not start: {why}"),
         }
     }

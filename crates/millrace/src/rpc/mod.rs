@@ -8,8 +8,10 @@
 //! | `descriptions` | services and methods by name, from the server or from .proto files |
 //! | `proto_text`, `json` | descriptors and messages as text |
 //! | `demo` | what `serve` serves |
+//! | `admin` | what `serve` shows of itself over HTTP |
 //! | `error` | what can go wrong, and what to do about it |
 
+mod admin;
 pub mod bench;
 pub mod call;
 pub mod demo;

@@ -5,13 +5,16 @@ use super::RpcError;
 use super::bench::Batch;
 use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
+use crate::admin::Admin;
 use base::{Clock, cpu};
 use clap::Args;
 use fabric::link::Address;
+use fabric::monitor::Monitor;
 use fabric::server::{Options, Server};
 use ring::wait::WaitPolicy;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +23,17 @@ use std::time::Duration;
 /// Serve something to try calls on.
 ///
 /// demo.Echo answers in every way that a method can: at once, late, never well, with streams; `millrace rpc list ADDRESS --describe` shows it.
-/// Each address is printed when it is ready (`tcp:127.0.0.1:0` picks a free port). Ctrl-C and SIGTERM answer what is under way and end it.
+/// Each address is printed when it is ready (`tcp:127.0.0.1:0` picks a free port). With --admin its address
+/// follows, as http://ADDR:PORT. Ctrl-C and SIGTERM answer what is under way and end it.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
     /// Where to listen: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT. May be repeated
     #[arg(short, long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
+
+    /// Metrics, registers, connections and traces over HTTP, for operators; there is no authentication
+    #[arg(long, value_name = "ADDR:PORT")]
+    admin: Option<SocketAddr>,
 
     /// Run on this core
     #[arg(long, value_name = "CORE")]
@@ -57,6 +65,12 @@ impl Serve {
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RpcError::Signal)?;
         }
         let mut server = server(self.batch)?;
+        let mut admin = None;
+        if let Some(address) = self.admin {
+            let monitor = Monitor::default();
+            server = server.monitor(&monitor);
+            admin = Some(Admin::start(address, super::admin::routes(monitor)).map_err(RpcError::Admin)?);
+        }
         for address in &self.listen {
             server = listen(server, address)?;
         }
@@ -65,6 +79,9 @@ impl Serve {
         }
         for address in server.addresses() {
             println!("{address}");
+        }
+        if let Some(admin) = &admin {
+            println!("http://{}", admin.address());
         }
         std::io::stdout().flush().map_err(RpcError::Output)?;
         if self.until_eof {
@@ -77,6 +94,7 @@ impl Serve {
         }
         let policy = if self.spin { WaitPolicy::SPIN } else { WaitPolicy::default() };
         serve(server, policy, &stop);
+        drop(admin);
         Ok(())
     }
 }
