@@ -107,8 +107,8 @@ impl Call {
             return Call::failed(inbox, &status);
         }
         let state = Call::state(inbox, Stage::Waiting(None));
-        if let Err(entry) = inbox.push(Entry::Start(Promise(Some(Arc::clone(&state))), request))
-            && let Entry::Start(promise, _) = entry
+        if let Some(Entry::Start(promise, _)) =
+            inbox.push(Entry::Start(Promise(Some(Arc::clone(&state))), request))
         {
             promise.keep(packet::failed(0, &stopped()));
         }

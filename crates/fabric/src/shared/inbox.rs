@@ -74,16 +74,16 @@ impl Inbox {
     }
 
     /// Leaves an entry for the dispatcher; given back when there is none any more.
-    pub(super) fn push(&self, entry: Entry) -> Result<(), Entry> {
+    pub(super) fn push(&self, entry: Entry) -> Option<Entry> {
         let mut list = self.list();
         if list.closed {
-            return Err(entry);
+            return Some(entry);
         }
         list.entries.push(entry);
         drop(list);
         self.news.store(true, Ordering::Release); // label: news
         self.opener.touch();
-        Ok(())
+        None
     }
 
     /// Takes everything into `entries`, which is empty.

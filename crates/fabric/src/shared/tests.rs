@@ -32,10 +32,13 @@ static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     descriptors: b"",
 };
 
+/// Echoes that wait for their answer.
+type Held = Vec<(Responder, Vec<u8>)>;
+
 /// Answers echoes late, in any order; keeps what is never answered.
 #[derive(Clone, Default)]
 struct Late {
-    echoes: Arc<Mutex<Vec<(Responder, Vec<u8>)>>>,
+    echoes: Arc<Mutex<Held>>,
     never: Arc<Mutex<Vec<Responder>>>,
 }
 
@@ -181,7 +184,7 @@ fn a_member_calls_and_waits() {
     let (_running, shared) = start(64, &options());
     let mut member = shared.member().expect("room");
     let echo = member.method("/test.Late/Echo").expect("it is served");
-    assert_eq!((member.max_calls(), member.services().len() > 0), (16, true));
+    assert_eq!((member.max_calls(), !member.services().is_empty()), (16, true));
     member.start(echo, &CallOptions::default(), 7, b"first").expect("room");
     for len in [0, 5, 500, 50_000] {
         let body = vec![9; len];
