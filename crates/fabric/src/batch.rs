@@ -10,12 +10,15 @@
 //!   are a part of it, never the whole. Whoever does not know how many are out there goes by the most that a poll has found lately
 //!   ([`Batch::peak`]). There is no clock, and nothing to tune to a machine.
 //!
+//! Where publishing is a system call ([`Policy::over`]), company is worth waiting for whatever the load: adaptive is then as many as one
+//! turn brings.
+//!
 //! Contract: the caller tells of every entry it puts ([`Batch::put`]), of every poll ([`Batch::polled`]), and asks
 //! before it sleeps ([`Batch::take`]); whenever the answer is true it publishes the ring, rings the doorbell, or flushes the link.
 //!
 //! Invariants:
 //! 1. At most [`Policy`]'s B − 1 entries wait.
-//! 2. None waits after a poll that found nothing, nor after [`Batch::take`].
+//! 2. None waits after a poll that found nothing, after [`Batch::PATIENCE`] polls that found something, nor after [`Batch::take`].
 //! 3. Adaptive: none waits alone, that is, while all that are out there wait.
 //!
 //! Cost: an addition, a multiplication and two comparisons an entry; a comparison a poll. Against fixed batches: see
@@ -23,6 +26,7 @@
 //!
 //! Sources: Dagger items 16 and 19 (which leaves the policy open).
 
+use crate::link::Transport;
 use crate::registers::{Id, Registers};
 
 /// How many entries become visible together.
@@ -34,6 +38,13 @@ pub enum Policy {
     Adaptive(u32),
 }
 
+impl Default for Policy {
+    /// As registers have it at first.
+    fn default() -> Policy {
+        Policy::Adaptive(16)
+    }
+}
+
 impl Policy {
     /// As the registers say now.
     pub fn of(registers: &Registers) -> Policy {
@@ -41,6 +52,14 @@ impl Policy {
         match registers.read(Id::BatchMode) {
             0 => Policy::Fixed(size),
             _ => Policy::Adaptive(size),
+        }
+    }
+
+    /// For a link of this transport.
+    pub fn over(self, transport: Transport) -> Policy {
+        match self {
+            Policy::Adaptive(_) if !transport.is_ring() => Policy::Fixed(Batch::TURN),
+            other => other,
         }
     }
 }
@@ -51,6 +70,8 @@ pub struct Batch {
     policy: Policy,
     waiting: u32,
     peak: u32,
+    /// Polls that something has waited for.
+    age: u32,
     /// Polls until the peak falls by one.
     fall: u32,
 }
@@ -60,10 +81,14 @@ impl Batch {
     pub const SHARE: (u32, u32) = (3, 8);
     /// Polls that found something, but less than the peak, after which the peak falls by one.
     pub const FALL: u32 = 64;
+    /// Polls that found something, after which what waits does so no longer: others may keep the link busy for ever.
+    pub const PATIENCE: u32 = 8;
+    /// Entries of one turn that leave together, where each publication is a system call.
+    pub const TURN: u32 = 64;
 
     /// Nothing waits yet.
     pub fn new(policy: Policy) -> Batch {
-        Batch { policy, waiting: 0, peak: 0, fall: Batch::FALL }
+        Batch { policy, waiting: 0, peak: 0, age: 0, fall: Batch::FALL }
     }
 
     /// Another policy from the next entry on.
@@ -115,12 +140,14 @@ impl Batch {
         } else {
             self.fall -= 1;
         }
-        false
+        self.age += u32::from(self.waiting > 0);
+        self.age > Batch::PATIENCE && self.take()
     }
 
     /// Before sleeping, and whenever else nothing may wait. Whether to publish.
     #[inline]
     pub fn take(&mut self) -> bool {
+        self.age = 0;
         std::mem::take(&mut self.waiting) > 0
     }
 }
@@ -157,7 +184,7 @@ mod tests {
         #[test]
         fn nothing_waits_too_long(start in policy(), steps in proptest::collection::vec(step(), 0..300)) {
             let mut batch = Batch::new(start);
-            let (mut waiting, mut out) = (0u32, 0u32);
+            let (mut waiting, mut out, mut age) = (0u32, 0u32, 0u32);
             for step in steps {
                 let publish = match step {
                     Step::Put => {
@@ -168,7 +195,8 @@ mod tests {
                         let found = found.min((out - waiting) as usize);
                         out -= found as u32;
                         let publish = batch.polled(found);
-                        prop_assert!(publish == (found == 0 && waiting > 0));
+                        age += u32::from(found > 0 && waiting > 0);
+                        prop_assert!(publish == (waiting > 0 && (found == 0 || age > Batch::PATIENCE)));
                         publish
                     }
                     Step::Take => {
@@ -182,7 +210,7 @@ mod tests {
                     }
                 };
                 if publish {
-                    waiting = 0;
+                    (waiting, age) = (0, 0);
                 }
                 prop_assert_eq!(batch.waiting(), waiting);
                 if matches!(step, Step::Put) {

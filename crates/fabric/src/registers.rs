@@ -48,7 +48,7 @@ base::registers! {
         "Whether whoever waits sleeps at last. off never sleeps and burns a core per thread.";
     CallsMax "calls.max" Count, 1, 1 << 16, 256, live,
         "Calls in flight on a connection accepted from now on; also what a client may ask for.";
-    StreamWindow "stream.window" Count, 1, 1 << 16, 64, live,
+    StreamWindow "stream.window" Count, 1, 4096, 64, live,
         "Messages of one stream, in one direction, that may be on their way; streams opened from now on.";
     ConnectionsMax "connections.max" Count, 1, 1 << 20, 1024, live,
         "Connections beyond this are refused.";

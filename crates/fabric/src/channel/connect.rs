@@ -10,6 +10,7 @@ use crate::connection::handshake::{Hello, ServiceInfo, VERSION};
 use crate::connection::switch::{Links, Side};
 use crate::connection::{ConnectError, Opened, Opening};
 use crate::link::{self, Address, Link, LinkOptions};
+use crate::registers::Watch;
 use base::clock::Clock;
 use base::units::Nanos;
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ pub struct Connecting {
 impl Connecting {
     /// Begins; [`Connecting::poll`] does the rest.
     pub fn new(link: Box<dyn Link>, options: &Options) -> Connecting {
+        let options = options.followed();
         let hello = Hello {
             version: VERSION,
             join: None,
@@ -31,7 +33,7 @@ impl Connecting {
             calls: options.calls,
             services: options.services.clone(),
         };
-        Connecting { opening: Opening::new(link, &hello), options: options.clone() }
+        Connecting { opening: Opening::new(link, &hello), options }
     }
 
     /// Goes on; the channel once the server has answered. It takes its time from [`Channel::poll_at`] if it is polled with that, else from the
@@ -58,7 +60,7 @@ fn channel(opened: Opened, options: &Options) -> Channel {
     let watch = |monitor| Box::new(Watched::new(monitor, &welcome.services, welcome.connection, &links));
     let watched = options.monitor.as_ref().map(watch);
     let switching = Switching::new(welcome.token, options.timeout);
-    let mut core = Core::new(links, calls, welcome.window, switching);
+    let mut core = Core::new(links, calls, welcome.window, (switching, options.batch));
     core.watched = watched;
     Channel {
         core,
@@ -71,6 +73,7 @@ fn channel(opened: Opened, options: &Options) -> Channel {
         typed: Default::default(),
         time: Time::Clock(Clock::shared()),
         policy: options.wait,
+        registers: options.registers.clone().map(|registers| (registers, Watch::default())),
     }
 }
 
@@ -90,7 +93,7 @@ impl Channel {
     /// # Errors
     /// [`ConnectError`], each with what to do about it.
     pub fn connect(address: &Address, options: &Options) -> Result<Channel, ConnectError> {
-        let link_options = LinkOptions { timeout: options.timeout, ..options.link.clone() };
+        let link_options = LinkOptions { timeout: options.timeout, ..options.followed().link };
         let link =
             link::connect(address, &link_options).map_err(|error| ConnectError::Link(error.to_string()))?;
         Channel::over(link, options)

@@ -14,6 +14,7 @@ use super::switching::{Switch, Switching};
 use super::watched::Watched;
 use super::wheel::Wheel;
 use super::{CallOptions, Method};
+use crate::batch::{Batch, Policy};
 use crate::connection::switch::Links;
 use crate::frame::{HEADER, Header, Kind, MAX_MESSAGE, MAX_METADATA};
 use crate::link::SendError;
@@ -29,9 +30,6 @@ pub(super) const PONGS: usize = 16;
 
 /// Bytes of memory that are kept for joining metadata and body.
 const JOINED: usize = 64 << 10;
-
-/// Frames after which they are published though others are in flight and no poll came.
-const PUBLISH_AFTER: u32 = 16;
 
 /// Whether calls may be started, and if not, why.
 pub(super) enum Phase {
@@ -55,8 +53,10 @@ pub(super) struct Core {
     pub(super) window: u32,
     /// Calls with a timeout that was not counted from any time yet.
     fresh: Vec<(CallId, Duration)>,
+    /// When frames are published, on rings.
+    pub(super) batching: Policy,
     /// Frames taken by the link since it was flushed.
-    unflushed: u32,
+    pub(super) unflushed: Batch,
     /// Slots that owe a Cancel or a Credit.
     owing: VecDeque<u32>,
     pub(super) pongs: VecDeque<u32>,
@@ -77,15 +77,21 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(links: Links, calls: usize, window: u32, switching: Switching) -> Core {
+    pub(super) fn new(
+        links: Links,
+        calls: usize,
+        window: u32,
+        (switching, batching): (Switching, Policy),
+    ) -> Core {
         Core {
+            batching,
+            unflushed: Batch::new(batching.over(links.transport())),
             links: Some(links),
             calls: Calls::new(calls),
             wheel: Wheel::new(calls),
             phase: Phase::Open,
             window,
             fresh: Vec::new(),
-            unflushed: 0,
             owing: VecDeque::new(),
             pongs: VecDeque::new(),
             ping: None,
@@ -126,8 +132,10 @@ impl Core {
         if let Some(timeout) = options.timeout {
             self.fresh.push((id, timeout));
         }
-        self.unflushed += 1;
-        Ok((id, self.calls.in_flight() == 1 || self.unflushed >= PUBLISH_AFTER))
+        let in_flight = self.calls.in_flight();
+        // Asked first: a lone call counts too.
+        let enough = self.unflushed.put(in_flight as u32);
+        Ok((id, enough || in_flight == 1))
     }
 
     /// Sends a Request, and tells the monitor.
@@ -203,8 +211,8 @@ impl Core {
         Ok(links.epoch())
     }
 
-    /// Sends a further message of a client's stream.
-    pub(super) fn send(&mut self, call: CallId, body: &[u8]) -> Result<(), StartError> {
+    /// Sends a further message of a client's stream; true if it should be published at once.
+    pub(super) fn send(&mut self, call: CallId, body: &[u8]) -> Result<bool, StartError> {
         if body.len() > MAX_MESSAGE {
             return Err(StartError::TooLarge);
         }
@@ -216,9 +224,9 @@ impl Core {
         let links = self.links.as_mut().ok_or(StartError::Gone)?;
         links.send(&header.emit(), body).map_err(refused)?;
         stream.sent = stream.sent.wrapping_add(1);
-        self.unflushed += 1;
         self.count_sent(HEADER + body.len());
-        Ok(())
+        // As many are out there as the window lets be.
+        Ok(self.unflushed.put(self.window))
     }
 
     /// Ends a client's stream.
@@ -228,14 +236,9 @@ impl Core {
         let links = self.links.as_mut().ok_or(StartError::Gone)?;
         links.send(&header.emit(), &[]).map_err(refused)?;
         stream.finished = true;
-        self.unflushed += 1;
+        self.unflushed.put(0);
         self.count_sent(HEADER);
         Ok(())
-    }
-
-    /// Whether enough frames were taken to publish them without waiting for a poll.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.unflushed >= PUBLISH_AFTER
     }
 
     /// Allows more items of a server's stream.
@@ -327,20 +330,25 @@ impl Core {
         if !self.owing.is_empty() || !self.pongs.is_empty() || self.ping.is_some() {
             self.settle();
         }
+        self.unflushed.take();
         if let Some(links) = &mut self.links {
             if let Some(watched) = &mut self.watched {
                 watched.published(links, now);
             }
             links.flush(now);
+            self.unflushed.set(self.batching.over(links.transport()));
         }
-        self.unflushed = 0;
     }
 
-    /// Whether something waits to be published.
+    /// Whether something must be published now: all but frames that wait in a ring for company.
     #[inline]
-    pub(super) fn is_unpublished(&self) -> bool {
-        let owes = self.unflushed > 0 || !self.owing.is_empty() || !self.pongs.is_empty();
-        owes || !self.fresh.is_empty() || self.links.as_ref().is_some_and(Links::is_switching)
+    pub(super) fn must_publish(&self, now: Nanos) -> bool {
+        let owes = !self.owing.is_empty() || !self.pongs.is_empty() || self.ping.is_some();
+        let of_links = |links: &Links| {
+            let waits = self.unflushed.waiting() > 0 && !links.transport().is_ring();
+            waits || links.is_switching() || links.next_deadline() <= now
+        };
+        owes || !self.fresh.is_empty() || self.links.as_ref().is_some_and(of_links)
     }
 
     /// Sends what is owed, as far as the link takes it.
@@ -397,8 +405,9 @@ impl Core {
 
     fn say(&mut self, header: Header) -> bool {
         let taken = self.links.as_mut().is_some_and(|links| links.send(&header.emit(), &[]).is_ok());
-        self.unflushed += u32::from(taken);
         if taken {
+            // Whoever settles publishes.
+            self.unflushed.put(0);
             self.count_sent(HEADER);
         }
         taken

@@ -24,8 +24,8 @@
 //! Invariants: those of `docs/design/003-fabric.md`, of which 1 (exactly one outcome) is `calls`', 5 (streams) `stream`'s, 6 `receive`'s and
 //! 7 `switching`'s.
 //!
-//! Publishing: frames are published by [`Channel::flush`], by every poll and wait, at once when nothing else is in flight, and
-//! after 16 of them.
+//! Publishing: frames are published by [`Channel::flush`] and every wait, at once when nothing else is in flight, as [`batch`](crate::batch) has it
+//! in between, and by a poll that finds nothing.
 //!
 //! Time: a call's timeout counts from when it is published. The clock is read once for each poll, wait and flush, never for a call.
 //!
@@ -72,15 +72,18 @@ pub(crate) use typed::Typed;
 pub(crate) use wait::sleep;
 
 use self::core::{Core, Phase};
+use crate::batch::Policy;
 use crate::connection::ConnectError;
 use crate::connection::handshake::ServiceInfo;
 use crate::connection::switch::{Links, Side};
 use crate::link::{Frames, Link, Transport};
+use crate::registers::{Registers, Watch, wait_policy};
 use base::clock::Clock;
 use base::units::Nanos;
 use event::Waiting;
 use ring::wait::WaitPolicy;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A method of the server, as calls name it. Valid for the channel that it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +136,7 @@ pub struct Channel {
     time: Time,
     /// How blocking calls wait.
     policy: WaitPolicy,
+    registers: Option<(Arc<Registers>, Watch)>,
 }
 
 /// Where a channel's time comes from.
@@ -221,8 +225,7 @@ impl Channel {
     /// # Errors
     /// [`StartError::Full`] if the server's window is used up or the link is full; nothing was sent then.
     pub fn send(&mut self, call: CallId, body: &[u8]) -> Result<(), StartError> {
-        self.core.send(call, body)?;
-        if self.core.is_crowded() {
+        if self.core.send(call, body)? {
             self.flush();
         }
         Ok(())
@@ -253,6 +256,17 @@ impl Channel {
     #[inline]
     pub fn flush(&mut self) {
         self.core.publish(self.time.now());
+    }
+
+    /// Takes over what registers say now.
+    #[inline]
+    fn follow(&mut self) {
+        if let Some((registers, watch)) = &mut self.registers
+            && watch.changed(registers)
+        {
+            self.policy = wait_policy(registers);
+            self.core.batching = Policy::of(registers);
+        }
     }
 
     /// Goes on over another link to the same server, with calls in flight: none is lost or doubled. It takes some polls; see

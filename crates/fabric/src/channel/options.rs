@@ -1,8 +1,11 @@
 //! What can be said of a channel when it is made, and of a call when it is started.
 
+use crate::batch::Policy;
 use crate::link::LinkOptions;
 use crate::monitor::Monitor;
+use crate::registers::{Id, Registers, wait_policy};
 use ring::wait::WaitPolicy;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a channel is made.
@@ -18,6 +21,11 @@ pub struct Options {
     pub timeout: Duration,
     /// How blocking calls wait.
     pub wait: WaitPolicy,
+    /// When requests in a ring become visible. All are before anyone sleeps.
+    pub batch: Policy,
+    /// What they say of batches, waiting, calls and links takes the place of what is said here and to [`Channel::wait`](super::Channel::wait),
+    /// also when they are changed; calls and links count when a connection is made.
+    pub registers: Option<Arc<Registers>>,
     /// How [`Channel::connect`](super::Channel::connect) opens its link; `timeout` counts for it too.
     pub link: LinkOptions,
     /// What is told of its calls, as `monitor.sample` and `trace.sample` of the monitor's registers say.
@@ -32,9 +40,25 @@ impl Default for Options {
             exact: false,
             timeout: Duration::from_secs(5),
             wait: WaitPolicy::default(),
+            batch: Policy::default(),
+            registers: None,
             link: LinkOptions::default(),
             monitor: None,
         }
+    }
+}
+
+impl Options {
+    /// With what the registers say now.
+    pub(super) fn followed(&self) -> Options {
+        let mut options = self.clone();
+        if let Some(registers) = &self.registers {
+            options.calls = options.calls.min(registers.read(Id::CallsMax) as u32);
+            options.wait = wait_policy(registers);
+            options.batch = Policy::of(registers);
+            options.link.follow(registers);
+        }
+        options
     }
 }
 

@@ -12,7 +12,8 @@ use base::units::Nanos;
 const BATCH: usize = 256;
 
 impl Channel {
-    /// Publishes what was started, takes what arrived, and hands out up to `max` events; how many. Events of one call come in
+    /// Publishes what was started, unless frames arrived and it waits for company in a ring ([`batch`](crate::batch); whoever polls no
+    /// further calls [`Channel::flush`]), takes what arrived, and hands out up to `max` events; how many. Events of one call come in
     /// order; its last one says so ([`What::is_terminal`]).
     #[inline]
     pub fn poll(&mut self, max: usize, each: impl FnMut(Event<'_>)) -> usize {
@@ -51,10 +52,16 @@ impl Channel {
         max: usize,
         mut each: impl FnMut(Happened<'_>, &mut Scratch),
     ) -> usize {
+        self.follow();
         let Channel { core, frames, from, scratch, .. } = self;
-        core.publish(now);
+        if core.must_publish(now) {
+            core.publish(now);
+        }
         if frames.is_empty() && core.ready.is_empty() {
             core.receive(now, frames, from);
+            if core.unflushed.polled(frames.len()) {
+                core.publish(now);
+            }
         }
         let mut count = 0;
         while count < max {
@@ -84,7 +91,7 @@ impl Channel {
             }
         }
         count += core.conclude(now, max - count, frames, |happened| each(happened, scratch));
-        if core.is_unpublished() {
+        if core.must_publish(now) {
             core.publish(now);
         }
         count

@@ -27,6 +27,8 @@ impl Channel {
 
     /// As [`Channel::wait`], whatever waits in the backlog.
     pub(super) fn wait_for_frames(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
+        self.follow();
+        let policy = if self.registers.is_some() { self.policy } else { policy };
         let mut now = self.time.now();
         self.core.publish(now);
         let until = timeout.map_or(Nanos::MAX, |timeout| now.plus(Nanos::from(timeout)));

@@ -4,6 +4,7 @@
 //! here, and a line in `tests/links/rig.rs`.
 
 use super::{Address, Link, Mode, memory, shm, stream, udp};
+use crate::registers::{Id, Registers};
 use base::units::Nanos;
 use ring::shm::AttachError;
 use rustix::fd::BorrowedFd;
@@ -39,6 +40,13 @@ impl Default for LinkOptions {
 }
 
 impl LinkOptions {
+    /// With modes and sizes as the registers say now.
+    pub(crate) fn follow(&mut self, registers: &Registers) {
+        self.mode = Mode::ALL[registers.size(Id::PortMode)];
+        self.entries = registers.read(Id::RingEntries) as u32;
+        self.bytes = registers.read(Id::RingArena) as u32;
+    }
+
     /// The same, with sizes that every transport can have.
     pub(crate) fn bounded(&self) -> LinkOptions {
         LinkOptions {
@@ -105,6 +113,9 @@ pub trait Listener: Send {
 
     /// Where it listens: what was asked, or the port that the system chose.
     fn address(&self) -> &Address;
+
+    /// Other modes and sizes, for the links of clients that come from now on.
+    fn set_options(&mut self, _options: &LinkOptions) {}
 }
 
 /// A link to the server at `address`.

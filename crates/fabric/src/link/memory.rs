@@ -329,6 +329,12 @@ impl Listener for MemoryListener {
     fn address(&self) -> &Address {
         &self.address
     }
+
+    fn set_options(&mut self, options: &LinkOptions) {
+        if let Some(place) = places().get_mut(&self.name) {
+            place.options = options.bounded();
+        }
+    }
 }
 
 impl Drop for MemoryListener {

@@ -55,6 +55,12 @@ impl Transport {
     pub const ALL: [Transport; 5] =
         [Transport::Memory, Transport::Shm, Transport::Udp, Transport::Unix, Transport::Tcp];
 
+    /// Whether frames go through rings in memory, and publishing them is no system call.
+    #[inline]
+    pub fn is_ring(self) -> bool {
+        matches!(self, Transport::Memory | Transport::Shm)
+    }
+
     /// As addresses begin: `shm`.
     pub fn name(self) -> &'static str {
         match self {

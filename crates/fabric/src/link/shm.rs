@@ -237,4 +237,8 @@ impl Listener for ShmListener {
     fn address(&self) -> &Address {
         &self.address
     }
+
+    fn set_options(&mut self, options: &LinkOptions) {
+        self.options = options.bounded();
+    }
 }

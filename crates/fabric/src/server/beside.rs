@@ -14,6 +14,7 @@ impl Server {
     /// As [`Server::wait`], until something was done, or one of `channels` has something for its poll. They are published first.
     pub fn wait_beside(&mut self, policy: WaitPolicy, deadline: Nanos, channels: &mut [Channel]) -> Outcome {
         let clock = Clock::shared();
+        let policy = self.policy(policy);
         let awake = u64::from(policy.spin.max(1)) + u64::from(policy.pause);
         let mut looks = 0;
         loop {

@@ -32,7 +32,9 @@ impl Server {
 
     fn collect_replies(&mut self, now: Nanos) -> usize {
         let Some(mut executor) = self.core.executor.take() else { return 0 };
-        let done = executor.collect(&mut |number, frame| self.answer(number, call_of(frame), frame, now));
+        let done =
+            executor.collect(now, &mut |number, frame| self.answer(number, call_of(frame), frame, now));
+        self.core.elsewhere = executor.takes();
         self.core.executor = Some(executor);
         done
     }

@@ -17,6 +17,7 @@
 use super::Core;
 use super::calls::{Calls, Kind};
 use super::watched::Traffic;
+use crate::batch::{Batch as Publication, Policy};
 use crate::connection::handshake::Token;
 use crate::connection::switch::{Links, Side};
 use crate::frame::{self, HEADER, Header};
@@ -132,7 +133,13 @@ pub(super) struct Connection {
     /// A Request that the executor had no room for.
     pub(super) refused: Option<(Vec<u8>, Nanos)>,
     pub(super) held: Arc<Held>,
+    /// Something was sent that was not published.
     pub(super) dirty: bool,
+    publication: Publication,
+    /// Enough was sent to publish it in the middle of a turn.
+    is_due: bool,
+    /// Frames that this turn took.
+    pub(super) taken: usize,
     pub(super) opened: Nanos,
     pub(super) heard: Nanos,
     pub(super) counters: Counters,
@@ -165,6 +172,9 @@ impl Connection {
             refused: None,
             held: Arc::default(),
             dirty: false,
+            publication: Publication::new(Policy::default()),
+            is_due: false,
+            taken: 0,
             opened: now,
             heard: now,
             counters: Counters::default(),
@@ -187,7 +197,10 @@ impl Connection {
     pub(super) fn send(&mut self, head: &[u8], body: &[u8], now: Nanos) -> bool {
         if self.waiting.is_empty() {
             match self.try_send(head, body) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    self.publish_if_due(now);
+                    return true;
+                }
                 // `recv` says why.
                 Err(SendError::Gone) => return true,
                 Err(SendError::Full) => {}
@@ -202,9 +215,18 @@ impl Connection {
     fn try_send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
         self.links.send(head, body)?;
         self.dirty = true;
+        self.is_due |= self.publication.put(self.publication.peak());
         self.counters.frames_out += 1;
         self.counters.bytes_out += (head.len() + body.len()) as u64;
         Ok(())
+    }
+
+    #[inline]
+    fn publish_if_due(&mut self, now: Nanos) {
+        if std::mem::take(&mut self.is_due) {
+            self.links.flush(now);
+            self.dirty = self.publication.waiting() > 0;
+        }
     }
 
     #[cold]
@@ -311,6 +333,7 @@ impl Connection {
                 }
             }
         }
+        self.publish_if_due(now);
     }
 
     /// Sends what a stream offers; false when there is no room.
@@ -386,13 +409,33 @@ impl Connection {
         }
     }
 
-    /// Publishes what was sent, and does what time asks for.
+    /// After a turn: publishes what has waited for enough company, and does what time asks for.
     #[inline]
+    pub(super) fn end_turn(&mut self, policy: Policy, now: Nanos) {
+        let taken = std::mem::take(&mut self.taken);
+        let transport = self.links.transport();
+        let due = self.publication.polled(taken);
+        self.publication.set(policy.over(transport));
+        if self.dirty && (due || !transport.is_ring() || self.publication.waiting() == 0)
+            || self.links.is_switching()
+            || self.links.next_deadline() <= now
+        {
+            self.flush(now);
+        }
+    }
+
+    /// Publishes what was sent.
     pub(super) fn flush(&mut self, now: Nanos) {
-        if self.dirty || self.links.is_switching() || self.links.next_deadline() <= now {
-            self.dirty = false;
-            self.watch_traffic();
-            self.links.flush(now);
+        self.publication.take();
+        (self.dirty, self.is_due) = (false, false);
+        self.watch_traffic();
+        self.links.flush(now);
+    }
+
+    /// Before sleeping: nothing may wait.
+    pub(super) fn flush_rest(&mut self, now: Nanos) {
+        if self.dirty {
+            self.flush(now);
         }
     }
 

@@ -7,6 +7,7 @@
 //! Contract: what `submit` took is executed once, and its reply comes out of `collect` once, on this thread, in any order. What it
 //! did not take is offered again after some replies were collected; nothing else is taken from that connection until then.
 
+use crate::registers::Registers;
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 use std::fmt;
@@ -34,6 +35,11 @@ impl std::error::Error for Full {}
 
 /// Runs unary requests elsewhere.
 pub trait Executor: Send {
+    /// Whether requests are to be submitted; if not, the server's thread runs handlers itself. Asked once in each poll.
+    fn takes(&self) -> bool {
+        true
+    }
+
     /// Takes a request (a whole frame) that a worker shall execute.
     ///
     /// # Errors
@@ -44,14 +50,20 @@ pub trait Executor: Send {
     fn flush(&mut self);
 
     /// Hands replies (whole frames) that are there to `each`, with the connection, and says how many.
-    fn collect(&mut self, each: &mut dyn FnMut(u64, &[u8])) -> usize;
+    fn collect(&mut self, now: Nanos, each: &mut dyn FnMut(u64, &[u8])) -> usize;
 
-    /// Before sleeping on the descriptor: whether there is nothing to collect, and the descriptor becomes readable when there is.
+    /// Before sleeping on the descriptors: whether there is nothing to collect, and one of them becomes readable when there is.
     fn arm(&mut self) -> bool;
 
     /// After sleeping: awake again.
     fn disarm(&mut self);
 
-    /// Readable when an armed executor has replies.
-    fn descriptor(&self) -> BorrowedFd<'_>;
+    /// Adds what is readable when an armed executor has replies.
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
+
+    /// A connection is over; replies to it go nowhere.
+    fn closed(&mut self, _connection: u64) {}
+
+    /// Registers were changed.
+    fn follow(&mut self, _registers: &Registers) {}
 }

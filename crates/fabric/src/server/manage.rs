@@ -84,6 +84,9 @@ impl Server {
         let Server { core, connections, .. } = self;
         for mut connection in connections.extract_if(.., |connection| connection.over.is_some()) {
             connection.abandon_calls(core);
+            if let Some(executor) = &mut core.executor {
+                executor.closed(connection.number);
+            }
             connection.say_why(now);
             connection.watch_traffic();
             core.ended.add(&connection.counters);

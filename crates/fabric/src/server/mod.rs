@@ -32,6 +32,7 @@ mod take;
 mod tasks;
 mod wait;
 mod watched;
+mod workers;
 
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use manage::ConnectionInfo;
 pub use options::Options;
 pub use returns::{Spawner, TooMany};
 pub use router::{Executed, Router, Scratch};
+pub use workers::{ServicePlan, WorkersPlan};
 
 pub(crate) use returns::{Return, Returns};
 pub(crate) use router::failure;
@@ -49,20 +51,23 @@ pub(crate) use router::failure;
 use crate::connection::switch::Side;
 use crate::link::{self, Address, Frames, Listener};
 use crate::monitor::Watched;
+use crate::registers::{Id, Registers, Watch, wait_policy};
 use crate::service::Service;
 use base::units::Nanos;
 use connection::{Batch, Connection};
 use greet::Greeting;
-use ring::wait::{Sleeper, waiting_on_eventfd};
+use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::{fmt, io};
 use tasks::{TaskId, Tasks};
+use workers::Pool;
 
 /// Serves connections.
 pub struct Server {
     core: Core,
     listeners: Vec<Box<dyn Listener>>,
+    registers: Option<(Arc<Registers>, Watch)>,
     /// When they are looked at again.
     accept_at: Nanos,
     greetings: Vec<Greeting>,
@@ -87,6 +92,8 @@ struct Core {
     timers: BTreeSet<(Nanos, u64, u32)>,
     executor: Option<Box<dyn Executor>>,
     watched: Option<Box<Watched>>,
+    /// The executor takes requests.
+    elsewhere: bool,
     /// The executor has something to publish.
     submitted: bool,
     draining: bool,
@@ -137,6 +144,7 @@ impl Server {
             timers: BTreeSet::new(),
             executor: None,
             watched: None,
+            elsewhere: false,
             submitted: false,
             draining: false,
             next_number: 1,
@@ -146,6 +154,7 @@ impl Server {
         Server {
             core,
             listeners: Vec::new(),
+            registers: None,
             accept_at: Nanos::ZERO,
             greetings: Vec::new(),
             connections: Vec::new(),
@@ -177,8 +186,19 @@ impl Server {
     /// Runs methods without streams elsewhere than on this thread.
     #[must_use]
     pub fn executor(mut self, executor: Box<dyn Executor>) -> Server {
+        self.core.elsewhere = executor.takes();
         self.core.executor = Some(executor);
         self
+    }
+
+    /// Runs methods without streams on workers. Services are added before, and [`Server::registers`] changes all but the
+    /// cores and what is a service's own while it serves.
+    ///
+    /// # Errors
+    /// The system's: no threads can be had, or a core is not allowed.
+    pub fn workers(self, plan: &WorkersPlan) -> io::Result<Server> {
+        let pool = Pool::new(self.router(), plan)?;
+        Ok(self.executor(Box::new(pool)))
     }
 
     /// The services, for an executor.
@@ -191,13 +211,63 @@ impl Server {
         Spawner { returns: Arc::clone(&self.core.returns), max: self.core.options.max_tasks }
     }
 
-    /// What may be changed while it runs.
+    /// Follows registers from now on: what they say of batches, bounds, waiting, links and workers takes the place of [`Options`], of a
+    /// [`WorkersPlan`] and of the policies given to [`Server::wait`] and [`Server::run`]. They are looked at once in each poll.
+    #[must_use]
+    pub fn registers(mut self, registers: Arc<Registers>) -> Server {
+        self.core.options.follow(&registers);
+        self.registers = Some((registers, Watch::default()));
+        self
+    }
+
+    /// Takes over what registers say now.
+    #[cold]
+    fn follow(&mut self) {
+        let Some((registers, _)) = &self.registers else { return };
+        let core = &mut self.core;
+        core.options.follow(registers);
+        self.listeners.iter_mut().for_each(|listener| listener.set_options(&core.options.link));
+        if core.executor.is_none() && registers.size(Id::WorkersCount) > 0 {
+            // As `Server::workers` with nothing special; where the system gives no threads, `follow` of the pool goes on without.
+            let pool = Pool::new(Arc::clone(&core.router), &WorkersPlan::default());
+            core.executor = pool.ok().map(|pool| Box::new(pool) as Box<dyn Executor>);
+        }
+        if let Some(executor) = &mut core.executor {
+            executor.follow(registers);
+            core.elsewhere = executor.takes();
+        }
+    }
+
+    /// How to wait: as registers say, if there are any.
+    pub(super) fn policy(&self, given: WaitPolicy) -> WaitPolicy {
+        self.registers.as_ref().map_or(given, |(registers, _)| wait_policy(registers))
+    }
+
+    /// What may be changed while it runs, unless registers say it.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.core.options
     }
 
     /// Does what there is to do, one quantum for each connection; how much that was.
     pub fn poll(&mut self, now: Nanos) -> usize {
+        let done = self.turn(now);
+        self.publish_rest(now);
+        done
+    }
+
+    /// Publishes what waits for company: before sleeping, and before the server is in other hands.
+    #[inline]
+    fn publish_rest(&mut self, now: Nanos) {
+        self.connections.iter_mut().for_each(|connection| connection.flush_rest(now));
+    }
+
+    /// As [`Server::poll`], but replies may wait for company until a turn that finds nothing.
+    fn turn(&mut self, now: Nanos) -> usize {
+        if let Some((registers, watch)) = &mut self.registers
+            && watch.changed(registers)
+        {
+            self.follow();
+        }
         if now >= self.accept_at && !self.listeners.is_empty() {
             self.accept_clients(now);
         }
@@ -232,7 +302,7 @@ impl Server {
         }
         let mut over = false;
         for connection in &mut self.connections {
-            connection.flush(now);
+            connection.end_turn(self.core.options.batch, now);
             connection.check_limits(&self.core, now);
             over |= connection.over.is_some();
         }

@@ -1,6 +1,8 @@
 //! What a server allows.
 
+use crate::batch::Policy;
 use crate::link::LinkOptions;
+use crate::registers::{Id, Registers};
 use base::units::Nanos;
 
 /// Bounds and times of a server. Those of connections count for what comes after a change.
@@ -12,6 +14,8 @@ pub struct Options {
     pub window: u32,
     /// Frames taken from one connection before it is another's turn.
     pub quantum: usize,
+    /// When replies in a ring become visible. All are before anyone sleeps.
+    pub batch: Policy,
     /// Connections; further ones are refused.
     pub max_connections: usize,
     /// Futures of [`Spawner`](super::Spawner)s.
@@ -36,6 +40,7 @@ impl Default for Options {
             max_calls: 1024,
             window: 64,
             quantum: 64,
+            batch: Policy::default(),
             max_connections: 1024,
             max_tasks: 1 << 16,
             held_bytes: 16 << 20,
@@ -45,5 +50,20 @@ impl Default for Options {
             idle_limit: Nanos::MAX,
             drain_limit: Nanos::from_secs(5),
         }
+    }
+}
+
+impl Options {
+    /// With what the registers say now.
+    pub(super) fn follow(&mut self, registers: &Registers) {
+        self.max_calls = registers.read(Id::CallsMax) as u32;
+        self.window = registers.read(Id::StreamWindow) as u32;
+        self.batch = Policy::of(registers);
+        self.max_connections = registers.size(Id::ConnectionsMax);
+        self.idle_limit = match registers.read(Id::ConnectionsIdle) {
+            0 => Nanos::MAX,
+            seconds => Nanos::from_secs(seconds),
+        };
+        self.link.follow(registers);
     }
 }

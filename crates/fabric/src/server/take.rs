@@ -90,6 +90,7 @@ impl Connection {
         if !self.dirty {
             self.watch_traffic();
         }
+        self.taken = taken;
         if batch.frames.is_empty() {
             core.frames = batch.frames;
         } else {
@@ -166,7 +167,7 @@ impl Connection {
             Some(entry) if !entry.descriptor.is_unary() => {
                 return self.open_stream(core, frame, watch, arrived, now);
             }
-            Some(_) if core.executor.is_some() => {
+            Some(_) if core.elsewhere => {
                 return Ok(self.submit(core, frame, bytes, watch, arrived, now));
             }
             _ => {}
@@ -260,10 +261,11 @@ impl Connection {
     fn submit_again(&mut self, core: &mut Core, now: Nanos) -> bool {
         let Some((bytes, arrived)) = self.refused.take() else { return true };
         let origin = Origin { connection: self.number, arrived };
-        let submitted = match &mut core.executor {
-            Some(executor) => executor.submit(origin, &bytes).is_ok(),
-            None => false,
-        };
+        if !core.elsewhere {
+            return self.execute_refused(core, &bytes, origin, now);
+        }
+        let executor = core.executor.as_mut();
+        let submitted = executor.is_some_and(|executor| executor.submit(origin, &bytes).is_ok());
         core.submitted |= submitted;
         if submitted {
             return true;
@@ -276,6 +278,17 @@ impl Connection {
         }
         self.refused = Some((bytes, arrived));
         false
+    }
+
+    /// Runs a Request here that waited for workers, of which there are none any more.
+    #[cold]
+    fn execute_refused(&mut self, core: &mut Core, bytes: &[u8], origin: Origin, now: Nanos) -> bool {
+        let frame = Frame::parse(bytes).expect("it was parsed when it was taken");
+        let Core { router, scratch, .. } = core;
+        let Executed::Reply(head, body) = router.execute(scratch, &frame, origin, now) else { return true };
+        let reply = [&head[..], body].concat();
+        self.close_call(core, frame.header.call);
+        self.reply(&reply, now)
     }
 
     #[inline(never)]

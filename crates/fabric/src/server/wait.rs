@@ -18,12 +18,20 @@ const LOOK_AT_STOP: Nanos = Nanos::from_millis(100);
 impl Server {
     /// Polls until something was done, as the policy says, or until `deadline` on the process's [`Clock`].
     pub fn wait(&mut self, policy: WaitPolicy, deadline: Nanos) -> Outcome {
+        let outcome = self.wait_for_turn(policy, deadline);
+        self.publish_rest(Clock::shared().now());
+        outcome
+    }
+
+    /// As [`Server::wait`]; the next turn must come soon, since replies may wait for it.
+    fn wait_for_turn(&mut self, policy: WaitPolicy, deadline: Nanos) -> Outcome {
         let clock = Clock::shared();
+        let policy = self.policy(policy);
         let awake = u64::from(policy.spin.max(1)) + u64::from(policy.pause);
         let mut looks = 0;
         loop {
             let now = clock.now();
-            if self.poll(now) > 0 {
+            if self.turn(now) > 0 {
                 return Outcome::Ready;
             }
             if now >= deadline {
@@ -43,12 +51,14 @@ impl Server {
     pub fn run(&mut self, policy: WaitPolicy, stop: &AtomicBool) {
         let clock = Clock::shared();
         while !stop.load(Ordering::Relaxed) {
-            self.wait(policy, clock.now().plus(LOOK_AT_STOP));
+            self.wait_for_turn(policy, clock.now().plus(LOOK_AT_STOP));
         }
+        self.publish_rest(clock.now());
     }
 
     /// Sleeps until something may be there to do.
     fn sleep(&mut self, now: Nanos, deadline: Nanos) {
+        self.publish_rest(now);
         if self.arm() {
             let until = deadline.min(self.next_deadline());
             // Errors mean the same as a wake-up: look again.
@@ -91,17 +101,16 @@ impl Server {
         beside: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let own = self.sleeper.descriptor().expect("made with an eventfd");
-        let executor = self.core.executor.as_ref().map(|executor| executor.descriptor());
+        let mut workers = Vec::new();
+        if let Some(executor) = &self.core.executor {
+            executor.descriptors(&mut workers);
+        }
         let links = self.connections.iter().flat_map(|connection| connection.links.descriptors());
         let greetings =
             self.greetings.iter_mut().map(|greeting| &*greeting.link()).map(|link| link.descriptor());
         let listeners = self.listeners.iter().map(|listener| listener.descriptor());
-        let all = links
-            .chain(greetings)
-            .chain(listeners)
-            .chain(executor)
-            .chain([own])
-            .chain(beside.iter().copied());
+        let all =
+            links.chain(greetings).chain(listeners).chain(workers).chain([own]).chain(beside.iter().copied());
         let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let span =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 };
