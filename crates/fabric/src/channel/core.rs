@@ -343,12 +343,18 @@ impl Core {
     /// Whether something must be published now: all but frames that wait in a ring for company.
     #[inline]
     pub(super) fn must_publish(&self, now: Nanos) -> bool {
-        let owes = !self.owing.is_empty() || !self.pongs.is_empty() || self.ping.is_some();
         let of_links = |links: &Links| {
             let waits = self.unflushed.waiting() > 0 && !links.transport().is_ring();
-            waits || links.is_switching() || links.next_deadline() <= now
+            waits || links.next_deadline() <= now
         };
-        owes || !self.fresh.is_empty() || self.links.as_ref().is_some_and(of_links)
+        self.owes() || self.links.as_ref().is_some_and(of_links)
+    }
+
+    /// Whether there is more to publishing than showing frames: control frames, timeouts that begin, a switch.
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        let frames = !self.owing.is_empty() || !self.pongs.is_empty() || self.ping.is_some();
+        frames || !self.fresh.is_empty() || self.links.as_ref().is_some_and(Links::is_switching)
     }
 
     /// Sends what is owed, as far as the link takes it.

@@ -91,7 +91,7 @@ impl Channel {
             }
         }
         count += core.conclude(now, max - count, frames, |happened| each(happened, scratch));
-        if core.must_publish(now) {
+        if core.owes() {
             core.publish(now);
         }
         count
