@@ -64,7 +64,7 @@ impl Serve {
                 .map_err(RpcError::Signal)?;
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RpcError::Signal)?;
         }
-        let mut server = server(self.batch)?;
+        let mut server = server(self.batch);
         let mut admin = None;
         if let Some(address) = self.admin {
             let monitor = Monitor::default();
@@ -99,14 +99,9 @@ impl Serve {
     }
 }
 
-/// A server of the demonstration. Channels and servers publish as the load asks for; other batches are refused here.
-fn server(batch: Batch) -> Result<Server, RpcError> {
-    if batch != Batch::Adaptive {
-        let why =
-            format!("batch {batch}: this version publishes as the load asks for; write --batch adaptive");
-        return Err(RpcError::Plan(why));
-    }
-    Ok(Server::new(Options::default()).service(EchoServer::new(Demo::new())))
+/// A server of the demonstration.
+fn server(batch: Batch) -> Server {
+    Server::new(Options { batch: batch.policy(), ..Options::default() }).service(EchoServer::new(Demo::new()))
 }
 
 fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
@@ -205,7 +200,7 @@ impl Local {
         let name = format!("memory:bench-{batch}");
         let address: Address = name.parse().expect("an address");
         let stop = Arc::new(AtomicBool::new(false));
-        let server = listen(server(batch)?, &address)?;
+        let server = listen(server(batch), &address)?;
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("rpc-server".to_owned()).spawn(move || {
             // Where it cannot be pinned the figures are what they are.

@@ -3,6 +3,7 @@
 use super::RpcError;
 use super::descriptions::Descriptions;
 use clap::Args;
+use fabric::batch::Policy;
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
 use fabric::status::Code;
@@ -31,7 +32,7 @@ impl Target {
     /// # Errors
     /// There is no server, or it does not speak this protocol.
     pub fn connect(&self) -> Result<Channel, RpcError> {
-        connect(&self.address)
+        connect(&self.address, Policy::default())
     }
 
     /// What the server serves, from its own words or from the .proto files.
@@ -59,11 +60,11 @@ pub fn reflected(channel: &mut Channel) -> Result<Descriptions, RpcError> {
     Descriptions::of_set(&set)
 }
 
-/// A connection to an address.
+/// A connection to an address, whose requests become visible as `batch` says.
 ///
 /// # Errors
 /// As [`Target::connect`].
-pub fn connect(address: &Address) -> Result<Channel, RpcError> {
-    Channel::connect(address, &Options::default())
+pub fn connect(address: &Address, batch: Policy) -> Result<Channel, RpcError> {
+    Channel::connect(address, &Options { batch, ..Options::default() })
         .map_err(|cause| RpcError::Connect { address: address.clone(), cause })
 }

@@ -16,6 +16,7 @@ use crate::rpc::serve::{Child, Local};
 use crate::rpc::{RpcError, target};
 use base::prng::Prng;
 use base::{Nanos, cpu};
+use fabric::batch::Policy;
 use fabric::channel::{CallOptions, Channel, Event, StartError};
 use fabric::link::Address;
 use fabric::status::{Code, Status};
@@ -34,6 +35,16 @@ pub enum Batch {
     Fixed(u32),
     /// As the load asks for.
     Adaptive,
+}
+
+impl Batch {
+    /// As channels and servers have it.
+    pub fn policy(self) -> Policy {
+        match self {
+            Batch::Fixed(size) => Policy::Fixed(size),
+            Batch::Adaptive => Policy::default(),
+        }
+    }
 }
 
 impl FromStr for Batch {
@@ -265,7 +276,7 @@ pub fn run(args: &MatrixArgs, stop: &AtomicBool, bar: &ProgressBar) -> Result<Ma
     let mut lines = Vec::new();
     for side in &sides {
         for transport in &args.transports {
-            let channel = target::connect(side.address(transport))?;
+            let channel = target::connect(side.address(transport), side.batch.policy())?;
             lines.push((transport.clone(), side.batch, channel));
         }
     }

@@ -103,7 +103,7 @@ pub struct Bench {
         long = "batch",
         value_delimiter = ',',
         value_name = "LIST",
-        default_value = "adaptive",
+        default_value = "1,4,16,adaptive",
         help_heading = "Matrix"
     )]
     batches: Vec<Batch>,

@@ -8,6 +8,7 @@ use crate::rpc::demo::proto::demo::{EchoClient, SayReply};
 use crate::rpc::descriptions::{Descriptions, short_path};
 use crate::rpc::{RpcError, json, target};
 use base::{Nanos, cpu};
+use fabric::batch::Policy;
 use fabric::channel::{CallOptions, Channel, Event, Method, StartError};
 use fabric::status::{Code, Status};
 use indicatif::ProgressBar;
@@ -138,10 +139,10 @@ impl Caller for Calls<'_> {
 /// See the head of the file.
 pub fn run(args: &Bench, stop: &AtomicBool, bar: &ProgressBar) -> Result<Single, RpcError> {
     let address = args.address.as_ref().expect("asked for where there is one");
-    let mut channels = vec![target::connect(address)?];
+    let mut channels = vec![target::connect(address, Policy::default())?];
     let subject = Subject::of(args, &mut channels[0])?;
     while channels.len() < args.threads.max(1) {
-        channels.push(target::connect(address)?);
+        channels.push(target::connect(address, Policy::default())?);
     }
     let mut fleet = Fleet { args, subject: &subject, channels, stop, bar };
     let warm = fleet.phase("warm-up", args.warmup, u64::MAX)?;
