@@ -6,10 +6,12 @@ use super::bench::Batch;
 use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
 use crate::admin::Admin;
+use base::registers::SetError;
 use base::{Clock, cpu};
 use clap::Args;
 use fabric::link::Address;
 use fabric::monitor::Monitor;
+use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use ring::wait::WaitPolicy;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -68,7 +70,9 @@ impl Serve {
         let mut admin = None;
         if let Some(address) = self.admin {
             let monitor = Monitor::default();
-            server = server.monitor(&monitor);
+            let registers = Arc::clone(monitor.registers());
+            self.tell(&registers).map_err(|error| RpcError::Server(error.to_string()))?;
+            server = server.monitor(&monitor).registers(registers);
             admin = Some(Admin::start(address, super::admin::routes(monitor)).map_err(RpcError::Admin)?);
         }
         for address in &self.listen {
@@ -106,6 +110,20 @@ fn server(batch: Batch) -> Server {
 
 fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
     server.listen(address).map_err(|cause| RpcError::Server(format!("{address}: {cause}")))
+}
+
+impl Serve {
+    /// Says in registers what was said in flags: the server follows them from then on.
+    fn tell(&self, registers: &Registers) -> Result<(), SetError> {
+        match self.batch {
+            Batch::Adaptive => registers.set("batch.mode", "adaptive")?,
+            Batch::Fixed(size) => {
+                registers.set("batch.mode", "fixed")?;
+                registers.set("batch.size", &size.to_string())?;
+            }
+        }
+        if self.spin { registers.set("wait.block", "off") } else { Ok(()) }
+    }
 }
 
 /// Serves until `stop`, then answers what is under way.
