@@ -226,3 +226,16 @@ fn bench_measures_a_matrix_against_servers_of_its_own() {
     let output = run(&["rpc", "bench", "--transports", "pigeon"], "");
     assert!(stderr(&output).contains("no transport pigeon; there are memory, shm"), "{}", stderr(&output));
 }
+
+#[test]
+fn soak_changes_everything_and_loses_nothing() {
+    let output =
+        run(&["rpc", "soak", "--seconds", "2", "--every", "5ms", "--switch", "--seed", "4", "--json"], "");
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let result: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    let count = |of: &Value| of.as_u64().expect("a count");
+    let calls = &result["calls"];
+    assert!(count(&calls["started"]) > 0 && count(&result["changes"]) > 0, "{result}");
+    assert_eq!(count(&calls["started"]), count(&calls["replies"]));
+    assert!(count(&calls["switches"]) > 0, "{result}");
+}

@@ -35,6 +35,7 @@ pub enum RpcError {
     Admin(io::Error),
     Server(String),
     Gateway { address: SocketAddr, cause: io::Error },
+    Harm(String),
 }
 
 impl RpcError {
@@ -101,6 +102,7 @@ impl fmt::Display for RpcError {
             RpcError::Gateway { address, cause } => write!(f, "the gateway at {address}: {cause}"),
             RpcError::Admin(cause) => write!(f, "the admin port cannot be opened: {cause}"),
             RpcError::Server(why) => write!(f, "the server did not start: {why}"),
+            RpcError::Harm(what) => write!(f, "calls came to harm: {what}"),
         }
     }
 }

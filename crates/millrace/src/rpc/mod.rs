@@ -2,8 +2,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `list`, `call`, `serve`, `bench` | a command each |
 //! | `gateway` | gRPC clients in front of a fabric server |
+//! | `list`, `call`, `serve`, `bench`, `soak` | a command each |
 //! | `target` | the server that a command is about |
 //! | `descriptions` | services and methods by name, from the server or from .proto files |
 //! | `proto_text`, `json` | descriptors and messages as text |
@@ -22,6 +22,7 @@ pub mod json;
 pub mod list;
 pub mod proto_text;
 pub mod serve;
+pub mod soak;
 pub mod target;
 
 pub use error::RpcError;
@@ -44,6 +45,7 @@ enum Command {
     Serve(serve::Serve),
     Bench(Box<bench::Bench>),
     Gateway(gateway::Gateway),
+    Soak(soak::Soak),
 }
 
 impl Rpc {
@@ -58,6 +60,7 @@ impl Rpc {
             Command::Serve(serve) => serve.run(),
             Command::Bench(bench) => bench.run(),
             Command::Gateway(gateway) => gateway.run(),
+            Command::Soak(soak) => soak.run(),
         }
     }
 }
