@@ -53,10 +53,16 @@ fn main() {
                 for (place, transport) in [
                     (Place::OneThread, "memory"),
                     (Place::OneThread, "shm"),
+                    (Place::OneThread, "udp"),
                     (Place::Threads, "memory"),
                     (Place::Threads, "shm"),
+                    (Place::Threads, "udp"),
                     (Place::Processes, "shm"),
                 ] {
+                    // Modes are of rings.
+                    if transport == "udp" && mode != Mode::default() {
+                        continue;
+                    }
                     let key = |class| (place, window, class, transport, mode.name());
                     if place == Place::OneThread {
                         let sample = echo(place, transport, mode, window, cores, time);
@@ -110,18 +116,40 @@ fn spread(values: &mut [f64]) -> String {
 fn echo(place: Place, transport: &str, mode: Mode, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
     let options = LinkOptions { mode, ..LinkOptions::default() };
     let pair = || -> Pair {
-        let pair =
-            if transport == "memory" { link::memory::pair(&options) } else { link::shm::pair(&options) };
+        let pair = match transport {
+            "memory" => link::memory::pair(&options),
+            "shm" => link::shm::pair(&options),
+            _ => return loopback(&options),
+        };
         pair.expect("a link")
     };
     match place {
         Place::OneThread => {
             let ((mut client, mut server), mut echo) = (pair(), Echo::default());
-            on_core(cores[0], || drive(&mut *client, window, time, || echo.turn(&mut *server)))
+            let sample = on_core(cores[0], || drive(&mut *client, window, time, || echo.turn(&mut *server)));
+            part(client, server);
+            sample
         }
         Place::Threads => threads(pair(), window, cores, time),
         Place::Processes => processes(mode, window, cores, time),
     }
+}
+
+/// Both ends of a session over UDP.
+fn loopback(options: &LinkOptions) -> Pair {
+    let any = "udp:127.0.0.1:0".parse().expect("an address");
+    let mut listener = link::listen(&any, options).expect("a port");
+    let address = listener.address().clone();
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| link::connect(&address, options).expect("the server is there"));
+        let mut server = None;
+        while !client.is_finished() || server.is_none() {
+            let now = Clock::shared().now();
+            server = server.or(listener.accept(now).expect("no error"));
+            std::thread::yield_now();
+        }
+        (client.join().expect("no panic"), server.expect("accepted just now"))
+    })
 }
 
 /// Answers every frame with itself.
@@ -135,6 +163,8 @@ impl Echo {
         let now = Clock::shared().now();
         self.frames.clear();
         if link.recv(now, 16, &mut self.frames).unwrap_or(0) == 0 {
+            // Sessions have timers.
+            link.flush(now);
             return spin_loop();
         }
         while let Some(frame) = self.frames.pop() {
@@ -170,6 +200,7 @@ fn drive(link: &mut dyn Link, window: u32, time: Nanos, mut between: impl FnMut(
             between();
             frames.clear();
             if link.recv(now, window as usize, &mut frames).expect("the echo lives") == 0 {
+                link.flush(now);
                 spin_loop();
             }
             while let Some(frame) = frames.pop() {
@@ -198,7 +229,7 @@ fn on_core<T: Send>(core: usize, work: impl FnOnce() -> T + Send) -> T {
 
 fn threads((mut client, mut server): Pair, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(2));
-    std::thread::scope(|scope| {
+    let sample = std::thread::scope(|scope| {
         scope.spawn(|| {
             cpu::pin_to(cores[1]).expect("an allowed core");
             start.wait();
@@ -213,7 +244,17 @@ fn threads((mut client, mut server): Pair, window: u32, cores: [usize; 2], time:
             stop.store(true, Ordering::Relaxed);
             sample
         })
-    })
+    });
+    part(client, server);
+    sample
+}
+
+/// Drops both ends at once: the end of a session waits a while for the other to confirm it.
+fn part(client: Box<dyn Link>, server: Box<dyn Link>) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(client));
+        drop(server);
+    });
 }
 
 fn processes(mode: Mode, window: u32, cores: [usize; 2], time: Nanos) -> f64 {

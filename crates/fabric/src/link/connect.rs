@@ -116,6 +116,11 @@ pub trait Listener: Send {
 
     /// Other modes and sizes, for the links of clients that come from now on.
     fn set_options(&mut self, _options: &LinkOptions) {}
+
+    /// When [`Listener::accept`] must be called though nothing came; [`Nanos::MAX`] for never.
+    fn next_deadline(&self) -> Nanos {
+        Nanos::MAX
+    }
 }
 
 /// A link to the server at `address`.

@@ -6,16 +6,19 @@
 //! 2. What does not fit now is refused with [`SendError::Full`], and nothing of it is sent; after `flush`, `recv` or a wait there
 //!    may be room. A link never buffers more than its bounds say, and always carries one frame, however long.
 //! 3. What was sent is on its way at the latest after [`Link::flush`], as far as the peer has made room; until
-//!    [`Link::is_drained`] the rest goes with later flushes, or with `recv` and `arm`, which flush what waits.
+//!    [`Link::is_drained`] the rest goes with later flushes, or with `arm`, which flushes what waits (a stream's `recv` does too).
 //! 4. Frames of up to [`MAX_FRAME`](crate::frame::MAX_FRAME) bytes are carried, whatever the transport's own unit is.
 //! 5. Bytes handed out by [`Link::recv`] are this process's own: the peer cannot change them any more.
 //! 6. [`Link::arm`] flushes, and is true only if nothing to receive is known and the link's descriptor becomes readable when there is
 //!    (a stream's may be at once), when room came for a frame that was refused or kept, and when the peer is gone. Whoever wakes calls
-//!    `disarm`, `flush` and `recv`; it may find nothing. [`Link::arm_for_room`] is the same for an owner that does not receive
-//!    now.
+//!    `disarm`, `flush` and `recv`; it may find nothing: wake-ups without news are allowed, news without a wake-up are not.
+//!    [`Link::arm_for_room`] is the same for an owner that does not receive now.
 //! 7. When the peer closes its link, or dies, everything it had sent and flushed before is received first, then
 //!    [`Lost::Closed`] or the like, again and again. From then on [`SendError::Gone`], and `arm` is false. An owner that polls hears of it
 //!    within a few milliseconds of the time that it gives as `now`.
+//! 8. An owner drives its link: one that polls calls `flush` in every turn, after it received, and one that sleeps sleeps until
+//!    [`Link::next_deadline`] at most, and flushes then. With that, sessions acknowledge, grant room, and send again what was lost;
+//!    the peer of an owner that does neither sees no room, and in the end a dead peer.
 
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
@@ -96,8 +99,8 @@ pub trait Link: Send {
     /// When [`Link::flush`] must be called though nothing happened; [`Nanos::MAX`] for never.
     fn next_deadline(&self) -> Nanos;
 
-    /// Whether nothing that was taken waits in this process for the peer to make room. Before a link is closed in peace it is
-    /// flushed until this is so.
+    /// Whether nothing that was taken waits in this process for the peer: to make room, or to acknowledge what can be lost on the
+    /// way. Before a link is closed in peace it is flushed until this is so.
     fn is_drained(&self) -> bool {
         true
     }

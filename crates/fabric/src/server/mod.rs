@@ -316,7 +316,8 @@ impl Server {
         let timer = self.core.timers.first().map_or(Nanos::MAX, |&(deadline, ..)| deadline);
         let connections = self.connections.iter().map(|connection| connection.next_deadline(&self.core));
         let greetings = self.greetings.iter().map(|greeting| greeting.next_deadline(&self.core));
-        connections.chain(greetings).fold(timer, Nanos::min)
+        let listeners = self.listeners.iter().map(|listener| listener.next_deadline());
+        connections.chain(greetings).chain(listeners).fold(timer, Nanos::min)
     }
 }
 

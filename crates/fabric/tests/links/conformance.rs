@@ -1,12 +1,13 @@
 //! The conformance suite of links: every point of the contract in `fabric::link`, for every transport and mode. What takes a second
 //! process is in `peers.rs`.
 
-use crate::rig::{HANG, Kind, readable};
+use crate::rig::{HANG, Kind, part, readable};
 use base::units::Nanos;
 use base::{Clock, Prng};
 use fabric::frame::{HEADER, MAX_FRAME};
-use fabric::link::{self, ConnectError, Frames, Link, Lost, SendError};
+use fabric::link::{self, ConnectError, Frames, Link, LinkOptions, Lost, SendError};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 fn now() -> Nanos {
@@ -26,7 +27,7 @@ fn send(link: &mut dyn Link, bytes: &[u8]) -> Result<(), SendError> {
     link.try_send(head, body)
 }
 
-/// Everything that can be received now, as it comes.
+/// Everything that can be received now, as it comes. Like every owner, flushes after it (point 8).
 fn receive(link: &mut dyn Link) -> Result<Vec<Vec<u8>>, Lost> {
     let (mut frames, mut all) = (Frames::default(), Vec::new());
     while link.recv(now(), 64, &mut frames)? > 0 {
@@ -35,7 +36,46 @@ fn receive(link: &mut dyn Link) -> Result<Vec<Vec<u8>>, Lost> {
         }
         frames.clear();
     }
+    link.flush(now());
     Ok(all)
+}
+
+/// Whether `got` is `want`, in this order where the transport keeps one.
+fn same(kind: Kind, mut got: Vec<Vec<u8>>, want: impl Iterator<Item = Vec<u8>>) -> bool {
+    let mut want: Vec<_> = want.collect();
+    if kind.is_session() {
+        got.sort_unstable();
+        want.sort_unstable();
+    }
+    got == want
+}
+
+/// Sends a frame for which room is there or about to come, with the other side driven meanwhile.
+fn send_into_room(from: &mut dyn Link, to: &mut dyn Link, bytes: &[u8]) {
+    let started = now();
+    while let Err(error) = send(from, bytes) {
+        assert_eq!(error, SendError::Full);
+        assert!(now().since(started) < HANG.into(), "no room");
+        to.flush(now());
+        from.flush(now());
+    }
+}
+
+/// Arms `link`, which has nothing to do and so would sleep. A session's ends first finish what they still confirm to each other.
+fn arm_idle(kind: Kind, link: &mut dyn Link, other: &mut dyn Link) {
+    let started = now();
+    while !link.arm() || readable(link.descriptor(), Duration::ZERO) {
+        assert!(kind.is_session() && now().since(started) < HANG.into(), "{kind:?} does not sleep");
+        link.disarm();
+        other.flush(now());
+        assert_eq!(receive(link), Ok(vec![]));
+    }
+}
+
+/// Sleeps as an owner does: on the descriptor, until the next deadline at most. False where nothing woke it that should have.
+fn sleep(link: &dyn Link) -> bool {
+    let deadline = link.next_deadline();
+    readable(link.descriptor(), deadline.since(now()).min(HANG.into()).into()) || deadline <= now()
 }
 
 /// Receives until there are `count`, with whatever the other side must do meanwhile.
@@ -62,6 +102,7 @@ fn frames_of_every_length_arrive_whole() {
             assert!(receive_count(&mut *b, &mut *a, 1) == [bytes], "{kind:?} {len}");
         }
         assert_eq!(a.try_send(&[0; HEADER], &vec![0; MAX_FRAME - HEADER + 1]), Err(SendError::TooLarge));
+        part(a, b);
     });
 }
 
@@ -76,9 +117,10 @@ fn a_flush_sends_all_that_was_taken() {
                 send(&mut *a, &[n; 100]).expect("room");
             }
             let got = receive_count(&mut *b, &mut *a, count.into());
-            assert!((0..count).map(|n| vec![n; 100]).eq(got), "{kind:?}");
+            assert!(same(kind, got, (0..count).map(|n| vec![n; 100])), "{kind:?}");
             assert_eq!(receive(&mut *b), Ok(vec![]));
         }
+        part(a, b);
     });
 }
 
@@ -93,17 +135,17 @@ fn a_receiver_gets_no_more_than_it_asks_for() {
         a.flush(now());
         let mut frames = Frames::default();
         assert_eq!(b.recv(now(), 0, &mut frames), Ok(0));
-        let (mut seen, started) = (0, now());
-        while seen < 20 {
+        let (mut seen, started) = (Vec::new(), now());
+        while seen.len() < 20 {
             let got = b.recv(now(), 3, &mut frames).expect("the peer is there");
             assert!(got <= 3 && frames.len() == got);
-            while let Some(frame) = frames.pop() {
-                assert_eq!(frame, [seen; 50]);
-                seen += 1;
-            }
+            seen.extend(std::iter::from_fn(|| frames.pop().map(<[u8]>::to_vec)));
             frames.clear();
+            b.flush(now());
+            a.flush(now());
             assert!(now().since(started) < HANG.into(), "{kind:?} hangs");
         }
+        assert!(same(kind, seen, (0..20).map(|n| vec![n; 50])), "{kind:?}");
         let filler = vec![0; Frames::ENOUGH];
         frames.push(&[&filler]);
         send(&mut *a, &[9; 50]).expect("room");
@@ -111,12 +153,13 @@ fn a_receiver_gets_no_more_than_it_asks_for() {
         assert_eq!(b.recv(now(), 9, &mut frames), Ok(0), "there is enough");
         frames.clear();
         assert_eq!(receive_count(&mut *b, &mut *a, 1), [[9; 50]]);
+        part(a, b);
     });
 }
 
-/// Sends frames of this length until they are refused and there is nothing to wait for but room, however long the system finds
-/// more. Returns how many were taken.
-fn fill(link: &mut dyn Link, len: usize, arm: fn(&mut dyn Link) -> bool) -> usize {
+/// Sends frames of this length to an owner that polls and never receives, until they are refused and there is nothing to wait for
+/// but room, however long the system finds more. Returns how many were taken.
+fn fill(link: &mut dyn Link, other: &mut dyn Link, len: usize, receives: bool) -> usize {
     let mut taken = 0;
     for _ in 0..1000 {
         let mut refused = 0;
@@ -127,8 +170,14 @@ fn fill(link: &mut dyn Link, len: usize, arm: fn(&mut dyn Link) -> bool) -> usiz
                 Err(error) => panic!("{error}"),
             }
             link.flush(now());
+            other.flush(now());
         }
-        if arm(link) && !readable(link.descriptor(), Duration::ZERO) {
+        // Acknowledgements came, and with them no frame.
+        let armed = match receives {
+            true => receive(link) == Ok(vec![]) && link.arm(),
+            false => link.arm_for_room(),
+        };
+        if armed && !readable(link.descriptor(), Duration::ZERO) {
             return taken;
         }
         link.disarm();
@@ -136,15 +185,23 @@ fn fill(link: &mut dyn Link, len: usize, arm: fn(&mut dyn Link) -> bool) -> usiz
     panic!("a full link that never sleeps");
 }
 
-/// Receives until `sleeper`, that was refused, is told of room. A system's buffers may hand on several times before there is.
-fn receive_until_room(kind: Kind, link: &mut dyn Link, sleeper: &dyn Link) -> Vec<Vec<u8>> {
+/// Receives until `sleeper`, that was refused, is told of room. A system's buffers may hand on several times before there is; a
+/// session may have to ask for it.
+fn receive_until_room(kind: Kind, link: &mut dyn Link, sleeper: &mut dyn Link) -> Vec<Vec<u8>> {
     let (started, mut got) = (now(), Vec::new());
     loop {
         got.extend(receive(link).expect("the peer is there"));
         if readable(sleeper.descriptor(), Duration::ZERO) {
             return got;
         }
-        assert!(kind.is_stream(), "{kind:?}: there is room and nobody says so");
+        if sleeper.next_deadline() <= now() {
+            sleeper.disarm();
+            sleeper.flush(now());
+            if !sleeper.arm_for_room() {
+                return got;
+            }
+        }
+        assert!(kind.is_stream() || kind.is_session(), "{kind:?}: there is room and nobody says so");
         assert!(now().since(started) < HANG.into(), "{kind:?}: no room");
     }
 }
@@ -156,14 +213,15 @@ fn a_full_link_refuses_holds_no_more_and_tells_of_room() {
     on_every_kind(|kind| {
         for len in [HEADER, 200, 5_000, 300_000] {
             let (mut a, mut b) = kind.links();
-            let taken = fill(&mut *a, len, |link| link.arm());
+            let taken = fill(&mut *a, &mut *b, len, true);
             assert!(taken > 0 && taken * len <= kind.holds_at_most(), "{kind:?}: {taken} of {len} bytes");
-            let mut got = receive_until_room(kind, &mut *b, &*a);
+            let mut got = receive_until_room(kind, &mut *b, &mut *a);
             a.disarm();
             got.extend(receive_count(&mut *b, &mut *a, taken - got.len()));
-            assert!(got.iter().zip(0..).all(|(frame, n)| *frame == vec![n as u8; len]));
-            send(&mut *a, &vec![7; len]).expect("room again");
+            assert!(same(kind, got, (0..taken).map(|n| vec![n as u8; len])), "{kind:?}");
+            send_into_room(&mut *a, &mut *b, &vec![7; len]);
             assert!(receive_count(&mut *b, &mut *a, 1) == [vec![7; len]]);
+            part(a, b);
         }
     });
 }
@@ -175,12 +233,13 @@ fn waiting_for_room_ignores_what_came() {
         let (mut a, mut b) = kind.links();
         send(&mut *b, &[1; 20]).expect("room");
         b.flush(now());
-        fill(&mut *a, 3_000, |link| link.arm_for_room());
-        receive_until_room(kind, &mut *b, &*a);
+        fill(&mut *a, &mut *b, 3_000, false);
+        receive_until_room(kind, &mut *b, &mut *a);
         a.disarm();
         assert!(!a.arm() || readable(a.descriptor(), HANG), "{kind:?}: the frame is still there");
         a.disarm();
         assert_eq!(receive(&mut *a), Ok(vec![vec![1; 20]]));
+        part(a, b);
     });
 }
 
@@ -190,7 +249,7 @@ fn an_armed_link_is_quiet_until_something_comes() {
     on_every_kind(|kind| {
         let (mut a, mut b) = kind.links();
         for round in 0..20u8 {
-            assert!(b.arm() && !readable(b.descriptor(), Duration::ZERO), "{kind:?} {round}");
+            arm_idle(kind, &mut *b, &mut *a);
             if round % 2 == 0 {
                 b.disarm();
             }
@@ -200,6 +259,7 @@ fn an_armed_link_is_quiet_until_something_comes() {
             b.disarm();
             assert_eq!(receive_count(&mut *b, &mut *a, 1), [[round; 30]]);
         }
+        part(a, b);
     });
 }
 
@@ -217,9 +277,15 @@ fn frame(n: u64, longest: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends `count` frames and receives as many, sleeping whenever there is nothing to do.
-fn exchange(mut link: Box<dyn Link>, count: u64, longest: usize, batch: usize) -> Box<dyn Link> {
+/// Sends `count` frames and receives as many, sleeping whenever there is nothing to do. Drives its end until both are `done`.
+fn exchange(
+    kind: Kind,
+    mut link: Box<dyn Link>,
+    (count, longest, batch): (u64, usize, usize),
+    done: &AtomicU32,
+) -> Box<dyn Link> {
     let (mut sent, mut seen) = (0, 0);
+    let mut came = vec![false; count as usize];
     let mut frames = Frames::default();
     let mut waiting: VecDeque<Vec<u8>> = VecDeque::new();
     while sent < count || seen < count || !link.is_drained() {
@@ -238,7 +304,10 @@ fn exchange(mut link: Box<dyn Link>, count: u64, longest: usize, batch: usize) -
         link.flush(now());
         did += link.recv(now(), batch, &mut frames).expect("the peer is there");
         while let Some(bytes) = frames.pop() {
-            assert!(bytes == frame(seen, longest), "frame {seen} is not as it was sent");
+            let n = u64::from_le_bytes(*bytes.first_chunk().expect("a header"));
+            assert!(n == seen || kind.is_session() && n < count, "frame {n} came after {seen} others");
+            assert!(bytes == frame(n, longest), "frame {n} is not as it was sent");
+            assert!(!std::mem::replace(&mut came[n as usize], true), "frame {n} came twice");
             seen += 1;
         }
         frames.clear();
@@ -246,12 +315,16 @@ fn exchange(mut link: Box<dyn Link>, count: u64, longest: usize, batch: usize) -
             let sleeps = link.arm();
             // Arming flushes, which may have been all that was left to do.
             let done = sent == count && seen == count && link.is_drained();
-            assert!(
-                done || !sleeps || readable(link.descriptor(), HANG),
-                "a wake-up was lost: {sent} sent, {seen} received"
-            );
+            assert!(done || !sleeps || sleep(&*link), "a wake-up was lost: {sent} sent, {seen} received");
             link.disarm();
         }
+    }
+    let started = now();
+    done.fetch_add(1, Ordering::Relaxed);
+    while done.load(Ordering::Relaxed) < 2 {
+        link.flush(now());
+        assert!(now().since(started) < HANG.into(), "the other end is not done");
+        std::thread::yield_now();
     }
     link
 }
@@ -260,13 +333,14 @@ fn exchange(mut link: Box<dyn Link>, count: u64, longest: usize, batch: usize) -
 #[test]
 fn two_sides_that_sleep_lose_no_frame_and_no_wake_up() {
     on_every_kind(|kind| {
-        for (count, longest, batch) in [(4_000, 5_000, 1), (4_000, 5_000, 64), (300, 400_000, 8)] {
+        for size in [(4_000, 5_000, 1), (4_000, 5_000, 64), (300, 400_000, 8)] {
             let (a, b) = kind.links();
+            let done = AtomicU32::new(0);
             std::thread::scope(|scope| {
-                let other = scope.spawn(|| exchange(b, count, longest, batch));
-                let a = exchange(a, count, longest, batch);
+                let other = scope.spawn(|| exchange(kind, b, size, &done));
+                let a = exchange(kind, a, size, &done);
                 // Neither end goes before the other has everything.
-                drop((a, other.join().expect("no panic")));
+                part(a, other.join().expect("no panic"));
             });
         }
     });
@@ -284,28 +358,32 @@ fn a_closed_link_gives_its_last_frames_and_then_the_end() {
                 send(&mut *b, &[0; 40]).expect("room");
                 b.flush(now());
                 if armed {
-                    assert!(b.arm());
+                    arm_idle(kind, &mut *b, &mut *a);
                 }
                 for n in 0..9u8 {
                     send(&mut *a, &[n; 77]).expect("room");
                 }
                 a.flush(now());
-                assert!(a.is_drained());
-                drop(a);
-                if armed {
-                    assert!(readable(b.descriptor(), HANG), "{kind:?}");
-                    b.disarm();
-                }
-                let (mut got, started) = (Vec::new(), now());
-                let mut frames = Frames::default();
-                let lost = loop {
-                    match b.recv(now(), 4, &mut frames) {
-                        Ok(_) => got.extend(std::iter::from_fn(|| frames.pop().map(<[u8]>::to_vec))),
-                        Err(lost) => break lost,
+                // A session is not: nobody has acknowledged. Its end sees to that.
+                assert!(kind.is_session() || a.is_drained());
+                let (mut got, mut frames, started) = (Vec::new(), Frames::default(), now());
+                let lost = std::thread::scope(|scope| {
+                    scope.spawn(move || drop(a));
+                    if armed {
+                        assert!(readable(b.descriptor(), HANG), "{kind:?}");
+                        b.disarm();
                     }
-                    assert!(now().since(started) < HANG.into(), "{kind:?}: no end");
-                };
-                assert!((0..9u8).map(|n| vec![n; 77]).eq(got), "{kind:?}");
+                    loop {
+                        let received = b.recv(now(), 4, &mut frames);
+                        b.flush(now());
+                        match received {
+                            Ok(_) => got.extend(std::iter::from_fn(|| frames.pop().map(<[u8]>::to_vec))),
+                            Err(lost) => break lost,
+                        }
+                        assert!(now().since(started) < HANG.into(), "{kind:?}: no end");
+                    }
+                });
+                assert!(same(kind, got, (0..9).map(|n| vec![n; 77])), "{kind:?}");
                 assert!(lost == Lost::Closed || kind.is_stream() && lost == Lost::Dead, "{kind:?}: {lost}");
                 assert_eq!(b.recv(now(), 4, &mut frames), Err(lost));
                 assert_eq!(b.try_send(&[0; HEADER], &[]), Err(SendError::Gone), "{kind:?}");
@@ -333,10 +411,14 @@ fn a_listener_serves_many_and_tells_when_somebody_comes() {
             assert_eq!(receive_count(&mut **client, &mut **server, 1), [[n as u8; 16]]);
         }
         drop(listener);
-        assert!(matches!(link::connect(&address, &kind.options()), Err(ConnectError::NobodyThere(_))));
+        // Datagrams to nobody are answered by silence.
+        let patient = LinkOptions { timeout: Duration::from_millis(50), ..kind.options() };
+        assert!(matches!(link::connect(&address, &patient), Err(ConnectError::NobodyThere(_))));
         // Links outlive their listener.
         let (client, server) = &mut ends[0];
         send(&mut **client, &[1; 16]).expect("room");
         assert_eq!(receive_count(&mut **server, &mut **client, 1), [[1; 16]]);
+        let (clients, servers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+        part(clients, servers);
     });
 }

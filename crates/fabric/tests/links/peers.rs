@@ -152,6 +152,59 @@ fn a_server_killed_at_work_is_heard_to_the_end_and_replaced_at_its_path() {
     }
 }
 
+/// Takes the words of a server that then is killed; unlike a stream, a session's client must be there meanwhile.
+fn hears_all_words(link: &mut dyn Link, child: Child) {
+    let (mut frames, mut words, started) = (Frames::default(), Vec::new(), now());
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(|| kill_when_ready(child));
+        while words.len() < WORDS as usize || !killer.is_finished() {
+            link.recv(now(), 7, &mut frames).expect("nothing says that it died");
+            words.extend(std::iter::from_fn(|| frames.pop().map(<[u8]>::to_vec)));
+            frames.clear();
+            link.flush(now());
+            assert!(now().since(started) < HANG.into(), "{} words came", words.len());
+            std::thread::yield_now();
+        }
+    });
+    let mut all: Vec<_> = (0..WORDS).map(word).collect();
+    all.sort_unstable();
+    words.sort_unstable();
+    assert!(words == all, "the words are not as they were sent");
+}
+
+/// What tells processes apart is not their port. The client that goes on talking to the new one hears that it is a stranger.
+#[test]
+fn a_udp_server_killed_and_started_anew_on_its_port_is_another_peer() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = format!("udp:{}", free.local_addr().expect("bound")).parse().expect("an address");
+    drop(free);
+    let child = start("server", &address);
+    let mut old = connect(&address);
+    hears_all_words(&mut *old, child);
+    let child = start("server", &address);
+    old.try_send(&word(0), &[]).expect("room");
+    let (mut frames, started) = (Frames::default(), now());
+    let lost = loop {
+        old.flush(now());
+        match old.recv(now(), 7, &mut frames) {
+            Ok(taken) => assert_eq!(taken, 0, "the old server is dead"),
+            Err(lost) => break lost,
+        }
+        if old.arm() {
+            readable(old.descriptor(), old.next_deadline().since(now()).min(HANG.into()).into());
+        }
+        old.disarm();
+        assert!(now().since(started) < HANG.into(), "no end");
+    };
+    // Dead, where the new one took longer to start than a silence may be.
+    assert!(matches!(lost, Lost::Restarted | Lost::Dead), "{lost}");
+    assert_eq!(old.recv(now(), 7, &mut frames), Err(lost));
+    assert_eq!(old.try_send(&[0; HEADER], &[]), Err(SendError::Gone));
+    assert!(!old.arm());
+    let mut new = connect(&address);
+    hears_all_words(&mut *new, child);
+}
+
 #[test]
 fn a_client_killed_at_work_is_heard_to_the_end() {
     for kind in [Kind::Shm(Default::default()), Kind::Unix, Kind::Tcp] {

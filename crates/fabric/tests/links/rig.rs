@@ -13,6 +13,7 @@ pub enum Kind {
     Shm(Mode),
     Unix,
     Tcp,
+    Udp,
 }
 
 impl Kind {
@@ -25,12 +26,13 @@ impl Kind {
         Kind::Shm(Mode::Coherent),
         Kind::Unix,
         Kind::Tcp,
+        Kind::Udp,
     ];
 
     fn mode(self) -> Mode {
         match self {
             Kind::Memory(mode) | Kind::Shm(mode) => mode,
-            Kind::Unix | Kind::Tcp => Mode::default(),
+            Kind::Unix | Kind::Tcp | Kind::Udp => Mode::default(),
         }
     }
 
@@ -44,6 +46,7 @@ impl Kind {
             Kind::Shm(_) => Address::Shm(std::env::temp_dir().join(name)),
             Kind::Unix => Address::Unix(std::env::temp_dir().join(name)),
             Kind::Tcp => "tcp:0".parse().expect("an address"),
+            Kind::Udp => "udp:0".parse().expect("an address"),
         }
     }
 
@@ -51,8 +54,18 @@ impl Kind {
         matches!(self, Kind::Unix | Kind::Tcp)
     }
 
+    /// Whether datagrams are below: both owners must drive their ends, and frames may overtake each other.
+    pub fn is_session(self) -> bool {
+        self == Kind::Udp
+    }
+
     /// Bytes of frames that one direction holds at most, each buffer on the way counted.
     pub fn holds_at_most(self) -> usize {
+        if self.is_session() {
+            // What is in a socket is not acknowledged, so the sender counts it.
+            let config = protocol::session::Config::default();
+            return config.send_bytes + config.receive_bytes;
+        }
         let LinkOptions { entries, bytes, .. } = self.options();
         let ours = entries as usize * 128 + bytes as usize + MAX_FRAME;
         // The system's buffers for TCP grow to 6 MiB on one side and 4 on the other, as set up usually.
@@ -79,16 +92,29 @@ impl Kind {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| link::connect(&address, &self.options()).expect("a server is there"));
             // A session takes several datagrams to begin.
-            let server = loop {
+            let mut server = loop {
                 assert!(readable(listener.descriptor(), HANG), "{self:?}: nobody came");
                 let now = base::Clock::shared().now();
                 if let Some(server) = listener.accept(now).expect("accepted") {
                     break server;
                 }
             };
+            while !client.is_finished() {
+                // A session's client may not have heard the first answer.
+                server.flush(base::Clock::shared().now());
+                std::thread::yield_now();
+            }
             (client.join().expect("no panic"), server)
         })
     }
+}
+
+/// Drops both ends at once: the end of a session waits a while for the other to confirm it.
+pub fn part(a: impl Send, b: impl Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(a));
+        drop(b);
+    });
 }
 
 /// Far beyond anything but a hang.

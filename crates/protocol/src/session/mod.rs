@@ -271,6 +271,11 @@ impl Session {
         }
     }
 
+    /// Whether the peer has acknowledged everything that was sent; so too once the session is over, when nothing is kept.
+    pub fn is_drained(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
     /// Takes a message, the concatenation of `parts`, to be sent by [`Session::poll_transmit`].
     ///
     /// # Errors

@@ -6,8 +6,10 @@
 //! Invariants:
 //! 1. Whoever reads the socket hands each datagram to its session; a session with news is *touched*, so that a link which is about to
 //!    sleep while another took its datagram from the socket does not.
-//! 2. A dropped link closes its session; the core sends what is unacknowledged until the peer has it, at most [`LINGER`] longer
-//!    than the last link or listener lives.
+//! 2. A dropped link closes its session, which is *left*: whoever drives the core goes on sending what is unacknowledged until
+//!    the peer has it, and then says farewell. The last link or listener that is dropped does so itself, for [`LINGER`] at most.
+//! 3. Every deadline of the core (of left sessions, of datagrams that the socket did not take) is part of every link's and of the
+//!    listener's, so that any of their owners may be the one that meets it.
 //!
 //! Bounds: sessions per listener ([`MAX_SESSIONS`]), each within its own configuration; see [`protocol::session`].
 //!
@@ -36,6 +38,11 @@ use std::time::Duration;
 pub const MAX_SESSIONS: usize = 4096;
 /// How long what was sent may still take to be acknowledged after the last link was dropped.
 pub const LINGER: Nanos = Nanos::from_secs(1);
+/// How long the peer is told, and asked to confirm, that the session is over, once it has everything. A peer that hears none of it
+/// notices the silence.
+const FAREWELL: Nanos = Nanos::from_millis(50);
+/// When a socket that would not take a datagram is tried again: nothing tells when it would.
+const RETRY: Nanos = Nanos::from_millis(1);
 /// Bytes of a datagram where no network is between: fewer calls for long messages.
 const LOOPBACK_DATAGRAM: usize = 16 << 10;
 
@@ -58,6 +65,12 @@ struct Core {
     sessions: HashMap<Key, Held>,
     /// Accepted, and not given to anybody.
     fresh: VecDeque<Key>,
+    /// Sessions whose links were dropped.
+    left: Vec<Key>,
+    /// When one of them has something to do.
+    left_at: Nanos,
+    /// When the socket may take what it refused.
+    retry_at: Nanos,
     clock: Clock,
 }
 
@@ -69,20 +82,32 @@ impl Core {
         let listener = listens.then(|| session::Listener::new(config, [word(0), word(8)]));
         let epoch = listener.as_ref().map_or(word(0), session::Listener::epoch);
         let socket = Socket::bind(address, config.datagram_bytes)?;
-        let (sessions, fresh) = (HashMap::new(), VecDeque::new());
-        Ok(Core { socket, epoch, listener, sessions, fresh, clock: Clock::shared() })
+        Ok(Core {
+            socket,
+            epoch,
+            listener,
+            sessions: HashMap::new(),
+            fresh: VecDeque::new(),
+            left: Vec::new(),
+            left_at: Nanos::MAX,
+            retry_at: Nanos::MAX,
+            clock: Clock::shared(),
+        })
     }
 
     /// Reads the socket until it is empty or a fair share was taken.
     fn pull(&mut self, now: Nanos) {
         for _ in 0..4 {
-            let Core { socket, epoch, listener, sessions, fresh, .. } = self;
+            let Core { socket, epoch, listener, sessions, fresh, left_at, .. } = self;
             let mut answers = Vec::new();
             let more = socket.receive(|from, bytes| {
                 let Some(id) = session_of(bytes) else { return };
                 if let Some(held) = sessions.get_mut(&(from, id)) {
                     held.session.handle_datagram(now, bytes);
                     held.touched = true;
+                    if held.left {
+                        *left_at = Nanos::ZERO;
+                    }
                     return;
                 }
                 let mut answer = Vec::new();
@@ -146,37 +171,70 @@ impl Core {
                 break;
             }
         }
-        self.socket.flush();
+        self.send(now);
     }
 
-    /// Sessions whose links are gone live until the peer has everything.
+    /// Sends the datagrams that wait for the socket.
+    fn send(&mut self, now: Nanos) {
+        self.retry_at = if self.socket.flush() { Nanos::MAX } else { now.plus(RETRY) };
+    }
+
+    /// The link of `key` is gone: its session closes, and lives until the peer has everything.
+    fn leave(&mut self, now: Nanos, key: Key) {
+        let held = self.sessions.get_mut(&key).expect("a session outlives its link");
+        held.session.close(now);
+        (held.left, held.touched) = (true, true);
+        self.left.push(key);
+        self.left_at = Nanos::ZERO;
+    }
+
+    /// Does what is due in sessions whose links are gone.
     fn drive_left(&mut self, now: Nanos) {
-        let due = |held: &Held| held.left && (held.touched || held.session.next_deadline() <= now);
-        let keys: Vec<Key> =
-            self.sessions.iter().filter(|(_, held)| due(held)).map(|(&key, _)| key).collect();
-        for key in keys {
-            self.transmit(now, key);
-            let held = self.sessions.get_mut(&key).expect("it was found just now");
-            held.touched = false;
-            if held.session.lost().is_some() {
-                self.sessions.remove(&key);
-            }
+        if now < self.left_at {
+            return;
         }
+        self.left_at = Nanos::MAX;
+        let mut left = std::mem::take(&mut self.left);
+        left.retain(|&key| {
+            let held = self.sessions.get_mut(&key).expect("a left session stays until it is over");
+            if std::mem::take(&mut held.touched) || held.session.next_deadline() <= now {
+                self.transmit(now, key);
+            }
+            let session = &self.sessions[&key].session;
+            let over = session.lost().is_some();
+            if over {
+                self.sessions.remove(&key);
+            } else {
+                self.left_at = self.left_at.min(session.next_deadline());
+            }
+            !over
+        });
+        self.left = left;
+    }
+
+    /// When somebody must drive it though nothing arrives.
+    fn next_deadline(&self) -> Nanos {
+        self.left_at.min(self.retry_at)
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        let until = self.clock.now().plus(LINGER);
-        loop {
+        let mut until = self.clock.now().plus(LINGER);
+        let mut farewell = None;
+        while !self.left.is_empty() {
             let now = self.clock.now();
             self.pull(now);
             self.drive_left(now);
-            self.sessions.retain(|_, held| held.left);
-            let next = self.sessions.values().map(|held| held.session.next_deadline()).min();
-            match next {
-                Some(next) if now < until => sleep_on(self.socket.socket(), next.min(until).since(now)),
-                _ => return,
+            self.send(now);
+            if self.left.iter().all(|key| self.sessions[key].session.is_drained()) {
+                until = until.min(*farewell.get_or_insert(now.plus(FAREWELL)));
+            }
+            if now >= until {
+                return;
+            }
+            if !self.left.is_empty() {
+                sleep_on(self.socket.socket(), self.next_deadline().min(until).since(now));
             }
         }
     }
@@ -193,7 +251,7 @@ fn sleep_on(socket: impl AsFd, time: Nanos) {
 fn config(address: SocketAddr) -> Config {
     let datagram_bytes =
         if address.ip().is_loopback() { LOOPBACK_DATAGRAM } else { Config::default().datagram_bytes };
-    Config { datagram_bytes, max_message: MAX_FRAME.next_multiple_of(1 << 10), ..Config::default() }
+    Config { datagram_bytes, max_message: MAX_FRAME, ..Config::default() }
 }
 
 /// Accepts sessions on a port.
@@ -223,7 +281,7 @@ impl Listener for UdpListener {
         let mut core = self.core.lock().expect(POISONED);
         core.pull(now);
         core.drive_left(now);
-        core.socket.flush();
+        core.send(now);
         let Some(key) = core.fresh.pop_front() else { return Ok(None) };
         core.transmit(now, key);
         drop(core);
@@ -237,6 +295,25 @@ impl Listener for UdpListener {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+
+    fn next_deadline(&self) -> Nanos {
+        let core = self.core.lock().expect(POISONED);
+        // A link that read the socket may have found a peer there, and the socket is quiet now.
+        if core.fresh.is_empty() { core.next_deadline() } else { Nanos::ZERO }
+    }
+}
+
+impl Drop for UdpListener {
+    /// Links go on; whoever knocks now gets no answer.
+    fn drop(&mut self) {
+        let Ok(mut core) = self.core.lock() else { return };
+        let now = core.clock.now();
+        core.listener = None;
+        while let Some(key) = core.fresh.pop_front() {
+            core.leave(now, key);
+        }
+        core.drive_left(now);
     }
 }
 
@@ -384,22 +461,34 @@ impl Link for UdpLink {
     }
 
     fn next_deadline(&self) -> Nanos {
-        self.lock().sessions[&self.key].session.next_deadline()
+        let core = self.lock();
+        core.sessions[&self.key].session.next_deadline().min(core.next_deadline())
+    }
+
+    /// The peer has all of it: less could be lost with this process.
+    fn is_drained(&self) -> bool {
+        self.lock().sessions[&self.key].session.is_drained()
     }
 
     fn arm(&mut self) -> bool {
         let mut core = self.core.lock().expect(POISONED);
+        let now = core.clock.now();
+        core.transmit(now, self.key);
         let held = held!(core, self.key);
-        // What is in the socket keeps it readable; what others took from it for this session touched it.
-        !self.waiting && !held.touched
+        // What is in the socket keeps it readable; what others took from it for this session touched it. An end that a timer
+        // brought did neither.
+        !self.waiting && !held.touched && held.session.lost().is_none()
     }
 
     fn arm_for_room(&mut self) -> bool {
-        // Every datagram is looked at by `flush`, so what is complete does not keep the socket readable.
         let mut core = self.core.lock().expect(POISONED);
-        let touched = std::mem::take(&mut held!(core, self.key).touched);
+        let now = core.clock.now();
+        core.transmit(now, self.key);
+        // Every datagram is looked at by `flush`, so what is complete does not keep the socket readable.
+        let held = held!(core, self.key);
+        let touched = std::mem::take(&mut held.touched);
         self.waiting |= touched;
-        !touched
+        !touched && held.session.lost().is_none()
     }
 
     fn disarm(&mut self) {}
@@ -413,9 +502,7 @@ impl Drop for UdpLink {
     fn drop(&mut self) {
         let Ok(mut core) = self.core.lock() else { return };
         let now = core.clock.now();
-        let held = held!(core, self.key);
-        held.session.close(now);
-        (held.left, held.touched) = (true, true);
+        core.leave(now, self.key);
         core.drive_left(now);
     }
 }

@@ -75,8 +75,8 @@ impl Socket {
         (MAX_RUN / segment.max(1)).clamp(1, self.state.max_gso_segments())
     }
 
-    /// Sends what waits, as far as the socket takes it.
-    pub(super) fn flush(&mut self) {
+    /// Sends what waits; false where the socket does not take all of it now.
+    pub(super) fn flush(&mut self) -> bool {
         while let Some(run) = self.waiting.front() {
             let transmit = Transmit {
                 destination: run.to,
@@ -86,7 +86,7 @@ impl Socket {
                 src_ip: None,
             };
             match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // Any other refusal (no route, no such port) is a lost datagram; the session notices.
                 Ok(()) | Err(_) => {
                     let run = self.waiting.pop_front().expect("it is at the front");
@@ -94,6 +94,7 @@ impl Socket {
                 }
             }
         }
+        true
     }
 
     fn keep(&mut self, mut bytes: Vec<u8>) {

@@ -1,20 +1,29 @@
 use super::*;
+use std::thread::JoinHandle;
 
 /// A listener, a connected link and its other end.
 fn pair() -> (UdpListener, UdpLink, Box<dyn Link>) {
     let mut listener = UdpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
-    let Address::Udp(endpoint) = listener.address().clone() else { panic!("it is UDP") };
-    let address = endpoint.resolve().expect("numbers");
-    let client = std::thread::spawn(move || UdpLink::connect(address, Duration::from_secs(30)));
-    let clock = Clock::shared();
-    let server = loop {
-        if let Some(link) = listener.accept(clock.now()).expect("descriptors") {
-            break link;
-        }
-        sleep_on(listener.descriptor(), Nanos::from_millis(100));
-    };
+    let client = knock(&listener);
+    let server = admit(&mut listener);
     // The opener needs the answer, which the accepting end sends.
     (listener, client.join().expect("no panic").expect("connected"), server)
+}
+
+/// A client that connects while this thread accepts it.
+fn knock(listener: &UdpListener) -> JoinHandle<io::Result<UdpLink>> {
+    let Address::Udp(endpoint) = listener.address().clone() else { panic!("it is UDP") };
+    let address = endpoint.resolve().expect("numbers");
+    std::thread::spawn(move || UdpLink::connect(address, Duration::from_secs(30)))
+}
+
+fn admit(listener: &mut UdpListener) -> Box<dyn Link> {
+    loop {
+        if let Some(link) = listener.accept(Clock::shared().now()).expect("descriptors") {
+            return link;
+        }
+        sleep_on(listener.descriptor(), Nanos::from_millis(100));
+    }
 }
 
 /// Frames of `to`, driving both ends until there are `count` or the link is lost.
@@ -99,4 +108,87 @@ fn an_armed_link_whose_datagram_another_took_is_not_asleep() {
     }
     let mut frames = Frames::default();
     assert_eq!(server.recv(clock.now(), 8, &mut frames), Ok(1));
+}
+
+#[test]
+fn a_peer_that_a_link_finds_is_news_for_the_listener() {
+    let (mut listener, _client, mut server) = pair();
+    assert_eq!(listener.next_deadline(), Nanos::MAX);
+    let other = knock(&listener);
+    // The socket is quiet after each of these, so only the deadline says that somebody is there.
+    while listener.next_deadline() > Nanos::ZERO {
+        server.flush(Clock::shared().now());
+    }
+    let _others_end = listener.accept(Clock::shared().now()).expect("descriptors").expect("somebody");
+    assert_eq!(listener.next_deadline(), Nanos::MAX);
+    other.join().expect("no panic").expect("connected");
+}
+
+#[test]
+fn a_left_session_is_driven_by_whoever_shares_its_socket() {
+    let (mut listener, mut client, mut server) = pair();
+    let other = knock(&listener);
+    let staying = admit(&mut listener);
+    let _other = other.join().expect("no panic").expect("connected");
+    let now = || Clock::shared().now();
+    let mut frames = Frames::default();
+    server.try_send(&[1; 16], &vec![2; 200_000]).expect("room");
+    drop(server);
+    assert!(listener.next_deadline() < Nanos::MAX && staying.next_deadline() < Nanos::MAX);
+    // Nothing but the listener moves the session along now.
+    let lost = loop {
+        listener.accept(now()).expect("descriptors");
+        match client.recv(now(), 8, &mut frames) {
+            Ok(_) => client.flush(now()),
+            Err(lost) => break lost,
+        }
+    };
+    assert_eq!((frames.len(), lost), (1, Lost::Closed));
+    client.flush(now());
+    while listener.next_deadline() < Nanos::MAX {
+        listener.accept(now()).expect("descriptors");
+    }
+    assert_eq!(listener.core.lock().expect(POISONED).sessions.len(), 1, "what is over is forgotten");
+}
+
+#[test]
+fn a_listener_that_goes_forgets_who_was_not_accepted() {
+    let (listener, _client, mut server) = pair();
+    let other = knock(&listener);
+    while listener.next_deadline() > Nanos::ZERO {
+        server.flush(Clock::shared().now());
+    }
+    drop(listener);
+    // The peer hears of the session's beginning or, if that is lost, of nothing; never is there one that nobody drives.
+    let mut lost = None;
+    let mut connected = None;
+    let mut frames = Frames::default();
+    let mut other = Some(other);
+    while lost.is_none() {
+        let now = Clock::shared().now();
+        server.flush(now);
+        if other.as_ref().is_some_and(JoinHandle::is_finished) {
+            let done = other.take().expect("looked at just now").join().expect("no panic");
+            connected = Some(done.expect("an answer"));
+        }
+        if let Some(link) = &mut connected {
+            lost = link.recv(now, 1, &mut frames).err();
+            link.flush(now);
+        }
+    }
+    assert_eq!(lost, Some(Lost::Closed));
+}
+
+#[test]
+fn an_end_that_a_timer_brings_is_not_slept_through() {
+    let (_listener, _client, mut server) = pair();
+    let now = Clock::shared().now();
+    // The last datagram of the handshake; nothing else is on its way, and nobody drives the client.
+    assert_eq!(server.recv(now, 1, &mut Frames::default()), Ok(0));
+    let late = now.plus(Nanos::from_secs(3600));
+    server.flush(late);
+    assert!(!server.arm() && !server.arm_for_room());
+    assert_eq!(server.recv(late, 1, &mut Frames::default()), Err(Lost::Dead));
+    assert_eq!(server.try_send(&[0; 16], &[]), Err(SendError::Gone));
+    assert!(server.is_drained() && !server.arm(), "the end stays the end");
 }
