@@ -50,13 +50,14 @@ fn settle(front: &mut Workers, workers: &mut [Worker]) -> BTreeMap<u32, usize> {
 
 #[test]
 fn every_balancer_and_provisioning_answers_everything() {
+    let total = if cfg!(miri) { 30 } else { 200 };
     for (balancing, provisioning) in
         Balancing::ALL.into_iter().flat_map(|b| Provisioning::ALL.map(|p| (b, p)))
     {
         let options = WorkersOptions { balancing, provisioning, ..small() };
         let (mut front, mut workers) = Workers::without_threads(3, &options);
         let mut answers = BTreeMap::new();
-        for tag in 0..200 {
+        for tag in 0..total {
             let mut packet = request(tag, tag as usize % 150);
             while let Err(Full(back)) = front.submit(&route(tag % 5, u64::from(tag % 7)), packet) {
                 answers.append(&mut settle(&mut front, &mut workers));
@@ -64,7 +65,7 @@ fn every_balancer_and_provisioning_answers_everything() {
             }
         }
         answers.append(&mut settle(&mut front, &mut workers));
-        assert_eq!((answers.len(), front.in_flight()), (200, 0), "{balancing} {provisioning}");
+        assert_eq!((answers.len(), front.in_flight()), (total as usize, 0), "{balancing} {provisioning}");
         assert!(front.outstanding().iter().all(|&n| n == 0) && front.lanes() <= 6);
         // Static and key-hash: one worker for each connection or key.
         let of = |fixed: fn(u32) -> u32| {
