@@ -268,6 +268,9 @@ impl Server {
         {
             self.follow();
         }
+        if let Some(watched) = &mut self.core.watched {
+            watched.refresh();
+        }
         if now >= self.accept_at && !self.listeners.is_empty() {
             self.accept_clients(now);
         }
