@@ -61,7 +61,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["serve", address] => serve(&address.parse()?, &AtomicBool::new(false)),
-        ["say", address, text] => Ok(println!("{}", say(&address.parse()?, text)?)),
+        ["say", address, text] => {
+            println!("{}", say(&address.parse()?, text)?);
+            Ok(())
+        }
         [] => both(),
         _ => Err("usage: echo [serve ADDRESS | say ADDRESS TEXT]".into()),
     }
