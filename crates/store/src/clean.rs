@@ -98,6 +98,17 @@ impl Store {
         walked
     }
 
+    /// Cleans a segment whose items have all expired or been flushed, or the victim in hand. False where there is none, which is
+    /// looked for once in each second and epoch: a full store must not look at all segments in every operation.
+    pub(crate) fn clean_gone(&mut self, now: u32) -> bool {
+        let seen = Some((now, self.epoch));
+        if self.cleaning.is_none() && (self.none_gone == seen || !self.choose_expired(now)) {
+            self.none_gone = seen;
+            return false;
+        }
+        self.clean_one_segment(now)
+    }
+
     fn choose_expired(&mut self, now: u32) -> bool {
         let epoch = self.epoch;
         let log = &self.log;

@@ -40,6 +40,8 @@ pub struct Store {
     pub(crate) reserve: usize,
     /// When and with how much garbage no victim was found; see `choose_victim`.
     pub(crate) vain: Option<(u32, u64, u16)>,
+    /// The second and epoch in which no segment was found that had wholly gone.
+    pub(crate) none_gone: Option<(u32, u16)>,
     /// Bytes that the cleaner may spare while it evicts.
     pub(crate) credit: usize,
     /// Bytes of free segments to give back, because somebody else needs them.
@@ -92,6 +94,9 @@ pub(crate) struct Fresh {
     pub(crate) state: u8,
 }
 
+/// More than the longest key's stub of a large value, and than what `prepare`'s callers estimate too little.
+const STUB_AND_SLACK: usize = 512;
+
 impl Store {
     /// An empty store.
     ///
@@ -130,6 +135,7 @@ impl Store {
             cleaning: None,
             reserve,
             vain: None,
+            none_gone: None,
             credit,
             release_wanted: 0,
             stats: Counters::default(),
@@ -279,6 +285,11 @@ impl Store {
             self.grow_overflow(now);
         }
         while self.log.available(&self.budget) < 2 && self.clean_one_segment(now) {}
+        if self.config.mode == Mode::Store {
+            // What has expired or was flushed counts as live until it is walked; no write is refused for its sake.
+            let about = (bytes + STUB_AND_SLACK) as u64;
+            while self.log.live + about > self.live_limit() && self.clean_gone(now) {}
+        }
     }
 
     /// Splits one bucket; where memory for it is lacking, asks the cleaner to give a segment back and leaves it for later.
@@ -527,7 +538,7 @@ impl Store {
     pub fn clear(&mut self) {
         self.drop_large_values();
         self.index.clear();
-        (self.cleaning, self.vain) = (None, None);
+        (self.cleaning, self.vain, self.none_gone) = (None, None, None);
         self.log.clear(&mut self.budget);
         if let Some(ghosts) = &mut self.ghosts {
             ghosts.clear();

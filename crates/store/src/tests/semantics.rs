@@ -154,6 +154,35 @@ fn flushes_beyond_the_epochs_resurrect_nothing() {
     store.check();
 }
 
+/// Whatever a full store holds when it is flushed, from inline values to large ones: the next write has room.
+#[cfg(not(miri))]
+#[test]
+fn a_full_store_that_is_flushed_has_room_at_once() {
+    for seed in 0..60 {
+        let mut store = tiny(Mode::Store);
+        let mut random = base::Prng::new(seed);
+        let (mut refused, longest) = (0, 256 << random.below(7));
+        while refused < 20 {
+            let (key, len) = (random.below(40_000).to_le_bytes(), random.below(longest) as usize);
+            let key = store.key(&key).expect("a key");
+            refused += u32::from(store.set(NOW, key, &vec![b'x'; len], &SetHow::default()).is_err());
+            if random.chance(0.2) {
+                let any = random.below(40_000).to_le_bytes();
+                let key = store.key(&any).expect("a key");
+                store.delete(NOW, key, &DeleteHow::default()).expect("a plain delete needs no room");
+            }
+        }
+        store.flush_all(NOW, NOW);
+        for len in [longest as usize, 1, 5000] {
+            let name = len.to_le_bytes();
+            let key = store.key(&name).expect("a key");
+            let stored = store.set(NOW, key, &vec![b'y'; len], &SetHow::default());
+            assert!(stored.is_ok(), "seed {seed}: {len} bytes into an empty store: {stored:?}");
+        }
+        store.check();
+    }
+}
+
 #[test]
 fn touch_moves_the_end_and_not_the_version() {
     let mut store = store_with(b"k", b"1", &SetHow { expiry: NOW + 1, ..SetHow::default() });
