@@ -53,7 +53,12 @@ impl Echo for Parrot {
         Box::pin(async move {
             let to = call.request().await?.view().to();
             for value in 1..=i64::from(to) {
-                call.replies.send(|number| Ok(number.set_value(value))).await?;
+                call.replies
+                    .send(|number| {
+                        number.set_value(value);
+                        Ok(())
+                    })
+                    .await?;
             }
             if to == 13 { Err(Status::new(Code::OutOfRange, "unlucky")) } else { Ok(()) }
         })
@@ -68,7 +73,12 @@ impl Echo for Parrot {
                 }
                 sum += number.view().value();
             }
-            call.replies.send(|number| Ok(number.set_value(sum))).await
+            call.replies
+                .send(|number| {
+                    number.set_value(sum);
+                    Ok(())
+                })
+                .await
         })
     }
 
@@ -179,7 +189,12 @@ fn answers_that_come_later() {
 fn replies_as_a_stream() {
     with_server(|channel| {
         let client = EchoClient_::new(channel).expect("it is served");
-        let count = |to| move |request: &mut proto::parts::CountRequestMut<'_, '_>| Ok(request.set_to(to));
+        let count = |to| {
+            move |request: &mut proto::parts::CountRequestMut<'_, '_>| {
+                request.set_to(to);
+                Ok(())
+            }
+        };
         let numbers = client.count(channel, &soon(), count(1000)).expect("started");
         let numbers: Vec<i64> = numbers.map(|number| number.expect("a number").view().value()).collect();
         assert_eq!(numbers, (1..=1000).collect::<Vec<i64>>());
@@ -207,7 +222,12 @@ fn requests_as_a_stream() {
         let client = EchoClient_::new(channel).expect("it is served");
         let mut numbers = client.sum(channel, &soon()).expect("started");
         for value in 1..=1000 {
-            numbers.send(|number| Ok(number.set_value(value))).expect("taken");
+            numbers
+                .send(|number| {
+                    number.set_value(value);
+                    Ok(())
+                })
+                .expect("taken");
         }
         assert_eq!(numbers.finish().expect("a sum").view().value(), 500_500);
 
@@ -217,7 +237,10 @@ fn requests_as_a_stream() {
         // The handler gives up: sending ends with its status.
         let mut numbers = client.sum(channel, &soon()).expect("started");
         let status = loop {
-            if let Err(status) = numbers.send(|number| Ok(number.set_value(-1))) {
+            if let Err(status) = numbers.send(|number| {
+                number.set_value(-1);
+                Ok(())
+            }) {
                 break status;
             }
         };
@@ -244,7 +267,10 @@ fn streams_both_ways() {
 fn events_of_a_stream_that_is_not_waited_for() {
     with_server(|channel| {
         let client = EchoClient_::new(channel).expect("it is served");
-        let fill = |request: &mut proto::parts::CountRequestMut<'_, '_>| Ok(request.set_to(100));
+        let fill = |request: &mut proto::parts::CountRequestMut<'_, '_>| {
+            request.set_to(100);
+            Ok(())
+        };
         client.count_async(channel, &soon(), 5, fill).expect("started");
         let (mut numbers, mut over) = (0, false);
         while !over {

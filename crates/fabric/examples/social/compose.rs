@@ -268,9 +268,9 @@ impl Job {
             reply.set_timelines(self.timelines);
             if self.timed {
                 reply.set_composed_ns(composed.0);
-                for service in 0..ASKED.len() {
+                for (service, asked) in ASKED.iter().enumerate() {
                     let mut hop = reply.push_hops()?;
-                    hop.set_service(ASKED[service])?;
+                    hop.set_service(asked)?;
                     hop.set_total_ns(self.total[service].0);
                     hop.set_handler_ns(self.handler[service].0);
                 }

@@ -65,7 +65,10 @@ fn main() -> Result<(), Failure> {
     {
         return service_process(name, address, others);
     }
-    let Some(choice) = choice(&arguments)? else { return Ok(println!("{HELP}")) };
+    let Some(choice) = choice(&arguments)? else {
+        println!("{HELP}");
+        return Ok(());
+    };
     let stop = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&stop))?;
     signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;

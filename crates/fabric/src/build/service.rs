@@ -136,6 +136,9 @@ impl Stub<'_> {
         text.doc(self.site.doc.unwrap_or(&plain));
         text.doc(&format!("\nWhat is not implemented answers UNIMPLEMENTED. [`{}`] serves it.", self.server));
         let bounds = "::core::marker::Send + ::core::marker::Sync + 'static";
+        if self.site.service.methods.iter().any(|method| method.name.eq_ignore_ascii_case("new")) {
+            text.line("#[allow(clippy::new_ret_no_self, clippy::wrong_self_convention)]");
+        }
         text.open(&format!("pub trait {}: {bounds} {{", self.name));
         for method in &self.methods {
             text.blank();

@@ -692,6 +692,7 @@ pub mod parts {
     /// Its methods are called as things that Rust, or the generator, wants for itself.
     ///
     /// What is not implemented answers UNIMPLEMENTED. [`AwkwardServer`] serves it.
+    #[allow(clippy::new_ret_no_self, clippy::wrong_self_convention)]
     pub trait Awkward: ::core::marker::Send + ::core::marker::Sync + 'static {
         /// `/parts.Awkward/New`.
         fn new(

@@ -102,7 +102,12 @@ impl Echo for Demo {
         Box::pin(async move {
             let to = call.request().await?.view().to();
             for value in 1..=i64::from(to) {
-                call.replies.send(|number| Ok(number.set_value(value))).await?;
+                call.replies
+                    .send(|number| {
+                        number.set_value(value);
+                        Ok(())
+                    })
+                    .await?;
             }
             Ok(())
         })
@@ -114,7 +119,12 @@ impl Echo for Demo {
             while let Some(number) = call.requests.next().await.transpose()? {
                 sum = sum.wrapping_add(number.view().value());
             }
-            call.replies.send(|number| Ok(number.set_value(sum))).await
+            call.replies
+                .send(|number| {
+                    number.set_value(sum);
+                    Ok(())
+                })
+                .await
         })
     }
 

@@ -30,9 +30,9 @@ pub async fn serve(bridge: Rc<Bridge>, request: Request<RecvStream>, mut respond
     }
     let mut answer = Answer { respond, stream: None };
     let outcome = call(&bridge, head.uri.path(), &head.headers, body, &mut answer).await;
-    match outcome {
-        Ok((outcome, metadata)) => answer.end(&outcome, &metadata),
-        Err(Gone) => (),
+    // A client that is gone wants no answer.
+    if let Ok((outcome, metadata)) = outcome {
+        answer.end(&outcome, &metadata);
     }
 }
 
