@@ -47,7 +47,7 @@
 //! ```
 //!
 //! (`crates/codec/examples/typed-build` is such a crate.) One file holds the accessors of all named files and of all
-//! that they import; see [`generate`](crate::generate) for how things are called. It is named after the first file's package,
+//! that they import; see [`generate`] for how things are called. It is named after the first file's package,
 //! or after the file if it has none, or as [`Config::name`] says.
 
 use crate::compile::{CompileError, Compiler};

@@ -1,8 +1,8 @@
 //! Typed accessors for a schema, as Rust text.
 //!
-//! Shape: [`names`] gives every message, enum and module its Rust name and its place in a tree of modules; [`comments`]
-//! finds what the .proto files say of each element; [`message`], [`field`], [`edit`] and [`enumeration`] write the types;
-//! [`service`] lets another crate write what services are in its world; [`text`] knows lines and indents. What is written
+//! Shape: `names` gives every message, enum and module its Rust name and its place in a tree of modules; `comments`
+//! finds what the .proto files say of each element; `message`, `field`, `edit` and `enumeration` write the types;
+//! `service` lets another crate write what services are in its world; `text` knows lines and indents. What is written
 //! for messages needs no crate but `codec`, makes no warning, and is as rustfmt would have it, except around names of more
 //! than some 25 letters.
 //!

@@ -4,7 +4,7 @@
 //! sends its descriptor; the client checks what it gets. The socket stays: it wakes a sleeping peer and tells when one died.
 //!
 //! The end: a peer that closes says so in the segment first ([`Lost::Closed`]); a socket that ends without means [`Lost::Dead`]. An
-//! owner that sleeps on the descriptor learns either at once, one that polls within [`LOOK_EVERY`].
+//! owner that sleeps on the descriptor learns either at once, one that polls within `LOOK_EVERY`.
 //!
 //! Bounds: a segment of two rings and two arenas as [`LinkOptions`] says, whose pages exist once somebody wrote to them; one
 //! outgoing and one incoming frame beside it.

@@ -11,7 +11,7 @@
 //! the link, on one core, before the next is looked at. Handlers that cannot answer at once defer (see
 //! [`Incoming::defer`](crate::service::Incoming::defer)), stream, or run on workers ([`Executor`]).
 //!
-//! Invariants: those of `docs/design/003-fabric.md`; where they are kept is said in [`connection`] and [`take`].
+//! Invariants: those of `docs/design/003-fabric.md`; where they are kept is said in `connection` and `take`.
 //!
 //! Bounds: [`Options`].
 //!

@@ -1,6 +1,6 @@
 //! Sessions over UDP: [`protocol::session`] with a socket, a clock, and memory for many sessions on one port.
 //!
-//! Shape: a [`Core`] is a socket and the sessions on it. A client's has one; a [`UdpListener`]'s as many as it accepted. Links share it behind a lock that is
+//! Shape: a `Core` is a socket and the sessions on it. A client's has one; a [`UdpListener`]'s as many as it accepted. Links share it behind a lock that is
 //! not contended: all links of one listener belong to one thread at a time (see below).
 //!
 //! Invariants:

@@ -4,7 +4,7 @@
 //! gRPC client ══ HTTP/2 ══▶ stream ──▶ bridge ──▶ channel ══ shm, udp, … ══▶ fabric server
 //! ```
 //!
-//! One thread: h2 cuts the streams, each is a local task, and the [`bridge`] shares one channel among them. The messages are not
+//! One thread: h2 cuts the streams, each is a local task, and the `bridge` shares one channel among them. The messages are not
 //! looked at: a gRPC body and a fabric body are the same protobuf bytes.
 //!
 //! Not spoken: compression of messages, TLS (put a proxy in front, or keep it on loopback, where it listens unless told otherwise).
