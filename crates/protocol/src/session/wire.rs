@@ -443,10 +443,14 @@ fn parse_pieces(count: u16, bytes: &[u8]) -> Option<Pieces<'_>> {
     }
     let (run, bytes) = bytes.split_at_checked(RUN)?;
     let unit = u16_at(run, 12);
+    if unit == 0 {
+        // Fragments of nothing would go on for ever, and past the last number that there is.
+        return None;
+    }
     let pieces = Pieces { count, unit, message: u64_at(run, 0), fragment: u32_at(run, 8), bytes };
     let mut check = pieces;
     while check.split_first().is_some() {}
-    (unit > 0 && check.count == 0 && check.bytes.is_empty()).then_some(pieces)
+    (check.count == 0 && check.bytes.is_empty()).then_some(pieces)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

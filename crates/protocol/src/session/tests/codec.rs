@@ -155,3 +155,19 @@ fn an_open_is_these_bytes() {
     assert_eq!(bytes[4..], expected);
     assert_eq!(bytes[..4], crc32c::crc32c(&expected).to_le_bytes());
 }
+
+/// Found by fuzzing: a run whose fragments have no bytes counted past the last number of a fragment.
+#[test]
+fn fragments_of_nothing_are_refused() {
+    let (acks, [floor, granted_bytes, granted_messages]) = (Acks::below(0), [0; 3]);
+    let state =
+        State { packet: 0, floor, granted_bytes, granted_messages, acks, ack_delay_us: 0, blocked: false };
+    let mut out = Vec::new();
+    let mut writer = wire::Writer::state(&mut out, true, 1, 2, &state);
+    writer.run(0, u32::MAX, 0);
+    for _ in 0..2 {
+        writer.piece(1, (&[], &[]));
+    }
+    writer.seal(2);
+    assert_eq!(wire::parse(&out), Err(ParseError::Malformed));
+}
