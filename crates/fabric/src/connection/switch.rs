@@ -24,7 +24,7 @@
 //! Bounds: two links. Counts are modulo 2³².
 
 use crate::frame::{END, Header, Kind};
-use crate::link::{Frames, Link, Lost, SendError, Transport};
+use crate::link::{Frames, Link, Lost, SendError, SharedSocket, Transport};
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 
@@ -285,7 +285,17 @@ impl Links {
         self.all_mut().for_each(|link| link.disarm());
     }
 
-    /// The descriptors to sleep on.
+    /// See [`Link::has_news`].
+    pub fn has_news(&self) -> bool {
+        self.all().any(|link| link.has_news())
+    }
+
+    /// See [`Link::shared_socket`]; of the current link.
+    pub fn shared_socket(&self) -> Option<SharedSocket> {
+        self.current.link.shared_socket()
+    }
+
+    /// The descriptors to sleep on; the current link's comes first.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.all().map(|link| link.descriptor())
     }

@@ -3,7 +3,7 @@
 //! To add a transport: a variant of [`Address`], a file beside `shm.rs` with its link and listener, an arm in both functions
 //! here, and a line in `tests/links/rig.rs`.
 
-use super::{Address, Link, Mode, memory, shm, stream, udp};
+use super::{Address, Link, Mode, SharedSocket, memory, shm, stream, udp};
 use crate::registers::{Id, Registers};
 use base::units::Nanos;
 use ring::shm::AttachError;
@@ -116,6 +116,11 @@ pub trait Listener: Send {
 
     /// Other modes and sizes, for the links of clients that come from now on.
     fn set_options(&mut self, _options: &LinkOptions) {}
+
+    /// The socket that [`Listener::accept`] reads for all links that were accepted here, if they have none of their own.
+    fn shared_socket(&self) -> Option<SharedSocket> {
+        None
+    }
 
     /// When [`Listener::accept`] must be called though nothing came; [`Nanos::MAX`] for never.
     fn next_deadline(&self) -> Nanos {

@@ -19,6 +19,8 @@
 //! 8. An owner drives its link: one that polls calls `flush` in every turn, after it received, and one that sleeps sleeps until
 //!    [`Link::next_deadline`] at most, and flushes then. With that, sessions acknowledge, grant room, and send again what was lost;
 //!    the peer of an owner that does neither sees no room, and in the end a dead peer.
+//! 9. A link that is armed while its owner goes on driving others keeps what 6 says, with one exception: of links that read one socket
+//!    with others ([`Link::shared_socket`]), any may read what came for all. [`Link::has_news`] tells it to whoever asks.
 
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
@@ -119,7 +121,22 @@ pub trait Link: Send {
 
     /// Readable when an armed link has something to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Whether another link, or a listener, has read something for this one, so that the descriptor does not show it. No system
+    /// call; for an owner that drives others while this link is armed.
+    fn has_news(&self) -> bool {
+        false
+    }
+
+    /// The socket that this link reads, if a listener and its other links read it too.
+    fn shared_socket(&self) -> Option<SharedSocket> {
+        None
+    }
 }
+
+/// Names a socket that several links read, as long as one of them or their listener is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedSocket(usize);
 
 /// Frames that arrived, one after the other in one buffer that is used again.
 #[derive(Debug, Default)]

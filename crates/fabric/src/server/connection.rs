@@ -142,6 +142,10 @@ pub(super) struct Connection {
     pub(super) taken: usize,
     pub(super) opened: Nanos,
     pub(super) heard: Nanos,
+    /// When something was last sent, or it was taken up.
+    pub(super) stirred: Nanos,
+    /// While it is calm: when its link has something to do though nothing happens.
+    pub(super) calm_until: Option<Nanos>,
     pub(super) counters: Counters,
     /// What the monitor was told of them.
     pub(super) traffic: Option<Traffic>,
@@ -177,6 +181,8 @@ impl Connection {
             taken: 0,
             opened: now,
             heard: now,
+            stirred: now,
+            calm_until: None,
             counters: Counters::default(),
             traffic: None,
             over: None,
@@ -428,6 +434,7 @@ impl Connection {
     pub(super) fn flush(&mut self, now: Nanos) {
         self.publication.take();
         (self.dirty, self.is_due) = (false, false);
+        self.stirred = now;
         self.watch_traffic();
         self.links.flush(now);
     }
@@ -451,7 +458,7 @@ impl Connection {
     }
 
     /// When it is to be ended, and why.
-    fn limit(&self, core: &Core) -> (Nanos, End) {
+    pub(super) fn limit(&self, core: &Core) -> (Nanos, End) {
         let options = &core.options;
         let mut limit = (Nanos::MAX, End::Closed);
         let mut at = |at: Nanos, end: End| {

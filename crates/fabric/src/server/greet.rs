@@ -13,9 +13,8 @@ use crate::frame::{Frame, Header, Kind};
 use crate::link::{Address, Frames, Link, Lost};
 use crate::status::{Code, Status};
 use base::units::Nanos;
+use rustix::fd::BorrowedFd;
 
-/// How often a busy server looks at its listeners: each look is a system call.
-const ACCEPT_EVERY: Nanos = Nanos::from_micros(100);
 /// Clients taken from a listener in one look.
 const ACCEPT_MOST: usize = 16;
 
@@ -43,6 +42,10 @@ impl Greeting {
 
     pub(super) fn link(&mut self) -> &mut dyn Link {
         &mut *self.link
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.link.descriptor()
     }
 
     /// When it has waited too long, or time asks for something.
@@ -113,18 +116,12 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address())
     }
 
-    /// Takes the clients that wait. A listener's error is one client's, or passes; it is asked again.
-    #[cold]
-    pub(super) fn accept_clients(&mut self, now: Nanos) {
-        self.accept_at = now.plus(ACCEPT_EVERY);
-        let mut listeners = std::mem::take(&mut self.listeners);
-        for listener in &mut listeners {
-            for _ in 0..ACCEPT_MOST {
-                let Ok(Some(link)) = listener.accept(now) else { break };
-                self.accept(link, now);
-            }
+    /// Takes the clients that wait at a listener. Its error is one client's, or passes; it is asked again.
+    pub(super) fn accept_clients(&mut self, place: usize, now: Nanos) {
+        for _ in 0..ACCEPT_MOST {
+            let Ok(Some(link)) = self.listeners[place].accept(now) else { break };
+            self.accept(link, now);
         }
-        self.listeners = listeners;
     }
 
     /// Takes a link whose client will say Hello. Beyond [`Options::max_connections`](super::Options::max_connections) it is refused.
@@ -140,10 +137,16 @@ impl Server {
         }
     }
 
-    /// Answers the Hellos that came; how many.
-    pub(super) fn greet(&mut self, now: Nanos) -> usize {
+    /// Answers the Hellos that came; how many. A server with work reads sockets only when it `looks`, as it does with calm
+    /// connections.
+    pub(super) fn greet(&mut self, looks: bool, now: Nanos) -> usize {
+        let reads_sockets = looks || self.calm.is_idle(now);
         let (mut at, mut done) = (0, 0);
         while let Some(greeting) = self.greetings.get_mut(at) {
+            if !reads_sockets && !greeting.link.transport().is_ring() {
+                at += 1;
+                continue;
+            }
             let verdict = greeting.poll(&self.core, now);
             if matches!(verdict, Verdict::Wait) || self.must_wait(&verdict, at, now) {
                 at += 1;
@@ -237,6 +240,7 @@ impl Server {
             return;
         }
         let connection = &mut self.connections[at];
+        connection.take_up(&mut self.calm, now);
         connection.links.replace(greeting.link, 1, 1);
         connection.switch_traffic(&mut self.core);
         // What was received and not taken yet came over what is the old link now.

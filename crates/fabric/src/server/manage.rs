@@ -25,6 +25,8 @@ pub struct ConnectionInfo {
     pub is_blocked: bool,
     /// It goes on over another link, and the one before is not empty yet.
     pub is_switching: bool,
+    /// It is silent, and watched together with others; see `calm`.
+    pub is_calm: bool,
     /// What it did.
     pub counters: Counters,
 }
@@ -39,6 +41,7 @@ impl Server {
             open_calls: connection.calls.len(),
             is_blocked: connection.is_blocked(),
             is_switching: connection.links.is_switching(),
+            is_calm: connection.is_calm(),
             counters: connection.counters,
         })
     }
@@ -66,9 +69,12 @@ impl Server {
     /// Takes nothing new, answers what is open, and then ends all connections; [`Server::is_drained`] says when.
     pub fn drain(&mut self, now: Nanos) {
         self.core.draining = true;
+        self.calm.remove_listeners(&self.listeners);
         self.listeners.clear();
         self.greetings.clear();
         for connection in &mut self.connections {
+            // Sessions over UDP are calm beside their listener alone.
+            connection.take_up(&mut self.calm, now);
             connection.drain(now);
         }
     }
@@ -81,8 +87,9 @@ impl Server {
     /// Ends the connections that are over.
     #[cold]
     pub(super) fn bury(&mut self, now: Nanos) {
-        let Server { core, connections, .. } = self;
+        let Server { core, connections, calm, .. } = self;
         for mut connection in connections.extract_if(.., |connection| connection.over.is_some()) {
+            connection.take_up(calm, now);
             connection.abandon_calls(core);
             if let Some(executor) = &mut core.executor {
                 executor.closed(connection.number);

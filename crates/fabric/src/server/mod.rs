@@ -1,11 +1,13 @@
 //! The server's side of connections: a value that a thread drives; nothing runs behind its back.
 //!
 //! ```text
-//!  poll(now):  greet     Hellos of links that were accepted                             greet
-//!              turns     a quantum of frames of each connection, handled where they lie  take, router
+//!  poll(now):  look      now and then: clients that wait, calm connections with news     calm, greet
+//!              greet     Hellos of links that were accepted                             greet
+//!              turns     a quantum of frames of each busy connection, where they lie     take, router
 //!              collect   deferred answers, futures that can go on, workers' replies      collect, tasks, executor
 //!              expire    deadlines of open calls, limits of connections                  connection
-//!              flush     once for each connection that has something to be published
+//!              flush     what is enough to be published, or goes over a socket           connection, batch
+//!              rest      all that was sent, unless the next turn comes at once           wait
 //! ```
 //! Why run to completion: a request of a method without streams is decoded from the batch it came in, handled, and its reply put into
 //! the link, on one core, before the next is looked at. Handlers that cannot answer at once defer (see
@@ -17,8 +19,8 @@
 //!
 //! Errors: what a client does wrong ends its connection with a reason ([`End`]) and nothing else. A handler's panic is its call's.
 
-mod beside;
 mod calls;
+mod calm;
 mod collect;
 mod connection;
 mod executor;
@@ -54,6 +56,7 @@ use crate::monitor::Watched;
 use crate::registers::{Id, Registers, Watch, wait_policy};
 use crate::service::Service;
 use base::units::Nanos;
+use calm::Calm;
 use connection::{Batch, Connection};
 use greet::Greeting;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
@@ -68,8 +71,7 @@ pub struct Server {
     core: Core,
     listeners: Vec<Box<dyn Listener>>,
     registers: Option<(Arc<Registers>, Watch)>,
-    /// When they are looked at again.
-    accept_at: Nanos,
+    calm: Calm,
     greetings: Vec<Greeting>,
     /// By number, ascending.
     connections: Vec<Connection>,
@@ -129,9 +131,10 @@ impl Server {
     /// A server of nothing but reflection.
     ///
     /// # Panics
-    /// If the system gives no eventfd.
+    /// If the system gives no eventfd or no epoll set.
     pub fn new(options: Options) -> Server {
         let (sleeper, waker) = waiting_on_eventfd().expect("the system gives an eventfd");
+        let calm = Calm::new().expect("the system gives an epoll set");
         let returns = Arc::new(Returns::new(waker));
         let core = Core {
             options,
@@ -155,7 +158,7 @@ impl Server {
             core,
             listeners: Vec::new(),
             registers: None,
-            accept_at: Nanos::ZERO,
+            calm,
             greetings: Vec::new(),
             connections: Vec::new(),
             sleeper,
@@ -179,7 +182,9 @@ impl Server {
     /// # Errors
     /// The system's: somebody else listens there, for one.
     pub fn listen(mut self, address: &Address) -> io::Result<Server> {
-        self.listeners.push(link::listen(address, &self.core.options.link)?);
+        let listener = link::listen(address, &self.core.options.link)?;
+        self.calm.add_listener(self.listeners.len(), &*listener)?;
+        self.listeners.push(listener);
         Ok(self)
     }
 
@@ -271,16 +276,20 @@ impl Server {
         if let Some(watched) = &mut self.core.watched {
             watched.refresh();
         }
-        if now >= self.accept_at && !self.listeners.is_empty() {
-            self.accept_clients(now);
+        let looks = self.calm.is_due(now);
+        if looks {
+            self.look(now);
         }
-        let mut done = if self.greetings.is_empty() { 0 } else { self.greet(now) };
-        for connection in &mut self.connections {
+        let mut done = if self.greetings.is_empty() { 0 } else { self.greet(looks, now) };
+        for connection in self.connections.iter_mut().filter(|connection| !connection.is_calm()) {
             done += connection.turn(&mut self.core, now);
         }
         done += self.collect(now);
         self.expire(now);
         self.finish_turns(now);
+        if done > 0 {
+            self.calm.worked(now);
+        }
         done
     }
 
@@ -305,6 +314,12 @@ impl Server {
         }
         let mut over = false;
         for connection in &mut self.connections {
+            if connection.is_calm() {
+                if !connection.is_stirred() {
+                    continue;
+                }
+                connection.take_up(&mut self.calm, now);
+            }
             connection.end_turn(self.core.options.batch, now);
             connection.check_limits(&self.core, now);
             over |= connection.over.is_some();

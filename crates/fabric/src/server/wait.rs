@@ -1,14 +1,16 @@
 //! Waiting for something to do, and the loop for whoever has none.
 //!
 //! No wake-up is lost: everything is armed first, then looked at once more (a link's `arm` says whether it has something, the
-//! queue of returns is asked again), and only then slept on. A connection that nothing is taken from is armed for room alone.
+//! queue of returns is asked again), and only then slept on. A connection that nothing is taken from is armed for room alone; a calm one
+//! is armed already (see [`calm`](super::calm)).
 
 use super::Server;
+use super::greet::Greeting;
+use crate::channel::Channel;
 use base::clock::Clock;
 use base::units::Nanos;
 use ring::wait::{Outcome, WaitPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::BorrowedFd;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,31 +20,38 @@ const LOOK_AT_STOP: Nanos = Nanos::from_millis(100);
 impl Server {
     /// Polls until something was done, as the policy says, or until `deadline` on the process's [`Clock`].
     pub fn wait(&mut self, policy: WaitPolicy, deadline: Nanos) -> Outcome {
-        let outcome = self.wait_for_turn(policy, deadline);
+        self.wait_beside(policy, deadline, &mut [])
+    }
+
+    /// As [`Server::wait`], until something was done, or one of `channels` has something for its poll: for a service whose handlers call
+    /// others. A loop polls the server and the channels; when none of them had anything to do it waits here for all of them. They
+    /// are published before it sleeps.
+    pub fn wait_beside(&mut self, policy: WaitPolicy, deadline: Nanos, channels: &mut [Channel]) -> Outcome {
+        let outcome = self.wait_for_turn(policy, deadline, channels);
         self.publish_rest(Clock::shared().now());
         outcome
     }
 
-    /// As [`Server::wait`]; the next turn must come soon, since replies may wait for it.
-    fn wait_for_turn(&mut self, policy: WaitPolicy, deadline: Nanos) -> Outcome {
+    /// As [`Server::wait_beside`]; the next turn must come soon, since replies may wait for it.
+    fn wait_for_turn(&mut self, policy: WaitPolicy, deadline: Nanos, channels: &mut [Channel]) -> Outcome {
         let clock = Clock::shared();
         let policy = self.policy(policy);
         let awake = u64::from(policy.spin.max(1)) + u64::from(policy.pause);
-        let mut looks = 0;
+        let mut turns = 0;
         loop {
             let now = clock.now();
-            if self.turn(now) > 0 {
+            if self.turn(now) > 0 || channels.iter_mut().any(Channel::is_ready) {
                 return Outcome::Ready;
             }
             if now >= deadline {
                 return Outcome::TimedOut;
             }
-            looks += 1;
-            if looks > u64::from(policy.spin) {
+            turns += 1;
+            if turns > u64::from(policy.spin) {
                 std::hint::spin_loop();
             }
-            if looks >= awake && policy.block {
-                self.sleep(now, deadline);
+            if turns >= awake && policy.block {
+                self.sleep(now, deadline, channels);
             }
         }
     }
@@ -51,27 +60,33 @@ impl Server {
     pub fn run(&mut self, policy: WaitPolicy, stop: &AtomicBool) {
         let clock = Clock::shared();
         while !stop.load(Ordering::Relaxed) {
-            self.wait_for_turn(policy, clock.now().plus(LOOK_AT_STOP));
+            self.wait_for_turn(policy, clock.now().plus(LOOK_AT_STOP), &mut []);
         }
         self.publish_rest(clock.now());
     }
 
     /// Sleeps until something may be there to do.
-    fn sleep(&mut self, now: Nanos, deadline: Nanos) {
+    fn sleep(&mut self, now: Nanos, deadline: Nanos, channels: &mut [Channel]) {
         self.publish_rest(now);
-        if self.arm() {
-            let until = deadline.min(self.next_deadline());
+        channels.iter_mut().for_each(Channel::flush);
+        let armed = self.arm();
+        // All of them: one that is not armed would not wake us.
+        if channels.iter_mut().fold(armed, |armed, channel| channel.arm() && armed) {
+            let theirs = channels.iter().map(Channel::next_deadline).fold(Nanos::MAX, Nanos::min);
+            let until = deadline.min(self.next_deadline()).min(theirs);
             // Errors mean the same as a wake-up: look again.
-            let _ = self.sleep_armed(until.since(now), until == Nanos::MAX, &[]);
+            let _ = self.sleep_armed(until.since(now), until == Nanos::MAX, channels);
         }
         self.disarm();
-        self.accept_at = Nanos::ZERO;
+        self.calm.look_soon();
+        channels.iter_mut().for_each(Channel::disarm);
     }
 
     /// Arms everything; false if there is something to do.
-    pub(super) fn arm(&mut self) -> bool {
+    fn arm(&mut self) -> bool {
         let Server { core, connections, greetings, .. } = self;
         let connections_idle = connections.iter_mut().all(|connection| match connection.must_wait(core) {
+            _ if connection.is_calm() => !connection.links.has_news(),
             true => connection.links.arm_for_room(),
             false => connection.kept.frames.is_empty() && connection.links.arm(),
         });
@@ -85,8 +100,9 @@ impl Server {
         !core.returns.is_pending() && core.fresh.is_empty()
     }
 
-    pub(super) fn disarm(&mut self) {
-        self.connections.iter_mut().for_each(|connection| connection.links.disarm());
+    fn disarm(&mut self) {
+        let busy = self.connections.iter_mut().filter(|connection| !connection.is_calm());
+        busy.for_each(|connection| connection.links.disarm());
         self.greetings.iter_mut().for_each(|greeting| greeting.link().disarm());
         if let Some(executor) = &mut self.core.executor {
             executor.disarm();
@@ -94,23 +110,18 @@ impl Server {
         self.sleeper.disarm();
     }
 
-    pub(super) fn sleep_armed(
-        &mut self,
-        span: Nanos,
-        forever: bool,
-        beside: &[BorrowedFd<'_>],
-    ) -> io::Result<()> {
+    fn sleep_armed(&self, span: Nanos, forever: bool, channels: &[Channel]) -> io::Result<()> {
         let own = self.sleeper.descriptor().expect("made with an eventfd");
         let mut workers = Vec::new();
         if let Some(executor) = &self.core.executor {
             executor.descriptors(&mut workers);
         }
-        let links = self.connections.iter().flat_map(|connection| connection.links.descriptors());
-        let greetings =
-            self.greetings.iter_mut().map(|greeting| &*greeting.link()).map(|link| link.descriptor());
-        let listeners = self.listeners.iter().map(|listener| listener.descriptor());
-        let all =
-            links.chain(greetings).chain(listeners).chain(workers).chain([own]).chain(beside.iter().copied());
+        // The set stands for calm connections and listeners.
+        let busy = self.connections.iter().filter(|connection| !connection.is_calm());
+        let links = busy.flat_map(|connection| connection.links.descriptors());
+        let greetings = self.greetings.iter().map(Greeting::descriptor);
+        let beside = channels.iter().flat_map(Channel::descriptors);
+        let all = links.chain(greetings).chain(workers).chain([own, self.calm.descriptor()]).chain(beside);
         let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let span =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 };

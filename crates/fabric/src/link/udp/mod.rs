@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. Whoever reads the socket hands each datagram to its session; a session with news is *touched*, so that a link which is about to
-//!    sleep while another took its datagram from the socket does not.
+//!    sleep while another took its datagram from the socket does not, and one that is armed meanwhile can tell ([`Link::has_news`]).
 //! 2. A dropped link closes its session, which is *left*: whoever drives the core goes on sending what is unacknowledged until
 //!    the peer has it, and then says farewell. The last link or listener that is dropped does so itself, for [`LINGER`] at most.
 //! 3. Every deadline of the core (of left sessions, of datagrams that the socket did not take) is part of every link's and of the
@@ -19,7 +19,8 @@
 mod socket;
 
 use super::{
-    Address, ConnectError, Endpoint, Frames, Link, LinkOptions, Listener, Lost, SendError, Transport,
+    Address, ConnectError, Endpoint, Frames, Link, LinkOptions, Listener, Lost, SendError, SharedSocket,
+    Transport,
 };
 use crate::frame::MAX_FRAME;
 use base::clock::Clock;
@@ -31,6 +32,7 @@ use socket::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,9 +54,31 @@ type Key = (SocketAddr, u64);
 struct Held {
     session: Box<Session>,
     /// Something happened to it that its link has not looked at.
-    touched: bool,
+    touched: Touched,
     /// Its link was dropped.
     left: bool,
+}
+
+/// A mark that a session and its link share, so that the link can ask without the lock. Relaxed is enough: it is set under the lock, and
+/// whoever sees it takes the lock before it looks at anything else.
+#[derive(Clone, Default)]
+struct Touched(Arc<AtomicBool>);
+
+impl Touched {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes the mark away; whether it was there.
+    fn take(&self) -> bool {
+        let was_set = self.is_set();
+        self.0.store(false, Ordering::Relaxed);
+        was_set
+    }
 }
 
 /// A socket and the sessions on it.
@@ -104,7 +128,7 @@ impl Core {
                 let Some(id) = session_of(bytes) else { return };
                 if let Some(held) = sessions.get_mut(&(from, id)) {
                     held.session.handle_datagram(now, bytes);
-                    held.touched = true;
+                    held.touched.set();
                     if held.left {
                         *left_at = Nanos::ZERO;
                     }
@@ -122,7 +146,9 @@ impl Core {
                     Heard::Nothing => (),
                     Heard::Reply(len) => answers.push((from, len, answer)),
                     Heard::Session(session) => {
-                        sessions.insert((from, id), Held { session, touched: true, left: false });
+                        let touched = Touched::default();
+                        touched.set();
+                        sessions.insert((from, id), Held { session, touched, left: false });
                         fresh.push_back((from, id));
                     }
                 }
@@ -183,7 +209,8 @@ impl Core {
     fn leave(&mut self, now: Nanos, key: Key) {
         let held = self.sessions.get_mut(&key).expect("a session outlives its link");
         held.session.close(now);
-        (held.left, held.touched) = (true, true);
+        held.left = true;
+        held.touched.set();
         self.left.push(key);
         self.left_at = Nanos::ZERO;
     }
@@ -197,7 +224,7 @@ impl Core {
         let mut left = std::mem::take(&mut self.left);
         left.retain(|&key| {
             let held = self.sessions.get_mut(&key).expect("a left session stays until it is over");
-            if std::mem::take(&mut held.touched) || held.session.next_deadline() <= now {
+            if held.touched.take() || held.session.next_deadline() <= now {
                 self.transmit(now, key);
             }
             let session = &self.sessions[&key].session;
@@ -284,9 +311,10 @@ impl Listener for UdpListener {
         core.send(now);
         let Some(key) = core.fresh.pop_front() else { return Ok(None) };
         core.transmit(now, key);
+        let touched = core.sessions[&key].touched.clone();
         drop(core);
         let (core, descriptor) = (Arc::clone(&self.core), self.descriptor.try_clone()?);
-        Ok(Some(Box::new(UdpLink { core, key, descriptor, waiting: true })))
+        Ok(Some(Box::new(UdpLink { core, key, descriptor, touched, waiting: true })))
     }
 
     fn address(&self) -> &Address {
@@ -295,6 +323,10 @@ impl Listener for UdpListener {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+
+    fn shared_socket(&self) -> Option<SharedSocket> {
+        Some(shared_socket(&self.core))
     }
 
     fn next_deadline(&self) -> Nanos {
@@ -315,6 +347,11 @@ impl Drop for UdpListener {
         }
         core.drive_left(now);
     }
+}
+
+/// Known by where its sessions are kept.
+fn shared_socket(core: &Arc<Mutex<Core>>) -> SharedSocket {
+    SharedSocket(Arc::as_ptr(core).addr())
 }
 
 const POISONED: &str = "nobody panics while holding a core";
@@ -341,6 +378,8 @@ pub struct UdpLink {
     core: Arc<Mutex<Core>>,
     key: Key,
     descriptor: OwnedFd,
+    /// The session's.
+    touched: Touched,
     /// More may be complete than the last [`Link::recv`] took.
     waiting: bool,
 }
@@ -364,7 +403,8 @@ impl UdpLink {
         let begun = core.clock.now();
         let end = begun.plus(Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2)));
         let session = Box::new(Session::open(&config, begun, core.epoch, key.1));
-        core.sessions.insert(key, Held { session, touched: false, left: false });
+        let touched = Touched::default();
+        core.sessions.insert(key, Held { session, touched: touched.clone(), left: false });
         loop {
             let now = core.clock.now();
             core.pull(now);
@@ -387,7 +427,7 @@ impl UdpLink {
             sleep_on(core.socket.socket(), next.since(now));
         }
         let descriptor = core.socket.socket().as_fd().try_clone_to_owned()?;
-        Ok(UdpLink { core: Arc::new(Mutex::new(core)), key, descriptor, waiting: true })
+        Ok(UdpLink { core: Arc::new(Mutex::new(core)), key, descriptor, touched, waiting: true })
     }
 
     /// What happened in the session so far.
@@ -435,7 +475,7 @@ impl Link for UdpLink {
         let mut core = self.core.lock().expect(POISONED);
         core.pull(now);
         let held = held!(core, self.key);
-        held.touched = false;
+        held.touched.take();
         let mut taken = 0;
         self.waiting = loop {
             if taken == max || into.bytes() >= Frames::ENOUGH {
@@ -477,7 +517,7 @@ impl Link for UdpLink {
         let held = held!(core, self.key);
         // What is in the socket keeps it readable; what others took from it for this session touched it. An end that a timer
         // brought did neither.
-        !self.waiting && !held.touched && held.session.lost().is_none()
+        !self.waiting && !held.touched.is_set() && held.session.lost().is_none()
     }
 
     fn arm_for_room(&mut self) -> bool {
@@ -486,7 +526,7 @@ impl Link for UdpLink {
         core.transmit(now, self.key);
         // Every datagram is looked at by `flush`, so what is complete does not keep the socket readable.
         let held = held!(core, self.key);
-        let touched = std::mem::take(&mut held.touched);
+        let touched = held.touched.take();
         self.waiting |= touched;
         !touched && held.session.lost().is_none()
     }
@@ -495,6 +535,14 @@ impl Link for UdpLink {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+
+    fn has_news(&self) -> bool {
+        self.waiting || self.touched.is_set()
+    }
+
+    fn shared_socket(&self) -> Option<SharedSocket> {
+        Some(shared_socket(&self.core))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod calls;
+mod calm;
 mod faults;
 mod handshake;
 mod lifetime;
@@ -13,10 +14,11 @@ mod wire;
 use super::{Options, Server};
 use crate::connection::handshake::{Hello, Welcome};
 use crate::frame::Kind;
+use crate::link::Transport;
 use crate::status::Code;
 use base::units::Nanos;
 use services::{Bytes, Seen};
-use wire::{Heard, Peer, wire};
+use wire::{Heard, Peer, wire_like};
 
 const NOW: Nanos = Nanos::from_secs(1);
 
@@ -26,10 +28,14 @@ fn server_with(options: Options) -> (Server, Seen) {
 }
 
 fn connect(server: &mut Server, room: usize) -> (Peer, Welcome) {
-    let (link, peer) = wire(room);
-    server.accept(link, NOW);
+    connect_over(Transport::Memory, server, room, NOW)
+}
+
+fn connect_over(transport: Transport, server: &mut Server, room: usize, now: Nanos) -> (Peer, Welcome) {
+    let (link, peer) = wire_like(transport, room);
+    server.accept(link, now);
     peer.hello(Hello::default());
-    settle(server, NOW);
+    settle(server, now);
     let welcome = peer.hear_welcome();
     (peer, welcome)
 }

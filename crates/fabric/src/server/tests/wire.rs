@@ -6,6 +6,7 @@ use crate::link::{Frames, Link, Lost, SendError, Transport};
 use base::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{read, write};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -16,29 +17,42 @@ struct Wire {
     gone: [bool; 2],
     /// Frames that fit in each direction.
     room: usize,
+    /// Times that the server read it.
+    reads: usize,
+    /// When the server's end has something to do though nothing comes.
+    deadline: Option<Nanos>,
 }
 
 /// The server's end.
 struct End {
     wire: Arc<Mutex<Wire>>,
-    fd: OwnedFd,
+    transport: Transport,
+    fd: Arc<OwnedFd>,
 }
 
 /// The test's end.
 pub(super) struct Peer {
     wire: Arc<Mutex<Wire>>,
+    /// Readable while there is something for the server.
+    fd: Arc<OwnedFd>,
 }
 
 /// A link, and who is at its other end.
 pub(super) fn wire(room: usize) -> (Box<dyn Link>, Peer) {
+    wire_like(Transport::Memory, room)
+}
+
+/// One that says it is a `transport`.
+pub(super) fn wire_like(transport: Transport, room: usize) -> (Box<dyn Link>, Peer) {
     let wire = Arc::new(Mutex::new(Wire { room, ..Wire::default() }));
-    let fd = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
-    (Box::new(End { wire: Arc::clone(&wire), fd }), Peer { wire })
+    let fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"));
+    let peer = Peer { wire: Arc::clone(&wire), fd: Arc::clone(&fd) };
+    (Box::new(End { wire, transport, fd }), peer)
 }
 
 impl Link for End {
     fn transport(&self) -> Transport {
-        Transport::Memory
+        self.transport
     }
 
     fn try_send(&mut self, head: &[u8], body: &[u8]) -> Result<(), SendError> {
@@ -53,11 +67,18 @@ impl Link for End {
         Ok(())
     }
 
-    fn flush(&mut self, _: Nanos) {}
+    fn flush(&mut self, now: Nanos) {
+        let mut wire = self.wire.lock().expect("no test panics with it");
+        wire.deadline.take_if(|deadline| *deadline <= now);
+    }
 
     fn recv(&mut self, _: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
         let mut wire = self.wire.lock().expect("no test panics with it");
         let count = max.min(wire.frames[0].len());
+        wire.reads += 1;
+        if count == wire.frames[0].len() && !wire.gone[1] {
+            let _ = read(&self.fd, &mut [0; 8]);
+        }
         if count == 0 && wire.gone[1] {
             return Err(Lost::Closed);
         }
@@ -68,7 +89,7 @@ impl Link for End {
     }
 
     fn next_deadline(&self) -> Nanos {
-        Nanos::MAX
+        self.wire.lock().expect("no test panics with it").deadline.unwrap_or(Nanos::MAX)
     }
 
     fn arm(&mut self) -> bool {
@@ -92,6 +113,7 @@ impl Drop for End {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.wire.lock().expect("no test panics with it").gone[1] = true;
+        self.ring();
     }
 }
 
@@ -106,6 +128,11 @@ pub(super) struct Heard {
 impl Peer {
     pub(super) fn say_bytes(&self, frame: &[u8]) {
         self.wire.lock().expect("no test panics with it").frames[0].push_back(frame.to_vec());
+        self.ring();
+    }
+
+    fn ring(&self) {
+        write(&self.fd, &1_u64.to_ne_bytes()).expect("it is rung less often than a word can count");
     }
 
     pub(super) fn say(&self, header: Header, body: &[u8]) {
@@ -157,6 +184,21 @@ impl Peer {
 
     pub(super) fn set_room(&self, room: usize) {
         self.wire.lock().expect("no test panics with it").room = room;
+    }
+
+    /// When the server's end has something to do though nothing comes.
+    pub(super) fn set_deadline(&self, deadline: Nanos) {
+        self.wire.lock().expect("no test panics with it").deadline = Some(deadline);
+    }
+
+    /// Whether the server met that.
+    pub(super) fn deadline_is_met(&self) -> bool {
+        self.wire.lock().expect("no test panics with it").deadline.is_none()
+    }
+
+    /// Times that the server read the link.
+    pub(super) fn reads(&self) -> usize {
+        self.wire.lock().expect("no test panics with it").reads
     }
 
     /// Frames that the server did not take yet.
