@@ -3,6 +3,9 @@
 //! Shape: for each batch size a server: a process of its own that listens on all transports, and a thread of this one for
 //! `memory`. All are pinned to the server's core and sleep while another one is measured. A round is one slice of every combination in
 //! an order of its own; before and after each slice the distance of the two cores is probed, and slices in which it changed are left out.
+//! Between slices every connection is driven once: a session over UDP that nobody drives for ten seconds is lost.
+//!
+//! Errors: calls that fail end the run, those of a slice's warm-up too.
 //!
 //! Why: a virtual machine's cores move, so only what was measured in turns may be compared.
 
@@ -86,6 +89,8 @@ pub struct MatrixArgs {
     cores: [usize; 2],
 }
 
+/// The longest slice: meanwhile nobody drives the other connections.
+const LONGEST_SLICE: Duration = Duration::from_secs(5);
 /// The transports that a matrix knows.
 const TRANSPORTS: [&str; 5] = ["memory", "shm", "udp", "unix", "tcp"];
 
@@ -98,6 +103,12 @@ impl MatrixArgs {
         if let Some(unknown) = args.transports.iter().find(|name| !TRANSPORTS.contains(&name.as_str())) {
             let known = TRANSPORTS.join(", ");
             return Err(RpcError::Plan(format!("no transport {unknown}; there are {known}")));
+        }
+        if args.slice > LONGEST_SLICE {
+            let most = LONGEST_SLICE.as_secs();
+            return Err(RpcError::Plan(format!(
+                "--slice is {most}s at most; more --rounds measure for longer"
+            )));
         }
         let allowed = cpu::allowed_cores();
         let cores = match (&args.cores[..], &allowed[..]) {
@@ -289,7 +300,7 @@ pub fn run(args: &MatrixArgs, stop: &AtomicBool, bar: &ProgressBar) -> Result<Ma
             cells.push(Cell { transport: transport.clone(), window, batch: *batch, samples: Vec::new() });
         }
     }
-    let mut meter = Meter { args, text: "x".repeat(args.payload), left_out: 0, failed: None };
+    let mut meter = Meter::new(args);
     let mut random = Prng::new(1);
     let (mut rounds, slices) = (0, args.rounds * order.len());
     for round in 0..args.rounds {
@@ -304,6 +315,10 @@ pub fn run(args: &MatrixArgs, stop: &AtomicBool, bar: &ProgressBar) -> Result<Ma
             let name = format!("{} window {} batch {}", cell.transport, cell.window, cell.batch);
             progress::show(bar, (round * order.len() + number) as f64 / slices as f64, &name);
             cell.samples.extend(meter.slice(round, cell.window, &mut lines[line].2)?);
+            for (.., channel) in &mut lines {
+                // No call is under way.
+                channel.poll(1, |_| {});
+            }
         }
         rounds = round + 1;
     }
@@ -329,7 +344,11 @@ struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    /// A slice; nothing if the cores' distance changed meanwhile.
+    fn new(args: &MatrixArgs) -> Meter<'_> {
+        Meter { args, text: "x".repeat(args.payload), left_out: 0, failed: None }
+    }
+
+    /// A slice; nothing if the cores' distance changed meanwhile, or if calls failed.
     fn slice(
         &mut self,
         round: usize,
@@ -348,14 +367,24 @@ impl Meter<'_> {
             seed: 0,
         };
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-        drive(channel, &mut caller, &plan(self.args.slice / 10), &stop, &done);
+        let mut load = |length| {
+            let tally = drive(channel, &mut caller, &plan(length), &stop, &done);
+            match &tally.example {
+                None => Ok(tally),
+                Some(example) => Err((tally.failures(), example.clone())),
+            }
+        };
+        let warm = load(self.args.slice / 10);
         let before = self.distance();
-        let tally = drive(channel, &mut caller, &plan(self.args.slice), &stop, &done);
+        let measured = warm.and_then(|_| load(self.args.slice));
         let after = self.distance();
-        if let Some(example) = &tally.example {
-            self.failed = Some((tally.failures(), example.clone()));
-            return Ok(None);
-        }
+        let tally = match measured {
+            Ok(tally) => tally,
+            Err(failed) => {
+                self.failed = Some(failed);
+                return Ok(None);
+            }
+        };
         let (Some(distance), true) = (before, before == after) else {
             self.left_out += 1;
             return Ok(None);
@@ -391,6 +420,28 @@ mod tests {
         for wrong in ["0", "65", "", "fast"] {
             assert!(wrong.parse::<Batch>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_call_that_fails_in_the_warm_up_fails_the_run() {
+        let core = cpu::allowed_cores()[0];
+        let args = MatrixArgs {
+            transports: vec![],
+            windows: vec![],
+            batches: vec![],
+            rounds: 1,
+            slice: Duration::from_millis(10),
+            payload: 8,
+            cores: [core, core],
+        };
+        // No other test has a server with this batch size.
+        let local = Local::start(core, Batch::Fixed(63)).expect("a server");
+        let mut channel = target::connect(local.address(), Policy::default()).expect("it listens");
+        drop(local);
+        let mut meter = Meter::new(&args);
+        assert!(meter.slice(0, 4, &mut channel).expect("it can be driven").is_none());
+        let (count, example) = meter.failed.expect("calls failed");
+        assert!(count > 0 && example.starts_with("UNAVAILABLE"), "{count}: {example}");
     }
 
     #[test]
