@@ -176,17 +176,40 @@ pub enum Malformed {
     Kind,
 }
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Malformed {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
             Malformed::Short => "a frame ends too early",
             Malformed::Long => "a frame is longer than allowed",
             Malformed::Kind => "a frame of no known kind",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 
 impl std::error::Error for Malformed {}
+
+/// How a peer broke the protocol; it ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Violation(pub(crate) &'static str);
+
+impl From<&'static str> for Violation {
+    fn from(what: &'static str) -> Violation {
+        Violation(what)
+    }
+}
+
+impl From<Malformed> for Violation {
+    fn from(malformed: Malformed) -> Violation {
+        Violation(malformed.text())
+    }
+}
 
 /// The entries of encoded metadata, until the first that is none.
 pub fn metadata(bytes: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {

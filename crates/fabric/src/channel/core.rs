@@ -8,7 +8,6 @@
 use super::calls::{CallId, Calls, State};
 use super::error::StartError;
 use super::event::Waiting;
-use super::receive::Violation;
 use super::stream::Stream;
 use super::switching::{Switch, Switching};
 use super::watched::Watched;
@@ -16,7 +15,7 @@ use super::wheel::Wheel;
 use super::{CallOptions, Method};
 use crate::batch::{Batch, Policy};
 use crate::connection::switch::Links;
-use crate::frame::{HEADER, Header, Kind, MAX_MESSAGE, MAX_METADATA};
+use crate::frame::{HEADER, Header, Kind, MAX_MESSAGE, MAX_METADATA, Violation};
 use crate::link::SendError;
 use crate::monitor::Stamp;
 use crate::status::{Code, Status};

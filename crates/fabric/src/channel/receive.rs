@@ -20,23 +20,9 @@ use super::core::{Core, PONGS, Phase};
 use super::event::{Happened, Waiting, What};
 use super::stream::{Ending, Kept, Place};
 use crate::connection::switch::{Noted, Side};
-use crate::frame::{END, Frame, Kind, Malformed};
+use crate::frame::{END, Frame, Kind, Violation};
 use crate::link::Lost;
 use crate::status::{Code, Status};
-
-/// How the server broke the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Violation(pub(super) &'static str);
-
-impl From<Malformed> for Violation {
-    fn from(malformed: Malformed) -> Violation {
-        Violation(match malformed {
-            Malformed::Short => "a frame ends too early",
-            Malformed::Long => "a frame is longer than allowed",
-            Malformed::Kind => "a frame of no known kind",
-        })
-    }
-}
 
 impl Core {
     /// Takes a frame that came over that link.

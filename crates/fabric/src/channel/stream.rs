@@ -8,7 +8,7 @@
 //!
 //! Bounds: at most [`MAX_WINDOW`] items wait in `early`, each of a frame's length at most.
 
-use super::receive::Violation;
+use crate::frame::Violation;
 use crate::status::Status;
 use std::collections::VecDeque;
 

@@ -13,32 +13,12 @@ use super::tasks::Of;
 use super::watched::{Watch, code_of};
 use super::{Core, failure};
 use crate::connection::switch::{Noted, Received, Side};
-use crate::frame::{Frame, Header, Kind, Malformed};
+use crate::frame::{Frame, Header, Kind, Violation};
 use crate::monitor::Point;
 use crate::service::{Shape, Shared, StreamCall};
 use crate::status::{Code, Status};
 use base::units::Nanos;
 use std::sync::Arc;
-
-/// What the client did wrong.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Violation(pub(super) &'static str);
-
-impl From<&'static str> for Violation {
-    fn from(what: &'static str) -> Violation {
-        Violation(what)
-    }
-}
-
-impl From<Malformed> for Violation {
-    fn from(malformed: Malformed) -> Violation {
-        Violation(match malformed {
-            Malformed::Short => "a frame ends too early",
-            Malformed::Long => "a frame is longer than allowed",
-            Malformed::Kind => "a frame of no known kind",
-        })
-    }
-}
 
 /// Whether the next frame may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,6 +267,7 @@ impl Connection {
         let Core { router, scratch, .. } = core;
         let Executed::Reply(head, body) = router.execute(scratch, &frame, origin, now) else { return true };
         let reply = [&head[..], body].concat();
+        self.watch_end_of(core, frame.header.call, code_of(&reply));
         self.close_call(core, frame.header.call);
         self.reply(&reply, now)
     }

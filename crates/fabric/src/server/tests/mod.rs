@@ -7,6 +7,7 @@ mod faults;
 mod handshake;
 mod lifetime;
 mod property;
+mod refused;
 mod services;
 mod streams;
 mod wire;
