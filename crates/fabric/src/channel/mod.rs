@@ -32,7 +32,7 @@
 //! Bounds: as many calls as the server's Welcome says (65,536 at most); for each stream a window of items; events that wait for a
 //! poll while a blocking call waits are bounded by these two.
 //!
-//! Tests: `tests.rs` beside this file, with a scripted server; `crates/fabric/tests/client_simulation.rs`, under faults from a seed.
+//! Tests: `tests` beside this file, with a scripted server; `simulation`, with faults from a seed.
 
 mod blocking;
 mod caller;
