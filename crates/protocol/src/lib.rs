@@ -2,3 +2,4 @@
 
 pub mod memcache;
 pub mod session;
+pub mod wire;
