@@ -9,6 +9,8 @@
 pub enum Form {
     /// An unsigned little-endian number.
     Number,
+    /// The same, with digits that mean nothing: shown in base 16.
+    Pattern,
     /// `length / width` unsigned little-endian numbers of so many bytes.
     Row {
         /// Bytes of each.
@@ -55,20 +57,20 @@ fields! {
     REQUEST "request" 0 2 Form::Number, "chosen by the asker, returned in the reply";
     MAGIC "magic" 2 6 Form::Bytes, "6d 6c 72 69 6e 63 (\"mlrinc\")";
     PROTOCOL "protocol" 8 1 Form::Number, "version of this format: 1";
-    OPCODE "opcode" 9 1 Form::Number, "what the packet is";
-    FLAGS "flags" 10 2 Form::Number, "bits, others 0";
-    HASH "hash" 12 4 Form::Number, "hash of the key";
-    CHECKSUM "checksum" 16 8 Form::Number, "of everything but itself and the padding";
+    OPCODE "opcode" 9 1 Form::Pattern, "what the packet is";
+    FLAGS "flags" 10 2 Form::Pattern, "bits, others 0";
+    HASH "hash" 12 4 Form::Pattern, "hash of the key";
+    CHECKSUM "checksum" 16 8 Form::Pattern, "of everything but itself and the padding";
     VERSION "version" 24 8 Form::Number, "of the item: the home's number for the write that made it";
-    CLIENT "client" 32 8 Form::Number, "who asked first";
+    CLIENT "client" 32 8 Form::Pattern, "who asked first";
     OPERATION "operation" 40 8 Form::Number, "that client's number of the operation";
     OPERAND "operand" 48 8 Form::Number, "argument or result of arithmetic; a limit or length";
     ROUND "round" 56 8 Form::Number, "of an invalidation, lease, heartbeat; part of a table";
     TTL "ttl" 64 8 Form::Number, "ns left to live; all ones: for ever";
     EPOCH "epoch" 72 4 Form::Number, "of the registration table that the sender goes by";
-    ITEM_FLAGS "item_flags" 76 4 Form::Number, "a memcached client's flags, stored with the value";
+    ITEM_FLAGS "item_flags" 76 4 Form::Pattern, "a memcached client's flags, stored with the value";
     DEADLINE "deadline" 80 4 Form::Number, "\u{b5}s left until nobody waits for the reply; 0: none";
-    INCARNATION "incarnation" 84 4 Form::Number, "drawn by a box when it starts";
+    INCARNATION "incarnation" 84 4 Form::Pattern, "drawn by a box when it starts";
     VALUE_LEN "value_len" 88 4 Form::Number, "bytes of the value";
     KEY_LEN "key_len" 92 1 Form::Number, "bytes of the key";
     KIND "kind" 93 1 Form::Number, "of value";
@@ -96,7 +98,7 @@ mod tests {
         for field in FIELDS {
             assert_eq!(field.offset, end, "{}", field.name);
             let width = match field.form {
-                Form::Number | Form::Network => field.length,
+                Form::Number | Form::Pattern | Form::Network => field.length,
                 Form::Row { width } => width,
                 Form::Bytes => 1,
                 Form::Address => 8,

@@ -19,15 +19,19 @@
 //!   reply to need, so that the reply fits into the request's buffer.
 //!
 //! One file per purpose: [`fields`] the table of offsets, `types` and `opcode` what the numbers mean, `sum` hash and
-//! checksum, [`packet`] reads, [`message`] writes.
+//! checksum, [`packet`] reads, [`message`] writes, `dissector` writes Wireshark's.
 
+mod dissector;
 pub mod fields;
 pub mod message;
 mod opcode;
 pub mod packet;
 mod sum;
+#[cfg(test)]
+mod tests;
 mod types;
 
+pub use dissector::dissector;
 pub use fields::{FIELDS, Field, Form, HEADER};
 pub use message::{Header, Message};
 pub use opcode::{Control, Flags, KeyRule, Kind, Opcode, REPLY, Status, Verb};

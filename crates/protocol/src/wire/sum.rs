@@ -3,14 +3,16 @@
 //! **Checksum.** The packet as little-endian 32-bit words `w`, the checksum's own two as 0, is the polynomial
 //! `h = h * P + w` modulo 2^64. Any change of bits in one word is found, for P is odd. Any two flipped bits are found: in
 //! different positions of their words because 2^i·P^k and 2^j differ in their lowest bit; in the same position i < 32
-//! because P^k = ±1 modulo 2^(64-i) is false for 0 < k < 2^31 when P is 5 modulo 8. Other damage passes with a chance of
-//! about 2^-64. This is why the words are of 32 bits though the sum has 64.
+//! because P^k = ±1 modulo 2^(64-i) is false for 0 < k < 2^31 when P is 5 modulo 8. This is why the words are of 32 bits
+//! though the sum has 64. Other damage, and what changes a length and so the words that are summed, passes with a chance of
+//! about 2^-64.
 //!
 //! Why not CRC-32C: eBPF has no instruction for it, and a table costs a load per byte. Why not the Internet's sum: it does
 //! not see exchanged words. And a polynomial can be put together: a box in XDP stores with each entry the sum of its key and
 //! value and P to their count of words, so that answering costs the header's 40 words, however long the value is.
 //!
-//! **Hash.** Over the same zero-filled 8-byte words in which the key lies in the packet.
+//! **Hash.** Over the same zero-filled 8-byte words in which the key lies in the packet. Two multiplications at the end,
+//! because with one the last word's highest bits reach some bits of the hash always or never.
 //!
 //! Cost: see [`Packet`](super::Packet).
 
@@ -83,7 +85,8 @@ pub fn key_hash(key: &[u8]) -> KeyHash {
         hash = mix(hash, u64::from_le_bytes(word));
     }
     hash = hash.wrapping_mul(FINISH);
-    KeyHash((hash ^ hash >> 32) as u32)
+    hash = (hash ^ hash >> 32).wrapping_mul(FINISH);
+    KeyHash((hash >> 32) as u32)
 }
 
 #[inline]
