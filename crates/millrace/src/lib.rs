@@ -11,3 +11,4 @@ pub mod rpc;
 pub mod shm_client;
 pub mod soak;
 pub mod up;
+pub mod wire;

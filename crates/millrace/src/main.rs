@@ -6,6 +6,7 @@ use millrace::load::{self, BenchArgs};
 use millrace::rpc::Rpc;
 use millrace::soak::Soak;
 use millrace::up::Up;
+use millrace::wire::Wire;
 use millrace::{probe, registers};
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ enum Command {
     Rpc(Rpc),
     Soak(Soak),
     Registers(registers::List),
+    Wire(Wire),
 }
 
 /// What went wrong, and the exit status that says so.
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
+        Command::Wire(wire) => wire.run().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

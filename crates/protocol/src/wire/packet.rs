@@ -25,7 +25,6 @@ pub struct Packet<'a> {
     kind: Kind,
     status: Status,
     flags: Flags,
-    sharers: Sharers,
     padding: usize,
 }
 
@@ -148,8 +147,10 @@ impl<'a> Packet<'a> {
         if port(head) == 0 && head[at::ADDRESS..][..16] != [0; 16] {
             return Err(Malformed::Origin);
         }
-        let sharers = sharers(head).ok_or(Malformed::Sharers)?;
-        Ok(Packet { head, key, value, opcode, kind, status, flags, sharers, padding })
+        if head[at::SHARER_BOXES..] != [0; HEADER - at::SHARER_BOXES] && sharers(head).is_none() {
+            return Err(Malformed::Sharers);
+        }
+        Ok(Packet { head, key, value, opcode, kind, status, flags, padding })
     }
 
     /// What it is.
@@ -190,8 +191,8 @@ impl<'a> Packet<'a> {
 
     /// Boxes that would keep the reply.
     #[inline]
-    pub fn sharers(&self) -> &Sharers {
-        &self.sharers
+    pub fn sharers(&self) -> Sharers {
+        sharers(self.head).expect("it was checked when the packet was parsed")
     }
 
     /// Bytes after the value, which say nothing: a request makes room for its reply with them.
@@ -326,7 +327,7 @@ impl<'a> Packet<'a> {
             home: self.home(),
             attempt: self.attempt(),
             origin: self.origin(),
-            sharers: self.sharers,
+            sharers: self.sharers(),
         }
     }
 
@@ -344,17 +345,11 @@ impl<'a> Packet<'a> {
 /// The sum of a packet: of its header with the checksum as 0, then key and value with their filler.
 #[inline]
 pub(super) fn checksum(head: &[u8; HEADER], rest: &[u8]) -> u64 {
-    let before = sum::extend(0, &head[..at::CHECKSUM]);
-    // The checksum's two words are 0: they only move what is before.
-    let after = before.wrapping_mul(const { sum::power(2) });
-    sum::extend(sum::extend(after, &head[at::CHECKSUM + 8..]), rest)
+    sum::extend(sum::of_header::<{ at::CHECKSUM }>(head), rest)
 }
 
 #[inline]
 fn sharers(head: &[u8; HEADER]) -> Option<Sharers> {
-    if head[at::SHARER_BOXES..] == [0; HEADER - at::SHARER_BOXES] {
-        return Some(Sharers::default());
-    }
     Sharers::from_places(std::array::from_fn(|i| Sharer {
         at: BoxId(u16_at(head, at::SHARER_BOXES + 2 * i)),
         token: Token(u64_at(head, at::SHARER_TOKENS + 8 * i)),

@@ -16,7 +16,7 @@
 //!
 //! Cost: see [`Packet`](super::Packet).
 
-use super::KeyHash;
+use super::{HEADER, KeyHash};
 
 /// The base of the checksum's polynomial: 5 modulo 8.
 pub const BASE: u64 = 0xd134_2543_de82_ef95;
@@ -26,35 +26,60 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Multiplies what came of all.
 const FINISH: u64 = 0xd6e8_feb8_6659_fd93;
 
-const BASE_2: u64 = BASE.wrapping_mul(BASE);
-const BASE_4: u64 = BASE_2.wrapping_mul(BASE_2);
-const POWERS: [u64; 8] = {
-    let mut powers = [1u64; 8];
-    let mut i = 7;
-    while i > 0 {
-        powers[i - 1] = powers[i].wrapping_mul(BASE);
-        i -= 1;
+const LANES: usize = 8;
+/// By how many words follow in a block: its words are summed side by side, for a multiplication takes longer than it blocks.
+const POWERS: [u64; LANES] = {
+    let mut powers = [0; LANES];
+    let mut i = 0;
+    while i < LANES {
+        powers[i] = power(LANES - 1 - i);
+        i += 1;
     }
     powers
 };
 
-/// The sum of these bytes after those whose sum is `before` (0: none). `bytes` must be a multiple of 4.
+/// The sum of these bytes after those whose sum is `before` (0: none).
+///
+/// # Panics
+/// Where `bytes` are no multiple of 4.
 #[inline]
 pub fn extend(before: u64, bytes: &[u8]) -> u64 {
-    debug_assert!(bytes.len().is_multiple_of(4), "whole words");
-    let (blocks, rest) = bytes.as_chunks::<32>();
-    let mut sum = before;
-    for block in blocks {
-        let mut part = 0u64;
-        for (word, power) in block.as_chunks::<4>().0.iter().zip(POWERS) {
-            part = part.wrapping_add(u64::from(u32::from_le_bytes(*word)).wrapping_mul(power));
+    let (words, rest) = bytes.as_chunks::<4>();
+    assert!(rest.is_empty(), "a sum is of whole words");
+    let (blocks, words) = words.as_chunks::<LANES>();
+    let (pairs, words) = words.as_chunks::<2>();
+    let sum = blocks.iter().fold(before, append);
+    let sum = pairs.iter().fold(sum, append);
+    words.iter().fold(sum, |sum, word| append(sum, &[*word]))
+}
+
+#[inline]
+fn append<const N: usize>(sum: u64, words: &[[u8; 4]; N]) -> u64 {
+    let mut part = sum.wrapping_mul(const { power(N) });
+    for (word, power) in words.iter().zip(&POWERS[LANES - N..]) {
+        part = part.wrapping_add(u64::from(u32::from_le_bytes(*word)).wrapping_mul(*power));
+    }
+    part
+}
+
+/// The sum of a header whose checksum, at this offset, counts as 0: one multiplication a word, none waits for another.
+#[inline]
+pub(super) fn of_header<const CHECKSUM: usize>(head: &[u8; HEADER]) -> u64 {
+    const WORDS: usize = HEADER / 4;
+    let weights = const {
+        let mut weights = [0; WORDS];
+        let mut i = 0;
+        while i < WORDS {
+            let counts = i < CHECKSUM / 4 || i >= CHECKSUM / 4 + 2;
+            weights[i] = if counts { power(WORDS - 1 - i) } else { 0 };
+            i += 1;
         }
-        sum = sum.wrapping_mul(BASE_4.wrapping_mul(BASE_4)).wrapping_add(part);
-    }
-    for word in rest.as_chunks::<4>().0 {
-        sum = sum.wrapping_mul(BASE).wrapping_add(u64::from(u32::from_le_bytes(*word)));
-    }
-    sum
+        weights
+    };
+    let words = head.as_chunks::<4>().0.iter().zip(&weights);
+    words.fold(0, |sum, (word, weight)| {
+        u64::from(u32::from_le_bytes(*word)).wrapping_mul(*weight).wrapping_add(sum)
+    })
 }
 
 /// [`BASE`] to the power of `words`: the sum of A then B is `sum(A) * power(words of B) + sum(B)`.

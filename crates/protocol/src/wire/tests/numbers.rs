@@ -1,6 +1,7 @@
 //! Hash, sum, times and places.
 
 use super::*;
+use fields::at;
 use proptest::prelude::*;
 
 proptest! {
@@ -26,6 +27,50 @@ proptest! {
         let theirs = Nanos(asked + offset);
         let copy_ends = ttl.end(theirs);
         prop_assert!(copy_ends.0 <= theirs.0.max(end.saturating_add(offset)));
+    }
+}
+
+/// Overwrites words of a packet and brings its sum up to date from their difference alone, as XDP does.
+fn patch(bytes: &mut [u8], offset: usize, with: &[u8]) {
+    let words = bytes.len() / 4;
+    let mut sum = u64::from_le_bytes(bytes[at::CHECKSUM..][..8].try_into().expect("eight"));
+    for (i, new) in with.as_chunks::<4>().0.iter().enumerate() {
+        let place = offset + 4 * i;
+        let old: [u8; 4] = bytes[place..][..4].try_into().expect("four");
+        let change = u64::from(u32::from_le_bytes(*new)).wrapping_sub(u64::from(u32::from_le_bytes(old)));
+        sum = sum.wrapping_add(change.wrapping_mul(power(words - 1 - place / 4)));
+        bytes[place..][..4].copy_from_slice(new);
+    }
+    bytes[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Makes a reply of a request in place, as the documents say.
+fn answered_in_place(mut bytes: Vec<u8>, reply: &[u8]) -> Vec<u8> {
+    let (value, fields) = (reply.split_at(bytes.len()).1, &reply[at::PROTOCOL..HEADER]);
+    for (from, to) in [(at::PROTOCOL, at::HASH), (at::VERSION, at::CLIENT), (at::TTL, at::BOX)] {
+        patch(&mut bytes, from, &fields[from - at::PROTOCOL..to - at::PROTOCOL]);
+    }
+    let sum = u64::from_le_bytes(bytes[at::CHECKSUM..][..8].try_into().expect("eight"));
+    let sum = sum.wrapping_mul(power(value.len() / 4)).wrapping_add(extend(0, value));
+    bytes[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
+    bytes.extend_from_slice(value);
+    bytes
+}
+
+#[test]
+fn a_reply_made_in_place_is_right_and_shows_what_the_request_suffered() {
+    let (request, reply) = (bytes_of(&expanded()), bytes_of(&fill()));
+    let request = request[..request.len() - expanded().padding].to_vec();
+    let made = answered_in_place(request.clone(), &reply);
+    assert_eq!(made, reply);
+    for byte in [at::REQUEST, at::CLIENT, at::OPERATION + 7, HEADER, HEADER + 5] {
+        let mut damaged = request.clone();
+        damaged[byte] ^= 4;
+        assert_eq!(
+            Packet::parse(&answered_in_place(damaged, &reply)),
+            Err(Malformed::Checksum),
+            "byte {byte}"
+        );
     }
 }
 
