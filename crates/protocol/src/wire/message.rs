@@ -30,7 +30,7 @@ pub struct Header {
     pub operation: OpNumber,
     /// Argument or result of arithmetic, limit of an APPEND, length of a value that is too large, parts of a table.
     pub operand: u64,
-    /// Of an invalidation, lease, heartbeat; part of a table.
+    /// Of an invalidation, lease, heartbeat; part of a table; the session of a write.
     pub round: Round,
     /// Time left to the item or lease.
     pub ttl: Ttl,
@@ -38,7 +38,8 @@ pub struct Header {
     pub epoch: Epoch,
     /// A memcached client's flags.
     pub item_flags: u32,
-    /// Microseconds until nobody waits for the reply; 0: no such time.
+    /// Of a request: microseconds until nobody waits for the reply; 0: no such time. Of a reply: for so many may the
+    /// sharers keep it, counted from when they gave their tokens; 0: not at all.
     pub deadline_us: u32,
     /// Of the box `at`.
     pub incarnation: Incarnation,

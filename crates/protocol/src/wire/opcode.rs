@@ -67,6 +67,8 @@ codes! {
         Flush = 0x0f "FLUSH",
         /// Nothing: is somebody there?
         Noop = 0x10 "NOOP",
+        /// A session with the home, for writes: the reply's `round` names it.
+        Session = 0x11 "SESSION",
     }
 }
 
@@ -214,11 +216,14 @@ impl Flags {
     pub const NO_CACHE: Flags = Flags(1);
     /// A box answered, not the home.
     pub const FROM_BOX: Flags = Flags(2);
+    /// Of a write: not to be done, only answered, and only where it would change nothing. The reply to one that is not
+    /// answered so is that to a GET.
+    pub const TRY: Flags = Flags(4);
 
     /// All that have a meaning, with their names.
-    pub const NAMED: &[(Flags, &str)] = &[(Flags::NO_CACHE, "NO_CACHE"), (Flags::FROM_BOX, "FROM_BOX")];
+    pub const NAMED: &[(Flags, &str)] = &[(Flags::NO_CACHE, "NO_CACHE"), (Flags::FROM_BOX, "FROM_BOX"), (Flags::TRY, "TRY")];
 
-    const KNOWN: u16 = 0b11;
+    const KNOWN: u16 = 0b111;
 
     /// As they travel.
     pub const fn bits(self) -> u16 {
