@@ -221,7 +221,8 @@ impl Flags {
     pub const TRY: Flags = Flags(4);
 
     /// All that have a meaning, with their names.
-    pub const NAMED: &[(Flags, &str)] = &[(Flags::NO_CACHE, "NO_CACHE"), (Flags::FROM_BOX, "FROM_BOX"), (Flags::TRY, "TRY")];
+    pub const NAMED: &[(Flags, &str)] =
+        &[(Flags::NO_CACHE, "NO_CACHE"), (Flags::FROM_BOX, "FROM_BOX"), (Flags::TRY, "TRY")];
 
     const KNOWN: u16 = 0b111;
 

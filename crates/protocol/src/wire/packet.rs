@@ -261,7 +261,7 @@ impl<'a> Packet<'a> {
         u32_at(self.head, at::ITEM_FLAGS)
     }
 
-    /// Microseconds until nobody waits for the reply; 0: no such time.
+    /// Of a request: microseconds until nobody waits for the reply. Of a reply: of the sharers' lease. 0: none.
     #[inline]
     pub fn deadline_us(&self) -> u32 {
         u32_at(self.head, at::DEADLINE)

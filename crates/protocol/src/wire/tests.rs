@@ -45,7 +45,10 @@ fn request(verb: Verb) -> Message {
         }
         Verb::Touch => header.ttl = Ttl::new(Nanos::from_secs(60)),
         Verb::Get => message.padding = 16,
-        Verb::Delete | Verb::Flush | Verb::Noop => {}
+        Verb::Delete | Verb::Flush | Verb::Noop | Verb::Session => {}
+    }
+    if !matches!(verb, Verb::Get | Verb::Noop | Verb::Session) {
+        message.header.round = Round(9);
     }
     if verb == Verb::Cas {
         message.header.version = Version(99);
@@ -66,6 +69,7 @@ fn fill() -> Message {
     let mut message = expanded().reply(Status::Ok);
     message.header.version = Version(100);
     message.header.ttl = Ttl::new(Nanos::from_secs(59));
+    message.header.deadline_us = 20_000;
     message.header.item_flags = 42;
     message.value = b"some value".to_vec();
     message

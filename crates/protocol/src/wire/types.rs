@@ -70,17 +70,6 @@ impl Ttl {
         if end == Nanos::MAX { Ttl::NEVER } else { Ttl(end.0.saturating_sub(now.0)) }
     }
 
-    /// When it ends for somebody who asked at `asked`, on his clock; [`Nanos::MAX`] is never.
-    ///
-    /// 1/1024 of it is taken off: his clock may run so much slower than the one that measured.
-    pub fn end(self, asked: Nanos) -> Nanos {
-        if self == Ttl::NEVER {
-            Nanos::MAX
-        } else {
-            Nanos(asked.0.saturating_add(self.0 - self.0.div_ceil(1024)))
-        }
-    }
-
     /// As it travels; all ones for ever.
     pub const fn nanos(self) -> Nanos {
         Nanos(self.0)
