@@ -1,4 +1,4 @@
-//! What every layer of millrace stands on: units, random numbers, a cycle clock, pinning, huge pages, hashing, registers and
+//! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, huge pages, hashing, registers and
 //! *touch*, the one word with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
@@ -11,7 +11,8 @@ pub mod prng;
 pub mod registers;
 pub mod touch;
 pub mod units;
+pub mod zipf;
 
 pub use clock::Clock;
 pub use prng::Prng;
-pub use units::{Bytes, Nanos};
+pub use units::{Bytes, Nanos, Picos};

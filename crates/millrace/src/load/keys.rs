@@ -7,8 +7,8 @@
 //! Popular ranks are scattered over the ids by a bijection, so that hot keys are no neighbours and, unlike YCSB's
 //! hash, none collide: the popularity stays exactly Zipf's.
 
-use super::zipf::Zipf;
 use base::Prng;
+use base::zipf::{Scatter, Zipf};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -132,34 +132,6 @@ impl KeyChooser {
     }
 }
 
-/// A bijection on `0..n`: multiplication by a number coprime to `n`, near the golden section of it.
-#[derive(Clone, Copy, Debug)]
-struct Scatter {
-    factor: u64,
-    n: u64,
-}
-
-impl Scatter {
-    fn new(n: u64) -> Scatter {
-        let mut factor = ((n as f64 * 0.618_033_988_749_895) as u64).max(1);
-        while gcd(factor, n) != 1 {
-            factor += 1;
-        }
-        Scatter { factor, n }
-    }
-
-    fn place(&self, rank: u64) -> u64 {
-        if self.n <= u64::from(u32::MAX) {
-            return rank * self.factor % self.n;
-        }
-        (u128::from(rank) * u128::from(self.factor) % u128::from(self.n)) as u64
-    }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 /// What every key starts with, so that a run against a shared server meets no foreign key.
 pub const KEY_PREFIX: &[u8] = b"mr";
 
@@ -235,14 +207,6 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #[test]
-        fn scattering_is_a_bijection(n in 1u64..5_000) {
-            let scatter = Scatter::new(n);
-            let mut hit = vec![false; n as usize];
-            (0..n).for_each(|rank| hit[scatter.place(rank) as usize] = true);
-            prop_assert!(hit.iter().all(|&h| h));
-        }
-
         #[test]
         fn views_share_the_keys_out(keys in 1u64..500, stride in 1u64..20) {
             let mut owners = vec![0; keys as usize];

@@ -32,7 +32,6 @@ pub mod value;
 pub mod versus;
 pub mod worker;
 pub mod workload;
-pub mod zipf;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -10,7 +10,7 @@
 //!
 //! Tests: against the exact distribution by a chi-square bound, for several `theta` and `n`.
 
-use base::Prng;
+use crate::Prng;
 
 /// A sampler of ranks.
 #[derive(Clone, Debug)]
@@ -76,6 +76,38 @@ impl Zipf {
     }
 }
 
+/// Scatters popular ranks over the keys, so that they are no neighbours: a bijection on `0..n`, multiplication by a number
+/// coprime to `n`, near the golden section of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scatter {
+    factor: u64,
+    n: u64,
+}
+
+impl Scatter {
+    /// The bijection on `0..n`, at least one.
+    pub fn new(n: u64) -> Scatter {
+        let mut factor = ((n as f64 * 0.618_033_988_749_895) as u64).max(1);
+        while gcd(factor, n) != 1 {
+            factor += 1;
+        }
+        Scatter { factor, n }
+    }
+
+    /// Where `rank`, which is below `n`, goes.
+    #[inline]
+    pub fn place(&self, rank: u64) -> u64 {
+        if self.n <= u64::from(u32::MAX) {
+            return rank * self.factor % self.n;
+        }
+        (u128::from(rank) * u128::from(self.factor) % u128::from(self.n)) as u64
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +142,14 @@ mod tests {
             let (stat, freedom) = chi_square(n, theta, 40_000, seed);
             // Six standard deviations of the statistic: one false alarm in more runs than anyone will make.
             prop_assert!(stat <= freedom + 6.0 * (2.0 * freedom).sqrt() + 12.0, "{stat} at {freedom}");
+        }
+
+        #[test]
+        fn scattering_is_a_bijection(n in 1u64..5_000) {
+            let scatter = Scatter::new(n);
+            let mut hit = vec![false; n as usize];
+            (0..n).for_each(|rank| hit[scatter.place(rank) as usize] = true);
+            prop_assert!(hit.iter().all(|&h| h));
         }
 
         #[test]
