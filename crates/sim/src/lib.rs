@@ -13,10 +13,15 @@
 //! crate sees no clock, no thread and no socket, and what it does depends on the seed alone, on every machine.
 //! Code that runs in production imports it only at the top (`millrace sim`); tests may everywhere.
 
+pub mod faults;
 pub mod fingerprint;
+pub mod network;
+pub mod nodes;
 pub mod queue;
 pub mod random;
+pub mod shrink;
 
 pub use base::Picos;
 pub use fingerprint::Fingerprint;
+pub use nodes::NodeSet;
 pub use queue::{Event, Queue};
