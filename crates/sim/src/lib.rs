@@ -15,6 +15,7 @@
 
 pub mod faults;
 pub mod fingerprint;
+pub mod linear;
 pub mod network;
 pub mod nodes;
 pub mod queue;
