@@ -15,6 +15,8 @@
 
 pub mod faults;
 pub mod fingerprint;
+pub mod history;
+pub mod kv;
 pub mod linear;
 pub mod network;
 pub mod nodes;
