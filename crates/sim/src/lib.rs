@@ -13,6 +13,7 @@
 //! crate sees no clock, no thread and no socket, and what it does depends on the seed alone, on every machine.
 //! Code that runs in production imports it only at the top (`millrace sim`); tests may everywhere.
 
+pub mod check;
 pub mod faults;
 pub mod fingerprint;
 pub mod history;
