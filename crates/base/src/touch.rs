@@ -32,6 +32,24 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// As [`prefetch`], for a line that will be written: other cores give up theirs. Where a processor does not know it, it does nothing.
+#[inline(always)]
+pub fn prefetch_for_write(at: *const u8) {
+    // The intrinsic becomes a prefetch for reading unless the whole program is built for processors that have this one.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint, as above.
+    unsafe {
+        std::arch::asm!("prefetchw [{0}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{0}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = at;
+}
+
 /// Prefetches every line of `len` bytes at `at`.
 #[inline(always)]
 pub fn prefetch_span(at: *const u8, len: usize) {

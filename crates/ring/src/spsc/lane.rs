@@ -19,6 +19,7 @@
 use crate::memory::{Aligned, SPACING};
 use crate::sync::{AtomicU32, Ordering, UnsafeCell, fence};
 use crate::{Mapping, Plain, plain};
+use base::touch::{LINE, prefetch_for_write};
 use std::mem::{MaybeUninit, needs_drop};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -166,6 +167,16 @@ impl<T> Lane<T> {
     #[inline(always)]
     pub(crate) fn mark(&mut self, position: u32) {
         self.slot(position).seq.store(position.wrapping_add(1), Ordering::Release); // label: item
+    }
+
+    /// Asks for the lines of a slot that is written soon: the consumer still has them from the lap before, and does not look at
+    /// them again until the item is marked.
+    #[inline(always)]
+    pub(crate) fn claim(&self, position: u32) {
+        let start: *const u8 = std::ptr::from_ref(self.slot(position)).cast();
+        for line in 0..(size_of::<Slot<T>>() / LINE).min(2) {
+            prefetch_for_write(start.wrapping_add(line * LINE));
+        }
     }
 
     /// Whether the item at `position` is there.

@@ -19,6 +19,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct InSlot;
 
+/// How far before they are written the lines of large items are claimed: stores leave a core in order, and each would wait for its
+/// line in turn. Two or three slots ahead were best, six or more brought little (`docs/measurements/links.md`).
+const AHEAD: u32 = 3;
+
 /// The producing end.
 pub struct Producer<T> {
     lane: Lane<T>,
@@ -95,6 +99,7 @@ impl<T: Send> Produce<T> for Producer<T> {
         // SAFETY: the caller promises that the slot is free.
         unsafe { self.lane.fill(self.next, write) };
         self.lane.mark(self.next);
+        self.lane.claim(self.next.wrapping_add(AHEAD));
         self.advance();
     }
 }
