@@ -17,18 +17,19 @@ pub(super) fn is_utf8(bytes: &[u8], word: u64) -> bool {
 
 #[inline]
 fn is_utf8_long(bytes: &[u8]) -> bool {
-    let word = |part: &[u8]| u64::from_ne_bytes(part.try_into().expect("eight bytes"));
-    let len = bytes.len();
-    if len > 64 {
-        return simdutf8::basic::from_utf8(bytes).is_ok();
+    match bytes.len() {
+        ..=16 => is_ascii::<8>(bytes) || is_utf8_slow(bytes),
+        ..=32 => is_ascii::<16>(bytes) || is_utf8_slow(bytes),
+        ..=64 => is_ascii::<32>(bytes) || is_utf8_slow(bytes),
+        _ => simdutf8::basic::from_utf8(bytes).is_ok(),
     }
-    let mut high = word(&bytes[len - 8..]);
-    let mut at = 0;
-    while at + 8 < len {
-        high |= word(&bytes[at..at + 8]);
-        at += 8;
-    }
-    high & HIGH == 0 || is_utf8_slow(bytes)
+}
+
+/// Whether bytes, `N` to 2 `N` of them, are all ASCII: the first `N` and the last `N`, which may be some of the same.
+#[inline(always)]
+fn is_ascii<const N: usize>(bytes: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };
+    first.iter().zip(last).fold(0, |all, (a, b)| all | a | b) < 0x80
 }
 
 #[cold]

@@ -11,6 +11,9 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+/// Bytes that are cleared at once for an object.
+const LINE: usize = 64;
+
 /// Bump allocation for the objects, strings and arrays of one message, or of several that end together.
 pub struct Arena {
     memory: Arc<Memory>,
@@ -92,17 +95,18 @@ impl Arena {
     pub fn alloc_zeroed(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         let start = self.alloc(bytes)?;
         let block = start.as_ptr();
-        // Most objects are small, and a memset of unknown length costs a call: clear a round number of bytes instead, those
-        // behind the block too if they are this arena's and not given yet.
+        // Most objects are small, and a memset of unknown length costs a call: clear a line whatever the length, and what is
+        // behind the block too if that is this arena's and not given yet. (Lengths to choose from would become one call again.)
         let free = self.end.get().addr().wrapping_sub(block.addr());
-        // SAFETY: `bytes` were given just now; `free` is above that only if the block lies in the current chunk, and then
-        // nothing between the block and the chunk's end was given.
+        let line = if (LINE..=CHUNK).contains(&free) { LINE } else { 0 };
+        // SAFETY: `bytes` were given just now, and a block that has a run of its own is longer than a line; any other lies in the
+        // current chunk, and nothing between it and the chunk's end was given.
         unsafe {
-            match bytes {
-                0..=64 if (64..=CHUNK).contains(&free) => block.write_bytes(0, 64),
-                65..=128 if (128..=CHUNK).contains(&free) => block.write_bytes(0, 128),
-                129..=256 if (256..=CHUNK).contains(&free) => block.write_bytes(0, 256),
-                _ => block.write_bytes(0, bytes),
+            if line > 0 {
+                block.write_bytes(0, LINE);
+            }
+            if bytes > line {
+                block.add(line).write_bytes(0, bytes - line);
             }
         }
         Ok(start)
