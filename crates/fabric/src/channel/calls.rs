@@ -126,8 +126,11 @@ impl Calls {
     pub(crate) fn open(&mut self, user: u64, method: u16, epoch: u8, stream: Option<Box<Stream>>) {
         let slot = self.free.pop().expect("a call is opened after its number was told");
         let slot = &mut self.slots[slot as usize];
-        (slot.user, slot.method, slot.epoch) = (user, method, epoch);
-        (slot.stream, slot.state) = (stream, State::Waiting);
+        (slot.user, slot.method, slot.epoch, slot.state) = (user, method, epoch, State::Waiting);
+        // A free slot has none, so there is none to be dropped for it.
+        if stream.is_some() {
+            slot.stream = stream;
+        }
     }
 
     #[inline]
@@ -163,7 +166,9 @@ impl Calls {
         assert!(at.state != State::Free, "a slot is freed once");
         at.state = State::Free;
         at.generation = at.generation.wrapping_add(1);
-        at.stream = None;
+        if at.stream.is_some() {
+            at.stream = None;
+        }
         (at.timed, at.owes_cancel) = (false, false);
         if std::mem::take(&mut at.stranded) {
             self.stranded -= 1;

@@ -108,7 +108,7 @@ impl Router {
     }
 
     /// Has a request handled, unless its caller has given up by `now`.
-    #[inline]
+    #[inline(always)]
     pub fn execute<'s>(
         &self,
         scratch: &'s mut Scratch,
@@ -118,10 +118,10 @@ impl Router {
     ) -> Executed<'s> {
         let deadline = deadline(&request.header, origin.arrived);
         let Some(entry) = self.entry(request.header.method) else {
-            return scratch.failed(request.header.call, &unknown_method(request.header.method));
+            return scratch.failure(request.header.call, &unknown_method(request.header.method));
         };
         if now >= deadline {
-            return scratch.failed(request.header.call, &too_late());
+            return scratch.failure(request.header.call, &too_late());
         }
         scratch.metadata.clear();
         let mut call = Incoming {
@@ -145,11 +145,11 @@ impl Router {
             Ok(Ok(())) => scratch.answer(request.header.call, answered),
             // The responder of a call that was deferred answers it, whatever the handler says.
             Ok(_) | Err(_) if answered == Answered::Deferred => Executed::Deferred,
-            Ok(Err(status)) => scratch.failed(request.header.call, &status),
+            Ok(Err(status)) => scratch.failure(request.header.call, &status),
             Err(_) => {
                 // A decoder or encoder that was left half-way is not used again.
                 *scratch = Scratch::default();
-                scratch.failed(request.header.call, &Status::new(Code::Internal, "the handler panicked"))
+                scratch.failure(request.header.call, &Status::new(Code::Internal, "the handler panicked"))
             }
         }
     }
@@ -162,18 +162,18 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, call: u32, answered: Answered) -> Executed<'_> {
         let len = match answered {
             Answered::Encoded => self.tools.encoder.written().len(),
             Answered::Bytes => self.tools.bytes.len(),
             Answered::Deferred => return Executed::Deferred,
             Answered::Not => {
-                return self.failed(call, &Status::new(Code::Internal, "the handler gave no reply"));
+                return self.failure(call, &Status::new(Code::Internal, "the handler gave no reply"));
             }
         };
         if len > MAX_MESSAGE {
-            return self.failed(call, &too_long(len));
+            return self.failure(call, &too_long(len));
         }
         let metadata = self.metadata.len() as u32;
         let head = Header { flags: END, metadata, ..Header::new(Kind::Reply, call) }.emit();
@@ -188,13 +188,21 @@ impl Scratch {
         Executed::Reply(head, &self.metadata)
     }
 
+    #[inline(always)]
+    fn failure(&mut self, call: u32, status: &Status) -> Executed<'_> {
+        // What is not inlined gives the header alone, so that the Reply of a call that succeeds is never put together in memory.
+        let head = self.failed(call, status);
+        Executed::Reply(head, &self.tools.bytes)
+    }
+
+    /// The header of the Reply of a call that failed; its text is in the bytes.
     #[cold]
     #[inline(never)]
-    fn failed(&mut self, call: u32, status: &Status) -> Executed<'_> {
+    fn failed(&mut self, call: u32, status: &Status) -> [u8; HEADER] {
         let text = text_of(status);
         self.tools.bytes.clear();
         self.tools.bytes.extend_from_slice(text);
-        Executed::Reply(failed_header(call, 0, status).emit(), &self.tools.bytes)
+        failed_header(call, 0, status).emit()
     }
 }
 

@@ -73,7 +73,12 @@ impl Core {
         request: &Frame<'_>,
         waited: Option<Nanos>,
     ) -> Watch {
-        let Some(watched) = &mut self.watched else { return Watch::NONE };
+        if self.watched.is_none() { Watch::NONE } else { self.watch_known(connection, request, waited) }
+    }
+
+    #[inline(never)]
+    fn watch_known(&mut self, connection: u64, request: &Frame<'_>, waited: Option<Nanos>) -> Watch {
+        let watched = self.watched.as_mut().expect("asked before");
         let method = watched.method(request.header.method);
         let stamp = watched.recorder.started(method, connection as u32, request.metadata);
         if stamp.is_sampled() {

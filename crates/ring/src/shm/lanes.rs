@@ -510,9 +510,9 @@ unsafe fn write_packet(place: *mut Packet, word: u32, head: &[u8], body: &[u8]) 
     // SAFETY: as above.
     let bytes = unsafe { &raw mut (*place).bytes }.cast::<u8>();
     if let Ok(header) = <&[u8; 16]>::try_from(head) {
-        // Nearly every head is a header alone; a copy of known length is one instruction.
+        // Nearly every head is a header alone, made just now as two words, and loaded as those.
         // SAFETY: the packet has room for both.
-        unsafe { bytes.cast::<[u8; 16]>().write(*header) };
+        unsafe { bytes.cast::<u128>().write_unaligned(u128::from_ne_bytes(*header)) };
     } else {
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), bytes, head.len()) };
