@@ -19,7 +19,9 @@
 //! method that it uses and 13 KiB for its stages; the ring of spans. Dropped recorders and connections leave nothing but totals.
 //!
 //! Cost: a call with both its frames 1.4 ns, with one of 64 timed 2.3 ns, a timed call 48 ns (Zen, `cargo bench -p millrace-fabric
-//! --bench monitor`, on a busy machine); the goal is 5 ns.
+//! --bench monitor`, on a busy machine); the goal is 5 ns. On the whole way of a 64-byte echo with a monitor on both sides, generated stubs and all:
+//! 9 to 13 % of the processor time over shm and memory links at windows 1 to 64 (medians of four runs of `--bench path` on a machine
+//! under load, where a call took 210 to 380 ns; so 8 to 20 ns a side).
 //!
 //! Sources: Dagger item 12; W3C Trace Context; the Prometheus text format 0.0.4; OTLP/JSON.
 
