@@ -3,13 +3,16 @@
 //! A link that is always full of the same request and swallows replies stands for the transport; its own cost (a header and 64 bytes
 //! copied each way, two indirect calls for each batch) is measured beside it and shown.
 //!
+//! The second table is the same with clients over UDP, Unix and TCP connected that say nothing: what it costs others that they are there.
+//!
 //! `cargo bench -p millrace-fabric --bench server`
 
 use base::Nanos;
 use base::clock::Clock;
+use fabric::channel::{Channel, Options as ChannelOptions};
 use fabric::connection::handshake::{Hello, VERSION};
 use fabric::frame::{Header, Kind};
-use fabric::link::{Frames, Link, Lost, SendError, Transport};
+use fabric::link::{Address, Frames, Link, Lost, SendError, Transport};
 use fabric::monitor::Monitor;
 use fabric::server::{Options, Server};
 use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
@@ -146,6 +149,61 @@ fn through_link(window: usize) -> f64 {
     clock.now().since(start).0 as f64 / done as f64
 }
 
+/// A server with clients that say nothing, and one that leaves no pause.
+fn beside_idle(addresses: &[Address], window: usize) -> (Server, Vec<Channel>) {
+    let mut server = Server::new(Options::default()).service(Echo);
+    for address in addresses {
+        server = server.listen(address).expect("nobody else listens there");
+    }
+    let addresses: Vec<Address> = server.addresses().cloned().collect();
+    let connecting = std::thread::spawn(move || {
+        let connect = |address| Channel::connect(address, &ChannelOptions::default()).expect("it listens");
+        addresses.iter().map(connect).collect()
+    });
+    let clock = Clock::shared();
+    while !connecting.is_finished() {
+        server.poll(clock.now());
+    }
+    server.accept(Box::new(Endless::new(window)), clock.now());
+    server.poll(clock.now());
+    (server, connecting.join().expect("it is well"))
+}
+
+/// ns for each call through a server.
+fn calls(server: &mut Server) -> f64 {
+    let clock = Clock::shared();
+    let start = clock.now();
+    let mut done = 0;
+    while done < CALLS / 10 {
+        done += server.poll(clock.now());
+    }
+    clock.now().since(start).0 as f64 / done as f64
+}
+
+fn idle_clients() {
+    println!("the same beside three idle clients over sockets: ns per call, and the ratio round by round");
+    println!("{:>7} {:>16} {:>16} {:>16}", "window", "alone", "beside", "beside / alone");
+    let path = std::env::temp_dir().join(format!("fabric-bench-server-{}", std::process::id()));
+    let udp = "udp:127.0.0.1:0".parse().expect("an address");
+    let addresses = [udp, Address::Unix(path), "tcp:127.0.0.1:0".parse().expect("an address")];
+    for window in [1, 64] {
+        let (mut alone, _) = beside_idle(&[], window);
+        let (mut beside, _clients) = beside_idle(&addresses, window);
+        let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [&mut alone, &mut beside].map(calls)).collect();
+        let of = |value: &dyn Fn(&[f64; 2]) -> f64| {
+            let mut column: Vec<f64> = rounds.iter().map(value).collect();
+            column.sort_by(f64::total_cmp);
+            column
+        };
+        let pair = |column: Vec<f64>| format!("{:.1} {:.1}", column[0], column[ROUNDS / 2]);
+        let ratio = of(&|round| round[1] / round[0]);
+        let [quarter, half, last] = [1, 2, 3].map(|part| ratio[ROUNDS * part / 4]);
+        let ratio = format!("{half:.2} ({quarter:.2}–{last:.2})");
+        let (alone, beside) = (pair(of(&|round| round[0])), pair(of(&|round| round[1])));
+        println!("{window:>7} {alone:>16} {beside:>16} {ratio:>16}");
+    }
+}
+
 fn main() {
     println!(
         "ns per call, 64-byte echo, best and median of {ROUNDS} rounds, interleaved; the last columns are differences"
@@ -170,4 +228,5 @@ fn main() {
         let monitor = pair(seen_best - best, seen_median - median);
         println!("{window:>7} {server:>16} {link:>16} {alone:>16} {monitor:>16}");
     }
+    idle_clients();
 }

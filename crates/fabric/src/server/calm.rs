@@ -65,8 +65,9 @@ pub(super) struct Calm {
     shared: Vec<SharedSocket>,
     /// The next look of a server that works.
     look_at: Nanos,
-    /// When the last turn that found something was.
+    /// When the last turn that found something was, and whether it was the last of all.
     worked_at: Nanos,
+    works: bool,
 }
 
 impl Calm {
@@ -78,13 +79,14 @@ impl Calm {
             shared: Vec::new(),
             look_at: Nanos::ZERO,
             worked_at: Nanos::ZERO,
+            works: false,
         })
     }
 
-    /// Whether the server has had nothing to do for a while.
+    /// Whether the server has had nothing to do for a while. However long a turn takes, one that found something was no pause.
     #[inline]
     pub(super) fn is_idle(&self, now: Nanos) -> bool {
-        now >= self.worked_at.plus(LOOK_EVERY)
+        !self.works && now >= self.worked_at.plus(LOOK_EVERY)
     }
 
     /// Whether a look is due (invariant 1). Without calm connections an idle server is not in a hurry either: it reads them all.
@@ -93,10 +95,13 @@ impl Calm {
         now >= self.look_at || self.connections > 0 && self.is_idle(now)
     }
 
-    /// A turn found something to do.
+    /// A turn found something to do, or nothing.
     #[inline]
-    pub(super) fn worked(&mut self, now: Nanos) {
-        self.worked_at = now;
+    pub(super) fn note(&mut self, done: usize, now: Nanos) {
+        self.works = done > 0;
+        if self.works {
+            self.worked_at = now;
+        }
     }
 
     /// The next turn looks.
@@ -155,7 +160,7 @@ impl Server {
     #[cold]
     pub(super) fn look(&mut self, now: Nanos) {
         let mut room: Room = [const { MaybeUninit::uninit() }; MOST];
-        for event in &*self.calm.ask(now, &mut room) {
+        for event in self.calm.ask(now, &mut room) {
             let data = event.data.u64();
             if data & LISTENER != 0 {
                 self.accept_clients((data & !LISTENER) as usize, now);

@@ -287,9 +287,7 @@ impl Server {
         done += self.collect(now);
         self.expire(now);
         self.finish_turns(now);
-        if done > 0 {
-            self.calm.worked(now);
-        }
+        self.calm.note(done, now);
         done
     }
 

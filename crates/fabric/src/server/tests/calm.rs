@@ -111,6 +111,21 @@ fn the_only_client_is_read_in_every_turn() {
 }
 
 #[test]
+fn turns_that_take_long_are_no_pause() {
+    let mut rig = Rig::new(1, Options::default());
+    for _ in 0..10 {
+        rig.now = rig.now.plus(LOOK_EVERY).plus(LOOK_EVERY);
+        rig.ring.request(1, ECHO, b"");
+        assert!(rig.server.poll(rig.now) > 0);
+    }
+    assert_eq!(rig.levels(), [false, true]);
+    let reads = rig.socket().reads();
+    rig.ring.request(1, ECHO, b"");
+    rig.server.poll(rig.now.plus(LOOK_EVERY));
+    assert_eq!(rig.socket().reads(), reads);
+}
+
+#[test]
 fn a_hello_over_a_socket_waits_for_a_look_at_most() {
     let mut rig = Rig::new(0, Options::default());
     let (link, peer) = wire_like(Transport::Udp, 10);
