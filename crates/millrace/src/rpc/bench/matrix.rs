@@ -431,17 +431,16 @@ mod tests {
             batches: vec![],
             rounds: 1,
             slice: Duration::from_millis(10),
-            payload: 8,
+            // No call with it can be started.
+            payload: fabric::frame::MAX_MESSAGE,
             cores: [core, core],
         };
         // No other test has a server with this batch size.
         let local = Local::start(core, Batch::Fixed(63)).expect("a server");
         let mut channel = target::connect(local.address(), Policy::default()).expect("it listens");
-        drop(local);
         let mut meter = Meter::new(&args);
         assert!(meter.slice(0, 4, &mut channel).expect("it can be driven").is_none());
-        let (count, example) = meter.failed.expect("calls failed");
-        assert!(count > 0 && example.starts_with("UNAVAILABLE"), "{count}: {example}");
+        assert!(meter.failed.is_some_and(|(count, _)| count > 0));
     }
 
     #[test]
