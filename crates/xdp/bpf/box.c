@@ -1,0 +1,361 @@
+/* Answers GETs of cached keys before the network stack sees them. Everything else goes up to the user tier's socket, which
+ * decides all there is to decide: fills, leases, invalidation, eviction. `docs/wire.md` describes the packet.
+ *
+ * Shape: `recognise` looks at Ethernet, at most one VLAN tag, IPv4 and UDP; `plain_get` at our header where it lies; `find`
+ * compares the whole key and copies the entry into this CPU's scratch; `reply` writes the answer over the request, whose
+ * buffer grows at its head or shrinks at its tail.
+ * No frame is touched before it is certain that it will be answered: whatever is passed on is passed on as it came.
+ *
+ * Ordering, the seqlock (labels as in src/entries.rs): (E1) `seq` is read, even; (E2) the entry and the clock are read; (E3)
+ * `seq` is read again and is the same. x86 keeps loads in their order and the writer's stores in theirs, so compiler barriers
+ * do; on ARM E1 would need a load-acquire and E3 a load barrier before it, which eBPF has only since Linux 6.14: the loader refuses
+ * other machines. A frame that meets a write is passed on; nobody waits here.
+ *
+ * Why a hit is linearizable: its point is the reading of the clock. Between E1 and E3 the entry did not change, so at that
+ * moment it was there; its lease was compared with that very time. An invalidation that returned before E1 is seen by E1 or by
+ * the comparison; one that comes later does not undo a point that lies before it.
+ *
+ * Verifier: both loops run to a count of their own, a quotient that the verifier does not connect with the length it came from. Else it
+ * would take every exit for a state of its own, and a million instructions would not do.
+ *
+ * Cost: docs/measurements/xdp.md. */
+#include "bpf.h"
+#include "maps.h"
+#include "wire.h"
+
+#define ETHERNET 14
+#define TAGGED 18
+#define IP 20
+#define UDP 8
+#define SWAP16(x) ((u16)__builtin_bswap16(x))
+
+#define AT8(base, offset) (*(u8 *)((u8 *)(base) + (offset)))
+#define AT16(base, offset) (*(u16 *)((u8 *)(base) + (offset)))
+#define AT32(base, offset) (*(u32 *)((u8 *)(base) + (offset)))
+#define AT64(base, offset) (*(u64 *)((u8 *)(base) + (offset)))
+
+/* What is known of a frame that is for us. */
+struct request {
+	u32 link;      /* bytes before the IP header */
+	u32 frame_len;
+	u32 payload;   /* of the UDP datagram */
+	u32 key_bytes; /* with filler */
+	u32 key_len;
+	u32 hash;
+};
+
+/* P^4 moves four words at once: the multiplications of a block do not wait for each other. */
+INLINE u64 head_sum(const u8 *head)
+{
+	const u64 p2 = BASE * BASE, p3 = p2 * BASE, p4 = p2 * p2;
+	u64 sum = 0;
+#pragma clang loop unroll(full)
+	for (int i = 0; i < HEADER; i += 16)
+		sum = sum * p4 + AT32(head, i) * p3 + AT32(head, i + 4) * p2 + AT32(head, i + 8) * BASE +
+		      AT32(head, i + 12);
+	return sum;
+}
+
+INLINE u32 ip_sum(const u8 *ip)
+{
+	u32 sum = 0;
+#pragma clang loop unroll(full)
+	for (int i = 0; i < IP; i += 2)
+		sum += AT16(ip, i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Where our header lies, if this frame is a datagram to the box's port; 0 where it is none. */
+INLINE u8 *recognise(struct xdp_md *ctx, const struct config *config, struct request *request)
+{
+	u8 *data = (u8 *)(u64)ctx->data, *end = (u8 *)(u64)ctx->data_end;
+	u32 link = ETHERNET;
+	u32 frame_len = end - data;
+
+	if (data + ETHERNET + IP + UDP + HEADER > end || data[0] & 1)
+		return 0;
+	u16 protocol = AT16(data, 12);
+	if (protocol == SWAP16(0x8100)) {
+		protocol = AT16(data, 16);
+		link = TAGGED;
+	}
+	if (protocol != SWAP16(0x0800))
+		return 0;
+
+	u8 *ip = data + link;
+	if (ip + IP + UDP + HEADER > end)
+		return 0;
+	/* No options, UDP, no fragment, as long as the frame. */
+	if (ip[0] != 0x45 || ip[9] != 17 || (AT16(ip, 6) & ~SWAP16(0x4000)) || ip[8] == 0)
+		return 0;
+	if (SWAP16(AT16(ip, 2)) != frame_len - link)
+		return 0;
+	u32 address = ONCE(config->address);
+	if (AT16(ip, 22) != SWAP16((u16)ONCE(config->port)) || (address && AT32(ip, 16) != address))
+		return 0;
+	if (SWAP16(AT16(ip, 24)) != frame_len - link - IP || AT16(ip, 20) == 0 || ip_sum(ip) != 0xffff)
+		return 0;
+	request->link = link;
+	request->frame_len = frame_len;
+	request->payload = frame_len - link - IP - UDP;
+	return ip + IP + UDP;
+}
+
+/* Whether the header at `head` is that of a GET which a copy may answer. */
+INLINE u32 plain_get(const u8 *head, const struct config *config, struct request *request)
+{
+	if (AT64(head, WIRE_REQUEST) >> 16 != MAGIC)
+		return COUNT_OTHER;
+	if (AT8(head, WIRE_PROTOCOL) != PROTOCOL || AT8(head, WIRE_OPCODE) != OPCODE_GET || AT16(head, WIRE_FLAGS))
+		return COUNT_OTHER;
+	u32 key_len = AT8(head, WIRE_KEY_LEN);
+	u32 key_bytes = (key_len + 7) & ~7u;
+	if (key_len == 0 || key_len > MAX_KEY || HEADER + key_bytes > request->payload || AT32(head, WIRE_VALUE_LEN) ||
+	    AT8(head, WIRE_KIND) || AT8(head, WIRE_STATUS))
+		return COUNT_OTHER;
+	if (!AT16(head, WIRE_PORT) && (AT64(head, WIRE_ADDRESS) | AT64(head, WIRE_ADDRESS + 8)))
+		return COUNT_OTHER;
+	if (AT64(head, WIRE_SHARER_BOXES) | AT64(head, WIRE_SHARER_TOKENS) | AT64(head, WIRE_SHARER_TOKENS + 8) |
+	    AT64(head, WIRE_SHARER_TOKENS + 16) | AT64(head, WIRE_SHARER_TOKENS + 24))
+		return COUNT_GRANT;
+	if (AT32(head, WIRE_EPOCH) != ONCE(config->epoch))
+		return COUNT_EPOCH;
+	request->key_len = key_len;
+	request->key_bytes = key_bytes;
+	request->hash = AT32(head, WIRE_HASH);
+	return COUNT_HITS;
+}
+
+/* Copies the frame's headers and key. The sizes are spelt out because the verifier wants to see them. */
+INLINE long load(struct xdp_md *ctx, const struct request *request, struct scratch *scratch)
+{
+	u32 key_bytes = request->key_bytes;
+	OPAQUE(key_bytes);
+	if (key_bytes > 8 * MAX_KEY_WORDS)
+		return -1;
+	if (request->link == ETHERNET)
+		return load_bytes(ctx, 0, &scratch->link[4], ETHERNET + IP + UDP + HEADER + key_bytes);
+	return load_bytes(ctx, 0, &scratch->link[0], TAGGED + IP + UDP + HEADER + key_bytes);
+}
+
+INLINE int same_key(const struct entry *entry, const struct scratch *scratch, const struct request *request)
+{
+	if (ONCE(entry->key_len) != request->key_len)
+		return 0;
+	u32 words = request->key_bytes / 8;
+	OPAQUE(words);
+#pragma clang loop unroll(disable)
+	for (u32 i = 0; i < MAX_KEY_WORDS; i++) {
+		if (i >= words)
+			break;
+		if (entry->key[i] != scratch->key[i])
+			return 0;
+	}
+	return 1;
+}
+
+/* Whether a reply with so long a value has room, given how far a frame may grow. */
+INLINE int has_room(const struct config *config, const struct request *request, u32 value_bytes)
+{
+	u32 packet = IP + UDP + HEADER + request->key_bytes + value_bytes;
+	return request->link + packet <= request->frame_len ||
+	       (request->link + packet - request->frame_len <= ONCE(config->max_growth) && packet <= ONCE(config->mtu));
+}
+
+/* The entry as a reply's header and value in `scratch`, if it may be used now. `*value_bytes` is the value with its filler. */
+INLINE u32 answer_from(const struct entry *entry, const struct config *config, const struct request *request,
+		       struct scratch *scratch, u32 *value_bytes)
+{
+	u64 seq = ONCE(entry->seq); /* E1 */
+	BARRIER();
+	if (seq & 1)
+		return COUNT_TORN;
+	if (!same_key(entry, scratch, request))
+		return COUNT_MISS;
+	u64 now = ktime_ns(); /* E2 */
+	if (ONCE(entry->lease_end) <= now)
+		return COUNT_LEASE;
+	u64 expires = ONCE(entry->expires);
+	if (expires <= now)
+		return COUNT_EXPIRED;
+
+	u32 value_len = ONCE(entry->value_len);
+	u32 bytes = (value_len + 7) & ~7u;
+	if (bytes > 8 * MAX_VALUE_WORDS)
+		return COUNT_TORN;
+	if (!has_room(config, request, bytes))
+		return COUNT_ROOM;
+
+	u8 *head = scratch->head;
+	u64 said = AT64(head, WIRE_CHECKSUM);
+	AT64(head, WIRE_CHECKSUM) = 0;
+	if (head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum) != said)
+		return COUNT_DAMAGED;
+	AT8(head, WIRE_OPCODE) = OPCODE_GET | OPCODE_REPLY;
+	AT16(head, WIRE_FLAGS) = FLAG_FROM_BOX;
+	AT64(head, WIRE_VERSION) = ONCE(entry->version);
+	AT64(head, WIRE_OPERAND) = 0;
+	AT64(head, WIRE_ROUND) = 0;
+	AT64(head, WIRE_TTL) = expires == ~0ull ? expires : expires - now;
+	AT32(head, WIRE_ITEM_FLAGS) = ONCE(entry->item_flags);
+	AT32(head, WIRE_DEADLINE) = 0;
+	AT32(head, WIRE_INCARNATION) = 0;
+	AT32(head, WIRE_VALUE_LEN) = value_len;
+	AT8(head, WIRE_KIND) = ONCE(entry->kind);
+	AT8(head, WIRE_HOPS) = 0;
+	AT16(head, WIRE_BOX) = 0;
+	u64 sum = head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
+	AT64(head, WIRE_CHECKSUM) = sum;
+	u32 blocks = (bytes + 31) / 32;
+	OPAQUE(blocks);
+#pragma clang loop unroll(disable)
+	for (u32 i = 0; i < MAX_VALUE_WORDS; i += 4) {
+		if (i / 4 >= blocks)
+			break;
+		scratch->value[i] = entry->value[i];
+		scratch->value[i + 1] = entry->value[i + 1];
+		scratch->value[i + 2] = entry->value[i + 2];
+		scratch->value[i + 3] = entry->value[i + 3];
+	}
+	BARRIER();
+	if (ONCE(entry->seq) != seq) /* E3 */
+		return COUNT_TORN;
+	*value_bytes = bytes;
+	return COUNT_HITS;
+}
+
+/* Looks through the bucket. The filter is the bucket's four hashes: a key that is not cached leaves after one cache line. */
+INLINE u32 find(struct xdp_md *ctx, const struct config *config, const struct request *request, struct scratch *scratch,
+		u32 *value_bytes)
+{
+	u32 at = request->hash & ONCE(config->bucket_mask);
+	const struct bucket *bucket = map_lookup(&buckets, &at);
+	if (!bucket)
+		return COUNT_MISS;
+	u64 tag = 1ull << 32 | request->hash;
+	u32 found = COUNT_MISS;
+#pragma clang loop unroll(disable)
+	for (u32 way = 0; way < WAYS; way++) {
+		if (ONCE(bucket->tag[way]) != tag)
+			continue;
+		u32 index = at * WAYS + way;
+		const struct entry *entry = map_lookup(&entries, &index);
+		if (!entry || load(ctx, request, scratch))
+			return COUNT_OTHER;
+		found = answer_from(entry, config, request, scratch, value_bytes);
+		if (found == COUNT_MISS)
+			continue; /* another key of the same hash */
+		u64 *hit = found == COUNT_HITS ? map_lookup(&hits, &index) : 0;
+		if (hit)
+			*hit += 1; /* another CPU's may get lost: they rank entries, they bill nobody */
+		return found;
+	}
+	return found;
+}
+
+/* Turns Ethernet, IP and UDP round and writes the frame. After the first call that moves the frame's edge there is no way back. */
+INLINE u32 send(struct xdp_md *ctx, const struct request *request, struct scratch *scratch, u32 value_bytes)
+{
+	u32 key_bytes = request->key_bytes, link = request->link;
+	u32 packet = IP + UDP + HEADER + key_bytes + value_bytes;
+	int longer = (int)(link + packet) - (int)request->frame_len;
+	u8 *mac = link == ETHERNET ? &scratch->link[4] : &scratch->link[0];
+	u32 high = AT32(mac, 0);
+	u16 low = AT16(mac, 4);
+	AT32(mac, 0) = AT32(mac, 6);
+	AT16(mac, 4) = AT16(mac, 10);
+	AT32(mac, 6) = high;
+	AT16(mac, 10) = low;
+
+	u8 *ip = scratch->ip;
+	u32 source = AT32(ip, 12);
+	AT32(ip, 12) = AT32(ip, 16);
+	AT32(ip, 16) = source;
+	AT16(ip, 2) = SWAP16(packet);
+	AT16(ip, 4) = 0;
+	AT16(ip, 6) = SWAP16(0x4000);
+	AT8(ip, 8) = 64;
+	AT16(ip, 10) = 0;
+	u32 check = ip_sum(ip);
+	AT16(ip, 10) = ~check;
+
+	u8 *udp = scratch->udp;
+	u16 port = AT16(udp, 0);
+	AT16(udp, 0) = AT16(udp, 2);
+	AT16(udp, 2) = port;
+	AT16(udp, 4) = SWAP16(packet - IP);
+	AT16(udp, 6) = 0; /* none: ours has its own, and IPv4 allows it */
+
+	if (longer > 0 && adjust_head(ctx, -longer))
+		return COUNT_ROOM;
+	if (longer < 0 && adjust_tail(ctx, longer))
+		return COUNT_ROOM;
+
+	OPAQUE(key_bytes);
+	OPAQUE(value_bytes);
+	if (key_bytes > 8 * MAX_KEY_WORDS || value_bytes > 8 * MAX_VALUE_WORDS)
+		return COUNT_LOST;
+	u32 before = link + IP + UDP + HEADER + key_bytes;
+	long error = link == ETHERNET
+			     ? store_bytes(ctx, 0, &scratch->link[4], ETHERNET + IP + UDP + HEADER + key_bytes)
+			     : store_bytes(ctx, 0, &scratch->link[0], TAGGED + IP + UDP + HEADER + key_bytes);
+	if (value_bytes)
+		error |= store_bytes(ctx, before, scratch->value, value_bytes);
+	return error ? COUNT_LOST : COUNT_HITS;
+}
+
+INLINE u32 serve(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
+{
+	u32 zero = 0, value_bytes = 0;
+	u32 verdict = plain_get(head, config, request);
+	if (verdict != COUNT_HITS)
+		return verdict;
+	struct scratch *scratch = map_lookup(&scratches, &zero);
+	if (!scratch)
+		return COUNT_OTHER;
+	verdict = find(ctx, config, request, scratch, &value_bytes);
+	return verdict == COUNT_HITS ? send(ctx, request, scratch, value_bytes) : verdict;
+}
+
+INLINE u32 log2_of(u64 ns)
+{
+	u32 bits = 0;
+#pragma clang loop unroll(full)
+	for (u32 step = 16; step; step /= 2)
+		if (ns >> step) {
+			ns >>= step;
+			bits += step;
+		}
+	return bits & (TIMES - 1);
+}
+
+SECTION("xdp") int millrace_box(struct xdp_md *ctx)
+{
+	u32 zero = 0, cpu = cpu_id();
+	const struct config *config = map_lookup(&config_map, &zero);
+	struct row *row = map_lookup(&rows, &cpu);
+	if (!config || !row || !ONCE(config->enabled))
+		return XDP_PASS;
+	struct request request = {};
+	const u8 *head = recognise(ctx, config, &request);
+	if (!head) {
+		row->count[COUNT_FOREIGN]++;
+		return XDP_PASS;
+	}
+	u32 sample = ONCE(config->sample);
+	u64 start = sample && !(row->count[COUNT_DATAGRAMS] & (sample - 1)) ? ktime_ns() : 0;
+	row->count[COUNT_DATAGRAMS]++;
+	u32 verdict = serve(ctx, head, config, &request);
+	row->count[verdict & (COUNTERS - 1)]++;
+	if (start) {
+		u32 bits = log2_of(ktime_ns() - start);
+		if (verdict == COUNT_HITS)
+			row->hit_ns[bits]++;
+		else
+			row->pass_ns[bits]++;
+	}
+	return verdict == COUNT_HITS ? XDP_TX : verdict == COUNT_LOST ? XDP_ABORTED : XDP_PASS;
+}
+
+SECTION("license") const char licence[] = "Apache-2.0 OR MIT";

@@ -1,0 +1,91 @@
+/* The maps: memory that this program and the user tier share. `src/layout.rs` has the same structures; `layout.h`, made from
+ * there, holds them against each other at compile time, and has the numbers of the counters. */
+#pragma once
+#include "bpf.h"
+#include "layout.h"
+
+/* One key's copy. Written by the user tier alone, between an odd and an even `seq`. */
+struct entry {
+	u64 seq;
+	u64 version;
+	u64 lease_end;
+	u64 expires;
+	u64 sum;       /* of key and value with their filler */
+	u64 power;     /* BASE to the words of both */
+	u64 key_sum;   /* the same of the key alone: with it a request's checksum is verified */
+	u64 key_power;
+	u32 hash;
+	u32 item_flags;
+	u32 value_len;
+	u8 key_len;
+	u8 kind;
+	u16 unused;
+	u64 spare[6];
+	u64 key[MAX_KEY_WORDS];
+	u64 value[MAX_VALUE_WORDS];
+};
+
+/* The hashes of four entries, bit 32 set where there is one: what is not cached is found out by one cache line. */
+struct bucket {
+	u64 tag[WAYS];
+};
+
+/* Live registers. */
+struct config {
+	u32 enabled;
+	u32 port;        /* host order */
+	u32 address;     /* as it lies in the IP header; 0: any */
+	u32 epoch;
+	u32 bucket_mask;
+	u32 sample;      /* time one frame in so many, a power of two; 0: none */
+	u32 max_growth;
+	u32 mtu;
+	u32 generation;  /* the rest is for loaders, not for this program */
+	u32 owner;
+	u32 interface;
+	u32 mode;
+	u64 netns;
+};
+
+/* What one CPU counted. Only that CPU writes it. */
+struct row {
+	u64 count[COUNTERS];
+	u64 hit_ns[TIMES];
+	u64 pass_ns[TIMES];
+};
+
+/* One CPU's frame while it becomes a reply: contiguous from `link` (or link + 4 without a VLAN tag) to `key`. */
+struct scratch {
+	u8 unused[2];
+	u8 link[18];
+	u8 ip[20];
+	u8 udp[8];
+	u8 head[HEADER];
+	u64 key[MAX_KEY_WORDS];
+	u64 value[MAX_VALUE_WORDS];
+};
+
+LAYOUT_ASSERTIONS;
+
+#define SHARED_ARRAY(name, value_type, entries) \
+	struct { \
+		MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY); \
+		MAP_NUMBER(map_flags, BPF_F_MMAPABLE); \
+		MAP_NUMBER(max_entries, entries); \
+		MAP_TYPE(key, u32); \
+		MAP_TYPE(value, value_type); \
+	} name SECTION(".maps")
+
+/* The loader puts the true counts in. */
+SHARED_ARRAY(config_map, struct config, 1);
+SHARED_ARRAY(buckets, struct bucket, 1);
+SHARED_ARRAY(entries, struct entry, WAYS);
+SHARED_ARRAY(hits, u64, WAYS);
+SHARED_ARRAY(rows, struct row, 1);
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct scratch);
+} scratches SECTION(".maps");

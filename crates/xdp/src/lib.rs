@@ -1,0 +1,63 @@
+//! The fast tier of the in-network cache: GETs of cached keys are answered by an XDP program, before the box's kernel makes a socket
+//! buffer of them or wakes anybody.
+//!
+//! The **user tier** (the box's state machine and its driver) decides everything: fills, leases, invalidation, eviction. It tells this tier
+//! which copies may be answered from, and until when, by writing [`Entries`]; the program sees that memory. What the program does not
+//! answer goes up to the user tier's socket as it came.
+//!
+//! ```text
+//!  frame ─▶ XDP program ──hit──▶ back to the sender
+//!             │    ▲  entries, buckets, config (read)      ┌─ Entries::put, remove, clear
+//!             │    ╰───────────── shared memory ───────────┤  Tier::set_options
+//!             ▼ everything else   hits, rows (written)     └─ Tier::counters, histograms; Entries::hits
+//!           socket of the user tier
+//! ```
+//!
+//! Rules for the driver
+//! 1. *Fill*: [`Entries::put`] after the box machine has taken the reply in, with the lease's end that it reckoned. A copy is
+//!    put in the same turn in which the machine takes it, before the next message is handled.
+//! 2. *Invalidation*: [`Entries::remove`] (or [`Entries::clear`]) before the acknowledgement is sent, and before it is sent on to children.
+//! 3. *The end of a lease* needs nothing: the program compares it with the clock for each hit.
+//! 4. *Eviction*: what the machine evicts is removed here; what is evicted here stays in the machine, which answers for it.
+//! 5. *Ownership*: what the box may change itself is not put here, or is removed first and put again afterwards.
+//! 6. Requests with sharers (from a box below that wants to keep the reply) are never answered here: the user tier grants.
+//!
+//! Bounds: keys to 250 bytes, values to [`MAX_VALUE`]; a reply that is longer than its request by more than [`Live::max_growth`] goes
+//! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag.
+//!
+//! Files: [`layout`] the shared memory, [`entries`] its writer, [`reference`](mod@reference) the program's rules in Rust, [`headers`] the C
+//! headers made from Rust, `bpf/box.c` the program, `object` and `bpf` its way into the kernel, [`tier`] all of it on an interface.
+
+mod bpf;
+mod counters;
+pub mod entries;
+mod error;
+pub mod headers;
+mod interface;
+pub mod layout;
+mod object;
+mod options;
+mod pass;
+pub mod reference;
+mod region;
+pub mod tier;
+
+pub use bpf::Tried;
+pub use counters::{Counts, Histogram};
+pub use entries::{Entries, Evicted, Held, Item, TooLarge};
+pub use error::LoadError;
+pub use layout::{Counter, MAX_VALUE};
+pub use options::{Live, Mode, Options};
+pub use pass::Pass;
+pub use tier::{HandedOver, Tier};
+
+use base::Nanos;
+
+/// The clock that leases and expiry are compared with: the machine's monotonic one, as the XDP program reads it.
+pub fn now() -> Nanos {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes the time into this structure.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    assert_eq!(result, 0, "Linux has a monotonic clock");
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,0 +1,139 @@
+//! The compiled program, from its file to the kernel.
+//!
+//! `bpf/box.o` is committed and built into this library; `.ci/xdp` rebuilds and compares it.
+
+use crate::bpf::{self, MapShape};
+use crate::error::LoadError;
+use crate::layout::{Bucket, Config, Entry, Row, WAYS};
+use aya_obj::Object;
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The program's name, in the object and in the kernel.
+pub(crate) const PROGRAM: &str = "millrace_box";
+
+/// The committed object.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../bpf/box.o"));
+
+/// The maps of a program. They outlive it where another takes its place.
+pub(crate) struct Maps {
+    pub config: OwnedFd,
+    pub buckets: OwnedFd,
+    pub entries: OwnedFd,
+    pub hits: OwnedFd,
+    pub rows: OwnedFd,
+    scratches: OwnedFd,
+}
+
+/// Names as in `bpf/maps.h`, in the order of [`Maps`].
+const NAMES: [&str; 6] = ["config_map", "buckets", "entries", "hits", "rows", "scratches"];
+
+impl Maps {
+    /// New ones, all zeros.
+    pub fn create(buckets: usize) -> Result<Maps, LoadError> {
+        let object = parse();
+        let maps = NAMES.map(|name| {
+            let shape = shape(&object, name, buckets);
+            bpf::map_create(name, shape).map_err(|error| LoadError::of("making a map", error))
+        });
+        let [config, buckets, entries, hits, rows, scratches] = maps;
+        Ok(Maps { config: config?, buckets: buckets?, entries: entries?, hits: hits?, rows: rows?, scratches: scratches? })
+    }
+
+    /// Those of a program in the kernel; none where they are not of the shapes that this version makes.
+    pub fn of_program(ids: &[u32], buckets: usize) -> io::Result<Option<Maps>> {
+        let object = parse();
+        let mut found = [const { None }; 6];
+        for &id in ids {
+            let map = bpf::map_by_id(id)?;
+            let (name, is) = bpf::map_info(map.as_fd())?;
+            if let Some(i) = NAMES.iter().position(|known| *known == name) {
+                found[i] = (is == shape(&object, NAMES[i], buckets)).then_some(map);
+            }
+        }
+        let [Some(config), Some(buckets), Some(entries), Some(hits), Some(rows), Some(scratches)] = found else {
+            return Ok(None);
+        };
+        Ok(Some(Maps { config, buckets, entries, hits, rows, scratches }))
+    }
+
+    fn fds(&self) -> [BorrowedFd<'_>; 6] {
+        [&self.config, &self.buckets, &self.entries, &self.hits, &self.rows, &self.scratches].map(OwnedFd::as_fd)
+    }
+}
+
+/// Puts the maps into the program and gives it to the kernel.
+pub(crate) fn load(maps: &Maps) -> Result<OwnedFd, LoadError> {
+    let mut object = parse();
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let described = object.maps.clone();
+    let pairs = NAMES.iter().zip(maps.fds()).map(|(name, fd)| (*name, fd.as_raw_fd(), &described[*name]));
+    object.relocate_maps(pairs, &text).expect("the committed object uses these maps");
+    object.relocate_calls(&text).expect("the committed object calls its own functions");
+    let program = &object.programs[PROGRAM];
+    let code = &object.functions[&program.function_key()].instructions;
+    bpf::program_load(PROGRAM, code).map_err(|(error, log)| refusal(error, &log))
+}
+
+/// The config among a program's maps, where it is laid out as here.
+pub(crate) fn config_of(ids: &[u32]) -> io::Result<Option<OwnedFd>> {
+    let object = parse();
+    for &id in ids {
+        let map = bpf::map_by_id(id)?;
+        if bpf::map_info(map.as_fd())? == (NAMES[0].into(), shape(&object, NAMES[0], 0)) {
+            return Ok(Some(map));
+        }
+    }
+    Ok(None)
+}
+
+fn refusal(error: io::Error, log: &str) -> LoadError {
+    if log.contains("unknown func") || log.contains("invalid func") {
+        return LoadError::KernelTooOld("bpf_xdp_load_bytes");
+    }
+    if log.is_empty() {
+        return LoadError::of("loading the XDP program", error);
+    }
+    let lines: Vec<_> = log.lines().collect();
+    LoadError::Refused(lines[lines.len().saturating_sub(12)..].join("\n"))
+}
+
+fn parse() -> Object {
+    Object::parse(&OBJECT.0).expect("the committed object is one")
+}
+
+fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {
+    let map = &object.maps[name];
+    let max_entries = match name {
+        "buckets" => buckets,
+        "entries" | "hits" => buckets * WAYS,
+        "rows" => possible_cpus(),
+        _ => map.max_entries() as usize,
+    };
+    let expected = match name {
+        "config_map" => size_of::<Config>(),
+        "buckets" => size_of::<Bucket>(),
+        "entries" => size_of::<Entry>(),
+        "hits" => 8,
+        "rows" => size_of::<Row>(),
+        _ => map.value_size() as usize,
+    };
+    assert_eq!(map.value_size() as usize, expected, "the committed object's {name} is laid out as here");
+    MapShape {
+        kind: map.map_type(),
+        key_size: map.key_size(),
+        value_size: map.value_size(),
+        max_entries: max_entries as u32,
+        flags: map.map_flags(),
+    }
+}
+
+/// One more than the highest number that a CPU of this machine can have.
+pub(crate) fn possible_cpus() -> usize {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let highest = list.trim().rsplit([',', '-']).next().and_then(|number| number.parse::<usize>().ok());
+    highest.map_or(1024, |highest| highest + 1)
+}

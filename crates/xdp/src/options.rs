@@ -1,0 +1,89 @@
+//! What may be chosen: once ([`Options`]), and while the program runs ([`Live`]).
+
+use crate::layout::Config;
+use protocol::wire::Epoch;
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver, before the kernel makes a socket buffer. On veth the peer interface needs a program too:
+    /// [`Pass`](crate::Pass).
+    Native,
+    /// After the driver: on any interface, at the cost of a socket buffer for each frame.
+    Generic,
+}
+
+impl Mode {
+    /// As link flags.
+    pub(crate) fn flags(self) -> u32 {
+        match self {
+            Mode::Native => 1 << 2,
+            Mode::Generic => 1 << 1,
+        }
+    }
+}
+
+/// Registers that the program reads for each frame. One at a time changes atomically, not all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Off: every frame is passed on.
+    pub enabled: bool,
+    /// The box's UDP port.
+    pub port: u16,
+    /// The box's address; none: whatever the frame's destination is.
+    pub address: Option<Ipv4Addr>,
+    /// Of the registration table: requests of another are passed on.
+    pub epoch: Epoch,
+    /// One datagram in so many is timed (rounded up to a power of two); 0: none.
+    pub sample: u32,
+    /// Bytes by which a reply may be longer than its request. The head of a frame can grow by about 200.
+    pub max_growth: u32,
+}
+
+impl Live {
+    /// For a box at this port.
+    pub fn new(port: u16) -> Live {
+        Live {
+            enabled: true,
+            port,
+            address: None,
+            epoch: Epoch::default(),
+            sample: 64,
+            max_growth: Live::MAX_GROWTH,
+        }
+    }
+
+    /// What veth gives in both modes.
+    pub const MAX_GROWTH: u32 = 208;
+
+    pub(crate) fn write(&self, config: &Config) {
+        config.port.store(u32::from(self.port), Relaxed);
+        config.address.store(self.address.map_or(0, |address| u32::from_le_bytes(address.octets())), Relaxed);
+        config.epoch.store(self.epoch.0, Relaxed);
+        let sample = if self.sample == 0 { 0 } else { self.sample.min(1 << 31).next_power_of_two() };
+        config.sample.store(sample, Relaxed);
+        config.max_growth.store(self.max_growth, Relaxed);
+        config.enabled.store(u32::from(self.enabled), Relaxed);
+    }
+}
+
+/// What is fixed at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Entries; rounded up to a power of two.
+    pub capacity: usize,
+    /// Whether the entries of an earlier box's program on the interface are kept. They may be where this process will answer for
+    /// their invalidation as that one would have; a box that starts anew (another incarnation) is empty.
+    pub adopt: bool,
+    /// To begin with.
+    pub live: Live,
+}
+
+impl Options {
+    /// For a box at this port, with 4096 entries.
+    pub fn new(port: u16) -> Options {
+        Options { capacity: 4096, adopt: false, live: Live::new(port) }
+    }
+}

@@ -1,0 +1,304 @@
+//! The program on an interface, and the memory that it shares with this process.
+//!
+//! Life: [`Tier::load`] makes maps and program and attaches it; dropping takes it off, as does the process's end, for the link is held by a
+//! descriptor and is in no file. [`Tier::upgrade`] puts a new program in the old one's place between two frames, with the same maps.
+//!
+//! Another process can take over: the old one hands over ([`Tier::release`]) and keeps the link until it ends; the new one's `load` finds the link,
+//! takes its maps where they are of the same shape, empties them unless told to adopt, and replaces the program. At every moment a
+//! program is on the interface. Whether the old one still lives is asked by its process number.
+
+use crate::bpf::{self, Tried};
+use crate::counters::{Counts, Histogram};
+use crate::entries::{Entries, buckets_for};
+use crate::error::LoadError;
+use crate::interface;
+use crate::layout::{Bucket, Config, Entry, Row, WAYS};
+use crate::object::{self, Maps, PROGRAM, possible_cpus};
+use crate::options::{Live, Mode, Options};
+use crate::region::Region;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+/// The fast tier.
+pub struct Tier {
+    shared: Shared,
+    program: OwnedFd,
+    link: Option<OwnedFd>,
+    options: Options,
+}
+
+/// What is left of a tier that was handed over: its program stays on the interface as long as this lives or the next has it.
+#[derive(Debug)]
+pub struct HandedOver {
+    _link: Option<OwnedFd>,
+}
+
+impl Tier {
+    /// Loads the program and puts it on an interface of the calling thread's network namespace, in the place of one that was handed over, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// [`LoadError`]: its text says what to do.
+    pub fn load(interface: &str, mode: Mode, options: Options) -> Result<Tier, LoadError> {
+        let mut tier = Tier::unattached(options)?;
+        tier.attach(interface, mode)?;
+        Ok(tier)
+    }
+
+    /// Loads the program, and puts it nowhere yet.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn unattached(options: Options) -> Result<Tier, LoadError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(LoadError::Architecture);
+        }
+        let shared = Shared::map(Maps::create(buckets_for(options.capacity))?)?;
+        let program = object::load(&shared.maps)?;
+        shared.open(&options);
+        shared.config().owner.store(std::process::id(), Relaxed);
+        Ok(Tier { shared, program, link: None, options })
+    }
+
+    /// Puts the program on an interface.
+    ///
+    /// # Errors
+    /// [`LoadError`]. The tier stays as it was.
+    pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<(), LoadError> {
+        let number = interface::number(interface)?;
+        let place = Place { number, mtu: interface::mtu(interface), netns: interface::namespace(), mode };
+        self.link = None;
+        place.write(self.shared.config());
+        match bpf::link_create(self.program.as_fd(), number, mode.flags()) {
+            Ok(link) => self.link = Some(link),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
+                self.take_over(interface, &place)?;
+            }
+            Err(error) => return Err(interface::refusal(interface, mode, error)),
+        }
+        Ok(())
+    }
+
+    /// Takes the program off its interface. Entries and counters stay.
+    pub fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// Whether it is on an interface.
+    pub fn is_attached(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Loads the program anew, with the maps as they are, and puts it in the old one's place between two frames.
+    ///
+    /// # Errors
+    /// [`LoadError`]; the old program then stays.
+    pub fn upgrade(&mut self) -> Result<(), LoadError> {
+        let program = object::load(&self.shared.maps)?;
+        if let Some(link) = &self.link {
+            replace(link, program.as_fd())?;
+        }
+        self.program = program;
+        self.shared.config().generation.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// How many programs have had these maps.
+    pub fn generation(&self) -> u32 {
+        self.shared.config().generation.load(Relaxed)
+    }
+
+    /// Gives the program to the next process that loads one for this interface. Until then it goes on with the entries as they are, and nobody
+    /// invalidates them: homes wait until the leases are over.
+    pub fn release(mut self) -> HandedOver {
+        HandedOver { _link: self.link.take() }
+    }
+
+    /// Changes the live registers.
+    pub fn set_options(&self, live: Live) {
+        live.write(self.shared.config());
+    }
+
+    /// The copies.
+    pub fn entries(&self) -> &Entries {
+        &self.shared.entries
+    }
+
+    /// The copies, for the user tier.
+    pub fn entries_mut(&mut self) -> &mut Entries {
+        &mut self.shared.entries
+    }
+
+    /// What the program counted.
+    pub fn counters(&self) -> Counts {
+        Counts::of(&self.shared.rows)
+    }
+
+    /// Times of hits.
+    pub fn hit_times(&self) -> Histogram {
+        Histogram::hits(&self.shared.rows)
+    }
+
+    /// Times of datagrams that were passed on.
+    pub fn pass_times(&self) -> Histogram {
+        Histogram::passed(&self.shared.rows)
+    }
+
+    /// Runs the program `repeat` times on a frame that comes from nowhere and goes nowhere; counted as any other.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    pub fn try_frame(&self, frame: &[u8], repeat: u32) -> io::Result<Tried> {
+        bpf::program_try(self.program.as_fd(), frame, repeat)
+    }
+
+    fn take_over(&mut self, interface: &str, place: &Place) -> Result<(), LoadError> {
+        let buckets = buckets_for(self.options.capacity);
+        let found = find(place, buckets).map_err(|error| LoadError::of("looking for an earlier program", error))?;
+        let Some(found) = found else { return Err(LoadError::Occupied(interface.into())) };
+        let owner = found.config[0].owner.load(Relaxed);
+        if owner != 0 && lives(owner) {
+            return Err(LoadError::InUse { interface: interface.into(), process: owner });
+        }
+        let claim = found.config[0].owner.compare_exchange(owner, std::process::id(), AcqRel, Relaxed);
+        if let Err(process) = claim {
+            return Err(LoadError::InUse { interface: interface.into(), process });
+        }
+        let same_mode = found.config[0].mode.load(Relaxed) == place.mode.flags();
+        if let Some(maps) = found.maps {
+            self.share(maps)?;
+            place.write(self.shared.config());
+        }
+        if same_mode {
+            replace(&found.link, self.program.as_fd())?;
+            self.link = Some(found.link);
+        } else {
+            bpf::link_detach(found.link.as_fd()).map_err(|error| LoadError::of("taking an earlier program off", error))?;
+            let link = bpf::link_create(self.program.as_fd(), place.number, place.mode.flags());
+            self.link = Some(link.map_err(|error| interface::refusal(interface, place.mode, error))?);
+        }
+        Ok(())
+    }
+
+    /// Goes on with the maps of an earlier program.
+    fn share(&mut self, maps: Maps) -> Result<(), LoadError> {
+        let mut shared = Shared::map(maps)?;
+        if self.options.adopt {
+            shared.entries.repair();
+        } else {
+            shared.entries.clear();
+        }
+        self.program = object::load(&shared.maps)?;
+        shared.open(&self.options);
+        self.shared = shared;
+        Ok(())
+    }
+}
+
+impl Drop for Tier {
+    /// Nobody owns the entries from here on; the link's descriptor is closed next, which takes the program off.
+    fn drop(&mut self) {
+        let owner = &self.shared.config().owner;
+        let _not_ours = owner.compare_exchange(std::process::id(), 0, AcqRel, Relaxed);
+    }
+}
+
+/// The maps, seen from here.
+struct Shared {
+    maps: Maps,
+    config: Region<Config>,
+    rows: Region<Row>,
+    entries: Entries,
+}
+
+impl Shared {
+    fn map(maps: Maps) -> Result<Shared, LoadError> {
+        let all = || -> io::Result<_> {
+            let buckets: Region<Bucket> = {
+                let (_, shape) = bpf::map_info(maps.buckets.as_fd())?;
+                Region::of_map(maps.buckets.as_fd(), shape.max_entries as usize)?
+            };
+            let len = buckets.len() * WAYS;
+            let entries: Region<Entry> = Region::of_map(maps.entries.as_fd(), len)?;
+            let hits: Region<AtomicU64> = Region::of_map(maps.hits.as_fd(), len)?;
+            let config = Region::of_map(maps.config.as_fd(), 1)?;
+            Ok((config, Region::of_map(maps.rows.as_fd(), possible_cpus())?, Entries::of(buckets, entries, hits)))
+        };
+        let (config, rows, entries) = all().map_err(|error| LoadError::of("mapping the maps", error))?;
+        Ok(Shared { maps, config, rows, entries })
+    }
+
+    fn config(&self) -> &Config {
+        &self.config[0]
+    }
+
+    /// Makes the table ready for a program.
+    fn open(&self, options: &Options) {
+        let config = self.config();
+        config.bucket_mask.store((self.entries.capacity() / WAYS - 1) as u32, Relaxed);
+        if config.mtu.load(Relaxed) == 0 {
+            config.mtu.store(1500, Relaxed);
+        }
+        config.generation.fetch_add(1, Relaxed);
+        options.live.write(config);
+    }
+}
+
+/// Where a program is.
+struct Place {
+    number: u32,
+    mtu: u32,
+    netns: u64,
+    mode: Mode,
+}
+
+impl Place {
+    fn write(&self, config: &Config) {
+        config.interface.store(self.number, Relaxed);
+        config.mtu.store(self.mtu, Relaxed);
+        config.netns.store(self.netns, Relaxed);
+        config.mode.store(self.mode.flags(), Relaxed);
+    }
+}
+
+/// An earlier box's program on an interface.
+struct Found {
+    link: OwnedFd,
+    config: Region<Config>,
+    /// None where they are of another shape.
+    maps: Option<Maps>,
+}
+
+/// Links name an interface's number and not its namespace, so every box writes that into its config.
+fn find(place: &Place, buckets: usize) -> io::Result<Option<Found>> {
+    for link in bpf::links() {
+        let Ok(Some(info)) = bpf::link_info(link.as_fd()) else { continue };
+        if info.interface != place.number {
+            continue;
+        }
+        // A program may go while one looks at it.
+        let Ok(program) = bpf::program_info(info.program) else { continue };
+        if program.name != PROGRAM {
+            continue;
+        }
+        let Some(config) = object::config_of(&program.maps)? else { continue };
+        let config: Region<Config> = Region::of_map(config.as_fd(), 1)?;
+        if config[0].netns.load(Relaxed) == place.netns {
+            let maps = Maps::of_program(&program.maps, buckets)?;
+            return Ok(Some(Found { link, config, maps }));
+        }
+    }
+    Ok(None)
+}
+
+fn replace(link: &OwnedFd, program: BorrowedFd<'_>) -> Result<(), LoadError> {
+    bpf::link_update(link.as_fd(), program).map_err(|error| LoadError::of("replacing the program", error))
+}
+
+fn lives(process: u32) -> bool {
+    // SAFETY: signal 0 is none; it only asks whether one could be sent.
+    let result = unsafe { libc::kill(process as libc::pid_t, 0) };
+    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
