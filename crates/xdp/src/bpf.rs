@@ -233,8 +233,11 @@ fn object_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
         info: u64,
     }
     let len = size_of::<T>() as u32;
-    bpf(OBJ_GET_INFO_BY_FD, &mut Attr { object: object.as_raw_fd() as u32, len, info: std::ptr::from_mut(info) as u64 })
-        .map(drop)
+    bpf(
+        OBJ_GET_INFO_BY_FD,
+        &mut Attr { object: object.as_raw_fd() as u32, len, info: std::ptr::from_mut(info) as u64 },
+    )
+    .map(drop)
 }
 
 fn descriptor<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {

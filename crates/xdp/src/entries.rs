@@ -104,12 +104,11 @@ impl Entries {
         }
     }
 
-    pub(crate) fn of(
-        buckets: Region<Bucket>,
-        entries: Region<Entry>,
-        hits: Region<AtomicU64>,
-    ) -> Entries {
-        assert!(buckets.len().is_power_of_two() && entries.len() == buckets.len() * WAYS, "the maps are one table");
+    pub(crate) fn of(buckets: Region<Bucket>, entries: Region<Entry>, hits: Region<AtomicU64>) -> Entries {
+        assert!(
+            buckets.len().is_power_of_two() && entries.len() == buckets.len() * WAYS,
+            "the maps are one table"
+        );
         Entries { buckets, entries, hits }
     }
 

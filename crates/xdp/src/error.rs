@@ -70,7 +70,10 @@ impl fmt::Display for LoadError {
                  (or the end of its owner) takes it off"
             ),
             LoadError::InUse { interface, process } => {
-                write!(f, "the box of process {process} is on {interface}: end it, or have it hand over first")
+                write!(
+                    f,
+                    "the box of process {process} is on {interface}: end it, or have it hand over first"
+                )
             }
             LoadError::Os { call, error } => write!(f, "{call}: {error}"),
         }

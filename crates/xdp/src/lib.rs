@@ -49,7 +49,7 @@ pub use error::LoadError;
 pub use layout::{Counter, MAX_VALUE};
 pub use options::{Live, Mode, Options};
 pub use pass::Pass;
-pub use tier::{HandedOver, Tier};
+pub use tier::{HandedOver, Program, Tier};
 
 use base::Nanos;
 

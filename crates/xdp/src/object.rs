@@ -40,7 +40,14 @@ impl Maps {
             bpf::map_create(name, shape).map_err(|error| LoadError::of("making a map", error))
         });
         let [config, buckets, entries, hits, rows, scratches] = maps;
-        Ok(Maps { config: config?, buckets: buckets?, entries: entries?, hits: hits?, rows: rows?, scratches: scratches? })
+        Ok(Maps {
+            config: config?,
+            buckets: buckets?,
+            entries: entries?,
+            hits: hits?,
+            rows: rows?,
+            scratches: scratches?,
+        })
     }
 
     /// Those of a program in the kernel; none where they are not of the shapes that this version makes.
@@ -54,14 +61,16 @@ impl Maps {
                 found[i] = (is == shape(&object, NAMES[i], buckets)).then_some(map);
             }
         }
-        let [Some(config), Some(buckets), Some(entries), Some(hits), Some(rows), Some(scratches)] = found else {
+        let [Some(config), Some(buckets), Some(entries), Some(hits), Some(rows), Some(scratches)] = found
+        else {
             return Ok(None);
         };
         Ok(Some(Maps { config, buckets, entries, hits, rows, scratches }))
     }
 
     fn fds(&self) -> [BorrowedFd<'_>; 6] {
-        [&self.config, &self.buckets, &self.entries, &self.hits, &self.rows, &self.scratches].map(OwnedFd::as_fd)
+        [&self.config, &self.buckets, &self.entries, &self.hits, &self.rows, &self.scratches]
+            .map(OwnedFd::as_fd)
     }
 }
 

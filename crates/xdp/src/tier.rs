@@ -35,6 +35,20 @@ pub struct HandedOver {
     _link: Option<OwnedFd>,
 }
 
+/// The program alone: it can be run on frames that come from nowhere and go nowhere.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+impl Program {
+    /// Runs it `repeat` times on a frame; counted as any other.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> io::Result<Tried> {
+        bpf::program_try(self.0.as_fd(), frame, repeat)
+    }
+}
+
 impl Tier {
     /// Loads the program and puts it on an interface of the calling thread's network namespace, in the place of one that was handed over, if
     /// there is one.
@@ -146,17 +160,18 @@ impl Tier {
         Histogram::passed(&self.shared.rows)
     }
 
-    /// Runs the program `repeat` times on a frame that comes from nowhere and goes nowhere; counted as any other.
+    /// The program, to be tried.
     ///
     /// # Errors
-    /// Those of the system call.
-    pub fn try_frame(&self, frame: &[u8], repeat: u32) -> io::Result<Tried> {
-        bpf::program_try(self.program.as_fd(), frame, repeat)
+    /// Without a free descriptor.
+    pub fn program(&self) -> io::Result<Program> {
+        self.program.try_clone().map(Program)
     }
 
     fn take_over(&mut self, interface: &str, place: &Place) -> Result<(), LoadError> {
         let buckets = buckets_for(self.options.capacity);
-        let found = find(place, buckets).map_err(|error| LoadError::of("looking for an earlier program", error))?;
+        let found =
+            find(place, buckets).map_err(|error| LoadError::of("looking for an earlier program", error))?;
         let Some(found) = found else { return Err(LoadError::Occupied(interface.into())) };
         let owner = found.config[0].owner.load(Relaxed);
         if owner != 0 && lives(owner) {
@@ -175,7 +190,8 @@ impl Tier {
             replace(&found.link, self.program.as_fd())?;
             self.link = Some(found.link);
         } else {
-            bpf::link_detach(found.link.as_fd()).map_err(|error| LoadError::of("taking an earlier program off", error))?;
+            bpf::link_detach(found.link.as_fd())
+                .map_err(|error| LoadError::of("taking an earlier program off", error))?;
             let link = bpf::link_create(self.program.as_fd(), place.number, place.mode.flags());
             self.link = Some(link.map_err(|error| interface::refusal(interface, place.mode, error))?);
         }
@@ -224,7 +240,11 @@ impl Shared {
             let entries: Region<Entry> = Region::of_map(maps.entries.as_fd(), len)?;
             let hits: Region<AtomicU64> = Region::of_map(maps.hits.as_fd(), len)?;
             let config = Region::of_map(maps.config.as_fd(), 1)?;
-            Ok((config, Region::of_map(maps.rows.as_fd(), possible_cpus())?, Entries::of(buckets, entries, hits)))
+            Ok((
+                config,
+                Region::of_map(maps.rows.as_fd(), possible_cpus())?,
+                Entries::of(buckets, entries, hits),
+            ))
         };
         let (config, rows, entries) = all().map_err(|error| LoadError::of("mapping the maps", error))?;
         Ok(Shared { maps, config, rows, entries })

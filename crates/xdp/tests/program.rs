@@ -5,13 +5,15 @@ mod support;
 
 use base::{Nanos, Prng};
 use protocol::wire::{
-    BoxId, ClientId, Epoch, Flags, HEADER, HomeId, Kind, Message, OpNumber, Origin, Packet, RequestId, Status,
-    Token, Ttl, Verb, Version, key_hash,
+    BoxId, ClientId, Epoch, Flags, HEADER, HomeId, Kind, Message, OpNumber, Origin, Packet, RequestId,
+    Status, Token, Ttl, Verb, Version, key_hash,
 };
 use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use support::{BOX, PORT, bytes, checksum, frame, get, skipped, tagged};
 use xdp::reference::Reference;
-use xdp::{Counter, Item, Live, Options, Tier, now};
+use xdp::{Counter, Item, Live, Options, Program, Tier, now};
 
 const PASS: u32 = 2;
 const TX: u32 = 3;
@@ -30,6 +32,7 @@ fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
 
 struct Bench {
     tier: Tier,
+    program: Program,
     live: Live,
 }
 
@@ -37,7 +40,12 @@ impl Bench {
     fn new(what: &str) -> Option<Bench> {
         let options = Options { capacity: 64, ..Options::new(PORT) };
         let tier = Tier::unattached(options);
-        (!skipped(what, &tier)).then(|| Bench { tier: tier.expect("it was not skipped"), live: options.live })
+        if skipped(what, &tier) {
+            return None;
+        }
+        let tier = tier.expect("it was not skipped");
+        let program = tier.program().expect("descriptors are free");
+        Some(Bench { tier, program, live: options.live })
     }
 
     fn set(&mut self, live: Live) {
@@ -52,7 +60,7 @@ impl Bench {
     /// The reply to a frame. Program and reference agree on it; which counter says so is the second.
     fn run(&self, frame: &[u8]) -> (Option<Vec<u8>>, Counter) {
         let before = self.tier.counters();
-        let tried = self.tier.try_frame(frame, 1).expect("the kernel tries frames");
+        let tried = self.program.run(frame, 1).expect("the kernel tries frames");
         let counted = self.tier.counters().since(&before);
         let counter = counted.iter().find(|(counter, count)| *counter != Counter::Datagrams && *count == 1);
         let (counter, _) = counter.expect("each frame is counted");
@@ -194,7 +202,7 @@ fn only_plain_gets_are_answered() {
     bench.set(Live { port: PORT, address: Some(Ipv4Addr::new(10, 77, 0, 3)), ..bench.live });
     bench.passes(&get(b"key", 0), Counter::Foreign);
     bench.set(Live { address: None, enabled: false, ..bench.live });
-    assert_eq!(bench.tier.try_frame(&frame(&bytes(&get(b"key", 0))), 1).expect("it runs").action, PASS);
+    assert_eq!(bench.program.run(&frame(&bytes(&get(b"key", 0))), 1).expect("it runs").action, PASS);
     bench.set(Live { enabled: true, ..bench.live });
     assert!(bench.run(&frame(&bytes(&get(b"key", 0)))).0.is_some());
 }
@@ -229,7 +237,7 @@ fn an_entry_that_is_being_written_is_left_alone() {
     let Some(mut bench) = Bench::new("an_entry_that_is_being_written_is_left_alone") else { return };
     bench.put(&item(b"key", b"v"));
     bench.tier.entries_mut().tear(b"key");
-    let tried = bench.tier.try_frame(&frame(&bytes(&get(b"key", 0))), 1).expect("it runs");
+    let tried = bench.program.run(&frame(&bytes(&get(b"key", 0))), 1).expect("it runs");
     assert_eq!(tried.action, PASS);
     assert_eq!(bench.tier.counters().of_kind(Counter::Torn), 1);
 }
@@ -241,10 +249,69 @@ fn a_removed_key_is_not_answered_again() {
     for round in 0..200u64 {
         bench.put(&item(b"key", &round.to_le_bytes()));
         let (reply, _) = bench.run(&request);
-        assert_eq!(Packet::parse(&reply.expect("a hit")[42..]).expect("a packet").value(), round.to_le_bytes());
+        assert_eq!(
+            Packet::parse(&reply.expect("a hit")[42..]).expect("a packet").value(),
+            round.to_le_bytes()
+        );
         bench.tier.entries_mut().remove(b"key");
         assert_eq!(bench.run(&request), (None, Counter::Miss));
     }
+}
+
+/// One thread puts and removes, the other asks. `gone` grows after a removal returned: what is asked for later and answered is newer, and
+/// never a mixture of two.
+#[test]
+fn nothing_is_answered_after_its_removal_and_nothing_half() {
+    let Some(mut bench) = Bench::new("nothing_is_answered_after_its_removal_and_nothing_half") else {
+        return;
+    };
+    let (gone, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let request = frame(&bytes(&get(b"key", 1024)));
+    let program = &bench.program;
+    let answered = std::thread::scope(|scope| {
+        let asker = scope.spawn(|| {
+            let mut answered = 0;
+            while !done.load(SeqCst) {
+                let oldest = gone.load(SeqCst);
+                let tried = program.run(&request, 1).expect("the kernel tries frames");
+                if tried.action == TX {
+                    let reply =
+                        Packet::parse(&tried.frame[42..]).expect("key, value and sum belong together");
+                    let words: Vec<_> = reply
+                        .value()
+                        .as_chunks::<8>()
+                        .0
+                        .iter()
+                        .map(|&word| u64::from_le_bytes(word))
+                        .collect();
+                    assert!(
+                        words.iter().all(|word| *word == words[0]),
+                        "half of one, half of another: {words:?}"
+                    );
+                    assert_eq!(reply.version(), Version(words[0]));
+                    assert!(words[0] >= oldest, "{} was removed before {oldest}", words[0]);
+                    answered += 1;
+                }
+            }
+            answered
+        });
+        for round in 1..=200_000u64 {
+            let value: Vec<u8> =
+                std::iter::repeat_n(round.to_le_bytes(), 1 + round as usize % 128).flatten().collect();
+            bench
+                .tier
+                .entries_mut()
+                .put(&Item { version: Version(round), ..item(b"key", &value) }, now())
+                .expect("it fits");
+            if round % 3 == 0 {
+                bench.tier.entries_mut().remove(b"key");
+                gone.store(round + 1, SeqCst);
+            }
+        }
+        done.store(true, SeqCst);
+        asker.join().expect("what was answered was right")
+    });
+    assert!(answered > 0, "nothing was answered: nothing was tried");
 }
 
 /// Every byte of a request's packet changed: never answered, for the checksum covers it, but for the padding, which nothing does.
@@ -316,6 +383,7 @@ fn an_upgrade_keeps_the_entries() {
     bench.put(&item(b"key", b"v"));
     let generation = bench.tier.generation();
     bench.tier.upgrade().expect("it loads again");
+    bench.program = bench.tier.program().expect("descriptors are free");
     assert_eq!(bench.tier.generation(), generation + 1);
     assert!(bench.run(&frame(&bytes(&get(b"key", 0)))).0.is_some());
 }

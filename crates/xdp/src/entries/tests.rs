@@ -1,8 +1,8 @@
 //! The table against a map, its choice of victims, and the seqlock with a reader that would notice.
 
 use super::*;
-use protocol::wire::{HEADER, Header, Message, Opcode, Verb};
 use proptest::prelude::*;
+use protocol::wire::{HEADER, Header, Message, Opcode, Verb};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 

@@ -1,0 +1,168 @@
+//! The program on an interface: a client's socket in one network namespace, the box in another, a veth pair between them.
+//! Needs root; without it every test says that it was skipped, and passes.
+
+mod support;
+
+use base::Nanos;
+use protocol::wire::{Kind, Packet, Version};
+use std::net::UdpSocket;
+use std::time::Duration;
+use support::namespace::{Pair, within};
+use support::{PORT, bytes, get, skipped};
+use xdp::{Counter, Item, LoadError, Mode, Options, Pass, Tier, now};
+
+fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
+    Item {
+        key,
+        value,
+        version: Version(1),
+        item_flags: 0,
+        kind: Kind::Bytes,
+        lease_end: Nanos::MAX,
+        expires: Nanos::MAX,
+    }
+}
+
+fn options() -> Options {
+    Options { capacity: 64, ..Options::new(PORT) }
+}
+
+/// On the box's interface.
+fn load(pair: &Pair, mode: Mode, options: Options) -> Result<Tier, LoadError> {
+    within(&pair.boxed, || Tier::load("b0", mode, options))
+}
+
+/// A client's socket. The timeout ends a test that failed; none waits for it.
+fn client(pair: &Pair) -> UdpSocket {
+    let socket = within(&pair.client, || UdpSocket::bind("10.77.0.1:0").expect("the address is ours"));
+    socket.connect(("10.77.0.2", PORT)).expect("a route is there");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
+    socket
+}
+
+/// Asks, and waits for the reply's value.
+fn ask(socket: &UdpSocket, key: &[u8], padding: usize) -> Vec<u8> {
+    socket.send(&bytes(&get(key, padding))).expect("the frame leaves");
+    let mut buffer = [0; 2048];
+    let len = socket.recv(&mut buffer).expect("an answer comes");
+    Packet::parse(&buffer[..len]).expect("a packet").value().to_vec()
+}
+
+fn answers(mode: Mode, what: &str) {
+    let Some(pair) = Pair::new(what) else { return };
+    let tier = load(&pair, mode, options());
+    if skipped(what, &tier) {
+        return;
+    }
+    let mut tier = tier.expect("it was not skipped");
+    let _pass = (mode == Mode::Native)
+        .then(|| within(&pair.client, || Pass::attach("c0")).expect("veth takes programs"));
+    let user_tier = within(&pair.boxed, || UdpSocket::bind(("10.77.0.2", PORT)).expect("the port is free"));
+    user_tier.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
+    let socket = client(&pair);
+
+    for (len, padding) in [(0, 0), (1, 0), (190, 0), (208, 0), (1024, 1024), (16, 1024), (700, 600)] {
+        let value = vec![len as u8; len];
+        tier.entries_mut().put(&item(b"some key", &value), now()).expect("it fits");
+        assert_eq!(ask(&socket, b"some key", padding), value, "{len} bytes with {padding} of padding");
+    }
+    assert_eq!(tier.counters().of_kind(Counter::Hits), 7);
+
+    // What is not answered comes to the user tier as it was sent, and its answer gets back.
+    let mut buffer = [0; 2048];
+    tier.entries_mut().put(&item(b"some key", &[9; 1000]), now()).expect("it fits");
+    for (key, because) in [(&b"another"[..], Counter::Miss), (b"some key", Counter::Room)] {
+        let before = tier.counters();
+        let request = bytes(&get(key, 40));
+        socket.send(&request).expect("the frame leaves");
+        let (len, from) = user_tier.recv_from(&mut buffer).expect("it comes up");
+        assert_eq!(buffer[..len], request);
+        assert_eq!(tier.counters().since(&before).of_kind(because), 1);
+        user_tier.send_to(b"answer", from).expect("the frame leaves");
+        assert_eq!(socket.recv(&mut buffer).expect("it arrives"), 6);
+    }
+
+    // Off the interface, everything comes up.
+    tier.detach();
+    tier.entries_mut().put(&item(b"some key", b"v"), now()).expect("it fits");
+    socket.send(&bytes(&get(b"some key", 0))).expect("the frame leaves");
+    user_tier.recv_from(&mut buffer).expect("it comes up");
+}
+
+#[test]
+fn a_client_is_answered_in_the_driver() {
+    answers(Mode::Native, "a_client_is_answered_in_the_driver");
+}
+
+#[test]
+fn a_client_is_answered_after_the_driver() {
+    answers(Mode::Generic, "a_client_is_answered_after_the_driver");
+}
+
+#[test]
+fn a_new_box_takes_over_from_one_that_hands_over() {
+    let what = "a_new_box_takes_over_from_one_that_hands_over";
+    let Some(pair) = Pair::new(what) else { return };
+    let first = load(&pair, Mode::Generic, options());
+    if skipped(what, &first) {
+        return;
+    }
+    let mut first = first.expect("it was not skipped");
+    let socket = client(&pair);
+    first.entries_mut().put(&item(b"key", b"kept"), now()).expect("it fits");
+    assert_eq!(ask(&socket, b"key", 8), b"kept");
+
+    let refused = load(&pair, Mode::Generic, options()).err().expect("the first box lives");
+    assert!(
+        matches!(refused, LoadError::InUse { process, .. } if process == std::process::id()),
+        "{refused}"
+    );
+
+    let held = first.release();
+    assert_eq!(ask(&socket, b"key", 8), b"kept");
+    let second =
+        load(&pair, Mode::Generic, Options { adopt: true, ..options() }).expect("it was handed over");
+    assert_eq!(ask(&socket, b"key", 8), b"kept");
+    drop(held);
+    assert_eq!(ask(&socket, b"key", 8), b"kept");
+    assert_eq!(second.generation(), 2);
+    assert_eq!(second.counters().of_kind(Counter::Hits), 4);
+
+    // One that begins anew is empty; so is one of another size, or another mode.
+    let mut held = second.release();
+    for (mode, capacity) in
+        [(Mode::Generic, 64), (Mode::Generic, 256), (Mode::Native, 256), (Mode::Generic, 64)]
+    {
+        let mut next = load(&pair, mode, Options { capacity, ..options() }).expect("it was handed over");
+        assert!(next.entries().is_empty());
+        next.entries_mut().put(&item(b"key", b"new"), now()).expect("it fits");
+        held = next.release();
+    }
+    assert_eq!(ask(&socket, b"key", 8), b"new");
+
+    // With nobody to hold it, the program goes.
+    drop(held);
+    let mut last = load(&pair, Mode::Native, options()).expect("nothing is there any more");
+    assert_eq!(last.generation(), 1);
+    last.upgrade().expect("it loads again");
+    assert_eq!(last.generation(), 2);
+}
+
+#[test]
+fn what_cannot_be_attached_says_why() {
+    let what = "what_cannot_be_attached_says_why";
+    let Some(pair) = Pair::new(what) else { return };
+    if skipped(what, &load(&pair, Mode::Generic, options())) {
+        return;
+    }
+    let none = within(&pair.boxed, || Tier::load("nothing0", Mode::Native, options())).err();
+    assert!(matches!(none, Some(LoadError::NoInterface(name)) if name == "nothing0"));
+    let loopback = within(&pair.boxed, || Tier::load("lo", Mode::Native, options())).err();
+    let text = loopback.expect("the loopback has no driver").to_string();
+    assert!(text.contains("try the generic mode"), "{text}");
+    let _pass = within(&pair.boxed, || Pass::attach("b0")).expect("veth takes programs");
+    for mode in [Mode::Native, Mode::Generic] {
+        let refused = load(&pair, mode, options()).err().expect("a program is there");
+        assert!(matches!(&refused, LoadError::Occupied(name) if name == "b0"), "{refused}");
+    }
+}
