@@ -18,10 +18,16 @@
  * Verifier: both loops run to a count of their own, a quotient that the verifier does not connect with the length it came from. Else it
  * would take every exit for a state of its own, and a million instructions would not do.
  *
+ * Tests: tests/program.rs holds every frame against `xdp::reference`. PLANTED is a bug that they must find (tests/planted.rs).
+ *
  * Cost: docs/measurements/xdp.md. */
 #include "bpf.h"
 #include "maps.h"
 #include "wire.h"
+
+#ifndef PLANTED
+#define PLANTED 0
+#endif
 
 #define ETHERNET 14
 #define TAGGED 18
@@ -119,7 +125,7 @@ INLINE u32 plain_get(const u8 *head, const struct config *config, struct request
 	if (AT64(head, WIRE_SHARER_BOXES) | AT64(head, WIRE_SHARER_TOKENS) | AT64(head, WIRE_SHARER_TOKENS + 8) |
 	    AT64(head, WIRE_SHARER_TOKENS + 16) | AT64(head, WIRE_SHARER_TOKENS + 24))
 		return COUNT_GRANT;
-	if (AT32(head, WIRE_EPOCH) != ONCE(config->epoch))
+	if (AT32(head, WIRE_EPOCH) != ONCE(config->epoch) && PLANTED != 8)
 		return COUNT_EPOCH;
 	request->key_len = key_len;
 	request->key_bytes = key_bytes;
@@ -149,7 +155,7 @@ INLINE int same_key(const struct entry *entry, const struct scratch *scratch, co
 	for (u32 i = 0; i < MAX_KEY_WORDS; i++) {
 		if (i >= words)
 			break;
-		if (entry->key[i] != scratch->key[i])
+		if (entry->key[i] != scratch->key[i] && PLANTED != 1)
 			return 0;
 	}
 	return 1;
@@ -174,10 +180,10 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	if (!same_key(entry, scratch, request))
 		return COUNT_MISS;
 	u64 now = ktime_ns(); /* E2 */
-	if (ONCE(entry->lease_end) <= now)
+	if (ONCE(entry->lease_end) <= now && PLANTED != 2)
 		return COUNT_LEASE;
 	u64 expires = ONCE(entry->expires);
-	if (expires <= now)
+	if (expires <= now && PLANTED != 3)
 		return COUNT_EXPIRED;
 
 	u32 value_len = ONCE(entry->value_len);
@@ -190,7 +196,8 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	u8 *head = scratch->head;
 	u64 said = AT64(head, WIRE_CHECKSUM);
 	AT64(head, WIRE_CHECKSUM) = 0;
-	if (head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum) != said)
+	if (head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum) != said &&
+	    PLANTED != 4)
 		return COUNT_DAMAGED;
 	AT8(head, WIRE_OPCODE) = OPCODE_GET | OPCODE_REPLY;
 	AT16(head, WIRE_FLAGS) = FLAG_FROM_BOX;
@@ -203,7 +210,7 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	AT32(head, WIRE_INCARNATION) = 0;
 	AT32(head, WIRE_VALUE_LEN) = value_len;
 	AT8(head, WIRE_KIND) = ONCE(entry->kind);
-	AT8(head, WIRE_HOPS) = 0;
+	AT8(head, WIRE_HOPS) = PLANTED == 6 ? AT8(head, WIRE_HOPS) : 0;
 	AT16(head, WIRE_BOX) = 0;
 	u64 sum = head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
 	AT64(head, WIRE_CHECKSUM) = sum;
@@ -219,7 +226,7 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 		scratch->value[i + 3] = entry->value[i + 3];
 	}
 	BARRIER();
-	if (ONCE(entry->seq) != seq) /* E3 */
+	if (ONCE(entry->seq) != seq && PLANTED != 5) /* E3 */
 		return COUNT_TORN;
 	*value_bytes = bytes;
 	return COUNT_HITS;
@@ -289,7 +296,7 @@ INLINE u32 send(struct xdp_md *ctx, const struct request *request, struct scratc
 
 	if (longer > 0 && adjust_head(ctx, -longer))
 		return COUNT_ROOM;
-	if (longer < 0 && adjust_tail(ctx, longer))
+	if (longer < 0 && PLANTED != 7 && adjust_tail(ctx, longer))
 		return COUNT_ROOM;
 
 	OPAQUE(key_bytes);

@@ -16,6 +16,8 @@ pub enum LoadError {
     KernelTooOld(&'static str),
     /// The verifier refused the program, with its last lines.
     Refused(String),
+    /// A file that is no XDP program of a box.
+    BadObject(String),
     /// No interface of this name in this network namespace.
     NoInterface(String),
     /// The interface's driver cannot run XDP.
@@ -57,6 +59,9 @@ impl fmt::Display for LoadError {
                 write!(f, "this kernel lacks {what}: XDP needs Linux 5.18 or later")
             }
             LoadError::Refused(log) => write!(f, "the kernel's verifier refused the XDP program: {log}"),
+            LoadError::BadObject(what) => {
+                write!(f, "this object file holds no program for a box: {what}; `bpf/build` makes one")
+            }
             LoadError::NoInterface(name) => {
                 write!(f, "no interface {name} in this network namespace; `ip link` lists them")
             }

@@ -23,7 +23,8 @@
 //! 6. Requests with sharers (from a box below that wants to keep the reply) are never answered here: the user tier grants.
 //!
 //! Bounds: keys to 250 bytes, values to [`MAX_VALUE`]; a reply that is longer than its request by more than [`Live::max_growth`] goes
-//! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag.
+//! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag,
+//! which must be in the frame: veth carries it beside it unless `ethtool -K` switches `txvlan` off on the peer.
 //!
 //! Files: [`layout`] the shared memory, [`entries`] its writer, [`reference`](mod@reference) the program's rules in Rust, [`headers`] the C
 //! headers made from Rust, `bpf/box.c` the program, `object` and `bpf` its way into the kernel, [`tier`] all of it on an interface.

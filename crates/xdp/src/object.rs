@@ -18,6 +18,11 @@ pub(crate) const PROGRAM: &str = "millrace_box";
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../bpf/box.o"));
 
+/// Its bytes.
+pub(crate) fn committed() -> &'static [u8] {
+    &OBJECT.0
+}
+
 /// The maps of a program. They outlive it where another takes its place.
 pub(crate) struct Maps {
     pub config: OwnedFd,
@@ -74,15 +79,19 @@ impl Maps {
     }
 }
 
-/// Puts the maps into the program and gives it to the kernel.
-pub(crate) fn load(maps: &Maps) -> Result<OwnedFd, LoadError> {
-    let mut object = parse();
+/// Puts the maps into an object's program and gives it to the kernel.
+pub(crate) fn load(bytes: &[u8], maps: &Maps) -> Result<OwnedFd, LoadError> {
+    let bad = |what: &dyn std::fmt::Display| LoadError::BadObject(what.to_string());
+    let mut object = Object::parse(bytes).map_err(|error| bad(&error))?;
     let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     let described = object.maps.clone();
-    let pairs = NAMES.iter().zip(maps.fds()).map(|(name, fd)| (*name, fd.as_raw_fd(), &described[*name]));
-    object.relocate_maps(pairs, &text).expect("the committed object uses these maps");
-    object.relocate_calls(&text).expect("the committed object calls its own functions");
-    let program = &object.programs[PROGRAM];
+    let known =
+        NAMES.iter().zip(maps.fds()).filter_map(|(name, fd)| Some((*name, fd, described.get(*name)?)));
+    let pairs = known.map(|(name, fd, map)| (name, fd.as_raw_fd(), map));
+    object.relocate_maps(pairs, &text).map_err(|error| bad(&error))?;
+    object.relocate_calls(&text).map_err(|error| bad(&error))?;
+    let program =
+        object.programs.get(PROGRAM).ok_or_else(|| bad(&format_args!("no program is named {PROGRAM}")))?;
     let code = &object.functions[&program.function_key()].instructions;
     bpf::program_load(PROGRAM, code).map_err(|(error, log)| refusal(error, &log))
 }
@@ -111,7 +120,7 @@ fn refusal(error: io::Error, log: &str) -> LoadError {
 }
 
 fn parse() -> Object {
-    Object::parse(&OBJECT.0).expect("the committed object is one")
+    Object::parse(committed()).expect("the committed object is one")
 }
 
 fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {

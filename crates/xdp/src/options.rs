@@ -11,7 +11,8 @@ pub enum Mode {
     /// In the driver, before the kernel makes a socket buffer. On veth the peer interface needs a program too:
     /// [`Pass`](crate::Pass).
     Native,
-    /// After the driver: on any interface, at the cost of a socket buffer for each frame.
+    /// After the driver: on any interface, at the cost of a socket buffer for each frame. On veth the reply keeps the request's mark that a
+    /// checksum is still to be filled in: where a peer sends it on to a wire, its transmit checksum offload must be off.
     Generic,
 }
 

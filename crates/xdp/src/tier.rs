@@ -70,7 +70,7 @@ impl Tier {
             return Err(LoadError::Architecture);
         }
         let shared = Shared::map(Maps::create(buckets_for(options.capacity))?)?;
-        let program = object::load(&shared.maps)?;
+        let program = object::load(object::committed(), &shared.maps)?;
         shared.open(&options);
         shared.config().owner.store(std::process::id(), Relaxed);
         Ok(Tier { shared, program, link: None, options })
@@ -79,7 +79,7 @@ impl Tier {
     /// Puts the program on an interface.
     ///
     /// # Errors
-    /// [`LoadError`]. The tier stays as it was.
+    /// [`LoadError`]; the program is then on no interface.
     pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<(), LoadError> {
         let number = interface::number(interface)?;
         let place = Place { number, mtu: interface::mtu(interface), netns: interface::namespace(), mode };
@@ -110,7 +110,16 @@ impl Tier {
     /// # Errors
     /// [`LoadError`]; the old program then stays.
     pub fn upgrade(&mut self) -> Result<(), LoadError> {
-        let program = object::load(&self.shared.maps)?;
+        self.upgrade_to(object::committed())
+    }
+
+    /// The same with the program of another object file: a newer `bpf/box.o`. Its maps must be laid out as here, which its own build
+    /// asserts. The bytes begin at a multiple of 8, as those of a file that was read into a vector do.
+    ///
+    /// # Errors
+    /// [`LoadError`]; the old program then stays.
+    pub fn upgrade_to(&mut self, object: &[u8]) -> Result<(), LoadError> {
+        let program = object::load(object, &self.shared.maps)?;
         if let Some(link) = &self.link {
             replace(link, program.as_fd())?;
         }
@@ -181,20 +190,34 @@ impl Tier {
         if let Err(process) = claim {
             return Err(LoadError::InUse { interface: interface.into(), process });
         }
-        let same_mode = found.config[0].mode.load(Relaxed) == place.mode.flags();
-        if let Some(maps) = found.maps {
+        let Found { link, config, maps } = found;
+        let same_mode = config[0].mode.load(Relaxed) == place.mode.flags();
+        self.succeed(interface, place, link, same_mode, maps)
+            .inspect_err(|_| config[0].owner.store(0, Relaxed))
+    }
+
+    /// Puts this program in the place of a link's.
+    fn succeed(
+        &mut self,
+        interface: &str,
+        place: &Place,
+        link: OwnedFd,
+        same_mode: bool,
+        maps: Option<Maps>,
+    ) -> Result<(), LoadError> {
+        if let Some(maps) = maps {
             self.share(maps)?;
             place.write(self.shared.config());
         }
         if same_mode {
-            replace(&found.link, self.program.as_fd())?;
-            self.link = Some(found.link);
-        } else {
-            bpf::link_detach(found.link.as_fd())
-                .map_err(|error| LoadError::of("taking an earlier program off", error))?;
-            let link = bpf::link_create(self.program.as_fd(), place.number, place.mode.flags());
-            self.link = Some(link.map_err(|error| interface::refusal(interface, place.mode, error))?);
+            replace(&link, self.program.as_fd())?;
+            self.link = Some(link);
+            return Ok(());
         }
+        bpf::link_detach(link.as_fd())
+            .map_err(|error| LoadError::of("taking an earlier program off", error))?;
+        let link = bpf::link_create(self.program.as_fd(), place.number, place.mode.flags());
+        self.link = Some(link.map_err(|error| interface::refusal(interface, place.mode, error))?);
         Ok(())
     }
 
@@ -206,7 +229,7 @@ impl Tier {
         } else {
             shared.entries.clear();
         }
-        self.program = object::load(&shared.maps)?;
+        self.program = object::load(object::committed(), &shared.maps)?;
         shared.open(&self.options);
         self.shared = shared;
         Ok(())

@@ -1,6 +1,7 @@
 //! Frames, and what the tests that need root share.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod checks;
 pub mod namespace;
 
 use protocol::wire::{Message, Verb};
