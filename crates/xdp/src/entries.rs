@@ -1,7 +1,8 @@
 //! The copies: written here, read by the XDP program, without a system call.
 //!
 //! Shape: buckets of four ways by the hash's low bits; a bucket's four *tags* (hashes) lie in one place, the entries in another,
-//! so that a key that is not here costs one cache line. A tag is a hint; the entry decides.
+//! so that a key that is not here costs one cache line: the tags are the key-hit filter, exact but for keys of one hash, and a bitmap or
+//! Bloom filter before them would cost a line of its own. A tag is a hint; the entry decides.
 //!
 //! Invariants
 //! 1. One writer: [`Entries`] is written through `&mut` only, and a [`Tier`](crate::Tier) has one.

@@ -6,6 +6,7 @@ mod support;
 use base::Nanos;
 use protocol::wire::{Kind, Packet, Version};
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use support::namespace::{Pair, within};
 use support::{PORT, bytes, get, skipped};
@@ -146,6 +147,39 @@ fn a_new_box_takes_over_from_one_that_hands_over() {
     assert_eq!(last.generation(), 1);
     last.upgrade().expect("it loads again");
     assert_eq!(last.generation(), 2);
+}
+
+/// Nobody is behind the program: a request that it does not answer stays unanswered, and the asker would say so.
+#[test]
+fn an_upgrade_leaves_no_request_unanswered() {
+    let what = "an_upgrade_leaves_no_request_unanswered";
+    let Some(pair) = Pair::new(what) else { return };
+    let tier = load(&pair, Mode::Native, options());
+    if skipped(what, &tier) {
+        return;
+    }
+    let mut tier = tier.expect("it was not skipped");
+    let _pass = within(&pair.client, || Pass::attach("c0")).expect("veth takes programs");
+    tier.entries_mut().put(&item(b"key", b"value"), now()).expect("it fits");
+    let socket = client(&pair);
+    let done = AtomicBool::new(false);
+    let answered = std::thread::scope(|scope| {
+        let asker = scope.spawn(|| {
+            let mut answered = 0;
+            while !done.load(Relaxed) {
+                assert_eq!(ask(&socket, b"key", 8), b"value");
+                answered += 1;
+            }
+            answered
+        });
+        for _ in 0..10 {
+            tier.upgrade().expect("it loads again");
+        }
+        done.store(true, Relaxed);
+        asker.join().expect("every request was answered")
+    });
+    assert_eq!(tier.counters().of_kind(Counter::Hits), answered);
+    assert_eq!(tier.generation(), 11);
 }
 
 #[test]
