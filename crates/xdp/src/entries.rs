@@ -24,7 +24,7 @@
 use crate::layout::{Bucket, Entry, MAX_VALUE, PRESENT, WAYS};
 use crate::region::Region;
 use base::Nanos;
-use protocol::wire::{Kind, MAX_KEY, Version, extend, key_hash, padded, power};
+use protocol::wire::{KeyHash, Kind, MAX_KEY, Version, extend, key_hash, padded, power};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
@@ -158,16 +158,25 @@ impl Entries {
         found.is_some()
     }
 
+    /// Forgets all keys of a hash, in the same sense; says how many there were. An invalidation may name no more than that.
+    pub fn remove_hash(&mut self, hash: KeyHash) -> usize {
+        let bucket = self.bucket(hash.0);
+        let removed = self.vacate_where(bucket * WAYS..(bucket + 1) * WAYS, |held| held == hash);
+        fence(SeqCst);
+        removed
+    }
+
+    /// Forgets all keys of these hashes, in the same sense; says how many there were: a home's, when it is flushed or lost. Looks at all tags.
+    pub fn remove_where(&mut self, which: impl Fn(KeyHash) -> bool) -> usize {
+        let removed = self.vacate_where(0..self.entries.len(), which);
+        fence(SeqCst);
+        removed
+    }
+
     /// Forgets everything, in the same sense.
     pub fn clear(&mut self) {
-        for index in 0..self.entries.len() {
-            let tag = &self.buckets[index / WAYS].tag[index % WAYS];
-            // An entry whose writer died half way through it may be odd and have a tag or not.
-            if tag.load(Relaxed) != 0 || self.entries[index].seq.load(Relaxed) & 1 == 1 {
-                self.vacate(index);
-            }
-        }
-        fence(SeqCst);
+        self.repair();
+        self.remove_where(|_| true);
     }
 
     /// Forgets what a writer left that died in the middle of a write: for a table that was another process's.
@@ -290,6 +299,18 @@ impl Entries {
             entry.key_len.store(item.key.len() as u8, Relaxed);
             entry.kind.store(item.kind.code(), Relaxed);
         });
+    }
+
+    fn vacate_where(&mut self, indices: std::ops::Range<usize>, which: impl Fn(KeyHash) -> bool) -> usize {
+        let mut vacated = 0;
+        for index in indices {
+            let tag = self.buckets[index / WAYS].tag[index % WAYS].load(Relaxed);
+            if tag != 0 && which(KeyHash(tag as u32)) {
+                self.vacate(index);
+                vacated += 1;
+            }
+        }
+        vacated
     }
 
     fn vacate(&mut self, index: usize) {

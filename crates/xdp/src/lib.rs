@@ -14,13 +14,18 @@
 //! ```
 //!
 //! Rules for the driver
-//! 1. *Fill*: [`Entries::put`] after the box machine has taken the reply in, with the lease's end that it reckoned. A copy is
-//!    put in the same turn in which the machine takes it, before the next message is handled.
-//! 2. *Invalidation*: [`Entries::remove`] (or [`Entries::clear`]) before the acknowledgement is sent, and before it is sent on to children.
-//! 3. *The end of a lease* needs nothing: the program compares it with the clock for each hit.
-//! 4. *Eviction*: what the machine evicts is removed here; what is evicted here stays in the machine, which answers for it.
-//! 5. *Ownership*: what the box may change itself is not put here, or is removed first and put again afterwards.
-//! 6. Requests with sharers (from a box below that wants to keep the reply) are never answered here: the user tier grants.
+//! 1. *Fill*: [`Entries::put`] in the same turn in which the box machine takes a copy, before the next message is handled: what comes first in
+//!    the machine comes first here.
+//! 2. *Clocks*: [`now`] is read before the machine's own now; a copy's end here is the first plus what is left by the second. So it ends here no
+//!    later than there.
+//! 3. *Invalidation*: [`Entries::remove`], [`Entries::remove_hash`] or [`Entries::remove_where`] before the acknowledgement is sent, and before the
+//!    invalidation is sent on to children.
+//! 4. *The end of a lease* needs nothing: the program compares it with the clock for each hit. A lease that was renewed is put again.
+//! 5. *Eviction*: what the machine evicts is removed here; what is evicted here stays in the machine, which answers for it. [`Entries::hits`] are
+//!    requests that the machine did not see: its frequencies want them.
+//! 6. *Ownership*: what the box may change itself is not put here, or is removed first and put again afterwards.
+//! 7. Requests with sharers (from a box below that wants to keep the reply) are never answered here: the user tier grants.
+//! 8. *Epoch*: [`Tier::set_options`] before the machine goes by a new table; until the two agree, requests go up.
 //!
 //! Bounds: keys to 250 bytes, values to [`MAX_VALUE`]; a reply that is longer than its request by more than [`Live::max_growth`] goes
 //! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag,

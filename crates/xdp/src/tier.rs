@@ -83,7 +83,7 @@ impl Tier {
     pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<(), LoadError> {
         let number = interface::number(interface)?;
         let place = Place { number, mtu: interface::mtu(interface), netns: interface::namespace(), mode };
-        self.link = None;
+        self.detach();
         place.write(self.shared.config());
         match bpf::link_create(self.program.as_fd(), number, mode.flags()) {
             Ok(link) => self.link = Some(link),
@@ -97,7 +97,11 @@ impl Tier {
 
     /// Takes the program off its interface. Entries and counters stay.
     pub fn detach(&mut self) {
-        self.link = None;
+        if let Some(link) = self.link.take() {
+            // Closing alone would leave it there as long as somebody else who looks through the machine's links has this one open.
+            // Nobody has taken over: this tier is the owner as long as it has a link. An error means that it is off already.
+            let _already_off = bpf::link_detach(link.as_fd());
+        }
     }
 
     /// Whether it is on an interface.
@@ -237,8 +241,9 @@ impl Tier {
 }
 
 impl Drop for Tier {
-    /// Nobody owns the entries from here on; the link's descriptor is closed next, which takes the program off.
+    /// Takes the program off; nobody owns the entries from here on.
     fn drop(&mut self) {
+        self.detach();
         let owner = &self.shared.config().owner;
         let _not_ours = owner.compare_exchange(std::process::id(), 0, AcqRel, Relaxed);
     }

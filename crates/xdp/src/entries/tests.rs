@@ -131,6 +131,20 @@ fn a_reader_sees_whole_entries_or_knows_that_it_does_not() {
     assert_eq!(table.entries[index].seq.load(Relaxed) & 1, 0);
 }
 
+#[test]
+fn keys_go_by_their_hashes() {
+    let mut entries = Entries::private(64);
+    let keys: Vec<_> = neighbours(&entries, 3).into_iter().chain([b"other".to_vec()]).collect();
+    for key in &keys {
+        entries.put(&item(key, b"v"), Nanos(0)).unwrap();
+    }
+    assert_eq!((entries.remove_hash(key_hash(&keys[1])), entries.remove_hash(key_hash(&keys[1]))), (1, 0));
+    let bucket = |hash: KeyHash| hash.0.is_multiple_of(16);
+    assert_eq!(entries.remove_where(bucket), 2);
+    let left: Vec<_> = keys.iter().map(|key| entries.find(key).is_some()).collect();
+    assert_eq!(left, [false, false, false, !bucket(key_hash(b"other"))]);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, Vec<u8>),

@@ -3,8 +3,8 @@
 use super::{BOX, PORT, bytes, checksum, frame, get, skipped, tagged};
 use base::{Nanos, Prng};
 use protocol::wire::{
-    BoxId, ClientId, Epoch, Flags, HEADER, HomeId, Kind, Message, OpNumber, Origin, Packet, RequestId,
-    Status, Token, Ttl, Verb, Version, key_hash,
+    BoxId, ClientId, Epoch, Flags, HEADER, HomeId, KeyRule, Kind, Message, OpNumber, Opcode, Origin, Packet,
+    RequestId, Status, Token, Ttl, Verb, Version, key_hash,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering::SeqCst;
@@ -177,7 +177,7 @@ pub fn leases_and_lives_end(bench: &mut Bench) {
 pub fn only_plain_gets_are_answered(bench: &mut Bench) {
     bench.put(&item(b"key", b"v"));
     for &verb in Verb::ALL {
-        let key: &[u8] = if matches!(verb, Verb::Flush | Verb::Noop) { b"" } else { b"key" };
+        let key: &[u8] = if Opcode::Request(verb).key_rule() == KeyRule::None { b"" } else { b"key" };
         if verb != Verb::Get {
             bench.passes(&Message::request(verb, key), Counter::Other);
         }
