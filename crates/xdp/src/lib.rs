@@ -29,7 +29,7 @@
 //!
 //! Bounds: keys to 250 bytes, values to [`MAX_VALUE`]; a reply that is longer than its request by more than [`Live::max_growth`] goes
 //! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag,
-//! which must be in the frame: veth carries it beside it unless `ethtool -K` switches `txvlan` off on the peer.
+//! which must be in the frame: one that the driver keeps beside it (VLAN offload) is not seen here, and the reply would leave without it.
 //!
 //! Files: [`layout`] the shared memory, [`entries`] its writer, [`reference`](mod@reference) the program's rules in Rust, [`headers`] the C
 //! headers made from Rust, `bpf/box.c` the program, `object` and `bpf` its way into the kernel, [`tier`] all of it on an interface.
