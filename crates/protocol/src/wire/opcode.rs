@@ -195,9 +195,8 @@ impl Opcode {
     #[inline]
     pub const fn key_rule(self) -> KeyRule {
         match self {
-            Opcode::Request(Verb::Flush | Verb::Noop) | Opcode::Reply(Verb::Flush | Verb::Noop) => {
-                KeyRule::None
-            }
+            Opcode::Request(Verb::Flush | Verb::Noop | Verb::Session)
+            | Opcode::Reply(Verb::Flush | Verb::Noop | Verb::Session) => KeyRule::None,
             Opcode::Request(_) | Opcode::Reply(_) => KeyRule::One,
             Opcode::Control(Control::Invalidate | Control::InvalidateAck) => KeyRule::OneOrAll,
             Opcode::Control(_) => KeyRule::None,
