@@ -1,0 +1,182 @@
+//! The copies of a box: a table of fixed size, in sets, that keeps what is asked for often.
+//!
+//! Shape: the hash chooses a set of [`WAYS`] places; a set is searched place by place. Wide sets lose little against a fully
+//! associative table and need no list of all entries.
+//!
+//! Eviction (after TinyLFU: Einziger, Friedman, Manes, 2017): the newcomer's frequency, as the sketch of
+//! [`super::admission`] estimates it, against the least asked-for copy's of its set; the smaller one goes, which may be the newcomer.
+//! Copies that are over go first.
+//!
+//! Invariants: 1. what is over is never handed out; 2. never more than the places it was made with; 3. a key is there once.
+
+use super::super::lease::runs;
+use crate::wire::{KeyHash, Kind, Version};
+use base::Nanos;
+
+/// Places of a set.
+pub const WAYS: usize = 16;
+
+/// A copy of an item.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kept {
+    /// Of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The client's flags.
+    pub flags: u32,
+    /// What the value is.
+    pub kind: Kind,
+    /// The write that made it.
+    pub version: Version,
+    /// When the lease ends, on this box's clock.
+    pub lease_end: Nanos,
+    /// When the item's life ends, on this box's clock.
+    pub life_end: Nanos,
+}
+
+impl Kept {
+    /// When it must not be used any more.
+    pub fn end(&self) -> Nanos {
+        self.lease_end.min(self.life_end)
+    }
+}
+
+/// The table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Copies {
+    places: Vec<Option<Kept>>,
+    ways: usize,
+}
+
+impl Copies {
+    /// With at least `entries` places.
+    pub fn new(entries: usize) -> Copies {
+        let ways = entries.clamp(1, WAYS);
+        let sets = entries.max(1).div_ceil(ways).next_power_of_two();
+        Copies { places: vec![None; sets * ways], ways }
+    }
+
+    /// The copy of `key`, if it may be used at `now`.
+    pub fn find(&mut self, hash: KeyHash, key: &[u8], now: Nanos) -> Option<&mut Kept> {
+        let mut places = self.set(hash).iter_mut().flatten();
+        places.find(|kept| kept.hash == hash && kept.key == key && runs(kept.end(), now))
+    }
+
+    /// Keeps it, if it is asked for more often than the least of its set. A copy of the same key is replaced unless it is
+    /// newer or stays longer.
+    pub fn keep(&mut self, new: Kept, now: Nanos, frequency: impl Fn(KeyHash) -> u32) -> bool {
+        let set = self.set(new.hash);
+        if let Some(old) = set.iter_mut().flatten().find(|kept| kept.key == new.key) {
+            let older = (new.version, new.end()) < (old.version, old.end());
+            if !older || !runs(old.end(), now) {
+                *old = new;
+            }
+            return true;
+        }
+        let worth = |place: &Option<Kept>| match place {
+            Some(kept) if runs(kept.end(), now) => 1 + frequency(kept.hash),
+            _ => 0,
+        };
+        let victim = set.iter_mut().min_by_key(|place| worth(place)).expect("a set has places");
+        let wins = worth(victim) <= 1 + frequency(new.hash);
+        if wins {
+            *victim = Some(new);
+        }
+        wins
+    }
+
+    /// Drops all keys with this hash.
+    pub fn drop_hash(&mut self, hash: KeyHash) {
+        for place in self.set(hash) {
+            if place.as_ref().is_some_and(|kept| kept.hash == hash) {
+                *place = None;
+            }
+        }
+    }
+
+    /// Drops all whose hash is `meant`.
+    pub fn drop_where(&mut self, meant: impl Fn(KeyHash) -> bool) {
+        for place in &mut self.places {
+            if place.as_ref().is_some_and(|kept| meant(kept.hash)) {
+                *place = None;
+            }
+        }
+    }
+
+    /// All that are there, also those that are over.
+    pub fn iter(&self) -> impl Iterator<Item = &Kept> {
+        self.places.iter().flatten()
+    }
+
+    /// Places.
+    pub fn capacity(&self) -> usize {
+        self.places.len()
+    }
+
+    fn set(&mut self, hash: KeyHash) -> &mut [Option<Kept>] {
+        let sets = self.places.len() / self.ways;
+        let first = (hash.0 as usize & (sets - 1)) * self.ways;
+        &mut self.places[first..first + self.ways]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(name: u8, version: u64, end: u64) -> Kept {
+        Kept {
+            hash: KeyHash(u32::from(name)),
+            key: vec![name],
+            value: vec![],
+            flags: 0,
+            kind: Kind::Bytes,
+            version: Version(version),
+            lease_end: Nanos(end),
+            life_end: Nanos::MAX,
+        }
+    }
+
+    #[test]
+    fn a_copy_ends_with_lease_or_life() {
+        let mut copies = Copies::new(4);
+        assert!(copies.keep(Kept { life_end: Nanos(5), ..kept(1, 1, 10) }, Nanos(0), |_| 0));
+        assert!(copies.find(KeyHash(1), &[1], Nanos(4)).is_some());
+        assert!(copies.find(KeyHash(1), &[1], Nanos(5)).is_none());
+        assert!(copies.find(KeyHash(1), &[2], Nanos(0)).is_none(), "another key with this hash");
+    }
+
+    #[test]
+    fn the_seldom_asked_for_goes_and_may_be_the_newcomer() {
+        let mut copies = Copies::new(2);
+        let frequency = |hash: KeyHash| hash.0;
+        assert!(
+            copies.keep(kept(5, 1, 10), Nanos(0), frequency)
+                && copies.keep(kept(7, 1, 10), Nanos(0), frequency)
+        );
+        assert!(!copies.keep(kept(4, 1, 10), Nanos(0), frequency));
+        assert!(copies.keep(kept(6, 1, 10), Nanos(0), frequency));
+        assert_eq!(copies.iter().map(|k| k.hash.0).collect::<Vec<_>>(), [6, 7]);
+        // What is over goes before what is seldom asked for.
+        assert!(copies.keep(kept(1, 1, 20), Nanos(10), frequency));
+        assert_eq!(copies.iter().count(), 2);
+    }
+
+    #[test]
+    fn a_key_is_there_once_and_the_newest_stays() {
+        let mut copies = Copies::new(32);
+        for (version, end) in [(2, 10), (1, 90), (2, 8), (2, 12)] {
+            copies.keep(kept(1, version, end), Nanos(0), |_| 0);
+        }
+        let all: Vec<_> = copies.iter().map(|k| (k.version.0, k.lease_end.0)).collect();
+        assert_eq!(all, [(2, 12)]);
+        // Unless it is over.
+        copies.keep(kept(1, 1, 90), Nanos(12), |_| 0);
+        assert_eq!(copies.iter().next().map(|k| k.version.0), Some(1));
+        copies.drop_hash(KeyHash(1));
+        assert_eq!(copies.iter().count(), 0);
+    }
+}

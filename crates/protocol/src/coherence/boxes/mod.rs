@@ -1,0 +1,230 @@
+//! A box: keeps copies of items on the way between clients and homes, and answers reads from them while their leases run.
+//!
+//! ```text
+//!  GET ──copy here──▶ answered; boxes below that wait for it get a lease out of this one's, and are its children
+//!      └─none──▶ token noted in the request ──▶ next box or home
+//!  reply ──token alive──▶ copy, until (token given) + lease ──▶ box below, or client
+//!  INVALIDATE ──▶ copy gone, tokens dead ──▶ INVALIDATE to children ──all answered or over──▶ ACK
+//! ```
+//!
+//! To its children a box is what a home is to its boxes, and the same parts do it: `holders` and `rounds`.
+//!
+//! Invariants:
+//! 1. A copy was granted to this box, to a token that was alive when the reply came, and its lease, counted from when the token was
+//!    given, runs.
+//! 2. An answered INVALIDATE means: no copy here, no token alive from before it, no copy below that was granted from here.
+//! 3. While a box waits for its children's answers about a key it grants none of that key.
+//! 4. A box that was there before answers no INVALIDATE for one lease: it does not know the children of its earlier life.
+//!    Its writers wait for the lease's end instead.
+//! 5. Whatever it does not understand, or is not of its table, it sends straight to the home, not to be kept.
+//!
+//! Files: `reads` for requests and replies, `invalidate`; the tables [`copies`], [`admission`], [`fills`].
+//!
+//! Bounds: `copies`, `fills`, `holders`, `rounds` of [`Config`], all made at the start.
+
+pub mod admission;
+pub mod copies;
+pub mod fills;
+mod invalidate;
+mod reads;
+
+use super::holders::{Boxes, Holders};
+use super::lease::granter_end;
+use super::rounds::Rounds;
+use super::table::{Layout, Next, Table};
+use super::{Config, Life, NodeId, Out, is_read, is_well_formed};
+use crate::wire::{BoxId, Control, Flags, Incarnation, Message, Opcode, Round};
+use admission::Frequency;
+use base::Nanos;
+use copies::{Copies, Kept};
+use fills::Fills;
+use std::sync::Arc;
+
+/// A request that was sent on so often goes straight to its home: tables disagree.
+const MAX_HOPS: u8 = 16;
+
+/// Counts, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stats {
+    /// Reads answered here.
+    pub hits: u64,
+    /// Of these, operations that change nothing.
+    pub computed: u64,
+    /// Reads sent on.
+    pub misses: u64,
+    /// Replies kept.
+    pub fills: u64,
+    /// Replies that came with a token of ours that was dead.
+    pub late: u64,
+    /// Leases granted to boxes below.
+    pub granted: u64,
+    /// Invalidations heard.
+    pub invalidations: u64,
+    /// Requests sent straight home because of a dead neighbour or another table.
+    pub fallbacks: u64,
+    /// Messages that made no sense here.
+    pub dropped: u64,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Box {
+    config: Config,
+    id: BoxId,
+    incarnation: Incarnation,
+    table: Table,
+    /// Neighbours that do not answer.
+    down: Boxes,
+    answers_from: Nanos,
+    copies: Copies,
+    frequency: Frequency,
+    fills: Fills,
+    children: Holders,
+    /// Each with who is to be told, and the round he asked in.
+    rounds: Rounds<Vec<(NodeId, Round)>>,
+    stats: Stats,
+}
+
+impl Box {
+    /// A box that starts at `now`, empty. `incarnation` must differ from those of its earlier lives in the lower 24 bits.
+    pub fn new(
+        config: &Config,
+        id: BoxId,
+        layout: Arc<Layout>,
+        (incarnation, life): (Incarnation, Life),
+        now: Nanos,
+    ) -> Box {
+        let quiet = life == Life::Again && !config.is_planted(super::Planted::ForgetChildren);
+        let timeouts = (config.retransmit, config.retransmit_max);
+        Box {
+            id,
+            incarnation,
+            table: Table::first(layout),
+            down: Boxes::default(),
+            answers_from: if quiet { granter_end(now, config.lease) } else { now },
+            copies: Copies::new(config.copies),
+            frequency: Frequency::new(config.copies),
+            fills: Fills::new(config.fills, incarnation, config.fill_patience.min(config.lease)),
+            children: Holders::new(config.holders, config.planted),
+            rounds: Rounds::new((u64::from(incarnation.0) << 32) + 1, config.rounds, timeouts),
+            stats: Stats::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// Takes a message.
+    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        self.tick(now, out);
+        if !is_well_formed(message) {
+            self.stats.dropped += 1;
+            return;
+        }
+        match message.header.opcode {
+            Opcode::Request(verb) => {
+                let mut request = message.clone();
+                if matches!(from, NodeId::Client(_)) {
+                    request.header.epoch = self.table.epoch();
+                }
+                request.header.hops = request.header.hops.saturating_add(1);
+                if !self.may_serve(&request) {
+                    self.fall_back(request, out);
+                } else if is_read(verb, request.header.flags) {
+                    self.read(now, verb, request, out);
+                } else {
+                    self.send_home(request, out);
+                }
+            }
+            Opcode::Reply(_) => self.reply(now, message, out),
+            Opcode::Control(Control::Invalidate) => self.invalidate(now, from, message, out),
+            Opcode::Control(Control::InvalidateAck) => self.hear_answer(from, message, out),
+            Opcode::Control(Control::Heartbeat | Control::Table) => self.hear_controller(from, message, out),
+            Opcode::Control(_) => self.stats.dropped += 1,
+        }
+    }
+
+    /// Serves what is due at `now`.
+    pub fn tick(&mut self, now: Nanos, out: &mut Out) {
+        self.children.expire(now);
+        while let Some(ended) = self.rounds.overdue(now, out) {
+            self.round_is_over(ended, out);
+        }
+    }
+
+    /// When [`Box::tick`] wants to be called.
+    pub fn next_deadline(&self) -> Nanos {
+        self.rounds.next_deadline()
+    }
+
+    /// Whoever watches the network says that a neighbour is dead, or well again. Requests that would go there fall back.
+    pub fn set_neighbour(&mut self, id: BoxId, is_up: bool) {
+        let Some(one) = Boxes::of(id) else { return };
+        self.down = if is_up { self.down.without(one) } else { self.down.with(one) };
+    }
+
+    /// Its name.
+    pub fn id(&self) -> BoxId {
+        self.id
+    }
+
+    /// Copies that are there, also those that are over.
+    pub fn copies(&self) -> impl Iterator<Item = &Kept> {
+        self.copies.iter()
+    }
+
+    /// Gives all copies up, as if other keys had been asked for more often.
+    pub fn evict_all(&mut self) {
+        self.copies.drop_where(|_| true);
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The table that it goes by.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Counts tell states apart that are the same.
+    #[cfg(test)]
+    pub(super) fn forget_stats(&mut self) {
+        self.stats = Stats::default();
+    }
+
+    fn may_serve(&self, request: &Message) -> bool {
+        let header = &request.header;
+        header.epoch == self.table.epoch()
+            && header.hops <= MAX_HOPS
+            && !header.flags.contains(Flags::NO_CACHE)
+            && header.sharers.token_of(self.id).is_none()
+    }
+
+    /// Straight home, and nobody keeps the reply.
+    fn fall_back(&mut self, mut request: Message, out: &mut Out) {
+        self.stats.fallbacks += 1;
+        request.header.flags = request.header.flags.with(Flags::NO_CACHE);
+        self.send_home(request, out);
+    }
+
+    fn send_home(&mut self, request: Message, out: &mut Out) {
+        out.push((NodeId::Home(request.header.home), request));
+    }
+
+    fn send_on(&mut self, request: Message, out: &mut Out) {
+        match self.table.next(self.id, request.hash()) {
+            Next::Home => self.send_home(request, out),
+            Next::Box(id) if self.down.contains(id) => self.fall_back(request, out),
+            Next::Box(id) => out.push((NodeId::Box(id), request)),
+        }
+    }
+
+    fn hear_controller(&mut self, from: NodeId, message: &Message, out: &mut Out) {
+        let header = &message.header;
+        if header.opcode == Opcode::Control(Control::Table) && header.epoch > self.table.epoch() {
+            let layout = self.table.layout().clone();
+            self.table = Table::new(layout, header.epoch, Boxes(header.operand));
+        }
+        out.push((from, super::controller::sign_of_life(message, self.table.epoch(), self.incarnation)));
+    }
+}

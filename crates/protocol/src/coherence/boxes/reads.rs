@@ -1,0 +1,153 @@
+//! Requests that a copy may answer, and the replies that make copies.
+
+use super::super::compute::{self, Effect, Item, Operation};
+use super::super::holders::Boxes;
+use super::super::lease::{granter_end, holder_end, left};
+use super::super::{Out, Planted, Policy, way_back};
+use super::Box;
+use super::copies::Kept;
+use crate::wire::{Flags, KeyHash, Message, Sharers, Status, Ttl, Verb};
+use base::Nanos;
+
+impl Box {
+    pub(super) fn read(&mut self, now: Nanos, verb: Verb, request: Message, out: &mut Out) {
+        let hash = request.hash();
+        let asked_for = self.frequency.count(hash);
+        let Some(kept) = self.copies.find(hash, &request.key, now).cloned() else {
+            return self.miss(now, hash, asked_for, request, out);
+        };
+        self.stats.hits += 1;
+        let lease_us = self.grant(now, &kept, &request);
+        let outcome = if verb == Verb::Get { None } else { Some(self.compute(verb, &kept, &request)) };
+        let mut reply = request.reply(Status::Ok);
+        let header = &mut reply.header;
+        header.version = kept.version;
+        header.flags = Flags::FROM_BOX;
+        match outcome.filter(|(_, changes_nothing)| *changes_nothing && lease_us == 0) {
+            Some(((status, number), _)) => {
+                header.flags = header.flags.with(Flags::TRY);
+                header.status = status;
+                header.operand = number;
+                self.stats.computed += 1;
+            }
+            None => {
+                header.item_flags = kept.flags;
+                header.kind = kept.kind;
+                header.ttl = Ttl::new(left(kept.life_end, now));
+                header.deadline_us = lease_us;
+                reply.value = kept.value;
+            }
+        }
+        out.push((way_back(&reply.header, None), reply));
+    }
+
+    /// What the operation answers, and whether it changes nothing.
+    fn compute(&self, verb: Verb, kept: &Kept, request: &Message) -> ((Status, u64), bool) {
+        let header = &request.header;
+        let operation = Operation {
+            verb,
+            value: &request.value,
+            operand: header.operand,
+            version: header.version,
+            flags: header.item_flags,
+            kind: header.kind,
+        };
+        // Its life does not matter: it lives, and what changes nothing looks no further.
+        let item = Item {
+            value: kept.value.clone(),
+            flags: kept.flags,
+            kind: kept.kind,
+            version: kept.version,
+            end: kept.life_end,
+        };
+        let outcome = compute::apply(&operation, Some(&item));
+        let same = outcome.effect == Effect::Nothing || self.config.is_planted(Planted::AnswerChanges);
+        ((outcome.status, outcome.number), same)
+    }
+
+    /// For how many microseconds boxes below may keep it, out of this one's lease; 0: not at all. Who may is in `children`.
+    fn grant(&mut self, now: Nanos, kept: &Kept, request: &Message) -> u32 {
+        let whole = self.config.is_planted(Planted::WholeLeaseToChildren);
+        let span = if whole { self.config.lease } else { left(kept.lease_end, now) };
+        let sharers = request.header.sharers;
+        let all: Option<Boxes> = sharers.iter().try_fold(Boxes(0), |all, s| Some(all.with(Boxes::of(s.at)?)));
+        let Some(boxes) = all.filter(|boxes| !boxes.is_empty()) else { return 0 };
+        let asking = self.rounds.covers(kept.hash) && !self.config.is_planted(Planted::GrantWhileAsking);
+        let span_us = u32::try_from(span.0 / 1000).unwrap_or(u32::MAX);
+        if span < self.config.min_grant || asking || span_us == 0 {
+            return 0;
+        }
+        if !self.children.enter(kept.hash, boxes, granter_end(now, span)) {
+            return 0;
+        }
+        self.stats.granted += 1;
+        if self.config.policy == Policy::Exclusive {
+            self.copies.drop_hash(kept.hash);
+        }
+        span_us
+    }
+
+    fn miss(&mut self, now: Nanos, hash: KeyHash, asked_for: u32, mut request: Message, out: &mut Out) {
+        self.stats.misses += 1;
+        let sharers = &mut request.header.sharers;
+        let left_to_others = self.config.policy == Policy::Exclusive && !sharers.is_empty();
+        if asked_for >= self.config.admission
+            && !left_to_others
+            && sharers.len() < Sharers::MAX
+            && let Some(token) = self.fills.begin(hash, now)
+        {
+            sharers.push(self.id, token);
+        }
+        self.send_on(request, out);
+    }
+
+    pub(super) fn reply(&mut self, now: Nanos, reply: &Message, out: &mut Out) {
+        let Some(token) = reply.header.sharers.token_of(self.id) else {
+            self.stats.dropped += 1;
+            return;
+        };
+        let hash = reply.hash();
+        let asked = match self.fills.take(hash, token) {
+            None if self.config.is_planted(Planted::FillWithoutToken) => Some(now),
+            asked => asked,
+        };
+        let granted = reply.header.deadline_us > 0 && reply.header.status == Status::Ok;
+        match asked {
+            Some(asked) if granted => self.fill(now, asked, hash, reply),
+            Some(_) => {}
+            None => self.hear_late(now, hash, reply),
+        }
+        let mut reply = reply.clone();
+        reply.header.hops = reply.header.hops.saturating_add(1);
+        out.push((way_back(&reply.header, Some(self.id)), reply));
+    }
+
+    fn fill(&mut self, now: Nanos, asked: Nanos, hash: KeyHash, reply: &Message) {
+        let header = &reply.header;
+        // Never longer than this box's own idea of a lease: after a restart it is silent for just that.
+        let lease = Nanos(u64::from(header.deadline_us) * 1000).min(self.config.lease);
+        let from = |late: Planted| if self.config.is_planted(late) { now } else { asked };
+        let kept = Kept {
+            hash,
+            key: reply.key.clone(),
+            value: reply.value.clone(),
+            flags: header.item_flags,
+            kind: header.kind,
+            version: header.version,
+            lease_end: holder_end(from(Planted::LeaseFromReply), lease),
+            life_end: holder_end(from(Planted::LifeFromReply), header.ttl.nanos()),
+        };
+        if now < kept.end() && self.copies.keep(kept, now, |hash| self.frequency.estimate(hash)) {
+            self.stats.fills += 1;
+        }
+    }
+
+    fn hear_late(&mut self, now: Nanos, hash: KeyHash, reply: &Message) {
+        self.stats.late += 1;
+        if self.config.is_planted(Planted::ReplyRevalidates)
+            && let Some(kept) = self.copies.find(hash, &reply.key, now)
+        {
+            kept.lease_end = holder_end(now, self.config.lease);
+        }
+    }
+}

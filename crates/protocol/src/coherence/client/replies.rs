@@ -1,0 +1,110 @@
+//! Replies that a client hears.
+
+use super::super::compute::{self, Effect, Item, Operation};
+use super::super::{NodeId, Out, is_well_formed};
+use super::{Answer, Client, Failed, Phase, READ};
+use crate::wire::{Flags, Message, Opcode, Status, Verb, Version};
+use base::Nanos;
+
+impl Client {
+    /// Takes a message. Who sent it does not matter: a reply is known by its operation.
+    pub fn handle(&mut self, now: Nanos, _from: NodeId, message: &Message, out: &mut Out) {
+        self.tick(now, out);
+        let Opcode::Reply(verb) = message.header.opcode else { return };
+        if message.header.client != self.id || !is_well_formed(message) {
+            return;
+        }
+        let number = message.header.operation;
+        if verb == Verb::Session {
+            self.hear_session(now, message, out);
+        } else if number.0 & READ != 0 {
+            self.hear_read(now, number.0 & !READ, verb, message, out);
+        } else {
+            self.hear_write(now, verb, message, out);
+        }
+    }
+
+    fn hear_read(&mut self, now: Nanos, id: u64, verb: Verb, reply: &Message, out: &mut Out) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let header = &reply.header;
+        let asked = op.phase == Phase::Reading && op.call.verb == verb && op.call.key == reply.key;
+        // Asked again, by the timer, with more patience each time.
+        if !asked || header.status == Status::Busy {
+            return;
+        }
+        if header.attempt == 0 && op.attempt == 0 {
+            self.silent = 0;
+        }
+        if verb == Verb::Get || header.flags.contains(Flags::TRY) || header.status == Status::NotHome {
+            return self.end(now, id, Ok(answer(reply)), out);
+        }
+        // A try that nobody answered: what is there came instead.
+        let item = Item {
+            value: reply.value.clone(),
+            flags: header.item_flags,
+            kind: header.kind,
+            version: header.version,
+            end: Nanos::MAX,
+        };
+        let operation = Operation {
+            verb,
+            value: &op.call.value,
+            operand: op.call.operand,
+            version: op.call.version,
+            flags: op.call.flags,
+            kind: crate::wire::Kind::Bytes,
+        };
+        let outcome = match header.status {
+            Status::Ok => Some(compute::apply(&operation, Some(&item))),
+            Status::Miss => Some(compute::apply(&operation, None)),
+            _ => None,
+        };
+        match outcome.filter(|outcome| outcome.effect == Effect::Nothing) {
+            Some(outcome) => {
+                let version = if header.status == Status::Ok { item.version } else { Version(0) };
+                let answer = Answer {
+                    status: outcome.status,
+                    number: outcome.number,
+                    version,
+                    value: Vec::new(),
+                    ..answer(reply)
+                };
+                self.end(now, id, Ok(answer), out);
+            }
+            None => self.begin_write(now, id, out),
+        }
+    }
+
+    fn hear_write(&mut self, now: Nanos, verb: Verb, reply: &Message, out: &mut Out) {
+        let header = &reply.header;
+        let Some(session) = self.sessions.known(header.home) else { return };
+        let Some(id) = session.operation(header.round, header.operation) else { return };
+        let op = &self.ops[&id];
+        if op.call.verb != verb || op.call.key != reply.key {
+            return;
+        }
+        match header.status {
+            Status::Busy => {}
+            Status::Forgotten => {
+                // All that was sent in it: it may have been done before the home forgot.
+                for id in session.refused() {
+                    self.end(now, id, Err(Failed::Unknown), out);
+                }
+            }
+            _ => self.end(now, id, Ok(answer(reply)), out),
+        }
+    }
+}
+
+fn answer(reply: &Message) -> Answer {
+    let header = &reply.header;
+    Answer {
+        status: header.status,
+        value: reply.value.clone(),
+        flags: header.item_flags,
+        kind: header.kind,
+        version: header.version,
+        number: header.operand,
+        from_box: header.flags.contains(Flags::FROM_BOX),
+    }
+}

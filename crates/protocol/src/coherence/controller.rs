@@ -1,0 +1,269 @@
+//! A controller: asks boxes and homes for signs of life, and says in a table which boxes live.
+//!
+//! ```text
+//!  Standby ──nothing heard of another for twice `health`, and its turn──▶ Active, with a higher term
+//!  Active ──hears of a higher epoch──▶ Standby
+//! ```
+//!
+//! No promise rests on it ([`super::table`]): two that are active at once cost hits, and the higher epoch wins everywhere.
+//! An epoch is (term, number), 16 bits each; a term's lowest four bits are its controller's index, so two never share one.
+//!
+//! A table travels as epoch and the set of living boxes. Whoever answers with a lower epoch is sent it again, once per heartbeat.
+//!
+//! Bounds: one entry per node of the layout.
+
+use super::holders::Boxes;
+use super::table::Layout;
+use super::{Config, NodeId, Out};
+use crate::wire::{Control, Epoch, Incarnation, Message, Opcode, Round};
+use base::Nanos;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Controllers that can stand by for each other.
+pub const MAX_CONTROLLERS: u8 = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Role {
+    Standby,
+    Active,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Controller {
+    config: Config,
+    index: u8,
+    controllers: u8,
+    layout: Arc<Layout>,
+    role: Role,
+    /// The highest it has heard of; its own while it is active.
+    epoch: Epoch,
+    live: Boxes,
+    /// When it last heard of a node, or began to listen.
+    heard: BTreeMap<NodeId, Nanos>,
+    /// When it last heard an active controller.
+    heard_active: Nanos,
+    beat_at: Nanos,
+    round: u64,
+}
+
+impl Controller {
+    /// Controller `index` of `controllers` (at most 16). It begins by listening.
+    pub fn new(config: &Config, index: u8, controllers: u8, layout: Arc<Layout>, now: Nanos) -> Controller {
+        let live = layout.boxes().filter_map(Boxes::of).fold(Boxes::default(), Boxes::with);
+        Controller {
+            index: index % MAX_CONTROLLERS,
+            controllers: controllers.min(MAX_CONTROLLERS),
+            layout,
+            role: Role::Standby,
+            epoch: Epoch(0),
+            live,
+            heard: BTreeMap::new(),
+            heard_active: now,
+            beat_at: now,
+            round: 0,
+            config: config.clone(),
+        }
+    }
+
+    /// Takes a message.
+    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        self.tick(now, out);
+        let header = &message.header;
+        match header.opcode {
+            Opcode::Control(Control::Heartbeat) => {
+                // Of another controller, which is active and says its epoch and table.
+                if header.epoch >= self.epoch {
+                    self.follow(now, header.epoch);
+                    self.live = Boxes(header.operand);
+                }
+                out.push((from, sign_of_life(message, self.epoch, Incarnation(0))));
+            }
+            Opcode::Control(Control::HeartbeatAck | Control::TableAck) => {
+                self.hear_life(now, from, message, out)
+            }
+            _ => {}
+        }
+    }
+
+    /// Serves what is due at `now`.
+    pub fn tick(&mut self, now: Nanos, out: &mut Out) {
+        if self.role == Role::Standby && now >= self.takes_over_at() {
+            self.take_over(now);
+        }
+        if self.role == Role::Active && now >= self.beat_at {
+            self.beat(now, out);
+        }
+    }
+
+    /// When [`Controller::tick`] wants to be called.
+    pub fn next_deadline(&self) -> Nanos {
+        match self.role {
+            Role::Standby => self.takes_over_at(),
+            Role::Active => self.beat_at,
+        }
+    }
+
+    /// Whether it makes the tables.
+    pub fn is_active(&self) -> bool {
+        self.role == Role::Active
+    }
+
+    /// The highest epoch that it knows.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The boxes that it takes for alive.
+    pub fn live(&self) -> Boxes {
+        self.live
+    }
+
+    /// The first by index waits shortest, so that seldom two take over at once.
+    fn takes_over_at(&self) -> Nanos {
+        self.heard_active.plus(Nanos(self.config.health.0.saturating_mul(2 + u64::from(self.index))))
+    }
+
+    fn follow(&mut self, now: Nanos, epoch: Epoch) {
+        self.role = Role::Standby;
+        self.epoch = epoch;
+        self.heard_active = now;
+    }
+
+    fn take_over(&mut self, now: Nanos) {
+        let term = self.epoch.0 >> 16;
+        // The next that has this index in its lowest bits. After 4096 turns of office there is none higher: it stays.
+        let next = (term / 16 + 1) * 16 + u32::from(self.index);
+        if next > 0xffff {
+            self.heard_active = now;
+            return;
+        }
+        self.role = Role::Active;
+        self.epoch = Epoch(next << 16);
+        self.heard.clear();
+        self.beat_at = now;
+    }
+
+    fn beat(&mut self, now: Nanos, out: &mut Out) {
+        self.beat_at = now.plus(self.config.heartbeat);
+        self.round += 1;
+        let mut live = Boxes::default();
+        for id in self.layout.boxes() {
+            let heard = *self.heard.entry(NodeId::Box(id)).or_insert(now);
+            if now.since(heard) < self.config.health {
+                live = live.with(Boxes::of(id).expect("a layout's boxes have ids that sets can have"));
+            }
+        }
+        let changed = live != self.live;
+        self.live = live;
+        if changed {
+            self.number_next(now);
+        }
+        let boxes = self.layout.boxes().map(NodeId::Box);
+        let others = (0..self.controllers).filter(|i| *i != self.index).map(NodeId::Controller);
+        for node in boxes.chain(self.layout.homes().map(NodeId::Home)).chain(others) {
+            out.push((node, self.message(Control::Heartbeat)));
+        }
+    }
+
+    /// The table has changed.
+    fn number_next(&mut self, now: Nanos) {
+        if self.epoch.0 & 0xffff == 0xffff {
+            self.role = Role::Standby;
+            self.take_over(now);
+        } else {
+            self.epoch.0 += 1;
+        }
+    }
+
+    fn hear_life(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        let epoch = message.header.epoch;
+        if epoch > self.epoch {
+            return self.follow(now, epoch);
+        }
+        if self.role != Role::Active || matches!(from, NodeId::Client(_)) {
+            return;
+        }
+        if let Some(heard) = self.heard.get_mut(&from) {
+            *heard = now;
+        }
+        let is_beat = message.header.opcode == Opcode::Control(Control::HeartbeatAck);
+        if is_beat && epoch < self.epoch && !matches!(from, NodeId::Controller(_)) {
+            out.push((from, self.message(Control::Table)));
+        }
+    }
+
+    fn message(&self, what: Control) -> Message {
+        let mut message = Message::new(Opcode::Control(what), &[]);
+        message.header.epoch = self.epoch;
+        message.header.operand = self.live.0;
+        message.header.round = Round(self.round);
+        message
+    }
+}
+
+/// What a node answers to a heartbeat or table.
+pub fn sign_of_life(asked: &Message, epoch: Epoch, incarnation: Incarnation) -> Message {
+    let is_table = asked.header.opcode == Opcode::Control(Control::Table);
+    let opcode = Opcode::Control(if is_table { Control::TableAck } else { Control::HeartbeatAck });
+    let mut message = Message::new(opcode, &[]);
+    message.header.epoch = epoch;
+    message.header.round = asked.header.round;
+    message.header.incarnation = incarnation;
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::BoxId;
+
+    fn controller(index: u8) -> Controller {
+        let layout = Arc::new(Layout::two_levels(2, 1, 1, 1).expect("a layout"));
+        Controller::new(&Config::default(), index, 2, layout, Nanos(0))
+    }
+
+    fn answer_all(controller: &mut Controller, now: Nanos, sent: Out, dead: BoxId, epoch: Epoch) -> Out {
+        let mut out = Vec::new();
+        for (to, message) in sent.iter().filter(|(to, _)| *to != NodeId::Box(dead)) {
+            controller.handle(now, *to, &sign_of_life(message, epoch, Incarnation(1)), &mut out);
+        }
+        out
+    }
+
+    #[test]
+    fn a_silent_box_is_left_out_of_the_next_table_and_comes_back() {
+        let mut active = controller(0);
+        let mut now = active.next_deadline();
+        for (dead, live) in [(2, 0b101), (9, 0b111)] {
+            for _ in 0..8 {
+                let mut out = Vec::new();
+                active.tick(now, &mut out);
+                let tables = answer_all(&mut active, now, out, BoxId(dead), Epoch(0));
+                assert!(tables.iter().all(|(_, m)| m.header.opcode == Opcode::Control(Control::Table)));
+                assert!(!tables.is_empty(), "who has an old epoch gets the table");
+                now = active.next_deadline();
+            }
+            assert_eq!(active.live().0, live);
+        }
+        assert_eq!(active.epoch().0 & 0xffff, 2);
+    }
+
+    #[test]
+    fn the_second_takes_over_and_the_first_follows() {
+        let (mut first, mut second) = (controller(0), controller(1));
+        first.tick(first.next_deadline(), &mut Vec::new());
+        assert!(first.is_active() && !second.is_active());
+        let mut beats = Vec::new();
+        let at = second.next_deadline();
+        second.tick(at, &mut beats);
+        assert!(second.is_active() && second.epoch() > first.epoch());
+        let (_, beat) = beats.iter().find(|(to, _)| *to == NodeId::Controller(0)).expect("it says so");
+        let mut out = Vec::new();
+        first.handle(at, NodeId::Controller(1), beat, &mut out);
+        assert!(!first.is_active());
+        assert_eq!(first.epoch(), second.epoch());
+        assert!(first.next_deadline() > at);
+    }
+}

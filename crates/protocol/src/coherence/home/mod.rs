@@ -1,0 +1,282 @@
+//! A home: where the items of its slots are, and where every write of them takes effect.
+//!
+//! ```text
+//!  GET ──▶ read ──granted──▶ entered into `holders`, answered with a lease
+//!               └─ a write waits, or NO_CACHE: answered without
+//!
+//!  write ──▶ session? ──▶ queue of the key ──nobody holds copies──▶ applied, answered
+//!                                  │                     ▲
+//!                                  └─ round to holders ──┘ all answered, or their leases over
+//! ```
+//!
+//! Invariants:
+//! 1. A write is applied only while no box can hold a copy of its key: none is in `holders`, and none is granted from when it
+//!    began to wait (`writes` has the key) until it was applied.
+//! 2. Versions, rounds and sessions have the incarnation in their upper half: none is given twice, whatever was lost.
+//! 3. A home that was there before serves nothing for one lease: what its earlier life granted has then ended.
+//! 4. An absent item is answered as such only while no box can hold a copy: a store may evict, its home takes the copies
+//!    back first.
+//!
+//! Files: `write` for writes and flushes; [`items`] the store; [`sessions`] what was done already.
+//!
+//! Bounds: `holders`, `rounds`, `queue`, `queue_per_key`, `sessions` × `window` of [`Config`]; BUSY beyond the first four.
+
+pub mod items;
+pub mod sessions;
+mod write;
+
+use super::compute::Item;
+use super::holders::{Boxes, Holders};
+use super::lease::{granter_end, runs};
+use super::rounds::{Rounds, Target};
+use super::table::Layout;
+use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed, way_back};
+use crate::wire::{
+    Control, Epoch, Flags, HomeId, Incarnation, KeyHash, MAX_VALUE, Message, Opcode, Status, Ttl, Verb,
+};
+use base::Nanos;
+use items::Items;
+use sessions::Sessions;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Counts, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stats {
+    /// Reads that found something.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Of the hits, those that were granted a lease.
+    pub granted: u64,
+    /// Writes that were applied, flushes included.
+    pub applied: u64,
+    /// Of these, those that waited for boxes.
+    pub waited: u64,
+    /// Requests refused with BUSY.
+    pub busy: u64,
+    /// Writes that were done already, or whose session is not known.
+    pub repeated: u64,
+    /// Messages that made no sense here.
+    pub dropped: u64,
+}
+
+/// What a round of invalidations is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    /// The writes that wait for the key with this hash.
+    Writes(KeyHash),
+    /// The flushes that wait.
+    Flush,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Home<I> {
+    config: Config,
+    id: HomeId,
+    layout: Arc<Layout>,
+    epoch: Epoch,
+    incarnation: Incarnation,
+    items: I,
+    serves_from: Nanos,
+    /// The last that was given.
+    version: u64,
+    holders: Holders,
+    rounds: Rounds<Purpose>,
+    sessions: Sessions,
+    /// Keys whose copies are being taken back, and the writes that wait for it, in order.
+    writes: BTreeMap<KeyHash, VecDeque<Message>>,
+    flushes: VecDeque<Message>,
+    /// Writes in `writes` and `flushes`.
+    queued: usize,
+    stats: Stats,
+}
+
+impl<I: Items> Home<I> {
+    /// A home that starts at `now`. `incarnation` must be higher than in any earlier life: whoever starts homes
+    /// numbers them, by the seconds of a clock for instance.
+    pub fn new(
+        config: &Config,
+        id: HomeId,
+        layout: Arc<Layout>,
+        (incarnation, life): (Incarnation, Life),
+        now: Nanos,
+        items: I,
+    ) -> Home<I> {
+        let quiet = life == Life::Again && !config.is_planted(Planted::ServeAtOnce);
+        let first = u64::from(incarnation.0) << 32;
+        let window = if config.is_planted(Planted::OutcomeForgotten) { 1 } else { config.window };
+        Home {
+            id,
+            layout,
+            epoch: Epoch(0),
+            incarnation,
+            items,
+            serves_from: if quiet { granter_end(now, config.lease) } else { now },
+            version: if config.is_planted(Planted::VersionsRestart) { 0 } else { first },
+            holders: Holders::new(config.holders, config.planted),
+            rounds: Rounds::new(first + 1, config.rounds, (config.retransmit, config.retransmit_max)),
+            sessions: Sessions::new(first + 1, config.sessions, window),
+            writes: BTreeMap::new(),
+            flushes: VecDeque::new(),
+            queued: 0,
+            stats: Stats::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// Takes a message.
+    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        self.tick(now, out);
+        if !is_well_formed(message) {
+            self.stats.dropped += 1;
+            return;
+        }
+        match message.header.opcode {
+            Opcode::Control(Control::Heartbeat | Control::Table) => self.hear_controller(from, message, out),
+            _ if runs(self.serves_from, now) => {}
+            Opcode::Control(Control::InvalidateAck) => self.hear_answer(now, from, message, out),
+            Opcode::Request(verb) => self.request(now, verb, message, out),
+            Opcode::Reply(_) | Opcode::Control(_) => self.stats.dropped += 1,
+        }
+    }
+
+    /// Serves what is due at `now`.
+    pub fn tick(&mut self, now: Nanos, out: &mut Out) {
+        self.holders.expire(now);
+        let before = out.len();
+        while let Some(ended) = self.rounds.overdue(now, out) {
+            self.round_is_over(now, ended, out);
+        }
+        if self.config.is_planted(Planted::ApplyAtTimeout) && out.len() > before {
+            while let Some(ended) = self.rounds.give_up() {
+                self.round_is_over(now, ended, out);
+            }
+        }
+    }
+
+    /// When [`Home::tick`] wants to be called.
+    pub fn next_deadline(&self) -> Nanos {
+        self.rounds.next_deadline()
+    }
+
+    /// Its name.
+    pub fn id(&self) -> HomeId {
+        self.id
+    }
+
+    /// The store.
+    pub fn items(&self) -> &I {
+        &self.items
+    }
+
+    /// The store, for whoever looks after it. Items may vanish by this; nothing else may change.
+    pub fn items_mut(&mut self) -> &mut I {
+        &mut self.items
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Whether no write waits.
+    pub fn is_idle(&self) -> bool {
+        self.queued == 0 && self.writes.is_empty()
+    }
+
+    /// Counts tell states apart that are the same.
+    #[cfg(test)]
+    pub(super) fn forget_stats(&mut self) {
+        self.stats = Stats::default();
+    }
+
+    fn request(&mut self, now: Nanos, verb: Verb, request: &Message, out: &mut Out) {
+        let keyed = !request.key.is_empty();
+        let wrong =
+            request.header.home != self.id || (keyed && self.layout.home_of(request.hash()) != self.id);
+        if wrong {
+            return self.answer(request, Status::NotHome, out);
+        }
+        match verb {
+            Verb::Noop => self.answer(request, Status::Ok, out),
+            Verb::Session => {
+                let mut reply = request.reply(Status::Ok);
+                reply.header.round = self.sessions.open(request.header.client);
+                out.push((way_back(&reply.header, None), reply));
+            }
+            verb if is_read(verb, request.header.flags) => self.read(now, request, out),
+            _ => self.write(now, verb, request, out),
+        }
+    }
+
+    fn read(&mut self, now: Nanos, request: &Message, out: &mut Out) {
+        let hash = request.hash();
+        let Some(item) = self.items.read(&request.key, now) else {
+            let held = !self.holders.of(hash, now).0.is_empty();
+            if held && !self.config.is_planted(Planted::MissWhileHeld) {
+                self.take_back(now, hash, &request.key, out);
+                return self.refuse(request, out);
+            }
+            self.stats.misses += 1;
+            return self.answer(request, Status::Miss, out);
+        };
+        self.stats.hits += 1;
+        let mut reply = request.reply(Status::Ok);
+        reply.header.version = item.version;
+        if item.value.len() > MAX_VALUE {
+            reply.header.status = Status::TooLarge;
+            reply.header.operand = item.value.len() as u64;
+        } else {
+            reply.header.item_flags = item.flags;
+            reply.header.kind = item.kind;
+            reply.header.ttl = Ttl::until(item.end, now);
+            reply.header.deadline_us = self.grant(now, hash, &item, request);
+            reply.value = item.value;
+        }
+        out.push((way_back(&reply.header, None), reply));
+    }
+
+    /// For how many microseconds the request's sharers may keep the item; 0: not at all. Who may is in `holders`.
+    fn grant(&mut self, now: Nanos, hash: KeyHash, item: &Item, request: &Message) -> u32 {
+        let writing = self.writes.contains_key(&hash) || !self.flushes.is_empty();
+        let sharers = request.header.sharers;
+        let all: Option<Boxes> = sharers.iter().try_fold(Boxes(0), |all, s| Some(all.with(Boxes::of(s.at)?)));
+        let Some(boxes) = all.filter(|boxes| !boxes.is_empty()) else { return 0 };
+        if request.header.flags.contains(Flags::NO_CACHE)
+            || (writing && !self.config.is_planted(Planted::GrantWhileWriting))
+        {
+            return 0;
+        }
+        // A copy ends with the item's life, before the original does: so does the record.
+        let until = granter_end(now, self.config.lease).min(item.end);
+        if !self.holders.enter(hash, boxes, until) {
+            return 0;
+        }
+        self.stats.granted += 1;
+        u32::try_from(self.config.lease.0 / 1000).unwrap_or(u32::MAX)
+    }
+
+    fn hear_controller(&mut self, from: NodeId, message: &Message, out: &mut Out) {
+        if message.header.opcode == Opcode::Control(Control::Table) {
+            self.epoch = self.epoch.max(message.header.epoch);
+        }
+        out.push((from, super::controller::sign_of_life(message, self.epoch, self.incarnation)));
+    }
+
+    fn answer(&self, request: &Message, status: Status, out: &mut Out) {
+        let mut reply = request.reply(status);
+        reply.header.round = request.header.round;
+        out.push((way_back(&reply.header, None), reply));
+    }
+
+    fn refuse(&mut self, request: &Message, out: &mut Out) {
+        self.stats.busy += 1;
+        self.answer(request, Status::Busy, out);
+    }
+
+    fn target(&self, key: &[u8]) -> Target {
+        Target { home: self.id, key: key.to_vec() }
+    }
+}

@@ -1,0 +1,195 @@
+//! Writes of a home: told apart, queued, waiting for boxes, applied.
+
+use super::super::compute::{self, Effect, Item, Operation};
+use super::super::lease::granter_end;
+use super::super::rounds::{Ended, Target};
+use super::super::{NodeId, Out, Planted};
+use super::items::Items;
+use super::sessions::{Answer, Heard};
+use super::{Home, Purpose};
+use crate::wire::{KeyHash, Message, Status, Verb, Version};
+use base::Nanos;
+use std::collections::VecDeque;
+
+impl<I: Items> Home<I> {
+    pub(super) fn write(&mut self, now: Nanos, verb: Verb, request: &Message, out: &mut Out) {
+        let header = &request.header;
+        if header.operation.0 == 0 {
+            return self.answer(request, Status::Bad, out);
+        }
+        let heard = match self.sessions.hear(header.round, header.client, header.operation) {
+            Heard::Done(_) | Heard::Running if self.config.is_planted(Planted::NoSessions) => Heard::New,
+            // Told from new by the session's window, which is then too short.
+            Heard::Old if self.config.is_planted(Planted::OutcomeForgotten) => Heard::New,
+            heard => heard,
+        };
+        match heard {
+            Heard::New if self.has_room_for(now, verb, request) => {
+                self.sessions.begin(header.round, header.operation);
+                self.enqueue(now, verb, request, out);
+            }
+            Heard::New => self.refuse(request, out),
+            Heard::Done(answer) => {
+                self.stats.repeated += 1;
+                self.answer_write(request, answer, out);
+            }
+            Heard::Running | Heard::Old => self.stats.repeated += 1,
+            Heard::Unknown => {
+                self.stats.repeated += 1;
+                self.answer(request, Status::Forgotten, out);
+            }
+        }
+    }
+
+    fn has_room_for(&self, now: Nanos, verb: Verb, request: &Message) -> bool {
+        if self.queued >= self.config.queue {
+            return false;
+        }
+        if verb == Verb::Flush {
+            return !self.flushes.is_empty() || self.rounds.has_room();
+        }
+        let hash = request.hash();
+        match self.writes.get(&hash) {
+            Some(waiting) => waiting.len() < self.config.queue_per_key,
+            None => self.rounds.has_room() || self.holders.of(hash, now).0.is_empty(),
+        }
+    }
+
+    fn enqueue(&mut self, now: Nanos, verb: Verb, request: &Message, out: &mut Out) {
+        if verb == Verb::Flush {
+            self.queued += 1;
+            self.flushes.push_back(request.clone());
+            if self.flushes.len() == 1 {
+                self.begin_flush(now, out);
+            }
+            return;
+        }
+        let hash = request.hash();
+        if let Some(waiting) = self.writes.get_mut(&hash) {
+            if self.config.is_planted(Planted::TwoWritesAtOnce) {
+                return self.apply(now, request, out);
+            }
+            self.queued += 1;
+            waiting.push_back(request.clone());
+            return;
+        }
+        if self.holders.of(hash, now).0.is_empty() || self.config.is_planted(Planted::SkipInvalidation) {
+            return self.apply(now, request, out);
+        }
+        self.queued += 1;
+        self.take_back(now, hash, &request.key, out);
+        self.writes.get_mut(&hash).expect("the key's copies are being taken back").push_back(request.clone());
+    }
+
+    /// Asks for the copies of a key, unless that is being done or there is no room for it.
+    pub(super) fn take_back(&mut self, now: Nanos, hash: KeyHash, key: &[u8], out: &mut Out) {
+        if !self.writes.contains_key(&hash) && self.rounds.has_room() {
+            let holders = self.holders.of(hash, now);
+            self.writes.insert(hash, VecDeque::new());
+            self.rounds.begin(now, self.target(key), holders, Purpose::Writes(hash), out);
+        }
+    }
+
+    fn begin_flush(&mut self, now: Nanos, out: &mut Out) {
+        let holders = self.holders.of_all(now);
+        let target = self.target(&[]);
+        if holders.0.is_empty() || self.config.is_planted(Planted::FlushSkipsBoxes) {
+            self.round_is_over(now, Ended { target, purpose: Purpose::Flush }, out);
+        } else {
+            self.rounds.begin(now, target, holders, Purpose::Flush, out);
+        }
+    }
+
+    pub(super) fn hear_answer(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        let NodeId::Box(id) = from else {
+            self.stats.dropped += 1;
+            return;
+        };
+        let round = match self.config.planted {
+            Some(Planted::AnyRound) => self.rounds.like(&Target::of(message), id),
+            _ => Some(message.header.round),
+        };
+        if let Some(ended) = round.and_then(|round| self.rounds.answered(round, id)) {
+            self.round_is_over(now, ended, out);
+        }
+    }
+
+    pub(super) fn round_is_over(&mut self, now: Nanos, ended: Ended<Purpose>, out: &mut Out) {
+        match ended.purpose {
+            Purpose::Writes(hash) => {
+                self.holders.clear(hash);
+                for request in self.writes.remove(&hash).unwrap_or_default() {
+                    self.queued -= 1;
+                    self.stats.waited += 1;
+                    self.apply(now, &request, out);
+                }
+            }
+            Purpose::Flush => {
+                self.holders.clear_all();
+                self.items.clear();
+                for request in std::mem::take(&mut self.flushes) {
+                    self.queued -= 1;
+                    let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
+                    self.conclude(&request, answer, out);
+                }
+            }
+        }
+    }
+
+    /// Here a write takes effect.
+    fn apply(&mut self, now: Nanos, request: &Message, out: &mut Out) {
+        let (header, key) = (&request.header, request.key.as_slice());
+        let crate::wire::Opcode::Request(verb) = header.opcode else {
+            unreachable!("only requests are queued")
+        };
+        let item = self.items.read(key, now);
+        let operation = Operation {
+            verb,
+            value: &request.value,
+            operand: header.operand,
+            version: header.version,
+            flags: header.item_flags,
+            kind: header.kind,
+        };
+        let outcome = compute::apply(&operation, item.as_ref());
+        let mut answer = Answer { status: outcome.status, version: Version(0), number: outcome.number };
+        let end = granter_end(now, header.ttl.nanos());
+        match (outcome.effect, item) {
+            (Effect::Store { value, flags, kind, lives_on }, old) => {
+                let end = old.filter(|_| lives_on).map_or(end, |old| old.end);
+                self.version += 1;
+                let version = Version(self.version);
+                if self.items.store(key, Item { value, flags, kind, version, end }) {
+                    answer.version = version;
+                } else {
+                    answer = Answer { status: Status::NoRoom, version: Version(0), number: 0 };
+                }
+            }
+            (Effect::Touch, Some(old)) => {
+                answer.version = old.version;
+                if !self.items.store(key, Item { end, ..old }) {
+                    answer.status = Status::NoRoom;
+                }
+            }
+            (Effect::Remove, _) => self.items.remove(key),
+            (Effect::Nothing | Effect::Touch, old) => {
+                answer.version = old.map_or(Version(0), |old| old.version)
+            }
+        }
+        self.conclude(request, answer, out);
+    }
+
+    fn conclude(&mut self, request: &Message, answer: Answer, out: &mut Out) {
+        self.stats.applied += 1;
+        self.sessions.finish(request.header.round, request.header.operation, answer);
+        self.answer_write(request, answer, out);
+    }
+
+    fn answer_write(&self, request: &Message, answer: Answer, out: &mut Out) {
+        let mut reply = request.reply(answer.status);
+        reply.header.round = request.header.round;
+        reply.header.version = answer.version;
+        reply.header.operand = answer.number;
+        out.push((super::way_back(&reply.header, None), reply));
+    }
+}

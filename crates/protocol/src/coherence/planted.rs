@@ -1,0 +1,89 @@
+//! Mistakes that can be made on purpose, one at a time, to see that tests and simulations find them.
+//!
+//! Each is looked at in one place of the machines, [`super::Config::planted`] chooses it. What each breaks is a scenario in
+//! `coherence::tests::planted`.
+
+macro_rules! planted {
+    ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
+        /// A mistake.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Planted { $($(#[$doc])* $name,)* }
+
+        impl Planted {
+            /// All of them.
+            pub const ALL: &[Planted] = &[$(Planted::$name,)*];
+
+            /// As the command line calls it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Planted::$name => $text,)* }
+            }
+
+            /// By its name.
+            pub fn from_name(name: &str) -> Option<Planted> {
+                Planted::ALL.iter().copied().find(|planted| planted.name() == name)
+            }
+        }
+    };
+}
+
+planted! {
+    /// The home asks no box before it applies.
+    SkipInvalidation "skip-invalidation",
+    /// A box keeps a reply without a token of its own.
+    FillWithoutToken "fill-without-token",
+    /// An invalidation leaves tokens alive.
+    TokenSurvives "token-survives",
+    /// A box answers for itself, and keeps its copy.
+    AckWithoutRemoving "ack-without-removing",
+    /// A box answers before those below it did.
+    AckBeforeChildren "ack-before-children",
+    /// The second sharer of a key is not entered.
+    LoseSharer "lose-sharer",
+    /// A home grants leases while a write waits.
+    GrantWhileWriting "grant-while-writing",
+    /// A box grants leases while it waits for answers of those below it.
+    GrantWhileAsking "grant-while-asking",
+    /// A box counts its lease from when the reply came.
+    LeaseFromReply "lease-from-reply",
+    /// A box grants those below it a whole lease.
+    WholeLeaseToChildren "whole-lease-to-children",
+    /// A reply that fills nothing makes the copy that is there live longer.
+    ReplyRevalidates "reply-revalidates",
+    /// A home does a repeated write again.
+    NoSessions "no-sessions",
+    /// A home remembers one outcome per session.
+    OutcomeForgotten "outcome-forgotten",
+    /// A home serves at once after a restart.
+    ServeAtOnce "serve-at-once",
+    /// Versions begin anew after a restart.
+    VersionsRestart "versions-restart",
+    /// A flush asks no box.
+    FlushSkipsBoxes "flush-skips-boxes",
+    /// A box counts an item's life from when the reply came.
+    LifeFromReply "life-from-reply",
+    /// A box answers an operation that changes something.
+    AnswerChanges "answer-changes",
+    /// A home begins a write while another of the same key waits.
+    TwoWritesAtOnce "two-writes-at-once",
+    /// An answer counts for whichever round of the key runs.
+    AnyRound "any-round",
+    /// A home applies a write when answers are late, before the lease ends.
+    ApplyAtTimeout "apply-at-timeout",
+    /// A restarted box answers for those below its earlier life.
+    ForgetChildren "forget-children",
+    /// A home that evicted an item says so while boxes have copies.
+    MissWhileHeld "miss-while-held",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        for planted in Planted::ALL {
+            assert_eq!(Planted::from_name(planted.name()), Some(*planted));
+        }
+        assert_eq!(Planted::from_name("nothing"), None);
+    }
+}

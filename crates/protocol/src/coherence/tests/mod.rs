@@ -1,0 +1,28 @@
+//! All machines together: scenarios, one for each gap that the published protocol leaves and for each failure; schedules from a
+//! seed; and every order of a small world.
+
+/// What a scenario expects: else it is a violation, as what the checker finds is.
+macro_rules! expect {
+    ($w:ident, $what:literal, $is:expr, $should:expr) => {
+        let is = $is;
+        $w.expect($what, is, $should)
+    };
+}
+
+/// Each scenario as a test, without any mistake.
+macro_rules! scenarios {
+    ($($name:ident)*) => {
+        mod alone {
+            $(#[test]
+            fn $name() {
+                super::$name(None).assert_well();
+            })*
+        }
+    };
+}
+
+mod failures;
+mod gaps;
+mod planted;
+mod schedules;
+mod world;

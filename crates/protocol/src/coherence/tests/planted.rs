@@ -1,0 +1,40 @@
+//! Every mistake that can be planted is found by a scenario.
+
+use super::super::Planted;
+use super::failures;
+use super::gaps::{self, Scenario};
+
+/// Which scenario finds it.
+fn finder(planted: Planted) -> Scenario {
+    match planted {
+        Planted::SkipInvalidation | Planted::AckWithoutRemoving => gaps::sibling,
+        Planted::FillWithoutToken => gaps::reply_twice,
+        Planted::TokenSurvives => gaps::late_fill,
+        Planted::AckBeforeChildren => gaps::slow_child,
+        Planted::LoseSharer => gaps::second_sharer,
+        Planted::GrantWhileWriting => gaps::read_while_writing,
+        Planted::GrantWhileAsking => gaps::doubled_invalidation,
+        Planted::LeaseFromReply | Planted::LifeFromReply => failures::slow_reply,
+        Planted::WholeLeaseToChildren => failures::short_lease_below,
+        Planted::ReplyRevalidates => failures::revalidation,
+        Planted::NoSessions | Planted::OutcomeForgotten => failures::repeated_write,
+        Planted::ServeAtOnce | Planted::VersionsRestart => failures::home_crash,
+        Planted::FlushSkipsBoxes => failures::flush,
+        Planted::AnswerChanges => gaps::computed,
+        Planted::TwoWritesAtOnce => gaps::two_writers,
+        Planted::AnyRound => gaps::old_answer,
+        Planted::ApplyAtTimeout => failures::dead_box,
+        Planted::ForgetChildren => failures::forgotten_children,
+        Planted::MissWhileHeld => failures::eviction_at_home,
+    }
+}
+
+#[test]
+fn every_mistake_is_found_by_its_scenario() {
+    let missed: Vec<_> = Planted::ALL
+        .iter()
+        .filter(|planted| finder(**planted)(Some(**planted)).violations.is_empty())
+        .map(|planted| planted.name())
+        .collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}

@@ -1,0 +1,161 @@
+//! Random schedules from a seed: everything goes wrong for a while, then nothing does, and all must end well.
+
+use super::super::client::Call;
+use super::super::{Compute, Config, Planted, Policy};
+use super::world::{Fate, World};
+use crate::wire::{HomeId, Verb, Version};
+use base::{Nanos, Prng};
+
+/// Times that let much happen in few events.
+fn config(seed: u64, planted: Option<Planted>) -> Config {
+    Config {
+        lease: Nanos::from_millis(20),
+        min_grant: Nanos::from_millis(1),
+        retransmit: Nanos::from_millis(1),
+        retransmit_max: Nanos::from_millis(8),
+        policy: if seed.is_multiple_of(4) { Policy::Exclusive } else { Policy::Inclusive },
+        compute: if seed.is_multiple_of(3) { Compute::AtHome } else { Compute::TryFirst },
+        fill_patience: Nanos::from_millis(20),
+        patience: Nanos::from_millis(200),
+        bypass: Nanos::from_millis(10),
+        heartbeat: Nanos::from_millis(5),
+        health: Nanos::from_millis(15),
+        copies: 64,
+        window: 8,
+        operations: 64,
+        planted,
+        ..Config::default()
+    }
+}
+
+fn random_call(prng: &mut Prng) -> Call {
+    let key = format!("key {}", prng.below(3));
+    let key = key.as_bytes();
+    let mut call = match prng.below(20) {
+        0..=8 => Call::new(Verb::Get, key),
+        9..=11 => Call::new(Verb::Set, key).value(prng.below(1000).to_string().as_bytes()),
+        12 => Call::new(Verb::Delete, key),
+        13 => Call::new(Verb::Add, key).value(b"1"),
+        14 => Call::new(Verb::CondPut, key).operand(prng.below(1000)),
+        15 => Call::new(Verb::Min, key).operand(prng.below(1000)),
+        16 => Call::new(Verb::Touch, key),
+        17 => Call::new(Verb::Cas, key).value(b"2"),
+        18 if prng.chance(0.2) => Call::flush(HomeId(1 + prng.below(2) as u16)),
+        18 => Call::new(Verb::Append, key).value(b"3").operand(6),
+        // Counters have keys of their own, that nothing else changes.
+        _ => Call::new(Verb::Incr, b"counter").value(b"0").operand(1),
+    };
+    if call.verb == Verb::Cas {
+        call.version = Version((2 + prng.below(9)) << 32 | prng.below(4));
+    }
+    if prng.chance(0.3) && call.verb != Verb::Incr {
+        call.life = Nanos::from_millis(1 + prng.below(30));
+    }
+    call
+}
+
+/// How it went: what the checker found.
+pub(super) fn play(seed: u64, planted: Option<Planted>, crashes: bool) -> Vec<String> {
+    let mut prng = Prng::for_entity(seed, 1, 2);
+    let mut world = World::new(config(seed, planted), 3, 1 + (seed % 2) as u16, 2, seed).with_controllers(2);
+    let (drop, double, late) = (prng.unit_f64() * 0.1, prng.unit_f64() * 0.15, prng.unit_f64() * 0.2);
+    world.script(move |_, _, _, prng| {
+        let fate = prng.unit_f64();
+        match fate {
+            _ if fate < drop => Fate::Lost,
+            _ if fate < drop + double => Fate::Twice,
+            _ if fate < drop + double + late => Fate::Late(Nanos(prng.below(12_000_000))),
+            _ => Fate::Arrives,
+        }
+    });
+    world.evicts = seed.is_multiple_of(5);
+    let mut flushed = false;
+    for _ in 0..150 {
+        for _ in 0..prng.below(4) {
+            let c = prng.below(3) as usize;
+            if world.clients[c].under_way() < 40 {
+                let call = random_call(&mut prng);
+                flushed |= call.verb == Verb::Flush;
+                world.call(c, call);
+            }
+        }
+        if crashes && prng.chance(0.04) {
+            let id = 1 + prng.below(4) as u16;
+            world.crash_box(id);
+            world.run(Nanos(prng.below(10_000_000)));
+            world.restart_box(id);
+        }
+        if crashes && prng.chance(0.006) {
+            let id = 1 + prng.below(2) as u16;
+            flushed = true;
+            world.crash_home(id);
+            world.run(Nanos(prng.below(10_000_000)));
+            world.restart_home(id);
+        }
+        if prng.chance(0.03) {
+            world.drop_copy(1 + prng.below(4) as u16);
+        }
+        if world.evicts && prng.chance(0.1) {
+            world.evict("key 1");
+        }
+        world.run(Nanos(prng.below(2_000_000)));
+        if !world.violations.is_empty() {
+            return world.violations;
+        }
+    }
+    world.well();
+    world.run(Nanos::from_millis(400));
+    if world.under_way() > 0 {
+        world.violations.push(format!("{} operations never end", world.under_way()));
+    }
+    if !flushed {
+        world.judge_counter("counter");
+    }
+    for (id, home) in &world.homes {
+        if !home.is_idle() {
+            world.violations.push(format!("home {id} has writes that never end"));
+        }
+    }
+    world.violations
+}
+
+#[test]
+fn whatever_happens_no_box_answers_what_is_not_so() {
+    for seed in 1..=120 {
+        let violations = play(seed, None, seed % 2 == 0);
+        assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+    }
+}
+
+/// How many seeds it takes, at most; measured, with room. Of the others one is too rare (a grant while answers are waited for), two are
+/// not seen by this checker (what operations and misses answer); scenarios find them.
+const FOUND_WITHIN: &[(Planted, u64)] = &[
+    (Planted::SkipInvalidation, 3),
+    (Planted::FillWithoutToken, 3),
+    (Planted::TokenSurvives, 3),
+    (Planted::AckWithoutRemoving, 3),
+    (Planted::AckBeforeChildren, 3),
+    (Planted::LoseSharer, 3),
+    (Planted::GrantWhileWriting, 3),
+    (Planted::LeaseFromReply, 60),
+    (Planted::WholeLeaseToChildren, 60),
+    (Planted::ReplyRevalidates, 40),
+    (Planted::NoSessions, 10),
+    (Planted::OutcomeForgotten, 10),
+    (Planted::ServeAtOnce, 240),
+    (Planted::VersionsRestart, 10),
+    (Planted::FlushSkipsBoxes, 3),
+    (Planted::LifeFromReply, 10),
+    (Planted::TwoWritesAtOnce, 3),
+    (Planted::AnyRound, 30),
+    (Planted::ApplyAtTimeout, 3),
+    (Planted::ForgetChildren, 60),
+];
+
+#[test]
+fn schedules_find_most_mistakes() {
+    for (planted, seeds) in FOUND_WITHIN {
+        let found = (1..=*seeds).any(|seed| !play(seed, Some(*planted), seed % 2 == 0).is_empty());
+        assert!(found, "{} within {seeds} seeds", planted.name());
+    }
+}

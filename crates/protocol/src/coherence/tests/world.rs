@@ -1,0 +1,466 @@
+//! Machines, a network that does what a script or a seed says, and the checker, which sees into all machines.
+//!
+//! The checker holds after every event: a copy that a box could answer from is what its home has now; a client's operation
+//! ends once; a read that began after an answer was given does not see what is older; a counter counts what was answered once.
+//!
+//! Clocks differ in their beginning and in their rate, by less than the drift that leases allow for.
+
+use super::super::client::{Answer, Call, Client, Failed, OpId};
+use super::super::compute::number;
+use super::super::controller::Controller;
+use super::super::home::Home;
+use super::super::home::items::{Items, Tree};
+use super::super::lease::runs;
+use super::super::table::Layout;
+use super::super::{CacheBox, Config, Life, NodeId, Out};
+use crate::wire::{BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version};
+use base::{Nanos, Prng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Arrives,
+    Lost,
+    Twice,
+    /// Until [`World::release`].
+    Held,
+    Late(Nanos),
+}
+
+pub(super) const DELAY: Nanos = Nanos::from_micros(10);
+
+type Script = Box<dyn FnMut(&NodeId, &NodeId, &Message, &mut Prng) -> Fate>;
+type Result_ = Result<Answer, Failed>;
+
+pub(super) struct World {
+    pub(super) now: Nanos,
+    pub(super) config: Config,
+    layout: Arc<Layout>,
+    pub(super) clients: Vec<Client>,
+    pub(super) boxes: BTreeMap<BoxId, CacheBox>,
+    pub(super) homes: BTreeMap<HomeId, Home<Tree>>,
+    pub(super) controllers: Vec<Controller>,
+    network: BTreeMap<(Nanos, u64), (NodeId, NodeId, Message)>,
+    held: Vec<(NodeId, NodeId, Message)>,
+    script: Script,
+    sent: u64,
+    controls: BTreeMap<Control, usize>,
+    lives: u32,
+    prng: Prng,
+    pub(super) outcomes: BTreeMap<(usize, OpId), Result_>,
+    started: BTreeMap<(usize, OpId), (Call, Version)>,
+    /// Per key, the highest version that any answer has shown.
+    floor: BTreeMap<Vec<u8>, Version>,
+    /// What increments that were answered have stored.
+    counted: BTreeSet<(Vec<u8>, Version)>,
+    pub(super) violations: Vec<String>,
+    /// Homes that lost their items: copies of these may run for a lease.
+    quiet_until: BTreeMap<HomeId, Nanos>,
+    /// A store that evicts: its copies are older than nothing.
+    pub(super) evicts: bool,
+    /// Every machine's rate differs from the world's by at most so many permille.
+    skew: i128,
+}
+
+impl World {
+    /// `tors` ToRs, `roots` roots, `homes` homes, a client per ToR.
+    pub(super) fn new(config: Config, tors: u16, roots: u16, homes: u16, seed: u64) -> World {
+        config.check().expect("the configuration of a test works");
+        let layout = Arc::new(Layout::two_levels(tors, roots, homes, 8).expect("a layout"));
+        let mut world = World {
+            now: Nanos::from_secs(1),
+            clients: Vec::new(),
+            boxes: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            controllers: Vec::new(),
+            network: BTreeMap::new(),
+            held: Vec::new(),
+            script: Box::new(|_, _, _, _| Fate::Arrives),
+            sent: 0,
+            controls: BTreeMap::new(),
+            lives: 1,
+            prng: Prng::for_entity(seed, 0, 0x77),
+            outcomes: BTreeMap::new(),
+            started: BTreeMap::new(),
+            floor: BTreeMap::new(),
+            counted: BTreeSet::new(),
+            violations: Vec::new(),
+            quiet_until: BTreeMap::new(),
+            evicts: false,
+            skew: if seed == 0 { 0 } else { 4 },
+            layout,
+            config,
+        };
+        for tor in 1..=tors {
+            let prng = Prng::for_entity(seed, u64::from(tor), 0x63);
+            let id = ClientId(u64::from(tor));
+            world.clients.push(Client::new(&world.config, id, BoxId(tor), world.layout.clone(), prng));
+        }
+        for id in world.layout.clone().boxes() {
+            world.start_box(id, Life::First);
+        }
+        for id in world.layout.clone().homes() {
+            world.start_home(id, Life::First);
+        }
+        world
+    }
+
+    pub(super) fn with_controllers(mut self, controllers: u8) -> World {
+        for index in 0..controllers {
+            let now = self.clock(NodeId::Controller(index));
+            let layout = self.layout.clone();
+            self.controllers.push(Controller::new(&self.config, index, controllers, layout, now));
+        }
+        self
+    }
+
+    pub(super) fn script(
+        &mut self,
+        script: impl FnMut(&NodeId, &NodeId, &Message, &mut Prng) -> Fate + 'static,
+    ) {
+        self.script = Box::new(script);
+    }
+
+    /// All is well again; what is held stays so.
+    pub(super) fn well(&mut self) {
+        self.script(|_, _, _, _| Fate::Arrives);
+    }
+
+    /// What was held arrives now, in the order in which it was sent.
+    pub(super) fn release(&mut self) {
+        for (from, to, message) in std::mem::take(&mut self.held) {
+            self.put(self.now.plus(DELAY), from, to, message);
+        }
+    }
+
+    /// What is held, to be put into the network once more.
+    pub(super) fn held_messages(&self) -> Vec<(NodeId, NodeId, Message)> {
+        self.held.clone()
+    }
+
+    /// A box evicts all its copies.
+    pub(super) fn drop_copy(&mut self, id: u16) {
+        self.boxes.get_mut(&BoxId(id)).expect("it runs").evict_all();
+    }
+
+    /// All homes evict this key.
+    pub(super) fn evict(&mut self, key: &str) {
+        self.homes.values_mut().for_each(|home| home.items_mut().remove(key.as_bytes()));
+    }
+
+    pub(super) fn neighbour_is_down(&mut self, id: u16, neighbour: u16) {
+        self.boxes.get_mut(&BoxId(id)).expect("it runs").set_neighbour(BoxId(neighbour), false);
+    }
+
+    pub(super) fn crash_box(&mut self, id: u16) {
+        self.boxes.remove(&BoxId(id));
+    }
+
+    pub(super) fn restart_box(&mut self, id: u16) {
+        self.start_box(BoxId(id), Life::Again);
+    }
+
+    pub(super) fn crash_home(&mut self, id: u16) {
+        self.homes.remove(&HomeId(id));
+        self.quiet_until.insert(HomeId(id), Nanos::MAX);
+    }
+
+    pub(super) fn restart_home(&mut self, id: u16) {
+        self.start_home(HomeId(id), Life::Again);
+        // By the slowest clock.
+        let quiet = self.config.lease.0 + self.config.lease.0 / 100;
+        self.quiet_until.insert(HomeId(id), self.now.plus(Nanos(quiet)));
+    }
+
+    fn start_box(&mut self, id: BoxId, life: Life) {
+        self.lives += 1;
+        let now = self.clock(NodeId::Box(id));
+        let who = (Incarnation(self.lives), life);
+        self.boxes.insert(id, CacheBox::new(&self.config, id, self.layout.clone(), who, now));
+    }
+
+    fn start_home(&mut self, id: HomeId, life: Life) {
+        self.lives += 1;
+        let now = self.clock(NodeId::Home(id));
+        let who = (Incarnation(self.lives), life);
+        self.homes.insert(id, Home::new(&self.config, id, self.layout.clone(), who, now, Tree::new(1000)));
+    }
+
+    /// Begins an operation of client `c`.
+    pub(super) fn call(&mut self, c: usize, call: Call) -> OpId {
+        let floor = self.floor.get(&call.key).copied().unwrap_or_default();
+        let now = self.clock(NodeId::Client(self.clients[c].id()));
+        let mut out = Vec::new();
+        let op = self.clients[c].start(now, call.clone(), &mut out).expect("tests begin no more than fits");
+        self.started.insert((c, op), (call, floor));
+        self.send_all(NodeId::Client(self.clients[c].id()), out);
+        op
+    }
+
+    pub(super) fn get(&mut self, c: usize, key: &str) -> OpId {
+        self.call(c, Call::new(Verb::Get, key.as_bytes()))
+    }
+
+    pub(super) fn set(&mut self, c: usize, key: &str, value: &str) -> OpId {
+        self.call(c, Call::new(Verb::Set, key.as_bytes()).value(value.as_bytes()))
+    }
+
+    /// Lets what is on its way arrive, before anybody sends again.
+    pub(super) fn settle(&mut self) {
+        self.run(Nanos::from_micros(500));
+    }
+
+    pub(super) fn run(&mut self, span: Nanos) {
+        let end = self.now.plus(span);
+        while let Some(at) = self.next_at().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            self.step();
+        }
+        self.now = end;
+        self.check();
+    }
+
+    /// What came of it: the value, or how it went. `None`: not over.
+    pub(super) fn answer(&self, c: usize, op: OpId) -> Option<String> {
+        Some(match self.outcomes.get(&(c, op))? {
+            Ok(answer) if answer.status == Status::Ok && !answer.value.is_empty() => {
+                String::from_utf8_lossy(&answer.value).into_owned()
+            }
+            Ok(answer) => format!("{:?}", answer.status),
+            Err(failed) => format!("{failed:?}"),
+        })
+    }
+
+    /// Begins it, lets it arrive and says what came of it.
+    pub(super) fn read(&mut self, c: usize, key: &str) -> String {
+        let op = self.get(c, key);
+        self.settle();
+        self.answer(c, op).unwrap_or_else(|| "nothing".into())
+    }
+
+    pub(super) fn write(&mut self, c: usize, key: &str, value: &str) -> String {
+        let op = self.set(c, key, value);
+        self.settle();
+        self.answer(c, op).unwrap_or_else(|| "nothing".into())
+    }
+
+    /// Of box `id`, copies that it could answer from.
+    pub(super) fn copies(&self, id: u16) -> usize {
+        let now = self.clock(NodeId::Box(BoxId(id)));
+        self.boxes.get(&BoxId(id)).map_or(0, |b| b.copies().filter(|kept| runs(kept.end(), now)).count())
+    }
+
+    pub(super) fn number(&self, c: usize, op: OpId) -> Option<u64> {
+        Some(self.outcomes.get(&(c, op))?.as_ref().ok()?.number)
+    }
+
+    pub(super) fn by_box(&self, c: usize, op: OpId) -> bool {
+        matches!(self.outcomes.get(&(c, op)), Some(Ok(answer)) if answer.from_box)
+    }
+
+    /// Messages of this kind that were sent.
+    pub(super) fn heard(&self, what: Control) -> usize {
+        self.controls.get(&what).copied().unwrap_or(0)
+    }
+
+    /// A scenario says what it expects; otherwise that is a violation.
+    pub(super) fn expect<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, is: T, should: T) {
+        if is != should {
+            self.violations.push(format!("{what}: {is:?}, expected {should:?}"));
+        }
+    }
+
+    pub(super) fn assert_well(&self) {
+        assert!(self.violations.is_empty(), "{:#?}", self.violations);
+    }
+
+    /// Operations that are not over.
+    pub(super) fn under_way(&self) -> usize {
+        self.clients.iter().map(Client::under_way).sum()
+    }
+
+    /// A counter that began at 0, and that nothing but increments changed, counted each of them once: those that were answered,
+    /// and of those whose end is not known any number.
+    pub(super) fn judge_counter(&mut self, key: &str) {
+        let of_it = |(op, _): &(&(usize, OpId), &Result_)| self.started[*op].0.key == key.as_bytes();
+        let ends: Vec<_> = self.outcomes.iter().filter(of_it).map(|(_, outcome)| outcome).collect();
+        let answered =
+            ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count() as u64;
+        let unknown = ends.iter().filter(|end| **end == &Err(Failed::Unknown)).count() as u64;
+        let item = self.homes.values().find_map(|home| home.items().peek(key.as_bytes()));
+        // The first one stored 0.
+        let counted = item.map_or(0, |item| number(&item.value).expect("a counter is a number") + 1);
+        if !(answered..=answered + unknown).contains(&counted) {
+            self.violations.push(format!("{counted} were counted, {answered} answered, {unknown} unknown"));
+        }
+    }
+
+    // ---- time
+
+    fn rate(&self, node: NodeId) -> (i128, i128) {
+        let number = match node {
+            NodeId::Client(id) => id.0 as i128,
+            NodeId::Box(id) => 100 + i128::from(id.0),
+            NodeId::Home(id) => 201 + i128::from(id.0),
+            NodeId::Controller(i) => 300 + i128::from(i),
+        };
+        let skew = if self.skew == 0 { 0 } else { number * 7 % (2 * self.skew + 1) - self.skew };
+        (skew, number * 1_000_003)
+    }
+
+    pub(super) fn clock(&self, node: NodeId) -> Nanos {
+        let (skew, offset) = self.rate(node);
+        let now = i128::from(self.now.0);
+        Nanos((now + now * skew / 1000 + offset) as u64)
+    }
+
+    /// When that node's clock shows `when`.
+    fn real(&self, node: NodeId, when: Nanos) -> Option<Nanos> {
+        if when == Nanos::MAX {
+            return None;
+        }
+        let (skew, offset) = self.rate(node);
+        let real = (i128::from(when.0) - offset) * 1000 / (1000 + skew) + 2;
+        Some(Nanos(real.clamp(0, i128::from(u64::MAX)) as u64))
+    }
+
+    fn deadlines(&self) -> Vec<(NodeId, Nanos)> {
+        let mut all: Vec<(NodeId, Nanos)> = Vec::new();
+        all.extend(self.clients.iter().map(|m| (NodeId::Client(m.id()), m.next_deadline())));
+        all.extend(self.boxes.iter().map(|(id, m)| (NodeId::Box(*id), m.next_deadline())));
+        all.extend(self.homes.iter().map(|(id, m)| (NodeId::Home(*id), m.next_deadline())));
+        all.extend(
+            self.controllers
+                .iter()
+                .enumerate()
+                .map(|(i, m)| (NodeId::Controller(i as u8), m.next_deadline())),
+        );
+        all.iter().filter_map(|(node, when)| Some((*node, self.real(*node, *when)?))).collect()
+    }
+
+    fn next_at(&self) -> Option<Nanos> {
+        let timer = self.deadlines().into_iter().map(|(_, when)| when).min();
+        let arrival = self.network.first_key_value().map(|((at, _), _)| *at);
+        timer.into_iter().chain(arrival).min()
+    }
+
+    // ---- network
+
+    fn step(&mut self) {
+        let due: Vec<_> = self.deadlines().into_iter().filter(|(_, at)| *at <= self.now).collect();
+        for (node, _) in due {
+            self.act(node, None);
+        }
+        if let Some(entry) = self.network.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (from, to, message) = entry.remove();
+            self.act(to, Some((from, message)));
+        }
+        self.check();
+    }
+
+    fn act(&mut self, node: NodeId, message: Option<(NodeId, Message)>) {
+        let now = self.clock(node);
+        let mut out = Vec::new();
+        macro_rules! drive {
+            ($machine:expr) => {
+                match ($machine, &message) {
+                    (Some(machine), Some((from, message))) => machine.handle(now, *from, message, &mut out),
+                    (Some(machine), None) => machine.tick(now, &mut out),
+                    (None, _) => {}
+                }
+            };
+        }
+        match node {
+            NodeId::Client(id) => drive!(self.clients.iter_mut().find(|m| m.id() == id)),
+            NodeId::Box(id) => drive!(self.boxes.get_mut(&id)),
+            NodeId::Home(id) => drive!(self.homes.get_mut(&id)),
+            NodeId::Controller(i) => drive!(self.controllers.get_mut(usize::from(i))),
+        }
+        self.send_all(node, out);
+        self.collect();
+    }
+
+    fn send_all(&mut self, from: NodeId, out: Out) {
+        for (to, message) in out {
+            if let Opcode::Control(what) = message.header.opcode {
+                *self.controls.entry(what).or_default() += 1;
+            }
+            match (self.script)(&from, &to, &message, &mut self.prng) {
+                Fate::Arrives => self.put(self.now.plus(DELAY), from, to, message),
+                Fate::Lost => {}
+                Fate::Held => self.held.push((from, to, message)),
+                Fate::Late(delay) => self.put(self.now.plus(delay), from, to, message),
+                Fate::Twice => {
+                    let late = Nanos(self.prng.below(2 * self.config.lease.0));
+                    self.put(self.now.plus(DELAY), from, to, message.clone());
+                    self.put(self.now.plus(late), from, to, message);
+                }
+            }
+        }
+    }
+
+    pub(super) fn put(&mut self, at: Nanos, from: NodeId, to: NodeId, message: Message) {
+        self.sent += 1;
+        self.network.insert((at, self.sent), (from, to, message));
+    }
+
+    // ---- checks
+
+    fn collect(&mut self) {
+        for c in 0..self.clients.len() {
+            while let Some((op, outcome)) = self.clients[c].poll_outcome() {
+                self.judge(c, op, &outcome);
+                if self.outcomes.insert((c, op), outcome).is_some() {
+                    self.violations.push(format!("operation {op:?} of client {c} ended twice"));
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, c: usize, op: OpId, outcome: &Result_) {
+        let (call, floor) = &self.started[&(c, op)];
+        let Ok(answer) = outcome else { return };
+        let showed = answer.version;
+        if showed != Version(0) && showed < *floor {
+            self.violations.push(format!("{call:?} showed {showed}, after {floor} was seen"));
+        }
+        let highest = self.floor.entry(call.key.clone()).or_default();
+        *highest = showed.max(*highest);
+        if call.verb == Verb::Incr
+            && answer.status == Status::Ok
+            && !self.counted.insert((call.key.clone(), answer.version))
+        {
+            self.violations.push(format!("{call:?} is one of two that stored {showed}"));
+        }
+    }
+
+    /// No box could answer what is not, at this moment, at the home.
+    fn check(&mut self) {
+        for (id, machine) in &self.boxes {
+            let now = self.clock(NodeId::Box(*id));
+            for kept in machine.copies().filter(|kept| runs(kept.end(), now)) {
+                let home = self.layout.home_of(kept.hash);
+                if self.quiet_until.get(&home).is_some_and(|until| runs(*until, self.now)) {
+                    continue;
+                }
+                let home_now = self.clock(NodeId::Home(home));
+                let item = self.homes[&home].items().clone().read(&kept.key, home_now);
+                let (key, version) = (String::from_utf8_lossy(&kept.key), kept.version);
+                match item {
+                    Some(item) if item.version == version && item.value == kept.value => {}
+                    Some(item) => self
+                        .violations
+                        .push(format!("box {id} has version {version} of {key}, its home {}", item.version)),
+                    None if self.evicts => {}
+                    None => self
+                        .violations
+                        .push(format!("box {id} has version {version} of {key}, its home nothing")),
+                }
+            }
+        }
+    }
+}
