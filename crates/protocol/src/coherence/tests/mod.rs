@@ -21,6 +21,7 @@ macro_rules! scenarios {
     };
 }
 
+mod exhaustive;
 mod failures;
 mod gaps;
 mod planted;

@@ -1,0 +1,245 @@
+//! Every order of events of a small world: two boxes in a line, two clients, one key, no clock; every message may overtake every
+//! other, and a bounded number is doubled or lost.
+//!
+//! ```text
+//!   client 1 ── box 1 ── box 2 ── home          client 2 asks box 2
+//! ```
+//!
+//! The checker holds in every state: a copy is what the home has; a read does not see what is older than what was answered
+//! before it began. And where nothing was lost every end is a good one: all operations are over and nothing waits.
+//!
+//! Number of states: pinned, so that a change of the protocol that opens or closes orders is seen.
+
+use super::super::home::Home;
+use super::super::home::items::{Items, Tree};
+use super::super::table::{BoxPlace, Layout};
+use super::super::{CacheBox, Config, Life, NodeId, Out, Planted};
+use crate::wire::{
+    BoxId, ClientId, HomeId, Incarnation, Message, OpNumber, Opcode, Round, Status, Verb, Version,
+};
+use base::Nanos;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+const NOW: Nanos = Nanos(1_000_000);
+const KEY: &[u8] = b"k";
+const HOME: HomeId = HomeId(1);
+
+/// A client does this, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Script {
+    verbs: Vec<Verb>,
+    session: Round,
+    /// Operations begun.
+    begun: usize,
+    /// The newest version that was answered when the one under way began.
+    floor: Option<Version>,
+}
+
+#[derive(Clone, Hash)]
+struct State {
+    boxes: [CacheBox; 2],
+    home: Home<Tree>,
+    clients: [Script; 2],
+    /// In the order of their hashes: what is on its way has no order.
+    network: Vec<(u64, NodeId, NodeId, Message)>,
+    seen: Version,
+    doubles: u32,
+    losses: u32,
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl State {
+    fn new(scripts: [&[Verb]; 2], (doubles, losses): (u32, u32), planted: Option<Planted>) -> State {
+        let config = Config { copies: 2, fills: 1, holders: 4, planted, ..Config::default() };
+        let places =
+            [BoxPlace { id: BoxId(1), above: vec![BoxId(2)] }, BoxPlace { id: BoxId(2), above: vec![] }];
+        let layout = Arc::new(Layout::new(&places, &[(HOME, BoxId(2))], 1).expect("a layout"));
+        let who = (Incarnation(1), Life::First);
+        let boxes = [1, 2].map(|id| CacheBox::new(&config, BoxId(id), layout.clone(), who, NOW));
+        let mut home = Home::new(&config, HOME, layout, who, NOW, Tree::new(4));
+        let clients = [0, 1].map(|c| {
+            let mut message = Message::request(Verb::Session, &[]);
+            message.header.client = ClientId(c + 1);
+            message.header.home = HOME;
+            let mut out = Vec::new();
+            home.handle(NOW, NodeId::Client(ClientId(c + 1)), &message, &mut out);
+            let session = out[0].1.header.round;
+            Script { verbs: scripts[c as usize].to_vec(), session, begun: 0, floor: None }
+        });
+        let mut state = State { boxes, home, clients, network: vec![], seen: Version(0), doubles, losses };
+        (0..2).for_each(|c| state.begin(c));
+        state
+    }
+
+    /// The next operation of client `c`, if there is one.
+    fn begin(&mut self, c: usize) {
+        let script = &mut self.clients[c];
+        let Some(verb) = script.verbs.get(script.begun) else { return };
+        script.begun += 1;
+        script.floor = Some(self.seen);
+        let id = ClientId(c as u64 + 1);
+        let mut message = Message::request(*verb, KEY);
+        message.header.client = id;
+        message.header.home = HOME;
+        message.header.operation = OpNumber(script.begun as u64);
+        let mut to = NodeId::Box(BoxId(c as u16 + 1));
+        if *verb != Verb::Get {
+            message.header.round = script.session;
+            message.value = format!("{c} {}", script.begun).into_bytes();
+            to = NodeId::Home(HOME);
+        }
+        self.send(NodeId::Client(id), vec![(to, message)]);
+    }
+
+    fn send(&mut self, from: NodeId, out: Out) {
+        for (to, message) in out {
+            let packet = (hash_of(&(from, to, &message)), from, to, message);
+            let at = self.network.partition_point(|other| other.0 < packet.0);
+            self.network.insert(at, packet);
+        }
+    }
+
+    /// Message `i` arrives.
+    fn deliver(&mut self, i: usize, stays: bool) -> Result<(), String> {
+        let (_, from, to, message) = if stays { self.network[i].clone() } else { self.network.remove(i) };
+        let mut out = Vec::new();
+        match to {
+            NodeId::Box(id) => self.boxes[usize::from(id.0) - 1].handle(NOW, from, &message, &mut out),
+            NodeId::Home(_) => self.home.handle(NOW, from, &message, &mut out),
+            NodeId::Client(id) => self.answered(id.0 as usize - 1, &message)?,
+            NodeId::Controller(_) => {}
+        }
+        self.send(to, out);
+        self.check()
+    }
+
+    fn answered(&mut self, c: usize, reply: &Message) -> Result<(), String> {
+        let script = &mut self.clients[c];
+        let mine = reply.header.operation == OpNumber(script.begun as u64);
+        let Some(floor) = script.floor.filter(|_| mine) else { return Ok(()) };
+        let showed = reply.header.version;
+        let wrong = match reply.header.opcode {
+            Opcode::Reply(Verb::Get) => {
+                showed < floor || (showed == Version(0) && reply.header.status == Status::Ok)
+            }
+            _ => reply.header.status != Status::Ok || showed <= floor,
+        };
+        if wrong {
+            return Err(format!("client {c} was answered {reply:?} after {floor}"));
+        }
+        script.floor = None;
+        self.seen = self.seen.max(showed);
+        self.begin(c);
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        let item = self.home.items_mut().read(KEY, NOW);
+        for (i, machine) in self.boxes.iter_mut().enumerate() {
+            machine.forget_stats();
+            for kept in machine.copies() {
+                if item.as_ref().is_none_or(|item| (item.version, &item.value) != (kept.version, &kept.value))
+                {
+                    return Err(format!("box {} has {}, its home {item:?}", i + 1, kept.version));
+                }
+            }
+        }
+        self.home.forget_stats();
+        Ok(())
+    }
+
+    fn next(&self) -> Vec<Result<State, String>> {
+        let mut all = Vec::new();
+        let mut add = |mut next: State, i, stays| all.push(next.deliver(i, stays).map(|()| next));
+        for i in 0..self.network.len() {
+            // Of two that are the same one may as well come first.
+            if i > 0 && self.network[i - 1].0 == self.network[i].0 {
+                continue;
+            }
+            add(self.clone(), i, false);
+            if self.doubles > 0 {
+                add(State { doubles: self.doubles - 1, ..self.clone() }, i, true);
+            }
+        }
+        if self.losses > 0 {
+            for i in 0..self.network.len() {
+                let mut next = State { losses: self.losses - 1, ..self.clone() };
+                next.network.remove(i);
+                all.push(Ok(next));
+            }
+        }
+        all
+    }
+
+    /// Nothing is on its way: is all over?
+    fn is_good_end(&self) -> bool {
+        self.home.is_idle() && self.clients.iter().all(|c| c.floor.is_none() && c.begun == c.verbs.len())
+    }
+}
+
+/// How many states there are, or what is wrong in one.
+fn explore(first: State) -> Result<usize, String> {
+    let may_stop = first.losses > 0;
+    let mut seen = HashSet::from([hash_of(&first)]);
+    let mut stack = vec![first];
+    while let Some(state) = stack.pop() {
+        if state.network.is_empty() && !may_stop && !state.is_good_end() {
+            return Err("nothing is on its way, and not all is over".into());
+        }
+        for next in state.next() {
+            let next = next?;
+            if seen.insert(hash_of(&next)) {
+                stack.push(next);
+            }
+        }
+    }
+    Ok(seen.len())
+}
+
+use Verb::{Get, Set};
+
+#[test]
+fn every_order_of_reads_and_writes() {
+    let states = explore(State::new([&[Get, Get, Set, Get], &[Set, Get, Set, Get]], (0, 0), None));
+    assert_eq!(states, Ok(9765));
+}
+
+#[test]
+fn every_order_with_one_message_doubled() {
+    let states = explore(State::new([&[Get], &[Set, Get, Set]], (1, 0), None));
+    assert_eq!(states, Ok(31_109));
+    let states = explore(State::new([&[Get, Get], &[Set, Set]], (1, 0), None));
+    assert_eq!(states, Ok(68_314));
+}
+
+#[test]
+fn every_order_with_one_message_lost() {
+    let states = explore(State::new([&[Get, Get, Set], &[Set, Get, Set]], (0, 1), None));
+    assert_eq!(states, Ok(4984));
+}
+
+#[test]
+fn mistakes_are_found_in_some_order() {
+    for planted in [
+        Planted::SkipInvalidation,
+        Planted::TokenSurvives,
+        Planted::AckWithoutRemoving,
+        Planted::AckBeforeChildren,
+        Planted::LoseSharer,
+        Planted::GrantWhileWriting,
+        Planted::TwoWritesAtOnce,
+    ] {
+        let found = explore(State::new([&[Get, Get, Set], &[Set, Get, Set]], (0, 0), Some(planted)));
+        assert!(found.is_err(), "{}", planted.name());
+    }
+    let planted = Some(Planted::FillWithoutToken);
+    let found = explore(State::new([&[Get], &[Set, Get, Set]], (1, 0), planted));
+    assert!(found.is_err());
+}
