@@ -36,6 +36,7 @@ pub mod holders;
 pub mod home;
 pub mod lease;
 pub mod planted;
+pub mod published;
 pub mod rounds;
 pub mod table;
 #[cfg(test)]
