@@ -79,14 +79,6 @@ codes! {
         Invalidate = 0x80 "INVALIDATE",
         /// Box to home: `round` is done.
         InvalidateAck = 0x81 "INVALIDATE_ACK",
-        /// Box to home: may I keep what I hold of yours?
-        LeaseRenew = 0x82 "LEASE_RENEW",
-        /// Home to box: for `ttl`, counted from when the box sent renewal `round`.
-        LeaseGrant = 0x83 "LEASE_GRANT",
-        /// Box to home or controller: I am here, with nothing.
-        Register = 0x84 "REGISTER",
-        /// Answer to it.
-        Registered = 0x85 "REGISTERED",
         /// Controller to all: part `round` of `operand` of the registration table of `epoch`.
         Table = 0x86 "TABLE",
         /// Answer to it.

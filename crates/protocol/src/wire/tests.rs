@@ -99,7 +99,6 @@ fn said(control: Control) -> Message {
     (header.home, header.epoch, header.round) = (HomeId(2), Epoch(3), Round(17));
     match control {
         Control::Invalidate | Control::InvalidateAck => header.version = Version(102),
-        Control::LeaseGrant => header.ttl = Ttl::new(Nanos::from_millis(20)),
         Control::Table => {
             (header.round, header.operand, header.kind) = (Round(0), 2, Kind::Table);
             message.value = b"part".to_vec();

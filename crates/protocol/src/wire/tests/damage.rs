@@ -79,7 +79,7 @@ fn each_contradiction_has_its_name() {
     assert_eq!(refusal(|bytes| bytes[at::FLAGS] = 0x81), Err(Malformed::Flags(0x81)));
     assert_eq!(refusal(|bytes| bytes[at::KEY_LEN] = 0), Err(Malformed::Key));
     assert_eq!(refusal(|bytes| bytes[at::OPCODE] = Verb::Noop.code()), Err(Malformed::Key));
-    assert_eq!(refusal(|bytes| bytes[at::OPCODE] = Control::Register.code()), Err(Malformed::Key));
+    assert_eq!(refusal(|bytes| bytes[at::OPCODE] = Control::Heartbeat.code()), Err(Malformed::Key));
     assert_eq!(refusal(|bytes| bytes[HEADER + 7] = 1), Err(Malformed::Filler));
     assert_eq!(refusal(|bytes| bytes[at::KIND] = 9), Err(Malformed::Kind(9)));
     assert_eq!(refusal(|bytes| bytes[at::STATUS] = 99), Err(Malformed::Status(99)));
