@@ -8,6 +8,7 @@
 //! | [`pair`] | request ring + response ring; the client's own counters are the credits |
 //! | [`doorbell`] | one u32 tail per ring, contiguous; a scan finds all new work |
 //! | [`arena`] | contiguous bytes beside a ring, for what does not fit a slot |
+//! | [`baton`] | a value that many threads drive in turns: combining, and who keeps watch |
 //! | [`summary`] | one line for a consumer of many rings to watch while little comes |
 //! | [`wait`] | spin, pause, monitored wait, sleep; no system call while the other side is awake |
 //! | [`shm`] | pair + arenas + wake words in one sealed memfd, with a peer that may die or lie |
@@ -20,6 +21,7 @@
 
 #[cfg(not(loom))]
 pub mod arena;
+pub mod baton;
 pub mod doorbell;
 mod mapping;
 mod memory;

@@ -12,6 +12,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
+use ring::baton::Baton;
 use ring::doorbell::Tracker;
 use ring::spmc::spmc;
 use ring::spsc::{Consume, Hybrid, InSlot, Index, Kind, Produce};
@@ -411,4 +412,80 @@ fn a_missing_fence_is_found() {
         let seen = words.0.load(Ordering::Acquire);
         assert!(waker.join().expect("no panic") + seen > 0, "both missed");
     });
+}
+
+/// Two who leave work and drive if they can. `looks_again`: a driver that leaves looks for news first.
+fn posted_work_is_done(looks_again: bool) {
+    check(move || {
+        let baton = Arc::new(Baton::new(0, waiting().1));
+        let tray = Arc::new(AtomicU32::new(0));
+        let work = move |baton: &Baton<u32>, tray: &AtomicU32| {
+            tray.fetch_add(1, Ordering::Relaxed);
+            baton.post();
+            let mut turn = baton.try_take();
+            while let Some(mut held) = turn {
+                if held.take_news() {
+                    *held += tray.swap(0, Ordering::Relaxed);
+                }
+                if looks_again {
+                    turn = baton.leave(held);
+                } else {
+                    drop(held);
+                    turn = None;
+                }
+            }
+        };
+        let other = {
+            let (baton, tray) = (baton.clone(), tray.clone());
+            thread::spawn(move || work(&baton, &tray))
+        };
+        work(&baton, &tray);
+        other.join().expect("no panic");
+        assert_eq!(baton.try_take().map(|held| *held), Some(2), "work was left behind");
+    });
+}
+
+#[test]
+fn a_baton_leaves_no_work_behind() {
+    posted_work_is_done(true);
+}
+
+#[test]
+#[should_panic(expected = "work was left behind")]
+fn loom_finds_the_driver_that_leaves_without_a_second_look() {
+    posted_work_is_done(false);
+}
+
+/// One leads and ends that; a standby that found that it may rest is called. `tells`: the end of a lead looks whether it rests.
+fn the_standby_is_called(tells: bool) {
+    check(move || {
+        let baton = Arc::new(Baton::new((), waiting().1));
+        let leader = {
+            let baton = baton.clone();
+            thread::spawn(move || {
+                let held = baton.try_take().expect("nobody else takes it");
+                baton.lead();
+                assert!(baton.leave(held).is_none());
+                if !tells {
+                    // As a copy would that does not look: nothing rests, as far as it knows.
+                    baton.rise();
+                }
+                baton.end_lead();
+            })
+        };
+        let rests = baton.rest();
+        leader.join().expect("no panic");
+        assert!(!rests || baton.is_called(), "left at rest");
+    });
+}
+
+#[test]
+fn a_standby_never_rests_while_nobody_leads() {
+    the_standby_is_called(true);
+}
+
+#[test]
+#[should_panic(expected = "left at rest")]
+fn loom_finds_the_lead_that_ends_without_a_word() {
+    the_standby_is_called(false);
 }
