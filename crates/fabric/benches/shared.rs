@@ -1,11 +1,9 @@
-//! One connection for many threads, through a dispatcher, against a connection for each thread.
+//! One connection for many threads, who drive it in turns, against a connection for each thread.
 //!
-//! `cargo bench -p millrace-fabric --bench shared`. Both sides call the same server, a thread of this process, over memory links, 16 calls
-//! in flight per thread, 64-byte echoes of bytes. Rounds alternate; printed are medians of the rounds, and the median of the rounds'
-//! ratios (shared to own) with their quartiles. Processor time is the whole process': threads, dispatcher, server.
-//!
-//! The dispatcher is one more thread: with fewer cores than threads it takes its time from the others, so there only the processor time per
-//! call says what sharing costs; throughput says it where each thread has a core.
+//! `cargo bench -p millrace-fabric --bench shared` (`-- --quick`: few rounds). Both sides call the same server, a thread of this process, over memory
+//! links; 64-byte echoes of bytes. Window 16: so many calls in flight per thread, with a completion queue; window 1: blocking calls. Rounds
+//! alternate; printed are medians of the rounds, and the median of the rounds' ratios (shared to own) with their quartiles. Processor time is
+//! the whole process': threads, standby, and the server with one connection that is busy or with many.
 
 use fabric::channel::{CallOptions, Channel, Event, Method, Options as ChannelOptions, StartError, What};
 use fabric::link::Address;
@@ -19,9 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const WINDOW: usize = 16;
-/// Of all threads together.
-const CALLS: usize = 60_000;
-const ROUNDS: usize = 15;
 const BODY: [u8; 64] = [7; 64];
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
@@ -50,6 +45,7 @@ trait Way: Send {
     fn start(&mut self, method: Method, user: u64) -> Result<(), StartError>;
     fn poll(&mut self, each: impl FnMut(Event<'_>)) -> usize;
     fn wait(&mut self);
+    fn call(&mut self, method: Method) -> usize;
 }
 
 impl Way for Channel {
@@ -63,6 +59,10 @@ impl Way for Channel {
 
     fn wait(&mut self) {
         Channel::wait(self, WaitPolicy::default(), None);
+    }
+
+    fn call(&mut self, method: Method) -> usize {
+        self.call_bytes(method, &CallOptions::default(), &BODY).expect("it answers").body.len()
     }
 }
 
@@ -78,12 +78,32 @@ impl Way for Member {
     fn wait(&mut self) {
         Member::wait(self, WaitPolicy::default(), None);
     }
+
+    fn call(&mut self, method: Method) -> usize {
+        self.call_bytes(method, &CallOptions::default(), &BODY).expect("it answers").body.len()
+    }
 }
 
-fn call_all(way: &mut impl Way, method: Method, calls: usize) {
+/// What a row is about.
+#[derive(Clone, Copy)]
+struct Row {
+    threads: usize,
+    window: usize,
+    /// Of all threads together, in a round.
+    calls: usize,
+    rounds: usize,
+}
+
+fn call_all(way: &mut impl Way, method: Method, calls: usize, window: usize) {
+    if window == 1 {
+        for _ in 0..calls {
+            assert_eq!(way.call(method), BODY.len());
+        }
+        return;
+    }
     let (mut started, mut ended) = (0, 0);
     while ended < calls {
-        while started < calls && started - ended < WINDOW {
+        while started < calls && started - ended < window {
             way.start(method, started as u64).expect("the window is smaller than any table");
             started += 1;
         }
@@ -99,12 +119,12 @@ fn call_all(way: &mut impl Way, method: Method, calls: usize) {
 }
 
 /// Calls per microsecond, and ns of processor time per call.
-fn round(ways: &mut [impl Way], method: Method) -> (f64, f64) {
-    let each = CALLS / ways.len();
+fn round(ways: &mut [impl Way], method: Method, row: Row) -> (f64, f64) {
+    let each = row.calls / ways.len();
     let (begin, before) = (Instant::now(), processor_ns());
     std::thread::scope(|scope| {
         for way in &mut *ways {
-            scope.spawn(move || call_all(way, method, each));
+            scope.spawn(move || call_all(way, method, each, row.window));
         }
     });
     let calls = (each * ways.len()) as f64;
@@ -122,32 +142,34 @@ fn main() {
     let address = Address::Memory(format!("bench-shared-{}", std::process::id()));
     let mut server = Server::new(Options::default()).service(Echo).listen(&address).expect("a free name");
     let stop = AtomicBool::new(false);
+    let rounds = if std::env::args().any(|argument| argument == "--quick") { 3 } else { 15 };
+    println!("{cores} cores, {rounds} rounds of each side");
     println!(
-        "{cores} cores, window {WINDOW} per thread, {CALLS} calls a round, {ROUNDS} rounds of each side"
-    );
-    println!(
-        "{:>7}  {:>10} {:>10} {:>22}  {:>10} {:>10} {:>22}",
-        "threads", "own Mrps", "shared", "shared/own", "own cpu ns", "shared", "shared/own"
+        "{:>7} {:>6}  {:>10} {:>10} {:>22}  {:>10} {:>10} {:>22}",
+        "threads", "window", "own Mrps", "shared", "shared/own", "own cpu ns", "shared", "shared/own"
     );
     std::thread::scope(|scope| {
         scope.spawn(|| server.run(WaitPolicy::default(), &stop));
-        for threads in [1, 2, 4] {
-            compare(&address, threads);
+        for (window, calls) in [(WINDOW, 60_000), (1, 16_000)] {
+            for threads in [1, 2, 4, 8] {
+                compare(&address, Row { threads, window, calls, rounds });
+            }
         }
         stop.store(true, Ordering::Relaxed);
     });
 }
 
-fn compare(address: &Address, threads: usize) {
+fn compare(address: &Address, row: Row) {
+    let Row { threads, window, rounds, .. } = row;
     let connect = || Channel::connect(address, &ChannelOptions::default()).expect("the server is there");
     let mut own: Vec<Channel> = (0..threads).map(|_| connect()).collect();
     let shared = Shared::new(connect(), &SharedOptions::default()).expect("a thread");
     let mut members: Vec<Member> = (0..threads).map(|_| shared.member().expect("room")).collect();
     let method = shared.method("/bench.Echo/Say").expect("it is served");
     let (mut owns, mut shareds) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        owns.push(round(&mut own, method));
-        shareds.push(round(&mut members, method));
+    for _ in 0..rounds {
+        owns.push(round(&mut own, method, row));
+        shareds.push(round(&mut members, method, row));
     }
     let column = |side: &[(f64, f64)], pick: fn(&(f64, f64)) -> f64| quartiles(side.iter().map(pick)).1;
     let ratio = |pick: fn(&(f64, f64)) -> f64| {
@@ -156,7 +178,7 @@ fn compare(address: &Address, threads: usize) {
         format!("{middle:.2} [{low:.2} .. {high:.2}]")
     };
     println!(
-        "{threads:>7}  {:>10.2} {:>10.2} {:>22}  {:>10.0} {:>10.0} {:>22}",
+        "{threads:>7} {window:>6}  {:>10.3} {:>10.3} {:>22}  {:>10.0} {:>10.0} {:>22}",
         column(&owns, |r| r.0),
         column(&shareds, |r| r.0),
         ratio(|r| r.0),

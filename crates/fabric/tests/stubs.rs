@@ -2,9 +2,10 @@
 
 use fabric::channel::{CallOptions, Channel, Options, What};
 use fabric::frame::push_metadata;
-use fabric::link::{LinkOptions, memory};
+use fabric::link::{Link, LinkOptions, memory};
 use fabric::server::Server;
 use fabric::service::{BoxFuture, Context};
+use fabric::shared::{Shared, SharedOptions};
 use fabric::status::{Code, Status};
 use fabric::stub::{Deferred, Streaming};
 use proto::parts::{
@@ -100,6 +101,11 @@ impl proto::parts::Empty for Silent {}
 
 /// Runs `test` against a server on another thread.
 fn with_server(test: impl FnOnce(&mut Channel)) {
+    with_link(|link| test(&mut Channel::over(link, &Options::default()).expect("a server")));
+}
+
+/// As [`with_server`], before the handshake.
+fn with_link(test: impl FnOnce(Box<dyn Link>)) {
     let (ours, theirs) = memory::pair(&LinkOptions::default()).expect("a link");
     let mut server = Server::new(Default::default())
         .service(EchoServer::shared(Arc::new(Parrot)))
@@ -110,13 +116,37 @@ fn with_server(test: impl FnOnce(&mut Channel)) {
     std::thread::scope(|scope| {
         scope.spawn(|| server.run(WaitPolicy::default(), &stop));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut channel = Channel::over(ours, &Options::default()).expect("a server");
-            test(&mut channel);
+            test(ours);
         }));
         stop.store(true, Ordering::Relaxed);
         if let Err(panic) = ended {
             std::panic::resume_unwind(panic);
         }
+    });
+}
+
+/// The same stub over a thread's share of a channel, from several threads.
+#[test]
+fn calls_over_a_shared_channel() {
+    with_link(|link| {
+        let channel = Channel::over(link, &Options::default()).expect("a server");
+        let shared = Shared::new(channel, &SharedOptions::default()).expect("a thread");
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let mut member = shared.member().expect("room");
+                scope.spawn(move || {
+                    let client = EchoClient_::new(&member).expect("it is served");
+                    let text = format!("thread {thread}");
+                    for _ in 0..20 {
+                        let reply = client.say(&mut member, &soon(), |request| {
+                            request.set_times(2);
+                            request.set_text(&text)
+                        });
+                        assert_eq!(reply.expect("a reply").view().text(), text.repeat(2));
+                    }
+                });
+            }
+        });
     });
 }
 

@@ -98,11 +98,6 @@ impl Opener {
         self.open_with(options, None, waker.clone())
     }
 
-    /// Wakes the core for something that its thread looks at beside the ports; call it after publishing that.
-    pub(crate) fn touch(&self) {
-        self.hall.touch.touch(0);
-    }
-
     fn open_with(
         &self,
         options: &PortOptions,

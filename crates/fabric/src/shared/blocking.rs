@@ -1,8 +1,8 @@
 //! A member's calls that wait for their outcome, and messages instead of bytes. Events of other calls wait for the next poll.
 
 use super::call::body_of;
-use super::member::{Kept, Member};
-use super::packet;
+use super::letters;
+use super::member::{Arrived, Member};
 use crate::channel::{CallId, CallOptions, Method, Response, Scratch, StartError, Typed, undecodable};
 use crate::status::{Code, Status};
 use codec::memory::OutOfMemory;
@@ -99,20 +99,19 @@ impl Member {
         let call = self.start_waiting(method, options, body)?;
         let (mut take, mut taken) = (Some(take), None);
         loop {
-            let count = self.turn_aside(|kept, scratch| {
-                if kept.call != call {
-                    return Some(kept);
+            // Whoever waits hands the request in.
+            self.wait_for_letters(self.policy, None);
+            self.take_aside(|arrived, scratch| {
+                let is_it = arrived.call == call;
+                if is_it {
+                    let (what, metadata) = letters::told(arrived.bytes);
+                    let take = take.take().expect("a call has one outcome");
+                    taken = Some(body_of(what).and_then(|body| take(body, metadata, scratch)));
                 }
-                let (what, metadata) = packet::told(kept.outcome());
-                let take = take.take().expect("a call has one outcome");
-                taken = Some(body_of(what).and_then(|body| take(body, metadata, scratch)));
-                None
+                is_it
             });
             if let Some(taken) = taken {
                 return taken;
-            }
-            if count == 0 {
-                self.wait_for_packets(self.policy, None);
             }
         }
     }
@@ -124,28 +123,32 @@ impl Member {
         options: &CallOptions<'_>,
         body: &[u8],
     ) -> Result<CallId, Status> {
-        let begin = Instant::now();
+        let mut begin = None;
         loop {
-            match self.start(method, options, 0, body) {
+            match self.write(method, options, 0, body) {
                 Err(StartError::Full) => {}
                 other => return other.map_err(Status::from),
             }
-            let left = options.timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+            // The clock is read only by those who have to wait.
+            let waited = begin.get_or_insert_with(Instant::now).elapsed();
+            let left = options.timeout.map(|timeout| timeout.saturating_sub(waited));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Status::new(Code::DeadlineExceeded, "no room for the call within its time"));
             }
-            if self.turn_aside(|kept, _| Some(kept)) == 0 {
-                self.wait_for_packets(self.policy, left);
-            }
+            self.wait_for_letters(self.policy, left);
+            self.take_aside(|_, _| false);
         }
     }
 
-    /// A turn whose outcomes wait for the next poll, but for those that `each` keeps; how many there were.
-    fn turn_aside(&mut self, mut each: impl FnMut(Kept, &mut Scratch) -> Option<Kept>) -> usize {
+    /// Takes outcomes that have arrived. They wait for the next poll, but for those that `each` takes.
+    fn take_aside(&mut self, mut each: impl FnMut(&Arrived<'_>, &mut Scratch) -> bool) {
         let mut backlog = std::mem::take(&mut self.backlog);
-        let count = self.turn(BATCH, |kept, scratch| backlog.extend(each(kept, scratch)));
+        self.take_arrived(BATCH, |arrived, scratch| {
+            if !each(&arrived, scratch) {
+                backlog.push_back(arrived.keep());
+            }
+        });
         self.backlog = backlog;
-        count
     }
 
     /// Takes the encoder out for a while, so that what it holds can be sent. (After a panic of `with` there is a new one.)

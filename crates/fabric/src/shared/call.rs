@@ -1,4 +1,4 @@
-//! A call as a future, for any executor: the waker is in the call's state, and the dispatcher wakes it.
+//! A call as a future, for any executor: the waker is in the call's state, and whoever drives wakes it, without the baton.
 //!
 //! Shape:
 //! ```text
@@ -10,9 +10,11 @@
 //!
 //! Cost: one allocation, the state, for a request and a reply of [`Packet::INLINE`] bytes with their heads; longer ones one each.
 
-use super::inbox::{Entry, Inbox};
-use super::packet;
-use crate::channel::{CallId, Response, Scratch, What, undecodable};
+use super::hub::Hub;
+use super::letters;
+use super::mailbox::Told;
+use super::tray::{Entry, Tray};
+use crate::channel::{Response, Scratch, What, undecodable};
 use crate::port::Packet;
 use crate::status::{Code, Status};
 use codec::typed::{Message, Owned};
@@ -26,9 +28,9 @@ use std::task::{Context, Poll, Waker};
 /// What a call and the dispatcher share.
 pub(super) struct State {
     stage: Mutex<Stage>,
-    /// The number of the channel's call, once it was started. The dispatcher alone reads and writes it.
-    number: AtomicU32,
-    inbox: Arc<Inbox>,
+    /// The dispatcher's place for it, once it was started. The dispatcher alone reads and writes it.
+    place: AtomicU32,
+    tray: Arc<Tray>,
 }
 
 enum Stage {
@@ -42,22 +44,19 @@ impl State {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The channel's call; any call if none was started.
-    pub(super) fn number(&self) -> CallId {
-        CallId(self.number.load(Ordering::Relaxed))
+    /// The dispatcher's place; any if it was not started.
+    pub(super) fn place(&self) -> u32 {
+        self.place.load(Ordering::Relaxed)
     }
 
-    /// Ends it, unless it is over.
-    fn settle(&self, outcome: impl FnOnce() -> Packet) {
-        self.inbox.leave();
+    /// Ends it, unless it is over; whom to wake.
+    fn settle(&self, outcome: impl FnOnce() -> Packet) -> Option<Waker> {
+        self.tray.leave();
         let mut stage = self.stage();
-        let Stage::Waiting(waker) = &mut *stage else { return };
+        let Stage::Waiting(waker) = &mut *stage else { return None };
         let waker = waker.take();
         *stage = Stage::Done(outcome());
-        drop(stage);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker
     }
 }
 
@@ -65,17 +64,15 @@ impl State {
 pub(super) struct Promise(Option<Arc<State>>);
 
 impl Promise {
-    /// With its outcome.
-    pub(super) fn keep(mut self, outcome: Packet) {
-        if let Some(state) = self.0.take() {
-            state.settle(|| outcome);
-        }
+    /// With its outcome; whom to wake, when the baton was put back.
+    pub(super) fn keep(mut self, outcome: Packet) -> Option<Waker> {
+        self.0.take().and_then(|state| state.settle(|| outcome))
     }
 
-    /// Notes which call of the channel it is.
-    pub(super) fn started(&self, call: CallId) {
+    /// Notes the dispatcher's place for it.
+    pub(super) fn started(&self, place: u32) {
         if let Some(state) = &self.0 {
-            state.number.store(call.number(), Ordering::Relaxed);
+            state.place.store(place, Ordering::Relaxed);
         }
     }
 
@@ -87,8 +84,9 @@ impl Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        if let Some(state) = self.0.take() {
-            state.settle(|| packet::failed(0, &Status::lost("the shared channel's thread is gone")));
+        let lost = || letters::failed(&Status::lost("the shared channel is gone"));
+        if let Some(waker) = self.0.take().and_then(|state| state.settle(lost)) {
+            waker.wake();
         }
     }
 }
@@ -97,35 +95,42 @@ impl Drop for Promise {
 ///
 /// It is under way whether it is polled or not, and may be polled anywhere.
 #[must_use = "dropped, it cancels the call"]
-pub struct Call(Arc<State>);
+pub struct Call {
+    state: Arc<State>,
+    hub: Arc<Hub>,
+}
 
 impl Call {
     /// Hands `request` to the dispatcher.
-    pub(super) fn start(inbox: &Arc<Inbox>, request: Packet) -> Call {
-        if !inbox.enter() {
+    pub(super) fn start(hub: &Arc<Hub>, request: Packet) -> Call {
+        if !hub.tray.enter(request.bytes().len()) {
             let status = Status::new(Code::ResourceExhausted, "as many futures' calls are open as may be");
-            return Call::failed(inbox, &status);
+            return Call::failed(hub, &status);
         }
-        let state = Call::state(inbox, Stage::Waiting(None));
-        if let Some(Entry::Start(promise, _)) =
-            inbox.push(Entry::Start(Promise(Some(Arc::clone(&state))), request))
-        {
-            promise.keep(packet::failed(0, &stopped()));
+        let call = Call::new(hub, Stage::Waiting(None));
+        let promise = Promise(Some(Arc::clone(&call.state)));
+        match hub.tray.push(Entry::Start(promise, request)) {
+            None => hub.settle(&mut Told::default()),
+            // Nobody polls it yet.
+            Some(Entry::Start(promise, _)) => drop(promise.keep(letters::failed(&stopped()))),
+            Some(_) => unreachable!("the entry comes back"),
         }
-        Call(state)
+        call
     }
 
     /// A call that could not be started.
-    pub(super) fn failed(inbox: &Arc<Inbox>, status: &Status) -> Call {
-        Call(Call::state(inbox, Stage::Done(packet::failed(0, status))))
+    pub(super) fn failed(hub: &Arc<Hub>, status: &Status) -> Call {
+        Call::new(hub, Stage::Done(letters::failed(status)))
     }
 
-    fn state(inbox: &Arc<Inbox>, stage: Stage) -> Arc<State> {
-        Arc::new(State { stage: Mutex::new(stage), number: AtomicU32::new(0), inbox: Arc::clone(inbox) })
+    fn new(hub: &Arc<Hub>, stage: Stage) -> Call {
+        let tray = Arc::clone(&hub.tray);
+        let state = State { stage: Mutex::new(stage), place: AtomicU32::new(0), tray };
+        Call { state: Arc::new(state), hub: Arc::clone(hub) }
     }
 
     fn poll_outcome(&self, context: &Context<'_>) -> Poll<Packet> {
-        let mut stage = self.0.stage();
+        let mut stage = self.state.stage();
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Done(outcome) => Poll::Ready(outcome),
             Stage::Waiting(known) => {
@@ -154,7 +159,7 @@ impl Future for Call {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_outcome(context).map(|outcome| {
-            let (what, metadata) = packet::told(&outcome);
+            let (what, metadata) = letters::told(outcome.bytes());
             let body = body_of(what)?;
             Ok(Response { body: body.to_vec(), metadata: metadata.to_vec() })
         })
@@ -173,10 +178,12 @@ pub(super) fn body_of(what: What<'_>) -> Result<&[u8], Status> {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let stage = std::mem::replace(&mut *self.0.stage(), Stage::Over);
+        let stage = std::mem::replace(&mut *self.state.stage(), Stage::Over);
         if matches!(stage, Stage::Waiting(_)) {
-            // A closed inbox needs no telling.
-            let _ = self.0.inbox.push(Entry::Cancel(Arc::clone(&self.0)));
+            // A closed tray needs no telling.
+            if self.hub.tray.push(Entry::Cancel(Arc::clone(&self.state))).is_none() {
+                self.hub.settle(&mut Told::default());
+            }
         }
     }
 }
@@ -202,7 +209,7 @@ impl<R: Message> Future for MessageCall<R> {
             static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
         }
         self.call.poll_outcome(context).map(|outcome| {
-            let body = body_of(packet::told(&outcome).0)?;
+            let body = body_of(letters::told(outcome.bytes()).0)?;
             let mut scratch = SCRATCH.take().unwrap_or_default();
             let message = Owned::decode(&mut scratch.decoder, body).map_err(undecodable);
             SCRATCH.set(Some(scratch));

@@ -1,74 +1,118 @@
-//! One thread's share of a channel: the words of [`Channel`](crate::channel::Channel), over a port of its own.
+//! One thread's share of a channel: the words of [`Channel`](crate::channel::Channel).
+//!
+//! Shape: requests are written into `written`, a few of them together go into the channel, or into the tray if somebody else drives. Outcomes
+//! arrive in `arrived`: those that this thread took from the channel itself, and those that others put into its mailbox.
 //!
 //! Invariants:
-//! 1. A call takes a slot when it is started and leaves it with its outcome: the dispatcher's, or, when the dispatcher is gone and the port
-//!    is empty, one of the member's own, which says that the call may have run.
-//! 2. Cancels that found no room in the port are sent before anything else, as soon as there is.
+//! 1. A call takes a slot when it is started and leaves it with its outcome: the dispatcher's, or, when the end has come and the mailbox is
+//!    empty, one of the member's own, which says that the call may have run.
+//! 2. Events are handed out without the baton: what the user does there holds nobody up, and may use the same shared channel.
 //!
-//! Bounds: as many calls as the port has entries; as many cancels.
+//! Bounds: calls as the options say, and a cancel for each; bytes of requests that are not in the channel yet, or one request.
 
-use super::packet;
+use super::desk::Desk;
+use super::dispatcher::Mine;
+use super::hub::Hub;
+use super::letters::{self, Letters};
+use super::mailbox::{Mailbox, Told};
+use super::tray::Entry;
 use crate::channel::{
     CallId, CallOptions, Calls, Event, Happened, Method, Scratch, StartError, State, Typed, find_method,
 };
 use crate::connection::handshake::ServiceInfo;
 use crate::frame::{MAX_MESSAGE, MAX_METADATA};
-use crate::port::{Packet, Port, SendError};
+use crate::port::{OpenError, Packet};
 use crate::status::Status;
-use ring::wait::{Outcome, WaitPolicy};
+use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
-/// Requests after which they are shown to the dispatcher though others are in flight and no poll came.
-const PUBLISH_AFTER: u32 = 16;
+/// Requests that go into the channel together, which has its own mind about when to publish them.
+const TOGETHER: u32 = 8;
 
 /// One thread's share of a channel. Dropped, it cancels its calls and forgets them.
 pub struct Member {
-    port: Port,
+    pub(super) hub: Arc<Hub>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) key: u32,
+    pub(super) sleeper: Sleeper,
     calls: Calls,
-    /// Calls whose cancel found no room.
-    owed: VecDeque<u32>,
+    /// Requests and cancels that are not in the channel nor in the tray.
+    pub(super) written: Letters,
+    /// Requests among them.
+    unseen: u32,
+    /// Bytes of requests that may wait.
+    bytes: usize,
+    /// Outcomes that were not handed out.
+    pub(super) arrived: Letters,
     /// What a blocking call left for the next poll.
     pub(super) backlog: VecDeque<Kept>,
+    /// Whom to wake; empty between two turns.
+    pub(super) told: Told,
     scratch: Scratch,
     pub(super) typed: Option<Box<Typed>>,
     /// How blocking calls wait.
     pub(super) policy: WaitPolicy,
     services: Arc<[ServiceInfo]>,
-    /// Requests since the last flush.
-    unflushed: u32,
-    /// When the dispatcher is gone: slots whose calls were ended.
+    /// After the end: slots whose calls were ended.
     swept: u32,
 }
 
-/// An outcome, as it came.
-pub(super) struct Kept {
+/// An outcome of one of its calls.
+pub(super) struct Arrived<'a> {
     pub(super) call: CallId,
+    user: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+/// One that waits for a poll.
+pub(super) struct Kept {
+    call: CallId,
     user: u64,
     outcome: Packet,
 }
 
-impl Kept {
-    pub(super) fn outcome(&self) -> &Packet {
-        &self.outcome
+impl Arrived<'_> {
+    pub(super) fn keep(&self) -> Kept {
+        Kept { call: self.call, user: self.user, outcome: Packet::new(0, &[self.bytes]) }
     }
 }
 
 impl Member {
-    pub(super) fn new(port: Port, calls: usize, policy: WaitPolicy, services: Arc<[ServiceInfo]>) -> Member {
-        Member {
-            port,
+    pub(super) fn join(
+        hub: &Arc<Hub>,
+        (calls, bytes): (usize, usize),
+        policy: WaitPolicy,
+        services: Arc<[ServiceInfo]>,
+    ) -> Result<Member, OpenError> {
+        let (sleeper, bell) = waiting_on_eventfd().map_err(|_| OpenError::TooMany)?;
+        let key = hub.tray.key().ok_or(OpenError::TooMany)?;
+        let mailbox = Arc::new(Mailbox::new(bell));
+        let desk = Box::new(Desk::new(key, Arc::clone(&mailbox), calls));
+        if hub.tray.push(Entry::Join(desk)).is_some() {
+            return Err(OpenError::Closed);
+        }
+        let mut told = Told::default();
+        hub.settle(&mut told);
+        Ok(Member {
+            hub: Arc::clone(hub),
+            mailbox,
+            key,
+            sleeper,
             calls: Calls::new(calls),
-            owed: VecDeque::new(),
+            written: Letters::default(),
+            unseen: 0,
+            bytes,
+            arrived: Letters::default(),
             backlog: VecDeque::new(),
+            told,
             scratch: Scratch::default(),
             typed: None,
             policy,
             services,
-            unflushed: 0,
             swept: 0,
-        }
+        })
     }
 
     /// The method of a path: `/shop.Cart/Add`. Ask once and keep it.
@@ -91,9 +135,9 @@ impl Member {
         self.calls.len()
     }
 
-    /// Whether calls may still be started: not after the dispatcher has stopped.
+    /// Whether calls may still be started: not after the last handle is gone.
     pub fn is_open(&self) -> bool {
-        !self.port.is_closed()
+        !self.hub.is_closed()
     }
 
     /// Starts a call. What comes of it is told by [`Member::poll`], with `user`; that the connection takes no more calls, too.
@@ -108,26 +152,42 @@ impl Member {
         user: u64,
         body: &[u8],
     ) -> Result<CallId, StartError> {
+        let call = self.write(method, options, user, body)?;
+        if self.calls.in_flight() == 1 {
+            self.flush();
+        } else if self.unseen >= TOGETHER {
+            self.hand_in(false);
+        }
+        Ok(call)
+    }
+
+    /// Starts a call without telling anybody.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        method: Method,
+        options: &CallOptions<'_>,
+        user: u64,
+        body: &[u8],
+    ) -> Result<CallId, StartError> {
         if !method.is_unary() {
             return Err(StartError::Shape);
         }
         if body.len() > MAX_MESSAGE || options.metadata.len() > MAX_METADATA {
             return Err(StartError::TooLarge);
         }
-        if self.port.is_closed() {
+        if self.hub.is_closed() {
             return Err(StartError::Gone);
         }
+        let waiting = self.written.bytes() + self.mailbox.waiting.load(Ordering::Relaxed);
+        if waiting > 0 && waiting + options.metadata.len() + body.len() > self.bytes {
+            self.hand_in(false);
+            return Err(StartError::Full);
+        }
         let call = self.calls.next().ok_or(StartError::Full)?;
-        match self.port.try_send(packet::request(call.number(), method, options, body)) {
-            Ok(()) => {}
-            Err(SendError::Full(_)) => return Err(StartError::Full),
-            Err(SendError::Gone(_)) => return Err(StartError::Gone),
-        }
+        self.written.request((self.key, call.number()), method, options, body);
         self.calls.open(user, method.number(), 0, None);
-        self.unflushed += 1;
-        if self.calls.in_flight() == 1 || self.unflushed >= PUBLISH_AFTER {
-            self.flush();
-        }
+        self.unseen += 1;
         Ok(call)
     }
 
@@ -136,66 +196,106 @@ impl Member {
         if let Some(slot) = self.calls.find(call)
             && !std::mem::replace(&mut slot.owes_cancel, true)
         {
-            self.owed.push_back(call.number());
-            self.pay();
+            self.written.cancel(self.key, call.number());
         }
     }
 
-    /// Shows the dispatcher what was started.
+    /// Publishes what was started.
     #[inline]
     pub fn flush(&mut self) {
-        self.unflushed = 0;
-        if !self.owed.is_empty() {
-            self.pay();
-        }
-        self.port.flush();
+        self.hand_in(true);
     }
 
-    /// Sends cancels that are owed.
-    #[cold]
-    fn pay(&mut self) {
-        while let Some(&number) = self.owed.front() {
-            let is_open = self.calls.find(CallId(number)).is_some();
-            if is_open && matches!(self.port.try_send(packet::cancel(number)), Err(SendError::Full(_))) {
-                return;
+    /// Hands what was written to the channel, or to whoever drives.
+    #[inline]
+    fn hand_in(&mut self, publish: bool) {
+        let Member { hub, written, told, .. } = self;
+        let driven = hub.take_turn(told, |dispatcher| {
+            dispatcher.hear(written);
+            if publish {
+                dispatcher.channel.flush();
             }
-            self.owed.pop_front();
+        });
+        if driven.is_none() {
+            self.leave_written();
+        }
+        self.unseen = 0;
+    }
+
+    /// Leaves what was written to whoever drives.
+    pub(super) fn leave_written(&mut self) {
+        if !self.written.is_empty() {
+            self.mailbox.waiting.fetch_add(self.written.bytes(), Ordering::Relaxed);
+            self.hub.tray.leave_letters(&mut self.written);
+            self.hub.settle(&mut self.told);
+        }
+        self.unseen = 0;
+    }
+
+    /// Hands what was written in and takes a turn if nothing has arrived, or if there is something to hand in.
+    #[inline]
+    fn look(&mut self) {
+        if self.arrived.is_empty() {
+            self.mailbox.take(&mut self.arrived);
+        }
+        if !self.arrived.is_empty() && self.written.is_empty() {
+            return;
+        }
+        let Member { hub, written, arrived, told, key, .. } = self;
+        let driven = hub.take_turn(told, |dispatcher| {
+            dispatcher.hear(written);
+            dispatcher.turn(&mut Mine { key: *key, outcomes: arrived });
+        });
+        if driven.is_none() {
+            self.leave_written();
+        }
+        self.unseen = 0;
+        if self.arrived.is_empty() {
+            self.mailbox.take(&mut self.arrived);
         }
     }
 
-    /// Shows what was started and hands out up to `max` events; how many.
+    /// Publishes what was started and hands out up to `max` events; how many.
     #[inline]
     pub fn poll(&mut self, max: usize, mut each: impl FnMut(Event<'_>)) -> usize {
         let mut count = 0;
         while count < max
-            && let Some(kept) = self.backlog.pop_front()
+            && let Some(Kept { call, user, outcome }) = self.backlog.pop_front()
         {
-            hand(&kept, &mut self.scratch, &mut each);
+            hand(&Arrived { call, user, bytes: outcome.bytes() }, &mut self.scratch, &mut each);
             count += 1;
         }
-        count + self.turn(max - count, |kept, scratch| hand(&kept, scratch, &mut each))
+        count + self.take_arrived(max - count, |arrived, scratch| hand(&arrived, scratch, &mut each))
     }
 
-    /// Takes up to `max` outcomes; how many.
+    /// Looks, and takes up to `max` outcomes; how many.
     #[inline]
-    pub(super) fn turn(&mut self, max: usize, mut each: impl FnMut(Kept, &mut Scratch)) -> usize {
-        self.flush();
-        // Before the last look into the port.
-        let closed = self.port.is_closed();
-        let Member { port, calls, scratch, .. } = self;
-        let count = port.drain(max, |outcome| {
-            let call = CallId(outcome.tag());
+    pub(super) fn take_arrived(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(Arrived<'_>, &mut Scratch),
+    ) -> usize {
+        // Before the last look into the mailbox.
+        let closed = self.hub.is_closed();
+        self.look();
+        let Member { arrived, calls, scratch, .. } = self;
+        let mut count = 0;
+        while count < max
+            && let Some(letter) = arrived.pop()
+        {
+            let call = CallId(letter.tag);
             let slot = calls.find(call).expect("the dispatcher answers calls that are open, once each");
             let user = slot.user;
             calls.close(call.slot());
-            each(Kept { call, user, outcome }, scratch);
-        });
+            each(Arrived { call, user, bytes: letter.bytes }, scratch);
+            count += 1;
+        }
         if closed && count < max { count + self.sweep(max - count, each) } else { count }
     }
 
-    /// The dispatcher is gone, and all that it said was taken: ends up to `max` calls that are open; how many.
+    /// The end has come, and all that was said was taken: ends up to `max` calls that are open; how many.
     #[cold]
-    fn sweep(&mut self, max: usize, mut each: impl FnMut(Kept, &mut Scratch)) -> usize {
+    fn sweep(&mut self, max: usize, mut each: impl FnMut(Arrived<'_>, &mut Scratch)) -> usize {
         let mut count = 0;
         while count < max && (self.swept as usize) < self.calls.len() {
             let slot = self.calls.slot(self.swept);
@@ -203,41 +303,29 @@ impl Member {
             if state != State::Free {
                 let call = self.calls.id_of(self.swept);
                 self.calls.close(self.swept);
-                let lost = Status::lost("the shared channel was stopped");
-                let outcome = packet::failed(call.number(), &lost);
-                each(Kept { call, user, outcome }, &mut self.scratch);
+                let lost = letters::failed(&Status::lost("the shared channel was stopped"));
+                each(Arrived { call, user, bytes: lost.bytes() }, &mut self.scratch);
                 count += 1;
             }
             self.swept += 1;
         }
         count
     }
+}
 
-    /// Shows what was started and waits until a poll would find something, or what was refused may be tried again.
-    pub fn wait(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
-        if !self.backlog.is_empty() {
-            return Outcome::Ready;
-        }
-        self.wait_for_packets(policy, timeout)
-    }
-
-    /// As [`Member::wait`], whatever waits in the backlog.
-    pub(super) fn wait_for_packets(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
-        self.flush();
-        if self.port.is_closed() && self.calls.in_flight() > 0 {
-            return Outcome::Ready;
-        }
-        match self.port.wait(policy, timeout) {
-            Outcome::PeerGone if self.calls.in_flight() > 0 => Outcome::Ready,
-            outcome => outcome,
+impl Drop for Member {
+    fn drop(&mut self) {
+        // A closed tray needs no telling.
+        if self.hub.tray.push(Entry::Leave(self.key)).is_none() {
+            self.hub.settle(&mut self.told);
         }
     }
 }
 
 #[inline]
-fn hand(kept: &Kept, scratch: &mut Scratch, each: &mut impl FnMut(Event<'_>)) {
-    let (what, metadata) = packet::told(&kept.outcome);
-    each(Event::new(Happened { call: kept.call, user: kept.user, what, metadata }, scratch));
+fn hand(arrived: &Arrived<'_>, scratch: &mut Scratch, each: &mut impl FnMut(Event<'_>)) {
+    let (what, metadata) = letters::told(arrived.bytes);
+    each(Event::new(Happened { call: arrived.call, user: arrived.user, what, metadata }, scratch));
 }
 
 impl std::fmt::Debug for Member {

@@ -10,6 +10,7 @@ use crate::service::{
 use crate::status::{Code, Status};
 use base::clock::Clock;
 use base::prng::Prng;
+use ring::wait::Outcome;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Mutex;
@@ -127,8 +128,7 @@ impl Drop for Running {
 }
 
 fn options() -> SharedOptions {
-    let port = PortOptions { entries: 16, ..PortOptions::default() };
-    SharedOptions { wait: WaitPolicy::BLOCK, port, ..SharedOptions::default() }
+    SharedOptions { wait: WaitPolicy::BLOCK, calls: 16, ..SharedOptions::default() }
 }
 
 fn start(max_calls: u32, options: &SharedOptions) -> (Running, Shared) {
@@ -249,24 +249,31 @@ fn calls_beyond_the_channels_room_wait_their_turn_or_run_out_of_time() {
 }
 
 #[test]
-fn replies_that_find_no_room_in_a_port_wait() {
-    let port = PortOptions { entries: 16, boxed_bytes: 1000, ..PortOptions::default() };
-    let (_running, shared) = start(64, &SharedOptions { port, ..options() });
-    let mut member = shared.member().expect("room");
-    let echo = member.method("/test.Late/Echo").expect("it is served");
-    let mut waiting = 0;
-    for user in 0..16u64 {
-        while let Err(error) = member.start(echo, &CallOptions::default(), user, &[user as u8; 800]) {
-            assert_eq!(error, StartError::Full);
-            member.wait(WaitPolicy::BLOCK, None);
-        }
-        waiting += 1;
+fn requests_that_wait_have_a_bound_of_bytes() {
+    let (running, shared) = start(1, &SharedOptions { bytes: 1000, ..options() });
+    let (mut member, none) = (shared.member().expect("room"), CallOptions::default());
+    let (echo, never) = (member.method("/test.Late/Echo"), member.method("/test.Late/Never"));
+    let (echo, never) = (echo.expect("it is served"), never.expect("it is served"));
+    member.start(never, &none, 0, b"").expect("room");
+    running.wait_for_never(1);
+    // The channel is full. One request may be longer than the bound, and others fit it.
+    for (user, len) in [(1, 5000), (2, 400), (3, 400)] {
+        let body = vec![7; len];
+        let started = member.start(echo, &none, user, &body).is_ok();
+        assert_eq!(started, user == 1, "what waits counts");
+        member.flush();
+        let outcome = block_on(shared.call(echo, &CallOptions::within(Duration::from_millis(1)), &body));
+        assert_eq!(outcome.map_err(|status| status.code()), Err(Code::DeadlineExceeded));
     }
-    while waiting > 0 {
-        let (user, reply) = next(&mut member);
-        assert_eq!(reply, Ok(vec![user as u8; 800]));
-        waiting -= 1;
-    }
+    let first = shared.call(echo, &none, &[1; 800]);
+    let second = block_on(shared.call(echo, &none, &[2; 800]));
+    assert_eq!(second.map_err(|status| status.code()), Err(Code::ResourceExhausted));
+    running.late.never.lock().expect("no poison").remove(0).reply_bytes(b"");
+    assert_eq!(next(&mut member), (0, Ok(Vec::new())));
+    assert_eq!(next(&mut member), (1, Ok(vec![7; 5000])));
+    assert_eq!(block_on(first).expect("it answers").body, [1; 800]);
+    member.start(echo, &none, 4, &[4; 800]).expect("nothing waits any more");
+    assert_eq!(next(&mut member), (4, Ok(vec![4; 800])));
 }
 
 #[test]
@@ -308,7 +315,7 @@ fn many_tasks_of_tokio_on_one_thread() {
             task.await.expect("no panic");
         }
     });
-    assert_eq!(shared.0.inbox.open(), 0);
+    assert_eq!(shared.0.hub.tray.open(), 0);
 }
 
 #[test]
@@ -319,7 +326,7 @@ fn futures_beyond_their_bound_are_refused() {
     let second = block_on(shared.call(never, &CallOptions::default(), b""));
     assert_eq!(second.map_err(|status| status.code()), Err(Code::ResourceExhausted));
     drop(first);
-    while shared.0.inbox.open() > 0 {
+    while shared.0.hub.tray.open() > 0 {
         thread::yield_now();
     }
 }
@@ -535,7 +542,7 @@ fn stress(seed: u64, planted: Option<Planted>) -> bool {
         }
     });
     let well = well.load(Ordering::Relaxed) == 4;
-    while well && shared.0.inbox.open() > 0 {
+    while well && shared.0.hub.tray.open() > 0 {
         thread::yield_now();
     }
     well
@@ -560,16 +567,146 @@ fn the_stress_finds_second_outcomes() {
 
 #[test]
 fn a_promise_that_is_dropped_is_an_outcome() {
-    let ports = Ports::new(&PortsOptions::default());
-    let inbox = Arc::new(Inbox::new(ports.opener(), 2));
-    let never = || Call::start(&inbox, packet::request(0, Method::unary(1), &CallOptions::default(), b""));
-    let (mut first, second) = (never(), never());
-    assert!(pin!(&mut first).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    drop(second);
-    assert_eq!(inbox.open(), 2, "the dispatcher has not seen that it was dropped");
-    drop(inbox.close());
-    assert_eq!(inbox.open(), 0);
-    assert_eq!(block_on(first).map_err(|status| status.is_lost()), Err(true));
-    let late = block_on(never()).map_err(|status| (status.code(), status.is_lost()));
-    assert_eq!((late, inbox.open()), (Err((Code::Unavailable, false)), 0));
+    let (_running, shared) = start(4, &options());
+    let (hub, never) = (&shared.0.hub, shared.method("/test.Late/Never").expect("it is served"));
+    let call = || shared.call(never, &CallOptions::default(), b"");
+    // While this thread has the baton the request stays in the tray.
+    let dropped = loop {
+        let turn = hub.take_turn(&mut Told::default(), |_| {
+            let call = call();
+            assert_eq!(hub.tray.close().len(), 1);
+            call
+        });
+        match turn {
+            Some(call) => break call,
+            None => thread::yield_now(),
+        }
+    };
+    assert_eq!(hub.tray.open(), 0);
+    assert_eq!(block_on(dropped).map_err(|status| status.is_lost()), Err(true));
+    let late = block_on(call()).map_err(|status| (status.code(), status.is_lost()));
+    assert_eq!((late, hub.tray.open()), (Err((Code::Unavailable, false)), 0));
+}
+
+/// Calls that wait, of more threads than there are cores.
+#[test]
+fn many_threads_with_calls_that_wait_all_finish() {
+    for wait in [WaitPolicy::BLOCK, WaitPolicy::default()] {
+        let (_running, shared) = start(6, &SharedOptions { wait, ..options() });
+        let echo = shared.method("/test.Late/Echo").expect("it is served");
+        thread::scope(|scope| {
+            for thread in 0..12u32 {
+                let mut member = shared.member().expect("room");
+                scope.spawn(move || {
+                    for round in 0..100u32 {
+                        let body = [thread.to_le_bytes(), round.to_le_bytes()].concat();
+                        let reply = member.call_bytes(echo, &CallOptions::default(), &body);
+                        assert_eq!(reply.expect("it answers").body, body);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_member_that_panics_or_goes_takes_nobody_down() {
+    let (_running, shared) = start(6, &options());
+    let echo = shared.method("/test.Late/Echo").expect("it is served");
+    let none = CallOptions::default();
+    thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let shared = &shared;
+            scope.spawn(move || {
+                for round in 0..60u32 {
+                    let mut member = shared.member().expect("room");
+                    for user in 0..4 {
+                        member.start(echo, &none, user, &round.to_le_bytes()).expect("room");
+                    }
+                    let run = std::panic::AssertUnwindSafe(|| {
+                        let reply = member.call_bytes(echo, &none, b"waits").expect("it answers");
+                        assert_eq!(reply.body, b"waits");
+                        member.poll(16, |_| std::panic::resume_unwind(Box::new("a user's panic")));
+                    });
+                    let panicked = std::panic::catch_unwind(run).is_err();
+                    if thread % 2 == 0 {
+                        // What the panic left is still there.
+                        let left = member.in_flight() + member.backlog.len();
+                        (0..left).for_each(|_| drop(next(&mut member)));
+                        assert_eq!(left, if panicked { 3 } else { 4 });
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(shared.member().expect("room").call_bytes(echo, &none, b"x").expect("it answers").body, b"x");
+}
+
+#[test]
+fn a_task_whose_waker_panics_takes_nobody_down() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            std::panic::resume_unwind(Box::new("a waker's panic"));
+        }
+    }
+    let (running, shared) = start(6, &options());
+    let (echo, never) = (shared.method("/test.Late/Echo"), shared.method("/test.Late/Never"));
+    let (echo, never) = (echo.expect("it is served"), never.expect("it is served"));
+    let mut member = shared.member().expect("room");
+    let mut call = shared.call(never, &CallOptions::default(), b"");
+    let waker = Waker::from(Arc::new(Bad));
+    assert!(pin!(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+    running.wait_for_never(1);
+    running.late.never.lock().expect("no poison").remove(0).reply_bytes(b"");
+    // Whoever drives has to wake it: this thread or the standby, whose end is everybody's.
+    let run = std::panic::AssertUnwindSafe(|| {
+        while shared.0.hub.tray.open() > 0 {
+            member.poll(1, |_| ());
+        }
+    });
+    let _ = std::panic::catch_unwind(run);
+    assert!(block_on(call).is_ok());
+    let reply = member.call_bytes(echo, &CallOptions::default(), b"x");
+    assert_eq!(reply.expect("it answers").body, b"x");
+}
+
+/// Members sleep until one has led, had its outcome and gone; then one more sleeps. Whether its outcome reaches it.
+fn the_next_is_woken(planted: Option<Planted>) -> bool {
+    let (running, channel) = Running::start(1, 8);
+    let shared = Shared::planted(channel, &options(), planted).expect("a thread");
+    let never = shared.method("/test.Late/Never").expect("it is served");
+    let hub = &shared.0.hub;
+    // A member calls and is answered when it has gone to sleep for good.
+    let sleep = |timeout| {
+        let mut member = shared.member().expect("room");
+        member.start(never, &CallOptions::default(), 0, b"").expect("room");
+        running.wait_for_never(1);
+        let nights = hub.nights.load(Ordering::Acquire);
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(move || member.wait(WaitPolicy::BLOCK, timeout) == Outcome::Ready);
+            while hub.nights.load(Ordering::Acquire) == nights {
+                thread::yield_now();
+            }
+            running.late.never.lock().expect("no poison").remove(0).reply_bytes(b"");
+            sleeper.join().expect("no panic")
+        })
+    };
+    // At first the standby may be the one that leads.
+    while hub.leads.load(Ordering::Relaxed) == 0 {
+        assert!(sleep(None));
+    }
+    // Without the bug nothing depends on the time.
+    sleep(planted.map(|_| Duration::from_millis(100)))
+}
+
+#[test]
+fn who_led_leaves_nobody_asleep() {
+    assert!(the_next_is_woken(None));
+}
+
+#[test]
+fn a_lead_that_ends_without_a_word_is_found() {
+    // Not each time: the standby may be about to look.
+    assert!((0..5).any(|_| !the_next_is_woken(Some(Planted::Silent))));
 }
