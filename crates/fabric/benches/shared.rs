@@ -1,7 +1,7 @@
 //! One connection for many threads, who drive it in turns, against a connection for each thread.
 //!
-//! `cargo bench -p millrace-fabric --bench shared` (`-- --quick`: few rounds). Both sides call the same server, a thread of this process, over memory
-//! links; 64-byte echoes of bytes. Window 16: so many calls in flight per thread, with a completion queue; window 1: blocking calls. Rounds
+//! `cargo bench -p millrace-fabric --bench shared` (`-- --quick`: few rounds). Both sides call the same server, a thread of this process, over rings
+//! in memory, where a connection more costs next to nothing, and over sockets, where it costs system calls; 64-byte echoes of bytes. Window 16: so many calls in flight per thread, with a completion queue; window 1: blocking calls. Rounds
 //! alternate; printed are medians of the rounds, and the median of the rounds' ratios (shared to own) with their quartiles. Processor time is
 //! the whole process': threads, standby, and the server with one connection that is busy or with many.
 
@@ -139,24 +139,46 @@ fn processor_ns() -> i64 {
 
 fn main() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let address = Address::Memory(format!("bench-shared-{}", std::process::id()));
-    let mut server = Server::new(Options::default()).service(Echo).listen(&address).expect("a free name");
     let stop = AtomicBool::new(false);
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 3 } else { 15 };
     println!("{cores} cores, {rounds} rounds of each side");
     println!(
-        "{:>7} {:>6}  {:>10} {:>10} {:>22}  {:>10} {:>10} {:>22}",
-        "threads", "window", "own Mrps", "shared", "shared/own", "own cpu ns", "shared", "shared/own"
+        "{:>9} {:>7} {:>6}  {:>10} {:>10} {:>22}  {:>10} {:>10} {:>22}",
+        "transport",
+        "threads",
+        "window",
+        "own Mrps",
+        "shared",
+        "shared/own",
+        "own cpu ns",
+        "shared",
+        "shared/own"
     );
-    std::thread::scope(|scope| {
-        scope.spawn(|| server.run(WaitPolicy::default(), &stop));
-        for (window, calls) in [(WINDOW, 60_000), (1, 16_000)] {
-            for threads in [1, 2, 4, 8] {
-                compare(&address, Row { threads, window, calls, rounds });
+    let name = format!("bench-shared-{}", std::process::id());
+    let socket = std::env::temp_dir().join(&name);
+    let unix = format!("unix:{}", socket.display());
+    // Calls of a round: a few tens of milliseconds of them.
+    let transports = [
+        (format!("memory:{name}"), 60_000, 16_000),
+        (unix, 30_000, 4_000),
+        ("udp:127.0.0.1:0".to_owned(), 20_000, 2_000),
+        ("tcp:127.0.0.1:0".to_owned(), 20_000, 2_000),
+    ];
+    for (address, many, single) in transports {
+        let address: Address = address.parse().expect("an address");
+        let mut server = Server::new(Options::default()).service(Echo).listen(&address).expect("it is free");
+        let address = server.addresses().next().expect("it listens").clone();
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(WaitPolicy::default(), &stop));
+            for (window, calls) in [(WINDOW, many), (1, single)] {
+                for threads in [1, 2, 4, 8] {
+                    compare(&address, Row { threads, window, calls, rounds });
+                }
             }
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
+            stop.store(true, Ordering::Relaxed);
+        });
+        stop.store(false, Ordering::Relaxed);
+    }
 }
 
 fn compare(address: &Address, row: Row) {
@@ -178,7 +200,8 @@ fn compare(address: &Address, row: Row) {
         format!("{middle:.2} [{low:.2} .. {high:.2}]")
     };
     println!(
-        "{threads:>7} {window:>6}  {:>10.3} {:>10.3} {:>22}  {:>10.0} {:>10.0} {:>22}",
+        "{:>9} {threads:>7} {window:>6}  {:>10.3} {:>10.3} {:>22}  {:>10.0} {:>10.0} {:>22}",
+        address.transport().name(),
         column(&owns, |r| r.0),
         column(&shareds, |r| r.0),
         ratio(|r| r.0),

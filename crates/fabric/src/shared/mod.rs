@@ -25,7 +25,7 @@
 //! 1. Each call has one outcome, whatever goes first: its member, its future, the connection, the standby, a driver that panics. (`dispatcher` 1, 2;
 //!    users' code never runs while its thread drives.)
 //! 2. Nobody waits for what has arrived: whoever waits drives, or somebody who is awake does, or somebody sleeps on the link, or the standby
-//!    looks within 100 µs whether one of these is so. (`hub` 1, 2; `ring::baton`.)
+//!    looks within 100 µs (1 ms if nobody waited when it looked last) whether one of these is so. (`hub` 1, 2; `ring::baton`.)
 //! 3. Memory is bounded, below.
 //!
 //! Bounds: of each member [`SharedOptions::calls`] calls, and [`SharedOptions::bytes`] of requests that wait for room, or one request; of futures
