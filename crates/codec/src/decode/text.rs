@@ -19,8 +19,8 @@ pub(super) fn is_utf8(bytes: &[u8], word: u64) -> bool {
 fn is_utf8_long(bytes: &[u8]) -> bool {
     match bytes.len() {
         ..=16 => is_ascii::<8>(bytes) || is_utf8_slow(bytes),
-        ..=32 => is_ascii::<16>(bytes) || is_utf8_slow(bytes),
-        ..=64 => is_ascii::<32>(bytes) || is_utf8_slow(bytes),
+        17..=32 => is_ascii::<16>(bytes) || is_utf8_slow(bytes),
+        33..=64 => is_ascii::<32>(bytes) || is_utf8_slow(bytes),
         _ => simdutf8::basic::from_utf8(bytes).is_ok(),
     }
 }
