@@ -9,6 +9,7 @@ pub mod registers;
 pub mod report;
 pub mod rpc;
 pub mod shm_client;
+pub mod sim;
 pub mod soak;
 pub mod up;
 pub mod wire;

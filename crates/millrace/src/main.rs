@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
 use millrace::load::{self, BenchArgs};
 use millrace::rpc::Rpc;
+use millrace::sim::Sim;
 use millrace::soak::Soak;
 use millrace::up::Up;
 use millrace::wire::Wire;
@@ -26,6 +27,7 @@ enum Command {
     /// Measure this machine: clocks, caches, memory, wake-ups, sockets, storage
     Probe(probe::Args),
     Rpc(Rpc),
+    Sim(Box<Sim>),
     Soak(Soak),
     Registers(registers::List),
     Wire(Wire),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => load::run(&args).map_err(Into::into),
         Command::Probe(args) => probe::run(args).map_err(Into::into),
         Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::Sim(sim) => sim.run().map_err(Into::into),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),

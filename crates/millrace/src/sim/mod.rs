@@ -1,0 +1,360 @@
+//! `millrace sim`: the coherent cache's machines under faults, in virtual time, judged operation by operation.
+//!
+//! ```text
+//!  campaign ── seeds, planted bugs ──▶ play ──┬── script    what the seed draws: bounds, keys, operations, faults
+//!                                             ├── world     nodes, clocks, bytes on the wire, crashes, phases
+//!                                             │    ├── issue    operations: one outcome each, in time
+//!                                             │    └── watch    what holds after every event
+//!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
+//!  minimal ── the fewest faults and operations that still fail
+//! ```
+//! The machines are those of production ([`protocol::coherence`]); queue, network, faults and judge are those of crate `sim`. What is
+//! measured is in `docs/measurements/sim.md`.
+//!
+//! Tests: `tests` beside this file.
+
+mod campaign;
+mod clock;
+mod indices;
+mod issue;
+mod minimal;
+mod nodes;
+mod panics;
+mod play;
+mod record;
+mod script;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod watch;
+mod world;
+
+use crate::load::progress;
+use campaign::{Campaign, Hunt};
+use clap::Args;
+use play::Case;
+use protocol::coherence::Planted;
+use sim::faults::Plan;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use topology::Topology;
+
+/// Operations of a run, where nothing else is said.
+const OPS: usize = 100;
+/// Seeds of a run, where nothing else is said.
+const SEEDS: u64 = 1_000;
+/// A planted bug must be found within so many seeds.
+const WITHIN: u64 = 2_000;
+
+/// Run the coherent cache's machines under faults, in virtual time, and judge every operation.
+///
+/// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop.
+/// From its seed a run draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which
+/// faults come: losses, duplicates, delays, reordering, damage, cuts, clogs, crashes and restarts of every role, evictions. After every
+/// event no box may hold a copy that is not what its home has; every operation must end once, in time; when the faults are over, and
+/// when a box has died, new operations must succeed within a lease and a retransmission; and the history of every key must be
+/// linearizable, expiry, flush and what was lost included.
+///
+/// Without --seed, seeds 1 to N are run, and each planted bug is looked for until it is found. The last line says how many seeds were
+/// run, how many showed a violation, how many planted bugs were found of how many, and the fingerprint of all that happened, which
+/// depends on seeds and options alone. A violation is printed with the operations around it and the command that replays the
+/// smallest run that shows it. The exit status is 1 if there was a violation, or a planted bug was not found; with one planted bug and
+/// one seed, if it showed.
+#[derive(Args, Debug)]
+pub struct Sim {
+    /// How many seeds, from 1
+    #[arg(long, value_name = "N", default_value_t = SEEDS, conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    seeds: u64,
+
+    /// Run this seed only
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    /// Who there is: rooted (4 ToRs below 2 roots), tree (three levels), two (two boxes, two clients, one key), or a text of
+    /// tors, middles, roots, homes, clients, controllers and keys, as tors=4,roots=2,clients=6
+    #[arg(long, value_name = "TEXT", default_value = "rooted")]
+    topology: Topology,
+
+    /// Operations of a run, besides those of the liveness phases
+    #[arg(long, value_name = "N", default_value_t = OPS as u64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    ops: u64,
+
+    /// The faults, instead of those that the seed draws; a run that fails prints them. Empty for none
+    #[arg(long, value_name = "TEXT", requires = "seed")]
+    plan: Option<Plan>,
+
+    /// Only these operations of the seed, as 3,5-9
+    #[arg(long, value_name = "LIST", requires = "seed", value_parser = Only::read)]
+    only: Option<Only>,
+
+    /// A bug to plant, by name, or all; with all, each is looked for in 2,000 seeds at most, or in those of --seeds where that is
+    /// given
+    #[arg(long, value_name = "NAME", value_parser = Bugs::read)]
+    planted: Option<Bugs>,
+
+    /// Write what the clients saw as JSON Lines (docs/history.md)
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    history: Option<PathBuf>,
+
+    /// Threads; by default one for each core
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+
+    /// Print every event
+    #[arg(long, requires = "seed")]
+    trace: bool,
+
+    /// Leave a run that fails as it is, instead of looking for a smaller one
+    #[arg(long)]
+    no_shrink: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Operations, by number.
+#[derive(Clone, Debug)]
+struct Only(Vec<usize>);
+
+impl Only {
+    fn read(text: &str) -> Result<Only, String> {
+        indices::read(text).map(Only)
+    }
+}
+
+/// Bugs to be planted.
+#[derive(Clone, Copy, Debug)]
+enum Bugs {
+    All,
+    One(Planted),
+}
+
+impl Bugs {
+    fn read(text: &str) -> Result<Bugs, String> {
+        let names = || Planted::ALL.iter().map(|planted| planted.name()).collect::<Vec<_>>().join(", ");
+        match (text, Planted::from_name(text)) {
+            ("all", _) => Ok(Bugs::All),
+            (_, Some(planted)) => Ok(Bugs::One(planted)),
+            _ => Err(format!("there are all, {}", names())),
+        }
+    }
+
+    fn list(&self) -> Vec<Planted> {
+        match self {
+            Bugs::All => Planted::ALL.to_vec(),
+            Bugs::One(planted) => vec![*planted],
+        }
+    }
+}
+
+/// Why the command failed.
+#[derive(Debug)]
+pub enum SimError {
+    /// So many seeds showed a violation; the first was printed.
+    Violations(usize),
+    /// So many planted bugs were not found.
+    NotFound(usize),
+    /// The terminal, or the file.
+    Io(String, io::Error),
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Violations(1) => f.write_str("a seed showed a violation"),
+            SimError::Violations(n) => write!(f, "{n} seeds showed violations"),
+            SimError::NotFound(n) => write!(f, "{n} planted bugs were not found"),
+            SimError::Io(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+impl From<io::Error> for SimError {
+    fn from(error: io::Error) -> SimError {
+        SimError::Io("standard output".to_string(), error)
+    }
+}
+
+impl Sim {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`SimError`].
+    pub fn run(&self) -> Result<(), SimError> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let result = match self.seed {
+            Some(seed) => self.run_one(seed, &mut out),
+            None => self.run_many(&mut out),
+        };
+        out.flush()?;
+        result
+    }
+
+    fn case(&self) -> Case {
+        Case {
+            plan: self.plan.clone(),
+            only: self.only.as_ref().map(|only| only.0.clone()),
+            ..campaign::plain(&Arc::new(self.topology.clone()), self.ops as usize)
+        }
+    }
+
+    fn threads(&self) -> NonZero<usize> {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        self.threads.unwrap_or_else(cores)
+    }
+
+    // ---- one seed
+
+    fn run_one(&self, seed: u64, out: &mut impl Write) -> Result<(), SimError> {
+        if let Some(bugs @ Bugs::All) = self.planted {
+            let hunts = campaign::hunt(&self.case(), &bugs.list(), (seed, 1), self.threads(), &|_| {});
+            return self.show(out, &Campaign::default(), &hunts, 1);
+        }
+        let planted = self.planted.map(|bugs| bugs.list()[0]);
+        let case = Case { seed, planted, ..self.case() };
+        let played = case.play(self.trace);
+        if self.trace {
+            writeln!(out, "{}", nodes::Numbers::of(&self.topology).legend())?;
+            played.trace.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        }
+        if let Some(path) = &self.history {
+            write_history(path, &played).map_err(|error| SimError::Io(path.display().to_string(), error))?;
+        }
+        let violations = played.violation.is_some();
+        let campaign = Campaign::of_one(seed, played);
+        if violations {
+            self.explain(out, &case)?;
+        }
+        self.show(out, &campaign, &[], 0)
+    }
+
+    // ---- many seeds
+
+    fn run_many(&self, out: &mut impl Write) -> Result<(), SimError> {
+        let (case, threads) = (self.case(), self.threads());
+        let started = Instant::now();
+        let mut campaign = Campaign::default();
+        if self.planted.is_none() {
+            let bar = progress::bar(self.json);
+            let tell = |fraction: f64| {
+                progress::show(&bar, fraction, &format!("{} seeds, {}", self.seeds, self.topology))
+            };
+            campaign = campaign::run(&case, 1..self.seeds + 1, threads, &tell);
+            bar.finish_and_clear();
+            self.tell_speed(out, &campaign, started)?;
+            if let Some(&seed) = campaign.violations.first() {
+                self.explain(out, &Case { seed, ..case.clone() })?;
+            }
+        }
+        let within = if self.planted.is_some() && self.seeds != SEEDS { self.seeds } else { WITHIN };
+        let bugs = self.planted.unwrap_or(Bugs::All).list();
+        let bar = progress::bar(self.json);
+        let tell = |fraction: f64| progress::show(&bar, fraction, "planted bugs");
+        let hunts = campaign::hunt(&case, &bugs, (1, within), threads, &tell);
+        bar.finish_and_clear();
+        self.show(out, &campaign, &hunts, within)
+    }
+
+    fn tell_speed(&self, out: &mut impl Write, campaign: &Campaign, started: Instant) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let spent = started.elapsed().as_secs_f64();
+        let Campaign { seeds, events, operations, .. } = campaign;
+        writeln!(
+            out,
+            "{}: {operations} operations, {events} events in {spent:.1} s: {:.0} seeds/s on {} threads",
+            self.topology,
+            *seeds as f64 / spent,
+            self.threads()
+        )
+    }
+
+    /// Makes a failing case small and prints it.
+    fn explain(&self, out: &mut impl Write, case: &Case) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let (small, played) =
+            if self.no_shrink { (case.clone(), case.play(false)) } else { minimal::minimal(case) };
+        let Some(violation) = &played.violation else { return Ok(()) };
+        writeln!(out, "seed {} broke a promise at {}:", case.seed, violation.at)?;
+        writeln!(out, "  {}", violation.text.replace('\n', "\n  "))?;
+        writeln!(out, "where {}", nodes::Numbers::of(&self.topology).legend())?;
+        writeln!(out, "replay: {}", small.command())
+    }
+
+    // ---- results
+
+    fn show(
+        &self,
+        out: &mut impl Write,
+        campaign: &Campaign,
+        hunts: &[Hunt],
+        within: u64,
+    ) -> Result<(), SimError> {
+        let found = hunts.iter().filter(|hunt| hunt.found.is_some()).count();
+        if self.json {
+            writeln!(out, "{}", json(campaign, hunts))?;
+        } else {
+            show_hunts(out, hunts, within)?;
+            let unknown = match campaign.gave_up {
+                0 => String::new(),
+                n => format!(" ({n} keys not decided)"),
+            };
+            writeln!(
+                out,
+                "{} seeds, {} violations{unknown}, {found} planted bugs found of {}, fingerprint {}",
+                campaign.seeds,
+                campaign.violations.len(),
+                hunts.len(),
+                campaign.print
+            )?;
+        }
+        match (campaign.violations.len(), hunts.len() - found) {
+            (0, 0) => Ok(()),
+            (0, missing) => Err(SimError::NotFound(missing)),
+            (violations, _) => Err(SimError::Violations(violations)),
+        }
+    }
+}
+
+fn show_hunts(out: &mut impl Write, hunts: &[Hunt], within: u64) -> io::Result<()> {
+    for Hunt { planted, found } in hunts {
+        match found {
+            Some(seed) => writeln!(out, "planted {:24} found by seed {seed}", planted.name())?,
+            None => writeln!(out, "planted {:24} NOT found within {within} seeds", planted.name())?,
+        }
+    }
+    Ok(())
+}
+
+fn json(campaign: &Campaign, hunts: &[Hunt]) -> serde_json::Value {
+    let hunts: Vec<_> = hunts
+        .iter()
+        .map(|hunt| serde_json::json!({ "planted": hunt.planted.name(), "seed": hunt.found }))
+        .collect();
+    serde_json::json!({
+        "seeds": campaign.seeds,
+        "violations": campaign.violations,
+        "undecided_keys": campaign.gave_up,
+        "events": campaign.events,
+        "operations": campaign.operations,
+        "planted": hunts,
+        "fingerprint": campaign.print.to_string(),
+    })
+}
+
+fn write_history(path: &Path, played: &play::Played) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    played.history.write(&mut file)?;
+    file.flush()
+}

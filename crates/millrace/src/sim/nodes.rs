@@ -1,0 +1,239 @@
+//! The nodes of a world: numbered clients first, then boxes, homes and controllers; each a machine that may be down.
+
+use super::clock::Clock;
+use super::script::Script;
+use super::topology::Topology;
+use base::Nanos;
+use protocol::coherence::home::items::Tree;
+use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out};
+use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Message};
+use sim::nodes::Node;
+use sim::{NodeSet, random};
+use std::sync::Arc;
+
+/// Items of a home: more than any workload has keys.
+const ITEMS: usize = 256;
+/// A client's id is its index, and which life of it this is.
+const CLIENTS: u64 = 256;
+
+/// What runs on a node.
+#[derive(Clone, Debug)]
+pub enum Machine {
+    /// A client.
+    Client(Box<Client>),
+    /// A box.
+    Box(Box<CacheBox>),
+    /// A home.
+    Home(Box<Home<Tree>>),
+    /// A controller.
+    Controller(Box<Controller>),
+}
+
+impl Machine {
+    /// Takes a message.
+    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        match self {
+            Machine::Client(m) => m.handle(now, from, message, out),
+            Machine::Box(m) => m.handle(now, from, message, out),
+            Machine::Home(m) => m.handle(now, from, message, out),
+            Machine::Controller(m) => m.handle(now, from, message, out),
+        }
+    }
+
+    /// Serves what is due.
+    pub fn tick(&mut self, now: Nanos, out: &mut Out) {
+        match self {
+            Machine::Client(m) => m.tick(now, out),
+            Machine::Box(m) => m.tick(now, out),
+            Machine::Home(m) => m.tick(now, out),
+            Machine::Controller(m) => m.tick(now, out),
+        }
+    }
+
+    /// When it wants to be called.
+    pub fn next_deadline(&self) -> Nanos {
+        match self {
+            Machine::Client(m) => m.next_deadline(),
+            Machine::Box(m) => m.next_deadline(),
+            Machine::Home(m) => m.next_deadline(),
+            Machine::Controller(m) => m.next_deadline(),
+        }
+    }
+}
+
+/// Which numbers the nodes of a topology have.
+#[derive(Clone, Debug)]
+pub struct Numbers {
+    clients: u32,
+    boxes: Vec<BoxId>,
+    homes: Vec<HomeId>,
+    controllers: u32,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A client, by index.
+    Client(u32),
+    /// A box.
+    Box(BoxId),
+    /// A home.
+    Home(HomeId),
+    /// A controller, by index.
+    Controller(u8),
+}
+
+impl Numbers {
+    /// Of this topology.
+    pub fn of(topology: &Topology) -> Numbers {
+        Numbers {
+            clients: topology.clients.len() as u32,
+            boxes: topology.layout.boxes().collect(),
+            homes: topology.layout.homes().collect(),
+            controllers: topology.controllers.into(),
+        }
+    }
+
+    /// How many nodes.
+    pub fn count(&self) -> u32 {
+        self.clients + (self.boxes.len() + self.homes.len()) as u32 + self.controllers
+    }
+
+    /// All nodes.
+    pub fn all(&self) -> NodeSet {
+        NodeSet::below(self.count())
+    }
+
+    /// What node `node` is.
+    pub fn role(&self, node: Node) -> Role {
+        let (boxes, homes) = (self.boxes.len() as u32, self.homes.len() as u32);
+        match node {
+            n if n < self.clients => Role::Client(n),
+            n if n < self.clients + boxes => Role::Box(self.boxes[(n - self.clients) as usize]),
+            n if n < self.clients + boxes + homes => {
+                Role::Home(self.homes[(n - self.clients - boxes) as usize])
+            }
+            n => Role::Controller((n - self.clients - boxes - homes) as u8),
+        }
+    }
+
+    /// The node that a message goes to, if there is one.
+    pub fn node_of(&self, id: NodeId) -> Option<Node> {
+        let place = |found: Option<usize>| found.map(|i| i as u32);
+        match id {
+            NodeId::Client(ClientId(id)) => {
+                let index = id.checked_sub(1)? % CLIENTS;
+                (index < u64::from(self.clients)).then_some(index as u32)
+            }
+            NodeId::Box(id) => place(self.boxes.iter().position(|b| *b == id)).map(|i| self.clients + i),
+            NodeId::Home(id) => Some(self.home(id)?),
+            NodeId::Controller(i) => {
+                let i = u32::from(i);
+                (i < self.controllers).then(|| self.count() - self.controllers + i)
+            }
+        }
+    }
+
+    /// The node of a home.
+    pub fn home(&self, id: HomeId) -> Option<Node> {
+        let index = self.homes.iter().position(|h| *h == id)?;
+        Some(self.clients + (self.boxes.len() + index) as u32)
+    }
+
+    /// Nodes of clients.
+    pub fn clients(&self) -> std::ops::Range<Node> {
+        0..self.clients
+    }
+
+    /// Nodes of boxes.
+    pub fn boxes(&self) -> std::ops::Range<Node> {
+        self.clients..self.clients + self.boxes.len() as u32
+    }
+
+    /// Nodes of homes.
+    pub fn homes(&self) -> std::ops::Range<Node> {
+        let first = self.boxes().end;
+        first..first + self.homes.len() as u32
+    }
+
+    /// In a trace.
+    pub fn name(&self, node: Node) -> String {
+        match self.role(node) {
+            Role::Client(i) => format!("client {i}"),
+            Role::Box(id) => format!("box {id}"),
+            Role::Home(id) => format!("home {id}"),
+            Role::Controller(i) => format!("controller {i}"),
+        }
+    }
+
+    /// Which numbers are what: faults name nodes by them.
+    pub fn legend(&self) -> String {
+        let range = |nodes: std::ops::Range<Node>| nodes.collect::<NodeSet>().to_string();
+        let controllers = self.homes().end..self.count();
+        let mut text = format!(
+            "clients are nodes {}, boxes {}, homes {}",
+            range(self.clients()),
+            range(self.boxes()),
+            range(self.homes())
+        );
+        if !controllers.is_empty() {
+            text += &format!(", controllers {}", range(controllers));
+        }
+        text
+    }
+}
+
+/// A machine, its clock, and how often it has begun.
+#[derive(Debug)]
+pub struct Place {
+    /// None while it is down.
+    pub machine: Option<Machine>,
+    /// Of the node: a crash leaves it alone.
+    pub clock: Clock,
+    /// Counts lives, from 1.
+    pub life: u32,
+    /// As others know it in this life.
+    pub id: NodeId,
+}
+
+/// Begins a life of `node`: the `birth`-th of all lives in the world.
+pub fn begin(
+    node: Node,
+    place: &mut Place,
+    script: &Script,
+    topology: &Topology,
+    role: Role,
+    (now, birth): (Nanos, u32),
+) {
+    let (config, layout) = (&script.config, &topology.layout);
+    let life = if place.life == 0 { Life::First } else { Life::Again };
+    place.life += 1;
+    let who = (Incarnation(birth), life);
+    let machine = match role {
+        Role::Client(index) => {
+            let id = ClientId(u64::from(place.life) * CLIENTS + u64::from(index) + 1);
+            let prng =
+                random::stream(script.seed, u64::from(place.life) << 32 | u64::from(node), "retransmission");
+            let tor = topology.clients[index as usize];
+            Machine::Client(Box::new(Client::new(config, id, tor, Arc::clone(layout), prng)))
+        }
+        Role::Box(id) => Machine::Box(Box::new(CacheBox::new(config, id, Arc::clone(layout), who, now))),
+        Role::Home(id) => {
+            Machine::Home(Box::new(Home::new(config, id, Arc::clone(layout), who, now, Tree::new(ITEMS))))
+        }
+        Role::Controller(i) => {
+            let controller = Controller::new(config, i, topology.controllers, Arc::clone(layout), now);
+            Machine::Controller(Box::new(controller))
+        }
+    };
+    place.id = match &machine {
+        Machine::Client(client) => NodeId::Client(client.id()),
+        Machine::Box(machine) => NodeId::Box(machine.id()),
+        Machine::Home(home) => NodeId::Home(home.id()),
+        Machine::Controller(_) => match role {
+            Role::Controller(i) => NodeId::Controller(i),
+            _ => unreachable!("a controller's role is that of a controller"),
+        },
+    };
+    place.machine = Some(machine);
+}

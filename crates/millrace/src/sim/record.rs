@@ -1,0 +1,187 @@
+//! What clients asked and were answered, in the words of [`sim::kv`], from which the judge's history is made.
+//!
+//! The cache's operations are written as what they were, where the vocabulary differs:
+//! * a MIN, MAX or OR that changed nothing is a get that showed the number: it made no version;
+//! * a COND_PUT that stored is a max: it leaves an item its life, as arithmetic does;
+//! * a FLUSH of all homes is one flush, and of each key one operation on it;
+//! * an item that a home loses, by a crash or an eviction, is a delete by [`WORLD`], which begins when it is lost and ends when no
+//!   box can have a copy any more: in between reads may still show it, after that nothing may.
+//!
+//! Times to live are written as the home's clock really measures them, so that the judge may be exact to [`EXACT`].
+
+use super::clock::Clock;
+use base::{Nanos, Picos};
+use protocol::coherence::client::{Answer, Call};
+use protocol::wire::{self, Verb};
+use sim::history::History;
+use sim::kv::{Compute, Expect, Op, Ret, Status, Value};
+use std::collections::BTreeMap;
+
+/// The client that loses items.
+pub const WORLD: u32 = 1000;
+/// What rounding may shift a deadline by.
+pub const EXACT: Picos = Picos::from_nanos(3);
+
+/// An operation.
+#[derive(Clone, Debug)]
+struct Known {
+    client: u32,
+    key: Vec<u8>,
+    op: Op,
+    ret: Option<Ret>,
+}
+
+/// All operations, and the order of their calls and returns.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    known: Vec<Known>,
+    /// Moments, operations, and whether they returned.
+    moments: Vec<(Picos, usize, bool)>,
+    /// What became of operations of which no client knows: when it was known at the latest, what they were, what was answered.
+    settled: BTreeMap<usize, (Picos, Option<Op>, Ret)>,
+}
+
+impl Record {
+    /// An operation begins; its number.
+    pub fn call(&mut self, at: Picos, client: u32, key: &[u8], op: Op) -> usize {
+        self.known.push(Known { client, key: key.to_vec(), op, ret: None });
+        self.moments.push((at, self.known.len() - 1, false));
+        self.known.len() - 1
+    }
+
+    /// It has ended so; `op` is what it was, as it turned out.
+    pub fn returns(&mut self, at: Picos, number: usize, op: Option<Op>, ret: Ret) {
+        let known = &mut self.known[number];
+        known.op = op.unwrap_or(known.op.clone());
+        known.ret = Some(ret);
+        self.moments.push((at, number, true));
+    }
+
+    /// No client knows what became of this operation, but the world does.
+    pub fn settle(&mut self, at: Picos, number: usize, op: Option<Op>, ret: Ret) {
+        self.settled.insert(number, (at, op, ret));
+    }
+
+    /// How many operations.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// What the clients saw.
+    pub fn history(&self) -> History<Op, Ret> {
+        let mut history = History::new();
+        for &(at, number, returned) in &self.moments {
+            let Known { client, key, op, ret } = &self.known[number];
+            match ret {
+                Some(ret) if returned => history.returns(at, number as u64, ret.clone()),
+                _ => history.call(at, *client, number as u64, key, op.clone()),
+            }
+        }
+        history
+    }
+
+    /// The same, and what became of operations of which they do not know: so the judge is stricter, and has less to try.
+    pub fn judged(&self) -> History<Op, Ret> {
+        let mut all = self.clone();
+        for (&number, (at, op, ret)) in &self.settled {
+            all.returns(*at, number, op.clone(), ret.clone());
+        }
+        // What was settled comes after what else happened at that moment.
+        all.moments.sort_by_key(|moment| moment.0);
+        all.history()
+    }
+
+    /// The last calls and returns that concern `key`, a line each.
+    pub fn last_of(&self, key: &[u8], count: usize) -> Vec<String> {
+        let concerns = |known: &Known| known.key == key || known.key.is_empty() || key.is_empty();
+        let moments: Vec<_> = self.moments.iter().filter(|(_, n, _)| concerns(&self.known[*n])).collect();
+        let shown = &moments[moments.len().saturating_sub(count)..];
+        shown.iter().map(|(at, number, returned)| self.line(*at, *number, *returned)).collect()
+    }
+
+    fn line(&self, at: Picos, number: usize, returned: bool) -> String {
+        let Known { client, key, op, ret } = &self.known[number];
+        let key = key.escape_ascii();
+        match ret {
+            Some(ret) if returned => format!("{at}: client {client}, operation {number}: {ret:?}"),
+            _ => format!("{at}: client {client}, operation {number}: {op:?} \"{key}\""),
+        }
+    }
+}
+
+/// What a call asks for. `home` is the clock of the key's home.
+pub fn asked(call: &Call, home: &Clock) -> Op {
+    let ttl = (call.life != Nanos::MAX).then(|| home.real(call.life));
+    let value = Value::of(&call.value);
+    let compute = |how, init| Op::Compute { how, by: call.operand, init, ttl };
+    match call.verb {
+        Verb::Set => Op::Set { value, ttl },
+        Verb::Add => Op::Add { value, ttl },
+        Verb::Replace => Op::Replace { value, ttl },
+        Verb::Cas => Op::Cas { value, expect: Expect::Version(call.version.0), ttl },
+        Verb::Delete => Op::Delete,
+        Verb::Incr => compute(Compute::Incr, value.as_number()),
+        Verb::Decr => compute(Compute::Decr, value.as_number()),
+        Verb::Min => compute(Compute::Min, Some(call.operand)),
+        Verb::Max | Verb::CondPut => compute(Compute::Max, Some(call.operand)),
+        Verb::Or => compute(Compute::Or, Some(call.operand)),
+        Verb::Append => Op::Append { value },
+        Verb::Touch => Op::Touch { ttl },
+        Verb::Get | Verb::Flush | Verb::Noop | Verb::Session => Op::Get,
+    }
+}
+
+/// What it was answered, and what it was, where that is not what was asked. `changed`: it made a version.
+///
+/// # Errors
+/// In words, for an answer that no call gets.
+pub fn answered(
+    call: &Call,
+    answer: &Answer,
+    home: &Clock,
+    changed: bool,
+) -> Result<(Option<Op>, Ret), String> {
+    let version = (answer.version.0 != 0).then_some(answer.version.0);
+    let ret = |status, value| Ret { status, value, version };
+    let nonsense = || format!("{call:?} was answered {answer:?}");
+    let status = match (answer.status, call.verb) {
+        (wire::Status::Ok, _) => Status::Ok,
+        (wire::Status::Miss, Verb::Replace | Verb::Append) => Status::NotStored,
+        (wire::Status::Miss, Verb::Set | Verb::Add | Verb::Min | Verb::Max | Verb::Or | Verb::CondPut) => {
+            return Err(nonsense());
+        }
+        (wire::Status::Miss, _) => Status::Miss,
+        (wire::Status::Exists, Verb::Add) => Status::NotStored,
+        (wire::Status::Exists, Verb::Cas) => Status::Exists,
+        (wire::Status::NotStored, Verb::CondPut) => {
+            let ttl = (call.life != Nanos::MAX).then(|| home.real(call.life));
+            return Ok((Some(Op::CondPut { by: call.operand, ttl }), ret(Status::NotStored, None)));
+        }
+        (wire::Status::NoRoom, Verb::Append) => Status::NoRoom,
+        (
+            wire::Status::NotNumber,
+            Verb::Incr | Verb::Decr | Verb::CondPut | Verb::Min | Verb::Max | Verb::Or,
+        ) => Status::Error,
+        _ => return Err(nonsense()),
+    };
+    if status != Status::Ok {
+        return Ok((None, ret(status, None)));
+    }
+    match call.verb {
+        Verb::Get => Ok((None, ret(status, Some(Value::of(&answer.value))))),
+        Verb::Min | Verb::Max | Verb::Or if !changed => {
+            let (number, by) = (answer.number, call.operand);
+            let is_right = match call.verb {
+                Verb::Min => number <= by,
+                Verb::Max => number >= by,
+                _ => number | by == number,
+            };
+            let is_read = Ret { value: Some(Value::number(number)), ..ret(status, None) };
+            if is_right { Ok((Some(Op::Get), is_read)) } else { Err(nonsense()) }
+        }
+        Verb::Incr | Verb::Decr | Verb::Min | Verb::Max | Verb::Or | Verb::CondPut => {
+            Ok((None, ret(status, Some(Value::number(answer.number)))))
+        }
+        _ => Ok((None, ret(status, None))),
+    }
+}

@@ -1,0 +1,280 @@
+//! What a seed draws before anything runs: bounds and times of the machines, keys, operations, and the plan of faults.
+//!
+//! Each operation is drawn from a stream of its own, as each fault is, so that a shrinker may take any away and the others stay what
+//! they are.
+//!
+//! Times are short against the leases, so that much goes wrong in few events: a lease is 6 to 20 ms, an operation begins every
+//! 0.6 ms, most of a fault's ways to be late are about a lease long.
+
+use super::nodes::Numbers;
+use super::topology::{MOST_KEYS, Topology};
+use base::{Nanos, Picos, Prng};
+use protocol::coherence::client::Call;
+use protocol::coherence::{Compute, Config, Planted, Policy};
+use protocol::wire::Verb;
+use sim::faults::{Bounds, Fault, Plan, What};
+use sim::network::{Links, PerMillion, Weather};
+use sim::nodes::Node;
+use sim::workload::Mix;
+use sim::{NodeSet, random};
+
+/// What a message takes where nothing is wrong.
+pub const DELAY: Picos = Picos::from_micros(20);
+/// Between two operations, on average.
+const GAP: Picos = Picos::from_micros(600);
+/// Faults at most, besides the weather.
+const FAULTS: u32 = 6;
+
+/// Something to be done.
+#[derive(Clone, Debug)]
+pub struct Intent {
+    /// When.
+    pub at: Picos,
+    /// By which client.
+    pub client: Node,
+    /// What.
+    pub want: Want,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub enum Want {
+    /// An operation on a key; a CAS expects the version that its client saw last.
+    Call(Call),
+    /// Every home is to forget everything.
+    Flush,
+    /// The home of a key forgets it, as a full store would. By no client.
+    Evict(Vec<u8>),
+}
+
+/// All that is drawn.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Of what.
+    pub seed: u64,
+    /// For all machines.
+    pub config: Config,
+    /// In the order of their names.
+    pub keys: Vec<Vec<u8>>,
+    /// In no order.
+    pub intents: Vec<Intent>,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// Then everything is well again.
+    pub until: Picos,
+}
+
+impl Script {
+    /// Of this seed, with so many operations.
+    pub fn draw(seed: u64, topology: &Topology, ops: usize, planted: Option<Planted>) -> Script {
+        let mut random = random::stream(seed, 0, "script");
+        let config = draw_config(&mut random, ops, planted);
+        let count = topology.keys.unwrap_or(MOST_KEYS);
+        // Few more often than many: more happens to each.
+        let few = 1 + random.below(count);
+        let count = if topology.keys.is_some() { count } else { 1 + random.below(few) };
+        let keys: Vec<_> = (0..count).map(|i| format!("k{i}").into_bytes()).collect();
+        let until = Picos(GAP.0 * ops.max(1) as u64);
+        let numbers = Numbers::of(topology);
+        let plan = draw_plan(seed, &mut random, &config, &numbers, until);
+        let workload = Workload::draw(&mut random, &keys, &config);
+        let clients = u64::from(numbers.clients().end);
+        let draw = |i: usize| {
+            let mut random = random::stream(seed, i as u64, "operation");
+            let (at, client) = (Picos(random.below(until.0)), random.below(clients) as Node);
+            Intent { at, client, want: workload.draw_want(&mut random, i) }
+        };
+        Script { seed, intents: (0..ops).map(draw).collect(), config, keys, plan, until }
+    }
+
+    /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.
+    pub fn bound(&self) -> Picos {
+        let lease = self.config.lease.0 + self.config.lease.0 / 50;
+        Picos::from(Nanos(lease + 2 * self.config.retransmit_max.0)).plus(Picos(40 * DELAY.0))
+    }
+}
+
+fn one_of<T: Copy>(random: &mut Prng, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
+}
+
+fn draw_config(random: &mut Prng, ops: usize, planted: Option<Planted>) -> Config {
+    let lease = Nanos::from_millis(one_of(random, &[6, 12, 20]));
+    let retransmit = Nanos::from_millis(one_of(random, &[1, 2]));
+    Config {
+        lease,
+        min_grant: Nanos(lease.0 / 20),
+        retransmit,
+        retransmit_max: Nanos(retransmit.0 * 4),
+        policy: one_of(random, &[Policy::Inclusive, Policy::Inclusive, Policy::Exclusive]),
+        admission: one_of(random, &[0, 0, 0, 2]),
+        copies: one_of(random, &[2, 4, 16]),
+        fills: one_of(random, &[8, 64]),
+        fill_patience: lease,
+        holders: one_of(random, &[3, 64]),
+        rounds: 128,
+        queue: 4 * ops + 64,
+        queue_per_key: 4 * ops + 64,
+        sessions: 64,
+        window: one_of(random, &[4, 64]),
+        operations: ops + 64,
+        patience: Nanos(3 * lease.0 + 20_000_000),
+        bypass: lease,
+        compute: one_of(random, &[Compute::TryFirst, Compute::TryFirst, Compute::AtHome]),
+        heartbeat: Nanos::from_millis(12),
+        health: Nanos::from_millis(30),
+        planted,
+    }
+}
+
+/// The weather is the plan's first fault, so that it can be taken away like any other.
+fn draw_plan(seed: u64, random: &mut Prng, config: &Config, numbers: &Numbers, until: Picos) -> Plan {
+    let lease = Picos::from(config.lease);
+    let rough = Weather {
+        delay: DELAY,
+        jitter: Picos::from_micros(200),
+        late: PerMillion::percent(12),
+        late_by: Picos(lease.0 * 3 / 2),
+        lose: PerMillion::percent(8),
+        double: PerMillion::percent(10),
+        damage: PerMillion::percent(3),
+    };
+    // Nearly nothing is lost, but everything comes late and twice: what is old meets what is new.
+    let belated = Weather {
+        late: PerMillion::percent(50),
+        lose: PerMillion::percent(1),
+        double: PerMillion::percent(50),
+        ..rough
+    };
+    let worst = one_of(random, &[rough, rough, belated]);
+    let (is_fair, nobody_dies) = (random.below(8) == 0, random.below(4) == 0);
+    let mut faults = Vec::new();
+    if !is_fair {
+        let weather = worst.draw_milder(random);
+        faults.push(Fault { at: Picos::ZERO, lasts: until, what: What::Weather(Links::ALL, weather) });
+    }
+    let bounds = Bounds {
+        from: Picos(1),
+        until,
+        faults: FAULTS,
+        longest: Picos(2 * lease.0),
+        crash: if nobody_dies { NodeSet::EMPTY } else { numbers.all() },
+        links: numbers.all(),
+        worst,
+    };
+    faults.extend(Plan::draw(seed, &bounds).0);
+    Plan(faults)
+}
+
+/// What operations are drawn from.
+struct Workload<'a> {
+    keys: &'a [Vec<u8>],
+    popular: Mix<usize>,
+    verbs: Mix<Verb>,
+    longest_life: u64,
+}
+
+/// Shares of verbs: reads; stores; conditions; counters; removal, life and room. NOOP stands for an eviction.
+const MIXES: [[u64; 16]; 5] = [
+    [70, 25, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1],
+    [40, 12, 3, 3, 6, 4, 6, 2, 4, 3, 3, 2, 3, 4, 1, 3],
+    [80, 8, 1, 1, 2, 1, 2, 0, 1, 1, 1, 1, 1, 1, 0, 1],
+    [25, 5, 2, 1, 2, 2, 25, 5, 8, 8, 8, 8, 2, 2, 1, 2],
+    [30, 40, 4, 4, 8, 6, 0, 0, 0, 0, 0, 0, 2, 6, 2, 4],
+];
+const VERBS: [Verb; 16] = [
+    Verb::Get,
+    Verb::Set,
+    Verb::Add,
+    Verb::Replace,
+    Verb::Cas,
+    Verb::Delete,
+    Verb::Incr,
+    Verb::Decr,
+    Verb::CondPut,
+    Verb::Min,
+    Verb::Max,
+    Verb::Or,
+    Verb::Append,
+    Verb::Touch,
+    Verb::Flush,
+    Verb::Noop,
+];
+
+impl<'a> Workload<'a> {
+    fn draw(random: &mut Prng, keys: &'a [Vec<u8>], config: &Config) -> Workload<'a> {
+        let shares = one_of(random, &MIXES);
+        let verbs: Vec<_> = shares.into_iter().zip(VERBS).collect();
+        // Zipf's law with exponent 1 in whole numbers, or all alike.
+        let skewed = random.below(2) == 0;
+        let weight = |rank: usize| if skewed { 5040 / (rank as u64 + 1) } else { 1 };
+        let popular: Vec<_> = (0..keys.len()).map(|rank| (weight(rank), rank)).collect();
+        Workload {
+            keys,
+            popular: Mix::new(&popular),
+            verbs: Mix::new(&verbs),
+            longest_life: 2 * config.lease.0,
+        }
+    }
+
+    /// The `number`-th operation. What it stores is stored by no other.
+    fn draw_want(&self, random: &mut Prng, number: usize) -> Want {
+        let key = &self.keys[*self.popular.draw(random)];
+        let verb = *self.verbs.draw(random);
+        match verb {
+            Verb::Flush => return Want::Flush,
+            Verb::Noop => return Want::Evict(key.clone()),
+            _ => {}
+        }
+        let mut call = Call::new(verb, key);
+        let unique = 1000 * (number as u64 + 1);
+        let text = if random.below(5) == 0 { format!("v{unique}") } else { unique.to_string() };
+        match verb {
+            Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => call.value = text.into_bytes(),
+            Verb::Incr | Verb::Decr => {
+                call.operand = 1 + random.below(5);
+                if random.below(2) == 0 {
+                    call.value = unique.to_string().into_bytes();
+                }
+            }
+            Verb::Min | Verb::Max | Verb::CondPut => call.operand = unique + random.below(3) * 20_000,
+            Verb::Or => call.operand = random.below(1 << 12),
+            Verb::Append => {
+                call.value = (1 + number % 9).to_string().into_bytes();
+                call.operand = 9;
+            }
+            _ => {}
+        }
+        let likely_to_die = if verb == Verb::Touch { 3 } else { 1 };
+        if random.below(4) < likely_to_die {
+            call.life = Nanos(1_000_000 + random.below(self.longest_life));
+        }
+        call.no_cache = random.below(20) == 0;
+        Want::Call(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_operations_leave_the_first_as_they_are() {
+        let topology: Topology = "rooted".parse().expect("a name");
+        let (few, many) = (Script::draw(3, &topology, 10, None), Script::draw(3, &topology, 10, None));
+        assert_eq!(format!("{few:?}"), format!("{many:?}"), "a seed draws the same again");
+        few.config.check().expect("a configuration that works");
+        assert_eq!(few.intents.len(), 10);
+    }
+
+    #[test]
+    fn plans_end_before_the_liveness_phase() {
+        let topology: Topology = "tree".parse().expect("a name");
+        for seed in 0..50 {
+            let script = Script::draw(seed, &topology, 50, None);
+            script.config.check().expect("a configuration that works");
+            assert!(script.plan.0.iter().all(|fault| fault.ends() <= script.until), "{}", script.plan);
+            assert!(script.intents.iter().all(|intent| intent.at < script.until));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What must hold after every event, seen from above all nodes.
+//!
+//! 1. No box has a copy that it could answer from which is not what its home has now: neither older nor other.
+//!    Where a home has lost an item, copies of it may run for a lease, if nothing was stored since.
+//! 2. Tables are never fuller than they were made.
+//!
+//! A box is looked at when something happened to it, all boxes when a home has changed a key: between these nothing
+//! can become wrong but by the clock, and a box that answers is looked at.
+
+use super::nodes::{Machine, Numbers};
+use super::record::WORLD;
+use super::script::Script;
+use super::topology::Topology;
+use super::world::{Happening, World};
+use base::{Nanos, Picos};
+use protocol::coherence::client::Answer;
+use protocol::coherence::home::items::Items as _;
+use protocol::coherence::lease::runs;
+use protocol::coherence::{CacheBox, NodeId, Out};
+use protocol::wire::{ClientId, HomeId, Message, OpNumber, Opcode, Round, Status, Verb, Version, key_hash};
+use sim::kv::{self, Op, Ret};
+use sim::nodes::Node;
+use std::collections::{HashMap, HashSet};
+
+/// A write, as the network knows it.
+pub type Write = (ClientId, Round, OpNumber);
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+struct Key {
+    name: Vec<u8>,
+    /// Where its home is.
+    home: Node,
+    /// The version of what is there.
+    present: Option<Version>,
+    /// Copies of what was lost may run until then.
+    lost_until: Picos,
+}
+
+/// What is known of all keys.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    keys: Vec<Key>,
+    /// The highest version that each home has answered in this life, by node.
+    newest: Vec<Version>,
+    /// Writes that made a version.
+    made: HashSet<Write>,
+    /// When writes took effect, and what their homes answered.
+    done: HashMap<Write, (Picos, Answer)>,
+    /// Operations of [`WORLD`] that are not over, of homes that are down.
+    waiting: Vec<(HomeId, usize)>,
+}
+
+impl Watch {
+    /// Of a world in which nothing has happened.
+    pub fn new(topology: &Topology, script: &Script, numbers: &Numbers) -> Watch {
+        let key = |name: &Vec<u8>| {
+            let home = topology.layout.home_of(key_hash(name));
+            let home = numbers.home(home).expect("a key's home is a node");
+            Key { name: name.clone(), home, present: None, lost_until: Picos::ZERO }
+        };
+        Watch {
+            keys: script.keys.iter().map(key).collect(),
+            newest: vec![Version(0); numbers.count() as usize],
+            made: HashSet::new(),
+            done: HashMap::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// When this write took effect, and what was answered.
+    pub fn done(&self, write: &Write) -> Option<&(Picos, Answer)> {
+        self.done.get(write)
+    }
+
+    /// Whether this write made a version.
+    pub fn has_made(&self, write: &Write) -> bool {
+        self.made.contains(write)
+    }
+}
+
+impl World<'_> {
+    // ---- after events
+
+    pub(super) fn look_at_box(&mut self, node: Node) {
+        let place = &self.places[node as usize];
+        let now = place.clock.read(self.now());
+        let Some(Machine::Box(machine)) = &place.machine else { return };
+        let count = machine.copies().count();
+        // The table is rounded up to whole sets.
+        if count > 2 * self.script.config.copies {
+            return self.broken(format!("box {} has {count} copies", machine.id()), b"");
+        }
+        let wrong = (0..self.watch.keys.len()).find_map(|i| Some((i, self.wrong_copy(i, machine, now)?)));
+        if let Some((i, what)) = wrong {
+            let key = self.watch.keys[i].name.clone();
+            self.broken(what, &key);
+        }
+    }
+
+    pub(super) fn look_at_home(&mut self, node: Node, out: &Out) {
+        let now = self.now();
+        self.watch.note_replies(now, node, out);
+        for i in 0..self.watch.keys.len() {
+            if self.watch.keys[i].home != node {
+                continue;
+            }
+            let present = self.present(i).map(|(version, _)| version);
+            if std::mem::replace(&mut self.watch.keys[i].present, present) != present {
+                self.look_at_all_boxes(i);
+            }
+        }
+    }
+
+    fn look_at_all_boxes(&mut self, key: usize) {
+        for node in self.numbers.boxes() {
+            let place = &self.places[node as usize];
+            let now = place.clock.read(self.now());
+            if let Some(Machine::Box(machine)) = &place.machine
+                && let Some(what) = self.wrong_copy(key, machine, now)
+            {
+                let key = self.watch.keys[key].name.clone();
+                return self.broken(what, &key);
+            }
+        }
+    }
+
+    /// What the home of a key has now.
+    fn present(&self, key: usize) -> Option<(Version, &[u8])> {
+        let key = &self.watch.keys[key];
+        let place = &self.places[key.home as usize];
+        let Some(Machine::Home(home)) = &place.machine else { return None };
+        let now = place.clock.read(self.queue.now());
+        let item = home.items().peek(&key.name).filter(|item| runs(item.end, now))?;
+        Some((item.version, &item.value))
+    }
+
+    /// What is wrong with a box's copy of a key, if it has one that it could answer from.
+    fn wrong_copy(&self, key: usize, machine: &CacheBox, now: Nanos) -> Option<String> {
+        let Key { name, lost_until, .. } = &self.watch.keys[key];
+        let kept = machine.copies().find(|kept| kept.key == *name && runs(kept.end(), now))?;
+        let (id, version, shown) = (machine.id(), kept.version, name.escape_ascii());
+        match self.present(key) {
+            Some((present, value)) if present == version => (value != kept.value).then(|| {
+                format!("box {id} has another value than the home under version {version} of {shown}")
+            }),
+            Some((present, _)) => {
+                Some(format!("box {id} could answer version {version} of {shown}, its home has {present}"))
+            }
+            None if self.queue.now() <= *lost_until => None,
+            None => Some(format!("box {id} could answer version {version} of {shown}, its home has nothing")),
+        }
+    }
+
+    // ---- homes that lose items
+
+    /// The home of `key` forgets it, if it is there.
+    pub(super) fn evict(&mut self, key: &[u8]) {
+        let Some(i) = self.watch.keys.iter().position(|known| known.name == key) else { return };
+        if self.present(i).is_none() {
+            return;
+        }
+        let (now, node) = (self.now(), self.watch.keys[i].home);
+        let until = now.plus(self.places[node as usize].clock.real(self.script.config.lease)).plus(Picos(1));
+        let Some(Machine::Home(home)) = self.machine(node) else { return };
+        home.items_mut().remove(key);
+        let number = self.record.call(now, WORLD, key, Op::Delete);
+        let known = &mut self.watch.keys[i];
+        (known.present, known.lost_until) = (None, known.lost_until.max(until));
+        self.queue.push(until, node, Happening::Lost(vec![number]));
+        self.note(|names| format!("{} evicts {}", names.name(node), key.escape_ascii()));
+    }
+
+    /// Before a home crashes.
+    pub(super) fn home_loses_all(&mut self, node: Node, id: HomeId) {
+        let now = self.now();
+        for i in 0..self.watch.keys.len() {
+            if self.watch.keys[i].home != node {
+                continue;
+            }
+            if self.present(i).is_some() {
+                let number = self.record.call(now, WORLD, &self.watch.keys[i].name, Op::Delete);
+                self.watch.waiting.push((id, number));
+            }
+            let known = &mut self.watch.keys[i];
+            (known.present, known.lost_until) = (None, Picos::MAX);
+        }
+    }
+
+    /// After a home was started.
+    pub(super) fn home_begins(&mut self, node: Node, id: HomeId) {
+        self.watch.newest[node as usize] = Version(0);
+        let place = &self.places[node as usize];
+        if place.life == 1 {
+            return;
+        }
+        let until = self.now().plus(place.clock.real(self.script.config.lease)).plus(Picos(1));
+        for known in self.watch.keys.iter_mut().filter(|known| known.home == node) {
+            known.lost_until = until;
+        }
+        let (mine, others) = self.watch.waiting.drain(..).partition(|(home, _)| *home == id);
+        self.watch.waiting = others;
+        let mine: Vec<(HomeId, usize)> = mine;
+        self.queue.push(until, node, Happening::Lost(mine.into_iter().map(|(_, number)| number).collect()));
+    }
+
+    pub(super) fn lost_everywhere(&mut self, numbers: &[usize]) {
+        let now = self.now();
+        for &number in numbers {
+            self.record.returns(now, number, None, Ret::of(kv::Status::Ok));
+        }
+    }
+}
+
+impl Watch {
+    /// The first answer to a write is given when it takes effect. One with a higher version than any before it is that of the
+    /// write which made it.
+    fn note_replies(&mut self, now: Picos, home: Node, out: &Out) {
+        let newest = &mut self.newest[home as usize];
+        for (to, message) in out {
+            let header = &message.header;
+            let is_write = header.round != Round(0) && !matches!(header.opcode, Opcode::Reply(Verb::Session));
+            if !is_write || !matches!((to, header.opcode), (NodeId::Client(_), Opcode::Reply(_))) {
+                continue;
+            }
+            let write = (header.client, header.round, header.operation);
+            if header.version > *newest {
+                *newest = header.version;
+                self.made.insert(write);
+            }
+            if !matches!(header.status, Status::Busy | Status::Forgotten | Status::NotHome | Status::Bad) {
+                self.done.entry(write).or_insert_with(|| (now, answer_in(message)));
+            }
+        }
+    }
+}
+
+fn answer_in(message: &Message) -> Answer {
+    let header = &message.header;
+    Answer {
+        status: header.status,
+        value: message.value.clone(),
+        flags: header.item_flags,
+        kind: header.kind,
+        version: header.version,
+        number: header.operand,
+        from_box: false,
+    }
+}

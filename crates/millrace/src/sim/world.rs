@@ -1,0 +1,368 @@
+//! A cluster in virtual time: nodes, the network between them, the faults of a plan, and clients that do what a script says.
+//!
+//! ```text
+//!   0 ─── safety: operations, faults ─── until │ calm, all up, a lease … │ liveness: must succeed │ a box dies: must succeed │ end
+//! ```
+//! Messages are bytes on every hop: written by [`protocol::wire`], damaged perhaps, and read again. A timer is an event at the moment at
+//! which the node's clock shows its deadline.
+//!
+//! Invariants looked at after every event are in `watch`; operations in `issue`; this file has time, messages, crashes.
+//!
+//! Bounds: [`MOST_EVENTS`] events; a world that does more does not come to rest, which is a violation.
+
+use super::clock::Clock;
+use super::issue::Underway;
+use super::nodes::{self, Machine, Numbers, Place, Role};
+use super::record::Record;
+use super::script::{DELAY, Script};
+use super::topology::Topology;
+use super::watch::Watch;
+use base::Picos;
+use protocol::coherence::{NodeId, Out};
+use protocol::wire::{Message, Packet};
+use sim::faults::Step;
+use sim::network::{Network, Payload, Weather};
+use sim::nodes::Node;
+use sim::{Fingerprint, Queue, random};
+
+/// Events of a run at most; one with 100 operations has some 3,000.
+const MOST_EVENTS_PER_OP: u64 = 2_000;
+
+/// What travels.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    bytes: Vec<u8>,
+    is_damaged: bool,
+}
+
+impl Payload for Datagram {
+    fn damage(&mut self, random: &mut base::Prng) {
+        let before = self.bytes.clone();
+        self.bytes.damage(random);
+        self.is_damaged |= self.bytes != before;
+    }
+}
+
+/// What happens.
+#[derive(Debug)]
+pub enum Happening {
+    /// A datagram arrives.
+    Arrival { from: NodeId, datagram: Datagram },
+    /// A node's timer, of this life.
+    Timer { life: u32 },
+    /// An operation of the script, by its place there.
+    Issue(usize),
+    /// A step of the plan.
+    Fault(Step),
+    /// Operations of [`super::record::WORLD`] are over: what was lost is gone everywhere.
+    Lost(Vec<usize>),
+    /// The next phase begins.
+    Phase(Phase),
+}
+
+/// What follows the safety phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Faults end, who is down comes up.
+    Calm,
+    /// Every client writes once, whatever comes of it: whose session a home forgot when it crashed learns so by a write of which it
+    /// cannot know whether it was done.
+    Sessions,
+    /// New operations, which must succeed.
+    Liveness,
+    /// A box dies.
+    BoxDies,
+    /// New operations, which must succeed nevertheless.
+    WithoutIt,
+}
+
+/// A promise was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// When; the end of the run where only the judge found it.
+    pub at: Picos,
+    /// What, in some lines.
+    pub text: String,
+}
+
+/// The cluster.
+pub struct World<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) script: &'a Script,
+    pub(super) numbers: Numbers,
+    pub(super) queue: Queue<Happening>,
+    pub(super) network: Network,
+    pub(super) places: Vec<Place>,
+    /// When the timer of each node is due.
+    timers: Vec<Picos>,
+    births: u32,
+    pub(super) record: Record,
+    pub(super) underway: Underway,
+    pub(super) watch: Watch,
+    pub(super) is_calm: bool,
+    pub(super) violation: Option<Violation>,
+    pub(super) print: Fingerprint,
+    pub(super) events: u64,
+    pub(super) trace: Option<Vec<String>>,
+    out: Out,
+}
+
+impl<'a> World<'a> {
+    /// Everybody up, nothing under way. `only` are the operations to be done, where not all.
+    pub fn new(
+        topology: &'a Topology,
+        script: &'a Script,
+        only: Option<&[usize]>,
+        traced: bool,
+    ) -> World<'a> {
+        let numbers = Numbers::of(topology);
+        let count = numbers.count();
+        let place = |node| {
+            let clock = Clock::draw(&mut random::stream(script.seed, node, "clock"));
+            Place { machine: None, clock, life: 0, id: NodeId::Controller(0) }
+        };
+        let mut world = World {
+            network: Network::new(script.seed, count, Weather::fair(DELAY)),
+            places: (0..u64::from(count)).map(place).collect(),
+            timers: vec![Picos::MAX; count as usize],
+            births: 0,
+            record: Record::default(),
+            underway: Underway::default(),
+            watch: Watch::new(topology, script, &numbers),
+            is_calm: false,
+            violation: None,
+            print: Fingerprint::new(),
+            events: 0,
+            trace: traced.then(Vec::new),
+            out: Out::new(),
+            queue: Queue::new(),
+            numbers,
+            topology,
+            script,
+        };
+        (0..count).for_each(|node| world.begin(node));
+        for (at, step) in script.plan.steps() {
+            world.queue.push(at, count, Happening::Fault(step));
+        }
+        let all: Vec<usize> = (0..script.intents.len()).collect();
+        for &i in only.unwrap_or(&all) {
+            if let Some(intent) = script.intents.get(i) {
+                world.queue.push(intent.at, intent.client, Happening::Issue(i));
+            }
+        }
+        world.queue.push(script.until, count, Happening::Phase(Phase::Calm));
+        world
+    }
+
+    /// Lets everything happen, until the end or a violation.
+    pub fn run(&mut self) {
+        let most = MOST_EVENTS_PER_OP * (self.script.intents.len() as u64 + 100);
+        while self.violation.is_none()
+            && let Some(event) = self.queue.pop()
+        {
+            self.events += 1;
+            self.note_event(&event);
+            if self.events > most {
+                self.broken(format!("after {most} events it has not come to rest"), b"");
+            }
+            let node = event.source;
+            match event.what {
+                Happening::Arrival { from, datagram } => self.arrive(node, from, &datagram),
+                Happening::Timer { life } => self.timer(node, life, event.at),
+                Happening::Issue(i) => self.issue(i),
+                Happening::Fault(step) if !self.is_calm => self.fault(step),
+                Happening::Fault(_) => {}
+                Happening::Lost(numbers) => self.lost_everywhere(&numbers),
+                Happening::Phase(phase) => self.enter(phase),
+            }
+            if self.is_over() {
+                break;
+            }
+        }
+        if self.violation.is_none() {
+            self.check_all_ended();
+        }
+        self.settle();
+    }
+
+    /// Now.
+    pub(super) fn now(&self) -> Picos {
+        self.queue.now()
+    }
+
+    /// A promise is broken; `key` is the one that it is about, if it is about one.
+    pub(super) fn broken(&mut self, what: String, key: &[u8]) {
+        if self.violation.is_some() {
+            return;
+        }
+        let mut text = what;
+        for line in self.record.last_of(key, 8) {
+            text.push_str("\n  ");
+            text.push_str(&line);
+        }
+        self.violation = Some(Violation { at: self.now(), text });
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce(&Numbers) -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>10}  {}", self.queue.now().to_string(), line(&self.numbers)));
+        }
+    }
+
+    fn note_event(&mut self, event: &sim::Event<Happening>) {
+        let kind = match &event.what {
+            Happening::Arrival { .. } => 1,
+            Happening::Timer { .. } => 2,
+            Happening::Issue(_) => 3,
+            Happening::Fault(_) => 4,
+            Happening::Lost(_) => 5,
+            Happening::Phase(_) => 6,
+        };
+        self.print.event(event, kind);
+        if let Happening::Arrival { datagram, .. } = &event.what {
+            self.print.bytes(&datagram.bytes);
+        }
+    }
+
+    // ---- messages and timers
+
+    fn arrive(&mut self, node: Node, from: NodeId, datagram: &Datagram) {
+        let packet = match Packet::parse(&datagram.bytes) {
+            Ok(packet) => packet,
+            Err(malformed) => {
+                if !datagram.is_damaged {
+                    self.broken(format!("a packet that {from:?} wrote cannot be read: {malformed}"), b"");
+                }
+                return self.note(|names| format!("{:<13} drops a packet: {malformed}", names.name(node)));
+            }
+        };
+        let message = packet.to_message();
+        if datagram.is_damaged {
+            return self.broken(format!("a damaged packet was read as {message:?}"), &message.key);
+        }
+        if self.places[node as usize].machine.is_none() {
+            return;
+        }
+        self.note(|names| format!("{:<13} ◀ {from:?} {message:?}", names.name(node)));
+        self.act(node, Some((from, &message)));
+    }
+
+    fn timer(&mut self, node: Node, life: u32, at: Picos) {
+        let place = &self.places[node as usize];
+        if place.machine.is_none() || place.life != life || self.timers[node as usize] != at {
+            return;
+        }
+        self.timers[node as usize] = Picos::MAX;
+        self.act(node, None);
+        let place = &self.places[node as usize];
+        let now = place.clock.read(at);
+        if place.machine.as_ref().is_some_and(|m| m.next_deadline() <= now) {
+            self.broken(format!("{} has not done what was due", self.numbers.name(node)), b"");
+        }
+    }
+
+    /// A message, or time, reaches a node that is up.
+    fn act(&mut self, node: Node, message: Option<(NodeId, &Message)>) {
+        let mut out = std::mem::take(&mut self.out);
+        let place = &mut self.places[node as usize];
+        let now = place.clock.read(self.queue.now());
+        let Some(machine) = &mut place.machine else { return };
+        match message {
+            Some((from, message)) => machine.handle(now, from, message, &mut out),
+            None => machine.tick(now, &mut out),
+        }
+        self.acted(node, message.map(|(_, message)| message), &mut out);
+        self.out = out;
+    }
+
+    /// After whatever a machine did: its messages, its timer, its operations that ended, and what must hold.
+    pub(super) fn acted(&mut self, node: Node, message: Option<&Message>, out: &mut Out) {
+        match self.numbers.role(node) {
+            Role::Client(_) => self.collect(node, message),
+            Role::Box(_) => self.look_at_box(node),
+            Role::Home(_) => self.look_at_home(node, out),
+            Role::Controller(_) => {}
+        }
+        self.send_all(node, out);
+        self.set_timer(node);
+    }
+
+    fn send_all(&mut self, node: Node, out: &mut Out) {
+        let from = self.places[node as usize].id;
+        let now = self.queue.now();
+        for (to, message) in out.drain(..) {
+            let Some(to) = self.numbers.node_of(to) else { continue };
+            if node < self.numbers.clients().end {
+                self.underway.note_write(node, &message);
+            }
+            let mut bytes = Vec::new();
+            message.emit(&mut bytes);
+            let datagram = Datagram { bytes, is_damaged: false };
+            let queue = &mut self.queue;
+            self.network.send(now, node, to, datagram, |at, datagram| {
+                queue.push(at, to, Happening::Arrival { from, datagram });
+            });
+        }
+    }
+
+    fn set_timer(&mut self, node: Node) {
+        let place = &self.places[node as usize];
+        let Some(machine) = &place.machine else { return };
+        let Some(at) = place.clock.when(machine.next_deadline()) else { return };
+        let at = at.max(self.queue.now());
+        if at < self.timers[node as usize] {
+            self.timers[node as usize] = at;
+            self.queue.push(at, node, Happening::Timer { life: place.life });
+        }
+    }
+
+    // ---- crashes
+
+    fn fault(&mut self, step: Step) {
+        self.note(|_| format!("fault: {step:?}"));
+        match step {
+            Step::Crash(node) if node < self.numbers.count() => self.crash(node),
+            Step::Restart(node) if node < self.numbers.count() => self.begin(node),
+            step => {
+                self.network.step(step);
+            }
+        }
+    }
+
+    pub(super) fn crash(&mut self, node: Node) {
+        match self.numbers.role(node) {
+            Role::Home(id) => self.home_loses_all(node, id),
+            Role::Client(_) => self.underway.forget(node),
+            Role::Box(_) | Role::Controller(_) => {}
+        }
+        self.places[node as usize].machine = None;
+        self.timers[node as usize] = Picos::MAX;
+    }
+
+    pub(super) fn begin(&mut self, node: Node) {
+        if self.places[node as usize].machine.is_some() {
+            return;
+        }
+        self.births += 1;
+        let role = self.numbers.role(node);
+        let place = &mut self.places[node as usize];
+        let now = place.clock.read(self.queue.now());
+        nodes::begin(node, place, self.script, self.topology, role, (now, self.births));
+        if let Role::Home(id) = role {
+            self.home_begins(node, id);
+        }
+        self.set_timer(node);
+    }
+
+    /// Who is down comes up, and no fault is left.
+    pub(super) fn calm(&mut self) {
+        self.is_calm = true;
+        self.network.calm();
+        (0..self.numbers.count()).for_each(|node| self.begin(node));
+    }
+
+    /// The machine of a node, if it is up.
+    pub(super) fn machine(&mut self, node: Node) -> Option<&mut Machine> {
+        self.places[node as usize].machine.as_mut()
+    }
+}
