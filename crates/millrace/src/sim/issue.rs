@@ -5,10 +5,11 @@
 //! 3. They do so also when a box then dies, which may hold copies: a lease and a retransmission, no longer.
 
 use super::nodes::Machine;
-use super::record::{self};
+use super::record;
 use super::script::{DELAY, Script, Want};
 use super::watch::Write;
-use super::world::{Phase, World};
+use super::words;
+use super::world::{Happening, Phase, World};
 use base::{Nanos, Picos};
 use protocol::coherence::Out;
 use protocol::coherence::client::{Answer, Call, Failed, OpId};
@@ -142,7 +143,9 @@ impl World<'_> {
         let mut out = Out::new();
         let Some(Machine::Client(machine)) = self.machine(client) else { return };
         let started = machine.start(now, call.clone(), &mut out);
-        self.note(|names| format!("{:<13} begins operation {number}: {call:?}", names.name(client)));
+        self.note(|names| {
+            format!("{:<13} begins operation {number}: {}", names.name(client), words::call(&call))
+        });
         match started {
             Ok(id) => {
                 self.underway
@@ -196,7 +199,9 @@ impl World<'_> {
 
     fn succeeded(&mut self, client: Node, running: &Running, answer: &Answer, message: Option<&Message>) {
         let Running { call, number, .. } = running;
-        self.note(|names| format!("{:<13} ends operation {number}: {answer:?}", names.name(client)));
+        self.note(|names| {
+            format!("{:<13} ends operation {number}: {}", names.name(client), words::answer(answer))
+        });
         if call.verb == Verb::Flush {
             return self.flushed(*number);
         }
@@ -264,7 +269,7 @@ impl World<'_> {
     // ---- phases
 
     pub(super) fn enter(&mut self, phase: Phase) {
-        self.note(|_| format!("phase: {phase:?}"));
+        self.note(|_| format!("phase         {phase:?}"));
         let (script, now) = (self.script, self.now());
         let bound = script.bound();
         let next = match phase {
@@ -294,7 +299,7 @@ impl World<'_> {
         };
         let source = self.numbers.count();
         if let Some((after, phase)) = next {
-            self.queue.push(now.plus(after), source, super::world::Happening::Phase(phase));
+            self.queue.push(now.plus(after), source, Happening::Phase(phase));
         }
     }
 

@@ -27,6 +27,7 @@ mod script;
 mod tests;
 mod topology;
 mod watch;
+mod words;
 mod world;
 
 use crate::load::progress;
@@ -92,8 +93,8 @@ pub struct Sim {
     #[arg(long, value_name = "LIST", requires = "seed", value_parser = Only::read)]
     only: Option<Only>,
 
-    /// A bug to plant, by name, or all; with all, each is looked for in 2,000 seeds at most, or in those of --seeds where that is
-    /// given
+    /// A bug to plant, by name, all, or none. With a name or all only planted bugs are looked for: in 2,000 seeds each, or in those of
+    /// --seeds where that is given
     #[arg(long, value_name = "NAME", value_parser = Bugs::read)]
     planted: Option<Bugs>,
 
@@ -131,6 +132,7 @@ impl Only {
 /// Bugs to be planted.
 #[derive(Clone, Copy, Debug)]
 enum Bugs {
+    None,
     All,
     One(Planted),
 }
@@ -139,14 +141,16 @@ impl Bugs {
     fn read(text: &str) -> Result<Bugs, String> {
         let names = || Planted::ALL.iter().map(|planted| planted.name()).collect::<Vec<_>>().join(", ");
         match (text, Planted::from_name(text)) {
+            ("none", _) => Ok(Bugs::None),
             ("all", _) => Ok(Bugs::All),
             (_, Some(planted)) => Ok(Bugs::One(planted)),
-            _ => Err(format!("there are all, {}", names())),
+            _ => Err(format!("there are none, all, {}", names())),
         }
     }
 
     fn list(&self) -> Vec<Planted> {
         match self {
+            Bugs::None => Vec::new(),
             Bugs::All => Planted::ALL.to_vec(),
             Bugs::One(planted) => vec![*planted],
         }
@@ -218,7 +222,7 @@ impl Sim {
             let hunts = campaign::hunt(&self.case(), &bugs.list(), (seed, 1), self.threads(), &|_| {});
             return self.show(out, &Campaign::default(), &hunts, 1);
         }
-        let planted = self.planted.map(|bugs| bugs.list()[0]);
+        let planted = self.planted.and_then(|bugs| bugs.list().first().copied());
         let case = Case { seed, planted, ..self.case() };
         let played = case.play(self.trace);
         if self.trace {
@@ -242,7 +246,7 @@ impl Sim {
         let (case, threads) = (self.case(), self.threads());
         let started = Instant::now();
         let mut campaign = Campaign::default();
-        if self.planted.is_none() {
+        if matches!(self.planted, None | Some(Bugs::None)) {
             let bar = progress::bar(self.json);
             let tell = |fraction: f64| {
                 progress::show(&bar, fraction, &format!("{} seeds, {}", self.seeds, self.topology))
@@ -286,7 +290,7 @@ impl Sim {
         let (small, played) =
             if self.no_shrink { (case.clone(), case.play(false)) } else { minimal::minimal(case) };
         let Some(violation) = &played.violation else { return Ok(()) };
-        writeln!(out, "seed {} broke a promise at {}:", case.seed, violation.at)?;
+        writeln!(out, "seed {} broke a promise at {}:", case.seed, words::moment(violation.at))?;
         writeln!(out, "  {}", violation.text.replace('\n', "\n  "))?;
         writeln!(out, "where {}", nodes::Numbers::of(&self.topology).legend())?;
         writeln!(out, "replay: {}", small.command())

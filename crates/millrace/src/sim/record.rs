@@ -10,6 +10,7 @@
 //! Times to live are written as the home's clock really measures them, so that the judge may be exact to [`EXACT`].
 
 use super::clock::Clock;
+use super::words::moment;
 use base::{Nanos, Picos};
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{self, Verb};
@@ -103,8 +104,8 @@ impl Record {
         let Known { client, key, op, ret } = &self.known[number];
         let key = key.escape_ascii();
         match ret {
-            Some(ret) if returned => format!("{at}: client {client}, operation {number}: {ret:?}"),
-            _ => format!("{at}: client {client}, operation {number}: {op:?} \"{key}\""),
+            Some(ret) if returned => format!("{}: client {client}, operation {number}: {ret:?}", moment(at)),
+            _ => format!("{}: client {client}, operation {number}: {op:?} \"{key}\"", moment(at)),
         }
     }
 }
@@ -183,5 +184,49 @@ pub fn answered(
             Ok((None, ret(status, Some(Value::number(answer.number)))))
         }
         _ => Ok((None, ret(status, None))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Prng;
+    use protocol::wire::{Kind, Version};
+
+    fn answer(status: wire::Status, number: u64) -> Answer {
+        Answer {
+            status,
+            value: vec![],
+            flags: 0,
+            kind: Kind::Bytes,
+            version: Version(7),
+            number,
+            from_box: false,
+        }
+    }
+
+    #[test]
+    fn what_changed_nothing_is_a_read_and_must_be_right() {
+        let clock = Clock::draw(&mut Prng::new(1));
+        let max = Call::new(Verb::Max, b"k").operand(5);
+        let read = |number, changed| answered(&max, &answer(wire::Status::Ok, number), &clock, changed);
+        let (op, ret) = read(9, false).expect("9 is more than 5");
+        assert_eq!((op, ret.value, ret.version), (Some(Op::Get), Some(Value::number(9)), Some(7)));
+        assert_eq!(read(5, true).expect("it stored").0, None);
+        assert!(read(4, false).is_err(), "the larger of 5 and something is not 4");
+        assert!(answered(&max, &answer(wire::Status::Miss, 0), &clock, false).is_err(), "a max never misses");
+    }
+
+    #[test]
+    fn what_is_settled_takes_its_place_in_time() {
+        let mut record = Record::default();
+        let set = |text: &[u8]| Op::Set { value: Value::of(text), ttl: None };
+        let lost = record.call(Picos(1), 0, b"k", set(b"a"));
+        let read = record.call(Picos(5), 1, b"k", Op::Get);
+        record.returns(Picos(6), read, None, Ret::hit(b"a"));
+        record.settle(Picos(3), lost, None, Ret::of(Status::Ok));
+        assert_eq!(record.history().events().len(), 3);
+        let judged = record.judged();
+        assert_eq!(judged.events().iter().map(|e| e.at.0).collect::<Vec<_>>(), [1, 3, 5, 6]);
     }
 }

@@ -1,1 +1,138 @@
+//! The simulator held against what it must find, and must not.
 
+use super::campaign::{self, Campaign};
+use super::minimal::minimal;
+use super::play::{Case, RULES};
+use super::topology::NAMES;
+use super::{OPS, indices};
+use clap::Parser;
+use protocol::coherence::Planted;
+use sim::check;
+use sim::faults::Plan;
+use sim::history::History;
+use std::num::NonZero;
+use std::sync::Arc;
+
+/// For each planted bug a seed of `rooted` that shows it.
+const FINDERS: &[(Planted, u64)] = &[
+    (Planted::SkipInvalidation, 1),
+    (Planted::FillWithoutToken, 2),
+    (Planted::TokenSurvives, 5),
+    (Planted::AckWithoutRemoving, 1),
+    (Planted::AckBeforeChildren, 1),
+    (Planted::LoseSharer, 2),
+    (Planted::GrantWhileWriting, 2),
+    (Planted::GrantWhileAsking, 1631),
+    (Planted::LeaseFromReply, 27),
+    (Planted::WholeLeaseToChildren, 4),
+    (Planted::ReplyRevalidates, 27),
+    (Planted::NoSessions, 1),
+    (Planted::OutcomeForgotten, 2),
+    (Planted::ServeAtOnce, 247),
+    (Planted::VersionsRestart, 56),
+    (Planted::FlushSkipsBoxes, 1),
+    (Planted::LifeFromReply, 2),
+    (Planted::AnswerChanges, 3),
+    (Planted::TwoWritesAtOnce, 1),
+    (Planted::AnyRound, 27),
+    (Planted::ApplyAtTimeout, 2),
+    (Planted::ForgetChildren, 622),
+    (Planted::MissWhileHeld, 2),
+];
+
+fn case(topology: &str) -> Case {
+    campaign::plain(&Arc::new(topology.parse().expect("a topology")), OPS)
+}
+
+fn run(topology: &str, seeds: u64, threads: usize) -> Campaign {
+    campaign::run(&case(topology), 1..seeds + 1, NonZero::new(threads).expect("threads"), &|_| {})
+}
+
+#[test]
+fn sound_machines_break_no_promise() {
+    for name in NAMES {
+        let campaign = run(name, 200, 2);
+        assert_eq!((campaign.seeds, campaign.gave_up), (200, 0), "{name}");
+        assert!(campaign.violations.is_empty(), "{name}: {:?}", campaign.violations);
+    }
+}
+
+#[test]
+fn fingerprints_are_the_same_everywhere() {
+    let (one, two) = (run("rooted", 20, 1), run("rooted", 20, 2));
+    assert_eq!(one.print, two.print);
+    assert_eq!(one.print.to_string(), "40b0276a10541571");
+}
+
+#[test]
+fn planted_bugs_are_found_and_their_seeds_are_clean_without() {
+    let planted: Vec<_> = FINDERS.iter().map(|finder| finder.0).collect();
+    assert_eq!(planted, Planted::ALL, "each has its finder");
+    for &(planted, seed) in FINDERS {
+        let clean = Case { seed, ..case("rooted") };
+        assert_eq!(clean.play(false).violation, None, "{}", clean.command());
+        let buggy = Case { planted: Some(planted), ..clean };
+        assert!(buggy.play(false).violation.is_some(), "{}", buggy.command());
+    }
+}
+
+#[test]
+fn a_smaller_run_still_fails_and_its_command_replays_it() {
+    let planted = Some(Planted::FillWithoutToken);
+    let cases = (1..).map(|seed| Case { seed, planted, ..case("rooted") });
+    let fails = |case: &Case| case.script().plan.0.len() > 3 && case.play(false).violation.is_some();
+    let whole = cases.into_iter().find(fails).expect("there are many");
+    let (small, played) = minimal(&whole);
+    let violation = played.violation.expect("it still fails");
+    let faults = small.plan.as_ref().map_or(0, |plan| plan.0.len());
+    assert!(faults < whole.script().plan.0.len(), "{}", small.command());
+    assert!(small.only.as_ref().is_some_and(|only| only.len() < OPS / 2), "{}", small.command());
+    // As it is printed, so it is read.
+    let (plan, only) = (small.plan.clone().unwrap_or_default(), small.only.clone().unwrap_or_default());
+    let replayed = Case {
+        plan: Some(plan.to_string().parse::<Plan>().expect("a plan")),
+        only: Some(indices::read(&indices::show(&only)).expect("a list")),
+        ..whole
+    };
+    assert_eq!(replayed.play(false).violation, Some(violation));
+}
+
+#[test]
+fn histories_are_files_that_can_be_judged_again() {
+    let played = Case { seed: 7, ..case("rooted") }.play(false);
+    let mut file = Vec::new();
+    played.history.write(&mut file).expect("memory takes it");
+    let read = History::read(&mut file.as_slice()).expect("what was written");
+    assert!(read == played.history && read.operations().count() > OPS);
+    assert!(check::check(&read, &RULES).is_linearizable());
+}
+
+#[test]
+fn a_trace_tells_what_happened_and_changes_nothing() {
+    let case = Case { seed: 5, ops: 20, ..case("two") };
+    let (plain, traced) = (case.play(false), case.play(true));
+    assert_eq!(plain.print, traced.print);
+    assert!(plain.trace.is_empty() && traced.trace.len() as u64 > case.ops as u64);
+    assert!(traced.trace.iter().any(|line| line.contains("phase         Liveness")));
+}
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    sim: super::Sim,
+}
+
+#[test]
+fn the_command_line_is_read() {
+    let read = |line: &str| Cli::try_parse_from(line.split_whitespace());
+    let command = Case { seed: 3, plan: Some(Plan::default()), only: Some(vec![]), ..case("two") }.command();
+    assert_eq!(command, "millrace sim --seed 3 --topology two --plan '' --only none");
+    let good =
+        read("sim --seed 3 --topology tors=2,roots=1 --plan crash@5+6:1 --only 3,5-9 --planted any-round");
+    assert_eq!(good.map_err(|e| e.to_string()).expect("good").sim.seed, Some(3));
+    for bad in
+        ["sim --plan crash@5+6:1", "sim --seeds 3 --seed 4", "sim --planted nothing", "sim --topology x"]
+    {
+        assert!(read(bad).is_err(), "{bad}");
+    }
+}

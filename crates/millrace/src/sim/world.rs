@@ -8,7 +8,7 @@
 //!
 //! Invariants looked at after every event are in `watch`; operations in `issue`; this file has time, messages, crashes.
 //!
-//! Bounds: [`MOST_EVENTS`] events; a world that does more does not come to rest, which is a violation.
+//! Bounds: [`MOST_EVENTS_PER_OP`]; a world in which more happens does not come to rest, which is a violation.
 
 use super::clock::Clock;
 use super::issue::Underway;
@@ -17,7 +17,8 @@ use super::record::Record;
 use super::script::{DELAY, Script};
 use super::topology::Topology;
 use super::watch::Watch;
-use base::Picos;
+use super::words;
+use base::{Picos, Prng};
 use protocol::coherence::{NodeId, Out};
 use protocol::wire::{Message, Packet};
 use sim::faults::Step;
@@ -25,21 +26,46 @@ use sim::network::{Network, Payload, Weather};
 use sim::nodes::Node;
 use sim::{Fingerprint, Queue, random};
 
-/// Events of a run at most; one with 100 operations has some 3,000.
+/// Events of a run at most, for each operation; usual are 12.
 const MOST_EVENTS_PER_OP: u64 = 2_000;
 
 /// What travels.
 #[derive(Clone, Debug)]
 pub struct Datagram {
     bytes: Vec<u8>,
-    is_damaged: bool,
+    /// Before it was damaged.
+    original: Option<Vec<u8>>,
+}
+
+impl Datagram {
+    /// Which bytes were changed, where nothing was cut off.
+    fn damage(&self) -> Vec<(usize, u8, u8)> {
+        let original = self.original.iter().flatten().copied();
+        let bytes = original.zip(self.bytes.iter().copied()).enumerate();
+        bytes
+            .filter(|(_, (before, after))| before != after)
+            .map(|(i, (before, after))| (i, before, after))
+            .collect()
+    }
 }
 
 impl Payload for Datagram {
-    fn damage(&mut self, random: &mut base::Prng) {
+    /// Changes one to three bits of a word, or cuts off the end: what the checksum promises to find.
+    fn damage(&mut self, random: &mut Prng) {
         let before = self.bytes.clone();
-        self.bytes.damage(random);
-        self.is_damaged |= self.bytes != before;
+        let len = before.len() as u64;
+        if random.below(4) == 0 {
+            self.bytes.truncate(random.below(len) as usize);
+        } else {
+            let word = random.below(len / 4) as usize * 4;
+            for _ in 0..1 + random.below(3) {
+                let bit = random.below(32) as usize;
+                self.bytes[word + bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        if self.bytes != before {
+            self.original.get_or_insert(before);
+        }
     }
 }
 
@@ -205,7 +231,7 @@ impl<'a> World<'a> {
 
     pub(super) fn note(&mut self, line: impl FnOnce(&Numbers) -> String) {
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>10}  {}", self.queue.now().to_string(), line(&self.numbers)));
+            trace.push(format!("{:>15}  {}", words::moment(self.queue.now()), line(&self.numbers)));
         }
     }
 
@@ -230,20 +256,22 @@ impl<'a> World<'a> {
         let packet = match Packet::parse(&datagram.bytes) {
             Ok(packet) => packet,
             Err(malformed) => {
-                if !datagram.is_damaged {
+                if datagram.original.is_none() {
                     self.broken(format!("a packet that {from:?} wrote cannot be read: {malformed}"), b"");
                 }
                 return self.note(|names| format!("{:<13} drops a packet: {malformed}", names.name(node)));
             }
         };
         let message = packet.to_message();
-        if datagram.is_damaged {
-            return self.broken(format!("a damaged packet was read as {message:?}"), &message.key);
+        if datagram.original.is_some() {
+            let damage = datagram.damage();
+            return self
+                .broken(format!("a packet with damage {damage:?} was read as {message:?}"), &message.key);
         }
         if self.places[node as usize].machine.is_none() {
             return;
         }
-        self.note(|names| format!("{:<13} ◀ {from:?} {message:?}", names.name(node)));
+        self.note(|names| format!("{:<13} ◀ {}: {message:?}", names.name(node), words::sender(names, from)));
         self.act(node, Some((from, &message)));
     }
 
@@ -297,7 +325,7 @@ impl<'a> World<'a> {
             }
             let mut bytes = Vec::new();
             message.emit(&mut bytes);
-            let datagram = Datagram { bytes, is_damaged: false };
+            let datagram = Datagram { bytes, original: None };
             let queue = &mut self.queue;
             self.network.send(now, node, to, datagram, |at, datagram| {
                 queue.push(at, to, Happening::Arrival { from, datagram });
@@ -319,7 +347,8 @@ impl<'a> World<'a> {
     // ---- crashes
 
     fn fault(&mut self, step: Step) {
-        self.note(|_| format!("fault: {step:?}"));
+        let plan = &self.script.plan;
+        self.note(|names| format!("fault         {}", words::step(names, plan, step)));
         match step {
             Step::Crash(node) if node < self.numbers.count() => self.crash(node),
             Step::Restart(node) if node < self.numbers.count() => self.begin(node),
