@@ -196,7 +196,7 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	u8 *head = scratch->head;
 	u64 said = AT64(head, WIRE_CHECKSUM);
 	AT64(head, WIRE_CHECKSUM) = 0;
-	if (head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum) != said &&
+	if ((head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum)) * BASE != said &&
 	    PLANTED != 4)
 		return COUNT_DAMAGED;
 	AT8(head, WIRE_OPCODE) = OPCODE_GET | OPCODE_REPLY;
@@ -213,7 +213,7 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	AT8(head, WIRE_HOPS) = PLANTED == 6 ? AT8(head, WIRE_HOPS) : 0;
 	AT16(head, WIRE_BOX) = 0;
 	u64 sum = head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
-	AT64(head, WIRE_CHECKSUM) = sum;
+	AT64(head, WIRE_CHECKSUM) = sum * BASE;
 	u32 blocks = (bytes + 31) / 32;
 	OPAQUE(blocks);
 #pragma clang loop unroll(disable)

@@ -50,19 +50,9 @@ impl Datagram {
 }
 
 impl Payload for Datagram {
-    /// Changes one to three bits of a word, or cuts off the end: what the checksum promises to find.
     fn damage(&mut self, random: &mut Prng) {
         let before = self.bytes.clone();
-        let len = before.len() as u64;
-        if random.below(4) == 0 {
-            self.bytes.truncate(random.below(len) as usize);
-        } else {
-            let word = random.below(len / 4) as usize * 4;
-            for _ in 0..1 + random.below(3) {
-                let bit = random.below(32) as usize;
-                self.bytes[word + bit / 8] ^= 1 << (bit % 8);
-            }
-        }
+        self.bytes.damage(random);
         if self.bytes != before {
             self.original.get_or_insert(before);
         }

@@ -342,10 +342,11 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The sum of a packet: of its header with the checksum as 0, then key and value with their filler.
+/// The checksum of a packet: the sum of its header with the checksum as 0, then key and value with their filler, once more
+/// times the base.
 #[inline]
 pub(super) fn checksum(head: &[u8; HEADER], rest: &[u8]) -> u64 {
-    sum::extend(sum::of_header::<{ at::CHECKSUM }>(head), rest)
+    sum::extend(sum::of_header::<{ at::CHECKSUM }>(head), rest).wrapping_mul(sum::BASE)
 }
 
 #[inline]

@@ -130,6 +130,6 @@ fn dress(bytes: &mut [u8]) {
     let hash = key_hash(&bytes[HEADER..][..key_len]);
     bytes[at::HASH..][..4].copy_from_slice(&hash.0.to_le_bytes());
     bytes[at::CHECKSUM..][..8].fill(0);
-    let sum = extend(0, &bytes[..length(key_len, value_len)]);
+    let sum = extend(0, &bytes[..length(key_len, value_len)]).wrapping_mul(BASE);
     bytes[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
 }

@@ -63,6 +63,22 @@ fn every_two_bits_of_the_header_count() {
     }
 }
 
+/// A box of the simulator's network once flipped a bit of the last word and the same bit of a checksum in which that word
+/// counted once.
+#[test]
+fn a_bit_anywhere_and_a_bit_of_the_checksum_count() {
+    let whole = bytes_of(&fill());
+    let sum = 8 * at::CHECKSUM..8 * (at::CHECKSUM + 8);
+    for first in sum.clone() {
+        for second in (0..8 * (whole.len() - fill().padding)).filter(|bit| !sum.contains(bit)) {
+            let mut bytes = whole.clone();
+            bytes[first / 8] ^= 1 << (first % 8);
+            bytes[second / 8] ^= 1 << (second % 8);
+            assert!(Packet::parse(&bytes).is_err(), "bits {first} and {second}");
+        }
+    }
+}
+
 /// What `change` makes of a good packet, whose hash and sum are made good again.
 fn refusal(change: impl FnOnce(&mut Vec<u8>)) -> Result<Message, Malformed> {
     let mut bytes = bytes_of(&expanded());
@@ -106,7 +122,7 @@ fn what_is_not_ours_is_told_apart() {
     bytes[at::HASH] ^= 1;
     let sum = {
         bytes[at::CHECKSUM..][..8].fill(0);
-        extend(0, &bytes)
+        extend(0, &bytes).wrapping_mul(BASE)
     };
     bytes[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
     assert_eq!(Packet::parse(&bytes), Err(Malformed::Hash));

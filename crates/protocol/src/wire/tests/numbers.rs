@@ -26,7 +26,7 @@ fn patch(bytes: &mut [u8], offset: usize, with: &[u8]) {
         let place = offset + 4 * i;
         let old: [u8; 4] = bytes[place..][..4].try_into().expect("four");
         let change = u64::from(u32::from_le_bytes(*new)).wrapping_sub(u64::from(u32::from_le_bytes(old)));
-        sum = sum.wrapping_add(change.wrapping_mul(power(words - 1 - place / 4)));
+        sum = sum.wrapping_add(change.wrapping_mul(power(words - place / 4)));
         bytes[place..][..4].copy_from_slice(new);
     }
     bytes[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
@@ -39,7 +39,7 @@ fn answered_in_place(mut bytes: Vec<u8>, reply: &[u8]) -> Vec<u8> {
         patch(&mut bytes, from, &fields[from - at::PROTOCOL..to - at::PROTOCOL]);
     }
     let sum = u64::from_le_bytes(bytes[at::CHECKSUM..][..8].try_into().expect("eight"));
-    let sum = sum.wrapping_mul(power(value.len() / 4)).wrapping_add(extend(0, value));
+    let sum = sum.wrapping_mul(power(value.len() / 4)).wrapping_add(extend(0, value).wrapping_mul(BASE));
     bytes[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
     bytes.extend_from_slice(value);
     bytes
