@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod demo;
+pub mod inc;
 pub mod load;
 pub mod node;
 pub mod probe;

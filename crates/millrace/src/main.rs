@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
+use millrace::inc::Inc;
 use millrace::load::{self, BenchArgs};
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
@@ -28,6 +29,7 @@ enum Command {
     Probe(probe::Args),
     Rpc(Rpc),
     Sim(Box<Sim>),
+    Inc(Inc),
     Soak(Soak),
     Registers(registers::List),
     Wire(Wire),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(args).map_err(Into::into),
         Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Sim(sim) => sim.run().map_err(Into::into),
+        Command::Inc(inc) => inc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),

@@ -111,6 +111,10 @@ pub struct List {
     #[arg(long)]
     rpc: bool,
 
+    /// Those of an in-network cache, not of a node; its topology file sets them in [coherence]
+    #[arg(long, conflicts_with = "rpc")]
+    inc: bool,
+
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -123,9 +127,10 @@ impl List {
     /// When standard output is gone.
     pub fn run(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
-        let all = match self.rpc {
-            true => fabric::registers::Registers::default().show(),
-            false => Registers::default().show(),
+        let all = match (self.rpc, self.inc) {
+            (true, _) => fabric::registers::Registers::default().show(),
+            (_, true) => crate::inc::registers::Registers::default().show(),
+            _ => Registers::default().show(),
         };
         if self.json {
             return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);

@@ -1,0 +1,197 @@
+//! A machine at a UDP socket: one thread, one socket, one loop.
+//!
+//! ```text
+//!   wait: the socket, or the machine's deadline ──▶ up to BATCH datagrams: parse, handle, send ──▶ tick, send ──▶ again
+//! ```
+//!
+//! **Clients' addresses travel in packets**, so that no node has a table of clients. Whoever hears a request from an address that is not
+//! in the [`Book`] notes it as the packet's origin (*expand*); what a machine sends to a client goes to that origin, which is taken out
+//! (*shrink*). An origin that a client itself wrote, and boxes that it named, are overwritten: only nodes of the book are believed.
+//!
+//! A datagram that is lost, or that the system does not take, is the machines' business: they send again.
+//!
+//! Bounds: one datagram each way, and what machine and kernel keep.
+//! Errors: what makes no sense is counted and dropped; a socket that fails ends the loop.
+
+use super::book::Book;
+use super::machine::{Counters, Machine};
+use base::{Clock, Nanos};
+use protocol::coherence::{NodeId, Out};
+use protocol::wire::{MAX_DATAGRAM, Opcode, Origin, Packet, Sharers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Datagrams taken before time is looked at again.
+const BATCH: usize = 64;
+/// Whoever is told to stop notices within this.
+pub const NOTICE: Nanos = Nanos::from_millis(20);
+/// What is asked of the kernel for datagrams that wait; it gives what it may.
+const SOCKET_BUFFER: usize = 2 << 20;
+
+/// What went through the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Datagrams.
+    pub received: u64,
+    /// Of these, those that are no packets.
+    pub malformed: u64,
+    /// Of these, packets from addresses that have no business to send them.
+    pub strangers: u64,
+    /// Datagrams.
+    pub sent: u64,
+    /// Packets that the system did not take, or whose receiver has no address.
+    pub unsent: u64,
+}
+
+/// The machine and its socket.
+#[derive(Debug)]
+pub struct Driver<M> {
+    machine: M,
+    socket: UdpSocket,
+    book: Arc<Book>,
+    clock: Clock,
+    out: Out,
+    received: Box<[u8]>,
+    packet: Vec<u8>,
+    traffic: Traffic,
+}
+
+impl<M: Machine> Driver<M> {
+    /// Puts the machine at the socket.
+    ///
+    /// # Errors
+    /// The socket cannot be made non-blocking.
+    pub fn new(machine: M, socket: UdpSocket, book: Arc<Book>) -> io::Result<Driver<M>> {
+        socket.set_nonblocking(true)?;
+        // With less room more is lost under load, which costs time only.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
+        Ok(Driver {
+            machine,
+            socket,
+            book,
+            clock: Clock::shared(),
+            out: Vec::new(),
+            // One more, to tell a datagram that is too long.
+            received: vec![0; MAX_DATAGRAM + 1].into(),
+            packet: Vec::new(),
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// Does something with the machine at this moment, and sends what it says.
+    pub fn act<R>(&mut self, act: impl FnOnce(&mut M, Nanos, &mut Out) -> R) -> R {
+        let result = act(&mut self.machine, self.clock.now(), &mut self.out);
+        self.send_all();
+        result
+    }
+
+    /// Waits for datagrams or the machine's deadline, at most for `longest`, and serves what there is.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn turn(&mut self, longest: Nanos) -> io::Result<()> {
+        self.wait(longest)?;
+        for _ in 0..BATCH {
+            match self.socket.recv_from(&mut self.received) {
+                Ok((len, from)) => self.take(len, from),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => break,
+                    // What an earlier datagram met on its way.
+                    ErrorKind::Interrupted | ErrorKind::ConnectionRefused => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        self.act(|machine, now, out| machine.tick(now, out));
+        Ok(())
+    }
+
+    /// Takes turns until it is told to stop.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        // Nothing else is read after the flag is seen, so no order is needed.
+        while !stop.load(Ordering::Relaxed) {
+            self.turn(NOTICE)?;
+        }
+        Ok(())
+    }
+
+    /// What went through the socket.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// The machine's counts and the socket's.
+    pub fn counters(&self) -> Counters {
+        let traffic = self.traffic;
+        let mut counters = self.machine.counters();
+        counters.extend([
+            ("received", traffic.received),
+            ("malformed", traffic.malformed),
+            ("strangers", traffic.strangers),
+            ("sent", traffic.sent),
+            ("unsent", traffic.unsent),
+        ]);
+        counters
+    }
+
+    fn wait(&self, longest: Nanos) -> io::Result<()> {
+        let span = self.machine.next_deadline().since(self.clock.now()).min(longest);
+        let timeout =
+            Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take(&mut self, len: usize, from: SocketAddr) {
+        self.traffic.received += 1;
+        let packet = match Packet::parse(&self.received[..len]) {
+            Ok(packet) if len <= MAX_DATAGRAM => packet,
+            _ => {
+                self.traffic.malformed += 1;
+                return;
+            }
+        };
+        let mut message = packet.to_message();
+        let sender = match self.book.node_at(from) {
+            Some(node) => node,
+            None if M::SERVES_CLIENTS && matches!(message.header.opcode, Opcode::Request(_)) => {
+                message.header.origin = Origin::new(from);
+                message.header.sharers = Sharers::default();
+                NodeId::Client(message.header.client)
+            }
+            None => {
+                self.traffic.strangers += 1;
+                return;
+            }
+        };
+        self.act(|machine, now, out| machine.handle(now, sender, &message, out));
+    }
+
+    fn send_all(&mut self) {
+        for (to, mut message) in self.out.drain(..) {
+            let address = match to {
+                NodeId::Client(_) => message.header.origin.take().map(Origin::socket_addr),
+                node => self.book.address_of(node),
+            };
+            self.packet.clear();
+            message.emit(&mut self.packet);
+            match address.map(|address| self.socket.send_to(&self.packet, address)) {
+                Some(Ok(_)) => self.traffic.sent += 1,
+                _ => self.traffic.unsent += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Why a command of `millrace inc` failed, and what to do about it.
+
+use super::book;
+use super::client::ClientError;
+use protocol::coherence::table::BadLayout;
+use protocol::coherence::{BadConfig, NodeId};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::{fmt, io};
+
+use super::registers::SetError;
+
+/// See the file's head.
+#[derive(Debug)]
+#[allow(missing_docs)] // each is a sentence below
+pub enum IncError {
+    Read(PathBuf, io::Error),
+    Syntax(PathBuf, toml::de::Error),
+    NotAValue(String),
+    Register(SetError),
+    Config(BadConfig),
+    Layout(BadLayout),
+    NoTor(u16, Vec<u16>),
+    Controllers(usize),
+    SameAddress(NodeId, NodeId),
+    NobodysAddress(NodeId, SocketAddr),
+    MixedFamilies(NodeId),
+    Ports(u16, usize),
+    Unknown(NodeId, Vec<NodeId>),
+    Bind(NodeId, SocketAddr, io::Error),
+    Socket(io::Error),
+    Signal(io::Error),
+    Output(io::Error),
+    History(PathBuf, io::Error),
+    Client(ClientError),
+    Refused { status: &'static str, code: u8 },
+    Kill(String),
+    Violated(usize),
+    Undecided(usize),
+}
+
+impl IncError {
+    /// The exit status. See the help of `millrace inc`.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            IncError::Refused { code, .. } => *code,
+            IncError::Client(ClientError::NotDone | ClientError::Unknown) => 5,
+            _ => 1,
+        }
+    }
+}
+
+fn names(nodes: &[NodeId]) -> String {
+    nodes.iter().map(|node| book::name(*node)).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for IncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |node: &NodeId| book::name(*node);
+        match self {
+            IncError::Read(path, cause) => write!(
+                f,
+                "cannot read the topology {}: {cause}\n  `millrace inc topology > {}` would write one",
+                path.display(),
+                path.display()
+            ),
+            IncError::Syntax(path, cause) => {
+                write!(f, "the topology {} makes no sense: {cause}", path.display())
+            }
+            IncError::NotAValue(key) => {
+                write!(f, "coherence.{key} in the topology must be a number, a word or true or false")
+            }
+            IncError::Register(cause) => cause.fmt(f),
+            IncError::Config(cause) => {
+                write!(f, "the registers in [coherence] do not fit together: {cause}")
+            }
+            IncError::Layout(cause) => write!(f, "the topology is none: {cause}"),
+            IncError::NoTor(tor, boxes) => {
+                let all = boxes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+                write!(f, "the topology has no box {tor} to ask; its boxes are {all}")
+            }
+            IncError::Controllers(count) => {
+                write!(f, "{count} controllers are too many; 16 can stand by for each other")
+            }
+            IncError::SameAddress(one, other) => {
+                write!(f, "{} and {} have the same address; give each its own", name(one), name(other))
+            }
+            IncError::NobodysAddress(node, address) => write!(
+                f,
+                "{} is at {address}, where nobody can send to; write the address and port by which the others reach it",
+                name(node)
+            ),
+            IncError::MixedFamilies(node) => {
+                write!(f, "{} has an IPv6 address and others IPv4; all must have the same kind", name(node))
+            }
+            IncError::Ports(first, count) => {
+                write!(f, "from port {first} there are no {count} ports; choose a lower --port")
+            }
+            IncError::Unknown(node, all) => {
+                write!(f, "the topology has no {}; it has {}", name(node), names(all))
+            }
+            IncError::Bind(node, address, cause) => {
+                write!(f, "{} cannot have {address}: {cause}", name(node))?;
+                match cause.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        f.write_str("\n  is it running already? `millrace inc topology --port` writes other ports")
+                    }
+                    io::ErrorKind::AddrNotAvailable => {
+                        f.write_str("\n  this machine has no such address; a node runs on the machine that has its address")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            IncError::Socket(cause) => write!(f, "the socket failed: {cause}"),
+            IncError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
+            IncError::Output(cause) => write!(f, "cannot write: {cause}"),
+            IncError::History(path, cause) => {
+                write!(f, "cannot write the history {}: {cause}", path.display())
+            }
+            IncError::Client(cause) => cause.fmt(f),
+            IncError::Refused { status, .. } => f.write_str(status),
+            IncError::Kill(why) => f.write_str(why),
+            IncError::Violated(keys) => write!(f, "{keys} keys are not linearizable"),
+            IncError::Undecided(keys) => {
+                write!(f, "of {keys} keys it could not be told; a shorter run has shorter histories")
+            }
+        }
+    }
+}
+
+impl std::error::Error for IncError {}
+
+impl From<ClientError> for IncError {
+    fn from(cause: ClientError) -> IncError {
+        IncError::Client(cause)
+    }
+}

@@ -1,0 +1,109 @@
+//! The nodes of the laboratory: a thread each, at sockets that outlive them.
+//!
+//! The sockets are the laboratory's, so that nobody else gets a dead node's port. What arrives for the dead is thrown away before it
+//! lives again.
+
+use crate::inc::machine::Counters;
+use crate::inc::registers::Registers;
+use crate::inc::topology::{Shape, Topology};
+use crate::inc::{IncError, node, plan};
+use protocol::coherence::{Life, NodeId};
+use protocol::wire::Incarnation;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+#[derive(Debug)]
+struct Living {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<Counters>>,
+}
+
+/// All nodes, dead or alive.
+#[derive(Debug)]
+pub struct Rack {
+    topology: Arc<Topology>,
+    sockets: BTreeMap<NodeId, UdpSocket>,
+    living: BTreeMap<NodeId, Living>,
+    lives: u32,
+    /// Of all lives that are over.
+    counted: BTreeMap<NodeId, Counters>,
+}
+
+impl Rack {
+    /// Starts all nodes for the first time.
+    pub fn start(shape: &Shape, registers: &Registers) -> Result<Rack, IncError> {
+        let bound = plan::sockets(shape).map_err(IncError::Socket)?;
+        let topology = Topology::two_levels(shape, |node| bound[&node].1, registers)?;
+        let nodes = topology.nodes();
+        let mut rack = Rack {
+            topology: Arc::new(topology),
+            sockets: bound.into_iter().map(|(node, (socket, _))| (node, socket)).collect(),
+            living: BTreeMap::new(),
+            lives: 0,
+            counted: BTreeMap::new(),
+        };
+        nodes.into_iter().try_for_each(|node| rack.revive(node, Life::First))?;
+        Ok(rack)
+    }
+
+    /// Who is where.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// Starts a node that is not running, with a higher incarnation than any before.
+    pub fn revive(&mut self, node: NodeId, life: Life) -> Result<(), IncError> {
+        let socket = self.sockets[&node].try_clone().map_err(IncError::Socket)?;
+        socket.set_nonblocking(true).map_err(IncError::Socket)?;
+        while socket.recv(&mut [0; 1]).is_ok() {}
+        self.lives += 1;
+        let (incarnation, topology) = (Incarnation(self.lives), self.topology.clone());
+        let stop = Arc::new(AtomicBool::new(false));
+        let over = stop.clone();
+        let thread =
+            std::thread::spawn(move || node::run(&topology, node, socket, (incarnation, life), &over));
+        self.living.insert(node, Living { stop, thread });
+        Ok(())
+    }
+
+    /// Ends a node. It is gone when this returns.
+    pub fn kill(&mut self, node: NodeId) -> Result<(), IncError> {
+        let Some(living) = self.living.remove(&node) else { return Ok(()) };
+        living.stop.store(true, Ordering::Relaxed);
+        let counters = living.thread.join().expect("a node does not panic").map_err(IncError::Socket)?;
+        let sums = self.counted.entry(node).or_insert_with(|| counters.iter().map(|c| (c.0, 0)).collect());
+        for ((_, sum), (name, count)) in sums.iter_mut().zip(&counters) {
+            // These are states, not sums.
+            let is_state = matches!(*name, "items" | "epoch" | "live boxes");
+            *sum = if is_state { *count } else { *sum + count };
+        }
+        Ok(())
+    }
+
+    /// Ends all.
+    pub fn stop(&mut self) -> Result<(), IncError> {
+        let nodes: Vec<NodeId> = self.living.keys().copied().collect();
+        self.living.values().for_each(|living| living.stop.store(true, Ordering::Relaxed));
+        nodes.into_iter().try_for_each(|node| self.kill(node))
+    }
+
+    /// What nodes counted in lives that are over.
+    pub fn counted(&self) -> &BTreeMap<NodeId, Counters> {
+        &self.counted
+    }
+
+    /// Of one node, one count.
+    pub fn count(&self, node: NodeId, name: &str) -> u64 {
+        let counters = self.counted.get(&node).into_iter().flatten();
+        counters.filter(|(other, _)| *other == name).map(|(_, count)| *count).sum()
+    }
+
+    /// Items that homes forgot for want of room.
+    pub fn evicted(&self) -> u64 {
+        self.counted.keys().map(|node| self.count(*node, "evicted")).sum()
+    }
+}

@@ -1,0 +1,90 @@
+//! What a driver needs to know of a machine, and that the four of `protocol::coherence` are such.
+
+use super::items::Shelf;
+use base::Nanos;
+use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out};
+use protocol::wire::Message;
+
+/// Counts of a node, each with its name, in the order in which people read them.
+pub type Counters = Vec<(&'static str, u64)>;
+
+/// A state machine that is driven by messages and time.
+pub trait Machine {
+    /// Whether requests from addresses that nobody told it of are its business: clients'.
+    const SERVES_CLIENTS: bool;
+
+    /// Takes a message.
+    fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out);
+
+    /// Serves what is due at `now`.
+    fn tick(&mut self, now: Nanos, out: &mut Out);
+
+    /// When `tick` wants to be called; [`Nanos::MAX`]: not.
+    fn next_deadline(&self) -> Nanos;
+
+    /// What it counted.
+    fn counters(&self) -> Counters;
+}
+
+macro_rules! machine {
+    ($type:ty, $serves:literal, |$self:ident| $counters:expr) => {
+        impl Machine for $type {
+            const SERVES_CLIENTS: bool = $serves;
+
+            fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+                <$type>::handle(self, now, from, message, out);
+            }
+
+            fn tick(&mut self, now: Nanos, out: &mut Out) {
+                <$type>::tick(self, now, out);
+            }
+
+            fn next_deadline(&self) -> Nanos {
+                <$type>::next_deadline(self)
+            }
+
+            fn counters(&self) -> Counters {
+                let $self = self;
+                $counters
+            }
+        }
+    };
+}
+
+machine!(CacheBox, true, |cache| {
+    let stats = cache.stats();
+    vec![
+        ("hits", stats.hits),
+        ("computed", stats.computed),
+        ("misses", stats.misses),
+        ("fills", stats.fills),
+        ("late", stats.late),
+        ("granted", stats.granted),
+        ("invalidations", stats.invalidations),
+        ("fallbacks", stats.fallbacks),
+        ("dropped", stats.dropped),
+    ]
+});
+
+machine!(Home<Shelf>, true, |home| {
+    let stats = home.stats();
+    vec![
+        ("hits", stats.hits),
+        ("misses", stats.misses),
+        ("granted", stats.granted),
+        ("applied", stats.applied),
+        ("waited", stats.waited),
+        ("busy", stats.busy),
+        ("repeated", stats.repeated),
+        ("dropped", stats.dropped),
+        ("evicted", home.items().evicted()),
+        ("items", home.items().len() as u64),
+    ]
+});
+
+machine!(Controller, false, |controller| {
+    let boxes = u64::from(controller.live().0.count_ones());
+    vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes)]
+});
+
+machine!(Client, false, |client| vec![("under way", client.under_way() as u64)]);

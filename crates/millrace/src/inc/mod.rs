@@ -1,0 +1,91 @@
+//! `millrace inc`: the in-network cache of `protocol::coherence` on real sockets: nodes, clients, and a laboratory that judges them.
+//!
+//! ```text
+//!   topology (a file) ──▶ book: who is where ─┐
+//!                     └─▶ machine: box, home, controller, client ──▶ driver: a thread and a UDP socket
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `topology`, `registers`, `book` | which nodes there are, how they are tuned, where they are |
+//! | `machine`, `driver`, `node` | a machine, at a socket, as a node of a topology |
+//! | `items` | what a home keeps its items in |
+//! | `client` | the library for Rust programs |
+//! | `plan`, `run`, `ask`, `lab` | a command each: `topology`, `run`, one per operation, `lab` |
+//! | `error` | what can go wrong, and what to do about it |
+//!
+//! What the machines promise, and why: `docs/design/004-box.md`.
+
+mod ask;
+pub mod book;
+pub mod client;
+pub mod driver;
+mod error;
+pub mod items;
+pub mod lab;
+pub mod machine;
+pub mod node;
+mod plan;
+pub mod registers;
+mod run;
+#[cfg(test)]
+mod tests;
+pub mod topology;
+
+pub use client::{Client, ClientError, Item, Swap};
+pub use error::IncError;
+pub use topology::Topology;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A cache in the network that stays coherent: boxes on the way to homes, over UDP.
+///
+/// Clients ask their box; it answers from its copy, or sends the request on to the item's home and keeps the answer. Homes do all writes, and
+/// wait until no box has the old value. So every operation on a key is linearizable, whatever is lost and whoever crashes.
+///
+/// All nodes and clients read one topology file. There is no authentication and no encryption: keep it on loopback or a network that you
+/// trust.
+///
+/// Exit status of operations: 0 done, 3 nothing there, 4 the condition does not hold, 5 nobody answered, 1 all else, 2 wrong usage.
+#[derive(clap::Args, Debug)]
+pub struct Inc {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Topology(plan::Plan),
+    Run(run::Run),
+    Lab(Box<lab::Lab>),
+    #[command(flatten)]
+    Ask(ask::Ask),
+}
+
+impl Inc {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Whatever went wrong; [`IncError::exit_code`] is the exit status.
+    pub fn run(&self) -> Result<(), IncError> {
+        match &self.command {
+            Command::Topology(plan) => plan.run(),
+            Command::Run(run) => run.run(),
+            Command::Lab(lab) => lab.run(),
+            Command::Ask(ask) => ask.run(),
+        }
+    }
+}
+
+/// A flag that becomes true at Ctrl-C or SIGTERM; the second ends the program.
+fn stop_flag() -> Result<Arc<AtomicBool>, IncError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .map_err(IncError::Signal)?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(IncError::Signal)?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,105 @@
+//! What can be tuned of an in-network cache: leases, timeouts, sizes. The file of a topology sets them for all its nodes, for leases
+//! must agree.
+
+use base::registers::Kind::{Choice, Count, Micros, Size};
+use base::{Bytes, Nanos};
+use protocol::coherence::{Compute, Config, Policy};
+
+pub use base::registers::{Register, SetError, Shown};
+
+/// The values of the cache's registers.
+pub type Registers = base::registers::Registers<Id>;
+
+base::registers! {
+    listed by "`millrace registers --inc` lists them";
+    Lease "coherence.lease" Micros, 1000, 3_600_000_000, 500_000, start,
+        "How long a box may keep a copy; also the longest that a write waits for a dead box, and that a home is silent after a restart.";
+    MinGrant "coherence.min_grant" Micros, 1, 3_600_000_000, 20_000, start,
+        "The least that an upper box grants those below it out of its own lease.";
+    Retransmit "coherence.retransmit" Micros, 100, 60_000_000, 5_000, start,
+        "What is not answered is sent again after this, then after twice that, and so on.";
+    RetransmitMax "coherence.retransmit_max" Micros, 100, 60_000_000, 100_000, start,
+        "The longest pause between two sendings.";
+    Placement "coherence.policy" Choice(&["inclusive", "exclusive"]), 0, 1, 0, start,
+        "inclusive: every box on the way keeps a copy. exclusive: a box leaves it to the one below and stays its directory.";
+    Admission "coherence.admission" Count, 0, 16, 0, start,
+        "A box keeps what was asked for so often lately; 0 and 1 are everything.";
+    Copies "coherence.copies" Count, 1, 1 << 22, 4096, start,
+        "Items that a box keeps.";
+    Fills "coherence.fills" Count, 1, 1 << 20, 1024, start,
+        "Answers that a box waits for in order to keep them.";
+    FillPatience "coherence.fill_patience" Micros, 100, 60_000_000, 100_000, start,
+        "How long it waits.";
+    Holders "coherence.holders" Count, 1, 1 << 26, 1 << 20, start,
+        "Keys that a home or box has in its directory of who keeps copies; beyond it nothing is granted.";
+    Rounds "coherence.rounds" Count, 1, 1 << 20, 1 << 12, start,
+        "Invalidations that a home or box has under way; beyond it writes are told to come later.";
+    Queue "coherence.queue" Count, 1, 1 << 20, 1 << 14, start,
+        "Writes that wait at a home.";
+    QueuePerKey "coherence.queue_per_key" Count, 1, 1 << 20, 1 << 10, start,
+        "Writes that wait for one key.";
+    Sessions "coherence.sessions" Count, 1, 1 << 20, 1 << 12, start,
+        "Clients that a home tells apart; beyond it those not heard of for longest begin anew.";
+    Window "coherence.window" Count, 1, 1 << 16, 256, start,
+        "Writes of one client that a home can tell apart, from its oldest under way to its newest.";
+    Operations "coherence.operations" Count, 1, 1 << 16, 256, start,
+        "Operations that a client has under way.";
+    Patience "coherence.patience" Micros, 1000, 3_600_000_000, 3_000_000, start,
+        "A client gives an operation up after this.";
+    Bypass "coherence.bypass" Micros, 0, 3_600_000_000, 500_000, start,
+        "How long a client passes a silent box by.";
+    Computing "coherence.compute" Choice(&["at_home", "try_first"]), 0, 1, 1, start,
+        "Where operations that may change nothing (cond_put, cas, add, append, min, max, or) are done: at the home, or first in a box's copy.";
+    Heartbeat "coherence.heartbeat" Micros, 1000, 60_000_000, 50_000, start,
+        "How often the controller asks for signs of life.";
+    Health "coherence.health" Micros, 1000, 600_000_000, 200_000, start,
+        "Whoever was silent for this long is taken for dead.";
+    Memory "coherence.memory" Size, 1 << 16, 1 << 40, 64 << 20, start,
+        "Bytes of items that a home keeps; beyond it those not asked for lately go.";
+}
+
+/// The machines' configuration.
+pub fn config(registers: &Registers) -> Config {
+    let micros = |id| Nanos::from_micros(registers.read(id));
+    let size = |id| registers.size(id);
+    Config {
+        lease: micros(Id::Lease),
+        min_grant: micros(Id::MinGrant),
+        retransmit: micros(Id::Retransmit),
+        retransmit_max: micros(Id::RetransmitMax),
+        policy: if registers.is_on(Id::Placement) { Policy::Exclusive } else { Policy::Inclusive },
+        admission: registers.read(Id::Admission) as u32,
+        copies: size(Id::Copies),
+        fills: size(Id::Fills),
+        fill_patience: micros(Id::FillPatience),
+        holders: size(Id::Holders),
+        rounds: size(Id::Rounds),
+        queue: size(Id::Queue),
+        queue_per_key: size(Id::QueuePerKey),
+        sessions: size(Id::Sessions),
+        window: registers.read(Id::Window),
+        operations: size(Id::Operations),
+        patience: micros(Id::Patience),
+        bypass: micros(Id::Bypass),
+        compute: if registers.is_on(Id::Computing) { Compute::TryFirst } else { Compute::AtHome },
+        heartbeat: micros(Id::Heartbeat),
+        health: micros(Id::Health),
+        planted: None,
+    }
+}
+
+/// Bytes of items that a home keeps.
+pub fn memory(registers: &Registers) -> Bytes {
+    Bytes(registers.read(Id::Memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sound_and_says_what_the_machines_do_by_themselves() {
+        base::registers::check::<Id>();
+        assert_eq!(config(&Registers::default()), Config::default());
+    }
+}

@@ -1,0 +1,128 @@
+//! `millrace inc run`: nodes of a topology as a process.
+//!
+//! **Incarnations** are seconds of the clock. A node that may have run before waits for the next second and takes that: so it is
+//! higher than in every earlier life, which took a second that had begun. The clock must not be set back between two lives by more than
+//! the time between them.
+
+use super::machine::Counters;
+use super::topology::Topology;
+use super::{IncError, book, node, stop_flag};
+use protocol::coherence::{Life, NodeId};
+use protocol::wire::Incarnation;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Run nodes of a topology until Ctrl-C or SIGTERM.
+///
+/// A node has the address that the file gives it. It prints a line when it is ready, and at its end what it counted. A node that may have
+/// run before is silent for one lease (register coherence.lease): copies and promises of its earlier life end by then.
+#[derive(clap::Args, Debug)]
+pub struct Run {
+    /// The file; `millrace inc topology` prints one
+    #[arg(long, value_name = "FILE")]
+    topology: PathBuf,
+
+    /// Which: box:1, home:1, controller:0; may be repeated
+    #[arg(long, value_name = "NODE", value_parser = book::parse, required_unless_present = "all")]
+    node: Vec<NodeId>,
+
+    /// All of them, in this process
+    #[arg(long, conflicts_with = "node")]
+    all: bool,
+
+    /// It never ran before, so that it need not wait. Wrong if it did: then what is promised does not hold
+    #[arg(long)]
+    first: bool,
+
+    /// End when standard input is closed, too
+    #[arg(long)]
+    until_eof: bool,
+}
+
+impl Run {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// The file is wrong, or an address cannot be had, or a socket failed.
+    pub fn run(&self) -> Result<(), IncError> {
+        let topology = Topology::read(&self.topology)?;
+        let nodes = if self.all { topology.nodes() } else { self.node.clone() };
+        let stop = stop_flag()?;
+        if self.until_eof {
+            stop_at_eof(Arc::clone(&stop));
+        }
+        let life = if self.first { Life::First } else { Life::Again };
+        // First the sockets: whoever has them runs, and is the only one.
+        let bound: Vec<(NodeId, UdpSocket)> =
+            nodes.iter().map(|node| Ok((*node, topology.bind(*node)?))).collect::<Result<_, IncError>>()?;
+        let incarnation = Incarnation(incarnation(life));
+        for (node, _) in &bound {
+            say(&ready(&topology, *node, incarnation, life))?;
+        }
+        std::thread::scope(|scope| {
+            let serve = |(node, socket)| {
+                let (topology, stop) = (&topology, &stop);
+                scope.spawn(move || {
+                    let counters = node::run(topology, node, socket, (incarnation, life), stop);
+                    // One that fails takes the others with it.
+                    stop.store(true, Ordering::Relaxed);
+                    (node, counters)
+                })
+            };
+            let threads: Vec<_> = bound.into_iter().map(serve).collect();
+            for thread in threads {
+                let (node, counters) = thread.join().expect("a node's thread does not panic");
+                say(&show(node, &counters.map_err(IncError::Socket)?))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn stop_at_eof(stop: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        // An error ends it as the end does.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Seconds of the clock; for a later life, of the next second, when it has come.
+fn incarnation(life: Life) -> u32 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if life == Life::Again {
+        let spent = now().subsec_nanos();
+        std::thread::sleep(Duration::from_nanos(1_000_000_000 - u64::from(spent)));
+    }
+    now().as_secs() as u32
+}
+
+fn ready(topology: &Topology, node: NodeId, incarnation: Incarnation, life: Life) -> String {
+    let address = topology.book().address_of(node).expect("it was bound there");
+    let name = book::name(node);
+    match (node, life) {
+        (NodeId::Box(_) | NodeId::Home(_), Life::Again) => {
+            format!("{name} at {address}, incarnation {incarnation}, silent for {}", topology.config().lease)
+        }
+        _ => format!("{name} at {address}, incarnation {incarnation}"),
+    }
+}
+
+/// A node's counts in a line, without those that are 0.
+pub fn show(node: NodeId, counters: &Counters) -> String {
+    let mut line = format!("{}:", book::name(node));
+    for (name, count) in counters.iter().filter(|(_, count)| *count > 0) {
+        let _ = write!(line, " {name} {count}");
+    }
+    line
+}
+
+fn say(line: &str) -> Result<(), IncError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(IncError::Output)
+}

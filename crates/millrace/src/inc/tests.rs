@@ -1,0 +1,285 @@
+//! Nodes on threads, at sockets whose ports the system chose; clients as programs use them.
+
+use super::client::{Client, Swap};
+use super::machine::Counters;
+use super::plan::{registers, sockets};
+use super::topology::{Shape, Topology};
+use super::{IncError, lab, node};
+use clap::Parser;
+use protocol::coherence::client::Call;
+use protocol::coherence::{Life, NodeId};
+use protocol::wire::{BoxId, Control, HomeId, Incarnation, Message, Opcode, Packet, Status, Verb, Version};
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const TREE: Shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 1 };
+
+/// Nodes that run until it is dropped.
+struct Running {
+    topology: Arc<Topology>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<(NodeId, JoinHandle<std::io::Result<Counters>>)>,
+}
+
+impl Running {
+    fn start(shape: Shape, settings: &[(&str, &str)]) -> Running {
+        // Nobody is slow here: what waits for a timeout is the machine's load.
+        let patient = [("coherence.patience", "60000000"), ("coherence.lease", "60000000")];
+        let settings: Vec<_> = patient
+            .iter()
+            .chain(settings)
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        let bound = sockets(&shape).expect("ports");
+        let registers = registers(&settings).expect("settings");
+        let topology = Arc::new(
+            Topology::two_levels(&shape, |node| bound[&node].1, &registers).expect("it fits together"),
+        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let start = |(node, (socket, _)): (NodeId, (UdpSocket, _))| {
+            let (topology, stop) = (topology.clone(), stop.clone());
+            let life = (Incarnation(1), Life::First);
+            (node, std::thread::spawn(move || node::run(&topology, node, socket, life, &stop)))
+        };
+        let threads = bound.into_iter().map(start).collect();
+        Running { topology, stop, threads }
+    }
+
+    fn client(&self, tor: u16) -> Client {
+        Client::init(&self.topology, Some(tor)).expect("a client")
+    }
+
+    fn count(mut self) -> BTreeMap<NodeId, BTreeMap<&'static str, u64>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let threads = std::mem::take(&mut self.threads);
+        let counters = |thread: JoinHandle<std::io::Result<Counters>>| {
+            thread.join().expect("no panic").expect("no failure").into_iter().collect()
+        };
+        threads.into_iter().map(|(node, thread)| (node, counters(thread))).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Until a box answers: a fill that met a restless controller is not kept.
+fn warm(client: &mut Client, key: &[u8]) -> super::Item {
+    for _ in 0..1000 {
+        let item = client.get(key).expect("an answer").expect("it is there");
+        if item.from_box {
+            return item;
+        }
+    }
+    panic!("no box keeps it");
+}
+
+#[test]
+fn a_hit_is_the_boxes_and_a_write_takes_it_away_everywhere() {
+    let running = Running::start(TREE, &[("coherence.bypass", "0")]);
+    let (mut one, mut two) = (running.client(1), running.client(2));
+    assert_eq!(one.get(b"colour").expect("an answer"), None);
+    let first = one.set(b"colour", b"blue").expect("stored");
+    for client in [&mut one, &mut two] {
+        let item = warm(client, b"colour");
+        assert_eq!((item.value.as_slice(), item.version), (b"blue".as_slice(), first));
+    }
+    // The lease is a minute: that this ends means that all boxes gave their copies up.
+    let second = two.set(b"colour", b"red").expect("stored");
+    assert!(second > first);
+    assert_eq!(one.get(b"colour").expect("an answer").expect("there").value, b"red");
+    warm(&mut one, b"colour");
+    let hits = 50;
+    for _ in 0..hits {
+        assert_eq!(warm(&mut one, b"colour").version, second);
+    }
+    one.close();
+    let counted = running.count();
+    let boxes: u64 = (1..=3).map(|id| counted[&NodeId::Box(BoxId(id))]["hits"]).sum();
+    assert!(boxes >= hits + 3, "{counted:?}");
+    assert!(counted[&NodeId::Box(BoxId(1))]["invalidations"] >= 1, "{counted:?}");
+}
+
+#[test]
+fn the_home_hears_nothing_of_hits() {
+    // Without a controller nothing but this client speaks.
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    let mut client = running.client(1);
+    client.set(b"k", b"v").expect("stored");
+    warm(&mut client, b"k");
+    let hits = 100;
+    let by_box = (0..hits).filter(|_| client.get(b"k").expect("an answer").expect("there").from_box).count();
+    let counted = running.count();
+    let home = &counted[&NodeId::Home(HomeId(1))];
+    // A timeout on a slow machine sends a read past its box.
+    assert!(by_box > 90, "{by_box}");
+    assert!(home["hits"] <= 1 + 2 * (hits - by_box as u64) + 10, "{counted:?}");
+    assert!(counted[&NodeId::Box(BoxId(1))]["hits"] >= by_box as u64);
+}
+
+#[test]
+fn every_operation_of_the_library() {
+    let running = Running::start(Shape { homes: 2, roots: 2, ..TREE }, &[]);
+    let (mut one, mut two) = (running.client(1), running.client(2));
+    let first = one.add(b"k", b"a").expect("added").expect("nothing was there");
+    assert_eq!(two.add(b"k", b"b").expect("an answer"), None);
+    assert_eq!(two.replace(b"nothing", b"b").expect("an answer"), None);
+    let second = two.replace(b"k", b"b").expect("an answer").expect("it was there");
+    assert_eq!(one.cas(b"k", first, b"c").expect("an answer"), Swap::Exists);
+    assert!(matches!(one.cas(b"k", second, b"c").expect("an answer"), Swap::Stored(third) if third > second));
+    assert_eq!(one.cas(b"nothing", first, b"c").expect("an answer"), Swap::Missing);
+    assert!(two.append(b"k", b"de", 3).expect("room") && !two.append(b"none", b"x", 9).expect("an answer"));
+    let error = one.append(b"k", b"f", 3).expect_err("no room").to_string();
+    assert!(error.starts_with("NO_ROOM"), "{error}");
+    assert_eq!(one.get(b"k").expect("an answer").expect("there").value, b"cde");
+
+    assert_eq!(one.increment(b"n", 2, None).expect("an answer"), None);
+    assert_eq!(one.increment(b"n", 2, Some(40)).expect("an answer"), Some(40));
+    assert_eq!(two.increment(b"n", 2, Some(40)).expect("an answer"), Some(42));
+    assert_eq!(two.decrement(b"n", 50, None).expect("an answer"), Some(0));
+    assert!(one.cond_put(b"n", 7).expect("an answer") && !two.cond_put(b"n", 6).expect("an answer"));
+    assert_eq!(one.max(b"n", 9).expect("a number"), 9);
+    assert_eq!(two.min(b"n", 8).expect("a number"), 8);
+    assert_eq!(one.or(b"n", 3).expect("a number"), 11);
+    assert!(one.increment(b"k", 1, None).expect_err("no number").to_string().starts_with("NOT_NUMBER"));
+
+    one.set_for(b"short", b"x", Duration::from_millis(1)).expect("stored");
+    while two.get(b"short").expect("an answer").is_some() {}
+    assert!(!one.touch(b"short", Duration::from_secs(9)).expect("an answer"));
+    assert!(two.touch(b"k", Duration::from_secs(9)).expect("an answer"));
+    assert!(two.delete(b"k").expect("an answer") && !one.delete(b"k").expect("an answer"));
+    assert_eq!(one.get(b"k").expect("an answer"), None);
+    one.flush().expect("flushed");
+    assert_eq!(two.get(b"n").expect("an answer"), None);
+    let long = vec![b'x'; 60_000];
+    one.set(b"long", &long).expect("it fits");
+    assert_eq!(warm(&mut two, b"long").value, long);
+    assert!(one.set(b"", b"x").is_err() && one.set(&[b'k'; 251], b"x").is_err());
+    assert!(one.set(b"k", &[0; 70_000]).is_err());
+}
+
+#[test]
+fn what_changes_nothing_is_computed_by_a_box() {
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    let mut client = running.client(1);
+    assert!(client.cond_put(b"n", 100).expect("an answer"));
+    warm(&mut client, b"n");
+    let refused = (0..20).map(|i| {
+        let call = Call::new(Verb::CondPut, b"n").operand(i);
+        client.call(call).expect("an answer")
+    });
+    let by_box = refused.filter(|answer| answer.status == Status::NotStored && answer.from_box).count();
+    assert!(by_box > 10, "{by_box}");
+    assert!(running.count()[&NodeId::Box(BoxId(1))]["computed"] >= by_box as u64);
+}
+
+/// Sends datagrams to a node as nobody in particular, and hears its answers.
+struct Stranger {
+    socket: UdpSocket,
+    node: std::net::SocketAddr,
+}
+
+impl Stranger {
+    fn of(running: &Running, node: NodeId) -> Stranger {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+        Stranger { socket, node: running.topology.book().address_of(node).expect("it is there") }
+    }
+
+    fn send(&self, message: &Message) {
+        let mut packet = Vec::new();
+        message.emit(&mut packet);
+        self.socket.send_to(&packet, self.node).expect("sent");
+    }
+
+    fn hear(&self) -> Message {
+        let mut bytes = vec![0; 65_536];
+        let len = self.socket.recv(&mut bytes).expect("an answer");
+        Packet::parse(&bytes[..len]).expect("a packet").to_message()
+    }
+}
+
+#[test]
+fn malformed_datagrams_and_strangers_are_counted_and_dropped() {
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    let home = Stranger::of(&running, NodeId::Home(HomeId(1)));
+    let mut good = Vec::new();
+    Message::request(Verb::Get, b"k").emit(&mut good);
+    let mut damaged = good.clone();
+    damaged[160] ^= 1;
+    for bytes in [&b""[..], b"x", &good[..good.len() - 1], &damaged, &[0xff; 2000]] {
+        home.socket.send_to(bytes, home.node).expect("sent");
+    }
+    // Only nodes may speak so.
+    home.send(&Message::new(Opcode::Control(Control::Heartbeat), &[]));
+    home.send(&Message::new(Opcode::Control(Control::InvalidateAck), b"k"));
+    home.send(&Message::request(Verb::Get, b"k").reply(Status::Ok));
+    let mut request = Message::request(Verb::Get, b"k");
+    request.header.home = HomeId(1);
+    home.send(&request);
+    assert_eq!(home.hear().header.status, Status::Miss);
+    let counted = &running.count()[&NodeId::Home(HomeId(1))];
+    assert_eq!((counted["malformed"], counted["strangers"], counted["dropped"]), (5, 3, 0));
+}
+
+#[test]
+fn an_origin_that_a_client_wrote_is_not_believed() {
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    let asks = Stranger::of(&running, NodeId::Box(BoxId(1)));
+    let victim = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let mut request = Message::request(Verb::Get, b"k");
+    request.header.home = HomeId(1);
+    request.header.origin = protocol::wire::Origin::new(victim.local_addr().expect("it has one"));
+    request.header.sharers.push(BoxId(9), protocol::wire::Token(1));
+    asks.send(&request);
+    let reply = asks.hear();
+    assert_eq!((reply.header.status, reply.header.origin), (Status::Miss, None));
+    assert_eq!(reply.header.sharers.token_of(BoxId(9)), None);
+}
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    lab: lab::Lab,
+}
+
+fn lab(arguments: &str) -> Result<lab::Outcome, IncError> {
+    let arguments = std::iter::once("lab").chain(arguments.split_whitespace());
+    let lab = Command::try_parse_from(arguments).expect("arguments").lab;
+    lab.measure(&AtomicBool::new(false))
+}
+
+#[test]
+fn nodes_die_under_load_and_nothing_stale_is_seen() {
+    let outcome = lab("--seconds 1.6 --back 200ms --set coherence.lease=100000 --operations 1000000 --keys 200 \
+        --roots 2 --kill box:1@200ms --kill box:3@500ms --kill home:1@700ms --kill controller:0@900ms --kill box:2@1s")
+    .expect("it runs");
+    assert!(outcome.report.is_linearizable(), "{:#?}", outcome.report);
+    assert!(outcome.report.good > 100);
+    assert_eq!(outcome.kills, 5, "all of them died");
+}
+
+#[test]
+fn wrong_laboratories_say_why() {
+    for (arguments, words) in [
+        ("--writes 60 --compute 60", "more than 100"),
+        ("--kill home:7@1s", "no home:7"),
+        ("--set coherence.leese=1", "millrace registers --inc"),
+        ("--set coherence.health=1000", "do not fit together"),
+    ] {
+        let error = lab(arguments).expect_err("it is wrong").to_string();
+        assert!(error.contains(words), "{words:?} in {error:?}");
+    }
+}
+
+#[test]
+fn versions_of_the_first_life_are_not_zero() {
+    let running = Running::start(TREE, &[]);
+    assert!(running.client(2).set(b"k", b"v").expect("stored") > Version(0));
+}

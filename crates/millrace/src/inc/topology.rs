@@ -1,0 +1,388 @@
+//! Which boxes, homes and controllers there are, at which addresses, and how they are tuned: a file that all of them, and clients, read.
+//!
+//! ```toml
+//! slots = 64                  # a power of two; keys are spread over homes by slot
+//!
+//! [[box]]
+//! id = 1                      # 1 to 64
+//! address = "127.0.0.1:7101"
+//! above = [3]                 # boxes on the way up; none at the top
+//!
+//! [[home]]
+//! id = 1
+//! address = "127.0.0.1:7104"
+//! box = 2                     # the box before it
+//!
+//! [[controller]]              # in the order in which they take over
+//! address = "127.0.0.1:7105"
+//!
+//! [coherence]                 # registers
+//! lease = 500000
+//! ```
+//!
+//! Invariant of a [`Topology`]: it was checked; its nodes have addresses of one family that others can send to.
+
+use super::IncError;
+use super::book::Book;
+use super::registers::{self, Registers};
+use base::Bytes;
+use protocol::coherence::controller::MAX_CONTROLLERS;
+use protocol::coherence::table::{BoxPlace, Layout};
+use protocol::coherence::{Config, NodeId};
+use protocol::wire::{BoxId, HomeId};
+use serde::Deserialize;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Slots where none are given.
+const SLOTS: usize = 64;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "slots")]
+    slots: usize,
+    #[serde(default, rename = "box")]
+    boxes: Vec<BoxEntry>,
+    #[serde(default, rename = "home")]
+    homes: Vec<HomeEntry>,
+    #[serde(default, rename = "controller")]
+    controllers: Vec<ControllerEntry>,
+    #[serde(default)]
+    coherence: toml::Table,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoxEntry {
+    id: u16,
+    address: SocketAddr,
+    #[serde(default)]
+    above: Vec<u16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HomeEntry {
+    id: u16,
+    address: SocketAddr,
+    #[serde(rename = "box")]
+    before: u16,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControllerEntry {
+    address: SocketAddr,
+}
+
+fn slots() -> usize {
+    SLOTS
+}
+
+/// How many of each, for a topology of two levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub struct Shape {
+    /// Boxes that clients and homes are next to (top of rack)
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub tors: u16,
+
+    /// Boxes above all of these
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=32))]
+    pub roots: u16,
+
+    /// Homes of items, behind the last ToRs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub homes: u16,
+
+    /// Controllers: the first that lives makes the tables
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=16))]
+    pub controllers: u8,
+}
+
+impl Shape {
+    /// All nodes, in the order in which files list them.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let boxes = (1..=self.tors + self.roots).map(|id| NodeId::Box(BoxId(id)));
+        let homes = (1..=self.homes).map(|id| NodeId::Home(HomeId(id)));
+        boxes.chain(homes).chain((0..self.controllers).map(NodeId::Controller)).collect()
+    }
+}
+
+/// A checked topology.
+#[derive(Debug)]
+pub struct Topology {
+    boxes: Vec<BoxPlace>,
+    homes: Vec<(HomeId, BoxId)>,
+    layout: Arc<Layout>,
+    book: Arc<Book>,
+    controllers: u8,
+    config: Config,
+    memory: Bytes,
+    /// As text, of registers that are not at their defaults.
+    tuned: Vec<(&'static str, String)>,
+}
+
+impl Topology {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Says what is wrong and what would be right.
+    pub fn read(path: &Path) -> Result<Topology, IncError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|cause| IncError::Read(path.to_path_buf(), cause))?;
+        Topology::parse(&text, path)
+    }
+
+    /// Of the text of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// As [`Topology::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Topology, IncError> {
+        let file: File = toml::from_str(text).map_err(|cause| IncError::Syntax(path.to_path_buf(), cause))?;
+        let registers = Registers::default();
+        for (key, value) in &file.coherence {
+            let text = match value {
+                toml::Value::String(text) => text.clone(),
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Boolean(is) => is.to_string(),
+                _ => return Err(IncError::NotAValue(key.clone())),
+            };
+            registers.set(&format!("coherence.{key}"), &text).map_err(IncError::Register)?;
+        }
+        let boxes = file.boxes.iter().map(|entry| BoxPlace {
+            id: BoxId(entry.id),
+            above: entry.above.iter().copied().map(BoxId).collect(),
+        });
+        let homes = file.homes.iter().map(|entry| (HomeId(entry.id), BoxId(entry.before))).collect();
+        let addresses = file.boxes.iter().map(|entry| (NodeId::Box(BoxId(entry.id)), entry.address));
+        let addresses =
+            addresses.chain(file.homes.iter().map(|entry| (NodeId::Home(HomeId(entry.id)), entry.address)));
+        if file.controllers.len() > usize::from(MAX_CONTROLLERS) {
+            return Err(IncError::Controllers(file.controllers.len()));
+        }
+        let controllers = (0..).zip(&file.controllers).map(|(i, e)| (NodeId::Controller(i), e.address));
+        let addresses = addresses.chain(controllers).collect();
+        Topology::new(boxes.collect(), homes, file.slots, addresses, &registers)
+    }
+
+    /// Two levels, as [`Layout::two_levels`] has them: every ToR below every root.
+    ///
+    /// # Errors
+    /// As [`Topology::read`]: the addresses, or the registers, do not fit.
+    pub fn two_levels(
+        shape: &Shape,
+        address_of: impl Fn(NodeId) -> SocketAddr,
+        registers: &Registers,
+    ) -> Result<Topology, IncError> {
+        let above: Vec<_> = (shape.tors + 1..=shape.tors + shape.roots).map(BoxId).collect();
+        let tors = (1..=shape.tors).map(|id| BoxPlace { id: BoxId(id), above: above.clone() });
+        let roots = above.iter().map(|id| BoxPlace { id: *id, above: vec![] });
+        let homes = (0..shape.homes).map(|i| (HomeId(i + 1), BoxId(shape.tors - i % shape.tors))).collect();
+        let addresses = shape.nodes().into_iter().map(|node| (node, address_of(node))).collect();
+        Topology::new(tors.chain(roots).collect(), homes, SLOTS, addresses, registers)
+    }
+
+    fn new(
+        boxes: Vec<BoxPlace>,
+        homes: Vec<(HomeId, BoxId)>,
+        slots: usize,
+        addresses: Vec<(NodeId, SocketAddr)>,
+        registers: &Registers,
+    ) -> Result<Topology, IncError> {
+        let layout = Layout::new(&boxes, &homes, slots).map_err(IncError::Layout)?;
+        check_addresses(&addresses)?;
+        let config = registers::config(registers);
+        config.check().map_err(IncError::Config)?;
+        let controllers = addresses.iter().filter(|(node, _)| matches!(node, NodeId::Controller(_))).count();
+        let book = Book::new(addresses).map_err(|(one, other)| IncError::SameAddress(one, other))?;
+        let shown = registers.show().into_iter();
+        let tuned = shown.filter(|shown| shown.value != shown.default).map(|shown| (shown.name, shown.value));
+        Ok(Topology {
+            layout: Arc::new(layout),
+            book: Arc::new(book),
+            controllers: controllers as u8,
+            config,
+            memory: registers::memory(registers),
+            tuned: tuned.collect(),
+            boxes,
+            homes,
+        })
+    }
+
+    /// What never changes.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Who is where.
+    pub fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    /// Bounds and times of all machines.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Bytes of items that a home keeps.
+    pub fn memory(&self) -> Bytes {
+        self.memory
+    }
+
+    /// How many controllers.
+    pub fn controllers(&self) -> u8 {
+        self.controllers
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.book.iter().map(|(node, _)| node).collect()
+    }
+
+    /// The box that a client asks: `tor`, or the first.
+    ///
+    /// # Errors
+    /// There is no such box.
+    pub fn tor(&self, tor: Option<u16>) -> Result<BoxId, IncError> {
+        let mut ids = self.layout.boxes();
+        let found = ids.find(|id| tor.is_none_or(|tor| id.0 == tor));
+        let all = || self.layout.boxes().map(|id| id.0).collect();
+        found.ok_or_else(|| IncError::NoTor(tor.unwrap_or(0), all()))
+    }
+
+    /// A socket at the address of `node`.
+    ///
+    /// # Errors
+    /// The topology has no such node, or this machine no such address, or somebody else has it.
+    pub fn bind(&self, node: NodeId) -> Result<UdpSocket, IncError> {
+        let unknown = || IncError::Unknown(node, self.nodes());
+        let address = self.book.address_of(node).ok_or_else(unknown)?;
+        UdpSocket::bind(address).map_err(|cause| IncError::Bind(node, address, cause))
+    }
+
+    /// A socket for a client: any port, and loopback where all nodes are there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind_client(&self) -> std::io::Result<UdpSocket> {
+        let addresses: Vec<IpAddr> = self.book.iter().map(|(_, address)| address.ip()).collect();
+        let is_near = addresses.iter().all(IpAddr::is_loopback);
+        let ip: IpAddr = match (addresses.first(), is_near) {
+            (Some(IpAddr::V6(_)), true) => Ipv6Addr::LOCALHOST.into(),
+            (Some(IpAddr::V6(_)), false) => Ipv6Addr::UNSPECIFIED.into(),
+            (_, true) => Ipv4Addr::LOCALHOST.into(),
+            (_, false) => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        UdpSocket::bind((ip, 0))
+    }
+
+    /// As a file.
+    pub fn text(&self) -> String {
+        let mut text = format!("slots = {}\n", self.layout.slots());
+        let at = |node| self.book.address_of(node).map_or(String::new(), |address| address.to_string());
+        for place in &self.boxes {
+            let above: Vec<_> = place.above.iter().map(BoxId::to_string).collect();
+            let address = at(NodeId::Box(place.id));
+            let _ = write!(text, "\n[[box]]\nid = {}\naddress = \"{address}\"\n", place.id);
+            let _ = writeln!(text, "above = [{}]", above.join(", "));
+        }
+        for (id, before) in &self.homes {
+            let address = at(NodeId::Home(*id));
+            let _ = write!(text, "\n[[home]]\nid = {id}\naddress = \"{address}\"\nbox = {before}\n");
+        }
+        for index in 0..self.controllers {
+            let _ = write!(text, "\n[[controller]]\naddress = \"{}\"\n", at(NodeId::Controller(index)));
+        }
+        text.push_str(
+            "\n# Registers, the same for all: `millrace registers --inc` lists them.\n[coherence]\n",
+        );
+        for (name, value) in &self.tuned {
+            let _ = writeln!(text, "{} = \"{value}\"", name.trim_start_matches("coherence."));
+        }
+        text
+    }
+}
+
+fn check_addresses(addresses: &[(NodeId, SocketAddr)]) -> Result<(), IncError> {
+    let nobodys = |address: &SocketAddr| address.ip().is_unspecified() || address.port() == 0;
+    if let Some((node, address)) = addresses.iter().find(|(_, address)| nobodys(address)) {
+        return Err(IncError::NobodysAddress(*node, *address));
+    }
+    let some_v4 = addresses.iter().any(|(_, address)| address.is_ipv4());
+    match addresses.iter().find(|(_, address)| some_v4 && address.is_ipv6()) {
+        Some((node, _)) => Err(IncError::MixedFamilies(*node)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Topology, IncError> {
+        Topology::parse(text, Path::new("rack.toml"))
+    }
+
+    fn address(node: NodeId) -> SocketAddr {
+        let nodes = Shape { tors: 4, roots: 2, homes: 3, controllers: 2 }.nodes();
+        let place = nodes.iter().position(|one| *one == node).expect("it is one of them");
+        SocketAddr::from(([127, 0, 0, 1], 7101 + place as u16))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let registers = Registers::default();
+        registers.set("coherence.lease", "200000").expect("a lease");
+        registers.set("coherence.policy", "exclusive").expect("a policy");
+        let shape = Shape { tors: 4, roots: 2, homes: 3, controllers: 2 };
+        let written = Topology::two_levels(&shape, address, &registers).expect("it fits");
+        let read = parse(&written.text()).expect("it is what was written");
+        assert_eq!(read.text(), written.text());
+        assert_eq!((read.layout(), read.book()), (written.layout(), written.book()));
+        assert_eq!((read.config(), read.controllers()), (written.config(), 2));
+        assert_eq!(**read.layout(), Layout::two_levels(4, 2, 3, SLOTS).expect("the same"));
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        let one = "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\n";
+        let home = "[[home]]\nid = 1\naddress = \"127.0.0.1:2\"\nbox = 1\n";
+        for (text, words) in [
+            (String::new(), "at least one home"),
+            (format!("slots = 3\n{one}{home}"), "power of two"),
+            (format!("{one}{one}{home}"), "ids are 1 to 64, each once"),
+            (format!("{one}above = [9]\n{home}"), "box 9 is named but not there"),
+            (format!("{one}{}", home.replace(":2", ":1")), "box:1 and home:1 have the same address"),
+            (format!("{one}{}", home.replace(":2", ":0")), "by which the others reach it"),
+            (format!("{one}{}", home.replace("127.0.0.1", "0.0.0.0")), "by which the others reach it"),
+            (format!("{one}{}", home.replace("127.0.0.1", "[::1]")), "the same kind"),
+            (format!("{one}{home}[coherence]\nlaese = 1\n"), "millrace registers --inc"),
+            (format!("{one}{home}[coherence]\nlease = 1.5\n"), "must be a number"),
+            (format!("{one}{home}[coherence]\nhealth = 2000\n"), "asked before it is dead"),
+            (format!("{one}{home}[[bax]]\n"), "unknown field `bax`"),
+            (one.replace("127.0.0.1:1", "here"), "invalid socket address"),
+            ("box = [".into(), "rack.toml makes no sense"),
+        ] {
+            let error = parse(&text).expect_err("it is wrong").to_string();
+            assert!(error.contains(words), "{words:?} in {error:?}");
+        }
+    }
+
+    #[test]
+    fn clients_find_a_box() {
+        let shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 0 };
+        let topology = Topology::two_levels(&shape, address, &Registers::default()).expect("it fits");
+        assert_eq!(topology.tor(None).expect("the first"), BoxId(1));
+        assert_eq!(topology.tor(Some(2)).expect("it is there"), BoxId(2));
+        let error = topology.tor(Some(8)).expect_err("it is not").to_string();
+        assert!(error.contains("its boxes are 1, 2, 3"), "{error}");
+        assert!(
+            topology.bind_client().and_then(|socket| socket.local_addr()).expect("one").ip().is_loopback()
+        );
+        let error = topology.bind(NodeId::Home(HomeId(9))).expect_err("there is none").to_string();
+        assert!(error.contains("no home:9; it has box:1, box:2, box:3, home:1"), "{error}");
+    }
+}
