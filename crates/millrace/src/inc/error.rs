@@ -34,7 +34,7 @@ pub enum IncError {
     History(PathBuf, io::Error),
     Client(ClientError),
     Refused { status: &'static str, code: u8 },
-    Kill(String),
+    Mix(String),
     Violated(usize),
     Undecided(usize),
 }
@@ -119,7 +119,7 @@ impl fmt::Display for IncError {
             }
             IncError::Client(cause) => cause.fmt(f),
             IncError::Refused { status, .. } => f.write_str(status),
-            IncError::Kill(why) => f.write_str(why),
+            IncError::Mix(why) => f.write_str(why),
             IncError::Violated(keys) => write!(f, "{keys} keys are not linearizable"),
             IncError::Undecided(keys) => {
                 write!(f, "of {keys} keys it could not be told; a shorter run has shorter histories")

@@ -2,10 +2,9 @@
 
 use super::client::{Client, Swap};
 use super::machine::Counters;
+use super::node;
 use super::plan::{registers, sockets};
 use super::topology::{Shape, Topology};
-use super::{IncError, lab, node};
-use clap::Parser;
 use protocol::coherence::client::Call;
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::{BoxId, Control, HomeId, Incarnation, Message, Opcode, Packet, Status, Verb, Version};
@@ -241,41 +240,6 @@ fn an_origin_that_a_client_wrote_is_not_believed() {
     let reply = asks.hear();
     assert_eq!((reply.header.status, reply.header.origin), (Status::Miss, None));
     assert_eq!(reply.header.sharers.token_of(BoxId(9)), None);
-}
-
-#[derive(Parser)]
-struct Command {
-    #[command(flatten)]
-    lab: lab::Lab,
-}
-
-fn lab(arguments: &str) -> Result<lab::Outcome, IncError> {
-    let arguments = std::iter::once("lab").chain(arguments.split_whitespace());
-    let lab = Command::try_parse_from(arguments).expect("arguments").lab;
-    lab.measure(&AtomicBool::new(false))
-}
-
-#[test]
-fn nodes_die_under_load_and_nothing_stale_is_seen() {
-    let outcome = lab("--seconds 1.6 --back 200ms --set coherence.lease=100000 --operations 1000000 --keys 200 \
-        --roots 2 --kill box:1@200ms --kill box:3@500ms --kill home:1@700ms --kill controller:0@900ms --kill box:2@1s")
-    .expect("it runs");
-    assert!(outcome.report.is_linearizable(), "{:#?}", outcome.report);
-    assert!(outcome.report.good > 100);
-    assert_eq!(outcome.kills, 5, "all of them died");
-}
-
-#[test]
-fn wrong_laboratories_say_why() {
-    for (arguments, words) in [
-        ("--writes 60 --compute 60", "more than 100"),
-        ("--kill home:7@1s", "no home:7"),
-        ("--set coherence.leese=1", "millrace registers --inc"),
-        ("--set coherence.health=1000", "do not fit together"),
-    ] {
-        let error = lab(arguments).expect_err("it is wrong").to_string();
-        assert!(error.contains(words), "{words:?} in {error:?}");
-    }
 }
 
 #[test]

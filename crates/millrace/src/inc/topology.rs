@@ -212,6 +212,14 @@ impl Topology {
         })
     }
 
+    /// With something wrong on purpose in all machines, that a judge must find.
+    #[cfg(test)]
+    #[must_use]
+    pub fn planted(mut self, planted: Option<protocol::coherence::Planted>) -> Topology {
+        self.config.planted = planted;
+        self
+    }
+
     /// What never changes.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout

@@ -16,6 +16,8 @@ mod kill;
 mod rack;
 mod record;
 mod show;
+#[cfg(test)]
+mod tests;
 mod user;
 
 use super::IncError;
@@ -54,7 +56,7 @@ pub struct Lab {
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     operations: u64,
 
-    /// Keys; three of four have text, the fourth a number
+    /// Keys; three of four have text, the fourth a number. All are stored in the beginning
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     keys: u64,
 
@@ -128,8 +130,11 @@ impl Lab {
     /// # Errors
     /// It could not be run, or the history not be written.
     pub fn measure(&self, stop: &AtomicBool) -> Result<Outcome, IncError> {
-        let mix = Mix::new(self.writes, self.compute).map_err(IncError::Kill)?;
-        let mut rack = Rack::start(&self.shape, &registers(&self.settings)?)?;
+        self.measure_on(Rack::start(&self.shape, &registers(&self.settings)?)?, stop)
+    }
+
+    fn measure_on(&self, mut rack: Rack, stop: &AtomicBool) -> Result<Outcome, IncError> {
+        let mix = Mix::new(self.writes, self.compute).map_err(IncError::Mix)?;
         let schedule = kill::schedule(&self.kill, self.back, &rack.topology().nodes())?;
         let begun = Clock::shared().now();
         let left = AtomicU64::new(self.operations);
@@ -179,7 +184,7 @@ fn conduct(
     let mut kills = 0;
     loop {
         let now = Clock::shared().now();
-        if now >= end || is_over() {
+        if is_over() {
             return Ok(kills);
         }
         match steps.next_if(|step| now >= begun.plus(step.at)) {
@@ -188,6 +193,7 @@ fn conduct(
                 rack.kill(step.node)?;
                 kills += 1;
             }
+            None if now >= end => return Ok(kills),
             None => std::thread::sleep(end.since(now).min(STEP).into()),
         }
     }

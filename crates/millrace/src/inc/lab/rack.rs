@@ -11,7 +11,7 @@ use protocol::coherence::{Life, NodeId};
 use protocol::wire::Incarnation;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -37,7 +37,14 @@ impl Rack {
     /// Starts all nodes for the first time.
     pub fn start(shape: &Shape, registers: &Registers) -> Result<Rack, IncError> {
         let bound = plan::sockets(shape).map_err(IncError::Socket)?;
-        let topology = Topology::two_levels(shape, |node| bound[&node].1, registers)?;
+        Rack::of(Topology::two_levels(shape, |node| bound[&node].1, registers)?, bound)
+    }
+
+    /// Starts the nodes of a topology for the first time, at these sockets.
+    pub fn of(
+        topology: Topology,
+        bound: BTreeMap<NodeId, (UdpSocket, SocketAddr)>,
+    ) -> Result<Rack, IncError> {
         let nodes = topology.nodes();
         let mut rack = Rack {
             topology: Arc::new(topology),

@@ -13,6 +13,8 @@ use protocol::wire::{self, Verb, Version};
 use sim::kv::{Compute, Expect, Op, Ret, Status, Value};
 use sim::workload::{self, Keys};
 use std::collections::BTreeMap;
+use std::iter::StepBy;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A text does not grow beyond its size and this.
@@ -43,11 +45,21 @@ impl Mix {
     }
 }
 
+fn is_number(key: u64) -> bool {
+    key % 4 == 3
+}
+
+fn name(key: u64) -> String {
+    format!("{}{key}", if is_number(key) { "number" } else { "text" })
+}
+
 /// The client.
 pub struct User {
     client: Client,
     part: Part,
     keys: Keys,
+    /// Keys that it stores in the beginning.
+    share: StepBy<Range<u64>>,
     mix: Mix,
     random: Prng,
     number: u32,
@@ -65,6 +77,7 @@ impl User {
             client: Client::init(topology, Some(tor))?,
             part: Part::new(number),
             keys: Keys::new(lab.keys, lab.skew, lab.seed),
+            share: (u64::from(number)..lab.keys).step_by(lab.clients as usize),
             mix: mix.clone(),
             random: Prng::for_entity(lab.seed, u64::from(number), 0x75),
             number,
@@ -74,32 +87,48 @@ impl User {
         })
     }
 
-    /// Until it is over, or no operation is left.
+    /// Stores its share of the keys, then draws operations, until it is over or no operation is left.
     pub fn work(mut self, left: &AtomicU64, over: &AtomicBool) -> Result<Part, IncError> {
-        let take = |left: &AtomicU64| {
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+        let goes_on = || {
+            let take = |n: u64| n.checked_sub(1);
+            !over.load(Ordering::Relaxed)
+                && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
         };
-        while !over.load(Ordering::Relaxed) && take(left) {
-            self.do_one()?;
+        let mut share = self.share.clone();
+        while goes_on() {
+            match share.next() {
+                Some(key) => self.store(key)?,
+                None => self.draw()?,
+            }
         }
         Ok(self.part)
     }
 
-    fn do_one(&mut self) -> Result<(), IncError> {
+    fn store(&mut self, key: u64) -> Result<(), IncError> {
+        let name = name(key);
+        let text = if is_number(key) { b"0".to_vec() } else { self.text() };
+        let call = Call::new(Verb::Set, name.as_bytes()).value(&text);
+        self.perform(key, Kind::Write, call, Op::Set { value: Value::of(&text), ttl: None })
+    }
+
+    fn draw(&mut self) -> Result<(), IncError> {
         let key = self.keys.draw(&mut self.random);
         let kind = *self.mix.0.draw(&mut self.random);
-        let is_number = key % 4 == 3;
-        let name = format!("{}{key}", if is_number { "number" } else { "text" });
-        let (call, op) = match (kind, is_number) {
+        let name = name(key);
+        let (call, op) = match (kind, is_number(key)) {
             (Kind::Read, _) => (Call::new(Verb::Get, name.as_bytes()), Op::Get),
             (Kind::Write, false) => self.write_text(&name),
             (Kind::Write, true) => self.write_number(&name),
             (Kind::Compute, false) => self.compute_text(key, &name),
             (Kind::Compute, true) => self.compute_number(&name),
         };
+        self.perform(key, kind, call, op)
+    }
+
+    fn perform(&mut self, key: u64, kind: Kind, call: Call, op: Op) -> Result<(), IncError> {
         let clock = Clock::shared();
         let begun = clock.now();
-        let id = self.part.call(begun, name.as_bytes(), op);
+        let id = self.part.call(begun, &call.key, op);
         let verb = call.verb;
         match self.client.call(call) {
             Ok(answer) => {
