@@ -5,7 +5,7 @@
 //!
 //! Eviction: CLOCK. A hand goes round the places; an item that was read since it last passed is spared once.
 //!
-//! Invariants: 1. `bytes` is the sum of the items' [`cost`]s, at most `limit`; 2. each key of `index` names the place that has it.
+//! Invariants: 1. `bytes` is the sum of what the items cost, their overhead included, at most `limit`; 2. each key of `index` names the place that has it.
 
 use base::{Bytes, Nanos};
 use protocol::coherence::compute::Item;

@@ -114,3 +114,10 @@ impl Rack {
         self.counted.keys().map(|node| self.count(*node, "evicted")).sum()
     }
 }
+
+impl Drop for Rack {
+    /// A run that failed leaves no node behind.
+    fn drop(&mut self) {
+        self.living.values().for_each(|living| living.stop.store(true, Ordering::Relaxed));
+    }
+}
