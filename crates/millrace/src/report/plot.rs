@@ -40,7 +40,8 @@ const NARROW: f64 = 505.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
-const TOP: f64 = 44.0;
+/// Title and legend have a row each.
+const TOP: f64 = 54.0;
 const BOTTOM: f64 = 34.0;
 
 /// Colours beyond this many lines repeat.
@@ -186,8 +187,8 @@ fn legend(out: &mut String, width: f64, lines: &[Line]) {
         put(
             out,
             format_args!(
-                "<rect class=\"c{} key\" x=\"{right:.1}\" y=\"11\" width=\"12\" height=\"4\" rx=\"2\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"17\">{}</text>",
+                "<rect class=\"c{} key\" x=\"{right:.1}\" y=\"31\" width=\"12\" height=\"4\" rx=\"2\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"37\">{}</text>",
                 at % COLOURS,
                 right + 17.0,
                 escape(&line.name)
