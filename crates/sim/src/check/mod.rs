@@ -1,6 +1,6 @@
 //! The judge of key-value histories: is every key linearizable, expiry and flush included?
 //!
-//! Each key is judged for itself. First its versions, where answers tell them, are held against real time ([`witness`]): quick, and what it
+//! Each key is judged for itself. First its versions, where answers tell them, are held against real time (`witness`): quick, and what it
 //! finds is easy to read. Then [`linear::search`](crate::linear::search()) looks for an order that explains every answer. It is bounded: a
 //! key that it gave up on is reported as such, and is neither good nor bad.
 //!
