@@ -20,7 +20,7 @@
 //! Which outcomes change nothing: all whose [`Effect`] is [`Effect::Nothing`]. Such an outcome may be answered wherever a read
 //! may.
 
-use crate::wire::{Kind, MAX_VALUE, Status, Verb, Version};
+use crate::wire::{Kind, MAX_VALUE, Message, Status, Verb, Version};
 use base::Nanos;
 
 /// What is stored under a key.
@@ -53,6 +53,21 @@ pub struct Operation<'a> {
     pub flags: u32,
     /// What the value is.
     pub kind: Kind,
+}
+
+impl Operation<'_> {
+    /// What a request of this verb asks for.
+    pub fn of(verb: Verb, request: &Message) -> Operation<'_> {
+        let header = &request.header;
+        Operation {
+            verb,
+            value: &request.value,
+            operand: header.operand,
+            version: header.version,
+            flags: header.item_flags,
+            kind: header.kind,
+        }
+    }
 }
 
 /// What becomes of the item.

@@ -15,7 +15,7 @@
 
 use super::Planted;
 use super::lease::runs;
-use crate::wire::{BoxId, KeyHash};
+use crate::wire::{BoxId, KeyHash, Sharers};
 use base::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,6 +30,12 @@ impl Boxes {
     /// The set of one; none for an id that no set can have.
     pub const fn of(id: BoxId) -> Option<Boxes> {
         if id.0 == 0 || id.0 > MAX_BOXES { None } else { Some(Boxes(1 << (id.0 - 1))) }
+    }
+
+    /// Those that would keep a reply; none where there are none, or one that no set can have.
+    pub fn named(sharers: &Sharers) -> Option<Boxes> {
+        let all = sharers.iter().try_fold(Boxes(0), |all, sharer| Some(all.with(Boxes::of(sharer.at)?)));
+        all.filter(|boxes| !boxes.is_empty())
     }
 
     /// Whether it is empty.

@@ -43,15 +43,6 @@ impl Box {
 
     /// What the operation answers, and whether it changes nothing.
     fn compute(&self, verb: Verb, kept: &Kept, request: &Message) -> ((Status, u64), bool) {
-        let header = &request.header;
-        let operation = Operation {
-            verb,
-            value: &request.value,
-            operand: header.operand,
-            version: header.version,
-            flags: header.item_flags,
-            kind: header.kind,
-        };
         // Its life does not matter: it lives, and what changes nothing looks no further.
         let item = Item {
             value: kept.value.clone(),
@@ -60,7 +51,7 @@ impl Box {
             version: kept.version,
             end: kept.life_end,
         };
-        let outcome = compute::apply(&operation, Some(&item));
+        let outcome = compute::apply(&Operation::of(verb, request), Some(&item));
         let same = outcome.effect == Effect::Nothing || self.config.is_planted(Planted::AnswerChanges);
         ((outcome.status, outcome.number), same)
     }
@@ -69,9 +60,7 @@ impl Box {
     fn grant(&mut self, now: Nanos, kept: &Kept, request: &Message) -> u32 {
         let whole = self.config.is_planted(Planted::WholeLeaseToChildren);
         let span = if whole { self.config.lease } else { left(kept.lease_end, now) };
-        let sharers = request.header.sharers;
-        let all: Option<Boxes> = sharers.iter().try_fold(Boxes(0), |all, s| Some(all.with(Boxes::of(s.at)?)));
-        let Some(boxes) = all.filter(|boxes| !boxes.is_empty()) else { return 0 };
+        let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         let asking = self.rounds.covers(kept.hash) && !self.config.is_planted(Planted::GrantWhileAsking);
         let span_us = u32::try_from(span.0 / 1000).unwrap_or(u32::MAX);
         if span < self.config.min_grant || asking || span_us == 0 {

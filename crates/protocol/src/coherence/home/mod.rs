@@ -241,9 +241,7 @@ impl<I: Items> Home<I> {
     /// For how many microseconds the request's sharers may keep the item; 0: not at all. Who may is in `holders`.
     fn grant(&mut self, now: Nanos, hash: KeyHash, item: &Item, request: &Message) -> u32 {
         let writing = self.writes.contains_key(&hash) || !self.flushes.is_empty();
-        let sharers = request.header.sharers;
-        let all: Option<Boxes> = sharers.iter().try_fold(Boxes(0), |all, s| Some(all.with(Boxes::of(s.at)?)));
-        let Some(boxes) = all.filter(|boxes| !boxes.is_empty()) else { return 0 };
+        let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         if request.header.flags.contains(Flags::NO_CACHE)
             || (writing && !self.config.is_planted(Planted::GrantWhileWriting))
         {

@@ -143,15 +143,7 @@ impl<I: Items> Home<I> {
             unreachable!("only requests are queued")
         };
         let item = self.items.read(key, now);
-        let operation = Operation {
-            verb,
-            value: &request.value,
-            operand: header.operand,
-            version: header.version,
-            flags: header.item_flags,
-            kind: header.kind,
-        };
-        let outcome = compute::apply(&operation, item.as_ref());
+        let outcome = compute::apply(&Operation::of(verb, request), item.as_ref());
         let mut answer = Answer { status: outcome.status, version: Version(0), number: outcome.number };
         let end = granter_end(now, header.ttl.nanos());
         match (outcome.effect, item) {
