@@ -87,4 +87,12 @@ machine!(Controller, false, |controller| {
     vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes)]
 });
 
-machine!(Client, false, |client| vec![("under way", client.under_way() as u64)]);
+machine!(Client, false, |client| {
+    let stats = client.stats();
+    vec![
+        ("under way", client.under_way() as u64),
+        ("asked box", stats.asked),
+        ("answered by box", stats.answered),
+        ("asked home directly", stats.direct),
+    ]
+});

@@ -48,6 +48,8 @@ base::registers! {
         "A client gives an operation up after this.";
     Bypass "coherence.bypass" Micros, 0, 3_600_000_000, 500_000, start,
         "How long a client passes a silent box by.";
+    Worth "coherence.worth" Count, 0, 99, 10, start,
+        "Percent of its reads that a client's box must answer; below that the client asks the home, and the box for one read in eight. 0: always the box.";
     Computing "coherence.compute" Choice(&["at_home", "try_first"]), 0, 1, 1, start,
         "Where operations that may change nothing (cond_put, cas, add, append, min, max, or) are done: at the home, or first in a box's copy.";
     Heartbeat "coherence.heartbeat" Micros, 1000, 60_000_000, 50_000, start,
@@ -81,6 +83,7 @@ pub fn config(registers: &Registers) -> Config {
         operations: size(Id::Operations),
         patience: micros(Id::Patience),
         bypass: micros(Id::Bypass),
+        worth: registers.read(Id::Worth) as u32,
         compute: if registers.is_on(Id::Computing) { Compute::TryFirst } else { Compute::AtHome },
         heartbeat: micros(Id::Heartbeat),
         health: micros(Id::Health),

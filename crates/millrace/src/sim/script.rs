@@ -22,6 +22,8 @@ use sim::{NodeSet, random};
 pub const DELAY: Picos = Picos::from_micros(20);
 /// Between two operations, on average, one of these.
 const GAPS: [Picos; 3] = [Picos::from_micros(200), Picos::from_micros(300), Picos::from_micros(600)];
+/// Percent of reads that a box must answer: with the last a few that it does not send a client past it.
+const WORTHS: [u32; 4] = [0, 10, 90, 99];
 /// Faults at most, besides the weather.
 const FAULTS: u32 = 6;
 
@@ -68,7 +70,8 @@ impl Script {
     /// Of this seed, with so many operations.
     pub fn draw(seed: u64, topology: &Topology, ops: usize, planted: Option<Planted>) -> Script {
         let mut random = random::stream(seed, 0, "script");
-        let config = draw_config(&mut random, ops, planted);
+        let worth = one_of(&mut random::stream(seed, 0, "worth"), &WORTHS);
+        let config = Config { worth, ..draw_config(&mut random, ops, planted) };
         // In some runs all want one key, and everything comes late and twice: what is old meets what is new.
         let is_crowded = random.below(4) == 0;
         let count = match topology.keys {
@@ -124,6 +127,7 @@ fn draw_config(random: &mut Prng, ops: usize, planted: Option<Planted>) -> Confi
         operations: ops + 64,
         patience: Nanos(3 * lease.0 + 20_000_000),
         bypass: lease,
+        worth: 0,
         compute: one_of(random, &[Compute::TryFirst, Compute::TryFirst, Compute::AtHome]),
         heartbeat: Nanos::from_millis(12),
         health: Nanos::from_millis(30),

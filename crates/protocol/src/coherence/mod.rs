@@ -134,6 +134,8 @@ pub struct Config {
     pub patience: Nanos,
     /// So long a client that heard nothing from its box asks homes directly.
     pub bypass: Nanos,
+    /// Percent of a client's reads that a box must answer, or it is asked for samples only; 0: it is always asked.
+    pub worth: u32,
     /// How clients do operations that may change nothing.
     pub compute: Compute,
     /// A controller asks for signs of life so often.
@@ -165,6 +167,7 @@ impl Default for Config {
             operations: 256,
             patience: Nanos::from_secs(3),
             bypass: Nanos::from_millis(500),
+            worth: 10,
             compute: Compute::TryFirst,
             heartbeat: Nanos::from_millis(50),
             health: Nanos::from_millis(200),
@@ -199,6 +202,7 @@ impl Config {
             (sizes.iter().all(|size| *size > 0), "every table needs a place"),
             (self.sessions > 0 && self.window > 0 && self.operations > 0, "every table needs a place"),
             (self.lease <= LONGEST_LEASE, "a lease has at most 4294 seconds"),
+            (self.worth < 100, "a box cannot answer more than all: worth is 0 to 99"),
             (self.retransmit > Nanos::ZERO, "who sends again waits before it"),
             (self.retransmit <= self.retransmit_max, "retransmit must be at most retransmit_max"),
             (

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Reads go to the client's box first, and when sent again straight to the home, not to be kept: so a box that is dead or lost
-//! the way costs one timeout. After two such timeouts in a row the box is passed by for a while. Writes go to the home.
+//! the way costs one timeout. After two such timeouts in a row the box is passed by for a while; a box that seldom answers is asked by
+//! samples only (`worth`). Writes go to the home.
 //!
 //! A write keeps its session and number however often it is sent. A *try* is a read: it is never done, only answered; so it may be
 //! lost, doubled and answered by anybody, and the write that may follow it is another operation to the network.
@@ -19,10 +20,14 @@
 //!
 //! Bounds: `operations` of [`Config`]; outcomes wait to be polled, so they count too.
 //!
-//! Files: this one declares, begins and sends; `replies` hears; `session` is what a client knows of a home.
+//! Files: this one declares, begins and sends; `replies` hears; `session` is what a client knows of a home, `worth` what it thinks of its
+//! box.
 
 mod replies;
 mod session;
+mod worth;
+
+pub use worth::Stats;
 
 use super::compute::may_change_nothing;
 use super::table::Layout;
@@ -35,6 +40,7 @@ use base::{Nanos, Prng};
 use session::Sessions;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use worth::Worth;
 
 /// What a client wants done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -156,6 +162,8 @@ struct Op {
     send_at: Nanos,
     timeout: Nanos,
     attempt: u16,
+    /// It is a read, and was sent to the box first.
+    by_box: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,6 +191,7 @@ pub struct Client {
     outcomes: VecDeque<(OpId, Result<Answer, Failed>)>,
     silent: u32,
     bypass_until: Nanos,
+    worth: Worth,
     prng: Prng,
 }
 
@@ -200,6 +209,7 @@ impl Client {
             outcomes: VecDeque::new(),
             silent: 0,
             bypass_until: Nanos::ZERO,
+            worth: Worth::new(config.worth),
             prng,
             config: config.clone(),
         }
@@ -232,6 +242,7 @@ impl Client {
             send_at: Nanos::MAX,
             timeout: self.config.retransmit,
             attempt: 0,
+            by_box: false,
         };
         self.timers.insert((deadline, Timer::Op(id)));
         self.ops.insert(id, op);
@@ -261,7 +272,7 @@ impl Client {
                 Timer::Op(id) if self.ops[&id].deadline <= now => self.give_up(now, id, out),
                 Timer::Op(id) => {
                     let op = &self.ops[&id];
-                    if op.phase == Phase::Reading && op.attempt == 0 && !self.passes_by(now, &op.call) {
+                    if op.phase == Phase::Reading && op.attempt == 0 && op.by_box {
                         self.silent += 1;
                         if self.silent >= SILENT {
                             self.bypass_until = now.plus(self.config.bypass);
@@ -287,13 +298,14 @@ impl Client {
         self.id
     }
 
+    /// What it counted.
+    pub fn stats(&self) -> Stats {
+        self.worth.stats()
+    }
+
     /// Operations under way.
     pub fn under_way(&self) -> usize {
         self.ops.len()
-    }
-
-    fn passes_by(&self, now: Nanos, call: &Call) -> bool {
-        call.no_cache || now < self.bypass_until
     }
 
     fn give_up(&mut self, now: Nanos, id: u64, out: &mut Out) {
@@ -337,10 +349,11 @@ impl Client {
                 if call.verb != Verb::Get {
                     header.flags = header.flags.with(Flags::TRY);
                 }
-                if op.attempt > 0 || bypass || call.no_cache {
-                    header.flags = header.flags.with(Flags::NO_CACHE);
-                } else {
+                op.by_box |= op.attempt == 0 && !bypass && !call.no_cache && self.worth.asks(&mut self.prng);
+                if op.by_box && op.attempt == 0 {
                     to = NodeId::Box(self.tor);
+                } else {
+                    header.flags = header.flags.with(Flags::NO_CACHE);
                 }
             }
             Phase::Writing { session, number } => {

@@ -32,8 +32,11 @@ impl Client {
         if !asked || header.status == Status::Busy {
             return;
         }
-        if header.attempt == 0 && op.attempt == 0 {
-            self.silent = 0;
+        if op.by_box {
+            self.worth.note(header.flags.contains(Flags::FROM_BOX));
+            if header.attempt == 0 && op.attempt == 0 {
+                self.silent = 0;
+            }
         }
         if verb == Verb::Get || header.flags.contains(Flags::TRY) || header.status == Status::NotHome {
             return self.end(now, id, Ok(answer(reply)), out);
