@@ -4,6 +4,7 @@ mod damage;
 mod documents;
 mod inverse;
 mod numbers;
+mod vectors;
 
 use super::*;
 use base::Nanos;
