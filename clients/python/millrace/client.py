@@ -1,0 +1,301 @@
+"""A client of the in-network cache: operations that wait for their outcome.
+
+    GET, and what may change nothing    asked as a read: at the box, and if that is silent at the home
+                                        └─ it would change something ─▶ as a write
+    writes                              a session with the home, then the write under its number, until the home answers
+
+Every operation is linearizable and ends within the patience that the topology states: with its outcome, as `NotDone`, or as
+`Unknown`: then it was done once or not at all. docs/wire.md says how a client must behave; docs/design/004-box.md why that is enough.
+"""
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from .compute import TRIED, unchanged
+from .errors import NotDone, Refused, Unknown
+from .hash import key_hash
+from .link import Link
+from .topology import Address, Topology
+from .wire import MAX_KEY, MAX_VALUE, NEVER, Flags, Op, Packet, Status
+from .worth import Worth
+
+_READ = 1 << 63
+"""The numbers of reads have this bit, so that none is a write's."""
+_SILENT = 2
+"""Timeouts of a box in a row after which it is passed by."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is stored under a key."""
+
+    value: bytes
+    flags: int
+    """The number that was stored with it."""
+    version: int
+    """The write that made it."""
+    from_box: bool
+    """A box answered, not its home."""
+
+
+@dataclass(frozen=True)
+class Swap:
+    """What came of a compare-and-swap. True where it stored."""
+
+    version: int | None
+    """Of what is stored now; `None`: nothing was stored."""
+    found: bool
+    """Something was there."""
+
+    def __bool__(self) -> bool:
+        return self.version is not None
+
+
+class Client:
+    """A client behind one box. Threads may share it: one operation is under way at a time."""
+
+    def __init__(self, topology: Topology | str | Path, box: int | None = None) -> None:
+        """Of a topology or its file, asking `box`, or the one with the lowest number. Nothing is sent until it is used."""
+        self._topology = topology if isinstance(topology, Topology) else Topology.read(topology)
+        self._tuning = self._topology.tuning
+        self._box = self._topology.boxes[self._topology.box(box)]
+        self._link: Link | None = Link(self._topology)
+        self._lock = threading.Lock()
+        self._id = secrets.randbits(64) or 1
+        self._next_read = 1
+        self._sessions: dict[int, _Session] = {home: _Session() for home in self._topology.homes}
+        self._worth = Worth(self._tuning.worth)
+        self._silent = 0
+        self._bypass_until = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends it. Homes forget it when they need the room."""
+        with self._lock:
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Reads that were sent to the box, those that a box answered, and those sent straight to homes since asking is not worth it."""
+        return {"asked": self._worth.asked, "answered": self._worth.answered, "direct": self._worth.direct}
+
+    def get(self, key: bytes | str) -> Item | None:
+        """The item of `key`; `None`: there is none."""
+        reply = self._call(Op.GET, key)
+        if not _done(reply, Status.MISS):
+            return None
+        return Item(reply.value, reply.item_flags, reply.version, bool(reply.flags & Flags.FROM_BOX))
+
+    def set(self, key: bytes | str, value: bytes, life: float | None = None, flags: int = 0) -> int:
+        """Stores, whatever is there, for `life` seconds or for ever; the version that it made."""
+        reply = self._call(Op.SET, key, value, life=life, flags=flags)
+        _done(reply)
+        return reply.version
+
+    def add(self, key: bytes | str, value: bytes, life: float | None = None, flags: int = 0) -> int | None:
+        """Stores where nothing is; `None`: something is."""
+        reply = self._call(Op.ADD, key, value, life=life, flags=flags)
+        return reply.version if _done(reply, Status.EXISTS) else None
+
+    def replace(self, key: bytes | str, value: bytes, life: float | None = None, flags: int = 0) -> int | None:
+        """Stores where something is; `None`: nothing is."""
+        reply = self._call(Op.REPLACE, key, value, life=life, flags=flags)
+        return reply.version if _done(reply, Status.MISS) else None
+
+    def cas(self, key: bytes | str, version: int, value: bytes, life: float | None = None, flags: int = 0) -> Swap:
+        """Stores where `version` is."""
+        reply = self._call(Op.CAS, key, value, version=version, life=life, flags=flags)
+        stored = _done(reply, Status.EXISTS, Status.MISS)
+        return Swap(reply.version if stored else None, reply.status != Status.MISS)
+
+    def delete(self, key: bytes | str) -> bool:
+        """Removes; whether something was there."""
+        return _done(self._call(Op.DELETE, key), Status.MISS)
+
+    def increment(self, key: bytes | str, by: int = 1, initial: int | None = None) -> int | None:
+        """Adds to a number, modulo 2^64; the sum. Where nothing is, stores and says `initial`; without it, `None`."""
+        return self._count(Op.INCR, key, by, initial)
+
+    def decrement(self, key: bytes | str, by: int = 1, initial: int | None = None) -> int | None:
+        """Subtracts from a number, down to 0. Else as `increment`."""
+        return self._count(Op.DECR, key, by, initial)
+
+    def cond_put(self, key: bytes | str, number: int) -> bool:
+        """Stores `number` where nothing or a smaller number is; whether it did."""
+        return _done(self._call(Op.COND_PUT, key, operand=number), Status.NOT_STORED)
+
+    def min(self, key: bytes | str, number: int) -> int:
+        """The smaller of the number and what is there becomes what is there."""
+        return self._combine(Op.MIN, key, number)
+
+    def max(self, key: bytes | str, number: int) -> int:
+        """The larger."""
+        return self._combine(Op.MAX, key, number)
+
+    def or_(self, key: bytes | str, number: int) -> int:
+        """Bits of both."""
+        return self._combine(Op.OR, key, number)
+
+    def append(self, key: bytes | str, value: bytes, limit: int = 0) -> bool:
+        """Appends to what is there; whether something was. Beyond `limit` bytes (0: what a datagram holds) it is `Refused`."""
+        return _done(self._call(Op.APPEND, key, value, operand=limit), Status.MISS)
+
+    def touch(self, key: bytes | str, life: float | None) -> bool:
+        """Gives what is there another life; whether something was."""
+        return _done(self._call(Op.TOUCH, key, life=life), Status.MISS)
+
+    def flush(self) -> None:
+        """Forgets everything, home by home."""
+        for home in self._topology.homes:
+            _done(self._call(Op.FLUSH, b"", home=home))
+
+    def _count(self, op: Op, key: bytes | str, by: int, initial: int | None) -> int | None:
+        value = b"" if initial is None else str(initial).encode()
+        reply = self._call(op, key, value, operand=by)
+        return reply.operand if _done(reply, Status.MISS) else None
+
+    def _combine(self, op: Op, key: bytes | str, number: int) -> int:
+        reply = self._call(op, key, operand=number)
+        _done(reply)
+        return reply.operand
+
+    def _call(
+        self,
+        op: Op,
+        key: bytes | str,
+        value: bytes = b"",
+        *,
+        operand: int = 0,
+        version: int = 0,
+        flags: int = 0,
+        life: float | None = None,
+        home: int | None = None,
+    ) -> Packet:
+        """Does any operation, and waits for its outcome: a reply, of the home, of a box, or as they would have given it."""
+        key = key.encode() if isinstance(key, str) else bytes(key)
+        if not (op == Op.FLUSH or 1 <= len(key) <= MAX_KEY):
+            raise ValueError("a key has 1 to 250 bytes")
+        if len(value) > MAX_VALUE:
+            raise ValueError(f"a value has at most {MAX_VALUE} bytes")
+        if not (0 <= operand < 1 << 64 and 0 <= flags < 1 << 32):
+            raise ValueError("numbers have 64 bits and no sign, flags 32")
+        request = Packet(op, key, bytes(value), client=self._id, operand=operand, version=version, item_flags=flags)
+        request.ttl = NEVER if life is None else max(0, min(int(life * 1e9), NEVER - 1))
+        request.home = self._topology.home_of(key_hash(key)) if home is None else home
+        with self._lock:
+            if self._link is None:
+                raise ValueError("the client was closed")
+            deadline = time.monotonic() + self._tuning.patience
+            if op == Op.GET or (op in TRIED and self._tuning.tries_first):
+                reply = self._read(self._link, request, deadline)
+                if reply is not None:
+                    return reply
+            return self._write(self._link, request, deadline)
+
+    def _read(self, link: Link, request: Packet, deadline: float) -> Packet | None:
+        """The outcome of what is asked as a read; `None`: it would change something."""
+        request.operation = self._next_read | _READ
+        request.request = request.operation & 0xFFFF
+        self._next_read += 1
+        plain = Flags.NONE if request.opcode == Op.GET else Flags.TRY
+        by_box = time.monotonic() >= self._bypass_until and self._worth.asks()
+
+        def route(request: Packet) -> Address:
+            if by_box and request.attempt == 0:
+                request.flags = plain
+                return self._box
+            if by_box and request.attempt == 1:
+                self._box_was_silent()
+            request.flags = plain | Flags.NO_CACHE
+            return self._topology.homes[request.home]
+
+        reply = link.ask(request, route, deadline)
+        if reply is None:
+            raise NotDone
+        if by_box:
+            self._worth.note(bool(reply.flags & Flags.FROM_BOX))
+            self._silent = 0 if reply.attempt == request.attempt == 0 else self._silent
+        if request.opcode == Op.GET or reply.flags & Flags.TRY or reply.status == Status.NOT_HOME:
+            return reply
+        # A try that nobody answered: what is there came instead.
+        outcome = unchanged(request, reply)
+        if outcome is None:
+            return None
+        reply.status, reply.operand = outcome
+        return reply
+
+    def _box_was_silent(self) -> None:
+        self._silent += 1
+        if self._silent >= _SILENT:
+            self._bypass_until = time.monotonic() + self._tuning.bypass
+            self._silent = 0
+
+    def _write(self, link: Link, request: Packet, deadline: float) -> Packet:
+        """The outcome of what only the home does."""
+        home = self._topology.homes[request.home]
+        session = self._sessions[request.home]
+        if session.number is None:
+            session.begin(self._ask_session(link, request.home, session.last, deadline))
+        request.round, request.operation = session.take()
+        request.request = request.operation & 0xFFFF
+        request.attempt, request.flags = 0, Flags.NONE
+        reply = link.ask(request, lambda _: home, deadline)
+        if reply is None:
+            raise Unknown
+        if reply.status == Status.FORGOTTEN:
+            # The home may have done it before it forgot.
+            session.number = None
+            raise Unknown
+        return reply
+
+    def _ask_session(self, link: Link, home: int, last: int, deadline: float) -> int:
+        """A session that the home knows: one that is newer than `last`."""
+        while True:
+            request = Packet(Op.SESSION, client=self._id, home=home, operation=self._next_read | _READ)
+            request.request = request.operation & 0xFFFF
+            self._next_read += 1
+            reply = link.ask(request, lambda _: self._topology.homes[home], deadline)
+            if reply is None:
+                raise NotDone
+            if reply.status != Status.OK:
+                raise Refused(Status(reply.status))
+            if reply.round > last:
+                return reply.round
+
+
+class _Session:
+    """The client's session with a home, and the numbers of its writes there."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.last = 0
+        self._next = 1
+
+    def begin(self, number: int) -> None:
+        self.number, self.last, self._next = number, number, 1
+
+    def take(self) -> tuple[int, int]:
+        """The session, and a number in it for a write."""
+        assert self.number is not None, "a write begins in a session"
+        self._next += 1
+        return self.number, self._next - 1
+
+
+def _done(reply: Packet, *otherwise: Status) -> bool:
+    """Whether it was done; false where the status is one of those that the operation may well end with."""
+    if reply.status == Status.OK:
+        return True
+    if reply.status in otherwise:
+        return False
+    raise Refused(Status(reply.status))
