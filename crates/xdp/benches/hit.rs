@@ -39,7 +39,7 @@ fn main() {
 }
 
 fn compare(pair: &Pair, mode: Mode, turns: usize, trips: usize) {
-    let load = || Tier::load("b0", mode, Options { capacity: 64, ..Options::new(PORT) });
+    let load = || Tier::load(&["b0"], mode, Options { capacity: 64, ..Options::new(PORT) });
     let mut tier = match within(&pair.boxed, load) {
         Ok(tier) => tier,
         Err(error) => return println!("{mode:?}: {error}"),

@@ -108,8 +108,8 @@ INLINE u8 *recognise(struct xdp_md *ctx, const struct config *config, struct req
 	return ip + IP + UDP;
 }
 
-/* Whether the header at `head` is that of a GET which a copy may answer. */
-INLINE u32 plain_get(const u8 *head, const struct config *config, struct request *request)
+/* Whether the header at `head` is that of a GET which a copy may answer, from a client itself: its epoch says nothing, for clients go by no table. */
+INLINE u32 plain_get(const u8 *head, struct request *request)
 {
 	if (AT64(head, WIRE_REQUEST) >> 16 != MAGIC)
 		return COUNT_OTHER;
@@ -125,8 +125,8 @@ INLINE u32 plain_get(const u8 *head, const struct config *config, struct request
 	if (AT64(head, WIRE_SHARER_BOXES) | AT64(head, WIRE_SHARER_TOKENS) | AT64(head, WIRE_SHARER_TOKENS + 8) |
 	    AT64(head, WIRE_SHARER_TOKENS + 16) | AT64(head, WIRE_SHARER_TOKENS + 24))
 		return COUNT_GRANT;
-	if (AT32(head, WIRE_EPOCH) != ONCE(config->epoch) && PLANTED != 8)
-		return COUNT_EPOCH;
+	if ((AT8(head, WIRE_HOPS) || AT16(head, WIRE_PORT)) && PLANTED != 8)
+		return COUNT_RELAYED;
 	request->key_len = key_len;
 	request->key_bytes = key_bytes;
 	request->hash = AT32(head, WIRE_HASH);
@@ -205,12 +205,12 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	AT64(head, WIRE_OPERAND) = 0;
 	AT64(head, WIRE_ROUND) = 0;
 	AT64(head, WIRE_TTL) = expires == ~0ull ? expires : expires - now;
+	AT32(head, WIRE_EPOCH) = ONCE(config->epoch);
 	AT32(head, WIRE_ITEM_FLAGS) = ONCE(entry->item_flags);
-	AT32(head, WIRE_DEADLINE) = 0;
+	AT32(head, WIRE_DEADLINE) = PLANTED == 6 ? AT32(head, WIRE_DEADLINE) : 0;
 	AT32(head, WIRE_INCARNATION) = 0;
 	AT32(head, WIRE_VALUE_LEN) = value_len;
 	AT8(head, WIRE_KIND) = ONCE(entry->kind);
-	AT8(head, WIRE_HOPS) = PLANTED == 6 ? AT8(head, WIRE_HOPS) : 0;
 	AT16(head, WIRE_BOX) = 0;
 	u64 sum = head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
 	AT64(head, WIRE_CHECKSUM) = sum * BASE;
@@ -315,7 +315,7 @@ INLINE u32 send(struct xdp_md *ctx, const struct request *request, struct scratc
 INLINE u32 serve(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
 {
 	u32 zero = 0, value_bytes = 0;
-	u32 verdict = plain_get(head, config, request);
+	u32 verdict = plain_get(head, request);
 	if (verdict != COUNT_HITS)
 		return verdict;
 	struct scratch *scratch = map_lookup(&scratches, &zero);

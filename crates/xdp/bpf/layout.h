@@ -13,7 +13,7 @@
 #define COUNT_FOREIGN 2
 #define COUNT_OTHER 3
 #define COUNT_GRANT 4
-#define COUNT_EPOCH 5
+#define COUNT_RELAYED 5
 #define COUNT_MISS 6
 #define COUNT_LEASE 7
 #define COUNT_EXPIRED 8

@@ -35,7 +35,7 @@ struct config {
 	u32 enabled;
 	u32 port;        /* host order */
 	u32 address;     /* as it lies in the IP header; 0: any */
-	u32 epoch;
+	u32 epoch;       /* of the registration table: replies say it */
 	u32 bucket_mask;
 	u32 sample;      /* time one frame in so many, a power of two; 0: none */
 	u32 max_growth;

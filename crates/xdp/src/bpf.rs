@@ -208,21 +208,34 @@ pub(crate) fn map_by_id(id: u32) -> io::Result<OwnedFd> {
 
 /// A map's name and shape.
 pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<(String, MapShape)> {
-    #[repr(C)]
-    #[derive(Default)]
-    struct Info {
-        kind: u32,
-        id: u32,
-        key_size: u32,
-        value_size: u32,
-        max_entries: u32,
-        flags: u32,
-        name: [u8; NAME],
-    }
-    let mut info = Info::default();
-    object_info(map, &mut info)?;
-    let Info { kind, key_size, value_size, max_entries, flags, .. } = info;
+    let info = MapInfo::of(map)?;
+    let MapInfo { kind, key_size, value_size, max_entries, flags, .. } = info;
     Ok((long(&info.name), MapShape { kind, key_size, value_size, max_entries, flags }))
+}
+
+/// The number that it has on this machine, as long as it lives.
+pub(crate) fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
+    MapInfo::of(map).map(|info| info.id)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapInfo {
+    kind: u32,
+    id: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+    name: [u8; NAME],
+}
+
+impl MapInfo {
+    fn of(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
+        let mut info = MapInfo::default();
+        object_info(map, &mut info)?;
+        Ok(info)
+    }
 }
 
 fn object_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {

@@ -92,6 +92,8 @@ pub struct Entries {
     buckets: Region<Bucket>,
     entries: Region<Entry>,
     hits: Region<AtomicU64>,
+    /// Of these, those that [`Entries::age`] has told.
+    told: Vec<u64>,
 }
 
 impl Entries {
@@ -102,6 +104,7 @@ impl Entries {
             buckets: Region::private(buckets),
             entries: Region::private(buckets * WAYS),
             hits: Region::private(buckets * WAYS),
+            told: vec![0; buckets * WAYS],
         }
     }
 
@@ -110,7 +113,8 @@ impl Entries {
             buckets.len().is_power_of_two() && entries.len() == buckets.len() * WAYS,
             "the maps are one table"
         );
-        Entries { buckets, entries, hits }
+        let told = hits.iter().map(|hits| hits.load(Relaxed)).collect();
+        Entries { buckets, entries, hits, told }
     }
 
     /// Entries that fit.
@@ -144,6 +148,7 @@ impl Entries {
         let evicted = self.evicted(index);
         self.write(index, hash, item);
         self.hits[index].store(0, Relaxed);
+        self.told[index] = 0;
         self.buckets[bucket].tag[index % WAYS].store(PRESENT | u64::from(hash), Release);
         Ok(evicted)
     }
@@ -164,6 +169,19 @@ impl Entries {
         let removed = self.vacate_where(bucket * WAYS..(bucket + 1) * WAYS, |held| held == hash);
         fence(SeqCst);
         removed
+    }
+
+    /// Forgets the keys of a hash that are not to be kept, in the same sense.
+    pub fn retain_of(&mut self, hash: KeyHash, keep: impl Fn(&[u8]) -> bool) {
+        let bucket = self.bucket(hash.0);
+        for index in bucket * WAYS..(bucket + 1) * WAYS {
+            if self.buckets[bucket].tag[index % WAYS].load(Relaxed) == PRESENT | u64::from(hash.0)
+                && self.evicted(index).is_some_and(|held| !keep(held.key()))
+            {
+                self.vacate(index);
+            }
+        }
+        fence(SeqCst);
     }
 
     /// Forgets all keys of these hashes, in the same sense; says how many there were: a home's, when it is flushed or lost. Looks at all tags.
@@ -215,10 +233,17 @@ impl Entries {
         Some(self.hits[self.index_of(key_hash(key).0, key)?].load(Relaxed))
     }
 
-    /// Halves all hits, so that what was asked for long ago counts less. Hits that are counted meanwhile may get lost.
-    pub fn age(&mut self) {
-        for hits in self.hits.iter() {
-            hits.store(hits.load(Relaxed) / 2, Relaxed);
+    /// Says which keys were hit since this was last asked, by their hashes, and how often; then halves all hits, so that what was asked for long
+    /// ago counts less. Hits that are counted meanwhile may get lost.
+    pub fn age(&mut self, mut fresh: impl FnMut(KeyHash, u64)) {
+        for (index, hits) in self.hits.iter().enumerate() {
+            let count = hits.load(Relaxed);
+            let tag = self.buckets[index / WAYS].tag[index % WAYS].load(Relaxed);
+            if tag != 0 && count > self.told[index] {
+                fresh(KeyHash(tag as u32), count - self.told[index]);
+            }
+            hits.store(count / 2, Relaxed);
+            self.told[index] = count / 2;
         }
     }
 

@@ -84,7 +84,7 @@ pub struct Config {
     pub port: AtomicU32,
     /// IPv4 address of the box, its bytes as in a header; 0: any.
     pub address: AtomicU32,
-    /// Of the registration table: requests of another epoch are passed on.
+    /// Of the registration table: replies say it.
     pub epoch: AtomicU32,
     /// Buckets - 1.
     pub bucket_mask: AtomicU32,
@@ -145,6 +145,11 @@ macro_rules! counters {
                 match self { $(Counter::$name => $text,)* }
             }
 
+            /// The name, beside those of other tiers.
+            pub const fn full_name(self) -> &'static str {
+                match self { $(Counter::$name => concat!("xdp ", $text),)* }
+            }
+
             /// For an operator.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Counter::$name => $meaning,)* }
@@ -159,7 +164,7 @@ counters! {
     Foreign "foreign" "Passed: not for the box's port, or not IPv4 and UDP as it is understood here.";
     Other "other" "Passed: no plain GET (a write, a control message, NO_CACHE, malformed).";
     Grant "grant" "Passed: a box below wants to keep the reply; what it may keep only the user tier knows.";
-    Epoch "epoch" "Passed: the sender goes by another registration table.";
+    Relayed "relayed" "Passed: a box sent it on; the answer goes to the client, not to that box.";
     Miss "miss" "Passed: the key is not here.";
     Lease "lease" "Passed: the copy's lease is over.";
     Expired "expired" "Passed: the item's life is over.";

@@ -24,15 +24,16 @@
 //! 5. *Eviction*: what the machine evicts is removed here; what is evicted here stays in the machine, which answers for it. [`Entries::hits`] are
 //!    requests that the machine did not see: its frequencies want them.
 //! 6. *Ownership*: what the box may change itself is not put here, or is removed first and put again afterwards.
-//! 7. Requests with sharers (from a box below that wants to keep the reply) are never answered here: the user tier grants.
-//! 8. *Epoch*: [`Tier::set_options`] before the machine goes by a new table; until the two agree, requests go up.
+//! 7. Requests from boxes are never answered here: if they have sharers the user tier grants, and the answer goes back to whom the packet names.
+//! 8. *Epoch*: [`Tier::set_options`] when the machine goes by a new table. Replies say it; nothing else hangs on it, for a client's own
+//!    request goes by no table, and what a box sent on is not answered here.
 //!
 //! Bounds: keys to 250 bytes, values to [`MAX_VALUE`]; a reply that is longer than its request by more than [`Live::max_growth`] goes
 //! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag,
 //! which must be in the frame: one that the driver keeps beside it (VLAN offload) is not seen here, and the reply would leave without it.
 //!
 //! Files: [`layout`] the shared memory, [`entries`] its writer, [`reference`](mod@reference) the program's rules in Rust, [`headers`] the C
-//! headers made from Rust, `bpf/box.c` the program, `object` and `bpf` its way into the kernel, [`tier`] all of it on an interface.
+//! headers made from Rust, `bpf/box.c` the program, `object` and `bpf` its way into the kernel, [`tier`] all of it on interfaces.
 
 mod bpf;
 mod counters;

@@ -35,7 +35,7 @@ pub struct Live {
     pub port: u16,
     /// The box's address; none: whatever the frame's destination is.
     pub address: Option<Ipv4Addr>,
-    /// Of the registration table: requests of another are passed on.
+    /// Of the registration table: replies say it.
     pub epoch: Epoch,
     /// One datagram in so many is timed (rounded up to a power of two); 0: none.
     pub sample: u32,

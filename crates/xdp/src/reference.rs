@@ -33,7 +33,7 @@ impl Reference<'_> {
             return None;
         }
         self.has_room(link, frame.len(), length(packet.key().len(), held.value.len()))
-            .then(|| turn_round(&frame[..link + IP + UDP], link, &reply(&packet, &held, now)))
+            .then(|| turn_round(&frame[..link + IP + UDP], link, &self.reply(&packet, &held, now)))
     }
 
     /// Bytes before the IP header of a datagram to the box.
@@ -63,7 +63,8 @@ impl Reference<'_> {
             && packet.kind().code() == 0
             && packet.status() == Status::Ok
             && packet.header().sharers == Sharers::default()
-            && packet.epoch() == self.live.epoch
+            && packet.header().hops == 0
+            && packet.origin().is_none()
     }
 
     fn has_room(&self, link: usize, frame: usize, payload: usize) -> bool {
@@ -73,19 +74,20 @@ impl Reference<'_> {
             longer => longer <= self.live.max_growth as usize && reply <= self.mtu as usize,
         }
     }
-}
 
-/// What the user tier says to such a request when it has this copy.
-fn reply(request: &Packet<'_>, held: &Held, now: Nanos) -> Vec<u8> {
-    let mut header = request.header().reply(Status::Ok);
-    header.flags = Flags::FROM_BOX;
-    header.version = held.version;
-    header.item_flags = held.item_flags;
-    header.kind = held.kind;
-    header.ttl = Ttl::until(held.expires, now);
-    let mut bytes = Vec::new();
-    header.emit(request.key(), &held.value, 0, &mut bytes);
-    bytes
+    /// What the user tier says to such a request when it has this copy.
+    fn reply(&self, request: &Packet<'_>, held: &Held, now: Nanos) -> Vec<u8> {
+        let mut header = request.header().reply(Status::Ok);
+        header.epoch = self.live.epoch;
+        header.flags = Flags::FROM_BOX;
+        header.version = held.version;
+        header.item_flags = held.item_flags;
+        header.kind = held.kind;
+        header.ttl = Ttl::until(held.expires, now);
+        let mut bytes = Vec::new();
+        header.emit(request.key(), &held.value, 0, &mut bytes);
+        bytes
+    }
 }
 
 fn turn_round(headers: &[u8], link: usize, payload: &[u8]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The program on an interface, and the memory that it shares with this process.
+//! The program on the interfaces of a box, and the memory that it shares with this process. All interfaces have one program and one table.
 //!
 //! Life: [`Tier::load`] makes maps and program and attaches it; dropping takes it off, as does the process's end, for the link is held by a
 //! descriptor and is in no file. [`Tier::upgrade`] puts a new program in the old one's place between two frames, with the same maps.
@@ -25,14 +25,23 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 pub struct Tier {
     shared: Shared,
     program: OwnedFd,
-    link: Option<OwnedFd>,
+    attached: Vec<Attached>,
+    /// The mode of the tier whose maps this one went on with.
+    earlier_mode: Option<u32>,
     options: Options,
 }
 
-/// What is left of a tier that was handed over: its program stays on the interface as long as this lives or the next has it.
+/// An interface that has the program.
+#[derive(Debug)]
+struct Attached {
+    number: u32,
+    link: OwnedFd,
+}
+
+/// What is left of a tier that was handed over: its program stays on the interfaces as long as this lives or the next has them.
 #[derive(Debug)]
 pub struct HandedOver {
-    _link: Option<OwnedFd>,
+    _attached: Vec<Attached>,
 }
 
 /// The program alone: it can be run on frames that come from nowhere and go nowhere.
@@ -50,14 +59,14 @@ impl Program {
 }
 
 impl Tier {
-    /// Loads the program and puts it on an interface of the calling thread's network namespace, in the place of one that was handed over, if
+    /// Loads the program and puts it on interfaces of the calling thread's network namespace, in the place of one that was handed over, if
     /// there is one.
     ///
     /// # Errors
-    /// [`LoadError`]: its text says what to do.
-    pub fn load(interface: &str, mode: Mode, options: Options) -> Result<Tier, LoadError> {
+    /// [`LoadError`]: its text says what to do. The program is then on none of them.
+    pub fn load<S: AsRef<str>>(interfaces: &[S], mode: Mode, options: Options) -> Result<Tier, LoadError> {
         let mut tier = Tier::unattached(options)?;
-        tier.attach(interface, mode)?;
+        interfaces.iter().try_for_each(|interface| tier.attach(interface.as_ref(), mode))?;
         Ok(tier)
     }
 
@@ -73,40 +82,46 @@ impl Tier {
         let program = object::load(object::committed(), &shared.maps)?;
         shared.open(&options);
         shared.config().owner.store(std::process::id(), Relaxed);
-        Ok(Tier { shared, program, link: None, options })
+        Ok(Tier { shared, program, attached: Vec::new(), earlier_mode: None, options })
     }
 
-    /// Puts the program on an interface.
+    /// Puts the program on one more interface, of the same network namespace and in the same mode as those that have it.
     ///
     /// # Errors
-    /// [`LoadError`]; the program is then on no interface.
+    /// [`LoadError`]; the others keep it.
     pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<(), LoadError> {
         let number = interface::number(interface)?;
-        let place = Place { number, mtu: interface::mtu(interface), netns: interface::namespace(), mode };
-        self.detach();
+        if self.attached.iter().any(|attached| attached.number == number) {
+            return Ok(());
+        }
+        let mtu = interface::mtu(interface);
+        let least =
+            if self.attached.is_empty() { mtu } else { mtu.min(self.shared.config().mtu.load(Relaxed)) };
+        let place = Place { number, mtu: least, netns: interface::namespace(), mode };
         place.write(self.shared.config());
-        match bpf::link_create(self.program.as_fd(), number, mode.flags()) {
-            Ok(link) => self.link = Some(link),
+        let link = match bpf::link_create(self.program.as_fd(), number, mode.flags()) {
+            Ok(link) => link,
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
-                self.take_over(interface, &place)?;
+                self.take_over(interface, &place)?
             }
             Err(error) => return Err(interface::refusal(interface, mode, error)),
-        }
+        };
+        self.attached.push(Attached { number, link });
         Ok(())
     }
 
-    /// Takes the program off its interface. Entries and counters stay.
+    /// Takes the program off its interfaces. Entries and counters stay.
     pub fn detach(&mut self) {
-        if let Some(link) = self.link.take() {
+        for attached in self.attached.drain(..) {
             // Closing alone would leave it there as long as somebody else who looks through the machine's links has this one open.
             // Nobody has taken over: this tier is the owner as long as it has a link. An error means that it is off already.
-            let _already_off = bpf::link_detach(link.as_fd());
+            let _already_off = bpf::link_detach(attached.link.as_fd());
         }
     }
 
-    /// Whether it is on an interface.
-    pub fn is_attached(&self) -> bool {
-        self.link.is_some()
+    /// How many interfaces have it.
+    pub fn attached(&self) -> usize {
+        self.attached.len()
     }
 
     /// Loads the program anew, with the maps as they are, and puts it in the old one's place between two frames.
@@ -121,12 +136,10 @@ impl Tier {
     /// asserts. The bytes begin at a multiple of 8, as those of a file that was read into a vector do.
     ///
     /// # Errors
-    /// [`LoadError`]; the old program then stays.
+    /// [`LoadError`]; the old program then stays, at least on the interface that refused. Both go by the same maps.
     pub fn upgrade_to(&mut self, object: &[u8]) -> Result<(), LoadError> {
         let program = object::load(object, &self.shared.maps)?;
-        if let Some(link) = &self.link {
-            replace(link, program.as_fd())?;
-        }
+        self.attached.iter().try_for_each(|attached| replace(&attached.link, program.as_fd()))?;
         self.program = program;
         self.shared.config().generation.fetch_add(1, Relaxed);
         Ok(())
@@ -140,7 +153,7 @@ impl Tier {
     /// Gives the program to the next process that loads one for this interface. Until then it goes on with the entries as they are, and nobody
     /// invalidates them: homes wait until the leases are over.
     pub fn release(mut self) -> HandedOver {
-        HandedOver { _link: self.link.take() }
+        HandedOver { _attached: std::mem::take(&mut self.attached) }
     }
 
     /// Changes the live registers.
@@ -181,11 +194,17 @@ impl Tier {
         self.program.try_clone().map(Program)
     }
 
-    fn take_over(&mut self, interface: &str, place: &Place) -> Result<(), LoadError> {
+    /// Goes on where an earlier tier left the interface.
+    fn take_over(&mut self, interface: &str, place: &Place) -> Result<OwnedFd, LoadError> {
         let buckets = buckets_for(self.options.capacity);
         let found =
             find(place, buckets).map_err(|error| LoadError::of("looking for an earlier program", error))?;
         let Some(found) = found else { return Err(LoadError::Occupied(interface.into())) };
+        if found.is(&self.shared) {
+            // Its maps came with an interface before.
+            let same_mode = self.earlier_mode == Some(place.mode.flags());
+            return self.succeed(interface, place, found.link, same_mode);
+        }
         let owner = found.config[0].owner.load(Relaxed);
         if owner != 0 && lives(owner) {
             return Err(LoadError::InUse { interface: interface.into(), process: owner });
@@ -194,39 +213,38 @@ impl Tier {
         if let Err(process) = claim {
             return Err(LoadError::InUse { interface: interface.into(), process });
         }
-        let Found { link, config, maps } = found;
-        let same_mode = config[0].mode.load(Relaxed) == place.mode.flags();
-        self.succeed(interface, place, link, same_mode, maps)
+        let Found { link, config, maps, .. } = found;
+        let mode = config[0].mode.load(Relaxed);
+        // A program that is on an interface already has its maps.
+        let shared = match maps.filter(|_| self.attached.is_empty()) {
+            Some(maps) => self.share(maps, place, mode),
+            None => Ok(()),
+        };
+        shared
+            .and_then(|()| self.succeed(interface, place, link, mode == place.mode.flags()))
             .inspect_err(|_| config[0].owner.store(0, Relaxed))
     }
 
     /// Puts this program in the place of a link's.
     fn succeed(
-        &mut self,
+        &self,
         interface: &str,
         place: &Place,
         link: OwnedFd,
         same_mode: bool,
-        maps: Option<Maps>,
-    ) -> Result<(), LoadError> {
-        if let Some(maps) = maps {
-            self.share(maps)?;
-            place.write(self.shared.config());
-        }
+    ) -> Result<OwnedFd, LoadError> {
         if same_mode {
             replace(&link, self.program.as_fd())?;
-            self.link = Some(link);
-            return Ok(());
+            return Ok(link);
         }
         bpf::link_detach(link.as_fd())
             .map_err(|error| LoadError::of("taking an earlier program off", error))?;
-        let link = bpf::link_create(self.program.as_fd(), place.number, place.mode.flags());
-        self.link = Some(link.map_err(|error| interface::refusal(interface, place.mode, error))?);
-        Ok(())
+        bpf::link_create(self.program.as_fd(), place.number, place.mode.flags())
+            .map_err(|error| interface::refusal(interface, place.mode, error))
     }
 
-    /// Goes on with the maps of an earlier program.
-    fn share(&mut self, maps: Maps) -> Result<(), LoadError> {
+    /// Goes on with the maps of an earlier program, which ran in `mode`.
+    fn share(&mut self, maps: Maps, place: &Place, mode: u32) -> Result<(), LoadError> {
         let mut shared = Shared::map(maps)?;
         if self.options.adopt {
             shared.entries.repair();
@@ -235,7 +253,9 @@ impl Tier {
         }
         self.program = object::load(object::committed(), &shared.maps)?;
         shared.open(&self.options);
+        place.write(shared.config());
         self.shared = shared;
+        self.earlier_mode = Some(mode);
         Ok(())
     }
 }
@@ -315,8 +335,16 @@ impl Place {
 struct Found {
     link: OwnedFd,
     config: Region<Config>,
+    /// Of the map that the config is in.
+    id: u32,
     /// None where they are of another shape.
     maps: Option<Maps>,
+}
+
+impl Found {
+    fn is(&self, shared: &Shared) -> bool {
+        bpf::map_id(shared.maps.config.as_fd()).is_ok_and(|id| id == self.id)
+    }
 }
 
 /// Links name an interface's number and not its namespace, so every box writes that into its config.
@@ -332,10 +360,11 @@ fn find(place: &Place, buckets: usize) -> io::Result<Option<Found>> {
             continue;
         }
         let Some(config) = object::config_of(&program.maps)? else { continue };
+        let id = bpf::map_id(config.as_fd())?;
         let config: Region<Config> = Region::of_map(config.as_fd(), 1)?;
         if config[0].netns.load(Relaxed) == place.netns {
             let maps = Maps::of_program(&program.maps, buckets)?;
-            return Ok(Some(Found { link, config, maps }));
+            return Ok(Some(Found { link, config, id, maps }));
         }
     }
     Ok(None)

@@ -22,9 +22,9 @@ const BUGS: [(&str, Check); 8] = [
     ("items have no end", checks::leases_and_lives_end),
     ("a request's checksum is not looked at", checks::damaged_requests_are_passed_on),
     (RACE, checks::nothing_is_answered_after_its_removal_and_nothing_half),
-    ("the reply has the request's hops", checks::the_reply_returns_what_the_request_says),
+    ("the reply has the request's deadline", checks::the_reply_returns_what_the_request_says),
     ("a reply that is shorter leaves the frame as long", checks::values_of_every_length),
-    ("requests of another epoch are answered", checks::only_plain_gets_are_answered),
+    ("what a box sent on is answered to that box", checks::only_plain_gets_are_answered),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use protocol::wire::{Kind, Packet, Version};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use support::namespace::{Pair, within};
+use support::namespace::{Pair, Path, within};
 use support::{PORT, bytes, get, skipped};
 use xdp::{Counter, Item, LoadError, Mode, Options, Pass, Tier, now};
 
@@ -30,7 +30,7 @@ fn options() -> Options {
 
 /// On the box's interface.
 fn load(pair: &Pair, mode: Mode, options: Options) -> Result<Tier, LoadError> {
-    within(&pair.boxed, || Tier::load("b0", mode, options))
+    within(&pair.boxed, || Tier::load(&["b0"], mode, options))
 }
 
 /// A client's socket. The timeout ends a test that failed; none waits for it.
@@ -147,6 +147,51 @@ fn a_new_box_takes_over_from_one_that_hands_over() {
     assert!(last.entries().is_empty());
 }
 
+#[test]
+fn one_table_serves_several_interfaces_and_is_handed_over_whole() {
+    let what = "one_table_serves_several_interfaces_and_is_handed_over_whole";
+    let Some(path) = Path::new(what) else { return };
+    let options = Options { adopt: true, ..options() };
+    let load = |mode| within(&path.boxed, || Tier::load(&["b0", "b1", "b0"], mode, options));
+    let first = load(Mode::Generic);
+    if skipped(what, &first) {
+        return;
+    }
+    let mut first = first.expect("it was not skipped");
+    let [here, there] =
+        [(&path.client, "10.77.0.1:0", "10.77.0.2"), (&path.server, "10.78.0.1:0", "10.78.0.2")].map(
+            |(namespace, own, other)| {
+                let socket = within(namespace, || UdpSocket::bind(own).expect("the address is ours"));
+                socket.connect((other, PORT)).expect("a route is there");
+                socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
+                socket
+            },
+        );
+    let both = |tier: &Tier, value: &[u8]| {
+        assert_eq!(tier.attached(), 2);
+        let before = tier.counters();
+        assert_eq!((ask(&here, b"key", 8), ask(&there, b"key", 8)), (value.to_vec(), value.to_vec()));
+        assert_eq!(tier.counters().since(&before).of_kind(Counter::Hits), 2);
+    };
+    first.entries_mut().put(&item(b"key", b"value"), now()).expect("it fits");
+    both(&first, b"value");
+    first.upgrade().expect("it loads again");
+    both(&first, b"value");
+
+    let held = first.release();
+    let second = load(Mode::Generic).expect("it was handed over");
+    drop(held);
+    both(&second, b"value");
+    let held = second.release();
+    let _pass = [(&path.client, "c0"), (&path.server, "s0")]
+        .map(|(namespace, name)| within(namespace, || Pass::attach(name)).expect("veth takes programs"));
+    let mut third = load(Mode::Native).expect("it was handed over");
+    drop(held);
+    both(&third, b"value");
+    third.detach();
+    assert_eq!(third.attached(), 0);
+}
+
 /// Nobody is behind the program: a request that it does not answer stays unanswered, and the asker would say so.
 #[test]
 fn an_upgrade_leaves_no_request_unanswered() {
@@ -187,9 +232,9 @@ fn what_cannot_be_attached_says_why() {
     if skipped(what, &load(&pair, Mode::Generic, options())) {
         return;
     }
-    let none = within(&pair.boxed, || Tier::load("nothing0", Mode::Native, options())).err();
+    let none = within(&pair.boxed, || Tier::load(&["nothing0"], Mode::Native, options())).err();
     assert!(matches!(none, Some(LoadError::NoInterface(name)) if name == "nothing0"));
-    let loopback = within(&pair.boxed, || Tier::load("lo", Mode::Native, options())).err();
+    let loopback = within(&pair.boxed, || Tier::load(&["lo"], Mode::Native, options())).err();
     let text = loopback.expect("the loopback has no driver").to_string();
     assert!(text.contains("try the generic mode"), "{text}");
     let _pass = within(&pair.boxed, || Pass::attach("b0")).expect("veth takes programs");

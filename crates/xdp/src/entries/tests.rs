@@ -61,8 +61,42 @@ fn a_full_bucket_gives_up_what_is_over_then_what_is_asked_for_least() {
     assert_eq!((least.key(), least.hits), (&keys[0][..], 10));
     entries.remove(&keys[3]);
     assert_eq!(entries.put(&item(&keys[6], b""), Nanos(5)), Ok(None));
-    entries.age();
+    entries.age(|_, _| {});
     assert_eq!(entries.hits(&keys[4]), Some(50));
+}
+
+#[test]
+fn hits_are_told_once_and_fade() {
+    let mut entries = Entries::private(64);
+    let told = |entries: &mut Entries| {
+        let mut fresh = Vec::new();
+        entries.age(|hash, hits| fresh.push((hash, hits)));
+        fresh
+    };
+    entries.put(&item(b"key", b""), Nanos(0)).unwrap();
+    assert_eq!(told(&mut entries), []);
+    let index = entries.index_of(key_hash(b"key").0, b"key").unwrap();
+    entries.hits[index].store(9, Relaxed);
+    assert_eq!(told(&mut entries), [(key_hash(b"key"), 9)]);
+    assert_eq!((told(&mut entries), entries.hits(b"key")), (vec![], Some(2)));
+    entries.hits[index].fetch_add(5, Relaxed);
+    // Put again it keeps its hits; another in its place does not have them.
+    entries.put(&item(b"key", b"again"), Nanos(0)).unwrap();
+    assert_eq!(told(&mut entries), [(key_hash(b"key"), 5)]);
+    entries.remove(b"key");
+    entries.put(&item(b"key", b""), Nanos(0)).unwrap();
+    assert_eq!((told(&mut entries), entries.hits(b"key")), (vec![], Some(0)));
+}
+
+#[test]
+fn only_what_is_to_be_kept_of_a_hash_stays() {
+    let mut entries = Entries::private(64);
+    entries.put(&item(b"key", b""), Nanos(0)).unwrap();
+    entries.put(&item(b"other", b""), Nanos(0)).unwrap();
+    entries.retain_of(key_hash(b"key"), |key| key == b"key");
+    assert_eq!(entries.len(), 2);
+    entries.retain_of(key_hash(b"key"), |_| false);
+    assert!(entries.find(b"key").is_none() && entries.find(b"other").is_some());
 }
 
 #[test]

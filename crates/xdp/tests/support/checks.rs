@@ -142,21 +142,19 @@ pub fn the_reply_returns_what_the_request_says(bench: &mut Bench) {
     request.header.operand = 5;
     request.header.version = Version(6);
     request.header.ttl = Ttl::new(Nanos(5));
-    request.header.epoch = Epoch(9);
+    request.header.epoch = Epoch(7);
     request.header.item_flags = 3;
     request.header.deadline_us = 1000;
-    request.header.hops = 2;
     request.header.at = BoxId(3);
     request.header.home = HomeId(4);
     request.header.attempt = 5;
-    request.header.origin = Origin::new("10.1.2.3:99".parse().expect("an address"));
     let (reply, _) = bench.run(&frame(&bytes(&request)));
     let reply = reply.expect("a hit");
     let packet = Packet::parse(&reply[42..]).expect("a packet");
     assert_eq!((packet.value(), packet.kind(), packet.status()), (&b"42"[..], Kind::Number, Status::Ok));
     assert!(packet.flags().contains(Flags::FROM_BOX));
     assert_eq!(packet.version(), Version(0x1122_3344_5566_7788));
-    assert_eq!(packet.origin(), request.header.origin);
+    assert_eq!(packet.epoch(), Epoch(9));
     assert_eq!(bench.tier.entries().hits(b"key"), Some(1));
 }
 
@@ -189,8 +187,11 @@ pub fn only_plain_gets_are_answered(bench: &mut Bench) {
     request.header.sharers.push(BoxId(1), Token(2));
     bench.passes(&request, Counter::Grant);
     let mut request = get(b"key", 0);
-    request.header.epoch = Epoch(1);
-    bench.passes(&request, Counter::Epoch);
+    request.header.hops = 1;
+    bench.passes(&request, Counter::Relayed);
+    let mut request = get(b"key", 0);
+    request.header.origin = Origin::new("10.1.2.3:99".parse().expect("an address"));
+    bench.passes(&request, Counter::Relayed);
     bench.passes(&Message { value: b"v".to_vec(), ..get(b"key", 0) }, Counter::Other);
     bench.passes(&get(b"kez", 0), Counter::Miss);
     bench.passes(&get(b"key", 0).reply(Status::Ok), Counter::Other);
