@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
 use millrace::inc::Inc;
+use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
 use millrace::load::{self, BenchArgs};
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
@@ -30,6 +31,10 @@ enum Command {
     Rpc(Rpc),
     Sim(Box<Sim>),
     Inc(Inc),
+    #[command(name = "box")]
+    CacheBox(BoxNode),
+    Home(HomeNode),
+    Controller(ControllerNode),
     Soak(Soak),
     Registers(registers::List),
     Wire(Wire),
@@ -56,6 +61,9 @@ fn main() -> ExitCode {
         Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Sim(sim) => sim.run().map_err(Into::into),
         Command::Inc(inc) => inc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::CacheBox(node) => node.run().map_err(Into::into),
+        Command::Home(node) => node.run().map_err(Into::into),
+        Command::Controller(node) => node.run().map_err(Into::into),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),

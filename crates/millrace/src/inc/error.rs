@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use super::registers::SetError;
+use xdp::LoadError;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub enum IncError {
     Mix(String),
     Violated(usize),
     Undecided(usize),
+    Fast(LoadError),
+    FastFamily(NodeId, SocketAddr),
 }
 
 impl IncError {
@@ -121,6 +124,10 @@ impl fmt::Display for IncError {
             IncError::Refused { status, .. } => f.write_str(status),
             IncError::Mix(why) => f.write_str(why),
             IncError::Violated(keys) => write!(f, "{keys} keys are not linearizable"),
+            IncError::Fast(cause) => cause.fmt(f),
+            IncError::FastFamily(node, address) => {
+                write!(f, "the XDP tier reads IPv4 alone, and {} is at {address}", name(node))
+            }
             IncError::Undecided(keys) => {
                 write!(f, "of {keys} keys it could not be told; a shorter run has shorter histories")
             }

@@ -11,7 +11,8 @@
 //! | `machine`, `driver`, `node` | a machine, at a socket, as a node of a topology |
 //! | `items` | what a home keeps its items in |
 //! | `client` | the library for Rust programs |
-//! | `plan`, `run`, `ask`, `lab` | a command each: `topology`, `run`, one per operation, `lab` |
+//! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
+//! | `plan`, `run`, `one`, `ask`, `lab` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation; `lab` |
 //! | `error` | what can go wrong, and what to do about it |
 //!
 //! What the machines promise, and why: `docs/design/004-box.md`.
@@ -21,15 +22,18 @@ pub mod book;
 pub mod client;
 pub mod driver;
 mod error;
+mod fast;
 pub mod items;
 pub mod lab;
 pub mod machine;
 pub mod node;
+pub mod one;
 mod plan;
 pub mod registers;
 mod run;
 #[cfg(test)]
 mod tests;
+pub mod tiered;
 pub mod topology;
 
 pub use client::{Client, ClientError, Item, Swap};

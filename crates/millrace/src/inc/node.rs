@@ -3,6 +3,7 @@
 use super::driver::Driver;
 use super::items::Shelf;
 use super::machine::{Counters, Machine};
+use super::tiered::Tiered;
 use super::topology::Topology;
 use base::Clock;
 use protocol::coherence::{CacheBox, Controller, Home, Life, NodeId};
@@ -10,6 +11,7 @@ use protocol::wire::Incarnation;
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
+use xdp::{Live, Tier};
 
 /// Runs `node` at `socket` until `stop`, and says what it counted. Whatever it knew is gone then; nobody is told.
 ///
@@ -24,6 +26,31 @@ pub fn run(
     topology: &Topology,
     node: NodeId,
     socket: UdpSocket,
+    life: (Incarnation, Life),
+    stop: &AtomicBool,
+) -> io::Result<Counters> {
+    run_with(Equipment::default(), topology, node, socket, life, stop)
+}
+
+/// What a node may have besides.
+#[derive(Default)]
+pub struct Equipment {
+    /// A box's fast tier, empty, with what it goes by.
+    pub fast: Option<(Tier, Live)>,
+}
+
+/// The same, equipped.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with(
+    equipment: Equipment,
+    topology: &Topology,
+    node: NodeId,
+    socket: UdpSocket,
     (incarnation, life): (Incarnation, Life),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
@@ -31,7 +58,11 @@ pub fn run(
     let now = Clock::shared().now();
     match node {
         NodeId::Box(id) => {
-            drive(CacheBox::new(config, id, layout, (incarnation, life), now), topology, socket, stop)
+            let cache = CacheBox::new(config, id, layout, (incarnation, life), now);
+            match equipment.fast {
+                Some((tier, live)) => drive(Tiered::new(cache, tier, live), topology, socket, stop),
+                None => drive(cache, topology, socket, stop),
+            }
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());

@@ -1,10 +1,11 @@
-//! `millrace inc run`: nodes of a topology as a process.
+//! Nodes of a topology as a process: `millrace inc run`, and what the commands of single nodes share with it.
 //!
 //! **Incarnations** are seconds of the clock. A node that may have run before waits for the next second and takes that: so it is
 //! higher than in every earlier life, which took a second that had begun. The clock must not be set back between two lives by more than
 //! the time between them.
 
 use super::machine::Counters;
+use super::node::Equipment;
 use super::topology::Topology;
 use super::{IncError, book, node, stop_flag};
 use protocol::coherence::{Life, NodeId};
@@ -17,23 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Run nodes of a topology until Ctrl-C or SIGTERM.
-///
-/// A node has the address that the file gives it. It prints a line when it is ready, and at its end what it counted. A node that may have
-/// run before is silent for one lease (register coherence.lease): copies and promises of its earlier life end by then.
+/// What all commands that run nodes are told.
 #[derive(clap::Args, Debug)]
-pub struct Run {
+pub struct Common {
     /// The file; `millrace inc topology` prints one
     #[arg(long, value_name = "FILE")]
     topology: PathBuf,
-
-    /// Which: box:1, home:1, controller:0; may be repeated
-    #[arg(long, value_name = "NODE", value_parser = book::parse, required_unless_present = "all")]
-    node: Vec<NodeId>,
-
-    /// All of them, in this process
-    #[arg(long, conflicts_with = "node")]
-    all: bool,
 
     /// It never ran before, so that it need not wait. Wrong if it did: then what is promised does not hold
     #[arg(long)]
@@ -44,31 +34,71 @@ pub struct Run {
     until_eof: bool,
 }
 
+/// Run nodes of a topology until Ctrl-C or SIGTERM.
+///
+/// A node has the address that the file gives it. It prints a line when it is ready, and at its end what it counted. A node that may have
+/// run before is silent for one lease (register coherence.lease): copies and promises of its earlier life end by then.
+///
+/// One node each, with more to say about it: `millrace box`, `millrace home`, `millrace controller`.
+#[derive(clap::Args, Debug)]
+pub struct Run {
+    #[command(flatten)]
+    common: Common,
+
+    /// Which: box:1, home:1, controller:0; may be repeated
+    #[arg(long, value_name = "NODE", value_parser = book::parse, required_unless_present = "all")]
+    node: Vec<NodeId>,
+
+    /// All of them, in this process
+    #[arg(long, conflicts_with = "node")]
+    all: bool,
+}
+
 impl Run {
     /// Runs until it is told to stop.
     ///
     /// # Errors
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), IncError> {
-        let topology = Topology::read(&self.topology)?;
+        let topology = self.common.topology()?;
         let nodes = if self.all { topology.nodes() } else { self.node.clone() };
+        self.common.serve(&topology, &nodes, |_| Ok(Equipment::default()))
+    }
+}
+
+impl Common {
+    /// As the file says.
+    pub fn topology(&self) -> Result<Topology, IncError> {
+        Topology::read(&self.topology)
+    }
+
+    /// Runs nodes until they are told to stop. `equip` is called for each when its address is its own.
+    pub fn serve(
+        &self,
+        topology: &Topology,
+        nodes: &[NodeId],
+        equip: impl Fn(NodeId) -> Result<Equipment, IncError>,
+    ) -> Result<(), IncError> {
         let stop = stop_flag()?;
         if self.until_eof {
             stop_at_eof(Arc::clone(&stop));
         }
         let life = if self.first { Life::First } else { Life::Again };
         // First the sockets: whoever has them runs, and is the only one.
-        let bound: Vec<(NodeId, UdpSocket)> =
-            nodes.iter().map(|node| Ok((*node, topology.bind(*node)?))).collect::<Result<_, IncError>>()?;
+        let bound: Vec<(NodeId, UdpSocket, Equipment)> = nodes
+            .iter()
+            .map(|node| Ok((*node, topology.bind(*node)?, equip(*node)?)))
+            .collect::<Result<_, IncError>>()?;
         let incarnation = Incarnation(incarnation(life));
-        for (node, _) in &bound {
-            say(&ready(&topology, *node, incarnation, life))?;
+        for (node, _, equipment) in &bound {
+            say(&ready(topology, *node, incarnation, life, equipment))?;
         }
         std::thread::scope(|scope| {
-            let serve = |(node, socket)| {
-                let (topology, stop) = (&topology, &stop);
+            let serve = |(node, socket, equipment)| {
+                let stop = &stop;
                 scope.spawn(move || {
-                    let counters = node::run(topology, node, socket, (incarnation, life), stop);
+                    let life = (incarnation, life);
+                    let counters = node::run_with(equipment, topology, node, socket, life, stop);
                     // One that fails takes the others with it.
                     stop.store(true, Ordering::Relaxed);
                     (node, counters)
@@ -102,15 +132,23 @@ fn incarnation(life: Life) -> u32 {
     now().as_secs() as u32
 }
 
-fn ready(topology: &Topology, node: NodeId, incarnation: Incarnation, life: Life) -> String {
+fn ready(
+    topology: &Topology,
+    node: NodeId,
+    incarnation: Incarnation,
+    life: Life,
+    equipment: &Equipment,
+) -> String {
     let address = topology.book().address_of(node).expect("it was bound there");
-    let name = book::name(node);
-    match (node, life) {
-        (NodeId::Box(_) | NodeId::Home(_), Life::Again) => {
-            format!("{name} at {address}, incarnation {incarnation}, silent for {}", topology.config().lease)
-        }
-        _ => format!("{name} at {address}, incarnation {incarnation}"),
+    let mut line = format!("{} at {address}, incarnation {incarnation}", book::name(node));
+    if let (NodeId::Box(_) | NodeId::Home(_), Life::Again) = (node, life) {
+        let _ = write!(line, ", silent for {}", topology.config().lease);
     }
+    if let Some((tier, _)) = &equipment.fast {
+        let (capacity, count) = (tier.entries().capacity(), tier.attached());
+        let _ = write!(line, ", XDP on {count} interfaces, {capacity} entries");
+    }
+    line
 }
 
 /// A node's counts in a line, without those that are 0.

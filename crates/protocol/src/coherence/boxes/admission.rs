@@ -12,8 +12,6 @@ use crate::wire::KeyHash;
 use base::prng::mix64;
 
 const ROWS: usize = 4;
-/// Counts go no higher.
-const MOST: u8 = 15;
 
 /// The estimate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +25,9 @@ pub struct Frequency {
 }
 
 impl Frequency {
+    /// Counts go no higher.
+    pub const MOST: u64 = 15;
+
     /// For a table of `entries` copies.
     pub fn new(entries: usize) -> Frequency {
         let width = (4 * entries.max(16)).next_power_of_two();
@@ -47,7 +48,7 @@ impl Frequency {
         }
         if self.enter(hash) {
             for i in self.cells(hash) {
-                self.counts[i] = (self.counts[i] + 1).min(MOST);
+                self.counts[i] = (self.counts[i] + 1).min(Frequency::MOST as u8);
             }
         }
         self.estimate(hash)

@@ -10,8 +10,10 @@
 //! Invariants: 1. what is over is never handed out; 2. never more than the places it was made with; 3. a key is there once.
 
 use super::super::lease::runs;
+use super::changes::Changes;
 use crate::wire::{KeyHash, Kind, Version};
 use base::Nanos;
+use std::ops::Range;
 
 /// Places of a set.
 pub const WAYS: usize = 16;
@@ -49,6 +51,8 @@ impl Kept {
 pub struct Copies {
     places: Vec<Option<Kept>>,
     ways: usize,
+    /// None where nobody asks for them.
+    changes: Option<Changes>,
 }
 
 impl Copies {
@@ -56,7 +60,7 @@ impl Copies {
     pub fn new(entries: usize) -> Copies {
         let ways = entries.clamp(1, WAYS);
         let sets = entries.max(1).div_ceil(ways).next_power_of_two();
-        Copies { places: vec![None; sets * ways], ways }
+        Copies { places: vec![None; sets * ways], ways, changes: None }
     }
 
     /// The copy of `key`, if it may be used at `now`.
@@ -68,10 +72,12 @@ impl Copies {
     /// Keeps it, if it is asked for more often than the least of its set. A copy of the same key is replaced unless it is
     /// newer or stays longer.
     pub fn keep(&mut self, new: Kept, now: Nanos, frequency: impl Fn(KeyHash) -> u32) -> bool {
-        let set = self.set(new.hash);
+        let range = self.range(new.hash);
+        let set = &mut self.places[range];
         if let Some(old) = set.iter_mut().flatten().find(|kept| kept.key == new.key) {
             let older = (new.version, new.end()) < (old.version, old.end());
             if !older || !runs(old.end(), now) {
+                note(&mut self.changes, new.hash);
                 *old = new;
             }
             return true;
@@ -83,27 +89,28 @@ impl Copies {
         let victim = set.iter_mut().min_by_key(|place| worth(place)).expect("a set has places");
         let wins = worth(victim) <= 1 + frequency(new.hash);
         if wins {
-            *victim = Some(new);
+            note(&mut self.changes, new.hash);
+            if let Some(old) = victim.replace(new) {
+                note(&mut self.changes, old.hash);
+            }
         }
         wins
     }
 
     /// Drops all keys with this hash.
     pub fn drop_hash(&mut self, hash: KeyHash) {
-        for place in self.set(hash) {
-            if place.as_ref().is_some_and(|kept| kept.hash == hash) {
-                *place = None;
-            }
-        }
+        let range = self.range(hash);
+        self.drop_in(range, |held| held == hash);
     }
 
     /// Drops all whose hash is `meant`.
     pub fn drop_where(&mut self, meant: impl Fn(KeyHash) -> bool) {
-        for place in &mut self.places {
-            if place.as_ref().is_some_and(|kept| meant(kept.hash)) {
-                *place = None;
-            }
-        }
+        self.drop_in(0..self.places.len(), meant);
+    }
+
+    /// Those with this hash, also those that are over.
+    pub fn of(&self, hash: KeyHash) -> impl Iterator<Item = &Kept> {
+        self.places[self.range(hash)].iter().flatten().filter(move |kept| kept.hash == hash)
     }
 
     /// All that are there, also those that are over.
@@ -111,15 +118,46 @@ impl Copies {
         self.places.iter().flatten()
     }
 
+    /// From now on changes are noted.
+    pub fn watch(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// Exchanges what was noted for `other`, which is empty.
+    pub fn take_changes(&mut self, other: &mut Changes) {
+        if let Some(changes) = &mut self.changes {
+            std::mem::swap(changes, other);
+        }
+    }
+
     /// Places.
     pub fn capacity(&self) -> usize {
         self.places.len()
     }
 
+    fn drop_in(&mut self, places: Range<usize>, meant: impl Fn(KeyHash) -> bool) {
+        for place in &mut self.places[places] {
+            if let Some(kept) = place.take_if(|kept| meant(kept.hash)) {
+                note(&mut self.changes, kept.hash);
+            }
+        }
+    }
+
     fn set(&mut self, hash: KeyHash) -> &mut [Option<Kept>] {
+        let range = self.range(hash);
+        &mut self.places[range]
+    }
+
+    fn range(&self, hash: KeyHash) -> Range<usize> {
         let sets = self.places.len() / self.ways;
         let first = (hash.0 as usize & (sets - 1)) * self.ways;
-        &mut self.places[first..first + self.ways]
+        first..first + self.ways
+    }
+}
+
+fn note(changes: &mut Option<Changes>, hash: KeyHash) {
+    if let Some(changes) = changes {
+        changes.note(hash);
     }
 }
 
@@ -163,6 +201,31 @@ mod tests {
         // What is over goes before what is seldom asked for.
         assert!(copies.keep(kept(1, 1, 20), Nanos(10), frequency));
         assert_eq!(copies.iter().count(), 2);
+    }
+
+    #[test]
+    fn what_changes_is_noted_where_somebody_asks() {
+        let (mut copies, mut changes) = (Copies::new(2), Changes::default());
+        let mut noted = |copies: &mut Copies| {
+            changes.clear();
+            copies.take_changes(&mut changes);
+            changes.hashes().map(|hashes| hashes.iter().map(|hash| hash.0).collect::<Vec<_>>())
+        };
+        copies.keep(kept(1, 1, 10), Nanos(0), |_| 0);
+        assert_eq!(noted(&mut copies), Some(vec![]));
+        copies.watch();
+        copies.keep(kept(1, 2, 10), Nanos(0), |_| 0);
+        copies.keep(kept(2, 1, 10), Nanos(0), |_| 0);
+        assert_eq!(noted(&mut copies), Some(vec![1, 2]));
+        // Not older than what is there; another's place; none.
+        copies.keep(kept(1, 1, 10), Nanos(0), |_| 0);
+        copies.keep(kept(3, 1, 10), Nanos(0), |_| 0);
+        copies.drop_hash(KeyHash(9));
+        assert_eq!(noted(&mut copies), Some(vec![3, 1]));
+        assert_eq!(copies.of(KeyHash(3)).count(), 1);
+        copies.drop_hash(KeyHash(3));
+        copies.drop_where(|_| true);
+        assert_eq!(noted(&mut copies), Some(vec![3, 2]));
     }
 
     #[test]

@@ -18,11 +18,13 @@
 //!    Its writers wait for the lease's end instead.
 //! 5. Whatever it does not understand, or is not of its table, it sends straight to the home, not to be kept.
 //!
-//! Files: `reads` for requests and replies, `invalidate`; the tables [`copies`], [`admission`], [`fills`].
+//! Files: `reads` for requests and replies, `invalidate`; the tables [`copies`], [`admission`], [`fills`]; [`changes`] for a faster tier
+//! that answers from the same copies.
 //!
 //! Bounds: `copies`, `fills`, `holders`, `rounds` of [`Config`], all made at the start.
 
 pub mod admission;
+pub mod changes;
 pub mod copies;
 pub mod fills;
 mod invalidate;
@@ -33,9 +35,10 @@ use super::lease::granter_end;
 use super::rounds::Rounds;
 use super::table::{Layout, Next, Table};
 use super::{Config, Life, NodeId, Out, is_read, is_well_formed};
-use crate::wire::{BoxId, Control, Flags, Incarnation, Message, Opcode, Round};
+use crate::wire::{BoxId, Control, Flags, Incarnation, KeyHash, Message, Opcode, Round};
 use admission::Frequency;
 use base::Nanos;
+use changes::Changes;
 use copies::{Copies, Kept};
 use fills::Fills;
 use std::sync::Arc;
@@ -169,6 +172,28 @@ impl Box {
     /// Copies that are there, also those that are over.
     pub fn copies(&self) -> impl Iterator<Item = &Kept> {
         self.copies.iter()
+    }
+
+    /// Copies of keys with this hash, also those that are over.
+    pub fn copies_of(&self, hash: KeyHash) -> impl Iterator<Item = &Kept> {
+        self.copies.of(hash)
+    }
+
+    /// From now on [`Box::take_changes`] says which copies changed.
+    pub fn watch_copies(&mut self) {
+        self.copies.watch();
+    }
+
+    /// Exchanges what changed since the last time for `empty`. A faster tier follows before anything that was said since then is sent.
+    pub fn take_changes(&mut self, empty: &mut Changes) {
+        self.copies.take_changes(empty);
+    }
+
+    /// A faster tier answered so many requests for keys with this hash. They count for admission and eviction, as far as counts go.
+    pub fn note_hits(&mut self, hash: KeyHash, hits: u64) {
+        (0..hits.min(Frequency::MOST)).for_each(|_| {
+            self.frequency.count(hash);
+        });
     }
 
     /// Gives all copies up, as if other keys had been asked for more often.

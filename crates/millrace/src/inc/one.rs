@@ -1,0 +1,108 @@
+//! `millrace box`, `millrace home`, `millrace controller`: one node of a topology, thin over [`run`](super::run).
+
+use super::IncError;
+use super::fast::Fast;
+use super::node::Equipment;
+use super::run::Common;
+use protocol::coherence::NodeId;
+use protocol::wire::{BoxId, HomeId};
+
+/// Run a box of the in-network cache: it keeps copies on the way between clients and homes, and answers from them.
+///
+/// Clients and boxes below it send it requests; what it cannot answer it sends on. Where it has its address, and which boxes are above it, is
+/// in the topology file, the same for all nodes (`millrace inc topology` prints one).
+///
+/// With --xdp it has a fast tier: an XDP program on those interfaces answers GETs of cached keys before the kernel has made a packet of
+/// them. That needs root (or CAP_BPF and CAP_NET_ADMIN), Linux 5.18, x86-64 and IPv4. Without one of them the box says what is missing, and
+/// answers everything itself, unless --xdp-required.
+///
+/// Values to about 190 bytes fit any request; longer ones, to 1024, those that their client has padded, as the Rust client does; what is
+/// longer the user tier answers. On veth, in native mode, the interface at the other end needs a program as well (`xdp::Pass`), else the kernel
+/// drops what is sent back.
+///
+/// Examples:
+///   millrace box 1 --topology rack.toml
+///   millrace box 1 --topology rack.toml --xdp eth0 --xdp eth1 --xdp-required
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct BoxNode {
+    /// Its id in the topology
+    #[arg(value_name = "ID")]
+    id: u16,
+
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    fast: Fast,
+}
+
+/// Run a home of the in-network cache: it has the items of its slots, and does all writes.
+///
+/// It keeps items in memory (register coherence.memory in the topology file) and knows which boxes may have copies: a write is done when none
+/// has. A home that may have run before is silent for one lease after its start.
+///
+/// Example:
+///   millrace home 1 --topology rack.toml
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct HomeNode {
+    /// Its id in the topology
+    #[arg(value_name = "ID")]
+    id: u16,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Run a controller of the in-network cache: it watches boxes and tells all of them which live.
+///
+/// Nothing that is promised needs one: without it requests go round a dead box more slowly. Several stand by for each other; the first of the
+/// topology that lives makes the tables.
+///
+/// Example:
+///   millrace controller 0 --topology rack.toml
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct ControllerNode {
+    /// Its place among the topology's controllers, from 0
+    #[arg(value_name = "INDEX")]
+    index: u8,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl BoxNode {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// As those of `millrace inc run`; and the fast tier's, if it is required.
+    pub fn run(&self) -> Result<(), IncError> {
+        let topology = self.common.topology()?;
+        let equip = |node| Ok(Equipment { fast: self.fast.load(&topology, node)? });
+        self.common.serve(&topology, &[NodeId::Box(BoxId(self.id))], equip)
+    }
+}
+
+impl HomeNode {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// As those of `millrace inc run`.
+    pub fn run(&self) -> Result<(), IncError> {
+        self.common
+            .serve(&self.common.topology()?, &[NodeId::Home(HomeId(self.id))], |_| Ok(Equipment::default()))
+    }
+}
+
+impl ControllerNode {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// As those of `millrace inc run`.
+    pub fn run(&self) -> Result<(), IncError> {
+        self.common
+            .serve(&self.common.topology()?, &[NodeId::Controller(self.index)], |_| Ok(Equipment::default()))
+    }
+}

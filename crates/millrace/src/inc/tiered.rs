@@ -1,0 +1,148 @@
+//! A box with its fast tier: the machine decides, the XDP program answers what it may from the copies that this keeps for it.
+//!
+//! ```text
+//!  driver ──handle, tick──▶ Tiered ──▶ CacheBox          which copies changed
+//!                              │ ◀─────── Changes ───────────╯
+//!                              ╰──put, remove──▶ xdp::Entries ◀──reads── program      then the driver sends
+//! ```
+//!
+//! Invariants, from the rules at the head of `xdp`:
+//! 1. When `handle` or `tick` returns, what the program may answer from are copies that the machine has: nothing that the machine said was
+//!    sent before that. So an INVALIDATE is answered, and handed on to boxes below, when no request can hit any more.
+//! 2. An entry ends no later than its copy ([`Moment`]).
+//!
+//! What the machine keeps and the program has no room for is answered by the machine. Hits of the program count for the machine's
+//! admission and eviction, some [`FEED`] later.
+//!
+//! Cost: nothing for a message that changes no copy; an entry's bytes for one that does; all entries after a flush of many.
+//! Tests: `tests`, against the machine, without root; `tests/inc_xdp.rs` in namespaces.
+
+use super::machine::{Counters, Machine};
+use base::{Clock, Nanos};
+use protocol::coherence::boxes::changes::Changes;
+use protocol::coherence::boxes::copies::Kept;
+use protocol::coherence::{CacheBox, NodeId, Out};
+use protocol::wire::{KeyHash, Message};
+use xdp::{Entries, Item, Live, Tier};
+
+/// How often the machine hears of the program's hits.
+const FEED: Nanos = Nanos::from_millis(250);
+
+/// The box.
+pub struct Tiered {
+    cache: CacheBox,
+    tier: Tier,
+    live: Live,
+    /// Empty, but for its memory.
+    changes: Changes,
+    feed_at: Nanos,
+}
+
+impl Tiered {
+    /// Of a machine that keeps nothing yet and a tier that is empty and goes by `live`. Times that the machine is told are those of
+    /// [`Clock::shared`].
+    pub fn new(mut cache: CacheBox, tier: Tier, live: Live) -> Tiered {
+        assert!(
+            tier.entries().is_empty() && cache.copies().next().is_none(),
+            "a box begins with nothing in either tier"
+        );
+        cache.watch_copies();
+        Tiered { cache, tier, live, changes: Changes::default(), feed_at: Nanos::ZERO }
+    }
+
+    /// After the machine did something, and before anything is sent.
+    fn follow(&mut self) {
+        self.cache.take_changes(&mut self.changes);
+        if !self.changes.is_empty() {
+            mirror(&self.cache, self.tier.entries_mut(), &self.changes, Moment::now());
+            self.changes.clear();
+        }
+        let epoch = self.cache.table().epoch();
+        if self.live.epoch != epoch {
+            self.live.epoch = epoch;
+            self.tier.set_options(self.live);
+        }
+    }
+}
+
+impl Machine for Tiered {
+    const SERVES_CLIENTS: bool = true;
+
+    fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        self.cache.handle(now, from, message, out);
+        self.follow();
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut Out) {
+        self.cache.tick(now, out);
+        self.follow();
+        if now >= self.feed_at {
+            self.feed_at = now.plus(FEED);
+            let cache = &mut self.cache;
+            self.tier.entries_mut().age(|hash, hits| cache.note_hits(hash, hits));
+        }
+    }
+
+    fn next_deadline(&self) -> Nanos {
+        Machine::next_deadline(&self.cache)
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = Machine::counters(&self.cache);
+        counters.extend(self.tier.counters().iter().map(|(counter, count)| (counter.full_name(), count)));
+        counters.push(("xdp entries", self.tier.entries().len() as u64));
+        counters
+    }
+}
+
+/// One moment on both clocks. The program's is read first: so what is left of a span by the machine's is no longer than it really is,
+/// and ends by the program's when it ends by the machine's, or before.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    program: Nanos,
+    machine: Nanos,
+}
+
+impl Moment {
+    fn now() -> Moment {
+        let program = xdp::now();
+        Moment { program, machine: Clock::shared().now() }
+    }
+
+    fn of(self, end: Nanos) -> Nanos {
+        if end == Nanos::MAX { Nanos::MAX } else { self.program.plus(end.since(self.machine)) }
+    }
+}
+
+/// Makes entries what the machine's copies are, where they changed.
+fn mirror(cache: &CacheBox, entries: &mut Entries, changes: &Changes, moment: Moment) {
+    match changes.hashes() {
+        Some(hashes) => hashes.iter().for_each(|hash| mirror_hash(cache, entries, *hash, moment)),
+        None => {
+            entries.clear();
+            cache.copies().for_each(|kept| put(entries, kept, moment));
+        }
+    }
+}
+
+fn mirror_hash(cache: &CacheBox, entries: &mut Entries, hash: KeyHash, moment: Moment) {
+    entries.retain_of(hash, |key| cache.copies_of(hash).any(|kept| kept.key == key));
+    cache.copies_of(hash).for_each(|kept| put(entries, kept, moment));
+}
+
+fn put(entries: &mut Entries, kept: &Kept, moment: Moment) {
+    let item = Item {
+        key: &kept.key,
+        value: &kept.value,
+        version: kept.version,
+        item_flags: kept.flags,
+        kind: kept.kind,
+        lease_end: moment.of(kept.lease_end),
+        expires: moment.of(kept.life_end),
+    };
+    // What is too large, or had to go for this, the machine answers.
+    let _in_the_machine_still = entries.put(&item, moment.program);
+}
+
+#[cfg(test)]
+mod tests;

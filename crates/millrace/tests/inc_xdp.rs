@@ -1,0 +1,243 @@
+//! Boxes with their fast tier, as processes in network namespaces: a client, the box on its way, a home behind it. What the XDP program
+//! answers and what the user tier answers must be one coherent cache.
+//!
+//! Needs root; without it every test says that it was skipped, and passes. `.ci/xdp` requires it.
+
+#[allow(dead_code, reason = "each test program uses a part")]
+#[path = "../../xdp/tests/support/namespace.rs"]
+mod namespace;
+
+use base::{Clock, Picos, Prng};
+use millrace::inc::{Client, Item, Topology};
+use namespace::{Path, within};
+use protocol::wire::Version;
+use sim::check::{Rules, check};
+use sim::history::History;
+use sim::kv::{Op, Ret, Status, Value};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use xdp::Pass;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+
+/// Says that a test does not run here.
+pub fn skip(what: &str, why: &str) {
+    assert!(std::env::var_os("MILLRACE_REQUIRE_XDP").is_none(), "{what} must run here, but: {why}");
+    writeln!(std::io::stderr(), "SKIPPED {what}: {why}").expect("stderr takes a line");
+}
+
+/// A node in a namespace.
+struct Node {
+    process: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start(namespace: &str, arguments: &[&str]) -> Node {
+        let mut process = Command::new("ip")
+            .args(["netns", "exec", namespace, PROGRAM])
+            .args(arguments)
+            .args(["--first", "--until-eof"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        Node { process, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// What it says in the end.
+    fn end(mut self) -> String {
+        drop(self.process.stdin.take());
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).expect("text");
+        assert!(self.process.wait().expect("it ends").success(), "{text}");
+        text
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _has_ended = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The number after `name` in a node's last line; 0 where it has none.
+fn count(line: &str, name: &str) -> u64 {
+    let after = line.split_once(&format!(" {name} ")).map(|(_, after)| after);
+    after.map_or(0, |after| after.split_whitespace().next().expect("a number").parse().expect("a number"))
+}
+
+/// One box on the way to one home.
+struct World {
+    file: std::path::PathBuf,
+    topology: Topology,
+    home: Node,
+    boxed: Node,
+    _passes: [Pass; 2],
+    path: Path,
+}
+
+impl World {
+    fn new(what: &str, settings: &str) -> Option<World> {
+        let path = Path::new(what)?;
+        let text = format!(
+            "[[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n\
+             [[home]]\nid = 1\naddress = \"10.78.0.1:7102\"\nbox = 1\n\
+             [coherence]\npatience = 60000000\nbypass = 0\n{settings}"
+        );
+        let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
+        std::fs::write(&file, &text).expect("a file");
+        let topology = Topology::parse(&text, &file).expect("a topology");
+        let passes = [(&path.client, "c0"), (&path.server, "s0")].map(|(namespace, interface)| {
+            within(namespace, || Pass::attach(interface)).expect("veth takes programs")
+        });
+        let name = file.to_str().expect("text");
+        let mut home = Node::start(&path.server, &["home", "1", "--topology", name]);
+        assert!(home.line().starts_with("home:1 at 10.78.0.1:7102"));
+        let fast = ["--xdp", "b0", "--xdp", "b1", "--xdp-required"];
+        let mut boxed = Node::start(&path.boxed, &[&["box", "1", "--topology", name][..], &fast].concat());
+        let line = boxed.line();
+        assert!(line.contains("XDP on 2 interfaces"), "{line}");
+        Some(World { file, topology, home, boxed, _passes: passes, path })
+    }
+
+    fn client(&self) -> Client {
+        within(&self.path.client, || Client::init(&self.topology, None).expect("a client"))
+    }
+
+    /// The last lines of box and home.
+    fn end(self) -> (String, String) {
+        let _ = std::fs::remove_file(&self.file);
+        (self.boxed.end(), self.home.end())
+    }
+}
+
+fn get(client: &mut Client, key: &[u8]) -> Item {
+    client.get(key).expect("an answer").expect("it is there")
+}
+
+/// Until a box answers.
+fn warm(client: &mut Client, key: &[u8]) -> Item {
+    let mut items = (0..1000).map(|_| get(client, key));
+    items.find(|item| item.from_box).expect("a box keeps it")
+}
+
+#[test]
+fn hits_are_answered_in_the_driver_and_writes_are_seen_at_once() {
+    let what = "hits_are_answered_in_the_driver_and_writes_are_seen_at_once";
+    let Some(world) = World::new(what, "lease = 60000000\n") else { return };
+    let (mut one, mut two) = (world.client(), world.client());
+    for round in 0..20u8 {
+        let text = [round; 100];
+        let version = one.set(b"key", &text).expect("stored");
+        // The lease is a minute: what is answered now was read after the write.
+        let item = get(&mut two, b"key");
+        assert_eq!((item.value.as_slice(), item.version), (&text[..], version));
+        for _ in 0..10 {
+            assert_eq!(warm(&mut two, b"key").version, version);
+        }
+    }
+    assert!(one.delete(b"key").expect("an answer"));
+    assert_eq!(two.get(b"key").expect("an answer"), None);
+    let (boxed, home) = world.end();
+    // A slow machine sends a read past its box now and then.
+    assert!(count(&boxed, "xdp hits") > 150, "{boxed}{home}");
+    assert!(count(&boxed, "invalidations") >= 20, "{boxed}{home}");
+}
+
+/// Clients that read and write few keys, more slowly than they would be hurt by a box that answers what is old.
+#[test]
+fn what_both_tiers_answer_is_linearizable() {
+    let what = "what_both_tiers_answer_is_linearizable";
+    let Some(world) = World::new(what, "lease = 20000\nadmission = 2\n") else { return };
+    const CLIENTS: u32 = 3;
+    const OPERATIONS: u64 = 1500;
+    let made = AtomicU64::new(0);
+    let clock = Clock::shared();
+    let begun = clock.now();
+    let work = |number: u32, mut client: Client| {
+        let mut random = Prng::for_entity(1, u64::from(number), 0);
+        let mut events = Vec::new();
+        for i in 0..OPERATIONS {
+            let id = u64::from(number) << 32 | i;
+            let key = [b'k', b'0' + random.below(4) as u8];
+            let writes = random.chance(0.1);
+            let text = format!("value {}", made.fetch_add(1, SeqCst)).into_bytes();
+            let op = if writes { Op::Set { value: Value::of(&text), ttl: None } } else { Op::Get };
+            events.push((clock.now(), id, Event::Call(key, op)));
+            let ret = if writes {
+                let version = client.set(&key, &text).expect("stored");
+                Ret { status: Status::Ok, value: None, version: Some(version.0) }
+            } else {
+                seen(client.get(&key).expect("an answer"))
+            };
+            events.push((clock.now(), id, Event::Return(ret)));
+        }
+        events
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(|number| (number, world.client())).collect();
+    let mut events = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            clients.into_iter().map(|(number, client)| scope.spawn(move || work(number, client))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
+    });
+    let (boxed, home) = world.end();
+    events.sort_by_key(|(at, id, event)| (*at, matches!(event, Event::Return(_)), *id));
+    let mut history = History::new();
+    for (at, id, event) in events {
+        let at = Picos::from(at.since(begun));
+        match event {
+            Event::Call(key, op) => history.call(at, (id >> 32) as u32, id, &key, op),
+            Event::Return(ret) => history.returns(at, id, ret),
+        }
+    }
+    let report = check(&history, &Rules::default());
+    assert!(report.is_linearizable(), "{report:#?}\n{boxed}{home}");
+    assert!(count(&boxed, "xdp hits") > 100 && count(&boxed, "fills") > 10, "{boxed}{home}");
+}
+
+enum Event {
+    Call([u8; 2], Op),
+    Return(Ret),
+}
+
+fn seen(item: Option<Item>) -> Ret {
+    match item {
+        Some(Item { value, version: Version(version), .. }) => {
+            Ret { status: Status::Ok, value: Some(Value::of(&value)), version: Some(version) }
+        }
+        None => Ret::of(Status::Miss),
+    }
+}
+
+#[test]
+fn where_there_is_no_fast_tier_it_says_so_and_works() {
+    let what = "where_there_is_no_fast_tier_it_says_so_and_works";
+    let Some(path) = Path::new(what) else { return };
+    let text = "[[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n[[home]]\nid = 1\naddress = \"10.78.0.1:7102\"\nbox = 1\n";
+    let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
+    std::fs::write(&file, text).expect("a file");
+    let name = file.to_str().expect("text");
+    let arguments = ["box", "1", "--topology", name, "--xdp", "none0"];
+    let required = Command::new("ip")
+        .args(["netns", "exec", &path.boxed, PROGRAM])
+        .args(arguments)
+        .args(["--first", "--xdp-required"])
+        .output()
+        .expect("the program");
+    let error = String::from_utf8(required.stderr).expect("text");
+    assert!(!required.status.success() && error.contains("no interface none0"), "{error}");
+    let mut boxed = Node::start(&path.boxed, &arguments);
+    assert!(boxed.line().starts_with("box:1 at 10.77.0.2:7101"));
+    boxed.end();
+    let _ = std::fs::remove_file(&file);
+}
