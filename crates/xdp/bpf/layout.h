@@ -7,6 +7,8 @@
 #define MAX_VALUE_WORDS 128
 #define TIMES 32
 #define COUNTERS 16
+#define HOMES 256
+#define SIGHTS 16
 
 #define COUNT_HITS 0
 #define COUNT_DATAGRAMS 1
@@ -21,6 +23,8 @@
 #define COUNT_TORN 10
 #define COUNT_DAMAGED 11
 #define COUNT_LOST 12
+#define COUNT_FORWARDED 13
+#define COUNT_STRANDED 14
 
 /* Put after the structures. */
 #define LAYOUT_ASSERTIONS \
@@ -50,12 +54,20 @@
 	_Static_assert(__builtin_offsetof(struct config, sample) == 20, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct config, max_growth) == 24, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct config, mtu) == 28, "as in layout.rs"); \
-	_Static_assert(__builtin_offsetof(struct config, generation) == 32, "as in layout.rs"); \
-	_Static_assert(__builtin_offsetof(struct config, owner) == 36, "as in layout.rs"); \
-	_Static_assert(__builtin_offsetof(struct config, interface) == 40, "as in layout.rs"); \
-	_Static_assert(__builtin_offsetof(struct config, mode) == 44, "as in layout.rs"); \
-	_Static_assert(__builtin_offsetof(struct config, netns) == 48, "as in layout.rs"); \
-	_Static_assert(sizeof(struct config) == 56, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, filter) == 32, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, window) == 36, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, filter_mask) == 40, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, generation) == 44, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, owner) == 48, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, mode) == 52, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct config, netns) == 56, "as in layout.rs"); \
+	_Static_assert(sizeof(struct config) == 64, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct home, number) == 0, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct home, address) == 4, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct home, port) == 8, "as in layout.rs"); \
+	_Static_assert(sizeof(struct home) == 16, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct sights, cell) == 0, "as in layout.rs"); \
+	_Static_assert(sizeof(struct sights) == 64, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct row, count) == 0, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct row, hit_ns) == 128, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct row, pass_ns) == 384, "as in layout.rs"); \

@@ -40,11 +40,27 @@ struct config {
 	u32 sample;      /* time one frame in so many, a power of two; 0: none */
 	u32 max_growth;
 	u32 mtu;
+	u32 filter;      /* a key that is not here goes up when it was seen so often; 0: always */
+	u32 window;      /* counts halve when it grows */
+	u32 filter_mask;
 	u32 generation;  /* the rest is for loaders, not for this program */
 	u32 owner;
-	u32 interface;
 	u32 mode;
 	u64 netns;
+};
+
+/* Where a home is. The place is the lower bits of its number. */
+struct home {
+	u32 number;
+	u32 address; /* as it lies in the IP header */
+	u32 port;    /* host order; 0: nobody is here */
+	u32 unused;
+};
+
+/* Counts of keys that are not here, a cache line: the hash chooses line and two cells, the smaller of which is the key's. A cell is a
+ * window, 24 bits, and a count, 8. All CPUs write them, so a sight may get lost. */
+struct sights {
+	u32 cell[SIGHTS];
 };
 
 /* What one CPU counted. Only that CPU writes it. */
@@ -82,6 +98,8 @@ SHARED_ARRAY(buckets, struct bucket, 1);
 SHARED_ARRAY(entries, struct entry, WAYS);
 SHARED_ARRAY(hits, u64, WAYS);
 SHARED_ARRAY(rows, struct row, 1);
+SHARED_ARRAY(homes, struct home, HOMES);
+SHARED_ARRAY(sights, struct sights, 1);
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);

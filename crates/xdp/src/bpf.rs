@@ -95,7 +95,8 @@ pub(crate) fn program_load<I: Copy>(name: &str, code: &[I]) -> Result<OwnedFd, (
         kind: PROG_TYPE_XDP,
         count: code.len() as u32,
         code: code.as_ptr() as u64,
-        license: c"Apache-2.0 OR MIT".as_ptr() as u64,
+        // As in box.c.
+        license: c"Dual MIT/GPL".as_ptr() as u64,
         log_level: 0,
         log_size: 0,
         log: 0,

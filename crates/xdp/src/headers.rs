@@ -2,7 +2,9 @@
 //! maps. Both are committed, so that the program builds without Rust; a test (`tests/headers.rs`) fails where they differ from
 //! what is made here, and writes them when `MILLRACE_BLESS=1` is set.
 
-use crate::layout::{Bucket, Config, Counter, Entry, KEY_WORDS, Row, TIMES, VALUE_WORDS, WAYS};
+use crate::layout::{
+    Bucket, Config, Counter, Entry, HOMES, Home, KEY_WORDS, Row, SIGHTS, Sights, TIMES, VALUE_WORDS, WAYS,
+};
 use protocol::wire::{BASE, FIELDS, Flags, HEADER, MAGIC, MAX_KEY, Opcode, PROTOCOL, REPLY, Verb};
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
@@ -38,6 +40,8 @@ pub fn layout() -> String {
     define(&mut text, "MAX_VALUE_WORDS", VALUE_WORDS);
     define(&mut text, "TIMES", TIMES);
     define(&mut text, "COUNTERS", Counter::PLACES);
+    define(&mut text, "HOMES", HOMES);
+    define(&mut text, "SIGHTS", SIGHTS);
     text.push('\n');
     for &counter in Counter::ALL {
         define(&mut text, &format!("COUNT_{}", counter.name().to_uppercase()), counter as usize);
@@ -51,7 +55,9 @@ pub fn layout() -> String {
     }
     offsets!(Entry "entry": seq version lease_end expires sum power key_sum key_power hash item_flags value_len key_len kind key value);
     offsets!(Bucket "bucket": tag);
-    offsets!(Config "config": enabled port address epoch bucket_mask sample max_growth mtu generation owner interface mode netns);
+    offsets!(Config "config": enabled port address epoch bucket_mask sample max_growth mtu filter window filter_mask generation owner mode netns);
+    offsets!(Home "home": number address port);
+    offsets!(Sights "sights": cell);
     offsets!(Row "row": count hit_ns pass_ns);
     text.push_str("\t_Static_assert(1, \"\")\n");
     text

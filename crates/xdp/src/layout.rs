@@ -17,6 +17,10 @@ pub const KEY_WORDS: usize = padded(MAX_KEY) / 8;
 pub const VALUE_WORDS: usize = MAX_VALUE / 8;
 /// Buckets of a histogram of times: bucket b counts 2^b to 2^(b+1) - 1 ns, the first also 0, the last also all beyond.
 pub const TIMES: usize = 32;
+/// Cells of a line of [`Sights`].
+pub const SIGHTS: usize = 16;
+/// Places for homes, a power of two.
+pub const HOMES: usize = 256;
 /// In a bucket's tag: an entry is there.
 pub const PRESENT: u64 = 1 << 32;
 
@@ -94,16 +98,42 @@ pub struct Config {
     pub max_growth: AtomicU32,
     /// Of the interface: bytes of the longest IP packet.
     pub mtu: AtomicU32,
+    /// A request of a key that is not here goes up when the key was seen so often, this time included; 0: always.
+    pub filter: AtomicU32,
+    /// Sights count half as much when it grows by one.
+    pub window: AtomicU32,
+    /// Lines of sights - 1.
+    pub filter_mask: AtomicU32,
     /// Counts the programs that had these maps.
     pub generation: AtomicU32,
     /// Process whose user tier writes the entries; 0: none.
     pub owner: AtomicU32,
-    /// Number of the interface.
-    pub interface: AtomicU32,
     /// The program's [`Mode`](crate::Mode).
     pub mode: AtomicU32,
     /// Inode of the network namespace in which the interface has that number.
     pub netns: AtomicU64,
+}
+
+/// Where a home is, at the place of its number's lower bits.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Home {
+    /// The home.
+    pub number: AtomicU32,
+    /// Its IPv4 address, the bytes as in a header.
+    pub address: AtomicU32,
+    /// Its UDP port; 0: nobody is here.
+    pub port: AtomicU32,
+    /// Fills 16 bytes.
+    pub unused: AtomicU32,
+}
+
+/// How often keys were seen that are not here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Sights {
+    /// A window, and in the lowest 8 bits a count.
+    pub cell: [AtomicU32; SIGHTS],
 }
 
 /// What one CPU counted.
@@ -124,6 +154,8 @@ unsafe impl Shared for Entry {}
 unsafe impl Shared for Bucket {}
 // SAFETY: as above.
 unsafe impl Shared for Config {}
+// SAFETY: as above.
+unsafe impl Shared for Home {}
 // SAFETY: as above.
 unsafe impl Shared for Row {}
 // SAFETY: it is one.
@@ -172,6 +204,8 @@ counters! {
     Torn "torn" "Passed: the user tier was writing this very entry.";
     Damaged "damaged" "Passed: the request's checksum is wrong.";
     Lost "lost" "Dropped: the frame could not be written after it had been resized. The kernel allows it nowhere; it should be 0.";
+    Forwarded "forwarded" "Sent on to its home: the key is not here and was seldom asked for lately.";
+    Stranded "stranded" "Passed: it would have been sent on, but the kernel knows no way to its home.";
 }
 
 impl Counter {
@@ -193,7 +227,8 @@ mod tests {
         assert_eq!(size_of::<Entry>() % 64, 0, "entries begin cache lines");
         assert_eq!(size_of::<Bucket>(), 32);
         assert_eq!(size_of::<Config>(), offset_of!(Config, netns) + 8);
-        assert_eq!(offset_of!(Config, netns), 12 * 4);
+        assert_eq!(offset_of!(Config, netns), 14 * 4);
+        assert_eq!((size_of::<Home>(), size_of::<Sights>()), (16, 64));
         assert_eq!(size_of::<Row>() % 64, 0, "no line has counters of two CPUs");
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The **user tier** (the box's state machine and its driver) decides everything: fills, leases, invalidation, eviction. It tells this tier
 //! which copies may be answered from, and until when, by writing [`Entries`]; the program sees that memory. What the program does not
-//! answer goes up to the user tier's socket as it came.
+//! answer goes up to the user tier's socket as it came, unless the filter ([`Live::filter`]) sends a seldom asked-for key's request on to its home.
 //!
 //! ```text
 //!  frame ─▶ XDP program ──hit──▶ back to the sender
@@ -27,6 +27,9 @@
 //! 7. Requests from boxes are never answered here: if they have sharers the user tier grants, and the answer goes back to whom the packet names.
 //! 8. *Epoch*: [`Tier::set_options`] when the machine goes by a new table. Replies say it; nothing else hangs on it, for a client's own
 //!    request goes by no table, and what a box sent on is not answered here.
+//!
+//! 9. *Filter*: [`Tier::set_home`] for all homes, [`Tier::age_filter`] now and then. What is sent on is the client's own request, as the client could
+//!    have sent it to the home: no sharers, so nobody is granted anything.
 //!
 //! Bounds: keys to 250 bytes, values to [`MAX_VALUE`]; a reply that is longer than its request by more than [`Live::max_growth`] goes
 //! through the user tier, so a client that expects long values pads its requests. IPv4, at most one VLAN tag,

@@ -4,7 +4,7 @@
 
 use crate::bpf::{self, MapShape};
 use crate::error::LoadError;
-use crate::layout::{Bucket, Config, Entry, Row, WAYS};
+use crate::layout::{Bucket, Config, Entry, Home, Row, Sights, WAYS};
 use aya_obj::Object;
 use std::collections::HashSet;
 use std::io;
@@ -30,11 +30,13 @@ pub(crate) struct Maps {
     pub entries: OwnedFd,
     pub hits: OwnedFd,
     pub rows: OwnedFd,
+    pub homes: OwnedFd,
+    sights: OwnedFd,
     scratches: OwnedFd,
 }
 
 /// Names as in `bpf/maps.h`, in the order of [`Maps`].
-const NAMES: [&str; 6] = ["config_map", "buckets", "entries", "hits", "rows", "scratches"];
+const NAMES: [&str; 8] = ["config_map", "buckets", "entries", "hits", "rows", "homes", "sights", "scratches"];
 
 impl Maps {
     /// New ones, all zeros.
@@ -44,13 +46,15 @@ impl Maps {
             let shape = shape(&object, name, buckets);
             bpf::map_create(name, shape).map_err(|error| LoadError::of("making a map", error))
         });
-        let [config, buckets, entries, hits, rows, scratches] = maps;
+        let [config, buckets, entries, hits, rows, homes, sights, scratches] = maps;
         Ok(Maps {
             config: config?,
             buckets: buckets?,
             entries: entries?,
             hits: hits?,
             rows: rows?,
+            homes: homes?,
+            sights: sights?,
             scratches: scratches?,
         })
     }
@@ -58,7 +62,7 @@ impl Maps {
     /// Those of a program in the kernel; none where they are not of the shapes that this version makes.
     pub fn of_program(ids: &[u32], buckets: usize) -> io::Result<Option<Maps>> {
         let object = parse();
-        let mut found = [const { None }; 6];
+        let mut found = [const { None }; NAMES.len()];
         for &id in ids {
             let map = bpf::map_by_id(id)?;
             let (name, is) = bpf::map_info(map.as_fd())?;
@@ -66,16 +70,25 @@ impl Maps {
                 found[i] = (is == shape(&object, NAMES[i], buckets)).then_some(map);
             }
         }
-        let [Some(config), Some(buckets), Some(entries), Some(hits), Some(rows), Some(scratches)] = found
-        else {
-            return Ok(None);
+        let [config, buckets, entries, hits, rows, homes, sights, scratches] = found;
+        let all = || {
+            Some(Maps {
+                config: config?,
+                buckets: buckets?,
+                entries: entries?,
+                hits: hits?,
+                rows: rows?,
+                homes: homes?,
+                sights: sights?,
+                scratches: scratches?,
+            })
         };
-        Ok(Some(Maps { config, buckets, entries, hits, rows, scratches }))
+        Ok(all())
     }
 
-    fn fds(&self) -> [BorrowedFd<'_>; 6] {
-        [&self.config, &self.buckets, &self.entries, &self.hits, &self.rows, &self.scratches]
-            .map(OwnedFd::as_fd)
+    fn fds(&self) -> [BorrowedFd<'_>; NAMES.len()] {
+        let Maps { config, buckets, entries, hits, rows, homes, sights, scratches } = self;
+        [config, buckets, entries, hits, rows, homes, sights, scratches].map(OwnedFd::as_fd)
     }
 }
 
@@ -129,6 +142,7 @@ fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {
         "buckets" => buckets,
         "entries" | "hits" => buckets * WAYS,
         "rows" => possible_cpus(),
+        "sights" => sight_lines(buckets),
         _ => map.max_entries() as usize,
     };
     let expected = match name {
@@ -137,6 +151,8 @@ fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {
         "entries" => size_of::<Entry>(),
         "hits" => 8,
         "rows" => size_of::<Row>(),
+        "homes" => size_of::<Home>(),
+        "sights" => size_of::<Sights>(),
         _ => map.value_size() as usize,
     };
     assert_eq!(map.value_size() as usize, expected, "the committed object's {name} is laid out as here");
@@ -147,6 +163,11 @@ fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {
         max_entries: max_entries as u32,
         flags: map.map_flags(),
     }
+}
+
+/// Lines of sights for so many buckets: four cells for each entry, and never so few that two keys would soon meet.
+pub(crate) fn sight_lines(buckets: usize) -> usize {
+    buckets.max(256)
 }
 
 /// One more than the highest number that a CPU of this machine can have.

@@ -39,6 +39,9 @@ pub struct Live {
     pub epoch: Epoch,
     /// One datagram in so many is timed (rounded up to a power of two); 0: none.
     pub sample: u32,
+    /// A client's request of a key that is not here goes up to the user tier when the key was seen so often lately, this time included; before
+    /// that it is sent on to its home, if the kernel knows a way. 0 and 1: all go up.
+    pub filter: u8,
     /// Bytes by which a reply may be longer than its request. The head of a frame can grow by about 200.
     pub max_growth: u32,
 }
@@ -52,6 +55,7 @@ impl Live {
             address: None,
             epoch: Epoch::default(),
             sample: 64,
+            filter: 0,
             max_growth: Live::MAX_GROWTH,
         }
     }
@@ -66,6 +70,7 @@ impl Live {
         let sample = if self.sample == 0 { 0 } else { self.sample.min(1 << 31).next_power_of_two() };
         config.sample.store(sample, Relaxed);
         config.max_growth.store(self.max_growth, Relaxed);
+        config.filter.store(u32::from(self.filter), Relaxed);
         config.enabled.store(u32::from(self.enabled), Relaxed);
     }
 }

@@ -1,6 +1,8 @@
 //! The XDP program's rules once more, in safe Rust: what it must be equal to, frame by frame, and what answers where there is no
 //! XDP. It shares nothing with the C but the table: packets are read by [`Packet::parse`], replies made by [`Header::reply`](protocol::wire::Header::reply).
 
+pub mod filter;
+
 use crate::entries::{Entries, Held};
 use crate::options::Live;
 use base::Nanos;

@@ -12,11 +12,13 @@ use crate::counters::{Counts, Histogram};
 use crate::entries::{Entries, buckets_for};
 use crate::error::LoadError;
 use crate::interface;
-use crate::layout::{Bucket, Config, Entry, Row, WAYS};
-use crate::object::{self, Maps, PROGRAM, possible_cpus};
+use crate::layout::{Bucket, Config, Entry, HOMES, Home, Row, WAYS};
+use crate::object::{self, Maps, PROGRAM, possible_cpus, sight_lines};
 use crate::options::{Live, Mode, Options};
 use crate::region::Region;
+use protocol::wire::HomeId;
 use std::io;
+use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -161,6 +163,21 @@ impl Tier {
         live.write(self.shared.config());
     }
 
+    /// Says where a home is, for the filter ([`Live::filter`]). Two homes whose numbers have the same lower 8 bits share a place: the one
+    /// that was named last has it, and requests for the other go up.
+    pub fn set_home(&self, home: HomeId, address: SocketAddrV4) {
+        let place = &self.shared.homes[usize::from(home.0) % HOMES];
+        place.port.store(0, Relaxed);
+        place.number.store(u32::from(home.0), Relaxed);
+        place.address.store(u32::from_le_bytes(address.ip().octets()), Relaxed);
+        place.port.store(u32::from(address.port()), Relaxed);
+    }
+
+    /// What was seen up to now counts half as much for the filter from here on.
+    pub fn age_filter(&self) {
+        self.shared.config().window.fetch_add(1, Relaxed);
+    }
+
     /// The copies.
     pub fn entries(&self) -> &Entries {
         &self.shared.entries
@@ -274,6 +291,7 @@ struct Shared {
     maps: Maps,
     config: Region<Config>,
     rows: Region<Row>,
+    homes: Region<Home>,
     entries: Entries,
 }
 
@@ -291,11 +309,13 @@ impl Shared {
             Ok((
                 config,
                 Region::of_map(maps.rows.as_fd(), possible_cpus())?,
+                Region::of_map(maps.homes.as_fd(), HOMES)?,
                 Entries::of(buckets, entries, hits),
             ))
         };
-        let (config, rows, entries) = all().map_err(|error| LoadError::of("mapping the maps", error))?;
-        Ok(Shared { maps, config, rows, entries })
+        let (config, rows, homes, entries) =
+            all().map_err(|error| LoadError::of("mapping the maps", error))?;
+        Ok(Shared { maps, config, rows, homes, entries })
     }
 
     fn config(&self) -> &Config {
@@ -305,7 +325,10 @@ impl Shared {
     /// Makes the table ready for a program.
     fn open(&self, options: &Options) {
         let config = self.config();
-        config.bucket_mask.store((self.entries.capacity() / WAYS - 1) as u32, Relaxed);
+        let buckets = self.entries.capacity() / WAYS;
+        config.bucket_mask.store((buckets - 1) as u32, Relaxed);
+        config.filter_mask.store((sight_lines(buckets) - 1) as u32, Relaxed);
+        self.homes.iter().for_each(|home| home.port.store(0, Relaxed));
         if config.mtu.load(Relaxed) == 0 {
             config.mtu.store(1500, Relaxed);
         }
@@ -324,7 +347,6 @@ struct Place {
 
 impl Place {
     fn write(&self, config: &Config) {
-        config.interface.store(self.number, Relaxed);
         config.mtu.store(self.mtu, Relaxed);
         config.netns.store(self.netns, Relaxed);
         config.mode.store(self.mode.flags(), Relaxed);

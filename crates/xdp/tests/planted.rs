@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
 use support::checks::{self, Bench};
-use support::skip;
+use support::{filter, skip};
 
 type Check = fn(&mut Bench);
 
@@ -27,6 +27,12 @@ const BUGS: [(&str, Check); 8] = [
     ("what a box sent on is answered to that box", checks::only_plain_gets_are_answered),
 ];
 
+const FILTER_BUGS: [(&str, fn(&mut filter::Bench)); 3] = [
+    ("what was seen long ago counts for ever", filter::decisions_are_the_references),
+    ("a frame that is sent on keeps its TTL", filter::what_is_seen_again_goes_up),
+    ("a frame that is sent on keeps its UDP checksum", filter::what_is_seen_again_goes_up),
+];
+
 #[test]
 fn planted_bugs_are_found() {
     let what = "planted_bugs_are_found";
@@ -40,6 +46,20 @@ fn planted_bugs_are_found() {
             catch_unwind(AssertUnwindSafe(|| check(&mut bench))).is_err()
         });
         assert!(found, "the check does not see that {bug}");
+    }
+}
+
+#[test]
+fn bugs_planted_in_the_filter_are_found() {
+    let what = "bugs_planted_in_the_filter_are_found";
+    for (i, (bug, check)) in FILTER_BUGS.iter().enumerate() {
+        let number = BUGS.len() + 1 + i;
+        let Some(object) = build(number) else { return skip(what, "clang-19 and llvm-19 are not installed") };
+        match catch_unwind(|| filter::run(what, Some(&object), *check)) {
+            Ok(true) => return,
+            Ok(false) => panic!("the check does not see that {bug}"),
+            Err(_) => {}
+        }
     }
 }
 

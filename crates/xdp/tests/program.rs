@@ -4,6 +4,16 @@
 mod support;
 
 use support::checks::{self, Bench};
+use support::filter;
+
+macro_rules! filter_tests {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            filter::run(stringify!($name), None, filter::$name);
+        }
+    )*};
+}
 
 macro_rules! tests {
     ($($name:ident)*) => {$(
@@ -30,4 +40,11 @@ tests! {
     random_frames_are_treated_as_the_reference_does
     what_is_sampled_is_timed
     an_upgrade_keeps_the_entries
+}
+
+filter_tests! {
+    what_is_seen_again_goes_up
+    decisions_are_the_references
+    only_clients_gets_of_what_is_not_here_are_sent_on
+    where_no_way_is_known_it_goes_up
 }

@@ -4,13 +4,13 @@
 mod support;
 
 use base::Nanos;
-use protocol::wire::{Kind, Packet, Version};
+use protocol::wire::{HomeId, Kind, Packet, Version};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use support::namespace::{Pair, Path, within};
 use support::{PORT, bytes, get, skipped};
-use xdp::{Counter, Item, LoadError, Mode, Options, Pass, Tier, now};
+use xdp::{Counter, Item, Live, LoadError, Mode, Options, Pass, Tier, now};
 
 fn item<'a>(key: &'a [u8], value: &'a [u8]) -> Item<'a> {
     Item {
@@ -145,6 +145,55 @@ fn a_new_box_takes_over_from_one_that_hands_over() {
     drop(held);
     let last = load(&pair, Mode::Native, options()).expect("nothing is there any more, or nobody's");
     assert!(last.entries().is_empty());
+}
+
+/// A key's first request goes past the box to its home, which hears it from the client; the second comes to the box.
+fn filters(mode: Mode, what: &str) {
+    let Some(path) = Path::new(what) else { return };
+    let options = Options { live: Live { filter: 2, ..options().live }, ..options() };
+    let tier = within(&path.boxed, || Tier::load(&["b0", "b1"], mode, options));
+    if skipped(what, &tier) {
+        return;
+    }
+    let tier = tier.expect("it was not skipped");
+    let _passes = (mode == Mode::Native).then(|| {
+        [(&path.client, "c0"), (&path.server, "s0")]
+            .map(|(namespace, name)| within(namespace, || Pass::attach(name)).expect("veth takes programs"))
+    });
+    let bind = |namespace, address| {
+        let socket = within(namespace, || UdpSocket::bind(address).expect("the address is ours"));
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it is no zero");
+        socket
+    };
+    let home = bind(&path.server, "10.78.0.1:7400");
+    let user_tier = bind(&path.boxed, "10.77.0.2:7311");
+    let client = bind(&path.client, "10.77.0.1:0");
+    tier.set_home(HomeId(1), "10.78.0.1:7400".parse().expect("an address"));
+    let mut buffer = [0; 2048];
+    for i in 0..20u32 {
+        let mut message = get(&i.to_le_bytes(), 64);
+        message.header.home = HomeId(1);
+        let request = bytes(&message);
+        for receiver in [&home, &user_tier] {
+            client.send_to(&request, ("10.77.0.2", PORT)).expect("the frame leaves");
+            let (len, from) = receiver.recv_from(&mut buffer).expect("it arrives");
+            assert_eq!((&buffer[..len], from), (&request[..], client.local_addr().expect("it has one")));
+            receiver.send_to(b"answer", from).expect("the frame leaves");
+            assert_eq!(client.recv(&mut buffer).expect("it arrives"), 6);
+        }
+    }
+    let counts = tier.counters();
+    assert_eq!((counts.of_kind(Counter::Forwarded), counts.of_kind(Counter::Miss)), (20, 20));
+}
+
+#[test]
+fn seldom_keys_pass_by_in_the_driver() {
+    filters(Mode::Native, "seldom_keys_pass_by_in_the_driver");
+}
+
+#[test]
+fn seldom_keys_pass_by_after_the_driver() {
+    filters(Mode::Generic, "seldom_keys_pass_by_after_the_driver");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod checks;
+pub mod filter;
 pub mod namespace;
 
 use protocol::wire::{Message, Verb};

@@ -27,7 +27,7 @@ impl Pair {
 }
 
 /// Client, box and server in a row, each in its own: 10.77.0.1 on `c0`, 10.77.0.2 on `b0`; 10.78.0.2 on `b1`, 10.78.0.1 on `s0`. The
-/// box's machine routes between the two networks.
+/// box's machine routes between the two networks, and knows the server's hardware address from the beginning.
 pub struct Path {
     pub client: String,
     pub boxed: String,
@@ -45,6 +45,20 @@ impl Path {
         ip(&["-n", &client, "route", "add", "default", "via", "10.77.0.2"]);
         ip(&["-n", &server, "route", "add", "default", "via", "10.78.0.2"]);
         let forwarding = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        let server_mac = mac(&server, "s0");
+        ip(&[
+            "-n",
+            &boxed,
+            "neigh",
+            "replace",
+            "10.78.0.1",
+            "lladdr",
+            &server_mac,
+            "dev",
+            "b1",
+            "nud",
+            "permanent",
+        ]);
         within(&boxed, forwarding).expect("a namespace's settings are its own");
         Some(Path { client, boxed, server, _own: own })
     }
@@ -109,6 +123,13 @@ pub fn enter(namespace: &str) {
     // SAFETY: a descriptor that is open; only this thread moves.
     let result = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
     assert_eq!(result, 0, "setns: {}", std::io::Error::last_os_error());
+}
+
+/// An interface's hardware address, as text.
+pub fn mac(namespace: &str, interface: &str) -> String {
+    let output = Command::new("ip").args(["-n", namespace, "-br", "link", "show", interface]).output();
+    let text = String::from_utf8(output.expect("ip is there").stdout).expect("text");
+    text.split_whitespace().nth(2).expect("the third column").to_string()
 }
 
 /// # Panics
