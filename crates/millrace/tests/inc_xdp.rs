@@ -15,6 +15,7 @@ use sim::check::{Rules, check};
 use sim::history::History;
 use sim::kv::{Op, Ret, Status, Value};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use xdp::Pass;
@@ -82,6 +83,8 @@ struct World {
     topology: Topology,
     home: Node,
     boxed: Node,
+    /// Where the box's are.
+    metrics: String,
     _passes: [Pass; 2],
     path: Path,
 }
@@ -103,11 +106,12 @@ impl World {
         let name = file.to_str().expect("text");
         let mut home = Node::start(&path.server, &["home", "1", "--topology", name]);
         assert!(home.line().starts_with("home:1 at 10.78.0.1:7102"));
-        let fast = ["--xdp", "b0", "--xdp", "b1", "--xdp-required"];
+        let fast = ["--xdp", "b0", "--xdp", "b1", "--xdp-required", "--metrics", "127.0.0.1:0"];
         let mut boxed = Node::start(&path.boxed, &[&["box", "1", "--topology", name][..], &fast].concat());
         let line = boxed.line();
         assert!(line.contains("XDP on 2 interfaces"), "{line}");
-        Some(World { file, topology, home, boxed, _passes: passes, path })
+        let metrics = boxed.line().trim().strip_prefix("metrics at ").expect("the second line").to_string();
+        Some(World { file, topology, home, boxed, metrics, _passes: passes, path })
     }
 
     fn client(&self) -> Client {
@@ -154,11 +158,73 @@ fn hits_are_answered_in_the_driver_and_writes_are_seen_at_once() {
     assert!(count(&boxed, "invalidations") >= 20, "{boxed}{home}");
 }
 
+#[test]
+fn long_values_are_answered_in_the_driver_once_the_client_knows_them() {
+    let what = "long_values_are_answered_in_the_driver_once_the_client_knows_them";
+    let Some(world) = World::new(what, "lease = 60000000\n") else { return };
+    let mut client = world.client();
+    for round in 0..10u8 {
+        let text = [round; 1024];
+        let version = client.set(b"key", &text).expect("stored");
+        for _ in 0..10 {
+            let item = get(&mut client, b"key");
+            assert_eq!((item.value.as_slice(), item.version), (&text[..], version));
+        }
+    }
+    let (boxed, home) = world.end();
+    // The first read after each write is a miss; before the first reply nothing was known.
+    assert!(count(&boxed, "xdp hits") > 70 && count(&boxed, "xdp room") <= 1, "{boxed}{home}");
+}
+
+#[test]
+fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
+    let what = "seldom_keys_pass_by_the_box_and_the_others_are_kept";
+    let Some(world) = World::new(what, "lease = 60000000\nfilter = 2\n") else { return };
+    let mut client = world.client();
+    let keys: Vec<_> = (0..40u32).map(|i| i.to_le_bytes()).collect();
+    for key in &keys {
+        client.set(key, key).expect("stored");
+    }
+    for _ in 0..4 {
+        for key in &keys {
+            assert_eq!(get(&mut client, key).value, key);
+        }
+    }
+    let line = http(&world.path.boxed, &world.metrics);
+    let forwarded = "millrace_inc_events_total{node=\"box:1\",tier=\"xdp\",event=\"forwarded\"} ";
+    let (boxed, home) = world.end();
+    // Once each passes by; the second time the box asks and keeps, then the driver answers.
+    assert!((35..=40).contains(&count(&boxed, "xdp forwarded")), "{boxed}{home}");
+    assert!((35..=45).contains(&count(&boxed, "misses")), "{boxed}{home}");
+    assert!(count(&boxed, "xdp hits") > 70, "{boxed}{home}");
+    let shown = line.lines().find_map(|line| line.strip_prefix(forwarded)).expect("the counter is there");
+    assert_eq!(shown.parse(), Ok(count(&boxed, "xdp forwarded")), "{line}");
+    assert!(
+        line.contains("millrace_inc_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"sent_on\"}"),
+        "{line}"
+    );
+    assert!(
+        line.contains("millrace_inc_seconds_count{node=\"box:1\",tier=\"xdp\",outcome=\"hit\"}"),
+        "{line}"
+    );
+}
+
+/// The body at a URL.
+fn http(namespace: &str, url: &str) -> String {
+    let (address, path) = url.strip_prefix("http://").and_then(|url| url.split_once('/')).expect("a URL");
+    let mut stream = within(namespace, || TcpStream::connect(address)).expect("somebody listens");
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n").expect("it is sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    text
+}
+
 /// Clients that read and write few keys, more slowly than they would be hurt by a box that answers what is old.
 #[test]
 fn what_both_tiers_answer_is_linearizable() {
     let what = "what_both_tiers_answer_is_linearizable";
-    let Some(world) = World::new(what, "lease = 20000\nadmission = 2\n") else { return };
+    let Some(world) = World::new(what, "lease = 20000\nadmission = 2\nfilter = 2\n") else { return };
     const CLIENTS: u32 = 3;
     const OPERATIONS: u64 = 1500;
     let made = AtomicU64::new(0);

@@ -19,6 +19,7 @@
 
 use super::IncError;
 use super::driver::{Driver, NOTICE};
+use super::padding::Padding;
 use super::topology::Topology;
 use base::{Nanos, Prng};
 use protocol::coherence::client::{Answer, Call, Failed, Refused};
@@ -115,6 +116,7 @@ impl Client {
         let layout = topology.layout().clone();
         let machine = coherence::Client::new(config, id, tor, layout, Prng::new(random()));
         let driver = Driver::new(machine, socket, topology.book().clone()).map_err(IncError::Socket)?;
+        let driver = driver.with_padding(Padding::new(topology.pad_waste()));
         Ok(Client { driver, homes: topology.layout().homes().collect() })
     }
 

@@ -15,6 +15,8 @@
 
 use super::book::Book;
 use super::machine::{Counters, Machine};
+use super::padding::Padding;
+use super::times::{Outcome, Times};
 use base::{Clock, Nanos};
 use protocol::coherence::{NodeId, Out};
 use protocol::wire::{MAX_DATAGRAM, Opcode, Origin, Packet, Sharers};
@@ -46,6 +48,19 @@ pub struct Traffic {
     pub unsent: u64,
 }
 
+impl Traffic {
+    /// All, with their names.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("received", self.received),
+            ("malformed", self.malformed),
+            ("strangers", self.strangers),
+            ("sent", self.sent),
+            ("unsent", self.unsent),
+        ]
+    }
+}
+
 /// The machine and its socket.
 #[derive(Debug)]
 pub struct Driver<M> {
@@ -57,6 +72,9 @@ pub struct Driver<M> {
     received: Box<[u8]>,
     packet: Vec<u8>,
     traffic: Traffic,
+    times: Times,
+    /// A client's.
+    padding: Option<Padding>,
 }
 
 impl<M: Machine> Driver<M> {
@@ -78,7 +96,15 @@ impl<M: Machine> Driver<M> {
             received: vec![0; MAX_DATAGRAM + 1].into(),
             packet: Vec::new(),
             traffic: Traffic::default(),
+            times: Times::new(),
+            padding: None,
         })
+    }
+
+    /// The same, of a client that pads its requests.
+    #[must_use]
+    pub fn with_padding(self, padding: Padding) -> Driver<M> {
+        Driver { padding: Some(padding), ..self }
     }
 
     /// The machine.
@@ -131,17 +157,15 @@ impl<M: Machine> Driver<M> {
         self.traffic
     }
 
+    /// How long datagrams took.
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
     /// The machine's counts and the socket's.
     pub fn counters(&self) -> Counters {
-        let traffic = self.traffic;
         let mut counters = self.machine.counters();
-        counters.extend([
-            ("received", traffic.received),
-            ("malformed", traffic.malformed),
-            ("strangers", traffic.strangers),
-            ("sent", traffic.sent),
-            ("unsent", traffic.unsent),
-        ]);
+        counters.extend(self.traffic.named());
         counters
     }
 
@@ -157,6 +181,7 @@ impl<M: Machine> Driver<M> {
 
     fn take(&mut self, len: usize, from: SocketAddr) {
         self.traffic.received += 1;
+        let begun = self.clock.now();
         let packet = match Packet::parse(&self.received[..len]) {
             Ok(packet) if len <= MAX_DATAGRAM => packet,
             _ => {
@@ -170,6 +195,8 @@ impl<M: Machine> Driver<M> {
             None if M::SERVES_CLIENTS && matches!(message.header.opcode, Opcode::Request(_)) => {
                 message.header.origin = Origin::new(from);
                 message.header.sharers = Sharers::default();
+                // It was for a reply on this way; from here on it is a burden.
+                message.padding = 0;
                 NodeId::Client(message.header.client)
             }
             None => {
@@ -177,11 +204,21 @@ impl<M: Machine> Driver<M> {
                 return;
             }
         };
-        self.act(|machine, now, out| machine.handle(now, sender, &message, out));
+        if let Some(padding) = &mut self.padding {
+            padding.hear(&message);
+        }
+        let outcome = self.act(|machine, now, out| {
+            machine.handle(now, sender, &message, out);
+            Outcome::of(&message, out)
+        });
+        self.times.note(outcome, self.clock.now().since(begun));
     }
 
     fn send_all(&mut self) {
         for (to, mut message) in self.out.drain(..) {
+            if let Some(padding) = &mut self.padding {
+                padding.pad(to, &mut message);
+            }
             let address = match to {
                 NodeId::Client(_) => message.header.origin.take().map(Origin::socket_addr),
                 node => self.book.address_of(node),

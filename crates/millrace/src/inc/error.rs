@@ -40,6 +40,7 @@ pub enum IncError {
     Undecided(usize),
     Fast(LoadError),
     FastFamily(NodeId, SocketAddr),
+    Metrics(SocketAddr, io::Error),
 }
 
 impl IncError {
@@ -125,6 +126,12 @@ impl fmt::Display for IncError {
             IncError::Mix(why) => f.write_str(why),
             IncError::Violated(keys) => write!(f, "{keys} keys are not linearizable"),
             IncError::Fast(cause) => cause.fmt(f),
+            IncError::Metrics(address, cause) => {
+                write!(
+                    f,
+                    "metrics cannot be served at {address}: {cause}; --metrics takes another address, or port 0"
+                )
+            }
             IncError::FastFamily(node, address) => {
                 write!(f, "the XDP tier reads IPv4 alone, and {} is at {address}", name(node))
             }

@@ -59,6 +59,11 @@ impl Fast {
             Where::Generic => Mode::Generic,
         };
         let tier = Tier::load(&self.interfaces, mode, options).map_err(IncError::Fast)?;
+        for (node, address) in topology.book().iter() {
+            if let (NodeId::Home(home), SocketAddr::V4(address)) = (node, address) {
+                tier.set_home(home, address);
+            }
+        }
         Ok((tier, options.live))
     }
 
@@ -66,6 +71,7 @@ impl Fast {
         let IpAddr::V4(ip) = address.ip() else { return Err(IncError::FastFamily(node, address)) };
         let mut options = Options::new(address.port());
         options.live.address = Some(ip);
+        options.live.filter = topology.filter();
         options.capacity = self.capacity.map_or(2 * topology.config().copies, |capacity| capacity as usize);
         Ok(options)
     }

@@ -24,6 +24,11 @@ pub trait Machine {
 
     /// What it counted.
     fn counters(&self) -> Counters;
+
+    /// How long another tier took that answers for it, by outcome.
+    fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
+        Vec::new()
+    }
 }
 
 macro_rules! machine {

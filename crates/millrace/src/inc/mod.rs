@@ -9,6 +9,8 @@
 //! |---|---|
 //! | `topology`, `registers`, `book` | which nodes there are, how they are tuned, where they are |
 //! | `machine`, `driver`, `node` | a machine, at a socket, as a node of a topology |
+//! | `padding` | how much a client pads its requests |
+//! | `times`, `metrics` | how long datagrams take; Prometheus text |
 //! | `items` | what a home keeps its items in |
 //! | `client` | the library for Rust programs |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
@@ -26,14 +28,17 @@ mod fast;
 pub mod items;
 pub mod lab;
 pub mod machine;
+pub mod metrics;
 pub mod node;
 pub mod one;
+pub mod padding;
 mod plan;
 pub mod registers;
 mod run;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
+pub mod times;
 pub mod topology;
 
 pub use client::{Client, ClientError, Item, Swap};

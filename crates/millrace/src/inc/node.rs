@@ -1,8 +1,9 @@
 //! A box, home or controller of a topology, from a bound socket to its counters at the end.
 
-use super::driver::Driver;
+use super::driver::{Driver, NOTICE};
 use super::items::Shelf;
 use super::machine::{Counters, Machine};
+use super::metrics::Questions;
 use super::tiered::Tiered;
 use super::topology::Topology;
 use base::Clock;
@@ -10,7 +11,7 @@ use protocol::coherence::{CacheBox, Controller, Home, Life, NodeId};
 use protocol::wire::Incarnation;
 use std::io;
 use std::net::UdpSocket;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use xdp::{Live, Tier};
 
 /// Runs `node` at `socket` until `stop`, and says what it counted. Whatever it knew is gone then; nobody is told.
@@ -37,6 +38,8 @@ pub fn run(
 pub struct Equipment {
     /// A box's fast tier, empty, with what it goes by.
     pub fast: Option<(Tier, Live)>,
+    /// Where it is asked what it counted.
+    pub questions: Option<Questions>,
 }
 
 /// The same, equipped.
@@ -54,23 +57,32 @@ pub fn run_with(
     (incarnation, life): (Incarnation, Life),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
+    let Equipment { fast, questions } = equipment;
     let (config, layout) = (topology.config(), topology.layout().clone());
     let now = Clock::shared().now();
     match node {
         NodeId::Box(id) => {
             let cache = CacheBox::new(config, id, layout, (incarnation, life), now);
-            match equipment.fast {
-                Some((tier, live)) => drive(Tiered::new(cache, tier, live), topology, socket, stop),
-                None => drive(cache, topology, socket, stop),
+            match fast {
+                Some((tier, live)) => {
+                    drive(Tiered::new(cache, tier, live), topology, socket, questions, stop)
+                }
+                None => drive(cache, topology, socket, questions, stop),
             }
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());
-            drive(Home::new(config, id, layout, (incarnation, life), now, items), topology, socket, stop)
+            drive(
+                Home::new(config, id, layout, (incarnation, life), now, items),
+                topology,
+                socket,
+                questions,
+                stop,
+            )
         }
         NodeId::Controller(index) => {
             let all = topology.controllers();
-            drive(Controller::new(config, index, all, layout, now), topology, socket, stop)
+            drive(Controller::new(config, index, all, layout, now), topology, socket, questions, stop)
         }
         NodeId::Client(_) => unreachable!("a client is no node of a topology"),
     }
@@ -80,9 +92,18 @@ fn drive<M: Machine>(
     machine: M,
     topology: &Topology,
     socket: UdpSocket,
+    questions: Option<Questions>,
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
     let mut driver = Driver::new(machine, socket, topology.book().clone())?;
-    driver.run(stop)?;
+    let Some(questions) = questions else {
+        driver.run(stop)?;
+        return Ok(driver.counters());
+    };
+    // Nothing else is read after the flag is seen, so no order is needed.
+    while !stop.load(Ordering::Relaxed) {
+        driver.turn(NOTICE)?;
+        questions.answer(&driver);
+    }
     Ok(driver.counters())
 }

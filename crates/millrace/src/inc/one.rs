@@ -80,7 +80,7 @@ impl BoxNode {
     /// As those of `millrace inc run`; and the fast tier's, if it is required.
     pub fn run(&self) -> Result<(), IncError> {
         let topology = self.common.topology()?;
-        let equip = |node| Ok(Equipment { fast: self.fast.load(&topology, node)? });
+        let equip = |node| Ok(Equipment { fast: self.fast.load(&topology, node)?, ..Equipment::default() });
         self.common.serve(&topology, &[NodeId::Box(BoxId(self.id))], equip)
     }
 }

@@ -58,6 +58,10 @@ base::registers! {
         "Whoever was silent for this long is taken for dead.";
     Memory "coherence.memory" Size, 1 << 16, 1 << 40, 64 << 20, start,
         "Bytes of items that a home keeps; beyond it those not asked for lately go.";
+    Filter "coherence.filter" Count, 0, 255, 0, start,
+        "A box's XDP program sends a client's GET of a key that it does not have on to the home, without waking the box, until the key was seen so often lately; 0 and 1: the box hears of all.";
+    PadWaste "coherence.pad_waste" Count, 0, 10_000, 100, start,
+        "Rust clients pad GETs so that a box's XDP program can write long values over them: so many bytes in vain for a hundred useful ones; 0: never.";
 }
 
 /// The machines' configuration.
@@ -89,6 +93,16 @@ pub fn config(registers: &Registers) -> Config {
         health: micros(Id::Health),
         planted: None,
     }
+}
+
+/// Sights of a key before a box's XDP program tells the box of it.
+pub fn filter(registers: &Registers) -> u8 {
+    registers.read(Id::Filter) as u8
+}
+
+/// Bytes that clients pad in vain, for a hundred useful ones.
+pub fn pad_waste(registers: &Registers) -> u64 {
+    registers.read(Id::PadWaste)
 }
 
 /// Bytes of items that a home keeps.

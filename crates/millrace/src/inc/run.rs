@@ -7,12 +7,13 @@
 use super::machine::Counters;
 use super::node::Equipment;
 use super::topology::Topology;
-use super::{IncError, book, node, stop_flag};
+use super::{IncError, book, metrics, node, stop_flag};
+use crate::admin::Admin;
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::Incarnation;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,10 @@ pub struct Common {
     /// End when standard input is closed, too
     #[arg(long)]
     until_eof: bool,
+
+    /// Serve what is counted and timed as Prometheus text at http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
 }
 
 /// Run nodes of a topology until Ctrl-C or SIGTERM.
@@ -85,13 +90,17 @@ impl Common {
         }
         let life = if self.first { Life::First } else { Life::Again };
         // First the sockets: whoever has them runs, and is the only one.
-        let bound: Vec<(NodeId, UdpSocket, Equipment)> = nodes
+        let mut bound: Vec<(NodeId, UdpSocket, Equipment)> = nodes
             .iter()
             .map(|node| Ok((*node, topology.bind(*node)?, equip(*node)?)))
             .collect::<Result<_, IncError>>()?;
+        let admin = self.metrics.map(|address| serve_metrics(address, &mut bound)).transpose()?;
         let incarnation = Incarnation(incarnation(life));
         for (node, _, equipment) in &bound {
             say(&ready(topology, *node, incarnation, life, equipment))?;
+        }
+        if let Some(admin) = &admin {
+            say(&format!("metrics at http://{}/metrics", admin.address()))?;
         }
         std::thread::scope(|scope| {
             let serve = |(node, socket, equipment)| {
@@ -112,6 +121,20 @@ impl Common {
             Ok(())
         })
     }
+}
+
+/// A port that asks these nodes.
+fn serve_metrics(
+    address: SocketAddr,
+    nodes: &mut [(NodeId, UdpSocket, Equipment)],
+) -> Result<Admin, IncError> {
+    let ends = nodes.iter_mut().map(|(node, _, equipment)| {
+        let (asker, questions) = metrics::questions(*node);
+        equipment.questions = Some(questions);
+        asker
+    });
+    let routes = metrics::routes(ends.collect());
+    Admin::start(address, routes).map_err(|cause| IncError::Metrics(address, cause))
 }
 
 fn stop_at_eof(stop: Arc<AtomicBool>) {

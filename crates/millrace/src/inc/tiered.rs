@@ -11,6 +11,9 @@
 //!    sent before that. So an INVALIDATE is answered, and handed on to boxes below, when no request can hit any more.
 //! 2. An entry ends no later than its copy ([`Moment`]).
 //!
+//! With a filter (`coherence.filter`) the program sends requests of seldom asked-for keys on to their homes; the machine hears of what is asked
+//! for again.
+//!
 //! What the machine keeps and the program has no room for is answered by the machine. Hits of the program count for the machine's
 //! admission and eviction, some [`FEED`] later.
 //!
@@ -23,7 +26,7 @@ use protocol::coherence::boxes::changes::Changes;
 use protocol::coherence::boxes::copies::Kept;
 use protocol::coherence::{CacheBox, NodeId, Out};
 use protocol::wire::{KeyHash, Message};
-use xdp::{Entries, Item, Live, Tier};
+use xdp::{Counter, Entries, Histogram, Item, Live, Tier};
 
 /// How often the machine hears of the program's hits.
 const FEED: Nanos = Nanos::from_millis(250);
@@ -36,6 +39,8 @@ pub struct Tiered {
     /// Empty, but for its memory.
     changes: Changes,
     feed_at: Nanos,
+    /// Sights at which the filter's counts were halved last.
+    aged_at: u64,
 }
 
 impl Tiered {
@@ -47,7 +52,7 @@ impl Tiered {
             "a box begins with nothing in either tier"
         );
         cache.watch_copies();
-        Tiered { cache, tier, live, changes: Changes::default(), feed_at: Nanos::ZERO }
+        Tiered { cache, tier, live, changes: Changes::default(), feed_at: Nanos::ZERO, aged_at: 0 }
     }
 
     /// After the machine did something, and before anything is sent.
@@ -61,6 +66,20 @@ impl Tiered {
         if self.live.epoch != epoch {
             self.live.epoch = epoch;
             self.tier.set_options(self.live);
+        }
+    }
+
+    /// Halves what the filter counted whenever it has seen as many requests as there are entries: its sketch is not full by then, and what comes
+    /// up was asked for twice among so many.
+    fn age_filter(&mut self) {
+        let counts = self.tier.counters();
+        let sights: u64 = [Counter::Miss, Counter::Forwarded, Counter::Stranded]
+            .map(|counter| counts.of_kind(counter))
+            .iter()
+            .sum();
+        if sights - self.aged_at >= self.tier.entries().capacity() as u64 {
+            self.aged_at = sights;
+            self.tier.age_filter();
         }
     }
 }
@@ -81,6 +100,9 @@ impl Machine for Tiered {
             let cache = &mut self.cache;
             self.tier.entries_mut().age(|hash, hits| cache.note_hits(hash, hits));
         }
+        if self.live.filter > 1 {
+            self.age_filter();
+        }
     }
 
     fn next_deadline(&self) -> Nanos {
@@ -92,6 +114,10 @@ impl Machine for Tiered {
         counters.extend(self.tier.counters().iter().map(|(counter, count)| (counter.full_name(), count)));
         counters.push(("xdp entries", self.tier.entries().len() as u64));
         counters
+    }
+
+    fn fast_times(&self) -> Vec<(&'static str, Histogram)> {
+        vec![("hit", self.tier.hit_times()), ("passed", self.tier.pass_times())]
     }
 }
 

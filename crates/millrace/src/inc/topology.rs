@@ -121,6 +121,8 @@ pub struct Topology {
     controllers: u8,
     config: Config,
     memory: Bytes,
+    filter: u8,
+    pad_waste: u64,
     /// As text, of registers that are not at their defaults.
     tuned: Vec<(&'static str, String)>,
 }
@@ -206,6 +208,8 @@ impl Topology {
             controllers: controllers as u8,
             config,
             memory: registers::memory(registers),
+            filter: registers::filter(registers),
+            pad_waste: registers::pad_waste(registers),
             tuned: tuned.collect(),
             boxes,
             homes,
@@ -238,6 +242,16 @@ impl Topology {
     /// Bytes of items that a home keeps.
     pub fn memory(&self) -> Bytes {
         self.memory
+    }
+
+    /// Sights of a key before a box's XDP program tells the box of it.
+    pub fn filter(&self) -> u8 {
+        self.filter
+    }
+
+    /// Bytes that clients pad in vain, for a hundred useful ones.
+    pub fn pad_waste(&self) -> u64 {
+        self.pad_waste
     }
 
     /// How many controllers.
