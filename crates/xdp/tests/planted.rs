@@ -27,7 +27,9 @@ const BUGS: [(&str, Check); 8] = [
     ("what a box sent on is answered to that box", checks::only_plain_gets_are_answered),
 ];
 
-const FILTER_BUGS: [(&str, fn(&mut filter::Bench)); 3] = [
+type FilterCheck = fn(&mut filter::Bench);
+
+const FILTER_BUGS: [(&str, FilterCheck); 3] = [
     ("what was seen long ago counts for ever", filter::decisions_are_the_references),
     ("a frame that is sent on keeps its TTL", filter::what_is_seen_again_goes_up),
     ("a frame that is sent on keeps its UDP checksum", filter::what_is_seen_again_goes_up),

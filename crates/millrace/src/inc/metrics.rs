@@ -198,7 +198,9 @@ mod tests {
 
     fn seen() -> Seen {
         let mut user = hdrhistogram::Histogram::new_with_bounds(1, 1 << 40, 2).expect("bounds");
-        [1500, 7000, 7000].map(|ns| user.record(ns).expect("it is within"));
+        for ns in [1500, 7000, 7000] {
+            user.record(ns).expect("it is within");
+        }
         let counts = vec![
             ("user", "hits", 3),
             ("xdp", "xdp hits", 9),

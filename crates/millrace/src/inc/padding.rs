@@ -8,7 +8,7 @@
 //!  padded bytes over the client's life  ≤  CREDIT + DRIP · GETs + useful bytes · (1 + coherence.pad_waste / 100)
 //! ```
 //!
-//! Bounds: [`PLACES`] keys, by their hashes; two that share a place push each other out.
+//! Bounds: `PLACES` keys, by their hashes; two that share a place push each other out.
 //! Cost: one look at a place for each GET and each reply.
 
 use protocol::coherence::NodeId;

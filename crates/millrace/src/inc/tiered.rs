@@ -9,13 +9,13 @@
 //! Invariants, from the rules at the head of `xdp`:
 //! 1. When `handle` or `tick` returns, what the program may answer from are copies that the machine has: nothing that the machine said was
 //!    sent before that. So an INVALIDATE is answered, and handed on to boxes below, when no request can hit any more.
-//! 2. An entry ends no later than its copy ([`Moment`]).
+//! 2. An entry ends no later than its copy (`Moment`).
 //!
 //! With a filter (`coherence.filter`) the program sends requests of seldom asked-for keys on to their homes; the machine hears of what is asked
 //! for again.
 //!
 //! What the machine keeps and the program has no room for is answered by the machine. Hits of the program count for the machine's
-//! admission and eviction, some [`FEED`] later.
+//! admission and eviction, some time (`FEED`) later.
 //!
 //! Cost: nothing for a message that changes no copy; an entry's bytes for one that does; all entries after a flush of many.
 //! Tests: `tests`, against the machine, without root; `tests/inc_xdp.rs` in namespaces.
