@@ -177,6 +177,25 @@ fn long_values_are_answered_in_the_driver_once_the_client_knows_them() {
 }
 
 #[test]
+fn operations_that_change_nothing_are_computed_in_the_driver() {
+    let what = "operations_that_change_nothing_are_computed_in_the_driver";
+    let Some(world) = World::new(what, "lease = 60000000\n") else { return };
+    let mut client = world.client();
+    client.set(b"n", b"100").expect("stored");
+    warm(&mut client, b"n");
+    for number in 0..20 {
+        assert!(!client.cond_put(b"n", number).expect("an answer"));
+        assert_eq!(client.max(b"n", number).expect("a number"), 100);
+        assert_eq!(client.min(b"n", 100 + number).expect("a number"), 100);
+    }
+    // What changes something goes to the home, and is seen at once.
+    assert!(client.cond_put(b"n", 101).expect("an answer"));
+    assert_eq!((client.or(b"n", 2).expect("a number"), get(&mut client, b"n").value), (103, b"103".to_vec()));
+    let (boxed, home) = world.end();
+    assert!(count(&boxed, "xdp computed") > 50, "{boxed}{home}");
+}
+
+#[test]
 fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
     let what = "seldom_keys_pass_by_the_box_and_the_others_are_kept";
     let Some(world) = World::new(what, "lease = 60000000\nfilter = 2\n") else { return };

@@ -1,7 +1,7 @@
-/* Answers GETs of cached keys before the network stack sees them. Everything else goes up to the user tier's socket, which
+/* Answers GETs of cached keys, and tries that compute, before the network stack sees them. Everything else goes up to the user tier's socket, which
  * decides all there is to decide: fills, leases, invalidation, eviction. `docs/wire.md` describes the packet.
  *
- * Shape: `recognise` looks at Ethernet, at most one VLAN tag, IPv4 and UDP; `plain_get` at our header where it lies; `find`
+ * Shape: `recognise` looks at Ethernet, at most one VLAN tag, IPv4 and UDP; `plain_read` at our header where it lies; `find`
  * compares the whole key and copies the entry into this CPU's scratch; `reply` writes the answer over the request, whose
  * buffer grows at its head or shrinks at its tail.
  * No frame is touched before it is certain that it will be answered or sent on: whatever is passed up is as it came.
@@ -55,6 +55,8 @@ struct request {
 	u32 key_len;
 	u32 hash;
 	u32 out;       /* interface by which it is sent on */
+	u32 opcode;
+	u32 computed;  /* the reply has a result, no value */
 };
 
 /* P^4 moves four words at once: the multiplications of a block do not wait for each other. */
@@ -115,13 +117,16 @@ INLINE u8 *recognise(struct xdp_md *ctx, const struct config *config, struct req
 	return ip + IP + UDP;
 }
 
-/* Whether the header at `head` is that of a GET which a copy may answer, from a client itself: its epoch says nothing, for clients go by no table. */
-INLINE u32 plain_get(const u8 *head, struct request *request)
+/* Whether the header at `head` is that of a GET, or a try that computes, which a copy may answer, from a client itself: its epoch says nothing, for clients go by no table. */
+INLINE u32 plain_read(const u8 *head, struct request *request)
 {
 	if (AT64(head, WIRE_REQUEST) >> 16 != MAGIC)
 		return COUNT_OTHER;
-	if (AT8(head, WIRE_PROTOCOL) != PROTOCOL || AT8(head, WIRE_OPCODE) != OPCODE_GET || AT16(head, WIRE_FLAGS))
+	u32 opcode = AT8(head, WIRE_OPCODE), flags = AT16(head, WIRE_FLAGS);
+	int tries = flags == FLAG_TRY && opcode >= OPCODE_COND_PUT && opcode <= OPCODE_OR;
+	if (AT8(head, WIRE_PROTOCOL) != PROTOCOL || !(tries || (opcode == OPCODE_GET && !flags)))
 		return COUNT_OTHER;
+	request->opcode = opcode;
 	u32 key_len = AT8(head, WIRE_KEY_LEN);
 	u32 key_bytes = (key_len + 7) & ~7u;
 	if (key_len == 0 || key_len > MAX_KEY || HEADER + key_bytes > request->payload || AT32(head, WIRE_VALUE_LEN) ||
@@ -176,8 +181,18 @@ INLINE int has_room(const struct config *config, const struct request *request, 
 	       (request->link + packet - request->frame_len <= ONCE(config->max_growth) && packet <= ONCE(config->mtu));
 }
 
+/* Whether a try changes nothing here. Its outcome is then all that the reply says. */
+INLINE int changes_nothing(const struct entry *entry, u32 opcode, u64 operand)
+{
+	u64 number = ONCE(entry->number);
+	u64 result = opcode == OPCODE_OR ? number | operand : number > operand ? number : operand;
+	if (opcode == OPCODE_MIN)
+		result = number < operand ? number : operand;
+	return result == number || PLANTED == 12;
+}
+
 /* The entry as a reply's header and value in `scratch`, if it may be used now. `*value_bytes` is the value with its filler. */
-INLINE u32 answer_from(const struct entry *entry, const struct config *config, const struct request *request,
+INLINE u32 answer_from(const struct entry *entry, const struct config *config, struct request *request,
 		       struct scratch *scratch, u32 *value_bytes)
 {
 	u64 seq = ONCE(entry->seq); /* E1 */
@@ -197,29 +212,39 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	u32 bytes = (value_len + 7) & ~7u;
 	if (bytes > 8 * MAX_VALUE_WORDS)
 		return COUNT_TORN;
+	u8 *head = scratch->head;
+	int computed = 0;
+	if (request->opcode != OPCODE_GET) {
+		if (!ONCE(entry->is_number))
+			return COUNT_OTHER;
+		computed = changes_nothing(entry, request->opcode, AT64(head, WIRE_OPERAND));
+	}
+	if (computed)
+		value_len = bytes = 0;
 	if (!has_room(config, request, bytes))
 		return COUNT_ROOM;
 
-	u8 *head = scratch->head;
 	u64 said = AT64(head, WIRE_CHECKSUM);
 	AT64(head, WIRE_CHECKSUM) = 0;
 	if ((head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum)) * BASE != said &&
 	    PLANTED != 4)
 		return COUNT_DAMAGED;
-	AT8(head, WIRE_OPCODE) = OPCODE_GET | OPCODE_REPLY;
-	AT16(head, WIRE_FLAGS) = FLAG_FROM_BOX;
+	AT8(head, WIRE_OPCODE) = request->opcode | OPCODE_REPLY;
+	AT16(head, WIRE_FLAGS) = computed ? FLAG_FROM_BOX | FLAG_TRY : FLAG_FROM_BOX;
 	AT64(head, WIRE_VERSION) = ONCE(entry->version);
-	AT64(head, WIRE_OPERAND) = 0;
+	AT64(head, WIRE_OPERAND) = computed ? ONCE(entry->number) : 0;
 	AT64(head, WIRE_ROUND) = 0;
-	AT64(head, WIRE_TTL) = expires == ~0ull ? expires : expires - now;
+	AT64(head, WIRE_TTL) = expires == ~0ull || computed ? ~0ull : expires - now;
 	AT32(head, WIRE_EPOCH) = ONCE(config->epoch);
-	AT32(head, WIRE_ITEM_FLAGS) = ONCE(entry->item_flags);
+	AT32(head, WIRE_ITEM_FLAGS) = computed ? 0 : ONCE(entry->item_flags);
 	AT32(head, WIRE_DEADLINE) = PLANTED == 6 ? AT32(head, WIRE_DEADLINE) : 0;
 	AT32(head, WIRE_INCARNATION) = 0;
 	AT32(head, WIRE_VALUE_LEN) = value_len;
-	AT8(head, WIRE_KIND) = ONCE(entry->kind);
+	AT8(head, WIRE_KIND) = computed ? 0 : ONCE(entry->kind);
+	AT8(head, WIRE_STATUS) = computed && request->opcode == OPCODE_COND_PUT ? STATUS_NOT_STORED : 0;
 	AT16(head, WIRE_BOX) = 0;
-	u64 sum = head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
+	u64 sum = computed ? head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum)
+			   : head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
 	AT64(head, WIRE_CHECKSUM) = sum * BASE;
 	u32 blocks = (bytes + 31) / 32;
 	OPAQUE(blocks);
@@ -236,11 +261,12 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, c
 	if (ONCE(entry->seq) != seq && PLANTED != 5) /* E3 */
 		return COUNT_TORN;
 	*value_bytes = bytes;
+	request->computed = computed;
 	return COUNT_HITS;
 }
 
 /* Looks through the bucket. The filter is the bucket's four hashes: a key that is not cached leaves after one cache line. */
-INLINE u32 find(struct xdp_md *ctx, const struct config *config, const struct request *request, struct scratch *scratch,
+INLINE u32 find(struct xdp_md *ctx, const struct config *config, struct request *request, struct scratch *scratch,
 		u32 *value_bytes)
 {
 	u32 at = request->hash & ONCE(config->bucket_mask);
@@ -390,7 +416,8 @@ INLINE u32 send_home(struct xdp_md *ctx, const u8 *head, struct request *request
 /* What becomes of a key that is not here. */
 INLINE u32 screen(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
 {
-	if (!ONCE(config->filter) || request->link != ETHERNET || !is_seldom(config, request->hash))
+	if (!ONCE(config->filter) || request->opcode != OPCODE_GET || request->link != ETHERNET ||
+	    !is_seldom(config, request->hash))
 		return COUNT_MISS;
 	return send_home(ctx, head, request);
 }
@@ -398,7 +425,7 @@ INLINE u32 screen(struct xdp_md *ctx, const u8 *head, const struct config *confi
 INLINE u32 serve(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
 {
 	u32 zero = 0, value_bytes = 0;
-	u32 verdict = plain_get(head, request);
+	u32 verdict = plain_read(head, request);
 	if (verdict != COUNT_HITS)
 		return verdict;
 	struct scratch *scratch = map_lookup(&scratches, &zero);
@@ -440,6 +467,8 @@ SECTION("xdp") int millrace_box(struct xdp_md *ctx)
 	row->count[COUNT_DATAGRAMS]++;
 	u32 verdict = serve(ctx, head, config, &request);
 	row->count[verdict & (COUNTERS - 1)]++;
+	if (verdict == COUNT_HITS && request.computed)
+		row->count[COUNT_COMPUTED]++;
 	if (start) {
 		u32 bits = log2_of(ktime_ns() - start);
 		if (verdict == COUNT_HITS)

@@ -25,6 +25,7 @@
 #define COUNT_LOST 12
 #define COUNT_FORWARDED 13
 #define COUNT_STRANDED 14
+#define COUNT_COMPUTED 15
 
 /* Put after the structures. */
 #define LAYOUT_ASSERTIONS \
@@ -41,6 +42,8 @@
 	_Static_assert(__builtin_offsetof(struct entry, value_len) == 72, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct entry, key_len) == 76, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct entry, kind) == 77, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct entry, number) == 80, "as in layout.rs"); \
+	_Static_assert(__builtin_offsetof(struct entry, is_number) == 88, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct entry, key) == 128, "as in layout.rs"); \
 	_Static_assert(__builtin_offsetof(struct entry, value) == 384, "as in layout.rs"); \
 	_Static_assert(sizeof(struct entry) == 1408, "as in layout.rs"); \

@@ -20,7 +20,9 @@ struct entry {
 	u8 key_len;
 	u8 kind;
 	u16 unused;
-	u64 spare[6];
+	u64 number;    /* what the value is in digits, */
+	u64 is_number; /* if it is one */
+	u64 spare[4];
 	u64 key[MAX_KEY_WORDS];
 	u64 value[MAX_VALUE_WORDS];
 };

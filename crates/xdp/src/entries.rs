@@ -24,6 +24,7 @@
 use crate::layout::{Bucket, Entry, MAX_VALUE, PRESENT, WAYS};
 use crate::region::Region;
 use base::Nanos;
+use protocol::coherence::compute::number;
 use protocol::wire::{KeyHash, Kind, MAX_KEY, Version, extend, key_hash, padded, power};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -306,6 +307,7 @@ impl Entries {
 
     fn write(&mut self, index: usize, hash: u32, item: &Item<'_>) {
         let entry = &self.entries[index];
+        let number = number(item.value);
         let (key_words, value_words) = (padded(item.key.len()) / 4, padded(item.value.len()) / 4);
         write(entry, || {
             pack(item.key, &entry.key);
@@ -321,6 +323,8 @@ impl Entries {
             entry.hash.store(hash, Relaxed);
             entry.item_flags.store(item.item_flags, Relaxed);
             entry.value_len.store(item.value.len() as u32, Relaxed);
+            entry.number.store(number.unwrap_or(0), Relaxed);
+            entry.is_number.store(u64::from(number.is_some()), Relaxed);
             entry.key_len.store(item.key.len() as u8, Relaxed);
             entry.kind.store(item.kind.code(), Relaxed);
         });

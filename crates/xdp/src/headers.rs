@@ -5,7 +5,7 @@
 use crate::layout::{
     Bucket, Config, Counter, Entry, HOMES, Home, KEY_WORDS, Row, SIGHTS, Sights, TIMES, VALUE_WORDS, WAYS,
 };
-use protocol::wire::{BASE, FIELDS, Flags, HEADER, MAGIC, MAX_KEY, Opcode, PROTOCOL, REPLY, Verb};
+use protocol::wire::{BASE, FIELDS, Flags, HEADER, MAGIC, MAX_KEY, Opcode, PROTOCOL, REPLY, Status, Verb};
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
 
@@ -21,7 +21,12 @@ pub fn wire() -> String {
     define(&mut text, "PROTOCOL", PROTOCOL);
     define(&mut text, "MAX_KEY", MAX_KEY);
     define(&mut text, "OPCODE_GET", Opcode::Request(Verb::Get).code());
+    define(&mut text, "OPCODE_COND_PUT", Opcode::Request(Verb::CondPut).code());
+    define(&mut text, "OPCODE_MIN", Opcode::Request(Verb::Min).code());
+    define(&mut text, "OPCODE_OR", Opcode::Request(Verb::Or).code());
     define(&mut text, "OPCODE_REPLY", REPLY);
+    define(&mut text, "STATUS_NOT_STORED", Status::NotStored.code());
+    define(&mut text, "FLAG_TRY", Flags::TRY.bits());
     define(&mut text, "FLAG_FROM_BOX", Flags::FROM_BOX.bits());
     define(&mut text, "BASE", format_args!("{BASE:#x}ull"));
     text.push('\n');
@@ -53,7 +58,7 @@ pub fn layout() -> String {
             holds(&mut text, &format!("sizeof(struct {})", $c), size_of::<$shape>());
         };
     }
-    offsets!(Entry "entry": seq version lease_end expires sum power key_sum key_power hash item_flags value_len key_len kind key value);
+    offsets!(Entry "entry": seq version lease_end expires sum power key_sum key_power hash item_flags value_len key_len kind number is_number key value);
     offsets!(Bucket "bucket": tag);
     offsets!(Config "config": enabled port address epoch bucket_mask sample max_growth mtu filter window filter_mask generation owner mode netns);
     offsets!(Home "home": number address port);

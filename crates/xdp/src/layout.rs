@@ -62,8 +62,12 @@ pub struct Entry {
     pub kind: AtomicU8,
     /// Fills the word.
     pub unused: AtomicU16,
+    /// What the value is in decimal digits.
+    pub number: AtomicU64,
+    /// 1 if it is.
+    pub is_number: AtomicU64,
     /// Fills the second cache line, so that the key begins the third.
-    pub spare: [AtomicU64; 6],
+    pub spare: [AtomicU64; 4],
     /// Filled with 0.
     pub key: [AtomicU64; KEY_WORDS],
     /// Filled with 0.
@@ -194,7 +198,7 @@ counters! {
     Hits "hits" "Answered.";
     Datagrams "datagrams" "Came to the box's port: hits and all that is below, but not foreign.";
     Foreign "foreign" "Passed: not for the box's port, or not IPv4 and UDP as it is understood here.";
-    Other "other" "Passed: no plain GET (a write, a control message, NO_CACHE, malformed).";
+    Other "other" "Passed: no plain GET, no try on a number (a write, a control message, NO_CACHE, malformed).";
     Grant "grant" "Passed: a box below wants to keep the reply; what it may keep only the user tier knows.";
     Relayed "relayed" "Passed: a box sent it on; the answer goes to the client, not to that box.";
     Miss "miss" "Passed: the key is not here.";
@@ -206,6 +210,7 @@ counters! {
     Lost "lost" "Dropped: the frame could not be written after it had been resized. The kernel allows it nowhere; it should be 0.";
     Forwarded "forwarded" "Sent on to its home: the key is not here and was seldom asked for lately.";
     Stranded "stranded" "Passed: it would have been sent on, but the kernel knows no way to its home.";
+    Computed "computed" "Of the hits, operations that change nothing: their result was the answer.";
 }
 
 impl Counter {
@@ -220,7 +225,7 @@ mod tests {
 
     #[test]
     fn no_gaps_and_whole_lines() {
-        assert_eq!(offset_of!(Entry, spare) + 6 * 8, offset_of!(Entry, key));
+        assert_eq!(offset_of!(Entry, spare) + 4 * 8, offset_of!(Entry, key));
         assert_eq!(offset_of!(Entry, key), 128);
         assert_eq!(offset_of!(Entry, value), 128 + 8 * KEY_WORDS);
         assert_eq!(size_of::<Entry>(), offset_of!(Entry, value) + MAX_VALUE);

@@ -6,7 +6,8 @@ pub mod filter;
 use crate::entries::{Entries, Held};
 use crate::options::Live;
 use base::Nanos;
-use protocol::wire::{Flags, HEADER, Opcode, Packet, Sharers, Status, Ttl, Verb, length};
+use protocol::coherence::compute::{Effect, Item, Operation, Outcome, apply};
+use protocol::wire::{Flags, HEADER, Opcode, Packet, Sharers, Status, Ttl, Verb};
 
 const ETHERNET: usize = 14;
 const TAGGED: usize = 18;
@@ -29,13 +30,14 @@ impl Reference<'_> {
     pub fn answer(&self, frame: &[u8], now: Nanos) -> Option<Vec<u8>> {
         let link = self.recognise(frame)?;
         let payload = &frame[link + IP + UDP..];
-        let packet = Packet::parse(payload).ok().filter(|packet| self.is_plain_get(packet))?;
+        let packet = Packet::parse(payload).ok().filter(|packet| self.is_plain_read(packet))?;
         let held = self.entries.find(packet.key())?;
         if held.lease_end <= now || held.expires <= now {
             return None;
         }
-        self.has_room(link, frame.len(), length(packet.key().len(), held.value.len()))
-            .then(|| turn_round(&frame[..link + IP + UDP], link, &self.reply(&packet, &held, now)))
+        let reply = self.reply(&packet, &held, now)?;
+        self.has_room(link, frame.len(), reply.len())
+            .then(|| turn_round(&frame[..link + IP + UDP], link, &reply))
     }
 
     /// Bytes before the IP header of a datagram to the box.
@@ -58,9 +60,13 @@ impl Reference<'_> {
         (fits && internet_sum(&ip[..IP]) == 0xffff).then_some(link)
     }
 
-    fn is_plain_get(&self, packet: &Packet<'_>) -> bool {
-        packet.opcode() == Opcode::Request(Verb::Get)
-            && packet.flags() == Flags::NONE
+    fn is_plain_read(&self, packet: &Packet<'_>) -> bool {
+        let flags = match packet.opcode() {
+            Opcode::Request(Verb::Get) => Flags::NONE,
+            Opcode::Request(Verb::CondPut | Verb::Min | Verb::Max | Verb::Or) => Flags::TRY,
+            _ => return false,
+        };
+        packet.flags() == flags
             && packet.value().is_empty()
             && packet.kind().code() == 0
             && packet.status() == Status::Ok
@@ -77,19 +83,43 @@ impl Reference<'_> {
         }
     }
 
-    /// What the user tier says to such a request when it has this copy.
-    fn reply(&self, request: &Packet<'_>, held: &Held, now: Nanos) -> Vec<u8> {
+    /// What the user tier says to such a request when it has this copy; none to an operation on what is no number.
+    fn reply(&self, request: &Packet<'_>, held: &Held, now: Nanos) -> Option<Vec<u8>> {
         let mut header = request.header().reply(Status::Ok);
         header.epoch = self.live.epoch;
         header.flags = Flags::FROM_BOX;
         header.version = held.version;
-        header.item_flags = held.item_flags;
-        header.kind = held.kind;
-        header.ttl = Ttl::until(held.expires, now);
+        let mut value = &held.value[..];
+        match compute(request, held) {
+            Some(outcome) if outcome.status == Status::NotNumber => return None,
+            Some(Outcome { status, number, effect: Effect::Nothing }) => {
+                header.flags = Flags::FROM_BOX.with(Flags::TRY);
+                (header.status, header.operand) = (status, number);
+                value = &[];
+            }
+            _ => {
+                header.item_flags = held.item_flags;
+                header.kind = held.kind;
+                header.ttl = Ttl::until(held.expires, now);
+            }
+        }
         let mut bytes = Vec::new();
-        header.emit(request.key(), &held.value, 0, &mut bytes);
-        bytes
+        header.emit(request.key(), value, 0, &mut bytes);
+        Some(bytes)
     }
+}
+
+/// What a try does to this copy; none of a GET.
+fn compute(request: &Packet<'_>, held: &Held) -> Option<Outcome> {
+    let Opcode::Request(verb) = request.opcode() else { return None };
+    let item = Item {
+        value: held.value.clone(),
+        flags: held.item_flags,
+        kind: held.kind,
+        version: held.version,
+        end: held.expires,
+    };
+    (verb != Verb::Get).then(|| apply(&Operation::of(verb, &request.to_message()), Some(&item)))
 }
 
 fn turn_round(headers: &[u8], link: usize, payload: &[u8]) -> Vec<u8> {

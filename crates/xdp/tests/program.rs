@@ -33,6 +33,7 @@ tests! {
     leases_and_lives_end
     only_plain_gets_are_answered
     keys_of_one_hash_are_told_apart
+    tries_are_computed_where_they_change_nothing
     an_entry_that_is_being_written_is_left_alone
     a_removed_key_is_not_answered_again
     nothing_is_answered_after_its_removal_and_nothing_half

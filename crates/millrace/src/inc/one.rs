@@ -17,8 +17,11 @@ use protocol::wire::{BoxId, HomeId};
 /// answers everything itself, unless --xdp-required.
 ///
 /// Values to about 190 bytes fit any request; longer ones, to 1024, those that their client has padded, as the Rust client does; what is
-/// longer the user tier answers. On veth, in native mode, the interface at the other end needs a program as well (`xdp::Pass`), else the kernel
-/// drops what is sent back.
+/// longer the user tier answers. On veth, in native mode, the interface at the other end needs an XDP program as well, if only one that passes
+/// everything, else the kernel drops what is sent back.
+///
+/// With register coherence.filter in the topology file, requests of keys that are seldom asked for pass by the box without waking it, if the
+/// kernel routes (net.ipv4.ip_forward) and knows a way to their home.
 ///
 /// Examples:
 ///   millrace box 1 --topology rack.toml

@@ -2,7 +2,7 @@
 
 use super::{ETHERNET, IP, Reference, UDP, internet_sum};
 use crate::layout::SIGHTS;
-use protocol::wire::{KeyHash, Packet};
+use protocol::wire::{KeyHash, Opcode, Packet, Verb};
 use std::net::SocketAddrV4;
 
 /// Counts of keys, as [`layout::Sights`](crate::layout::Sights) has them.
@@ -41,8 +41,9 @@ impl Reference<'_> {
     pub fn is_screened(&self, frame: &[u8]) -> Option<KeyHash> {
         let link = self.recognise(frame).filter(|link| *link == ETHERNET)?;
         let packet =
-            Packet::parse(&frame[link + IP + UDP..]).ok().filter(|packet| self.is_plain_get(packet))?;
-        self.entries.find(packet.key()).is_none().then(|| packet.hash())
+            Packet::parse(&frame[link + IP + UDP..]).ok().filter(|packet| self.is_plain_read(packet))?;
+        let is_get = packet.opcode() == Opcode::Request(Verb::Get);
+        (is_get && self.entries.find(packet.key()).is_none()).then(|| packet.hash())
     }
 }
 

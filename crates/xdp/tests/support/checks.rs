@@ -205,6 +205,47 @@ pub fn only_plain_gets_are_answered(bench: &mut Bench) {
     assert!(bench.run(&frame(&bytes(&get(b"key", 0)))).0.is_some());
 }
 
+/// Tries of arithmetic: what changes nothing is computed, what would change something gets the value.
+pub fn tries_are_computed_where_they_change_nothing(bench: &mut Bench) {
+    let numbers = [0, 1, 7, 40, 1 << 40, u64::MAX];
+    let texts = numbers.map(|number| number.to_string());
+    let others = ["", "x", "007", "18446744073709551616", "1 ", "000000000000000000001"];
+    let (mut computed, mut told) = (0, 0);
+    for value in texts.iter().map(String::as_str).chain(others) {
+        bench.put(&Item { kind: Kind::Number, ..item(b"key", value.as_bytes()) });
+        for verb in [Verb::CondPut, Verb::Min, Verb::Max, Verb::Or] {
+            for operand in numbers {
+                let mut request = Message::request(verb, b"key");
+                request.header.operand = operand;
+                bench.passes(&request, Counter::Other);
+                request.header.flags = Flags::TRY;
+                // That it is what the user tier would say is checked there.
+                let (reply, counter) = bench.run(&frame(&bytes(&request)));
+                let Some(reply) = reply else {
+                    assert!(
+                        others.contains(&value) && counter == Counter::Other,
+                        "{value} {verb:?} {operand}"
+                    );
+                    continue;
+                };
+                let packet = Packet::parse(&reply[42..]).expect("a packet");
+                if packet.flags().contains(Flags::TRY) {
+                    computed += 1;
+                } else {
+                    assert_eq!(packet.value(), value.as_bytes());
+                    told += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(bench.tier.counters().of_kind(Counter::Computed), computed);
+    assert!(computed > 40 && told > 40, "{computed} {told}");
+    bench.tier.entries_mut().clear();
+    let mut request = Message::request(Verb::Max, b"key");
+    request.header.flags = Flags::TRY;
+    bench.passes(&request, Counter::Miss);
+}
+
 pub fn keys_of_one_hash_are_told_apart(bench: &mut Bench) {
     let (one, other) = same_hash();
     bench.put(&item(&one, b"one"));
