@@ -100,7 +100,7 @@ pub struct Config {
     pub sample: AtomicU32,
     /// Bytes by which a reply may be longer than its request.
     pub max_growth: AtomicU32,
-    /// Of the interface: bytes of the longest IP packet.
+    /// Bytes of the longest IP packet of the interface that takes the shortest.
     pub mtu: AtomicU32,
     /// A request of a key that is not here goes up when the key was seen so often, this time included; 0: always.
     pub filter: AtomicU32,

@@ -6,7 +6,7 @@
 //! answer goes up to the user tier's socket as it came, unless the filter ([`Live::filter`]) sends a seldom asked-for key's request on to its home.
 //!
 //! ```text
-//!  frame ─▶ XDP program ──hit──▶ back to the sender
+//!  frame ─▶ XDP program ──hit──▶ back to the sender;  ──seldom asked for──▶ to its home (filter)
 //!             │    ▲  entries, buckets, config (read)      ┌─ Entries::put, remove, clear
 //!             │    ╰───────────── shared memory ───────────┤  Tier::set_options
 //!             ▼ everything else   hits, rows (written)     └─ Tier::counters, histograms; Entries::hits

@@ -1,4 +1,4 @@
-//! `millrace box`, `millrace home`, `millrace controller`: one node of a topology, thin over [`run`](super::run).
+//! `millrace box`, `millrace home`, `millrace controller`: one node of a topology, thin over `run`.
 
 use super::IncError;
 use super::fast::Fast;
