@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod demo;
 pub mod inc;
+pub mod lab;
 pub mod load;
 pub mod node;
 pub mod probe;

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use millrace::demo::Demo;
 use millrace::inc::Inc;
 use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
+use millrace::lab::Lab;
 use millrace::load::{self, BenchArgs};
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
@@ -35,6 +36,7 @@ enum Command {
     CacheBox(BoxNode),
     Home(HomeNode),
     Controller(ControllerNode),
+    Lab(Lab),
     Soak(Soak),
     Registers(registers::List),
     Wire(Wire),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::CacheBox(node) => node.run().map_err(Into::into),
         Command::Home(node) => node.run().map_err(Into::into),
         Command::Controller(node) => node.run().map_err(Into::into),
+        Command::Lab(lab) => lab.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),

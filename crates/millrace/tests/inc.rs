@@ -198,35 +198,9 @@ fn topologies_are_printed_and_errors_say_what_to_do() {
 }
 
 #[test]
-fn the_laboratory_prints_a_verdict_and_a_history() {
-    let folder = Folder::new("lab");
-    let history = folder.0.join("history.jsonl");
-    let output = inc(&[
-        "lab",
-        "--seconds",
-        "60",
-        "--operations",
-        "4000",
-        "--clients",
-        "2",
-        "--keys",
-        "50",
-        "--history",
-        history.to_str().expect("text"),
-    ]);
-    assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
-    let said = stdout(&output);
-    for words in ["linearizable: ", "median", "read, by a box", "box:1: hits ", "home:1:", "ended early"] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    let text = std::fs::read_to_string(history).expect("it was written");
-    assert!(text.lines().count() > 4000 && text.contains("\"op\":\"cond_put\""));
-}
-
-#[test]
 fn help_names_what_there_is() {
     let help = stdout(&inc(&["--help"]));
-    for command in ["topology", "run", "lab", "get", "set", "delete", "incr", "cond-put", "Exit status"] {
+    for command in ["topology", "run", "get", "set", "delete", "incr", "cond-put", "Exit status"] {
         assert!(help.contains(command), "{command}: {help}");
     }
     let registers = Command::new(PROGRAM).args(["registers", "--inc"]).output().expect("the program");

@@ -32,12 +32,8 @@ pub enum IncError {
     Socket(io::Error),
     Signal(io::Error),
     Output(io::Error),
-    History(PathBuf, io::Error),
     Client(ClientError),
     Refused { status: &'static str, code: u8 },
-    Mix(String),
-    Violated(usize),
-    Undecided(usize),
     Fast(LoadError),
     FastFamily(NodeId, SocketAddr),
     Metrics(SocketAddr, io::Error),
@@ -118,13 +114,8 @@ impl fmt::Display for IncError {
             IncError::Socket(cause) => write!(f, "the socket failed: {cause}"),
             IncError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             IncError::Output(cause) => write!(f, "cannot write: {cause}"),
-            IncError::History(path, cause) => {
-                write!(f, "cannot write the history {}: {cause}", path.display())
-            }
             IncError::Client(cause) => cause.fmt(f),
             IncError::Refused { status, .. } => f.write_str(status),
-            IncError::Mix(why) => f.write_str(why),
-            IncError::Violated(keys) => write!(f, "{keys} keys are not linearizable"),
             IncError::Fast(cause) => cause.fmt(f),
             IncError::Metrics(address, cause) => {
                 write!(
@@ -134,9 +125,6 @@ impl fmt::Display for IncError {
             }
             IncError::FastFamily(node, address) => {
                 write!(f, "the XDP tier reads IPv4 alone, and {} is at {address}", name(node))
-            }
-            IncError::Undecided(keys) => {
-                write!(f, "of {keys} keys it could not be told; a shorter run has shorter histories")
             }
         }
     }

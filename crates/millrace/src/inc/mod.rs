@@ -1,4 +1,4 @@
-//! `millrace inc`: the in-network cache of `protocol::coherence` on real sockets: nodes, clients, and a laboratory that judges them.
+//! `millrace inc`: the in-network cache of `protocol::coherence` on real sockets: nodes and clients. `millrace lab` puts load on them and judges.
 //!
 //! ```text
 //!   topology (a file) ──▶ book: who is where ─┐
@@ -14,7 +14,7 @@
 //! | `items` | what a home keeps its items in |
 //! | `client` | the library for Rust programs |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
-//! | `plan`, `run`, `one`, `ask`, `lab` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation; `lab` |
+//! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
 //! | `error` | what can go wrong, and what to do about it |
 //!
 //! What the machines promise, and why: `docs/design/004-box.md`.
@@ -26,15 +26,14 @@ pub mod driver;
 mod error;
 mod fast;
 pub mod items;
-pub mod lab;
 pub mod machine;
 pub mod metrics;
 pub mod node;
 pub mod one;
 pub mod padding;
-mod plan;
+pub mod plan;
 pub mod registers;
-mod run;
+pub mod run;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
@@ -68,7 +67,6 @@ pub struct Inc {
 enum Command {
     Topology(plan::Plan),
     Run(run::Run),
-    Lab(Box<lab::Lab>),
     #[command(flatten)]
     Ask(ask::Ask),
 }
@@ -82,14 +80,16 @@ impl Inc {
         match &self.command {
             Command::Topology(plan) => plan.run(),
             Command::Run(run) => run.run(),
-            Command::Lab(lab) => lab.run(),
             Command::Ask(ask) => ask.run(),
         }
     }
 }
 
 /// A flag that becomes true at Ctrl-C or SIGTERM; the second ends the program.
-fn stop_flag() -> Result<Arc<AtomicBool>, IncError> {
+///
+/// # Errors
+/// The system's, when the signals cannot be caught.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, IncError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))

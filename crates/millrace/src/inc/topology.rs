@@ -259,6 +259,16 @@ impl Topology {
         self.controllers
     }
 
+    /// Boxes, each with those above it.
+    pub fn places(&self) -> &[BoxPlace] {
+        &self.boxes
+    }
+
+    /// Homes, each with the box before it.
+    pub fn homes(&self) -> &[(HomeId, BoxId)] {
+        &self.homes
+    }
+
     /// All nodes.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.book.iter().map(|(node, _)| node).collect()

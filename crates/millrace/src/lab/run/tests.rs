@@ -1,9 +1,10 @@
 //! The laboratory: what it must not find, and what it must.
 
 use super::rack::Rack;
-use super::{Lab, Outcome};
-use crate::inc::plan::{registers, sockets};
-use crate::inc::{IncError, Topology};
+use super::{Outcome, Run};
+use crate::inc::Topology;
+use crate::inc::plan::sockets;
+use crate::lab::LabError;
 use clap::Parser;
 use protocol::coherence::Planted;
 use std::sync::atomic::AtomicBool;
@@ -11,16 +12,16 @@ use std::sync::atomic::AtomicBool;
 #[derive(Parser)]
 struct Command {
     #[command(flatten)]
-    lab: Lab,
+    run: Run,
 }
 
-fn lab(arguments: &str) -> Lab {
-    let arguments = std::iter::once("lab").chain(arguments.split_whitespace());
-    Command::try_parse_from(arguments).expect("arguments").lab
+fn run(arguments: &str) -> Run {
+    let arguments = ["run", "--loopback"].into_iter().chain(arguments.split_whitespace());
+    Command::try_parse_from(arguments).expect("arguments").run
 }
 
-fn measure(arguments: &str) -> Result<Outcome, IncError> {
-    lab(arguments).measure(&AtomicBool::new(false))
+fn measure(arguments: &str) -> Result<Outcome, LabError> {
+    run(arguments).measure(&AtomicBool::new(false))
 }
 
 #[test]
@@ -39,12 +40,13 @@ fn nodes_die_under_load_and_nothing_stale_is_seen() {
 #[test]
 fn planted_bugs_are_found() {
     for planted in [Planted::SkipInvalidation, Planted::AckWithoutRemoving] {
-        let lab = lab("--seconds 60 --operations 20000 --keys 20 --writes 10");
-        let bound = sockets(&lab.shape).expect("ports");
-        let registers = registers(&lab.settings).expect("settings");
-        let topology = Topology::two_levels(&lab.shape, |node| bound[&node].1, &registers).expect("it fits");
+        let run = run("--seconds 60 --operations 20000 --keys 20 --writes 10");
+        let bound = sockets(&run.plan.shape).expect("ports");
+        let registers = run.plan.registers().expect("settings");
+        let topology =
+            Topology::two_levels(&run.plan.shape, |node| bound[&node].1, &registers).expect("it fits");
         let rack = Rack::of(topology.planted(Some(planted)), bound).expect("it starts");
-        let outcome = lab.measure_on(rack, &AtomicBool::new(false)).expect("it runs");
+        let outcome = run.measure_on(rack, &AtomicBool::new(false)).expect("it runs");
         assert!(!outcome.report.violations.is_empty(), "{planted:?} was not found");
     }
 }

@@ -1,7 +1,7 @@
 //! What a run of the laboratory prints.
 
 use super::record::Class;
-use super::{Lab, Outcome};
+use super::{Outcome, Run};
 use crate::inc::book;
 use crate::inc::run::show;
 use base::Nanos;
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 const SHOWN: usize = 3;
 
 /// Prints it.
-pub fn print(lab: &Lab, outcome: &Outcome) -> io::Result<()> {
+pub fn print(run: &Run, outcome: &Outcome) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let Outcome { recorded, rack, took, kills, report } = outcome;
     let rate = recorded.answered as f64 / took.as_secs_f64();
@@ -22,11 +22,11 @@ pub fn print(lab: &Lab, outcome: &Outcome) -> io::Result<()> {
         "{} operations in {took}, {rate:.0} per second; {unanswered} without an answer",
         recorded.called
     )?;
-    if recorded.called >= lab.operations {
-        writeln!(out, "ended early: --operations {} were done", lab.operations)?;
+    if recorded.called >= run.load.operations {
+        writeln!(out, "ended early: --operations {} were done", run.load.operations)?;
     }
-    if *kills < lab.kill.len() {
-        writeln!(out, "killed {kills} of {}: the others were to die later, or dead", lab.kill.len())?;
+    if *kills < run.kill.len() {
+        writeln!(out, "killed {kills} of {}: the others were to die later, or dead", run.kill.len())?;
     }
     writeln!(out, "\n{:22} {:>9} {:>10} {:>10}", "", "count", "median", "p99")?;
     for (class, name) in Class::ALL {
@@ -60,6 +60,6 @@ pub fn print(lab: &Lab, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
         "\n{verdict}: {good} of {keys} keys linearizable, {bad} not, {open} not decided; {} operations, {kills} kills, seed {}",
-        recorded.called, lab.seed
+        recorded.called, run.load.seed
     )
 }

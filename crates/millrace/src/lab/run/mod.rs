@@ -1,4 +1,4 @@
-//! `millrace inc lab`: a whole network in one process over loopback, load on it, nodes that die and come back, and a verdict.
+//! `millrace lab run`: load, nodes that die and come back, and a verdict.
 //!
 //! ```text
 //!   rack: a thread and socket per node ◀── kills, by a schedule
@@ -13,6 +13,7 @@
 //! Bounds: `--operations`; about half a kilobyte for each.
 
 mod kill;
+mod load;
 mod rack;
 mod record;
 mod show;
@@ -20,12 +21,13 @@ mod show;
 mod tests;
 mod user;
 
-use super::IncError;
-use super::plan::{registers, setting};
-use super::topology::Shape;
+use super::LabError;
+use super::plan::Plan;
+use crate::inc;
 use crate::load::args::duration;
 use base::{Clock, Nanos};
 use kill::Kill;
+use load::Load;
 use protocol::coherence::{Life, NodeId};
 use rack::Rack;
 use record::Recorded;
@@ -35,46 +37,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use user::{Mix, User};
 
-/// Run boxes, homes, controllers and clients in this process, and judge what the clients saw.
+/// Run boxes, homes, controllers and clients, and judge what the clients saw.
 ///
 /// Every key must be linearizable: that is the verdict, and the exit status is 1 if one is not. Nodes may be killed under load; they lose all
 /// they know and come back.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Lab {
+pub struct Run {
     #[command(flatten)]
-    shape: Shape,
+    plan: Plan,
 
-    /// Clients, each with one operation under way; they share the ToRs
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
-    clients: u32,
+    #[command(flatten)]
+    load: Load,
 
-    /// For how long
-    #[arg(long, value_name = "S", default_value = "5", value_parser = duration)]
-    seconds: Duration,
-
-    /// But not more operations than this: all are recorded and judged
-    #[arg(long, value_name = "N", default_value_t = 300_000)]
-    operations: u64,
-
-    /// Keys; three of four have text, the fourth a number. All are stored in the beginning
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    keys: u64,
-
-    /// Of their popularity, by Zipf's law; 0: all alike
-    #[arg(long, value_name = "THETA", default_value_t = 0.99)]
-    skew: f64,
-
-    /// Of a hundred operations, those that store or remove
-    #[arg(long, value_name = "PERCENT", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=100))]
-    writes: u64,
-
-    /// Of a hundred operations, those that compute: cas, append, incr, cond_put
-    #[arg(long, value_name = "PERCENT", default_value_t = 4, value_parser = clap::value_parser!(u64).range(0..=100))]
-    compute: u64,
-
-    /// Bytes of a text
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(24..=60_000))]
-    value_size: u16,
+    /// In this process over loopback, without namespaces and without root
+    #[arg(long, required = true)]
+    loopback: bool,
 
     /// Kill this node at this time, as in box:1@2s; may be repeated
     #[arg(long, value_name = "NODE@TIME", value_parser = Kill::parse)]
@@ -84,17 +61,9 @@ pub struct Lab {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
     back: Duration,
 
-    /// Which keys are popular, and what is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
     /// Write what the clients saw, as docs/history.md describes it
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-
-    /// A register of the cache, as in coherence.lease=200000; may be repeated
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
-    settings: Vec<(String, String)>,
 }
 
 /// What a run left.
@@ -109,18 +78,18 @@ pub struct Outcome {
     pub report: Report,
 }
 
-impl Lab {
+impl Run {
     /// Runs, prints and judges.
     ///
     /// # Errors
     /// A key is not linearizable, or it could not be run.
-    pub fn run(&self) -> Result<(), IncError> {
-        let stop = super::stop_flag()?;
+    pub fn run(&self) -> Result<(), LabError> {
+        let stop = inc::stop_flag()?;
         let outcome = self.measure(&stop)?;
-        show::print(self, &outcome).map_err(IncError::Output)?;
+        show::print(self, &outcome).map_err(LabError::io("cannot write"))?;
         match &outcome.report {
-            report if !report.violations.is_empty() => Err(IncError::Violated(report.violations.len())),
-            report if !report.gave_up.is_empty() => Err(IncError::Undecided(report.gave_up.len())),
+            report if !report.violations.is_empty() => Err(LabError::Violated(report.violations.len())),
+            report if !report.gave_up.is_empty() => Err(LabError::Undecided(report.gave_up.len())),
             _ => Ok(()),
         }
     }
@@ -129,28 +98,28 @@ impl Lab {
     ///
     /// # Errors
     /// It could not be run, or the history not be written.
-    pub fn measure(&self, stop: &AtomicBool) -> Result<Outcome, IncError> {
-        self.measure_on(Rack::start(&self.shape, &registers(&self.settings)?)?, stop)
+    pub fn measure(&self, stop: &AtomicBool) -> Result<Outcome, LabError> {
+        self.measure_on(Rack::start(&self.plan.shape, &self.plan.registers()?)?, stop)
     }
 
-    fn measure_on(&self, mut rack: Rack, stop: &AtomicBool) -> Result<Outcome, IncError> {
-        let mix = Mix::new(self.writes, self.compute).map_err(IncError::Mix)?;
+    fn measure_on(&self, mut rack: Rack, stop: &AtomicBool) -> Result<Outcome, LabError> {
+        let mix = Mix::new(self.load.writes, self.load.compute).map_err(LabError::Mix)?;
         let schedule = kill::schedule(&self.kill, self.back, &rack.topology().nodes())?;
         let begun = Clock::shared().now();
-        let left = AtomicU64::new(self.operations);
+        let left = AtomicU64::new(self.load.operations);
         let over = AtomicBool::new(false);
-        let users: Vec<User> = (0..self.clients)
+        let users: Vec<User> = (0..self.plan.clients)
             .map(|number| {
-                let tor = 1 + (number % u32::from(self.shape.tors)) as u16;
-                User::new(rack.topology(), number, tor, &mix, self)
+                let tor = 1 + (number % u32::from(self.plan.shape.tors)) as u16;
+                User::new(rack.topology(), (number, self.plan.clients), tor, &mix, &self.load)
             })
-            .collect::<Result<_, IncError>>()?;
+            .collect::<Result<_, LabError>>()?;
         let (parts, kills) = std::thread::scope(|scope| {
             let work = |user: User| scope.spawn(|| user.work(&left, &over));
             let threads: Vec<_> = users.into_iter().map(work).collect();
             let is_over =
                 || stop.load(Ordering::Relaxed) || threads.iter().all(|thread| thread.is_finished());
-            let end = begun.plus(Nanos::from(self.seconds));
+            let end = begun.plus(Nanos::from(self.load.seconds));
             let result = conduct(&mut rack, &schedule, begun, end, &is_over);
             over.store(true, Ordering::Relaxed);
             let parts: Vec<_> =
@@ -161,7 +130,7 @@ impl Lab {
         rack.stop()?;
         let recorded = Recorded::merge(parts.into_iter().collect::<Result<_, _>>()?, begun);
         if let Some(path) = &self.history {
-            recorded.write(path).map_err(|cause| IncError::History(path.clone(), cause))?;
+            recorded.write(path).map_err(|cause| LabError::History(path.clone(), cause))?;
         }
         // A home that died, or ran out of room, has lost items: each as if it had been deleted.
         let home_died = self.kill.iter().any(|kill| matches!(kill.node, NodeId::Home(_)));
@@ -178,7 +147,7 @@ fn conduct(
     begun: Nanos,
     end: Nanos,
     is_over: &impl Fn() -> bool,
-) -> Result<usize, IncError> {
+) -> Result<usize, LabError> {
     const STEP: Nanos = Nanos::from_millis(10);
     let mut steps = schedule.iter().peekable();
     let mut kills = 0;

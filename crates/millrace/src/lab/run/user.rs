@@ -3,10 +3,11 @@
 //! Each value is stored once, by one client, so that a wrong one says where it is from. Of minimum, maximum and bits the judge knows no
 //! outcome that is well and changes nothing, so they are not drawn.
 
-use super::Lab;
+use super::load::Load;
 use super::record::{Class, Part};
 use crate::inc::client::{Client, ClientError};
 use crate::inc::{IncError, Topology};
+use crate::lab::LabError;
 use base::{Clock, Prng};
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{self, Verb, Version};
@@ -71,24 +72,30 @@ pub struct User {
 }
 
 impl User {
-    /// Behind box `tor`.
-    pub fn new(topology: &Topology, number: u32, tor: u16, mix: &Mix, lab: &Lab) -> Result<User, IncError> {
+    /// The `number`th of so many, behind box `tor`.
+    pub fn new(
+        topology: &Topology,
+        (number, of): (u32, u32),
+        tor: u16,
+        mix: &Mix,
+        load: &Load,
+    ) -> Result<User, LabError> {
         Ok(User {
             client: Client::init(topology, Some(tor))?,
             part: Part::new(number),
-            keys: Keys::new(lab.keys, lab.skew, lab.seed),
-            share: (u64::from(number)..lab.keys).step_by(lab.clients as usize),
+            keys: Keys::new(load.keys, load.skew, load.seed),
+            share: (u64::from(number)..load.keys).step_by(of as usize),
             mix: mix.clone(),
-            random: Prng::for_entity(lab.seed, u64::from(number), 0x75),
+            random: Prng::for_entity(load.seed, u64::from(number), 0x75),
             number,
-            size: usize::from(lab.value_size),
+            size: usize::from(load.value_size),
             made: 0,
             seen: BTreeMap::new(),
         })
     }
 
     /// Stores its share of the keys, then draws operations, until it is over or no operation is left.
-    pub fn work(mut self, left: &AtomicU64, over: &AtomicBool) -> Result<Part, IncError> {
+    pub fn work(mut self, left: &AtomicU64, over: &AtomicBool) -> Result<Part, LabError> {
         let goes_on = || {
             let take = |n: u64| n.checked_sub(1);
             !over.load(Ordering::Relaxed)
@@ -104,14 +111,14 @@ impl User {
         Ok(self.part)
     }
 
-    fn store(&mut self, key: u64) -> Result<(), IncError> {
+    fn store(&mut self, key: u64) -> Result<(), LabError> {
         let name = name(key);
         let text = if is_number(key) { b"0".to_vec() } else { self.text() };
         let call = Call::new(Verb::Set, name.as_bytes()).value(&text);
         self.perform(key, Kind::Write, call, Op::Set { value: Value::of(&text), ttl: None })
     }
 
-    fn draw(&mut self) -> Result<(), IncError> {
+    fn draw(&mut self) -> Result<(), LabError> {
         let key = self.keys.draw(&mut self.random);
         let kind = *self.mix.0.draw(&mut self.random);
         let name = name(key);
@@ -125,7 +132,7 @@ impl User {
         self.perform(key, kind, call, op)
     }
 
-    fn perform(&mut self, key: u64, kind: Kind, call: Call, op: Op) -> Result<(), IncError> {
+    fn perform(&mut self, key: u64, kind: Kind, call: Call, op: Op) -> Result<(), LabError> {
         let clock = Clock::shared();
         let begun = clock.now();
         let id = self.part.call(begun, &call.key, op);
@@ -150,7 +157,7 @@ impl User {
             }
             Err(ClientError::NotDone) => self.part.returns(clock.now(), id, Ret::of(Status::Error)),
             Err(ClientError::Unknown) => {}
-            Err(cause) => return Err(cause.into()),
+            Err(cause) => return Err(IncError::from(cause).into()),
         }
         Ok(())
     }

@@ -1,0 +1,234 @@
+//! `millrace lab` as its users run it. What needs network namespaces says that it was skipped where this process may not make them; with
+//! `MILLRACE_REQUIRE_LAB=1` it fails instead.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).arg("lab").args(arguments).output().expect("the program")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+fn ok(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+fn fails(arguments: &[&str], words: &str) {
+    let output = lab(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stdout(&output));
+    assert!(stderr(&output).contains(words), "{words:?} in {}", stderr(&output));
+}
+
+/// A lab of a test, gone in the end, after a panic too. Tests of several runs have different names.
+struct Rack(String);
+
+impl Rack {
+    /// None, after a line that says why, where this process may make no namespaces.
+    fn new(test: &str) -> Option<Rack> {
+        let name = format!("t{}{test}", std::process::id());
+        let works = Command::new("unshare").args(["--net", "ip", "link"]).output();
+        if works.is_ok_and(|output| output.status.success()) {
+            return Some(Rack(name));
+        }
+        let required = std::env::var_os("MILLRACE_REQUIRE_LAB").is_some();
+        assert!(!required, "network namespaces are required here, and this process may not make any");
+        eprintln!("SKIPPED {test}: it needs root, iproute2 and network namespaces");
+        None
+    }
+
+    fn up(&self, arguments: &[&str]) -> String {
+        ok(&[&["up", "--name", &self.0], arguments].concat())
+    }
+
+    fn topology(&self) -> String {
+        format!("/run/millrace/lab/{}/topology.toml", self.0)
+    }
+
+    /// `millrace inc`, in a client's namespace.
+    fn ask(&self, client: &str, arguments: &[&str]) -> (String, String) {
+        let topology = self.topology();
+        let words = [
+            &["lab", "exec", "--name", &self.0, client, "--", PROGRAM, "inc"],
+            arguments,
+            &["--topology", &topology],
+        ];
+        let output = Command::new(PROGRAM).args(words.concat()).output().expect("the program");
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        (stdout(&output), stderr(&output))
+    }
+
+    fn namespaces(&self) -> usize {
+        let prefix = format!("mrlab-{}-", self.0);
+        let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+    }
+
+    fn log(&self, role: &str) -> String {
+        let path = PathBuf::from(format!("/run/millrace/lab/{}/log/{role}.log", self.0));
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        let _ = lab(&["down", &self.0]);
+    }
+}
+
+#[test]
+fn a_rack_goes_up_and_down() {
+    let Some(rack) = Rack::new("up") else { return };
+    let said = rack.up(&["--tors", "2", "--roots", "2", "--clients", "2"]);
+    assert!(said.contains("8 namespaces") && said.contains(&rack.topology()), "{said}");
+
+    // Through two boxes: the client's, one of the roots, the home's.
+    assert_eq!(rack.ask("client:1", &["set", "colour", "blue"]).0, "OK\n");
+    assert_eq!(rack.ask("client:1", &["get", "colour"]).0, "blue\n");
+    let (value, beside) = rack.ask("client:1", &["get", "colour"]);
+    assert!(value == "blue\n" && beside.contains("by a box"), "{beside}");
+    assert_eq!(rack.ask("client:2", &["get", "colour", "--tor", "2"]).0, "blue\n");
+
+    let status = ok(&["status", &rack.0]);
+    for words in ["client:2", "10.77.100.2", "box:4", "home:1", "10.77.2.1", "controller:0", "holder"] {
+        assert!(status.contains(words), "{words}: {status}");
+    }
+    assert!(!status.contains("ended"), "{status}");
+    assert!(
+        ok(&["exec", "--name", &rack.0, "box:1", "--", "ip", "route"]).contains("10.77.100.1 dev to-client1")
+    );
+    fails(&["exec", "--name", &rack.0, "box:9", "--", "true"], "it has client:1");
+    fails(&["exec", "--name", &rack.0, "box:1", "--", "no-such-program"], "cannot run no-such-program");
+
+    // Another of the same name; then in its place.
+    fails(&["up", "--name", &rack.0], "`millrace lab down");
+    rack.up(&["--replace", "--clients", "1", "--no-nodes"]);
+    assert_eq!(rack.namespaces(), 6);
+    assert!(ok(&["status", &rack.0]).contains("none"));
+
+    assert!(ok(&["down", &rack.0]).contains("6 namespaces"));
+    assert!(ok(&["down", &rack.0]).contains("there is no lab"));
+    assert_eq!(rack.namespaces(), 0);
+    fails(&["status", &rack.0], "there is no lab");
+    fails(&["exec", "--name", &rack.0, "box:1", "--", "true"], "there is no lab");
+}
+
+/// Whatever the moment at which the maker is killed, what it left can be taken away, and a new one be made.
+#[test]
+fn a_maker_that_is_killed_leaves_nothing_for_good() {
+    let Some(rack) = Rack::new("killed") else { return };
+    let mut most = 0;
+    // The maker is killed when so many namespaces are there; the last time it is whole, and a node is killed instead.
+    for killed_at in [1, 4, 7] {
+        let mut maker = Command::new(PROGRAM);
+        maker.args(["lab", "up", "--name", &rack.0, "--clients", "2"]).stdout(std::process::Stdio::null());
+        let mut maker = maker.spawn().expect("the program");
+        while rack.namespaces() < killed_at && maker.try_wait().expect("it is ours").is_none() {
+            std::thread::yield_now();
+        }
+        let _ = maker.kill();
+        maker.wait().expect("it is ours");
+        most = most.max(rack.namespaces());
+        fails(&["up", "--name", &rack.0], "what is left of one");
+        ok(&["down", &rack.0]);
+        assert_eq!(rack.namespaces(), 0);
+        assert!(!PathBuf::from(format!("/run/millrace/lab/{}", rack.0)).exists());
+    }
+    assert!(most >= 7, "the last maker had made all");
+    rack.up(&["--clients", "1"]);
+}
+
+#[test]
+fn a_link_program_carries_and_loses() {
+    let Some(rack) = Rack::new("link") else { return };
+    rack.up(&["--clients", "1", "--link", "client:1-box:1,delay=20us,loss=0.2,duplicate=0.1,reorder=0.1"]);
+    for number in 0..30 {
+        let value = number.to_string();
+        rack.ask("client:1", &["set", "key", &value]);
+        assert_eq!(rack.ask("client:1", &["get", "key"]).0, format!("{value}\n"));
+    }
+    let status = ok(&["status", &rack.0]);
+    let line = status.lines().find(|line| line.contains("link client:1-box:1")).expect("the link is listed");
+    let pid = line.split_whitespace().last().expect("its process");
+    assert!(Command::new("kill").arg(pid).status().expect("kill").success());
+    let counts = loop {
+        let log = rack.log("link-client1-box1");
+        if log.matches(" left ").count() == 2 {
+            break log;
+        }
+        std::thread::yield_now();
+    };
+    let count = |line: &str, name: &str| -> u64 {
+        let after = line.split(&format!("{name} ")).nth(1).expect("it is counted");
+        after.split_whitespace().next().expect("a number").parse().expect("a number")
+    };
+    let lines: Vec<&str> = counts.lines().filter(|line| line.contains(" left ")).collect();
+    for line in &lines {
+        assert!(count(line, "entered") >= 60 && count(line, "dropped") == 0, "{line}");
+    }
+    let sum = |name| lines.iter().map(|line| count(line, name)).sum::<u64>();
+    assert!(sum("lost") > 0 && sum("doubled") > 0 && sum("held back") > 0, "{counts}");
+    assert_eq!(sum("left"), sum("entered") - sum("lost") + sum("doubled"));
+}
+
+#[test]
+fn what_cannot_be_a_lab_says_why() {
+    for (arguments, words) in [
+        (&["up", "--name", "A-b"][..], "no name of a lab"),
+        (&["up", "--link", "box:1-box:9,loss=7"], "no share"),
+        (&["up", "--topology", "x", "--tors", "3"], "cannot be used with"),
+        (&["exec", "tor:1", "--", "true"], "or client:1"),
+    ] {
+        let output = lab(arguments);
+        assert!(!output.status.success() && stderr(&output).contains(words), "{words}: {}", stderr(&output));
+    }
+    let Some(rack) = Rack::new("wrong") else { return };
+    for (arguments, words) in [
+        (&["--roots", "0"][..], "no way from"),
+        (&["--link", "box:1-box:2"], "there are box:1-box:3"),
+        (&["--topology", "/nowhere"], "cannot read the topology"),
+        (&["--set", "coherence.leese=1"], "millrace registers --inc"),
+    ] {
+        fails(&[&["up", "--name", &rack.0], arguments].concat(), words);
+    }
+    assert_eq!(rack.namespaces(), 0);
+}
+
+#[test]
+fn a_run_over_loopback_prints_a_verdict_and_a_history() {
+    let history = std::env::temp_dir().join(format!("millrace-lab-test-{}.jsonl", std::process::id()));
+    let path = history.to_str().expect("text");
+    let said = ok(&[
+        // A busy machine must not be taken for a dead box.
+        "run",
+        "--set",
+        "coherence.retransmit=100000",
+        "--loopback",
+        "--seconds",
+        "60",
+        "--operations",
+        "4000",
+        "--clients",
+        "2",
+        "--keys",
+        "50",
+        "--history",
+        path,
+    ]);
+    for words in ["linearizable: ", "median", "read, by a box", "box:1: hits ", "home:1:", "ended early"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let text = std::fs::read_to_string(&history).expect("it was written");
+    std::fs::remove_file(&history).expect("it is ours");
+    assert!(text.lines().count() > 4000 && text.contains("\"op\":\"cond_put\""));
+}
