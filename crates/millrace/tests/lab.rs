@@ -2,7 +2,7 @@
 //! `MILLRACE_REQUIRE_LAB=1` it fails instead.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -110,6 +110,8 @@ fn a_rack_goes_up_and_down() {
     fails(&["exec", "--name", &rack.0, "box:9", "--", "true"], "it has client:1");
     fails(&["exec", "--name", &rack.0, "box:1", "--", "no-such-program"], "cannot run no-such-program");
 
+    fails(&["exec", "--name", &rack.0, "box:1", "--", PROGRAM, "lab", "down", &rack.0], "is in lab");
+
     // Another of the same name; then in its place.
     fails(&["up", "--name", &rack.0], "`millrace lab down");
     rack.up(&["--replace", "--clients", "1", "--no-nodes"]);
@@ -128,7 +130,7 @@ fn a_rack_goes_up_and_down() {
 fn a_maker_that_is_killed_leaves_nothing_for_good() {
     let Some(rack) = Rack::new("killed") else { return };
     let mut most = 0;
-    // The maker is killed when so many namespaces are there; the last time it is whole, and a node is killed instead.
+    // The maker is killed when so many namespaces are there; there are seven in all.
     for killed_at in [1, 4, 7] {
         let mut maker = Command::new(PROGRAM);
         maker.args(["lab", "up", "--name", &rack.0, "--clients", "2"]).stdout(std::process::Stdio::null());
@@ -181,6 +183,76 @@ fn a_link_program_carries_and_loses() {
     assert_eq!(sum("left"), sum("entered") - sum("lost") + sum("doubled"));
 }
 
+/// Each kind of role dies under load, for good, and another comes in its place; nothing stale is seen, and nothing is left behind.
+#[test]
+fn a_run_survives_every_death() {
+    let Some(rack) = Rack::new("run") else { return };
+    let said = ok(&[
+        "run",
+        "--name",
+        &rack.0,
+        "--kill-all-roles",
+        "--back",
+        "100ms",
+        "--set",
+        "coherence.lease=100000",
+        "--roots",
+        "2",
+        "--keys",
+        "100",
+        "--operations",
+        "30000",
+    ]);
+    assert!(said.contains("linearizable: 100 of 100 keys") && said.contains(" 6 kills "), "{said}");
+    for role in ["box:1", "box:4", "home:1", "controller:0", "client:1", "link:1"] {
+        let lines = said.lines().filter(|line| line.starts_with(&format!("{role} ")));
+        assert_eq!(lines.count(), 1, "{role}: {said}");
+    }
+    assert_eq!(rack.namespaces(), 0);
+}
+
+/// A `millrace lab run` that goes on for a minute, and has clients at work.
+fn long_run(rack: &Rack) -> Child {
+    let arguments = ["lab", "run", "--seconds", "60", "--keys", "50", "--name", &rack.0];
+    let mut run = Command::new(PROGRAM).args(arguments).stdout(Stdio::piped()).spawn().expect("the program");
+    let journal = PathBuf::from(format!("/run/millrace/lab/{}/client3.jsonl", rack.0));
+    while !std::fs::metadata(&journal).is_ok_and(|meta| meta.len() > 10_000) {
+        assert!(run.try_wait().expect("it is ours").is_none(), "it ended early");
+        std::thread::yield_now();
+    }
+    run
+}
+
+fn signal(process: &Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &process.id().to_string()]).status().expect("kill");
+    assert!(sent.success());
+}
+
+#[test]
+fn a_run_that_is_interrupted_takes_its_rack_down() {
+    let Some(rack) = Rack::new("stop") else { return };
+    let run = long_run(&rack);
+    fails(&["down", &rack.0], "under way");
+    fails(&["run", "--name", &rack.0], "under way");
+    signal(&run, "-INT");
+    let output = run.wait_with_output().expect("it is ours");
+    assert!(
+        output.status.success() && stdout(&output).contains("linearizable: 50 of 50"),
+        "{}",
+        stdout(&output)
+    );
+    assert_eq!(rack.namespaces(), 0);
+
+    // One that is killed leaves all; the next run clears it away.
+    let mut run = long_run(&rack);
+    signal(&run, "-KILL");
+    run.wait().expect("it is ours");
+    assert!(rack.namespaces() > 0);
+    let said = ok(&["run", "--name", &rack.0, "--seconds", "60", "--operations", "2000", "--keys", "50"]);
+    assert!(said.contains("ended early"), "{said}");
+    assert_eq!(rack.namespaces(), 0);
+}
+
 #[test]
 fn what_cannot_be_a_lab_says_why() {
     for (arguments, words) in [
@@ -188,6 +260,8 @@ fn what_cannot_be_a_lab_says_why() {
         (&["up", "--link", "box:1-box:9,loss=7"], "no share"),
         (&["up", "--topology", "x", "--tors", "3"], "cannot be used with"),
         (&["exec", "tor:1", "--", "true"], "or client:1"),
+        (&["run", "--loopback", "--link", "box:1-box:3"], "cannot be used with"),
+        (&["run", "--loopback", "--kill", "home:7@1s"], "there is no home:7 to kill"),
     ] {
         let output = lab(arguments);
         assert!(!output.status.success() && stderr(&output).contains(words), "{words}: {}", stderr(&output));
@@ -201,6 +275,8 @@ fn what_cannot_be_a_lab_says_why() {
     ] {
         fails(&[&["up", "--name", &rack.0], arguments].concat(), words);
     }
+    fails(&["run", "--name", &rack.0, "--kill", "link:1@1s"], "there is no link:1 to kill");
+    fails(&["run", "--name", &rack.0, "--writes", "60", "--compute", "60"], "more than 100");
     assert_eq!(rack.namespaces(), 0);
 }
 

@@ -2,6 +2,7 @@
 
 use super::link::Faults;
 use super::place;
+use super::run::solo::Solo;
 use protocol::coherence::{Life, NodeId};
 use std::path::Path;
 
@@ -27,4 +28,24 @@ pub fn link([a, b]: &[String; 2], faults: &Faults) -> Vec<String> {
 /// The holder.
 pub fn holder(name: &str) -> Vec<String> {
     words(["lab", "hold", name])
+}
+
+/// A client of a run.
+pub fn client(solo: &Solo) -> Vec<String> {
+    let text = |path: &Path| path.to_str().expect("a lab's folder is text").to_string();
+    let mut arguments = words(["lab", "client"]);
+    for (name, value) in [
+        ("--topology", text(&solo.topology)),
+        ("--number", solo.number.to_string()),
+        ("--tor", solo.tor.to_string()),
+        ("--journal", text(&solo.journal)),
+        ("--every", format!("{}us", solo.every.as_nanos() as f64 / 1e3)),
+    ] {
+        arguments.extend([name.to_string(), value]);
+    }
+    if let Some(of) = solo.of {
+        arguments.extend(["--of".to_string(), of.to_string()]);
+    }
+    arguments.extend(solo.load.arguments());
+    arguments
 }

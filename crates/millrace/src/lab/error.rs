@@ -23,12 +23,14 @@ pub enum LabError {
     Inside(String),
     None(String, Vec<String>),
     NoPlace(NodeId, Vec<NodeId>),
+    NoRole(String, Vec<String>),
     NoCable(NodeId, NodeId, Vec<(NodeId, NodeId)>),
+    TwoLinks(NodeId, NodeId),
     Apart(NodeId, NodeId),
     Address(NodeId, SocketAddr),
     Shared(String, String, Ipv4Addr),
-    Died { role: String, log: PathBuf, said: String },
-    Slow { role: String, log: PathBuf },
+    Died { role: String, said: String },
+    Slow { role: String, said: String },
     Survived(String, Vec<u32>),
     Mix(String),
     History(PathBuf, io::Error),
@@ -94,6 +96,9 @@ impl fmt::Display for LabError {
             LabError::NoPlace(node, all) => {
                 write!(f, "the lab has no {}; it has {}", name(*node), list(all, |node| name(*node)))
             }
+            LabError::NoRole(role, all) => {
+                write!(f, "there is no {role} to kill; there are {}", list(all, String::clone))
+            }
             LabError::NoCable(a, b, all) => write!(
                 f,
                 "there is no cable {}-{}; there are {}",
@@ -101,6 +106,9 @@ impl fmt::Display for LabError {
                 name(*b),
                 list(all, |(a, b)| format!("{}-{}", name(*a), name(*b)))
             ),
+            LabError::TwoLinks(a, b) => {
+                write!(f, "there are two links {}-{}; a cable has one program", name(*a), name(*b))
+            }
             LabError::Apart(a, b) => write!(
                 f,
                 "there is no way from {} to {}; a box above both would join them, as with --roots 1",
@@ -118,11 +126,9 @@ impl fmt::Display for LabError {
                 "{one} and {other} are both at {address}; in namespaces every node needs an address of its own \
                  (clients take 10.77.100.1 and those after it)"
             ),
-            LabError::Died { role, log, said } => {
-                write!(f, "{role} ended at its start; its log {} says: {}", log.display(), said.trim())
-            }
-            LabError::Slow { role, log } => {
-                write!(f, "{role} was not ready within ten seconds; its log is {}", log.display())
+            LabError::Died { role, said } => write!(f, "{role} ended by itself; it said: {}", said.trim()),
+            LabError::Slow { role, said } => {
+                write!(f, "{role} was not ready within ten seconds; it said: {}", said.trim())
             }
             LabError::Survived(lab, pids) => write!(
                 f,

@@ -2,24 +2,25 @@
 //!
 //! Why the command and not netlink: it is what a reader would type, a lab's network can be looked at line by line, and a batch of any
 //! length is one process.
+//!
+//! It ends with its maker: else one that goes on alone would make namespaces after `lab down` had looked for them.
 
 use super::LabError;
 use super::network::Batch;
-use std::io::Write;
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Runs a batch.
 pub fn run(batch: &Batch) -> Result<(), LabError> {
     let text = batch.lines.join("\n") + "\n";
     let within: Vec<&str> = batch.namespace.iter().flat_map(|namespace| ["-n", namespace]).collect();
-    let mut child = Command::new("ip")
-        .args(&within)
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(LabError::NoIp)?;
+    let mut command = Command::new("ip");
+    command.args(&within).args(["-batch", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    end_with_this_process(&mut command);
+    let mut child = command.spawn().map_err(LabError::NoIp)?;
     // One that fails early closes its end; what it says tells why.
     let _ = child.stdin.take().expect("it is piped").write_all(text.as_bytes());
     let output = child.wait_with_output().map_err(LabError::NoIp)?;
@@ -30,6 +31,18 @@ pub fn run(batch: &Batch) -> Result<(), LabError> {
     let line = failed_line(&said).and_then(|number| batch.lines.get(number.checked_sub(1)?));
     let line = [within.join(" "), line.map_or("-batch -", String::as_str).to_string()].join(" ");
     Err(LabError::Ip { line: line.trim().to_string(), said })
+}
+
+/// The command is killed when this process, or the thread that starts it, ends.
+fn end_with_this_process(command: &mut Command) {
+    let parent = getpid();
+    let bind = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Had the parent ended before, nobody would be told.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: between fork and exec it makes two system calls, and touches no memory but its own stack.
+    unsafe { command.pre_exec(bind) };
 }
 
 /// Of what a batch printed: `Command failed -:3`.

@@ -55,6 +55,8 @@ enum Command {
     Link(link::carry::Carry),
     #[command(hide = true)]
     Hold(hold::Hold),
+    #[command(hide = true)]
+    Client(Box<run::solo::Solo>),
 }
 
 impl Lab {
@@ -71,6 +73,7 @@ impl Lab {
             Command::Run(run) => run.run(),
             Command::Link(carry) => carry.run(),
             Command::Hold(hold) => hold.run(),
+            Command::Client(solo) => solo.run(),
         }
     }
 }

@@ -109,6 +109,13 @@ impl Network {
         if let Some((a, b)) = cut.iter().find(|pair| !is(**pair)) {
             return Err(LabError::NoCable(*a, *b, cables.clone()));
         }
+        let same =
+            |(a, b): &(NodeId, NodeId), other: &(NodeId, NodeId)| *other == (*a, *b) || *other == (*b, *a);
+        if let Some((_, (a, b))) =
+            cut.iter().enumerate().find(|(i, pair)| cut[..*i].iter().any(|other| same(pair, other)))
+        {
+            return Err(LabError::TwoLinks(*a, *b));
+        }
         let mut places = addresses(topology, clients)?;
         for (number, (a, b)) in cables.iter().enumerate() {
             let mac = |side: u8| format!("02:6d:72:{:02x}:{:02x}:{side:02x}", number >> 8, number & 0xff);
@@ -146,12 +153,18 @@ impl Network {
         }
     }
 
+    /// A box's interfaces to homes, controllers and clients, where an XDP program of its own may be; of others none.
+    pub fn towards_hosts(&self, node: NodeId) -> Vec<String> {
+        let ends = self.places.get(&node).filter(|_| is_box(node)).map_or(&[][..], |place| &place.ends);
+        ends.iter().filter(|end| !is_box(end.to)).map(|end| end.interface.clone()).collect()
+    }
+
     /// Interfaces, by namespace, that pass XDP's frames on: all but a box's towards hosts, where its own program may be.
     pub fn passing(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (node, place) in &self.places {
-            let is_boxs = |end: &&End| matches!(node, NodeId::Box(_)) && !matches!(end.to, NodeId::Box(_));
-            let ends = place.ends.iter().filter(|end| !is_boxs(end));
+            let own = self.towards_hosts(*node);
+            let ends = place.ends.iter().filter(|end| !own.contains(&end.interface));
             all.extend(ends.map(|end| (self.namespace(*node), end.interface.clone())));
         }
         for pair in &self.cut {

@@ -84,28 +84,45 @@ impl Started {
         read.map_or(String::new(), |_| text)
     }
 
+    /// Whether it has said its first line.
+    pub fn is_ready(&self) -> bool {
+        self.said().contains('\n')
+    }
+
     /// Waits for its first line.
     ///
     /// # Errors
     /// It ended instead, or is too slow.
     pub fn await_ready(&mut self) -> Result<(), LabError> {
         let until = Instant::now() + PATIENCE;
-        let (role, log) = (self.process.role.clone(), self.log.clone());
-        while !self.said().contains('\n') || self.has_ended() {
-            if self.has_ended() {
-                return Err(LabError::Died { role, log, said: self.said() });
+        loop {
+            // In this order: one that says a line and ends is not ready.
+            let is_ready = self.is_ready();
+            if self.ended().is_some() {
+                return Err(self.death());
+            }
+            if is_ready {
+                return Ok(());
             }
             if Instant::now() > until {
-                return Err(LabError::Slow { role, log });
+                return Err(LabError::Slow { role: self.process.role.clone(), said: self.said() });
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Ok(())
     }
 
-    /// Whether it is no more.
-    pub fn has_ended(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
+    /// Whether it is no more, and if so, whether it ended well.
+    pub fn ended(&mut self) -> Option<bool> {
+        match self.child.try_wait() {
+            Ok(status) => status.map(|status| status.success()),
+            // Somebody else waited for it.
+            Err(_) => Some(false),
+        }
+    }
+
+    /// That it ended, as an error.
+    pub fn death(&self) -> LabError {
+        LabError::Died { role: self.process.role.clone(), said: self.said() }
     }
 
     /// Asks it to end.

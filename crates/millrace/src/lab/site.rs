@@ -37,6 +37,7 @@ pub struct Site {
     topology: Topology,
     links: Vec<Link>,
     state: State,
+    programs: Vec<Started>,
 }
 
 /// Root, or a sentence for who is not.
@@ -59,7 +60,8 @@ impl Site {
         state::create(name)?;
         let links: Vec<String> = plan.links.iter().map(Link::to_string).collect();
         let state = State { clients: plan.clients, links, keeper, processes: Vec::new() };
-        let mut site = Site { name: name.into(), network, topology, links: plan.links.clone(), state };
+        let (name, links) = (name.to_string(), plan.links.clone());
+        let mut site = Site { name, network, topology, links, state, programs: Vec::new() };
         match site.establish() {
             Ok(()) => Ok(site),
             Err(cause) => {
@@ -86,11 +88,12 @@ impl Site {
         }
         batches[1..].iter().try_for_each(ip::run)?;
         let space = self.network.namespaces().swap_remove(0);
-        let mut started = vec![self.start("holder", &space, &command::holder(&self.name))?];
+        let mut holder = self.start("holder", &space, &command::holder(&self.name))?;
         for link in self.links.clone() {
-            started.push(self.start_link(&link)?);
+            let program = self.start_link(&link)?;
+            self.programs.push(program);
         }
-        started.iter_mut().try_for_each(Started::await_ready)
+        self.programs.iter_mut().chain([&mut holder]).try_for_each(Started::await_ready)
     }
 
     /// What it is called.
@@ -111,6 +114,11 @@ impl Site {
     /// Its link programs.
     pub fn links(&self) -> &[Link] {
         &self.links
+    }
+
+    /// The programs of its links, in their order, for whoever wants to kill them.
+    pub fn take_programs(&mut self) -> Vec<Started> {
+        std::mem::take(&mut self.programs)
     }
 
     /// Starts this program in a namespace, and notes it down; of a role there is one at a time.

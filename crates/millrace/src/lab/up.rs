@@ -135,7 +135,14 @@ impl Status {
         if names.is_empty() {
             return say("there is no lab");
         }
-        names.iter().try_for_each(|name| status(name))
+        for name in &names {
+            match status(name) {
+                // One that is broken does not hide the others.
+                Err(cause) if self.name.is_none() => say(&format!("lab {name}: {cause}"))?,
+                result => result?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -85,7 +85,7 @@ fn every_route_ends_where_it_should() {
     let network = Network::new(&topology(4, 2), 9, &[], "x-").expect("it fits");
     let at =
         |address| network.places.iter().find(|(_, place)| place.address == address).map(|(node, _)| *node);
-    for (from, _) in &network.places {
+    for from in network.places.keys() {
         for (to, goal) in &network.places {
             let (mut node, mut hops) = (*from, 0);
             while node != *to {
@@ -113,6 +113,10 @@ fn xdp_programs_have_the_interfaces_towards_hosts_to_themselves() {
     let passing = network.passing();
     let is = |space: &str, interface: &str| passing.contains(&(space.into(), interface.into()));
     assert!(is("x-client1", "to-box1") && is("x-home1", "to-box2") && is("x-box1", "to-box3"));
+    assert_eq!(network.towards_hosts(node("box:2")), ["to-home1", "to-controller0"]);
+    assert!(
+        network.towards_hosts(node("home:1")).is_empty() && network.towards_hosts(node("box:3")).is_empty()
+    );
     assert!(!is("x-box1", "to-client1") && !is("x-box2", "to-home1"));
 }
 
@@ -124,6 +128,9 @@ fn what_is_no_network_says_why() {
     let pair = (node("box:1"), node("box:2"));
     let none = error(Network::new(&topology(2, 1), 0, &[pair], "x-"));
     assert!(none.contains("no cable") && none.contains("box:1-box:3"), "{none}");
+    let cable = (node("box:1"), node("box:3"));
+    let twice = error(Network::new(&topology(2, 1), 0, &[cable, (cable.1, cable.0)], "x-"));
+    assert!(twice.contains("two links"), "{twice}");
     let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
     let near = |port: u16| {
         move |node: NodeId| match node {

@@ -1,46 +1,74 @@
 //! `millrace lab run`: load, nodes that die and come back, and a verdict.
 //!
 //! ```text
-//!   rack: a thread and socket per node ◀── kills, by a schedule
-//!   users: a thread per client, one operation at a time ──▶ record ──▶ sim::check ──▶ verdict
+//!   spaces: a process per role in namespaces ─┐                             ┌─▶ sim::check ─▶ verdict
+//!   loopback: threads of this process ────────┴─ conduct: kills ─▶ record ──┴─▶ stall: how long the load stood still
 //! ```
 //!
-//! A node that is killed stops between two datagrams and says nothing to anybody; all that it knew is gone. It comes back empty,
-//! with a higher incarnation.
+//! | file | what it is |
+//! |---|---|
+//! | `load`, `user`, `solo` | what clients ask for; a client; a client as a process |
+//! | `record`, `journal` | what clients saw, in memory and in files that survive them |
+//! | `kill`, `conduct` | who dies when, as a schedule; the schedule at work |
+//! | `loopback` with `rack`, `spaces` | where the roles live |
+//! | `stall`, `show` | how long the load stood still; what is printed |
 //!
-//! All threads read one clock, so what they recorded is merged by time.
+//! Who is killed says nothing to anybody; all that it knew is gone. It comes back empty, with a higher incarnation. A home's death is in the history as what
+//! it is: a flush, from the death until nothing of the earlier life can be seen, by a client of the highest number. So a write that was
+//! acknowledged and is gone is a violation, unless its home died since.
+//!
+//! All clients read one clock, so what they recorded is merged by time.
 //!
 //! Bounds: `--operations`; about half a kilobyte for each.
 
+mod conduct;
+mod journal;
 mod kill;
 mod load;
+mod loopback;
 mod rack;
 mod record;
 mod show;
+pub mod solo;
+mod spaces;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod user;
 
 use super::LabError;
 use super::plan::Plan;
-use crate::inc;
+use super::state::parse_name;
+use crate::inc::{self, Topology};
 use crate::load::args::duration;
-use base::{Clock, Nanos};
-use kill::Kill;
+use base::Nanos;
+use conduct::Death;
+use kill::{Kill, Role, all_roles};
 use load::Load;
-use protocol::coherence::{Life, NodeId};
+use protocol::coherence::NodeId;
+use protocol::wire::BoxId;
 use rack::Rack;
-use record::Recorded;
+use record::{Part, Recorded, Wipe};
 use sim::check::{Report, Rules, check};
+use stall::{Stall, stalls};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use user::{Mix, User};
 
-/// Run boxes, homes, controllers and clients, and judge what the clients saw.
+/// After a home is back, and its copies' leases are over, nothing of its earlier life is seen; allowing for who was late to say that it is back.
+const SETTLED: Nanos = Nanos::from_secs(1);
+
+/// Put load on a rack, kill nodes, and judge what the clients saw.
 ///
-/// Every key must be linearizable: that is the verdict, and the exit status is 1 if one is not. Nodes may be killed under load; they lose all
-/// they know and come back.
+/// Builds boxes, homes, controllers and clients in network namespaces, a process each (or, with --loopback, in this process), and takes them down in the end, also after Ctrl-C.
+/// Whoever is killed loses all that it knew, says nothing to anybody, and comes back.
+///
+/// The verdict is that every key is linearizable: no stale read, no acknowledged write lost (a home is a cache in memory: its items are gone when it dies, all at one moment).
+/// The exit status is 1 if one is not. For each death it also says how long no operation at all was answered, how long the client that waited longest waited, and how long that may be:
+/// for a box lease + retransmission, for a home until it is back + lease + retransmission, for a controller or another client nothing.
+///
+/// Namespaces need root and iproute2.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Run {
     #[command(flatten)]
@@ -50,32 +78,69 @@ pub struct Run {
     load: Load,
 
     /// In this process over loopback, without namespaces and without root
-    #[arg(long, required = true)]
+    #[arg(long, conflicts_with_all = ["topology", "links", "name", "replace"])]
     loopback: bool,
 
-    /// Kill this node at this time, as in box:1@2s; may be repeated
-    #[arg(long, value_name = "NODE@TIME", value_parser = Kill::parse)]
+    /// What the lab is called: 1 to 16 small letters and digits
+    #[arg(long, value_name = "NAME", default_value = "run", value_parser = parse_name)]
+    name: String,
+
+    /// First remove the lab of this name. What a run that was killed has left is removed in any case
+    #[arg(long)]
+    replace: bool,
+
+    /// Kill this role at this time, as in box:1@2s, client:1@3s or, the first --link, link:1@4s; may be repeated
+    #[arg(long, value_name = "ROLE@TIME", value_parser = Kill::parse)]
     kill: Vec<Kill>,
 
-    /// A killed node comes back after this
+    /// Kill a ToR box, a root box, a home, a controller, a client and a link program, one after the other, with time to recover. Without a --link there is one of 50 µs that
+    /// loses a frame in a thousand. --seconds is as long as it takes, --rate so that --operations last
+    #[arg(long)]
+    kill_all_roles: bool,
+
+    /// Who is killed comes back after this
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
     back: Duration,
+
+    /// Fail also where the load stood still for longer than it may
+    #[arg(long)]
+    strict: bool,
 
     /// Write what the clients saw, as docs/history.md describes it
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
 
+/// What happened, beside what clients saw.
+#[derive(Debug)]
+struct Scene {
+    /// When it began, by the clock of the record.
+    begun: Nanos,
+    took: Nanos,
+    deaths: Vec<Death>,
+    /// Of clients, by their numbers in the history.
+    lives: BTreeMap<u32, stall::Life>,
+    /// Deaths that were to be.
+    planned: usize,
+    /// What nodes counted, each in a line.
+    nodes: Vec<(NodeId, String)>,
+}
+
 /// What a run left.
 #[derive(Debug)]
 pub struct Outcome {
     recorded: Recorded,
-    rack: Rack,
-    took: Nanos,
-    /// Nodes that were killed.
-    pub kills: usize,
+    scene: Scene,
+    /// What followed each death.
+    stalls: Vec<Stall>,
     /// What the judge says.
-    pub report: Report,
+    report: Report,
+}
+
+/// A count in a node's line.
+fn counted(line: &str, name: &str) -> u64 {
+    let mut words = line.split_whitespace().skip_while(|word| *word != name);
+    words.nth(1).and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 impl Run {
@@ -87,83 +152,56 @@ impl Run {
         let stop = inc::stop_flag()?;
         let outcome = self.measure(&stop)?;
         show::print(self, &outcome).map_err(LabError::io("cannot write"))?;
+        let long = outcome.stalls.iter().filter(|stall| !stall.is_bounded()).count();
         match &outcome.report {
             report if !report.violations.is_empty() => Err(LabError::Violated(report.violations.len())),
             report if !report.gave_up.is_empty() => Err(LabError::Undecided(report.gave_up.len())),
+            _ if self.strict && long > 0 => Err(LabError::Stalled(long)),
             _ => Ok(()),
         }
     }
 
-    /// Runs and judges, ending early at `stop`.
-    ///
-    /// # Errors
-    /// It could not be run, or the history not be written.
-    pub fn measure(&self, stop: &AtomicBool) -> Result<Outcome, LabError> {
-        self.measure_on(Rack::start(&self.plan.shape, &self.plan.registers()?)?, stop)
+    fn measure(&self, stop: &AtomicBool) -> Result<Outcome, LabError> {
+        match self.loopback {
+            true => loopback::measure(self, Rack::start(&self.plan.shape, &self.plan.registers()?)?, stop),
+            false => spaces::measure(self, stop),
+        }
     }
 
-    fn measure_on(&self, mut rack: Rack, stop: &AtomicBool) -> Result<Outcome, LabError> {
-        let mix = Mix::new(self.load.writes, self.load.compute).map_err(LabError::Mix)?;
-        let schedule = kill::schedule(&self.kill, self.back, &rack.topology().nodes())?;
-        let begun = Clock::shared().now();
-        let left = AtomicU64::new(self.load.operations);
-        let over = AtomicBool::new(false);
-        let users: Vec<User> = (0..self.plan.clients)
-            .map(|number| {
-                let tor = 1 + (number % u32::from(self.plan.shape.tors)) as u16;
-                User::new(rack.topology(), (number, self.plan.clients), tor, &mix, &self.load)
-            })
-            .collect::<Result<_, LabError>>()?;
-        let (parts, kills) = std::thread::scope(|scope| {
-            let work = |user: User| scope.spawn(|| user.work(&left, &over));
-            let threads: Vec<_> = users.into_iter().map(work).collect();
-            let is_over =
-                || stop.load(Ordering::Relaxed) || threads.iter().all(|thread| thread.is_finished());
-            let end = begun.plus(Nanos::from(self.load.seconds));
-            let result = conduct(&mut rack, &schedule, begun, end, &is_over);
-            over.store(true, Ordering::Relaxed);
-            let parts: Vec<_> =
-                threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect();
-            result.map(|kills| (parts, kills))
-        })?;
-        let took = Clock::shared().now().since(begun);
-        rack.stop()?;
-        let recorded = Recorded::merge(parts.into_iter().collect::<Result<_, _>>()?, begun);
+    /// Who is to die, and for how long to run.
+    fn kills(&self, roles: &[Role], tor: BoxId, lease: Nanos) -> (Vec<Kill>, Nanos) {
+        let seconds = Nanos::from(self.load.seconds);
+        if !self.kill_all_roles {
+            return (self.kill.clone(), seconds);
+        }
+        let (mut kills, end) = all_roles(roles, NodeId::Box(tor), self.back, lease);
+        kills.extend(&self.kill);
+        (kills, end.max(seconds))
+    }
+
+    /// Operations per second, of all clients; 0: as fast as it goes.
+    fn rate(&self, seconds: Nanos) -> u64 {
+        let lasting = || (0.9 * self.load.operations as f64 / seconds.as_secs_f64()) as u64;
+        self.load.rate.unwrap_or_else(|| if self.kill_all_roles { lasting().max(1) } else { 0 })
+    }
+
+    fn judge(&self, parts: Vec<Part>, scene: Scene, topology: &Topology) -> Result<Outcome, LabError> {
+        let recorded = Recorded::merge(parts, &wipes(&scene.deaths, topology), scene.begun);
         if let Some(path) = &self.history {
             recorded.write(path).map_err(|cause| LabError::History(path.clone(), cause))?;
         }
-        // A home that died, or ran out of room, has lost items: each as if it had been deleted.
-        let home_died = self.kill.iter().any(|kill| matches!(kill.node, NodeId::Home(_)));
-        let rules = Rules { may_evict: home_died || rack.evicted() > 0, ..Rules::default() };
-        let report = check(&recorded.history, &rules);
-        Ok(Outcome { recorded, rack, took, kills, report })
+        // A home that ran out of room has lost items: each as if it had been deleted.
+        let may_evict = scene.nodes.iter().any(|(_, line)| counted(line, "evicted") > 0);
+        let report = check(&recorded.history, &Rules { may_evict, ..Rules::default() });
+        let stalls = stalls(&recorded.ends, &scene.deaths, &scene.lives, scene.took, topology.config());
+        Ok(Outcome { recorded, scene, stalls, report })
     }
 }
 
-/// Kills and revives by the schedule until the end; how many were killed.
-fn conduct(
-    rack: &mut Rack,
-    schedule: &[kill::Step],
-    begun: Nanos,
-    end: Nanos,
-    is_over: &impl Fn() -> bool,
-) -> Result<usize, LabError> {
-    const STEP: Nanos = Nanos::from_millis(10);
-    let mut steps = schedule.iter().peekable();
-    let mut kills = 0;
-    loop {
-        let now = Clock::shared().now();
-        if is_over() {
-            return Ok(kills);
-        }
-        match steps.next_if(|step| now >= begun.plus(step.at)) {
-            Some(step) if step.lives => rack.revive(step.node, Life::Again)?,
-            Some(step) => {
-                rack.kill(step.node)?;
-                kills += 1;
-            }
-            None if now >= end => return Ok(kills),
-            None => std::thread::sleep(end.since(now).min(STEP).into()),
-        }
-    }
+/// The flushes that deaths of homes are. Of several homes one flushes its own keys only; so of the others it must be one that may never be.
+fn wipes(deaths: &[Death], topology: &Topology) -> Vec<Wipe> {
+    let homes = deaths.iter().filter(|death| matches!(death.role, Role::Node(NodeId::Home(_))));
+    let is_only = topology.homes().len() == 1;
+    let settled = |back: Nanos| back.plus(topology.config().lease).plus(SETTLED);
+    homes.map(|death| Wipe { from: death.at, to: death.back.filter(|_| is_only).map(settled) }).collect()
 }

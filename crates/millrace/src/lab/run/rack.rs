@@ -102,17 +102,6 @@ impl Rack {
     pub fn counted(&self) -> &BTreeMap<NodeId, Counters> {
         &self.counted
     }
-
-    /// Of one node, one count.
-    pub fn count(&self, node: NodeId, name: &str) -> u64 {
-        let counters = self.counted.get(&node).into_iter().flatten();
-        counters.filter(|(other, _)| *other == name).map(|(_, count)| *count).sum()
-    }
-
-    /// Items that homes forgot for want of room.
-    pub fn evicted(&self) -> u64 {
-        self.counted.keys().map(|node| self.count(*node, "evicted")).sum()
-    }
 }
 
 impl Drop for Rack {

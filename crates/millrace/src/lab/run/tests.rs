@@ -1,7 +1,7 @@
 //! The laboratory: what it must not find, and what it must.
 
 use super::rack::Rack;
-use super::{Outcome, Run};
+use super::{Outcome, Run, loopback};
 use crate::inc::Topology;
 use crate::inc::plan::sockets;
 use crate::lab::LabError;
@@ -33,7 +33,7 @@ fn nodes_die_under_load_and_nothing_stale_is_seen() {
     .expect("it runs");
     assert!(outcome.report.is_linearizable(), "{:#?}", outcome.report);
     assert!(outcome.report.good > 100);
-    assert_eq!(outcome.kills, 5, "all of them died");
+    assert_eq!(outcome.scene.deaths.len(), 5, "all of them died");
 }
 
 /// Two ways to show what is old: a write that does not wait for copies, and a box that says that it dropped what it keeps.
@@ -46,7 +46,7 @@ fn planted_bugs_are_found() {
         let topology =
             Topology::two_levels(&run.plan.shape, |node| bound[&node].1, &registers).expect("it fits");
         let rack = Rack::of(topology.planted(Some(planted)), bound).expect("it starts");
-        let outcome = run.measure_on(rack, &AtomicBool::new(false)).expect("it runs");
+        let outcome = loopback::measure(&run, rack, &AtomicBool::new(false)).expect("it runs");
         assert!(!outcome.report.violations.is_empty(), "{planted:?} was not found");
     }
 }
@@ -55,7 +55,7 @@ fn planted_bugs_are_found() {
 fn wrong_laboratories_say_why() {
     for (arguments, words) in [
         ("--writes 60 --compute 60", "more than 100"),
-        ("--kill home:7@1s", "no home:7"),
+        ("--kill home:7@1s", "no home:7 to kill"),
         ("--set coherence.leese=1", "millrace registers --inc"),
         ("--set coherence.health=1000", "do not fit together"),
     ] {

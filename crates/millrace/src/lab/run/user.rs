@@ -3,12 +3,12 @@
 //! Each value is stored once, by one client, so that a wrong one says where it is from. Of minimum, maximum and bits the judge knows no
 //! outcome that is well and changes nothing, so they are not drawn.
 
-use super::load::Load;
-use super::record::{Class, Part};
+use super::load::{Load, Pace};
+use super::record::{Class, Part, now};
 use crate::inc::client::{Client, ClientError};
 use crate::inc::{IncError, Topology};
 use crate::lab::LabError;
-use base::{Clock, Prng};
+use base::{Nanos, Prng};
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{self, Verb, Version};
 use sim::kv::{Compute, Expect, Op, Ret, Status, Value};
@@ -58,6 +58,7 @@ fn name(key: u64) -> String {
 pub struct User {
     client: Client,
     part: Part,
+    pace: Pace,
     keys: Keys,
     /// Keys that it stores in the beginning.
     share: StepBy<Range<u64>>,
@@ -72,19 +73,22 @@ pub struct User {
 }
 
 impl User {
-    /// The `number`th of so many, behind box `tor`.
+    /// The `number`th, of so many that store all keys in the beginning, behind box `tor`. Without others it stores none.
     pub fn new(
         topology: &Topology,
-        (number, of): (u32, u32),
+        (number, of): (u32, Option<u32>),
         tor: u16,
         mix: &Mix,
         load: &Load,
+        (part, pace): (Part, Pace),
     ) -> Result<User, LabError> {
+        let share = of.map_or(0..0, |_| u64::from(number)..load.keys);
         Ok(User {
             client: Client::init(topology, Some(tor))?,
-            part: Part::new(number),
+            part,
+            pace,
             keys: Keys::new(load.keys, load.skew, load.seed),
-            share: (u64::from(number)..load.keys).step_by(of as usize),
+            share: share.step_by(of.unwrap_or(1) as usize),
             mix: mix.clone(),
             random: Prng::for_entity(load.seed, u64::from(number), 0x75),
             number,
@@ -102,10 +106,14 @@ impl User {
                 && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
         };
         let mut share = self.share.clone();
+        let mut next = Nanos(0);
         while goes_on() {
             match share.next() {
                 Some(key) => self.store(key)?,
-                None => self.draw()?,
+                None => {
+                    next = self.pace.wait(next);
+                    self.draw()?;
+                }
             }
         }
         Ok(self.part)
@@ -133,33 +141,22 @@ impl User {
     }
 
     fn perform(&mut self, key: u64, kind: Kind, call: Call, op: Op) -> Result<(), LabError> {
-        let clock = Clock::shared();
-        let begun = clock.now();
-        let id = self.part.call(begun, &call.key, op);
+        let recording = || LabError::io("recording what a client saw");
+        let id = self.part.call(now(), &call.key, op).map_err(recording())?;
         let verb = call.verb;
-        match self.client.call(call) {
+        let (ret, class) = match self.client.call(call) {
             Ok(answer) => {
-                let ended = clock.now();
-                if let Some(ret) = seen(verb, &answer) {
-                    self.part.returns(ended, id, ret);
-                }
-                let class = match (kind, answer.from_box) {
-                    (Kind::Read, true) => Class::Hit,
-                    (Kind::Read, false) => Class::Miss,
-                    (Kind::Write, _) => Class::Write,
-                    (Kind::Compute, true) => Class::ComputeHit,
-                    (Kind::Compute, false) => Class::Compute,
-                };
-                self.part.latencies.note(class, ended.since(begun));
                 if answer.version != Version(0) {
                     self.seen.insert(key, answer.version);
                 }
+                let Some(ret) = seen(verb, &answer) else { return Ok(()) };
+                (ret, Some(class(kind, &answer)))
             }
-            Err(ClientError::NotDone) => self.part.returns(clock.now(), id, Ret::of(Status::Error)),
-            Err(ClientError::Unknown) => {}
+            Err(ClientError::NotDone) => (Ret::of(Status::Error), None),
+            Err(ClientError::Unknown) => return Ok(()),
             Err(cause) => return Err(IncError::from(cause).into()),
-        }
-        Ok(())
+        };
+        self.part.returns(now(), id, ret, class).map_err(recording())
     }
 
     /// A text that nobody else stores.
@@ -214,6 +211,16 @@ impl User {
         }
         let call = Call::new(Verb::Incr, key.as_bytes()).operand(1).value(b"0");
         (call, Op::Compute { how: Compute::Incr, by: 1, init: Some(0), ttl: None })
+    }
+}
+
+fn class(kind: Kind, answer: &Answer) -> Class {
+    match (kind, answer.from_box) {
+        (Kind::Read, true) => Class::Hit,
+        (Kind::Read, false) => Class::Miss,
+        (Kind::Write, _) => Class::Write,
+        (Kind::Compute, true) => Class::ComputeHit,
+        (Kind::Compute, false) => Class::Compute,
     }
 }
 
