@@ -99,7 +99,7 @@ pub enum Swap {
 /// A client behind one box. It is used by one thread at a time.
 #[derive(Debug)]
 pub struct Client {
-    driver: Driver<coherence::Client>,
+    pub(super) driver: Driver<coherence::Client>,
     homes: Vec<HomeId>,
 }
 

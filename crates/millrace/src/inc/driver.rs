@@ -23,6 +23,7 @@ use protocol::wire::{MAX_DATAGRAM, Opcode, Origin, Packet, Sharers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -125,6 +126,14 @@ impl<M: Machine> Driver<M> {
     /// The socket failed.
     pub fn turn(&mut self, longest: Nanos) -> io::Result<()> {
         self.wait(longest)?;
+        self.serve()
+    }
+
+    /// Serves what there is, without waiting.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn serve(&mut self) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.socket.recv_from(&mut self.received) {
                 Ok((len, from)) => self.take(len, from),
@@ -138,6 +147,11 @@ impl<M: Machine> Driver<M> {
         }
         self.act(|machine, now, out| machine.tick(now, out));
         Ok(())
+    }
+
+    /// When [`Driver::serve`] is wanted although nothing arrives.
+    pub fn next_deadline(&self) -> Nanos {
+        self.machine.next_deadline()
     }
 
     /// Takes turns until it is told to stop.
@@ -230,5 +244,11 @@ impl<M: Machine> Driver<M> {
                 _ => self.traffic.unsent += 1,
             }
         }
+    }
+}
+
+impl<M> AsFd for Driver<M> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

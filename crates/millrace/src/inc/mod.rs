@@ -12,7 +12,7 @@
 //! | `padding` | how much a client pads its requests |
 //! | `times`, `metrics` | how long datagrams take; Prometheus text |
 //! | `items` | what a home keeps its items in |
-//! | `client` | the library for Rust programs |
+//! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
 //! | `error` | what can go wrong, and what to do about it |
@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod node;
 pub mod one;
 pub mod padding;
+mod pipelined;
 pub mod plan;
 pub mod registers;
 pub mod run;

@@ -4,6 +4,7 @@ use super::LoadError;
 use super::dialect::Dialect;
 use super::fleet::FleetPlan;
 use super::keys::{Popularity, YCSB_THETA};
+use super::line::{caches, datagrams};
 use super::mix::{Mix, OpKind, Ycsb};
 use super::sizes::ValueSizes;
 use super::target::Target;
@@ -14,10 +15,10 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Drive a memcached-protocol server (or Redis, to compare), time every operation and check every value.
+/// Drive a memcached-protocol server (or the in-network cache; or Redis, to compare), time every operation and check every value.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// The server: HOST:PORT, unix:PATH, shm:PATH or redis://HOST:PORT
+    /// The server: HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT or redis://HOST:PORT; or the in-network cache of a topology: inc:FILE asks its first box, inc:FILE#2 box 2, inc-direct:FILE the homes
     pub target: Target,
     /// A second server: both are driven in turns, in one run, and compared by ratio
     #[arg(long, value_name = "TARGET")]
@@ -271,7 +272,9 @@ impl BenchArgs {
             );
             return Err(LoadError::Plan(text.into()));
         }
-        let inserts = self.workload()?.mix.share(OpKind::Insert) > 0.0;
+        let workload = self.workload()?;
+        self.fits(target, &workload)?;
+        let inserts = workload.mix.share(OpKind::Insert) > 0.0;
         Ok(FleetPlan {
             target: target.clone(),
             connections: self.connections,
@@ -288,6 +291,27 @@ impl BenchArgs {
             seed: self.seed,
             run: run_number(side),
         })
+    }
+
+    /// Whether `target` can carry such operations.
+    fn fits(&self, target: &Target, workload: &Workload) -> Result<(), LoadError> {
+        if target.one_key_each() && (self.multiget > 1 || workload.mix.share(OpKind::Scan) > 0.0) {
+            return plan("the in-network cache has no multi-gets: leave out --multiget and scans");
+        }
+        let reorders = matches!(target, Target::Caches { .. } | Target::Udp(_));
+        if reorders && self.check == Check::Strict && self.pipeline > 1 {
+            return plan("datagrams overtake each other, so that --check strict needs --pipeline 1 there");
+        }
+        let longest = workload.values.longest();
+        match target {
+            // A preload has up to 64 operations under way.
+            Target::Caches { file, .. } => caches::Caches::check(file, self.pipeline.max(64), longest)
+                .map_err(|text| LoadError::Plan(text.into())),
+            Target::Udp(_) if longest > datagrams::LONGEST_VALUE => {
+                plan("over UDP a request is one datagram: values of at most 60000 bytes")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

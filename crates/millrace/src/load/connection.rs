@@ -1,22 +1,22 @@
 //! One connection: draws operations, writes them in batches, reads answers, holds every value against the ledger.
 //!
-//! Shape: requests are encoded into `out` and remembered in `under_way` in the order of the bytes; answers come in that
-//! order. A read's keys wait in `asked` until their items (or the end of the answer) come. A read-modify-write is two
-//! requests of one operation: the second is sent when the first is answered, the latency runs over both.
+//! Shape: requests go to a [`Line`] and are remembered in `under_way` in that order; an answer that comes out of its turn names its
+//! request, which is then brought to the front. A read's keys wait in `asked` until their items (or the end of the answer) come.
+//! A read-modify-write is two requests of one operation: the second is sent when the first is answered, the latency runs over both.
 //!
 //! Invariants:
 //! 1. `places` (operations under way) never exceeds the phase's pipeline; `under_way.len() == places`, because a
-//!    read-modify-write is always in exactly one of its two requests.
+//!    read-modify-write is always in exactly one of its two requests (but for the moment between them, within `receive`).
 //! 2. Every key in `asked` belongs to an operation in `under_way`, in the same order.
 //!
-//! Cost: no allocation per operation once the buffers have grown; one system call per batch each way.
+//! Cost: no allocation per operation once the buffers have grown.
 
-use super::dialect::{Dialect, Item, Speaker, Storing, Verdict};
+use super::dialect::{Item, Storing, Verdict};
 use super::ledger::{Expected, Finding, Ledger, OwnKeys, Wrong};
+use super::line::{Ask, Heard, Line, Received, Ticket};
 use super::mix::OpKind;
-use super::sizes::{LONGEST_VALUE, ValueSizes};
+use super::sizes::ValueSizes;
 use super::tally::{Failure, Tally};
-use super::target::{Framing, Transport};
 use super::workload::{Job, Keys, Pace, Phase, Population, Workload, preload_share, view_of};
 use base::{Clock, Nanos, Prng};
 use std::collections::VecDeque;
@@ -46,8 +46,19 @@ enum Request {
     Touch,
 }
 
+/// What is to be stored.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    kind: OpKind,
+    key: u64,
+    len: usize,
+    ttl_s: u32,
+    cas: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
+    ticket: Ticket,
     kind: OpKind,
     request: Request,
     key: u64,
@@ -61,41 +72,13 @@ enum Source<'p> {
     Load { keys: Keys<'p>, workload: Workload, left: u64 },
 }
 
-/// The input that was received and not yet understood.
-struct Inbox {
-    room: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-const INBOX: usize = 64 << 10;
-
-impl Inbox {
-    fn received(&self) -> &[u8] {
-        &self.room[self.start..self.end]
-    }
-
-    /// Makes room so that `need` bytes fit from `start` on.
-    fn make_room(&mut self, need: usize) {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        if self.start + need > self.room.len() || self.end == self.room.len() {
-            self.room.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            if need.max(self.end + 1) > self.room.len() {
-                self.room.resize(need.max(self.end + 1).next_power_of_two(), 0);
-            }
-        }
-    }
-}
-
 /// A connection of the generator. `'p` is the life of what all share.
 pub struct Connection<'p> {
     index: u64,
     shared: &'p Shared,
-    transport: Box<dyn Transport>,
-    speaker: Speaker,
+    /// Away only while its answers are read.
+    line: Option<Box<dyn Line>>,
+    next_ticket: u64,
     source: Source<'p>,
     prng: Prng,
     own: Option<OwnKeys>,
@@ -104,20 +87,17 @@ pub struct Connection<'p> {
     asked: VecDeque<(u64, Expected)>,
     /// The unique number that the read of a read-modify-write found: `Some(None)` where the language has none.
     found: Option<Option<u64>>,
+    /// Second halves of read-modify-writes, to be sent when the answers are read: key, unique number, start.
+    write_backs: Vec<(u64, Option<u64>, Nanos)>,
     /// When places in the pipeline may be used again, where operations pause in between.
     resting: VecDeque<Nanos>,
-    out: Vec<u8>,
-    sent: usize,
-    /// Ends of requests in `out`, kept for transports that carry whole messages.
-    ends: VecDeque<usize>,
-    inbox: Inbox,
     scratch: Vec<u64>,
     last_answer: Nanos,
 }
 
 impl<'p> Connection<'p> {
-    /// Connection number `index` over `transport`.
-    pub fn new(index: u64, shared: &'p Shared, transport: Box<dyn Transport>) -> Connection<'p> {
+    /// Connection number `index` over `line`.
+    pub fn new(index: u64, shared: &'p Shared, line: Box<dyn Line>) -> Connection<'p> {
         let own = shared.population.owned.then(|| {
             OwnKeys::new(
                 view_of(&shared.population, index, shared.connections)
@@ -127,8 +107,8 @@ impl<'p> Connection<'p> {
         Connection {
             index,
             shared,
-            transport,
-            speaker: Speaker::new(Dialect::Classic, shared.population.format, LONGEST_VALUE),
+            line: Some(line),
+            next_ticket: 0,
             source: Source::Idle,
             prng: Prng::new(shared.seed),
             own,
@@ -136,11 +116,8 @@ impl<'p> Connection<'p> {
             under_way: VecDeque::new(),
             asked: VecDeque::new(),
             found: None,
+            write_backs: Vec::new(),
             resting: VecDeque::new(),
-            out: Vec::with_capacity(INBOX),
-            sent: 0,
-            ends: VecDeque::new(),
-            inbox: Inbox { room: vec![0; INBOX], start: 0, end: 0 },
             scratch: Vec::new(),
             last_answer: Nanos::ZERO,
         }
@@ -153,7 +130,7 @@ impl<'p> Connection<'p> {
         self.prng = Prng::for_entity(shared.seed, self.index, phase.number);
         self.last_answer = now;
         self.resting.clear();
-        self.speaker = Speaker::new(phase.dialect, shared.population.format, LONGEST_VALUE);
+        self.line_mut().begin(phase.dialect, shared.population.format);
         self.source = match &phase.job {
             Job::Preload(values) => {
                 let ids = preload_share(shared.population.preloaded, self.index, shared.connections);
@@ -172,9 +149,13 @@ impl<'p> Connection<'p> {
         };
     }
 
-    /// What the thread can wait for.
-    pub fn transport(&self) -> &dyn Transport {
-        &*self.transport
+    /// What carries its operations.
+    pub fn line(&self) -> &dyn Line {
+        self.line.as_deref().expect("answers are read within a call")
+    }
+
+    fn line_mut(&mut self) -> &mut dyn Line {
+        self.line.as_deref_mut().expect("answers are read within a call")
     }
 
     /// Operations under way.
@@ -187,13 +168,8 @@ impl<'p> Connection<'p> {
         self.under_way.front().map_or(self.last_answer, |head| head.start.max(self.last_answer))
     }
 
-    /// Whether there are bytes that could not be sent yet.
-    pub fn has_unsent(&self) -> bool {
-        self.sent < self.out.len()
-    }
-
     /// Closed loop: fills the pipeline when at least `phase.batch` places are free. False when there is nothing more to do.
-    pub fn refill(&mut self, phase: &Phase, clock: Clock) -> bool {
+    pub fn refill(&mut self, phase: &Phase, clock: Clock, tally: &mut Tally) -> bool {
         let free = phase.pipeline.saturating_sub(self.under_way.len());
         if free == 0 || (free < phase.batch && !self.under_way.is_empty()) {
             return true;
@@ -207,7 +183,7 @@ impl<'p> Connection<'p> {
                     _ => break,
                 };
             }
-            if !self.start(now) {
+            if !self.start(now, tally) {
                 return false;
             }
         }
@@ -220,14 +196,18 @@ impl<'p> Connection<'p> {
     }
 
     /// Encodes the next operation, which counts from `start`. False when there is none.
-    pub fn start(&mut self, start: Nanos) -> bool {
+    pub fn start(&mut self, start: Nanos, tally: &mut Tally) -> bool {
         let mut source = std::mem::replace(&mut self.source, Source::Idle);
         let started = match &mut source {
             Source::Idle => false,
             Source::Preload { ids, values } => match ids.next() {
                 Some(key) => {
                     let len = values.draw(&mut self.prng);
-                    self.start_write(OpKind::Set, key, len, 0, None, start);
+                    self.start_write(
+                        Write { kind: OpKind::Set, key, len, ttl_s: 0, cas: None },
+                        start,
+                        tally,
+                    );
                     true
                 }
                 None => false,
@@ -235,7 +215,7 @@ impl<'p> Connection<'p> {
             Source::Load { left: 0, .. } => false,
             Source::Load { keys, workload, left } => {
                 *left -= 1;
-                self.start_drawn(keys, workload, start);
+                self.start_drawn(keys, workload, start, tally);
                 true
             }
         };
@@ -243,31 +223,31 @@ impl<'p> Connection<'p> {
         started
     }
 
-    fn start_drawn(&mut self, keys: &mut Keys<'_>, workload: &Workload, start: Nanos) {
+    fn start_drawn(&mut self, keys: &mut Keys<'_>, workload: &Workload, start: Nanos, tally: &mut Tally) {
         let kind = workload.mix.draw(&mut self.prng);
         match kind {
             OpKind::Get => {
                 self.scratch.clear();
                 let drawn = (0..workload.multiget).map(|_| keys.choose(&mut self.prng));
                 self.scratch.extend(drawn);
-                self.start_read(kind, start);
+                self.start_read(kind, start, tally);
             }
             OpKind::Scan => {
                 let count = 1 + self.prng.below(u64::from(workload.longest_scan));
                 self.scratch.clear();
                 self.scratch.extend(keys.run(count, &mut self.prng));
-                self.start_read(kind, start);
+                self.start_read(kind, start, tally);
             }
             OpKind::Modify => {
                 self.scratch.clear();
                 self.scratch.push(keys.choose(&mut self.prng));
-                self.start_read(kind, start);
+                self.start_read(kind, start, tally);
             }
             OpKind::Set | OpKind::Insert => {
                 let key = if kind == OpKind::Set { keys.choose(&mut self.prng) } else { keys.insert() };
                 let len = workload.values.draw(&mut self.prng);
                 self.own_inserts = keys.own_inserts();
-                self.start_write(kind, key, len, workload.ttl_s, None, start);
+                self.start_write(Write { kind, key, len, ttl_s: workload.ttl_s, cas: None }, start, tally);
             }
             OpKind::Delete => {
                 let key = keys.choose(&mut self.prng);
@@ -275,52 +255,46 @@ impl<'p> Connection<'p> {
                 if let Some((own, rank)) = self.own_rank(key) {
                     own.deleted(rank, number);
                 }
-                self.speaker.delete(&mut self.out, key);
-                self.pushed(UnderWay { kind, request: Request::Delete, key, start });
+                let ticket = self.push(kind, Request::Delete, key, start);
+                self.line_mut().ask(ticket, Ask::Delete(key), tally);
             }
             OpKind::Touch => {
                 let key = keys.choose(&mut self.prng);
-                self.speaker.touch(&mut self.out, key, workload.ttl_s);
-                self.pushed(UnderWay { kind, request: Request::Touch, key, start });
+                let ticket = self.push(kind, Request::Touch, key, start);
+                self.line_mut().ask(ticket, Ask::Touch { key, ttl_s: workload.ttl_s }, tally);
             }
         }
     }
 
     /// Reads the keys in `scratch`.
-    fn start_read(&mut self, kind: OpKind, start: Nanos) {
+    fn start_read(&mut self, kind: OpKind, start: Nanos, tally: &mut Tally) {
         for at in 0..self.scratch.len() {
             let key = self.scratch[at];
             let expected = self.own_rank(key).map_or(Expected::Any, |(own, rank)| own.expected(rank));
             self.asked.push_back((key, expected));
         }
-        self.speaker.read(&mut self.out, self.scratch.iter().copied(), kind == OpKind::Modify);
         let keys = self.scratch.len() as u32;
-        self.pushed(UnderWay { kind, request: Request::Read { keys }, key: self.scratch[0], start });
+        let ticket = self.push(kind, Request::Read { keys }, self.scratch[0], start);
+        let line = self.line.as_deref_mut().expect("answers are read within a call");
+        line.ask(ticket, Ask::Read { keys: &self.scratch, unique: kind == OpKind::Modify }, tally);
     }
 
-    fn start_write(
-        &mut self,
-        kind: OpKind,
-        key: u64,
-        len: usize,
-        ttl_s: u32,
-        cas: Option<u64>,
-        start: Nanos,
-    ) {
+    fn start_write(&mut self, write: Write, start: Nanos, tally: &mut Tally) {
+        let Write { kind, key, len, ttl_s, cas } = write;
         let nonce = self.shared.ledger.enter(self.index as u16);
         if let Some((own, rank)) = self.own_rank(key) {
             own.wrote(rank, nonce.seq());
         }
         let run = self.shared.ledger.run();
-        self.speaker.store(&mut self.out, Storing { key, nonce, run, len, ttl_s, cas });
-        self.pushed(UnderWay { kind, request: Request::Write, key, start });
+        let ticket = self.push(kind, Request::Write, key, start);
+        self.line_mut().ask(ticket, Ask::Store(Storing { key, nonce, run, len, ttl_s, cas }), tally);
     }
 
-    fn pushed(&mut self, request: UnderWay) {
-        self.under_way.push_back(request);
-        if self.transport.framing() == Framing::Messages {
-            self.ends.push_back(self.out.len());
-        }
+    fn push(&mut self, kind: OpKind, request: Request, key: u64, start: Nanos) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.under_way.push_back(UnderWay { ticket, kind, request, key, start });
+        ticket
     }
 
     fn own_rank(&mut self, key: u64) -> Option<(&mut OwnKeys, u64)> {
@@ -329,30 +303,12 @@ impl<'p> Connection<'p> {
         (key % view.stride == view.offset).then(|| (own, view.rank(key)))
     }
 
-    /// Sends what is encoded, as far as it goes.
+    /// Sends what was asked, as far as it goes.
     ///
     /// # Errors
     /// When the connection is lost.
     pub fn flush(&mut self, tally: &mut Tally) -> io::Result<()> {
-        while self.sent < self.out.len() {
-            let end = self.ends.front().copied().unwrap_or(self.out.len());
-            match self.transport.send(&self.out[self.sent..end]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => {
-                    self.sent += n;
-                    tally.sent += n as u64;
-                    if self.sent == end {
-                        self.ends.pop_front();
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.out.clear();
-        self.sent = 0;
-        Ok(())
+        self.line_mut().flush(tally)
     }
 
     /// Receives what is there and handles every whole answer.
@@ -362,51 +318,64 @@ impl<'p> Connection<'p> {
     pub fn receive(&mut self, phase: &Phase, clock: Clock, tally: &mut Tally) -> io::Result<()> {
         // A few rounds at most: with a fast server one connection must not keep the others waiting.
         for _ in 0..4 {
-            self.inbox.make_room(1);
-            let room = &mut self.inbox.room[self.inbox.end..];
-            let wanted = room.len();
-            let got = match self.transport.receive(room) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            self.inbox.end += got;
-            tally.received += got as u64;
-            self.handle_answers(phase, clock.now(), tally)?;
-            if got < wanted && self.transport.framing() == Framing::Stream {
-                return Ok(());
+            let received = self.line_mut().receive(tally)?;
+            if received == Received::Nothing {
+                break;
+            }
+            // The line is taken out so that an answer may be read in place while the rest of `self` changes.
+            let mut line = self.line.take().expect("answers are read within a call");
+            let result = self.handle_answers(&mut *line, phase, clock.now(), tally);
+            self.line = Some(line);
+            result?;
+            while let Some((key, cas, start)) = self.write_backs.pop() {
+                self.write_back(key, cas, start, tally);
+            }
+            if received == Received::All {
+                break;
             }
         }
         Ok(())
     }
 
-    fn handle_answers(&mut self, phase: &Phase, now: Nanos, tally: &mut Tally) -> io::Result<()> {
-        // The inbox is taken out so that an answer may be read in place while the rest of `self` changes.
-        let mut inbox = std::mem::replace(&mut self.inbox, Inbox { room: Vec::new(), start: 0, end: 0 });
-        let result = loop {
-            match self.speaker.next(inbox.received()) {
-                Ok(Ok(part)) => {
-                    if let Some(item) = part.item {
-                        self.handle_item(item, tally);
-                    } else if part.absent {
-                        self.next_asked_is_absent(tally);
-                    }
-                    if let Some(verdict) = part.verdict {
-                        self.handle_verdict(verdict, phase, now, tally);
-                    }
-                    inbox.start += part.used;
-                }
-                Ok(Err(need)) => {
-                    inbox.make_room(need);
-                    break Ok(());
-                }
-                Err(text) => break Err(io::Error::new(io::ErrorKind::InvalidData, text)),
+    fn handle_answers(
+        &mut self,
+        line: &mut dyn Line,
+        phase: &Phase,
+        now: Nanos,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
+        while let Some(Heard { ticket, part, from_box }) = line.next(tally)? {
+            if let Some(ticket) = ticket {
+                self.bring_to_front(ticket);
             }
+            if let Some(item) = part.item {
+                self.handle_item(item, tally);
+            } else if part.absent {
+                self.next_asked_is_absent(tally);
+            }
+            let Some(verdict) = part.verdict else { continue };
+            if let (true, Some(&UnderWay { kind: OpKind::Get, start, .. })) =
+                (from_box, self.under_way.front())
+            {
+                tally.record_by_box(start, now);
+            }
+            self.handle_verdict(verdict, phase, now, tally);
+        }
+        Ok(())
+    }
+
+    /// Makes the request with this ticket the oldest, with the keys that it asked for.
+    fn bring_to_front(&mut self, ticket: Ticket) {
+        let at = self.under_way.iter().position(|request| request.ticket == ticket);
+        let at = at.expect("a line answers what it was asked");
+        let keys = |request: &UnderWay| match request.request {
+            Request::Read { keys } => keys as usize,
+            _ => 0,
         };
-        self.inbox = inbox;
-        result
+        let before: usize = self.under_way.iter().take(at).map(keys).sum();
+        let own = keys(&self.under_way[at]);
+        self.asked.make_contiguous()[..before + own].rotate_right(own);
+        self.under_way.make_contiguous()[..=at].rotate_right(1);
     }
 
     /// An item came: finds which of the keys asked for it is, and holds it against what may be read.
@@ -418,7 +387,7 @@ impl<'p> Connection<'p> {
         let place = match item.key {
             None => (keys > 0).then_some(0),
             Some(key) => {
-                let id = self.speaker.id_of(key);
+                let id = self.shared.population.format.read(key);
                 self.asked.iter().take(keys as usize).position(|&(asked, _)| Some(asked) == id)
             }
         };
@@ -468,7 +437,7 @@ impl<'p> Connection<'p> {
 
     /// A request is answered: its operation is done, or goes on with its second request.
     fn handle_verdict(&mut self, verdict: Verdict<'_>, phase: &Phase, now: Nanos, tally: &mut Tally) {
-        let Some(&UnderWay { kind, request, key, start }) = self.under_way.front() else { return };
+        let Some(&UnderWay { kind, request, key, start, .. }) = self.under_way.front() else { return };
         self.last_answer = now;
         if let Request::Read { .. } = request {
             self.settle_read(verdict, tally);
@@ -489,7 +458,7 @@ impl<'p> Connection<'p> {
         match (request, verdict) {
             (Request::Read { .. }, _) => {
                 if let (OpKind::Modify, Some(cas)) = (kind, found) {
-                    return self.write_back(key, cas, start);
+                    return self.write_backs.push((key, cas, start));
                 }
             }
             (Request::Write, Verdict::Done) => {
@@ -520,11 +489,11 @@ impl<'p> Connection<'p> {
     }
 
     /// The second half of a read-modify-write.
-    fn write_back(&mut self, key: u64, cas: Option<u64>, start: Nanos) {
+    fn write_back(&mut self, key: u64, cas: Option<u64>, start: Nanos, tally: &mut Tally) {
         let Source::Load { workload, .. } = &self.source else { return };
         let (values, ttl_s) = (workload.values, workload.ttl_s);
         let len = values.draw(&mut self.prng);
-        self.start_write(OpKind::Modify, key, len, ttl_s, cas, start);
+        self.start_write(Write { kind: OpKind::Modify, key, len, ttl_s, cas }, start, tally);
     }
 
     /// A write or delete did not take place as sent.
@@ -548,9 +517,7 @@ impl<'p> Connection<'p> {
         let lost = self.under_way.len() as u64;
         self.under_way.clear();
         self.asked.clear();
-        self.out.clear();
-        self.ends.clear();
-        self.sent = 0;
+        self.line_mut().abandon();
         lost
     }
 

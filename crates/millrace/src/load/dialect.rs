@@ -4,6 +4,7 @@
 //! which mean the same in every language, so the rest of the generator does not know which one is spoken.
 
 use super::keys::{KeyFormat, KeyRoom};
+use super::line::Ask;
 use super::resp::{self, RespProgress, RespReader, RespReply};
 use super::value::{self, Nonce};
 use protocol::memcache::client::request::{self, Store};
@@ -75,6 +76,8 @@ pub enum Refusal {
     Client,
     /// The server failed, for example out of memory.
     Server,
+    /// Nobody answered for as long as the line asks.
+    Unanswered,
 }
 
 /// A piece of an answer: an item, or that one is not there, or the end; an end may come with an item.
@@ -117,9 +120,14 @@ impl Speaker {
         Speaker { dialect, keys, answers, room: KeyRoom::new(), words: String::with_capacity(64) }
     }
 
-    /// The id of a key that an answer names.
-    pub fn id_of(&self, key: &[u8]) -> Option<u64> {
-        self.keys.read(key)
+    /// Appends any request.
+    pub fn ask(&mut self, out: &mut Vec<u8>, ask: Ask<'_>) {
+        match ask {
+            Ask::Read { keys, unique } => self.read(out, keys.iter().copied(), unique),
+            Ask::Store(storing) => self.store(out, storing),
+            Ask::Delete(key) => self.delete(out, key),
+            Ask::Touch { key, ttl_s } => self.touch(out, key, ttl_s),
+        }
     }
 
     /// Asks for `keys`; with `unique` also for their unique numbers.

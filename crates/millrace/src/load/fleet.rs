@@ -6,8 +6,9 @@
 use super::LoadError;
 use super::connection::{Connection, Shared};
 use super::ledger::Ledger;
+use super::line::Line;
 use super::tally::Tally;
-use super::target::{Target, Transport};
+use super::target::Target;
 use super::worker::{Manner, Worker};
 use super::workload::{Phase, Population};
 use base::{Clock, Nanos};
@@ -84,9 +85,9 @@ impl Fleet {
             seed: plan.seed,
         });
         let count = plan.threads.clamp(1, usize::from(plan.connections.max(1)));
-        let mut lines: Vec<Vec<(u64, Box<dyn Transport>)>> = (0..count).map(|_| Vec::new()).collect();
+        let mut lines: Vec<Vec<(u64, Box<dyn Line>)>> = (0..count).map(|_| Vec::new()).collect();
         for index in 0..u64::from(plan.connections) {
-            lines[index as usize % count].push((index, plan.target.connect()?));
+            lines[index as usize % count].push((index, plan.target.open()?));
         }
         let done = Arc::new(AtomicU64::new(0));
         let mut threads = Vec::with_capacity(count);
@@ -141,7 +142,7 @@ impl Thread {
         plan: &FleetPlan,
         thread: usize,
         threads: usize,
-        lines: Vec<(u64, Box<dyn Transport>)>,
+        lines: Vec<(u64, Box<dyn Line>)>,
         shared: &Arc<Shared>,
         stop: &Arc<AtomicBool>,
         done: &Arc<AtomicU64>,

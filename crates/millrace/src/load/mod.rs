@@ -2,7 +2,9 @@
 //!
 //! Shape, from the outside in:
 //! ```text
-//! args ── bench ──┬── fleet ── worker (thread) ── connection ──┬── dialect ── target (bytes)
+//! args ── bench ──┬── fleet ── worker (thread) ── connection ──┬── line ──┬── text: dialect ── target (bytes)
+//!                 │     │                                      │          ├── datagrams: dialect
+//!                 │     │                                      │          └── caches: crate::inc's client
 //!         versus ─┤     │                                      ├── workload ── keys ── zipf, sizes, mix
 //!         demo ───┘   server (CPU of the other side)           ├── ledger ── value (what may be read)
 //!                                                              └── tally (histograms, counts) ── summary
@@ -18,6 +20,7 @@ pub mod fleet;
 pub mod interrupt;
 pub mod keys;
 pub mod ledger;
+pub mod line;
 pub mod mix;
 pub mod progress;
 pub mod ratio;
@@ -54,6 +57,8 @@ pub enum LoadError {
         /// What to do.
         hint: &'static str,
     },
+    /// A topology of the in-network cache makes no sense, or there is no socket for its client.
+    Caches(crate::inc::IncError),
     /// The run ended before its time: the connection was lost, or no answer came.
     Ended {
         /// Against which server.
@@ -84,6 +89,7 @@ impl fmt::Display for LoadError {
             LoadError::Connect { target, cause, hint } => {
                 write!(f, "cannot connect to {target}: {cause}\n  {hint}")
             }
+            LoadError::Caches(cause) => cause.fmt(f),
             LoadError::Ended { target, cause } => write!(f, "the run against {target} ended early: {cause}"),
             LoadError::WrongValues { count, examples } => {
                 write!(

@@ -128,6 +128,10 @@ pub struct Summary {
     pub client_cpu_us_per_op: f64,
     /// CPU time of the server per operation, where it can be watched.
     pub server_cpu: Option<CpuPerOp>,
+    /// Latencies of the reads that a box answered on the way to the server.
+    pub by_box: Option<Latency>,
+    /// Requests that were sent again because nothing came.
+    pub sent_again: u64,
     /// Open loop: how much later than intended requests were sent.
     pub send_lag: Option<Latency>,
     /// Open loop: requests that were due but never sent, because no place was free.
@@ -170,6 +174,8 @@ impl Summary {
                 system_us: per_op(used.system_ns),
                 cores: used.total_ns as f64 / tally.elapsed.0.max(1) as f64,
             }),
+            by_box: tally.by_box.as_deref().map(Latency::of),
+            sent_again: tally.sent_again,
             send_lag: tally.lag.as_deref().map(Latency::of),
             unsent: tally.unsent,
             ended_early: tally.fatal.clone(),

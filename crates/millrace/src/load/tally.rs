@@ -58,6 +58,7 @@ impl From<Refusal> for Failure {
             Refusal::Unknown => Failure::Unknown,
             Refusal::Client => Failure::Client,
             Refusal::Server => Failure::Server,
+            Refusal::Unanswered => Failure::TimedOut,
         }
     }
 }
@@ -139,6 +140,10 @@ pub struct Tally {
     pub client_cpu: Nanos,
     /// From the first operation to the last answer: of the slowest thread.
     pub elapsed: Nanos,
+    /// Latencies of the reads that a box answered on the way.
+    pub by_box: Option<Box<Histogram<u64>>>,
+    /// Requests that were sent again because nothing came.
+    pub sent_again: u64,
     /// Open loop: how much later than intended requests were sent.
     pub lag: Option<Box<Histogram<u64>>>,
     /// Open loop: requests whose time had come but that were never sent.
@@ -165,6 +170,8 @@ impl Tally {
             received: 0,
             client_cpu: Nanos::ZERO,
             elapsed: Nanos::ZERO,
+            by_box: None,
+            sent_again: 0,
             lag: None,
             unsent: 0,
             timeline: Timeline::new(origin, step),
@@ -178,6 +185,11 @@ impl Tally {
         let ns = now.since(start).0.max(1);
         self.kinds[kind as usize].get_or_insert_with(|| Box::new(fine())).saturating_record(ns);
         self.timeline.record(now, ns);
+    }
+
+    /// A read that began at `start` was answered by a box; it is recorded as an operation besides.
+    pub fn record_by_box(&mut self, start: Nanos, now: Nanos) {
+        self.by_box.get_or_insert_with(|| Box::new(fine())).saturating_record(now.since(start).0.max(1));
     }
 
     /// A request intended for `due` was sent at `now`.
@@ -213,9 +225,12 @@ impl Tally {
                 ours.get_or_insert_with(|| Box::new(fine())).add(&**theirs).expect("same bounds");
             }
         }
-        if let Some(theirs) = &other.lag {
-            self.lag.get_or_insert_with(|| Box::new(fine())).add(&**theirs).expect("same bounds");
+        for (ours, theirs) in [(&mut self.lag, &other.lag), (&mut self.by_box, &other.by_box)] {
+            if let Some(theirs) = theirs {
+                ours.get_or_insert_with(|| Box::new(fine())).add(&**theirs).expect("same bounds");
+            }
         }
+        self.sent_again += other.sent_again;
         self.failures.iter_mut().zip(other.failures).for_each(|(ours, theirs)| *ours += theirs);
         self.wrongs.iter_mut().zip(other.wrongs).for_each(|(ours, theirs)| *ours += theirs);
         other.examples.iter().for_each(|text| self.example(|| text.clone()));

@@ -1,15 +1,18 @@
 //! Where the servers are, and the bytes between them and a connection.
 //!
+//! A target is opened as a [`Line`]. Most lines carry text over a [`Transport`].
+//!
 //! A [`Transport`] moves bytes and never blocks. Two kinds of it exist: streams (TCP, Unix sockets), which a thread waits
 //! for with epoll, and message transports (shared-memory rings), which carry one whole request in and one whole answer
 //! out and must be polled. A new one is a type with this trait and an arm in [`Target::connect`] and [`Target::from_str`].
 
 use super::LoadError;
+use super::line::{Line, caches::Caches, datagrams::Datagrams, text::Text};
 use super::shm::Rings;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -27,6 +30,17 @@ pub enum Target {
     Shm(PathBuf),
     /// Redis's protocol over TCP.
     Redis(String),
+    /// memcached's protocol in UDP datagrams.
+    Udp(String),
+    /// The in-network cache.
+    Caches {
+        /// Its topology.
+        file: PathBuf,
+        /// The box to ask; none: the first.
+        tor: Option<u16>,
+        /// Past all boxes, to the homes.
+        direct: bool,
+    },
 }
 
 /// How a transport cuts what it carries.
@@ -88,7 +102,24 @@ impl Transport for UnixStream {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Target {
-    /// Opens a connection.
+    /// Opens a connection for the generator.
+    ///
+    /// # Errors
+    /// What went wrong, where, and what to do about it.
+    pub fn open(&self) -> Result<Box<dyn Line>, LoadError> {
+        match self {
+            Target::Caches { file, tor, direct } => {
+                Ok(Box::new(Caches::connect(file, *tor, *direct).map_err(LoadError::Caches)?))
+            }
+            Target::Udp(address) => {
+                let line = connect_udp(address).and_then(Datagrams::new);
+                Ok(Box::new(line.map_err(|error| self.cannot_connect(&error))?))
+            }
+            _ => Ok(Box::new(Text::new(self.connect()?))),
+        }
+    }
+
+    /// Opens a connection that carries plain text.
     ///
     /// # Errors
     /// What went wrong, where, and what to do about it.
@@ -99,6 +130,9 @@ impl Target {
                 .and_then(|s| s.set_nonblocking(true).map(|()| s))
                 .map(|s| Box::new(s) as _),
             Target::Shm(path) => Rings::connect(path).map(|s| Box::new(s) as _),
+            Target::Udp(_) | Target::Caches { .. } => {
+                return Err(LoadError::Plan("no server tells its process over datagrams".into()));
+            }
         };
         opened.map_err(|error| self.cannot_connect(&error))
     }
@@ -107,7 +141,9 @@ impl Target {
     pub fn is_local(&self) -> bool {
         match self {
             Target::Unix(_) | Target::Shm(_) => true,
-            Target::Tcp(address) | Target::Redis(address) => {
+            // Where its nodes run is not told; --server-pid names one.
+            Target::Caches { .. } => true,
+            Target::Tcp(address) | Target::Redis(address) | Target::Udp(address) => {
                 resolve(address).is_ok_and(|a| a.ip().is_loopback())
             }
         }
@@ -116,6 +152,11 @@ impl Target {
     /// Whether it speaks Redis's protocol.
     pub fn is_redis(&self) -> bool {
         matches!(self, Target::Redis(_))
+    }
+
+    /// Whether a request carries one key, and no more.
+    pub fn one_key_each(&self) -> bool {
+        matches!(self, Target::Caches { .. })
     }
 
     fn cannot_connect(&self, error: &io::Error) -> LoadError {
@@ -148,6 +189,17 @@ fn resolve(address: &str) -> io::Result<SocketAddr> {
     address.to_socket_addrs()?.next().ok_or_else(none)
 }
 
+fn connect_udp(address: &str) -> io::Result<UdpSocket> {
+    let server = resolve(address)?;
+    let any = match server {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(server)?;
+    Ok(socket)
+}
+
 fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&resolve(address)?, CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
@@ -175,18 +227,40 @@ impl FromStr for Target {
                 path => Ok(Target::Shm(PathBuf::from(path))),
             };
         }
-        let (address, make): (&str, fn(String) -> Target) = match s.strip_prefix("redis://") {
-            Some(rest) => (rest.trim_end_matches('/'), Target::Redis),
-            None => (s, Target::Tcp),
+        for (prefix, direct) in [("inc:", false), ("inc-direct:", true)] {
+            if let Some(rest) = s.strip_prefix(prefix) {
+                return caches(rest, direct);
+            }
+        }
+        let (address, make): (&str, fn(String) -> Target) = if let Some(rest) = s.strip_prefix("redis://") {
+            (rest.trim_end_matches('/'), Target::Redis)
+        } else if let Some(rest) = s.strip_prefix("udp:") {
+            (rest, Target::Udp)
+        } else {
+            (s, Target::Tcp)
         };
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
         match port.map(str::parse::<u16>) {
             Some(Ok(_)) => Ok(make(address.to_string())),
-            _ => {
-                Err(format!("{s:?} is no target; write HOST:PORT, unix:PATH, shm:PATH or redis://HOST:PORT"))
-            }
+            _ => Err(format!(
+                "{s:?} is no target; write HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT, redis://HOST:PORT, inc:FILE or inc-direct:FILE"
+            )),
         }
     }
+}
+
+/// Reads `FILE` or `FILE#BOX`.
+fn caches(text: &str, direct: bool) -> Result<Target, String> {
+    let wrong = || {
+        format!(
+            "{text:?} names no topology; write inc:FILE, or inc:FILE#2 for box 2 (see `millrace inc topology`)"
+        )
+    };
+    let (file, tor) = match text.rsplit_once('#') {
+        Some((file, tor)) => (file, Some(tor.parse().map_err(|_| wrong())?)),
+        None => (text, None),
+    };
+    if file.is_empty() { Err(wrong()) } else { Ok(Target::Caches { file: file.into(), tor, direct }) }
 }
 
 impl fmt::Display for Target {
@@ -196,6 +270,11 @@ impl fmt::Display for Target {
             Target::Unix(path) => write!(f, "unix:{}", path.display()),
             Target::Shm(path) => write!(f, "shm:{}", path.display()),
             Target::Redis(address) => write!(f, "redis://{address}"),
+            Target::Udp(address) => write!(f, "udp:{address}"),
+            Target::Caches { file, tor, direct } => {
+                write!(f, "{}:{}", if *direct { "inc-direct" } else { "inc" }, file.display())?;
+                tor.map_or(Ok(()), |tor| write!(f, "#{tor}"))
+            }
         }
     }
 }
@@ -212,10 +291,33 @@ mod tests {
 
     #[test]
     fn targets_print_as_they_are_read() {
-        for text in ["127.0.0.1:11211", "[::1]:1", "unix:/tmp/a b", "shm:/tmp/b", "redis://localhost:6379"] {
+        for text in [
+            "127.0.0.1:11211",
+            "[::1]:1",
+            "unix:/tmp/a b",
+            "shm:/tmp/b",
+            "redis://localhost:6379",
+            "udp:[::1]:11211",
+            "inc:rack.toml",
+            "inc:/tmp/rack.toml#2",
+            "inc-direct:rack.toml",
+        ] {
             assert_eq!(text.parse::<Target>().map(|t| t.to_string()).as_deref(), Ok(text));
         }
-        for bad in ["", ":1", "host", "host:x", "unix:", "shm:", "redis://host", "host:70000"] {
+        for bad in [
+            "",
+            ":1",
+            "host",
+            "host:x",
+            "unix:",
+            "shm:",
+            "redis://host",
+            "host:70000",
+            "udp:1",
+            "inc:",
+            "inc:#1",
+            "inc:f#x",
+        ] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }

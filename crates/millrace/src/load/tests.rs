@@ -9,15 +9,17 @@ use super::connection::{Connection, Shared};
 use super::demo;
 use super::dialect::Dialect;
 use super::ledger::Ledger;
+use super::line::text::Text;
 use super::progress;
 use super::sizes::ValueSizes;
 use super::tally::Tally;
 use super::target::{Framing, Target, Transport};
 use super::workload::Population;
 use clap::Parser;
+use protocol::memcache::udp::{self, Frame};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -328,14 +330,14 @@ fn a_message_transport_gets_one_request_per_message() {
     };
     let transport = Messages::default();
     let taken = Arc::clone(&transport.taken);
-    let mut connection = Connection::new(0, &shared, Box::new(transport));
+    let mut connection = Connection::new(0, &shared, Box::new(Text::new(Box::new(transport))));
     let phase = super::bench::preload_phase(ValueSizes::Fixed(100), Dialect::Classic);
     let clock = base::Clock::shared();
     let mut tally = Tally::new(clock.now(), phase.interval);
     connection.begin(&phase, clock.now());
     let mut more = true;
     while more || connection.places() > 0 {
-        more = more && connection.refill(&phase, clock);
+        more = more && connection.refill(&phase, clock, &mut tally);
         connection.flush(&mut tally).expect("open");
         connection.receive(&phase, clock, &mut tally).expect("open");
     }
@@ -345,4 +347,59 @@ fn a_message_transport_gets_one_request_per_message() {
         let head = format!("set mr{id:08} {} 0 100\r\n", super::value::flags_of(id as u64));
         assert!(message.starts_with(head.as_bytes()) && message.len() == head.len() + 102, "{head}");
     }
+}
+
+/// A server of gets and sets over UDP that does not hear each seventh datagram; two datagrams for each answer that is long enough.
+fn serve_datagrams() -> Target {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let address = socket.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        let mut items = HashMap::new();
+        let mut room = vec![0; 65_536];
+        for count in 1u64.. {
+            let Ok((len, from)) = socket.recv_from(&mut room) else { return };
+            if count.is_multiple_of(7) {
+                continue;
+            }
+            let (frame, text) = Frame::parse(&room[..len]).expect("a frame");
+            let head = text.split(|&b| b == b'\n').next().expect("a line");
+            let words = String::from_utf8_lossy(head).trim().to_string();
+            let words: Vec<&str> = words.split(' ').collect();
+            let mut reply = Vec::new();
+            if words[0] == "set" {
+                let data = text[head.len() + 1..text.len() - 2].to_vec();
+                items.insert(words[1].to_string(), (words[2].to_string(), data, 0));
+                reply.extend_from_slice(b"STORED\r\n");
+            } else {
+                give(&mut reply, &items, words[1], false, Fault::None).expect("memory");
+                reply.extend_from_slice(b"END\r\n");
+            }
+            for (frame, text) in udp::datagrams(frame.request_id, &reply, 200).expect("few") {
+                socket.send_to(&[&frame.emit()[..], text].concat(), from).expect("sent");
+            }
+        }
+    });
+    Target::Udp(address.to_string())
+}
+
+#[test]
+fn datagrams_that_are_lost_are_sent_again() {
+    let line =
+        format!("bench {} --keys 100 -c 2 -P 4 --ops 400 --warmup 0 --json --value 300", serve_datagrams());
+    let args = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{e}")).bench;
+    let fleet = args.fleet(&args.target, 0).expect("a plan");
+    let mut fleet = super::fleet::Fleet::launch(&fleet, Arc::new(AtomicBool::new(false))).expect("a socket");
+    let phase = super::bench::preload_phase(args.value, Dialect::Classic);
+    let tally = fleet.run(phase, &mut |_| {});
+    assert_eq!((tally.ops(), tally.all_failed(), tally.all_wrongs()), (100, 0, 0), "{:?}", tally.examples);
+    assert!(tally.sent_again >= 100 / 7 - 1, "{}", tally.sent_again);
+    let phase = super::bench::preload_phase(ValueSizes::Fixed(300), Dialect::Classic);
+    let job = super::workload::Job::Load {
+        workload: args.workload().expect("a workload"),
+        length: base::Nanos::from_secs(60),
+        ops_each: 200,
+    };
+    let tally = fleet.run(super::workload::Phase { job, pipeline: 4, batch: 1, ..phase }, &mut |_| {});
+    assert_eq!((tally.ops(), tally.all_failed(), tally.all_wrongs()), (400, 0, 0), "{:?}", tally.examples);
+    assert!(tally.hits > 300 && tally.misses == 0 && tally.sent_again > 20);
 }

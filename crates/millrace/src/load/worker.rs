@@ -39,6 +39,8 @@ pub struct Worker<'p> {
     events: Vec<epoll::Event>,
     /// Connections whose transports epoll cannot wait for, or which are few enough to be asked directly when spinning.
     polled: Vec<usize>,
+    /// Connections that have something to do although nothing arrives.
+    timed: Vec<usize>,
     /// Connections that epoll also watches for room to send.
     watched_for_room: Vec<bool>,
     /// Connections to look at in this round.
@@ -72,13 +74,15 @@ impl<'p> Worker<'p> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut polled = Vec::new();
         for (at, connection) in connections.iter().enumerate() {
-            match connection.transport().waitable() {
+            match connection.line().waitable() {
                 Some(fd) if !(manner.spin && connections.len() <= ASK_DIRECTLY) => {
                     epoll::add(&epoll, fd, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
                 }
                 _ => polled.push(at),
             }
         }
+        let is_timed = |at: &usize| connections[*at].line().is_timed();
+        let timed = (0..connections.len()).filter(is_timed).collect();
         let watched_for_room = vec![false; connections.len()];
         let exhausted = vec![false; connections.len()];
         let events = Vec::with_capacity(connections.len().clamp(1, 1024));
@@ -91,6 +95,7 @@ impl<'p> Worker<'p> {
             epoll,
             events,
             polled,
+            timed,
             watched_for_room,
             ready: Vec::new(),
             exhausted,
@@ -176,7 +181,7 @@ impl<'p> Worker<'p> {
         }
         for turn in 0..self.ready.len() {
             let at = self.ready[turn];
-            self.exhausted[at] |= !self.connections[at].refill(phase, self.clock);
+            self.exhausted[at] |= !self.connections[at].refill(phase, self.clock, tally);
             self.flush(at, tally)?;
         }
         Ok(())
@@ -200,7 +205,7 @@ impl<'p> Worker<'p> {
                 full += 1;
                 continue;
             }
-            if !self.connections[at].start(schedule.due()) {
+            if !self.connections[at].start(schedule.due(), tally) {
                 self.exhausted[at] = true;
                 continue;
             }
@@ -238,7 +243,7 @@ impl<'p> Worker<'p> {
             let rested = self.connections.iter().filter(|c| c.places() < phase.pipeline);
             wake = rested.filter_map(Connection::rested_at).fold(wake, Nanos::min);
         }
-        wake
+        self.timed.iter().map(|&at| self.connections[at].line().next_deadline()).fold(wake, Nanos::min)
     }
 
     fn wait(&mut self, wake: Nanos) -> Result<(), Lost> {
@@ -271,6 +276,11 @@ impl<'p> Worker<'p> {
                 self.ready.push(at);
             }
         }
+        if !self.timed.is_empty() {
+            let now = self.clock.now();
+            let due = |at: &&usize| self.connections[**at].line().next_deadline() <= now;
+            self.ready.extend(self.timed.iter().filter(due));
+        }
         for turn in 0..self.ready.len() {
             let at = self.ready[turn];
             let connection = &mut self.connections[at];
@@ -286,12 +296,12 @@ impl<'p> Worker<'p> {
     fn flush(&mut self, at: usize, tally: &mut Tally) -> Result<(), Lost> {
         let connection = &mut self.connections[at];
         connection.flush(tally).map_err(|error| Lost::at(at, &error))?;
-        let wants_room = connection.has_unsent();
+        let wants_room = connection.line().has_unsent();
         if wants_room == self.watched_for_room[at] {
             return Ok(());
         }
         self.watched_for_room[at] = wants_room;
-        let Some(fd) = connection.transport().waitable().filter(|_| !self.polled.contains(&at)) else {
+        let Some(fd) = connection.line().waitable().filter(|_| !self.polled.contains(&at)) else {
             return Ok(());
         };
         let flags = match wants_room {

@@ -4,6 +4,7 @@ use super::format::{digits, micros, percent, ratio, short, whole};
 use super::table::Table;
 use crate::load::bench::{BenchResult, Outcome, Setup};
 use crate::load::demo::DemoResult;
+use crate::load::mix::OpKind;
 use crate::load::ratio::Spread;
 use crate::load::summary::{Latency, Summary};
 use crate::load::versus::{Compared, Versus};
@@ -131,6 +132,19 @@ pub fn notes(summary: &Summary) -> Vec<String> {
         ),
         None => client,
     });
+    if let Some(hits) = &s.by_box {
+        let reads = s.kinds.iter().filter(|k| k.kind == OpKind::Get).map(|k| k.latency.count).sum::<u64>();
+        notes.push(format!(
+            "boxes answered {} of the gets: mean {} · p50 {} · p99 {}",
+            percent(hits.count as f64 / reads.max(1) as f64),
+            micros(hits.mean_us),
+            micros(hits.p50_us),
+            micros(hits.p99_us)
+        ));
+    }
+    if s.sent_again > 0 {
+        notes.push(format!("{} requests were sent again because nothing came", whole(s.sent_again)));
+    }
     if s.conflicts > 0 {
         notes.push(format!("{} conditional writes met another's write", whole(s.conflicts)));
     }

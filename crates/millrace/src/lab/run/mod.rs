@@ -26,7 +26,7 @@ mod journal;
 mod kill;
 mod load;
 mod loopback;
-mod rack;
+pub(crate) mod rack;
 mod record;
 mod show;
 pub mod solo;
