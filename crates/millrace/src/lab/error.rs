@@ -1,7 +1,8 @@
 //! Why a command of `millrace lab` failed, and what to do about it.
 
 use super::place::name;
-use crate::inc::IncError;
+use crate::inc::{ClientError, IncError};
+use crate::load::LoadError;
 use protocol::coherence::NodeId;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -38,6 +39,9 @@ pub enum LabError {
     Violated(usize),
     Undecided(usize),
     Stalled(usize),
+    Load(LoadError),
+    OneCore,
+    WrongResults(usize),
 }
 
 impl LabError {
@@ -149,6 +153,13 @@ impl fmt::Display for LabError {
             LabError::Stalled(kills) => {
                 write!(f, "after {kills} deaths the load stood still for longer than it may")
             }
+            LabError::Load(cause) => cause.fmt(f),
+            LabError::OneCore => f.write_str(
+                "the client needs one core and the servers another, and this process may use one; use `taskset`, or another machine",
+            ),
+            LabError::WrongResults(count) => {
+                write!(f, "{count} numbers are not what the operations on them make them; see the lines with ! above")
+            }
         }
     }
 }
@@ -158,5 +169,17 @@ impl std::error::Error for LabError {}
 impl From<IncError> for LabError {
     fn from(cause: IncError) -> LabError {
         LabError::Inc(cause)
+    }
+}
+
+impl From<ClientError> for LabError {
+    fn from(cause: ClientError) -> LabError {
+        LabError::Inc(cause.into())
+    }
+}
+
+impl From<LoadError> for LabError {
+    fn from(cause: LoadError) -> LabError {
+        LabError::Load(cause)
     }
 }

@@ -14,9 +14,13 @@
 //! | `up`, `hold` | `up`, `down`, `status`, `exec`; the process that holds XDP programs |
 //! | `link` | a cable that delays and loses, as a program |
 //! | `run` | load, kills, verdict: in namespaces, or over loopback in this process |
+//! | `bench` | latency and processor time with and without boxes, and against memcached |
+//! | `compute` | computations at the client, the server and the box |
 //! | `error` | what can go wrong, and what to do about it |
 
+pub mod bench;
 mod command;
+pub mod compute;
 mod error;
 mod hold;
 mod ip;
@@ -52,6 +56,8 @@ enum Command {
     Status(up::Status),
     Exec(up::Exec),
     Run(Box<run::Run>),
+    Bench(Box<bench::Bench>),
+    Compute(Box<compute::Compute>),
     Link(link::carry::Carry),
     #[command(hide = true)]
     Hold(hold::Hold),
@@ -71,9 +77,17 @@ impl Lab {
             Command::Status(status) => status.run(),
             Command::Exec(exec) => exec.run(),
             Command::Run(run) => run.run(),
+            Command::Bench(bench) => bench.run(),
+            Command::Compute(compute) => compute.run(),
             Command::Link(carry) => carry.run(),
             Command::Hold(hold) => hold.run(),
             Command::Client(solo) => solo.run(),
         }
     }
+}
+
+/// What a measurement says, to standard output.
+fn say(text: &str) -> Result<(), LabError> {
+    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())
+        .map_err(LabError::io("writing the result"))
 }

@@ -72,6 +72,15 @@ fn members(namespaces: &BTreeSet<Identity>) -> io::Result<Vec<u32>> {
     Ok(numbers.filter(|pid| of_process(*pid).is_some_and(|of| namespaces.contains(&of))).collect())
 }
 
+/// Processes in a namespace.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn pids(namespace: &str) -> Result<Vec<u32>, LabError> {
+    let known = identity(&format!("{FOLDER}/{namespace}")).into_iter().collect();
+    members(&known).map_err(LabError::io("reading /proc"))
+}
+
 /// Ends all processes in namespaces that begin with `prefix`, and deletes those; how many there were of both.
 ///
 /// # Errors

@@ -1,0 +1,106 @@
+//! Nodes and clients for computations: for each choice of coherence.compute a box, a home behind it, and clients before it.
+//!
+//! In namespaces the nodes are threads of this process, too, with sockets of their namespaces: what differs is the way, not the nodes.
+
+use crate::inc::topology::Shape;
+use crate::inc::{Client, Topology, plan};
+use crate::lab::run::rack::Rack;
+use crate::lab::site::require_root;
+use crate::lab::{LabError, Plan, Site, namespace, network};
+use protocol::coherence::NodeId;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+
+/// One box before one home.
+const SHAPE: Shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
+
+/// Everything that runs.
+pub struct Rig {
+    racks: BTreeMap<&'static str, (Rack, Vec<Client>)>,
+    /// The namespaces, if there are any; gone when this is dropped.
+    site: Option<Site>,
+}
+
+impl Rig {
+    /// Starts nodes and `clients` clients for each of `choices`; in the namespaces of a lab called `name`, if there is one.
+    ///
+    /// # Errors
+    /// Settings do not fit, or the system gives no sockets or namespaces.
+    pub fn start(
+        choices: &[&'static str],
+        clients: u16,
+        settings: &[(String, String)],
+        name: Option<&str>,
+    ) -> Result<Rig, LabError> {
+        let mut rig = Rig { racks: BTreeMap::new(), site: name.map(stand).transpose()? };
+        for (number, &choice) in (0..).zip(choices) {
+            let registers = plan::registers(settings)?;
+            registers.set("coherence.compute", choice).map_err(crate::inc::IncError::Register)?;
+            let rack = match &rig.site {
+                None => Rack::start(&SHAPE, &registers)?,
+                Some(site) => {
+                    let at = |node| beside(network::address_of(node), number);
+                    let topology = Topology::two_levels(&SHAPE, at, &registers)?;
+                    let bound = sockets(site, &topology)?;
+                    Rack::of(topology, bound)?
+                }
+            };
+            let topology = rack.topology().clone();
+            let init = || (0..clients).map(|_| Ok(Client::init(&topology, Some(1))?)).collect();
+            let clients = match &rig.site {
+                None => init()?,
+                Some(site) => namespace::within(&site.network().namespace(network::client(1)), init)?,
+            };
+            rig.racks.insert(choice, (rack, clients));
+        }
+        Ok(rig)
+    }
+
+    /// Clients that go by this choice.
+    pub fn clients(&mut self, choice: &str) -> &mut [Client] {
+        &mut self.racks.get_mut(choice).expect("there is a rack for each choice").1
+    }
+
+    /// Where it runs, in words.
+    pub fn place(&self) -> &'static str {
+        if self.site.is_some() { "namespaces" } else { "loopback" }
+    }
+
+    /// Ends the nodes.
+    ///
+    /// # Errors
+    /// A node's socket failed meanwhile.
+    pub fn stop(mut self) -> Result<(), LabError> {
+        Ok(self.racks.values_mut().try_for_each(|(rack, _)| rack.stop())?)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(site) = &self.site {
+            // `lab down` removes what is left.
+            let _ = site.remove();
+        }
+    }
+}
+
+/// Namespaces for client, box and home.
+fn stand(name: &str) -> Result<Site, LabError> {
+    require_root("a lab in namespaces")?;
+    let plan = Plan { topology: None, shape: SHAPE, clients: 1, settings: Vec::new(), links: Vec::new() };
+    Site::build(name, &plan, None)
+}
+
+fn beside(address: SocketAddr, number: u16) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port() + number)
+}
+
+/// A socket for each node, in its namespace.
+fn sockets(site: &Site, topology: &Topology) -> Result<BTreeMap<NodeId, (UdpSocket, SocketAddr)>, LabError> {
+    let bind = |(node, address)| {
+        let space = site.network().namespace(node);
+        let socket = namespace::within(&space, || Ok(topology.bind(node)?))?;
+        Ok((node, (socket, address)))
+    };
+    topology.book().iter().map(bind).collect()
+}

@@ -1,0 +1,66 @@
+//! `millrace lab bench` and `lab compute` in network namespaces, with tiny sizes. Where this process may not make namespaces they say that they were
+//! skipped; with `MILLRACE_REQUIRE_LAB=1` they fail instead.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+
+fn lab(arguments: &str) -> Output {
+    Command::new(PROGRAM).arg("lab").args(arguments.split_whitespace()).output().expect("the program")
+}
+
+/// A name for a lab, where this process may make namespaces.
+fn name(test: &str) -> Option<String> {
+    let works = Command::new("unshare").args(["--net", "ip", "link"]).output();
+    if works.is_ok_and(|output| output.status.success()) {
+        return Some(format!("m{}{test}", std::process::id()));
+    }
+    let required = std::env::var_os("MILLRACE_REQUIRE_LAB").is_some();
+    assert!(!required, "network namespaces are required here, and this process may not make any");
+    eprintln!("SKIPPED {test}: it needs root, iproute2 and network namespaces");
+    None
+}
+
+fn json(arguments: &str) -> Value {
+    let output = lab(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments}: {said}");
+    serde_json::from_slice(&output.stdout).expect("the result is JSON")
+}
+
+fn is_gone(name: &str) -> bool {
+    let prefix = format!("mrlab-{name}-");
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    !names.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+}
+
+#[test]
+fn every_mode_has_operations_and_no_wrong_value() {
+    let Some(name) = name("bench") else { return };
+    let sizes = "--keys 300 --copies 200 --rounds 1 --slice 60ms --windows 1,4 --rate 500";
+    let result = json(&format!("bench --name {name} {sizes} --json"));
+    let lines = result["lines"].as_array().expect("lines");
+    let left_out = result["notes"].as_array().expect("notes");
+    assert_eq!(lines.len(), (5 - left_out.len()) * 3, "{left_out:?}");
+    for line in lines {
+        let total = &line["total"];
+        assert!(total["ops"].as_u64() > Some(0) && total["verified"].as_u64() > Some(0), "{line}");
+        assert_eq!(total["wrong"], serde_json::json!({}), "{line}");
+        let has_box = ["box", "xdp"].contains(&line["mode"].as_str().expect("a name"));
+        assert_eq!(total["by_box"].is_object(), has_box, "{line}");
+    }
+    let modes = |mode: &str| lines.iter().filter(|line| line["mode"] == mode).count();
+    assert_eq!((modes("no-box"), modes("box")), (3, 3));
+    assert!(is_gone(&name));
+}
+
+#[test]
+fn computations_in_namespaces_are_right() {
+    let Some(name) = name("compute") else { return };
+    let result = json(&format!("compute --name {name} --clients 1,2 --rounds 1 --slice 30ms --json"));
+    let rows = result["rows"].as_array().expect("rows");
+    assert!(rows.len() >= 16 && result["setup"].as_str().is_some_and(|text| text.starts_with("namespaces")));
+    assert!(rows.iter().all(|row| row["counts"]["done"].as_u64() > Some(0)));
+    assert!(is_gone(&name));
+}
