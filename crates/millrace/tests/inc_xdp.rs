@@ -95,7 +95,7 @@ impl World {
         let text = format!(
             "[[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n\
              [[home]]\nid = 1\naddress = \"10.78.0.1:7102\"\nbox = 1\n\
-             [coherence]\npatience = 60000000\nbypass = 0\n{settings}"
+             [coherence]\npatience = 60000000\nbypass = 0\nworth = 0\n{settings}"
         );
         let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
         std::fs::write(&file, &text).expect("a file");

@@ -22,12 +22,11 @@ use protocol::wire::{BoxId, HomeId};
 ///
 /// With register coherence.filter in the topology file, requests of keys that are seldom asked for pass by the box without waking it, if the
 /// kernel routes (net.ipv4.ip_forward) and knows a way to their home.
-///
-/// Examples:
-///   millrace box 1 --topology rack.toml
-///   millrace box 1 --topology rack.toml --xdp eth0 --xdp eth1 --xdp-required
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = "\
+Examples:
+  millrace box 1 --topology rack.toml
+  millrace box 1 --topology rack.toml --xdp eth0 --xdp eth1 --xdp-required --metrics 127.0.0.1:9101")]
 pub struct BoxNode {
     /// Its id in the topology
     #[arg(value_name = "ID")]
@@ -44,11 +43,8 @@ pub struct BoxNode {
 ///
 /// It keeps items in memory (register coherence.memory in the topology file) and knows which boxes may have copies: a write is done when none
 /// has. A home that may have run before is silent for one lease after its start.
-///
-/// Example:
-///   millrace home 1 --topology rack.toml
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = "Example:\n  millrace home 1 --topology rack.toml")]
 pub struct HomeNode {
     /// Its id in the topology
     #[arg(value_name = "ID")]
@@ -62,11 +58,8 @@ pub struct HomeNode {
 ///
 /// Nothing that is promised needs one: without it requests go round a dead box more slowly. Several stand by for each other; the first of the
 /// topology that lives makes the tables.
-///
-/// Example:
-///   millrace controller 0 --topology rack.toml
 #[derive(clap::Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = "Example:\n  millrace controller 0 --topology rack.toml")]
 pub struct ControllerNode {
     /// Its place among the topology's controllers, from 0
     #[arg(value_name = "INDEX")]

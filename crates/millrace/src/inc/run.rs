@@ -169,7 +169,8 @@ fn ready(
     }
     if let Some((tier, _)) = &equipment.fast {
         let (capacity, count) = (tier.entries().capacity(), tier.attached());
-        let _ = write!(line, ", XDP on {count} interfaces, {capacity} entries");
+        let plural = if count == 1 { "" } else { "s" };
+        let _ = write!(line, ", XDP on {count} interface{plural}, {capacity} entries");
     }
     line
 }
