@@ -74,10 +74,31 @@ impl Rack {
         names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
     }
 
-    fn log(&self, role: &str) -> String {
-        let path = PathBuf::from(format!("/run/millrace/lab/{}/log/{role}.log", self.0));
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    /// The process of a role.
+    fn pid(&self, role: &str) -> String {
+        let status = ok(&["status", &self.0]);
+        let line = status.lines().find(|line| line.trim_start().starts_with(&format!("{role} ")));
+        line.and_then(|line| line.split_whitespace().last()).expect("the role is listed").to_string()
     }
+
+    /// The log of a role, when these words are in it so many times.
+    fn await_log(&self, role: &str, words: &str, times: usize) -> String {
+        let path = PathBuf::from(format!("/run/millrace/lab/{}/log/{role}.log", self.0));
+        loop {
+            let log =
+                std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            if log.matches(words).count() >= times {
+                return log;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A count in a line of counts.
+fn count(line: &str, name: &str) -> u64 {
+    let after = line.split(&format!("{name} ")).nth(1).unwrap_or_else(|| panic!("{name:?} in {line}"));
+    after.split_whitespace().next().expect("a number").parse().expect("a number")
 }
 
 impl Drop for Rack {
@@ -125,6 +146,33 @@ fn a_rack_goes_up_and_down() {
     fails(&["exec", "--name", &rack.0, "box:1", "--", "true"], "there is no lab");
 }
 
+/// Boxes answer in their driver, through cables whose other ends pass such frames on; what they do not have goes its way. A write is seen at
+/// once.
+#[test]
+fn boxes_answer_by_xdp() {
+    let Some(rack) = Rack::new("xdp") else { return };
+    let output =
+        lab(&["up", "--name", &rack.0, "--xdp", "--clients", "2", "--set", "coherence.lease=60000000"]);
+    if !output.status.success() && stderr(&output).contains("XDP") {
+        assert!(std::env::var_os("MILLRACE_REQUIRE_XDP").is_none(), "{}", stderr(&output));
+        return eprintln!("SKIPPED boxes_answer_by_xdp: {}", stderr(&output));
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    for value in ["blue", "green"] {
+        rack.ask("client:1", &["set", "colour", value]);
+        for (client, tor) in [("client:1", "1"), ("client:2", "2")] {
+            for _ in 0..3 {
+                assert_eq!(rack.ask(client, &["get", "colour", "--tor", tor]).0, format!("{value}\n"));
+            }
+        }
+    }
+    let pid = rack.pid("box:1");
+    assert!(Command::new("kill").arg(pid).status().expect("kill").success());
+    let counts = rack.await_log("box1", "box:1: ", 1);
+    let hits = count(counts.lines().last().expect("a line"), "xdp hits");
+    assert!(hits >= 2, "each value was asked for again after it was filled: {counts}");
+}
+
 /// Whatever the moment at which the maker is killed, what it left can be taken away, and a new one be made.
 #[test]
 fn a_maker_that_is_killed_leaves_nothing_for_good() {
@@ -159,21 +207,9 @@ fn a_link_program_carries_and_loses() {
         rack.ask("client:1", &["set", "key", &value]);
         assert_eq!(rack.ask("client:1", &["get", "key"]).0, format!("{value}\n"));
     }
-    let status = ok(&["status", &rack.0]);
-    let line = status.lines().find(|line| line.contains("link client:1-box:1")).expect("the link is listed");
-    let pid = line.split_whitespace().last().expect("its process");
+    let pid = rack.pid("link client:1-box:1");
     assert!(Command::new("kill").arg(pid).status().expect("kill").success());
-    let counts = loop {
-        let log = rack.log("link-client1-box1");
-        if log.matches(" left ").count() == 2 {
-            break log;
-        }
-        std::thread::yield_now();
-    };
-    let count = |line: &str, name: &str| -> u64 {
-        let after = line.split(&format!("{name} ")).nth(1).expect("it is counted");
-        after.split_whitespace().next().expect("a number").parse().expect("a number")
-    };
+    let counts = rack.await_log("link-client1-box1", " left ", 2);
     let lines: Vec<&str> = counts.lines().filter(|line| line.contains(" left ")).collect();
     for line in &lines {
         assert!(count(line, "entered") >= 60 && count(line, "dropped") == 0, "{line}");

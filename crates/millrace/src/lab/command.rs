@@ -10,10 +10,15 @@ fn words<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     all.into_iter().map(str::to_string).collect()
 }
 
-/// A box, home or controller.
-pub fn node(topology: &Path, node: NodeId, life: Life) -> Vec<String> {
+/// A box, home or controller; with interfaces, a box with its XDP tier on these.
+pub fn node(topology: &Path, node: NodeId, life: Life, xdp: &[String]) -> Vec<String> {
     let path = topology.to_str().expect("a lab's folder is text");
-    let mut arguments = words(["inc", "run", "--topology", path, "--node", &place::name(node)]);
+    let mut arguments = match node {
+        NodeId::Box(id) if !xdp.is_empty() => words(["box", &id.to_string(), "--xdp-required"]),
+        node => words(["inc", "run", "--node", &place::name(node)]),
+    };
+    arguments.extend(xdp.iter().flat_map(|interface| ["--xdp".to_string(), interface.clone()]));
+    arguments.extend(words(["--topology", path]));
     if life == Life::First {
         arguments.push("--first".into());
     }

@@ -1,7 +1,7 @@
 //! `millrace lab hold`: keeps a program that passes everything on at the ends of a lab's cables. Started by `lab up`.
 //!
-//! A BPF link ends with the process that holds it. Why not a pin in bpffs: that need not be mounted, a pin outlives its interface's lab, and a process in one of
-//! the lab's namespaces ends with the lab.
+//! A BPF link ends with the process that holds it. Why not a pin in bpffs: that need not be mounted, a pin outlives its interface's lab, and
+//! a process in one of the lab's namespaces ends with the lab.
 
 use super::LabError;
 use super::link::Link;

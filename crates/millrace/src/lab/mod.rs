@@ -41,8 +41,8 @@ pub use site::Site;
 
 /// A rack on this machine: namespaces, nodes, load, crashes, and a verdict.
 ///
-/// `run` builds one, puts load on it, kills nodes, judges what the clients saw, and takes it down; `--loopback` does so in this process and needs no root.
-/// `up` builds one that stands until `down`.
+/// `run` builds one, puts load on it, kills nodes, judges what the clients saw, and takes it down; `--loopback` does so in this process and
+/// needs no root. `up` builds one that stands until `down`.
 #[derive(clap::Args, Debug)]
 pub struct Lab {
     #[command(subcommand)]

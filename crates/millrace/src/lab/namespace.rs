@@ -1,7 +1,7 @@
 //! Network namespaces with names: entering, listing, deleting, and whose processes are in them.
 //!
-//! Only such are touched whose name begins with [`PREFIX`]. What belongs to a lab is asked of the kernel, not of a list of process numbers: whoever is in
-//! one of its namespaces, started by whomever. So a lab can be cleared away after its maker was killed at any moment.
+//! Only such are touched whose name begins with [`PREFIX`]. What belongs to a lab is asked of the kernel, not of a list of process numbers:
+//! whoever is in one of its namespaces, started by whomever. So a lab can be cleared away after its maker was killed at any moment.
 
 use super::LabError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -112,8 +112,8 @@ pub fn clear(prefix: &str) -> Result<(usize, usize), LabError> {
     Ok((ended, names.len()))
 }
 
-/// Kills a process and waits for its end, if it is in one of these. Its number may have become another's since: the descriptor holds on to it, then it is
-/// asked again.
+/// Kills a process and waits for its end, if it is in one of these. Its number may have become another's since: the descriptor holds on to
+/// it, then it is asked again.
 fn kill(pid: u32, namespaces: &BTreeSet<Identity>) -> bool {
     let Some(number) = Pid::from_raw(pid as i32) else { return false };
     let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else { return false };

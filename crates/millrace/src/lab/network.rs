@@ -6,12 +6,13 @@
 //!                               └─ box:4 ─┘          └─ controller:0        ✂: a link program in a namespace of its own
 //! ```
 //!
-//! Each node has a namespace and one address, on its loopback interface; so an address does not depend on the way. A box's namespace is the switch:
-//! it forwards between its cables whether or not the box itself runs. Homes are next to the box of the topology; controllers and clients
-//! take the lowest boxes in turn.
+//! Each node has a namespace and one address, on its loopback interface; so an address does not depend on the way. A box's namespace is the
+//! switch: it forwards between its cables whether or not the box itself runs. Homes are next to the box of the topology; controllers and
+//! clients take the lowest boxes in turn.
 //!
-//! An interface is named after what is at the other end (`to-box3`). Its hardware address is computed and known to the neighbour for good: nobody asks by
-//! ARP, so that no question is lost on a bad link, and a program that looks routes up (`bpf_fib_lookup`) finds neighbours known.
+//! An interface is named after what is at the other end (`to-box3`). Its hardware address is computed and known to the neighbour for good:
+//! nobody asks by ARP, so that no question is lost on a bad link, and a program that looks routes up (`bpf_fib_lookup`) finds neighbours
+//! known.
 //!
 //! Routes: shortest paths. Where several are equally short they are used side by side, by addresses and ports (ECMP), as in a data centre.
 //!

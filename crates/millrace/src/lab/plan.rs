@@ -23,12 +23,16 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)))]
     pub clients: u32,
 
+    /// Boxes answer hits in their driver, by XDP, on all cables to hosts
+    #[arg(long)]
+    pub xdp: bool,
+
     /// A register of the cache, as in coherence.lease=200000; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
 
-    /// A cable with a link program, as in box:1-box:3,delay=50us,jitter=10us,loss=0.01,duplicate=0.001,reorder=0.01,rate=100m,queue=1000; may be
-    /// repeated
+    /// A cable with a link program, as in box:1-box:3,delay=50us,jitter=10us,loss=0.01,duplicate=0.001,reorder=0.01,rate=100m,queue=1000;
+    /// may be repeated
     #[arg(long = "link", value_name = "LINK")]
     pub links: Vec<Link>,
 }

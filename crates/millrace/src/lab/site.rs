@@ -2,8 +2,9 @@
 //!
 //! Processes outlive this value; [`Site::remove`], or `millrace lab down` by whomever, ends them.
 //!
-//! XDP: a box answers in its driver by sending the frame back or into another cable, and a veth takes such frames only from a peer that has an XDP program,
-//! too. One process for the lab, the *holder* (see `hold`), puts a program that passes everything on all ends but those that are a box's own.
+//! XDP: a box answers in its driver by sending the frame back or into another cable, and a veth takes such frames only from a peer that has
+//! an XDP program, too. One process for the lab, the *holder* (see `hold`), puts a program that passes everything on all ends but those that
+//! are a box's own.
 
 use super::LabError;
 use super::command;
@@ -19,7 +20,8 @@ use crate::inc::Topology;
 use protocol::coherence::{Life, NodeId};
 use std::fs;
 
-/// What every namespace is told, before it has a cable. A root's answer may take the other root's way (`rp_filter`), and nobody speaks of itself (IPv6).
+/// What every namespace is told, before it has a cable. A root's answer may take the other root's way (`rp_filter`), and nobody speaks of
+/// itself (IPv6).
 const SYSCTLS: [(&str, &str); 6] = [
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
@@ -36,6 +38,8 @@ pub struct Site {
     network: Network,
     topology: Topology,
     links: Vec<Link>,
+    /// Boxes have the tier.
+    xdp: bool,
     state: State,
     programs: Vec<Started>,
 }
@@ -61,7 +65,7 @@ impl Site {
         let links: Vec<String> = plan.links.iter().map(Link::to_string).collect();
         let state = State { clients: plan.clients, links, keeper, processes: Vec::new() };
         let (name, links) = (name.to_string(), plan.links.clone());
-        let mut site = Site { name, network, topology, links, state, programs: Vec::new() };
+        let mut site = Site { name, network, topology, links, xdp: plan.xdp, state, programs: Vec::new() };
         match site.establish() {
             Ok(()) => Ok(site),
             Err(cause) => {
@@ -138,7 +142,8 @@ impl Site {
     /// # Errors
     /// It cannot be started.
     pub fn start_node(&mut self, node: NodeId, life: Life) -> Result<Started, LabError> {
-        let arguments = command::node(&state::topology_file(&self.name), node, life);
+        let interfaces = if self.xdp { self.network.towards_hosts(node) } else { Vec::new() };
+        let arguments = command::node(&state::topology_file(&self.name), node, life, &interfaces);
         self.start(&place::name(node), &self.network.namespace(node), &arguments)
     }
 

@@ -6,8 +6,8 @@
 //!   log/            what each process says
 //! ```
 //!
-//! The folder is made first and removed last, and making it is the lock: two makers of one name cannot both succeed. A maker that dies leaves the folder,
-//! and namespaces that begin with the lab's prefix; [`remove`] needs to know nothing more than the name.
+//! The folder is made first and removed last, and making it is the lock: two makers of one name cannot both succeed. A maker that dies
+//! leaves the folder, and namespaces that begin with the lab's prefix; [`remove`] needs to know nothing more than the name.
 
 use super::LabError;
 use super::namespace;
@@ -29,7 +29,7 @@ pub struct State {
     pub links: Vec<String>,
     /// A run that is under way, and takes the lab down itself.
     pub keeper: Option<Process>,
-    /// In the order in which they started; of each role the last is the one in force.
+    /// One of each role, dead or alive.
     pub processes: Vec<Process>,
 }
 
@@ -96,8 +96,8 @@ pub fn create(name: &str) -> Result<(), LabError> {
     fs::create_dir(folder(name).join("log")).map_err(LabError::io(making()))
 }
 
-/// Takes everything of a lab away: processes in its namespaces, these, the folder. How many of the first two there were; none of a lab that is not
-/// there.
+/// Takes everything of a lab away: processes in its namespaces, these, the folder. How many of the first two there were; none of a lab that
+/// is not there.
 ///
 /// # Errors
 /// A run has it, or something cannot be removed.
@@ -146,7 +146,7 @@ impl State {
 
     /// The process of a role.
     pub fn process(&self, role: &str) -> Option<&Process> {
-        self.processes.iter().rev().find(|process| process.role == role)
+        self.processes.iter().find(|process| process.role == role)
     }
 }
 
@@ -166,11 +166,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let process = Process { role: "box:1".into(), pid: 7, started: 9 };
-        let later = Process { pid: 8, ..process.clone() };
-        let state = State { clients: 2, processes: vec![process, later], ..State::default() };
+        let state = State { clients: 2, processes: vec![process], ..State::default() };
         let text = serde_json::to_string(&state).expect("JSON");
         assert_eq!(serde_json::from_str::<State>(&text).expect("the same"), state);
-        assert_eq!(state.process("box:1").map(|process| process.pid), Some(8));
+        assert_eq!(state.process("box:1").map(|process| process.pid), Some(7));
         assert_eq!(state.process("box:2"), None);
     }
 }

@@ -17,12 +17,12 @@ pub const NAME: &str = "rack";
 
 /// Build a rack of network namespaces on this machine, and start its nodes.
 ///
-/// Each box, home, controller and client has a namespace and an address of its own. A box's namespace is the switch: it routes between cables to its hosts
-/// and to the boxes above and below. Nodes are processes of this program; their logs are in /run/millrace/lab/NAME/log, and the topology for clients is
-/// /run/millrace/lab/NAME/topology.toml.
+/// Each box, home, controller and client has a namespace and an address of its own. A box's namespace is the switch: it routes between
+/// cables to its hosts and to the boxes above and below. Nodes are processes of this program; their logs are in /run/millrace/lab/NAME/log,
+/// and the topology for clients is /run/millrace/lab/NAME/topology.toml.
 ///
-/// The lab stands until `millrace lab down`, which clears it away even if this was killed half-way. Needs root and iproute2. Only namespaces whose names begin with
-/// "mrlab-" are ever touched.
+/// The lab stands until `millrace lab down`, which clears it away even if this was killed half-way. Needs root and iproute2. Only namespaces
+/// whose names begin with "mrlab-" are ever touched.
 ///
 /// Examples:
 ///   millrace lab up --tors 4 --roots 2 --link box:1-box:5,delay=50us,loss=0.01
@@ -78,8 +78,8 @@ impl Up {
 
 /// Remove a lab: its processes, namespaces and files.
 ///
-/// All processes in its namespaces end, also those that `millrace lab exec` or somebody else started there. It does not matter whether the lab is whole, whether its maker
-/// was killed, or whether there is one at all.
+/// All processes in its namespaces end, also those that `millrace lab exec` or somebody else started there. It does not matter whether the
+/// lab is whole, whether its maker was killed, or whether there is one at all.
 #[derive(clap::Args, Debug)]
 pub struct Down {
     /// The lab

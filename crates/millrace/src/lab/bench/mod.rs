@@ -205,6 +205,7 @@ impl Bench {
             clients: 1,
             settings: Vec::new(),
             links: Vec::new(),
+            xdp: false,
         };
         let mut lab = Stands(Site::build(&self.name, &plan, None)?);
         // Processes inherit the core.

@@ -87,7 +87,14 @@ impl Drop for Rig {
 /// Namespaces for client, box and home.
 fn stand(name: &str) -> Result<Site, LabError> {
     require_root("a lab in namespaces")?;
-    let plan = Plan { topology: None, shape: SHAPE, clients: 1, settings: Vec::new(), links: Vec::new() };
+    let plan = Plan {
+        topology: None,
+        shape: SHAPE,
+        clients: 1,
+        settings: Vec::new(),
+        links: Vec::new(),
+        xdp: false,
+    };
     Site::build(name, &plan, None)
 }
 

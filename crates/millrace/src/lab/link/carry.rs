@@ -16,8 +16,8 @@ const NOTICE: Nanos = Nanos::from_millis(100);
 
 /// Carry frames between two interfaces of this network namespace: the program of a `--link`.
 ///
-/// Frames may be delayed, lost, doubled, reordered and limited in rate, each direction alike. What is drawn comes from the seed. Prints a line when it
-/// is ready, and at its end (Ctrl-C, SIGTERM) what it counted. Needs CAP_NET_RAW.
+/// Frames may be delayed, lost, doubled, reordered and limited in rate, each direction alike. What is drawn comes from the seed. Prints a
+/// line when it is ready, and at its end (Ctrl-C, SIGTERM) what it counted. Needs CAP_NET_RAW.
 ///
 /// Example: `millrace lab link eth1 eth2 --faults delay=50us,loss=0.01`
 #[derive(clap::Args, Debug)]

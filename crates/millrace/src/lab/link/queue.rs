@@ -1,7 +1,7 @@
 //! One direction of a link: frames go in, and come out when they are due.
 //!
-//! A frame first waits for its turn on a line of so many bits per second, then travels. Everything but what is reordered comes out in the order in
-//! which it went in.
+//! A frame first waits for its turn on a line of so many bits per second, then travels. Everything but what is reordered comes out in the
+//! order in which it went in.
 //!
 //! Bounds: [`Faults::queue`] frames and [`MAX_BYTES`]; what comes then is dropped, as a switch's last place in the queue is (drop-tail).
 //! Invariant: `bytes` is the sum of what waits.

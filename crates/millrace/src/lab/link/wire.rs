@@ -1,7 +1,7 @@
 //! A packet socket on an interface of this namespace: whole frames, as they come from the cable.
 //!
-//! What a sender left for hardware to do, its checksum or its cutting into segments, is said in a header before each frame (`PACKET_VNET_HDR`); the header
-//! is sent on with the frame, so that the receiver knows as much as it would on a plain cable.
+//! What a sender left for hardware to do, its checksum or its cutting into segments, is said in a header before each frame
+//! (`PACKET_VNET_HDR`); the header is sent on with the frame, so that the receiver knows as much as it would on a plain cable.
 
 use crate::lab::LabError;
 use rustix::net::netdevice::name_to_index;

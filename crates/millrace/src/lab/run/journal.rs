@@ -1,7 +1,7 @@
 //! A client's record in a file: a line for each event, in the kernel's hands before the client goes on. Who is killed leaves all that it did.
 //!
-//! Lines are much as in `docs/history.md`, for one client, with times of the machine's clock. A last line that is not whole is of a client that was killed
-//! while it wrote it, before it sent anything, or before it went on: it is left out.
+//! Lines are much as in `docs/history.md`, for one client, with times of the machine's clock. A last line that is not whole is of a client
+//! that was killed while it wrote it, before it sent anything, or before it went on: it is left out.
 
 use super::record::{Class, Event, Saw};
 use base::Nanos;

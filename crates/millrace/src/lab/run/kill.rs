@@ -85,8 +85,8 @@ pub fn schedule(kills: &[Kill], back: Duration, roles: &[Role]) -> Result<Vec<St
     Ok(steps)
 }
 
-/// One of each kind, one after the other, with time to recover: a ToR, a root, a home, a controller, a client, a link program, as far as there are such.
-/// Also when the run may end.
+/// One of each kind, one after the other, with time to recover: a ToR, a root, a home, a controller, a client, a link program, as far as
+/// there are such. Also when the run may end.
 pub fn all_roles(roles: &[Role], tor: NodeId, back: Duration, lease: Nanos) -> (Vec<Kill>, Nanos) {
     const START: Nanos = Nanos::from_secs(1);
     const REST: Nanos = Nanos::from_millis(500);

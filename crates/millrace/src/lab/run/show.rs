@@ -85,7 +85,8 @@ fn print_stalls(out: &mut impl Write, stalls: &[Stall]) -> io::Result<()> {
 
 fn print_nodes(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
     for (node, line) in &outcome.scene.nodes {
-        let (hits, misses) = (counted(line, "hits"), counted(line, "misses"));
+        let hits = counted(line, "hits") + counted(line, "xdp hits");
+        let misses = counted(line, "misses");
         if matches!(node, NodeId::Box(_)) && hits + misses > 0 {
             let share = 100.0 * hits as f64 / (hits + misses) as f64;
             writeln!(out, "{}: hits {hits} of {} reads, {share:.1} %", book::name(*node), hits + misses)?;

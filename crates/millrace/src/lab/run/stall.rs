@@ -1,7 +1,7 @@
 //! How long the load stood still after each death, beside how long it may.
 //!
-//! After a death, until the next one: the longest time in which no client's operation was answered; of the client that waited longest, how long; and when boxes
-//! answered again as before. What may be is stated by the design (docs/design/004-box.md, "Failure"):
+//! After a death, until the next one: the longest time in which no client's operation was answered; of the client that waited longest, how
+//! long; and when boxes answered again as before. What may be is stated by the design (docs/design/004-box.md, "Failure"):
 //!
 //! | who died | may stand still for |
 //! |---|---|

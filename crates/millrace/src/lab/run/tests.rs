@@ -63,3 +63,9 @@ fn wrong_laboratories_say_why() {
         assert!(error.contains(words), "{words:?} in {error:?}");
     }
 }
+
+#[test]
+fn counts_are_found_by_name() {
+    let line = "box:1: misses 2 xdp hits 7 late 1";
+    assert_eq!(["misses", "xdp hits", "late", "hits"].map(|name| super::counted(line, name)), [2, 7, 1, 0]);
+}
