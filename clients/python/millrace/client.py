@@ -191,7 +191,7 @@ class Client:
         if not (0 <= operand < 1 << 64 and 0 <= flags < 1 << 32):
             raise ValueError("numbers have 64 bits and no sign, flags 32")
         request = Packet(op, key, bytes(value), client=self._id, operand=operand, version=version, item_flags=flags)
-        request.ttl = NEVER if life is None else max(0, min(int(life * 1e9), NEVER - 1))
+        request.ttl = NEVER if life is None else max(0, min(int(life * 1e9), NEVER - 2))
         request.home = self._topology.home_of(key_hash(key)) if home is None else home
         with self._lock:
             if self._link is None:

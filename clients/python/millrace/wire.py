@@ -17,7 +17,7 @@ MAX_KEY = 250
 MAX_VALUE = 65088
 MAX_DATAGRAM = 65507
 NEVER = 2**64 - 1
-"""A `ttl` that does not end."""
+"""A `ttl` that does not end. One less: as long as what was there before."""
 REPLY = 0x40
 """The bit of an opcode that makes a request's the reply's."""
 
@@ -92,6 +92,9 @@ class Kind(IntEnum):
     BYTES = 0
     NUMBER = 1
     TABLE = 2
+    STALE = 3
+    CLAIMED = 4
+    STALE_CLAIMED = 5
 
 
 class Malformed(Exception):

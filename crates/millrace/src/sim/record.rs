@@ -199,6 +199,7 @@ mod tests {
             value: vec![],
             flags: 0,
             kind: Kind::Bytes,
+            life: base::Nanos::MAX,
             version: Version(7),
             number,
             from_box: false,

@@ -242,6 +242,7 @@ fn answer_in(message: &Message) -> Answer {
         value: message.value.clone(),
         flags: header.item_flags,
         kind: header.kind,
+        life: header.ttl.nanos(),
         version: header.version,
         number: header.operand,
         from_box: false,

@@ -11,7 +11,7 @@
 //! | COND_PUT | stores the operand | stores the operand if the number is smaller, else NOT_STORED |
 //! | MIN, MAX, OR | stores the operand | the result; OK also where it is the same |
 //! | APPEND | MISS | appends, or NO_ROOM beyond `operand` bytes (0: beyond what a packet holds) |
-//! | TOUCH | MISS | a new life |
+//! | TOUCH | MISS | a new life if `version` is 0 or the item's, else EXISTS |
 //!
 //! Numbers are unsigned 64-bit ones in decimal digits; an item that is none answers NOT_NUMBER. The result is the reply's
 //! operand. (memcached pads a shrinking decremented number with blanks; that is the edge's business.) Arithmetic and
@@ -47,7 +47,7 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
     /// For arithmetic, or the limit of an append.
     pub operand: u64,
-    /// The one that must be there, for CAS and DELETE.
+    /// The one that must be there, for CAS, DELETE and TOUCH.
     pub version: Version,
     /// Flags of an item that it makes.
     pub flags: u32,
@@ -148,7 +148,10 @@ pub fn apply(operation: &Operation<'_>, item: Option<&Item>) -> Outcome {
             arithmetic(op, item)
         }
         (Verb::Append, Some(item)) => append(op, item),
-        (Verb::Touch, Some(_)) => Outcome::done(Effect::Touch),
+        (Verb::Touch, Some(item)) if op.version == Version(0) || right_version(item) => {
+            Outcome::done(Effect::Touch)
+        }
+        (Verb::Touch, Some(_)) => Outcome::refused(Status::Exists),
         (Verb::Replace | Verb::Cas | Verb::Delete | Verb::Append | Verb::Touch, None) => {
             Outcome::refused(Status::Miss)
         }
@@ -190,7 +193,8 @@ fn append(op: &Operation<'_>, item: &Item) -> Outcome {
         return Outcome::refused(Status::NoRoom);
     }
     let value = [&item.value, op.value].concat();
-    Outcome::done(Effect::Store { value, flags: item.flags, kind: item.kind, lives_on: true })
+    // Whatever it was before, a number or out of date: it is something new.
+    Outcome::done(Effect::Store { value, flags: item.flags, kind: Kind::Bytes, lives_on: true })
 }
 
 /// A number as items hold it: 1 to 20 decimal digits below 2⁶⁴.
@@ -245,7 +249,7 @@ mod tests {
             assert_eq!(op(verb, "x", 0, 0).status, there, "{verb:?}");
             assert_eq!(on(verb, "x", 0, 0, None).status, not_there, "{verb:?}");
         }
-        for verb in [Verb::Cas, Verb::Delete] {
+        for verb in [Verb::Cas, Verb::Delete, Verb::Touch] {
             assert_eq!(op(verb, "x", 0, 3).status, Status::Ok);
             assert_eq!(op(verb, "x", 0, 4), Outcome::refused(Status::Exists));
             assert_eq!(on(verb, "x", 0, 3, None).status, Status::Miss);

@@ -66,7 +66,7 @@ fields! {
     OPERATION "operation" 40 8 Form::Number, "that client's number of the operation";
     OPERAND "operand" 48 8 Form::Number, "argument or result of arithmetic; a limit or length";
     ROUND "round" 56 8 Form::Number, "of an invalidation, lease, heartbeat; part of a table; session of a write";
-    TTL "ttl" 64 8 Form::Number, "ns left to live; all ones: for ever";
+    TTL "ttl" 64 8 Form::Number, "ns left to live; all ones: for ever; one less: as before";
     EPOCH "epoch" 72 4 Form::Number, "of the registration table that the sender goes by";
     ITEM_FLAGS "item_flags" 76 4 Form::Pattern, "a memcached client's flags, stored with the value";
     DEADLINE "deadline" 80 4 Form::Number, "\u{b5}s left until nobody waits for the reply; of a reply: of the lease; 0: none";

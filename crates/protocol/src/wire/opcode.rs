@@ -61,7 +61,7 @@ codes! {
         Or = 0x0c "OR",
         /// Append the request's value unless more than `operand` bytes would result.
         Append = 0x0d "APPEND",
-        /// A new time to live.
+        /// A new time to live; where `version` is not 0, only for that one.
         Touch = 0x0e "TOUCH",
         /// Forget everything.
         Flush = 0x0f "FLUSH",
@@ -133,6 +133,12 @@ codes! {
         Number = 1 "number",
         /// A part of the registration table.
         Table = 2 "table",
+        /// Any bytes, out of date: somebody should store anew.
+        Stale = 3 "stale",
+        /// Any bytes; somebody was told to store anew.
+        Claimed = 4 "claimed",
+        /// Both.
+        StaleClaimed = 5 "stale and claimed",
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Ttl(u64);
 impl Ttl {
     /// For ever.
     pub const NEVER: Ttl = Ttl(u64::MAX);
+    /// As long as what was there before; where nothing was, for ever.
+    pub const KEPT: Ttl = Ttl(u64::MAX - 1);
 
     /// So long; [`Nanos::MAX`] is for ever.
     pub const fn new(left: Nanos) -> Ttl {

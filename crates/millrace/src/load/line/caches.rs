@@ -53,6 +53,7 @@ impl Caches {
                 value: Vec::new(),
                 flags: 0,
                 kind: Kind::Bytes,
+                life: Nanos::MAX,
                 version: Version(0),
                 number: 0,
                 from_box: false,

@@ -53,11 +53,13 @@ pub struct Call {
     pub value: Vec<u8>,
     /// Argument of arithmetic; limit of an append.
     pub operand: u64,
-    /// For CAS and DELETE.
+    /// For CAS, DELETE and TOUCH.
     pub version: Version,
     /// Stored with the value.
     pub flags: u32,
-    /// How long what is stored lives; [`Nanos::MAX`]: for ever.
+    /// What the value is.
+    pub kind: Kind,
+    /// How long what is stored lives; [`Nanos::MAX`]: for ever; that of [`Ttl::KEPT`]: as long as what was there.
     pub life: Nanos,
     /// Past all boxes.
     pub no_cache: bool,
@@ -75,6 +77,7 @@ impl Call {
             operand: 0,
             version: Version(0),
             flags: 0,
+            kind: Kind::Bytes,
             life: Nanos::MAX,
             no_cache: false,
             home: HomeId(0),
@@ -112,6 +115,8 @@ pub struct Answer {
     pub flags: u32,
     /// What it is.
     pub kind: Kind,
+    /// What is left of its life; [`Nanos::MAX`]: for ever.
+    pub life: Nanos,
     /// Of what was read or stored.
     pub version: Version,
     /// The result of arithmetic.
@@ -341,6 +346,7 @@ impl Client {
         header.operand = call.operand;
         header.version = call.version;
         header.item_flags = call.flags;
+        header.kind = call.kind;
         header.ttl = Ttl::new(call.life);
         let mut to = NodeId::Home(op.home);
         match op.phase {

@@ -106,6 +106,7 @@ fn answer(reply: &Message) -> Answer {
         value: reply.value.clone(),
         flags: header.item_flags,
         kind: header.kind,
+        life: header.ttl.nanos(),
         version: header.version,
         number: header.operand,
         from_box: header.flags.contains(Flags::FROM_BOX),

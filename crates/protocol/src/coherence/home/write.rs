@@ -7,7 +7,7 @@ use super::super::{NodeId, Out, Planted};
 use super::items::Items;
 use super::sessions::{Answer, Heard};
 use super::{Home, Purpose};
-use crate::wire::{KeyHash, Message, Status, Verb, Version};
+use crate::wire::{KeyHash, Message, Status, Ttl, Verb, Version};
 use base::Nanos;
 use std::collections::VecDeque;
 
@@ -148,6 +148,7 @@ impl<I: Items> Home<I> {
         let end = granter_end(now, header.ttl.nanos());
         match (outcome.effect, item) {
             (Effect::Store { value, flags, kind, lives_on }, old) => {
+                let lives_on = lives_on || header.ttl == Ttl::KEPT;
                 let end = old.filter(|_| lives_on).map_or(end, |old| old.end);
                 self.version += 1;
                 let version = Version(self.version);
@@ -159,6 +160,7 @@ impl<I: Items> Home<I> {
             }
             (Effect::Touch, Some(old)) => {
                 answer.version = old.version;
+                let end = if header.ttl == Ttl::KEPT { old.end } else { end };
                 if !self.items.store(key, Item { end, ..old }) {
                     answer.status = Status::NoRoom;
                 }

@@ -4,7 +4,7 @@ use super::super::client::Call;
 use super::super::{Config, NodeId, Planted};
 use super::gaps::{HOME, R, config, is, is_reply, rack, rack_of, tor};
 use super::world::{DELAY, Fate, World};
-use crate::wire::{BoxId, ClientId, Control, HomeId, Message, Opcode, Round, Token, Verb};
+use crate::wire::{BoxId, ClientId, Control, HomeId, Message, Opcode, Round, Token, Ttl, Verb, Version};
 use base::Nanos;
 
 const CLIENT_1: ClientId = ClientId(1);
@@ -204,6 +204,25 @@ pub(super) fn expiry(planted: Option<Planted>) -> World {
     w
 }
 
+/// What is stored to live as long as what was there before does; who says which version is to live on is heard only if it is there.
+pub(super) fn kept_life(planted: Option<Planted>) -> World {
+    let mut w = rack(planted);
+    let (replace, touch) = (Call::new(Verb::Replace, b"k").value(b"later"), Call::new(Verb::Touch, b"k"));
+    w.call(2, Call { life: Nanos::from_millis(100), ..Call::new(Verb::Set, b"k").value(b"short") });
+    w.settle();
+    w.read(0, "k");
+    w.run(Nanos::from_millis(50));
+    w.call(2, Call { life: Ttl::KEPT.nanos(), ..replace });
+    w.call(2, Call { life: Ttl::KEPT.nanos(), ..touch.clone() });
+    let other = w.call(2, Call { version: Version(1), ..touch });
+    w.settle();
+    expect!(w, "another version", w.answer(2, other), Some("Exists".to_string()));
+    expect!(w, "alive", w.read(0, "k"), "later".to_string());
+    w.run(Nanos::from_millis(60));
+    expect!(w, "dead", [w.read(0, "k"), w.read(2, "k")], ["Miss".to_string(), "Miss".to_string()]);
+    w
+}
+
 /// A home whose store evicts takes the copies back before it says that nothing is there.
 pub(super) fn eviction_at_home(planted: Option<Planted>) -> World {
     let mut w = rack(planted);
@@ -257,5 +276,5 @@ pub(super) fn nonsense(planted: Option<Planted>) -> World {
 
 scenarios! {
     dead_box forgotten_children slow_reply short_lease_below revalidation repeated_write home_crash flush
-    expiry eviction_at_home nonsense
+    expiry kept_life eviction_at_home nonsense
 }

@@ -121,7 +121,7 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
         ("a key that the opcode has not", dressed(at::OPCODE, &[Opcode::Request(Verb::Noop).code()])),
         ("a filler that is not 0", dressed(HEADER + 7, &[1])),
         ("the hash of another key", hash),
-        ("an unknown kind", dressed(at::KIND, &[3])),
+        ("an unknown kind", dressed(at::KIND, &[6])),
         ("an unknown status", dressed(at::STATUS, &[14])),
         ("an address without a port", dressed(at::ADDRESS, &[1])),
         ("a gap in the sharers", dressed(at::SHARER_BOXES, &gap)),
