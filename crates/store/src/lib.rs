@@ -39,7 +39,7 @@ pub use config::{Config, ConfigError, MAX_VALUE, MIN_MEMORY, Mode};
 pub use coroutine::SharedStore;
 pub use key::{Key, MAX_KEY};
 pub use large::LargeValue;
-pub use ops::arith::{ArithHow, ArithOutcome};
+pub use ops::arith::{ArithHow, ArithOutcome, number};
 pub use ops::delete::{DeleteHow, DeleteOutcome};
 pub use ops::get::{GetHow, Hit};
 pub use ops::list::Cursor;

@@ -109,14 +109,7 @@ impl Client {
     /// # Errors
     /// There is no such box, or no socket to be had.
     pub fn init(topology: &Topology, tor: Option<u16>) -> Result<Client, IncError> {
-        let tor = topology.tor(tor)?;
-        let socket = topology.bind_client().map_err(IncError::Socket)?;
-        let id = ClientId(random());
-        let config: &Config = topology.config();
-        let layout = topology.layout().clone();
-        let machine = coherence::Client::new(config, id, tor, layout, Prng::new(random()));
-        let driver = Driver::new(machine, socket, topology.book().clone()).map_err(IncError::Socket)?;
-        let driver = driver.with_padding(Padding::new(topology.pad_waste()));
+        let driver = driver(topology, tor)?;
         Ok(Client { driver, homes: topology.layout().homes().collect() })
     }
 
@@ -284,6 +277,21 @@ impl Client {
         debug_assert!(stored, "a status that is no error is OK");
         Ok(answer.number)
     }
+}
+
+/// A client's machine at a socket of its own, behind box `tor` or the first.
+///
+/// # Errors
+/// There is no such box, or no socket to be had.
+pub fn driver(topology: &Topology, tor: Option<u16>) -> Result<Driver<coherence::Client>, IncError> {
+    let tor = topology.tor(tor)?;
+    let socket = topology.bind_client().map_err(IncError::Socket)?;
+    let id = ClientId(random());
+    let config: &Config = topology.config();
+    let layout = topology.layout().clone();
+    let machine = coherence::Client::new(config, id, tor, layout, Prng::new(random()));
+    let driver = Driver::new(machine, socket, topology.book().clone()).map_err(IncError::Socket)?;
+    Ok(driver.with_padding(Padding::new(topology.pad_waste())))
 }
 
 /// Whether it was done; false where the status is one of those that the operation may well end with.

@@ -129,7 +129,7 @@ impl<M: Machine> Driver<M> {
         self.serve()
     }
 
-    /// Serves what there is, without waiting.
+    /// Serves what came and what is due, without waiting: for whoever waits for other things, too.
     ///
     /// # Errors
     /// The socket failed.
@@ -166,6 +166,11 @@ impl<M: Machine> Driver<M> {
         Ok(())
     }
 
+    /// How long until the machine wants to be served, whatever comes.
+    pub fn patience(&self) -> Nanos {
+        self.machine.next_deadline().since(self.clock.now())
+    }
+
     /// What went through the socket.
     pub fn traffic(&self) -> Traffic {
         self.traffic
@@ -184,7 +189,7 @@ impl<M: Machine> Driver<M> {
     }
 
     fn wait(&self, longest: Nanos) -> io::Result<()> {
-        let span = self.machine.next_deadline().since(self.clock.now()).min(longest);
+        let span = self.patience().min(longest);
         let timeout =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
@@ -248,6 +253,7 @@ impl<M: Machine> Driver<M> {
 }
 
 impl<M> AsFd for Driver<M> {
+    /// Readable when datagrams wait.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -3,8 +3,7 @@
 //! Why one accepting thread: the kernel's own spreading (`SO_REUSEPORT`) hashes addresses and leaves few connections uneven;
 //! round-robin does not, and this thread runs only when a client connects.
 
-use super::shared::Shared;
-use crate::registers::Id;
+use super::counters::NetCounters;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
@@ -64,12 +63,20 @@ impl Inbox {
     }
 }
 
+/// Who is let in.
+pub struct Door<'a> {
+    /// Counts who comes.
+    pub net: &'a NetCounters,
+    /// Connections at most, at this moment.
+    pub most: &'a dyn Fn() -> u64,
+}
+
 /// Accepts on `listeners` and hands out connections in turn until `stop` becomes readable; whoever connected before that is
 /// still accepted.
 pub fn run(
     listeners: Vec<(Purpose, OwnedFd)>,
     inboxes: &[Arc<Inbox>],
-    shared: &Shared,
+    door: &Door<'_>,
     stop: BorrowedFd<'_>,
 ) {
     let mut next = 0;
@@ -84,7 +91,7 @@ pub fn run(
         let ready: Vec<bool> = watched.iter().map(|w| w.revents().contains(PollFlags::IN)).collect();
         let stopping = ready.last().is_some_and(|&ready| ready);
         for ((purpose, listener), _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-            accept_ready(*purpose, listener, inboxes, &mut next, shared);
+            accept_ready(*purpose, listener, inboxes, &mut next, door);
         }
         if stopping {
             return;
@@ -97,20 +104,20 @@ fn accept_ready(
     listener: &OwnedFd,
     inboxes: &[Arc<Inbox>],
     next: &mut usize,
-    shared: &Shared,
+    door: &Door<'_>,
 ) {
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => {
-                shared.net.total_connections.add(1);
-                if shared.net.curr_connections.read() >= shared.registers.read(Id::NetMaxConnections) {
-                    shared.net.rejected_connections.add(1);
+                door.net.total_connections.add(1);
+                if door.net.curr_connections.read() >= (door.most)() {
+                    door.net.rejected_connections.add(1);
                     // Best effort: memcached's words, then closed.
                     let words = b"ERROR Too many open connections\r\n";
                     let _ = super::output::send(socket.as_fd(), &[words]);
                     continue;
                 }
-                shared.net.curr_connections.add(1);
+                door.net.curr_connections.add(1);
                 tune(&socket);
                 inboxes[*next % inboxes.len()].put(purpose, socket);
                 *next += 1;
@@ -120,7 +127,7 @@ fn accept_ready(
             Err(Errno::CONNABORTED | Errno::INTR) => {}
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 // Out of descriptors: the client waits in the backlog. Look again when time has passed or one has closed.
-                shared.net.rejected_connections.add(1);
+                door.net.rejected_connections.add(1);
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 return;
             }

@@ -9,7 +9,7 @@
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
 //! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
 
-mod accept;
+pub(crate) mod accept;
 mod admin;
 pub mod config;
 mod connection;
@@ -17,19 +17,19 @@ pub mod counters;
 mod datagrams;
 mod dedicated;
 mod edge;
-mod input;
+pub(crate) mod input;
 pub mod kv;
-mod listen;
+pub(crate) mod listen;
 mod messages;
 mod metrics;
-mod output;
+pub(crate) mod output;
 mod rings;
 pub mod shared;
 mod stream;
 
 use crate::admin::Admin;
 use crate::registers::Id;
-use accept::{Inbox, Purpose};
+use accept::{Door, Inbox, Purpose};
 use config::Config;
 use edge::Edge;
 use listen::UnixListener;
@@ -153,7 +153,10 @@ impl Node {
         // All on the first edge: datagrams are the exception, and their order is kept.
         datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
         let (accepting, stop) = (shared.clone(), node.stop.clone());
-        let accept = move || accept::run(listeners, &inboxes, &accepting, stop.as_fd());
+        let accept = move || {
+            let most = || accepting.registers.read(Id::NetMaxConnections);
+            accept::run(listeners, &inboxes, &Door { net: &accepting.net, most: &most }, stop.as_fd());
+        };
         node.accept = Some(start("accept".into(), None, accept)?);
         if let Some(address) = config.listen.admin {
             node.admin =

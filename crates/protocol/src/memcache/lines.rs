@@ -144,6 +144,19 @@ lines! {
     AmplificationRefused = "SERVER_ERROR reply too large for this datagram";
     /// No memory for a request that is arriving. Ours.
     OutOfMemoryReading = "SERVER_ERROR out of memory reading request";
+
+    /// `flush_all` with a delay, to a proxy. Ours, as all that follow.
+    FlushDelayRefused = "CLIENT_ERROR flush_all with a delay is not possible here";
+    /// A proxy was not answered.
+    Unanswered = "SERVER_ERROR nobody answered; it was not done";
+    /// A proxy was not answered, and what it had asked for may have been done.
+    UnknownOutcome = "SERVER_ERROR nobody answered; it may have been done";
+    /// Others changed the item each time between a proxy's read and write.
+    Contended = "SERVER_ERROR others changed the item each time; it was not done";
+    /// A home says that the key is another home's.
+    OtherTopology = "SERVER_ERROR the home goes by another topology than the proxy; it was not done";
+    /// A home would not do it.
+    HomeRefused = "SERVER_ERROR the home refused; it was not done";
 }
 
 /// Bytes that hold any fixed line.

@@ -61,6 +61,16 @@ impl<'a> Meta<'a> {
         self.flags.has(b'b')
     }
 
+    /// Whether flag `first` stands before flag `second`: memcached obeys them in that order.
+    pub fn flag_stands_before(&self, first: u8, second: u8) -> bool {
+        let place =
+            |letter: u8| self.flags_text.split(|&b| b == b' ').position(|word| word.first() == Some(&letter));
+        match (place(first), place(second)) {
+            (Some(first), Some(second)) => first < second,
+            _ => false,
+        }
+    }
+
     /// `q`: replies that say "as expected" are left out.
     #[inline]
     pub const fn is_quiet(&self) -> bool {
@@ -198,6 +208,25 @@ impl MetaGet<'_> {
         /// `E`: the version of an item made by `N`.
         version: u64 = b'E', numbers.version;
     }
+}
+
+impl MetaGet<'_> {
+    /// When an item that `N` makes expires.
+    pub fn birth(&self) -> Option<Exptime> {
+        birth(&self.meta, self.vivify(), self.ttl())
+    }
+}
+
+impl MetaArith<'_> {
+    /// When an item that `N` makes expires.
+    pub fn birth(&self) -> Option<Exptime> {
+        birth(&self.meta, self.vivify(), self.ttl())
+    }
+}
+
+/// `T` is obeyed on an item that `N` makes, too, and the later of the two flags has the last word.
+fn birth(meta: &Meta<'_>, vivify: Option<Exptime>, ttl: Option<Exptime>) -> Option<Exptime> {
+    vivify.map(|vivify| ttl.filter(|_| meta.flag_stands_before(b'N', b'T')).unwrap_or(vivify))
 }
 
 impl MetaSet<'_> {

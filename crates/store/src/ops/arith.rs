@@ -122,8 +122,8 @@ fn overwrite(item: Item, digits: &[u8], len: usize) {
     }
 }
 
-/// The number in `value`, as memcached reads it.
-fn number(value: &[u8]) -> Option<u64> {
+/// The number in `value`, as memcached reads it: blanks before it, a plus sign, and anything behind a blank are allowed.
+pub fn number(value: &[u8]) -> Option<u64> {
     let is_space = |b: u8| b.is_ascii_whitespace() || b == 0x0B;
     let start = value.iter().position(|&b| !is_space(b))?;
     let digits = value[start..].strip_prefix(b"+").unwrap_or(&value[start..]);

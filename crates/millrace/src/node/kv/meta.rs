@@ -2,7 +2,7 @@
 
 use super::{INLINE_VALUE, Kv, Reply, VALUE_BOUND, inline, share};
 use protocol::memcache::emit::{self, MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored, SMALL_BOUND};
-use protocol::memcache::{Exptime, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, SetMode};
+use protocol::memcache::{KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, SetMode};
 use ring::arena::Producer;
 use store::{
     ArithHow, ArithOutcome, DeleteHow, DeleteOutcome, GetHow, Hit, SetError, SetHow, SetOutcome, Verb,
@@ -25,9 +25,9 @@ impl Kv {
         let now = self.now;
         let how = GetHow {
             touch: get.ttl().map(|t| t.expiry(now)),
-            vivify: birth(&get.meta, get.vivify(), get.ttl()).map(|t| t.expiry(now)),
+            vivify: get.birth().map(|t| t.expiry(now)),
             recache_below: get.recache().map(|t| t.expiry(now).saturating_sub(now)),
-            touch_first: stands_before(&get.meta, b'T', b'R'),
+            touch_first: get.meta.flag_stands_before(b'T', b'R'),
             bump: !get.meta.flags.has(b'u'),
             version: get.version(),
             lease: true,
@@ -128,7 +128,7 @@ impl Kv {
         let how = ArithHow {
             delta: arith.delta,
             decrement: arith.decrement,
-            create: birth(&arith.meta, arith.vivify(), arith.ttl()).map(|t| (arith.initial, t.expiry(now))),
+            create: arith.birth().map(|t| (arith.initial, t.expiry(now))),
             touch: arith.ttl().map(|t| t.expiry(now)),
             compare: arith.compare(),
             version: arith.version(),
@@ -186,20 +186,5 @@ fn shown(hit: &Hit<'_>, now: u32) -> MetaHit {
         won: hit.won(),
         stale: hit.is_stale(),
         win_sent: hit.win_was_sent(),
-    }
-}
-
-/// The expiry of an item that `N` makes: `T` is obeyed on it too, and the later of the two flags has the last word.
-fn birth(meta: &Meta<'_>, vivify: Option<Exptime>, ttl: Option<Exptime>) -> Option<Exptime> {
-    vivify.map(|vivify| ttl.filter(|_| stands_before(meta, b'N', b'T')).unwrap_or(vivify))
-}
-
-/// Whether flag `first` stands before flag `second` in the request: memcached obeys them in that order.
-fn stands_before(meta: &Meta<'_>, first: u8, second: u8) -> bool {
-    let place =
-        |letter: u8| meta.flags_text.split(|&b| b == b' ').position(|word| word.first() == Some(&letter));
-    match (place(first), place(second)) {
-        (Some(first), Some(second)) => first < second,
-        _ => false,
     }
 }
