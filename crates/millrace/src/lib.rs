@@ -7,6 +7,7 @@ pub mod lab;
 pub mod load;
 pub mod node;
 pub mod probe;
+pub mod proxy;
 pub mod registers;
 pub mod report;
 pub mod rpc;

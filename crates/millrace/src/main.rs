@@ -6,6 +6,7 @@ use millrace::inc::Inc;
 use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
 use millrace::lab::Lab;
 use millrace::load::{self, BenchArgs};
+use millrace::proxy::Proxy;
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
 use millrace::soak::Soak;
@@ -37,6 +38,7 @@ enum Command {
     Home(HomeNode),
     Controller(ControllerNode),
     Lab(Lab),
+    Proxy(Proxy),
     Soak(Soak),
     Registers(registers::List),
     Wire(Wire),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Home(node) => node.run().map_err(Into::into),
         Command::Controller(node) => node.run().map_err(Into::into),
         Command::Lab(lab) => lab.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::Proxy(proxy) => proxy.run().map_err(Into::into),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),

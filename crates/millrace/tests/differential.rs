@@ -1,4 +1,4 @@
-//! Random conversations, held with Debian's memcached and with a node, must read the same.
+//! Random conversations, held with Debian's memcached and with a node, or a proxy before a rack of boxes, must read the same.
 //!
 //! Each conversation is a sequence of requests over a few keys, made by proptest from a seed. After each request both
 //! servers' replies are compared byte by byte, after what may differ is made the same: versions (each is replaced by its
@@ -9,11 +9,14 @@
 //! conversation that still differs.
 
 mod memcached;
+mod proxied;
 mod served;
 
 use memcached::Memcached;
 use proptest::prelude::*;
+use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use proxied::Proxied;
 use served::{Client, Served};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +34,23 @@ struct Request {
 
 const KEYS: usize = 4;
 
+/// With whom memcached is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum With {
+    Node,
+    /// What differs through a proxy is not generated: values beyond a datagram, numbers that become shorter when something is added, marks
+    /// of stale items and their versions, what is known of accesses.
+    Proxy,
+}
+
+impl With {
+    /// Of these, those that are not only for nodes.
+    fn choose<T: Clone>(self, all: &[(T, bool)]) -> Vec<T> {
+        let fits = |only_node: bool| self == With::Node || !only_node;
+        all.iter().filter(|(_, only_node)| fits(*only_node)).map(|(it, _)| it.clone()).collect()
+    }
+}
+
 fn plain(text: String) -> Request {
     Request { text, cas_of: None }
 }
@@ -39,14 +59,17 @@ fn key() -> impl Strategy<Value = usize> {
     0..KEYS
 }
 
-fn value() -> impl Strategy<Value = String> {
+fn value(with: With) -> impl Strategy<Value = String> {
+    let large = with.choose(&[(u64::MAX, true), (u64::MAX - 5, true), (10_000_000_000, false)]);
+    let odd =
+        [("0 ", false), ("12 x", false), ("-1", false), ("007", true), ("a\r\nb", false), ("99", false)];
+    let long = with.choose(&[(100usize, false), (2000, false), (17_000, true), (50_000, true)]);
     prop_oneof![
         6 => "[a-f]{0,12}",
         3 => (0u64..1000).prop_map(|n| n.to_string()),
-        1 => prop_oneof![Just(u64::MAX), Just(u64::MAX - 5), Just(10_000_000_000)].prop_map(|n| n.to_string()),
-        1 => prop_oneof![Just("0 "), Just("12 x"), Just("-1"), Just("007"), Just("a\r\nb"), Just("99")]
-            .prop_map(String::from),
-        1 => prop_oneof![Just(100usize), Just(2000), Just(17_000), Just(50_000)].prop_map(|n| "d".repeat(n)),
+        1 => select(large).prop_map(|n| n.to_string()),
+        1 => select(with.choose(&odd)).prop_map(String::from),
+        1 => select(long).prop_map(|n| "d".repeat(n)),
     ]
 }
 
@@ -67,21 +90,31 @@ fn compare() -> impl Strategy<Value = &'static str> {
     prop_oneof![4 => Just("$c"), 1 => Just("999999999"), 1 => Just("1"), 1 => Just("0")]
 }
 
-fn delta() -> impl Strategy<Value = u64> {
-    prop_oneof![4 => 0u64..200, 1 => Just(u64::MAX), 1 => Just(1 << 40)]
+/// What is appended or prepended: digits could make a number with leading zeros.
+fn joined(with: With, value: String) -> String {
+    if with == With::Proxy && value.bytes().all(|b| b.is_ascii_digit()) {
+        value.replace(|_| true, "g")
+    } else {
+        value
+    }
 }
 
-fn classic() -> impl Strategy<Value = Request> {
-    let store = ("(set|add|replace|append|prepend)", key(), 0u32..9, exptime(), value(), noreply()).prop_map(
-        |(verb, key, flags, exptime, value, noreply)| {
+fn delta(with: With) -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0u64..200, 1 => select(with.choose(&[(u64::MAX, true), (1 << 40, false)]))]
+}
+
+fn classic(with: With) -> impl Strategy<Value = Request> {
+    let store = ("(set|add|replace|append|prepend)", key(), 0u32..9, exptime(), value(with), noreply())
+        .prop_map(move |(verb, key, flags, exptime, value, noreply)| {
+            let value = if verb.ends_with("pend") { joined(with, value) } else { value };
             plain(format!("{verb} ${key} {flags} {exptime} {}{noreply}\r\n{value}\r\n", value.len()))
-        },
-    );
-    let cas =
-        (key(), compare(), exptime(), value(), noreply()).prop_map(|(key, cas, exptime, value, noreply)| {
+        });
+    let cas = (key(), compare(), exptime(), value(with), noreply()).prop_map(
+        |(key, cas, exptime, value, noreply)| {
             let text = format!("cas ${key} 3 {exptime} {} {cas}{noreply}\r\n{value}\r\n", value.len());
             Request { text, cas_of: Some(key) }
-        });
+        },
+    );
     let get = ("(get|gets)", proptest::collection::vec(key(), 1..5)).prop_map(|(verb, keys)| {
         let keys: String = keys.iter().map(|key| format!(" ${key}")).collect();
         plain(format!("{verb}{keys}\r\n"))
@@ -92,7 +125,7 @@ fn classic() -> impl Strategy<Value = Request> {
             plain(format!("{verb} {exptime}{keys}\r\n"))
         },
     );
-    let arith = ("(incr|decr)", key(), delta(), noreply())
+    let arith = ("(incr|decr)", key(), delta(with), noreply())
         .prop_map(|(verb, key, delta, noreply)| plain(format!("{verb} ${key} {delta}{noreply}\r\n")));
     let touch = (key(), exptime(), noreply())
         .prop_map(|(key, exptime, noreply)| plain(format!("touch ${key} {exptime}{noreply}\r\n")));
@@ -118,7 +151,7 @@ fn letters(letters: &str) -> Vec<BoxedStrategy<String>> {
     letters.chars().map(|letter| Just(letter.to_string()).boxed()).collect()
 }
 
-fn with(letter: &'static str, of: impl Strategy<Value = &'static str> + 'static) -> BoxedStrategy<String> {
+fn flag(letter: &'static str, of: impl Strategy<Value = &'static str> + 'static) -> BoxedStrategy<String> {
     of.prop_map(move |value| format!("{letter}{value}")).boxed()
 }
 
@@ -156,46 +189,60 @@ fn meta_request(
     Request { text, cas_of }
 }
 
-fn meta() -> impl Strategy<Value = Request> {
+fn meta(with: With) -> impl Strategy<Value = Request> {
     let opaque = || Just("Oabc".to_string()).boxed();
     let recache = prop_oneof![Just("30"), Just("1000"), Just("9000")];
+    let only_node = |flags: Vec<BoxedStrategy<String>>| if with == With::Node { flags } else { Vec::new() };
     let get = flags(
-        [letters("cfhklqstuv"), vec![opaque(), with("N", ttl()), with("T", ttl()), with("R", recache)]]
-            .concat(),
+        [
+            letters("cfkqstuv"),
+            only_node([letters("hl"), vec![flag("R", recache)]].concat()),
+            vec![opaque(), flag("N", ttl()), flag("T", ttl())],
+        ]
+        .concat(),
     );
-    let get = (meta_key(), get).prop_map(|(key, flags)| meta_request("mg", key, flags, None));
+    let get = (meta_key(), get).prop_map(|(key, flags)| meta_request("mg", key, flags, None)).boxed();
     let mode = prop_oneof![3 => Just("S"), 1 => Just("E"), 1 => Just("A"), 1 => Just("P"), 1 => Just("R")];
     let client_flags = prop_oneof![Just("0"), Just("7")];
     let set = flags(
         [
-            letters("ckqI"),
-            vec![opaque(), with("T", ttl()), with("F", client_flags), with("M", mode), with("C", compare())],
+            letters("ckq"),
+            only_node(letters("I")),
+            vec![opaque(), flag("T", ttl()), flag("F", client_flags), flag("M", mode), flag("C", compare())],
         ]
         .concat(),
     );
-    let set = (meta_key(), set, value())
-        .prop_map(|(key, flags, value)| meta_request("ms", key, flags, Some(value)))
+    let set = (meta_key(), set, value(with))
+        .prop_map(move |(key, flags, value)| {
+            let joins = flags.contains("MA") || flags.contains("MP");
+            let value = if joins { joined(with, value) } else { value };
+            meta_request("ms", key, flags, Some(value))
+        })
         // Making an item on a miss is of later versions.
         .boxed();
-    let delete = flags([letters("kqI"), vec![opaque(), with("T", ttl()), with("C", compare())]].concat());
+    let of_delete =
+        [letters("kq"), only_node(letters("I")), vec![opaque(), flag("T", ttl()), flag("C", compare())]];
+    let delete = flags(of_delete.concat());
     let delete = (meta_key(), delete).prop_map(|(key, flags)| meta_request("md", key, flags, None));
     let mode = prop_oneof![Just("I"), Just("D"), Just("+"), Just("-")];
-    let number = || prop_oneof![Just("0"), Just("1"), Just("25"), Just("18446744073709551615")];
+    let numbers = with.choose(&[("0", false), ("1", false), ("25", false), ("18446744073709551615", true)]);
+    let number = || select(numbers.clone());
     let arith = flags(
         [
             letters("cktqv"),
-            vec![opaque(), with("N", ttl()), with("M", mode), with("C", compare())],
-            vec![with("J", number()), with("D", number())],
+            vec![opaque(), flag("N", ttl()), flag("M", mode), flag("C", compare())],
+            vec![flag("J", number()), flag("D", number())],
         ]
         .concat(),
     );
     let arith = (meta_key(), arith).prop_map(|(key, flags)| meta_request("ma", key, flags, None));
     let debug = key().prop_map(|key| plain(format!("me ${key}\r\n")));
+    let debug = if with == With::Node { debug.boxed() } else { get.clone().boxed() };
     prop_oneof![40 => get, 30 => set, 15 => delete, 25 => arith, 4 => debug]
 }
 
-fn conversation() -> impl Strategy<Value = Vec<Request>> {
-    proptest::collection::vec(prop_oneof![classic().boxed(), meta().boxed()], 1..80)
+fn conversation(with: With) -> impl Strategy<Value = Vec<Request>> {
+    proptest::collection::vec(prop_oneof![classic(with).boxed(), meta(with).boxed()], 1..80)
 }
 
 /// One server's side of a conversation.
@@ -308,20 +355,35 @@ fn shown(text: &str) -> String {
 
 #[test]
 fn random_conversations_read_the_same() {
-    // Its threads that tidy up take references to items, and an item with one more reference is replaced by incr where it would
-    // have been written in place.
-    let Some(memcached) = Memcached::start(&["-o", "no_lru_crawler,no_lru_maintainer"]) else { return };
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
-    let cases = number("MILLRACE_CONVERSATIONS").unwrap_or(400);
-    let seed = number("MILLRACE_SEED").unwrap_or(1);
     // Large enough that no value here is one that millrace keeps outside its log.
     let served = Served::with(&[("edge.threads", "2"), ("store.memory", "256m")]);
+    if hold(With::Node, served.client(), 400) {
+        served.still_sound();
+    }
+}
+
+#[test]
+fn random_conversations_read_the_same_through_the_proxy() {
+    let proxied = Proxied::behind_three_boxes();
+    if hold(With::Proxy, proxied.client(), 100) {
+        proxied.end_with_all_boxes_used();
+    }
+}
+
+/// Holds so many conversations, unless the environment says how many. False where there is no memcached to hold them with.
+fn hold(with: With, ours: Client, cases: u64) -> bool {
+    // Its threads that tidy up take references to items, and an item with one more reference is replaced by incr where it would
+    // have been written in place.
+    let Some(memcached) = Memcached::start(&["-o", "no_lru_crawler,no_lru_maintainer"]) else { return false };
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
+    let cases = number("MILLRACE_CONVERSATIONS").unwrap_or(cases);
+    let seed = number("MILLRACE_SEED").unwrap_or(1);
+    let (mut theirs, mut ours) = (memcached.client(), ours);
     // Conversations compare with version 1, which must not be in use.
-    for client in [&mut memcached.client(), &mut served.client()] {
+    for client in [&mut theirs, &mut ours] {
         (0..10).for_each(|i| client.set(&format!("first{i}"), "x"));
     }
-    let (theirs, ours) =
-        (std::cell::RefCell::new(memcached.client()), std::cell::RefCell::new(served.client()));
+    let (theirs, ours) = (std::cell::RefCell::new(theirs), std::cell::RefCell::new(ours));
     let runs = AtomicU64::new(0);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -332,7 +394,7 @@ fn random_conversations_read_the_same() {
         ..Config::default()
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let outcome = runner.run(&conversation(), |requests| {
+    let outcome = runner.run(&conversation(with), |requests| {
         let run = runs.fetch_add(1, Ordering::Relaxed);
         let (mut theirs, mut ours) = (theirs.borrow_mut(), ours.borrow_mut());
         let (mut theirs, mut ours) = (Side::new(&mut theirs), Side::new(&mut ours));
@@ -355,7 +417,7 @@ fn random_conversations_read_the_same() {
         Ok(())
     });
     match outcome {
-        Ok(()) => served.still_sound(),
+        Ok(()) => true,
         Err(TestError::Fail(why, requests)) => {
             let lines: Vec<String> = requests.iter().map(|request| shown(&request.text)).collect();
             panic!(

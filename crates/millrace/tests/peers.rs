@@ -1,12 +1,15 @@
-//! Other people's clients and their own tests, against a node.
+//! Other people's clients and their own tests, against a node, and against a proxy before a rack of boxes.
 //!
 //! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, pytest and grpcio-tools. What is not installed is skipped, visibly;
 //! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
+mod proxied;
 mod served;
 
+use proxied::Proxied;
 use served::{Served, skip};
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
 
 /// The interpreter, if it has all `modules`.
@@ -28,13 +31,7 @@ fn succeeded(command: &mut Command) -> String {
     text
 }
 
-#[test]
-fn memccapable_finds_every_ascii_command() {
-    if Command::new("memccapable").arg("-h").output().is_err() {
-        return skip("memccapable is not installed (Debian: libmemcached-tools)");
-    }
-    let served = Served::with(&[]);
-    let address = served.address();
+fn memccapable_finds_every_ascii_command_at(address: SocketAddr) {
     let text = succeeded(Command::new("memccapable").args([
         "-a",
         // Seconds that it waits for one answer; its own 2 are few on a machine that is busy with other tests.
@@ -47,14 +44,35 @@ fn memccapable_finds_every_ascii_command() {
     ]));
     let passed = text.lines().filter(|line| line.starts_with("ascii ") && line.contains("[pass]")).count();
     assert!(passed >= 20 && !text.contains("[FAIL]"), "{text}");
-    served.still_sound();
+}
+
+fn memccapable_is_there() -> bool {
+    let is_there = Command::new("memccapable").arg("-h").output().is_ok();
+    if !is_there {
+        skip("memccapable is not installed (Debian: libmemcached-tools)");
+    }
+    is_there
 }
 
 #[test]
-fn pymemcache_passes_its_own_integration_tests() {
-    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
-    let served = Served::with(&[]);
-    let address = served.address();
+fn memccapable_finds_every_ascii_command() {
+    if memccapable_is_there() {
+        let served = Served::with(&[]);
+        memccapable_finds_every_ascii_command_at(served.address());
+        served.still_sound();
+    }
+}
+
+#[test]
+fn memccapable_finds_every_ascii_command_through_the_proxy() {
+    if memccapable_is_there() {
+        let proxied = Proxied::behind_three_boxes();
+        memccapable_finds_every_ascii_command_at(proxied.address());
+        proxied.end_with_all_boxes_used();
+    }
+}
+
+fn pymemcache_passes_at(python: &mut Command, address: SocketAddr) {
     // pytest finds the options of the suite beside it.
     let find = "import os, pymemcache.test as t; print(os.path.join(os.path.dirname(t.__file__), 'test_integration.py'))";
     let suite = succeeded(Command::new(python.get_program()).args(["-c", find]));
@@ -65,17 +83,44 @@ fn pymemcache_passes_its_own_integration_tests() {
     );
     assert!(text.contains(" passed") && !text.contains(" failed"), "{text}");
     eprintln!("pymemcache: {}", text.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default());
+}
+
+#[test]
+fn pymemcache_passes_its_own_integration_tests() {
+    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
+    let served = Served::with(&[]);
+    pymemcache_passes_at(&mut python, served.address());
     served.still_sound();
+}
+
+#[test]
+fn pymemcache_passes_its_own_integration_tests_through_the_proxy() {
+    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
+    let proxied = Proxied::behind_three_boxes();
+    pymemcache_passes_at(&mut python, proxied.address());
+    proxied.end_with_all_boxes_used();
+}
+
+fn a_meta_client_works_at(python: &mut Command, address: SocketAddr, large: usize, who: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/meta_client.py");
+    let text = succeeded(python.args([script, &address.port().to_string(), &large.to_string(), who]));
+    assert!(text.contains("meta client: all is well"), "{text}");
 }
 
 #[test]
 fn a_meta_client_works() {
     let Some(mut python) = python("meta_memcache") else { return };
     let served = Served::with(&[]);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/meta_client.py");
-    let text = succeeded(python.args([script, &served.address().port().to_string()]));
-    assert!(text.contains("meta client: all is well"), "{text}");
+    a_meta_client_works_at(&mut python, served.address(), 768_000, "node");
     served.still_sound();
+}
+
+#[test]
+fn a_meta_client_works_through_the_proxy() {
+    let Some(mut python) = python("meta_memcache") else { return };
+    let proxied = Proxied::behind_three_boxes();
+    a_meta_client_works_at(&mut python, proxied.address(), 64_000, "proxy");
+    proxied.end_with_all_boxes_used();
 }
 
 /// A child of the program whose first line of output tells where it is; it ends when dropped.

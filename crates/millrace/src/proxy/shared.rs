@@ -1,0 +1,98 @@
+//! What the threads of one proxy share: counters, bounds, and the stop flag.
+
+use super::stats::Counters;
+use crate::inc::machine;
+use crate::node::counters::NetCounters;
+use crate::node::input::Buffered;
+use protocol::wire::{BoxId, HomeId};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Bounds of a proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads, each with connections and a client of the in-network cache.
+    pub threads: usize,
+    /// Commands of one connection that are not answered yet.
+    pub pipeline: usize,
+    /// Connections.
+    pub connections: u64,
+}
+
+/// See the file's head.
+pub struct Shared {
+    /// Bounds.
+    pub options: Options,
+    /// The box that is asked.
+    pub tor: BoxId,
+    /// All homes, for a flush.
+    pub homes: Vec<HomeId>,
+    /// Connections and bytes.
+    pub net: NetCounters,
+    /// Commands.
+    pub commands: Counters,
+    /// Bytes that connections buffer.
+    pub buffered: Arc<Buffered>,
+    /// Of each thread's client and socket, when the thread last published them.
+    clients: Vec<Mutex<machine::Counters>>,
+    stopping: AtomicBool,
+    started: Instant,
+}
+
+impl Shared {
+    /// Of a proxy behind this box.
+    pub fn new(options: Options, tor: BoxId, homes: Vec<HomeId>) -> Shared {
+        Shared {
+            tor,
+            homes,
+            net: NetCounters::default(),
+            commands: Counters::default(),
+            buffered: Arc::default(),
+            clients: (0..options.threads).map(|_| Mutex::default()).collect(),
+            stopping: AtomicBool::new(false),
+            started: Instant::now(),
+            options,
+        }
+    }
+
+    /// Threads.
+    pub fn workers(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether all is to end.
+    pub fn is_stopping(&self) -> bool {
+        // A flag alone: what else a thread sees does not depend on it.
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// All is to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Seconds since the start.
+    pub fn uptime_s(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    /// What the client of thread `index` has counted so far.
+    pub fn publish(&self, index: usize, counters: machine::Counters) {
+        *self.clients[index].lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    }
+
+    /// The same of all threads, summed.
+    pub fn client_counters(&self) -> machine::Counters {
+        let mut sums = machine::Counters::new();
+        for client in &self.clients {
+            for &(name, count) in client.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                match sums.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += count,
+                    None => sums.push((name, count)),
+                }
+            }
+        }
+        sums
+    }
+}
