@@ -15,13 +15,13 @@ base::registers! {
     Lease "coherence.lease" Micros, 1000, 3_600_000_000, 500_000, start,
         "How long a box may keep a copy; also the longest that a write waits for a dead box, and that a home is silent after a restart.";
     MinGrant "coherence.min_grant" Micros, 1, 3_600_000_000, 20_000, start,
-        "The least that an upper box grants those below it out of its own lease.";
+        "An upper box with less left of its lease asks for a new one, rather than to grant the rest to those below it.";
     Retransmit "coherence.retransmit" Micros, 100, 60_000_000, 5_000, start,
         "What is not answered is sent again after this, then after twice that, and so on.";
     RetransmitMax "coherence.retransmit_max" Micros, 100, 60_000_000, 100_000, start,
         "The longest pause between two sendings.";
     Placement "coherence.policy" Choice(&["inclusive", "exclusive"]), 0, 1, 0, start,
-        "inclusive: every box on the way keeps a copy. exclusive: a box leaves it to the one below and stays its directory.";
+        "inclusive: every box on the way keeps a copy. exclusive: a box leaves it to the one below and stays its directory; better with one box below, worse with several.";
     Admission "coherence.admission" Count, 0, 16, 0, start,
         "A box keeps what was asked for so often lately; 0 and 1 are everything.";
     Copies "coherence.copies" Count, 1, 1 << 22, 4096, start,

@@ -100,7 +100,7 @@ pub enum Compute {
 pub struct Config {
     /// A home grants so long. Also how long a home, and a box as directory, stays silent after a start.
     pub lease: Nanos,
-    /// The least that a box grants those below it out of its own lease.
+    /// A box with less left of its lease asks for a new one, rather than to grant the rest to those below it.
     pub min_grant: Nanos,
     /// Sent again for the first time after this, then after twice that, …
     pub retransmit: Nanos,

@@ -1,24 +1,31 @@
 //! How often a key was asked for lately, in a fixed amount of memory: decides what a box keeps.
 //!
-//! A doorkeeper (Bloom filter) takes the first sight of a key, a count-min sketch the others; after so many requests all counts
-//! are halved and the doorkeeper is emptied, so that old fame fades. Most keys of a skewed workload are seen once and never
-//! reach the sketch.
+//! A count-min sketch with *conservative update*: a key has a cell in each of four rows, only the lowest of them are counted up, and the lowest
+//! is the estimate. So the many keys that are seen once do not add up in cells that others use. After so many requests all counts are
+//! halved, so that old fame fades.
 //!
-//! Error: never too low (but by ageing); too high by a share that falls with the width. Cost: four loads and stores.
+//! Error: never too low (but by ageing); too high by a share that falls with the width. Cost: four loads and stores; 64 bytes per copy.
 //!
-//! Sources: Cormode and Muthukrishnan, "An improved data stream summary" (2005); Einziger, Friedman, Manes, "TinyLFU" (2017).
+//! Width and age are measured (`docs/measurements/box.md`, "Cache size and skew"): narrower, or with a Bloom filter before it for first
+//! sights (as TinyLFU has), hits are lost where popularity is flat; older ones gain little and learn slowly that popularity has changed.
+//!
+//! Sources: Cormode and Muthukrishnan, "An improved data stream summary" (2005); Estan and Varghese, "New directions in traffic measurement
+//! and accounting" (2002), for conservative update; Einziger, Friedman, Manes, "TinyLFU" (2017).
 
 use crate::wire::KeyHash;
 use base::prng::mix64;
 
 const ROWS: usize = 4;
+/// Cells of a row for each copy.
+const CELLS_PER_COPY: usize = 16;
+/// Requests for each copy until counts are halved for the first time; then after half as many each.
+const AGE_PER_COPY: usize = 40;
 
 /// The estimate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frequency {
     /// `ROWS` rows of a power of two.
     counts: Vec<u8>,
-    door: Vec<u64>,
     width: usize,
     seen: usize,
     age_after: usize,
@@ -26,18 +33,13 @@ pub struct Frequency {
 
 impl Frequency {
     /// Counts go no higher.
-    pub const MOST: u64 = 15;
+    pub const MOST: u64 = u8::MAX as u64;
 
     /// For a table of `entries` copies.
     pub fn new(entries: usize) -> Frequency {
-        let width = (4 * entries.max(16)).next_power_of_two();
-        Frequency {
-            counts: vec![0; ROWS * width],
-            door: vec![0; 2 * width / 64],
-            width,
-            seen: 0,
-            age_after: 10 * width,
-        }
+        let entries = entries.max(4);
+        let width = (CELLS_PER_COPY * entries).next_power_of_two();
+        Frequency { counts: vec![0; ROWS * width], width, seen: 0, age_after: AGE_PER_COPY * entries }
     }
 
     /// One more request; the count with it.
@@ -46,18 +48,23 @@ impl Frequency {
         if self.seen >= self.age_after {
             self.age();
         }
-        if self.enter(hash) {
-            for i in self.cells(hash) {
-                self.counts[i] = (self.counts[i] + 1).min(Frequency::MOST as u8);
-            }
+        let cells = self.cells(hash);
+        let least = self.least(&cells);
+        let more = least.saturating_add(1);
+        for i in cells {
+            // Those above the least were counted up by other keys too.
+            self.counts[i] = self.counts[i].max(more);
         }
-        self.estimate(hash)
+        u32::from(more)
     }
 
     /// The count, without adding to it.
     pub fn estimate(&self, hash: KeyHash) -> u32 {
-        let least = self.cells(hash).map(|i| self.counts[i]).into_iter().min().unwrap_or(0);
-        u32::from(least) + u32::from(self.is_known(hash))
+        u32::from(self.least(&self.cells(hash)))
+    }
+
+    fn least(&self, cells: &[usize; ROWS]) -> u8 {
+        cells.iter().map(|i| self.counts[*i]).min().expect("there are rows")
     }
 
     fn cells(&self, hash: KeyHash) -> [usize; ROWS] {
@@ -66,30 +73,8 @@ impl Frequency {
         std::array::from_fn(|row| row * self.width + (a.wrapping_add(row.wrapping_mul(b)) & (self.width - 1)))
     }
 
-    fn door_bits(&self, hash: KeyHash) -> [(usize, u64); 2] {
-        let mixed = mix64(!u64::from(hash.0));
-        [mixed, mixed >> 32].map(|bit| {
-            let bit = bit as usize & (2 * self.width - 1);
-            (bit / 64, 1 << (bit % 64))
-        })
-    }
-
-    fn is_known(&self, hash: KeyHash) -> bool {
-        self.door_bits(hash).iter().all(|&(word, bit)| self.door[word] & bit != 0)
-    }
-
-    /// Whether it was known already.
-    fn enter(&mut self, hash: KeyHash) -> bool {
-        let known = self.is_known(hash);
-        for (word, bit) in self.door_bits(hash) {
-            self.door[word] |= bit;
-        }
-        known
-    }
-
     fn age(&mut self) {
         self.counts.iter_mut().for_each(|count| *count /= 2);
-        self.door.fill(0);
         self.seen /= 2;
     }
 }

@@ -5,7 +5,11 @@
 //!
 //! Eviction (after TinyLFU: Einziger, Friedman, Manes, 2017): the newcomer's frequency, as the sketch of
 //! [`super::admission`] estimates it, against the least asked-for copy's of its set; the smaller one goes, which may be the newcomer.
-//! Copies that are over go first.
+//! Where both are asked for alike the copy stays: the newcomer is looked at just after it was asked for, the copies are at any time, so the
+//! newcomer's count is the higher one of two keys that are equally popular. Copies that are over go first.
+//!
+//! A box asks [`Copies::would_keep`] before it asks to be granted a copy: what it would not keep is left to the box above, and nobody has to
+//! be told when it is written.
 //!
 //! Invariants: 1. what is over is never handed out; 2. never more than the places it was made with; 3. a key is there once.
 
@@ -65,8 +69,22 @@ impl Copies {
 
     /// The copy of `key`, if it may be used at `now`.
     pub fn find(&mut self, hash: KeyHash, key: &[u8], now: Nanos) -> Option<&mut Kept> {
-        let mut places = self.set(hash).iter_mut().flatten();
+        let range = self.range(hash);
+        let mut places = self.places[range].iter_mut().flatten();
         places.find(|kept| kept.hash == hash && kept.key == key && runs(kept.end(), now))
+    }
+
+    /// Whether [`Copies::keep`] would keep a copy of `key` now.
+    pub fn would_keep(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        now: Nanos,
+        frequency: impl Fn(KeyHash) -> u32,
+    ) -> bool {
+        let set = &self.places[self.range(hash)];
+        let is_there = set.iter().flatten().any(|kept| kept.key == key);
+        is_there || set.iter().any(|place| worth(place, now, &frequency) <= frequency(hash))
     }
 
     /// Keeps it, if it is asked for more often than the least of its set. A copy of the same key is replaced unless it is
@@ -82,12 +100,12 @@ impl Copies {
             }
             return true;
         }
-        let worth = |place: &Option<Kept>| match place {
-            Some(kept) if runs(kept.end(), now) => 1 + frequency(kept.hash),
-            _ => 0,
-        };
-        let victim = set.iter_mut().min_by_key(|place| worth(place)).expect("a set has places");
-        let wins = worth(victim) <= 1 + frequency(new.hash);
+        let least = set
+            .iter_mut()
+            .map(|place| (worth(place, now, &frequency), place))
+            .min_by_key(|(worth, _)| *worth);
+        let (least, victim) = least.expect("a set has places");
+        let wins = least <= frequency(new.hash);
         if wins {
             note(&mut self.changes, new.hash);
             if let Some(old) = victim.replace(new) {
@@ -143,11 +161,6 @@ impl Copies {
         }
     }
 
-    fn set(&mut self, hash: KeyHash) -> &mut [Option<Kept>] {
-        let range = self.range(hash);
-        &mut self.places[range]
-    }
-
     fn range(&self, hash: KeyHash) -> Range<usize> {
         let sets = self.places.len() / self.ways;
         let first = (hash.0 as usize & (sets - 1)) * self.ways;
@@ -159,6 +172,11 @@ fn note(changes: &mut Option<Changes>, hash: KeyHash) {
     if let Some(changes) = changes {
         changes.note(hash);
     }
+}
+
+/// How much a place is worth: nothing where none or one that is over is, else more the more often it is asked for.
+fn worth(place: &Option<Kept>, now: Nanos, frequency: impl Fn(KeyHash) -> u32) -> u32 {
+    place.as_ref().filter(|kept| runs(kept.end(), now)).map_or(0, |kept| 1 + frequency(kept.hash))
 }
 
 #[cfg(test)]
@@ -197,8 +215,14 @@ mod tests {
         );
         assert!(!copies.keep(kept(4, 1, 10), Nanos(0), frequency));
         assert!(copies.keep(kept(6, 1, 10), Nanos(0), frequency));
+        assert!(
+            !copies.would_keep(KeyHash(6), &[9], Nanos(0), frequency),
+            "as often, and another: the copy stays"
+        );
+        assert!(copies.would_keep(KeyHash(6), &[6], Nanos(0), frequency), "it is there");
         assert_eq!(copies.iter().map(|k| k.hash.0).collect::<Vec<_>>(), [6, 7]);
         // What is over goes before what is seldom asked for.
+        assert!(copies.would_keep(KeyHash(1), &[1], Nanos(10), frequency));
         assert!(copies.keep(kept(1, 1, 20), Nanos(10), frequency));
         assert_eq!(copies.iter().count(), 2);
     }

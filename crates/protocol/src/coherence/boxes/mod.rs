@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  GET ──copy here──▶ answered; boxes below that wait for it get a lease out of this one's, and are its children
-//!      └─none──▶ token noted in the request ──▶ next box or home
+//!      └─none──▶ token noted in the request, if it would be kept ──▶ next box or home
 //!  reply ──token alive──▶ copy, until (token given) + lease ──▶ box below, or client
 //!  INVALIDATE ──▶ copy gone, tokens dead ──▶ INVALIDATE to children ──all answered or over──▶ ACK
 //! ```

@@ -13,7 +13,8 @@ impl Box {
     pub(super) fn read(&mut self, now: Nanos, verb: Verb, request: Message, out: &mut Out) {
         let hash = request.hash();
         let asked_for = self.frequency.count(hash);
-        let Some(kept) = self.copies.find(hash, &request.key, now).cloned() else {
+        let found = self.copies.find(hash, &request.key, now).cloned();
+        let Some(kept) = found.filter(|kept| !self.asks_anew(now, kept, &request)) else {
             return self.miss(now, hash, asked_for, request, out);
         };
         self.stats.hits += 1;
@@ -41,6 +42,12 @@ impl Box {
         out.push((way_back(&reply.header, None), reply));
     }
 
+    /// Whether boxes below want to keep it, and so little of this box's lease is left that all of them had better be granted a new one.
+    fn asks_anew(&self, now: Nanos, kept: &Kept, request: &Message) -> bool {
+        let worth_granting = self.config.min_grant.min(Nanos(self.config.lease.0 / 2));
+        !request.header.sharers.is_empty() && left(kept.lease_end, now) < worth_granting
+    }
+
     /// What the operation answers, and whether it changes nothing.
     fn compute(&self, verb: Verb, kept: &Kept, request: &Message) -> ((Status, u64), bool) {
         // Its life does not matter: it lives, and what changes nothing looks no further.
@@ -63,7 +70,7 @@ impl Box {
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         let asking = self.rounds.covers(kept.hash) && !self.config.is_planted(Planted::GrantWhileAsking);
         let span_us = u32::try_from(span.0 / 1000).unwrap_or(u32::MAX);
-        if span < self.config.min_grant || asking || span_us == 0 {
+        if asking || span_us == 0 {
             return 0;
         }
         if !self.children.enter(kept.hash, boxes, granter_end(now, span)) {
@@ -83,6 +90,7 @@ impl Box {
         if asked_for >= self.config.admission
             && !left_to_others
             && sharers.len() < Sharers::MAX
+            && self.copies.would_keep(hash, &request.key, now, |hash| self.frequency.estimate(hash))
             && let Some(token) = self.fills.begin(hash, now)
         {
             sharers.push(self.id, token);
