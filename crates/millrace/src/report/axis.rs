@@ -24,6 +24,8 @@ pub enum Unit {
     Count,
     /// Quantiles.
     Quantile,
+    /// A share of a whole.
+    Share,
 }
 
 /// An axis over a range of values.
@@ -83,7 +85,8 @@ impl Axis {
         values.into_iter().map(|v| (self.place(v), self.label(v))).collect()
     }
 
-    fn label(&self, value: f64) -> String {
+    /// A value as the axis labels it.
+    pub fn label(&self, value: f64) -> String {
         match self.unit {
             Unit::Micros => match value {
                 0.0 => "0".to_string(),
@@ -99,6 +102,7 @@ impl Axis {
                 v if v >= 1e3 => format!("{}k", plain(v / 1e3)),
                 v => plain(v),
             },
+            Unit::Share => format!("{} %", plain(value * 100.0)),
             Unit::Quantile => match value {
                 0.0 => "min".to_string(),
                 q => format!("p{}", plain(q * 100.0)),

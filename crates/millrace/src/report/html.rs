@@ -122,7 +122,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-const STYLE: &str = include_str!("page.css");
+/// The page's looks; plots that are files of their own have them too.
+pub(super) const STYLE: &str = include_str!("page.css");
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Results for people: tables for the terminal, and one HTML file with plots that needs nothing from outside.
 //!
-//! Shape: [`table`] prints both ways; [`plot`] draws SVG from plain numbers on the scales of [`axis`]; [`html`] puts a
+//! Shape: [`table`] prints both ways; [`plot`] and [`fit`] draw SVG from plain numbers on the scales of [`axis`]; [`html`] puts a
 //! page together; [`pages`] knows which of our results becomes which page.
 //!
 //! Why hand-written SVG: three kinds of plot, styled by the page's own light and dark colours, are shorter than
@@ -8,6 +8,7 @@
 
 pub mod axis;
 pub mod environment;
+pub mod fit;
 pub mod format;
 pub mod html;
 pub mod pages;

@@ -65,7 +65,7 @@ impl LinePlot {
             (x, HEIGHT - BOTTOM - y_axis.place(p.1) * (HEIGHT - TOP - BOTTOM))
         };
         let mut out = open(&self.title, width, HEIGHT);
-        grid(&mut out, width, &x_axis, &y_axis);
+        grid(&mut out, (LEFT, width - RIGHT), (TOP, HEIGHT - BOTTOM), &x_axis, &y_axis);
         for (at, line) in self.lines.iter().enumerate() {
             let path = path(&line.points, place);
             let colour = at % COLOURS;
@@ -105,15 +105,16 @@ fn figure(unit: Unit, value: f64) -> String {
         Unit::Micros => format::micros(value),
         Unit::Seconds => format!("{value:.1} s"),
         Unit::Count => format::short(value),
+        Unit::Share => format::percent(value),
         Unit::Quantile => format!("{:.4} %", value * 100.0),
     }
 }
 
-fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+pub(super) fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("a string takes any text");
 }
 
-fn open(title: &str, width: f64, height: f64) -> String {
+pub(super) fn open(title: &str, width: f64, height: f64) -> String {
     let title = escape(title);
     format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\
@@ -121,27 +122,33 @@ fn open(title: &str, width: f64, height: f64) -> String {
     )
 }
 
-fn grid(out: &mut String, width: f64, x_axis: &Axis, y_axis: &Axis) {
-    let (right, bottom) = (width - RIGHT, HEIGHT - BOTTOM);
+/// Lines and labels at the ticks of both axes, from left to right and from top to bottom.
+pub(super) fn grid(
+    out: &mut String,
+    (left, right): (f64, f64),
+    (top, bottom): (f64, f64),
+    x_axis: &Axis,
+    y_axis: &Axis,
+) {
     for (place, label) in y_axis.ticks() {
-        let y = bottom - place * (bottom - TOP);
+        let y = bottom - place * (bottom - top);
         put(
             out,
             format_args!(
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
                  <text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                LEFT - 8.0,
+                left - 8.0,
                 y + 4.0,
                 escape(&label)
             ),
         );
     }
     for (place, label) in x_axis.ticks() {
-        let x = LEFT + place * (right - LEFT);
+        let x = left + place * (right - left);
         put(
             out,
             format_args!(
-                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
+                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
                  <text class=\"tick mid\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
                 bottom + 18.0,
                 escape(&label)
@@ -150,7 +157,7 @@ fn grid(out: &mut String, width: f64, x_axis: &Axis, y_axis: &Axis) {
     }
 }
 
-fn path(points: &[(f64, f64)], place: impl Fn(&(f64, f64)) -> (f64, f64)) -> String {
+pub(super) fn path(points: &[(f64, f64)], place: impl Fn(&(f64, f64)) -> (f64, f64)) -> String {
     let mut path = String::new();
     let mut pen_down = false;
     for point in points {
