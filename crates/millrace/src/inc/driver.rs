@@ -1,34 +1,37 @@
 //! A machine at a UDP socket: one thread, one socket, one loop.
 //!
 //! ```text
-//!   wait: the socket, or the machine's deadline ──▶ up to BATCH datagrams: parse, handle, send ──▶ tick, send ──▶ again
+//!   wait: the socket, or the machine's deadline ──▶ up to BATCH datagrams: parse, handle ──▶ tick ──▶ send ──▶ again
 //! ```
 //!
 //! **Clients' addresses travel in packets**, so that no node has a table of clients. Whoever hears a request from an address that is not
 //! in the [`Book`] notes it as the packet's origin (*expand*); what a machine sends to a client goes to that origin, which is taken out
 //! (*shrink*). An origin that a client itself wrote, and boxes that it named, are overwritten: only nodes of the book are believed.
 //!
+//! Datagrams are received and sent in batches ([`super::datagrams`]); what a machine says is sent in the order in which it was said.
+//!
 //! A datagram that is lost, or that the system does not take, is the machines' business: they send again.
 //!
-//! Bounds: one datagram each way, and what machine and kernel keep.
+//! Bounds: a batch of datagrams each way, and what machine and kernel keep.
 //! Errors: what makes no sense is counted and dropped; a socket that fails ends the loop.
 
 use super::book::Book;
+use super::datagrams::{Arrivals, BATCH, Departures};
 use super::machine::{Counters, Machine};
 use super::padding::Padding;
 use super::times::{Outcome, Times};
 use base::{Clock, Nanos};
 use protocol::coherence::{NodeId, Out};
-use protocol::wire::{MAX_DATAGRAM, Opcode, Origin, Packet, Sharers};
+use protocol::wire::{MAX_DATAGRAM, Message, Opcode, Origin, Packet, Sharers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Datagrams taken before time is looked at again.
-const BATCH: usize = 64;
+/// A call has room for twice as many datagrams as came last time, and at least for so many.
+const FEW: usize = 8;
 /// Whoever is told to stop notices within this.
 pub const NOTICE: Nanos = Nanos::from_millis(20);
 /// What is asked of the kernel for datagrams that wait; it gives what it may.
@@ -70,10 +73,16 @@ pub struct Driver<M> {
     book: Arc<Book>,
     clock: Clock,
     out: Out,
-    received: Box<[u8]>,
-    packet: Vec<u8>,
+    arrivals: Arrivals,
+    /// How many are asked for next time.
+    expected: usize,
+    departures: Departures,
+    /// At most so many datagrams are received, or sent, by one call.
+    per_call: usize,
     traffic: Traffic,
     times: Times,
+    /// What was read, and when, and is not timed yet: what it caused is not sent.
+    served: Vec<(Outcome, Nanos)>,
     /// A client's.
     padding: Option<Padding>,
 }
@@ -93,11 +102,13 @@ impl<M: Machine> Driver<M> {
             book,
             clock: Clock::shared(),
             out: Vec::new(),
-            // One more, to tell a datagram that is too long.
-            received: vec![0; MAX_DATAGRAM + 1].into(),
-            packet: Vec::new(),
+            arrivals: Arrivals::new(),
+            expected: FEW,
+            departures: Departures::default(),
+            per_call: BATCH,
             traffic: Traffic::default(),
             times: Times::new(),
+            served: Vec::new(),
             padding: None,
         })
     }
@@ -108,6 +119,16 @@ impl<M: Machine> Driver<M> {
         Driver { padding: Some(padding), ..self }
     }
 
+    /// Receives and sends at most so many datagrams by one call, rather than [`BATCH`]: to measure what batches are worth.
+    ///
+    /// # Panics
+    /// If it is none, or more than [`BATCH`].
+    #[must_use]
+    pub fn with_per_call(self, per_call: usize) -> Driver<M> {
+        assert!((1..=BATCH).contains(&per_call), "a call takes from 1 to {BATCH} datagrams");
+        Driver { per_call, ..self }
+    }
+
     /// The machine.
     pub fn machine(&self) -> &M {
         &self.machine
@@ -115,8 +136,8 @@ impl<M: Machine> Driver<M> {
 
     /// Does something with the machine at this moment, and sends what it says.
     pub fn act<R>(&mut self, act: impl FnOnce(&mut M, Nanos, &mut Out) -> R) -> R {
-        let result = act(&mut self.machine, self.clock.now(), &mut self.out);
-        self.send_all();
+        let result = self.hear(act);
+        self.send();
         result
     }
 
@@ -134,17 +155,27 @@ impl<M: Machine> Driver<M> {
     /// # Errors
     /// The socket failed.
     pub fn serve(&mut self) -> io::Result<()> {
-        for _ in 0..BATCH {
-            match self.socket.recv_from(&mut self.received) {
-                Ok((len, from)) => self.take(len, from),
+        let mut taken = 0;
+        while taken < BATCH {
+            let room = self.expected.min(self.per_call).min(BATCH - taken);
+            match self.arrivals.receive(&self.socket, room) {
+                Ok(count) => {
+                    let read = self.clock.now();
+                    (0..count).for_each(|at| self.take(at, read));
+                    taken += count;
+                    if count < room {
+                        break;
+                    }
+                }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => break,
                     // What an earlier datagram met on its way.
-                    ErrorKind::Interrupted | ErrorKind::ConnectionRefused => {}
+                    ErrorKind::Interrupted | ErrorKind::ConnectionRefused => taken += 1,
                     _ => return Err(error),
                 },
             }
         }
+        self.expected = (2 * taken).clamp(FEW, BATCH);
         self.act(|machine, now, out| machine.tick(now, out));
         Ok(())
     }
@@ -198,15 +229,14 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    fn take(&mut self, len: usize, from: SocketAddr) {
+    /// The `at`-th datagram that arrived, `read` from the socket then.
+    fn take(&mut self, at: usize, read: Nanos) {
         self.traffic.received += 1;
-        let begun = self.clock.now();
-        let packet = match Packet::parse(&self.received[..len]) {
-            Ok(packet) if len <= MAX_DATAGRAM => packet,
-            _ => {
-                self.traffic.malformed += 1;
-                return;
-            }
+        let (from, bytes) = self.arrivals.datagram(at);
+        let packet = Packet::parse(bytes).ok().filter(|_| bytes.len() <= MAX_DATAGRAM);
+        let (Some(from), Some(packet)) = (from, packet) else {
+            self.traffic.malformed += 1;
+            return;
         };
         let mut message = packet.to_message();
         let sender = match self.book.node_at(from) {
@@ -226,28 +256,52 @@ impl<M: Machine> Driver<M> {
         if let Some(padding) = &mut self.padding {
             padding.hear(&message);
         }
-        let outcome = self.act(|machine, now, out| {
+        let outcome = self.hear(|machine, now, out| {
             machine.handle(now, sender, &message, out);
             Outcome::of(&message, out)
         });
-        self.times.note(outcome, self.clock.now().since(begun));
+        self.served.push((outcome, read));
+        if self.departures.len() >= self.per_call {
+            self.send();
+        }
     }
 
-    fn send_all(&mut self) {
-        for (to, mut message) in self.out.drain(..) {
-            if let Some(padding) = &mut self.padding {
-                padding.pad(to, &mut message);
-            }
-            let address = match to {
-                NodeId::Client(_) => message.header.origin.take().map(Origin::socket_addr),
-                node => self.book.address_of(node),
-            };
-            self.packet.clear();
-            message.emit(&mut self.packet);
-            match address.map(|address| self.socket.send_to(&self.packet, address)) {
-                Some(Ok(_)) => self.traffic.sent += 1,
-                _ => self.traffic.unsent += 1,
-            }
+    /// Does something with the machine at this moment; what it says is to be sent.
+    fn hear<R>(&mut self, act: impl FnOnce(&mut M, Nanos, &mut Out) -> R) -> R {
+        let result = act(&mut self.machine, self.clock.now(), &mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        for (to, message) in out.drain(..) {
+            self.depart(to, message);
+        }
+        self.out = out;
+        result
+    }
+
+    fn depart(&mut self, to: NodeId, mut message: Message) {
+        if let Some(padding) = &mut self.padding {
+            padding.pad(to, &mut message);
+        }
+        let address = match to {
+            NodeId::Client(_) => message.header.origin.take().map(Origin::socket_addr),
+            node => self.book.address_of(node),
+        };
+        let Some(address) = address else {
+            self.traffic.unsent += 1;
+            return;
+        };
+        self.departures.push(address, |bytes| message.emit(bytes));
+        if self.departures.is_full() {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        let (all, sent) = (self.departures.len(), self.departures.send(&self.socket));
+        self.traffic.sent += sent as u64;
+        self.traffic.unsent += (all - sent) as u64;
+        let now = self.clock.now();
+        for (outcome, read) in self.served.drain(..) {
+            self.times.note(outcome, now.since(read));
         }
     }
 }

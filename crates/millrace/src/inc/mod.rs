@@ -8,7 +8,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `topology`, `registers`, `book` | which nodes there are, how they are tuned, where they are |
-//! | `machine`, `driver`, `node` | a machine, at a socket, as a node of a topology |
+//! | `machine`, `driver`, `datagrams`, `node` | a machine, at a socket, many datagrams at a time, as a node of a topology |
 //! | `padding` | how much a client pads its requests |
 //! | `times`, `metrics` | how long datagrams take; Prometheus text |
 //! | `items` | what a home keeps its items in |
@@ -23,6 +23,7 @@
 mod ask;
 pub mod book;
 pub mod client;
+pub mod datagrams;
 pub mod driver;
 mod error;
 mod fast;

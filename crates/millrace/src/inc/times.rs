@@ -1,6 +1,6 @@
-//! How long a node takes for a datagram: from the moment when it was read to when what it caused was said, by what that was.
+//! How long a node takes for a datagram: from the moment when it was read, others of its batch with it, to when what it caused was sent, by what that was.
 //!
-//! Cost: two readings of the cycle counter and one count for a datagram.
+//! Cost: two readings of the cycle counter for a batch, and one count for a datagram.
 
 use base::Nanos;
 use hdrhistogram::Histogram;
