@@ -11,7 +11,7 @@
 //! Order: both keep it. A datagram that the system does not take is dropped, and those after it are tried.
 //!
 //! Bounds: 4 MiB of addresses for arrivals, of which small datagrams touch a page per place. Departures are [`Departures::is_full`] at
-//! [`BATCH`], or at [`ENOUGH`] bytes.
+//! [`BATCH`], or at 256 KiB.
 //!
 //! Cost: `docs/measurements/box.md`, "Datagrams in batches".
 

@@ -1,7 +1,7 @@
 //! `millrace inc sweep`: how much of what clients read the boxes answer, over their size and the popularity of keys, beside theory.
 //!
-//! The machines are the real ones ([`network`]); time is virtual, so a run is its seed's and this machine's speed changes nothing but how
-//! long it takes. What theory says, and why: [`theory`].
+//! The machines are the real ones (`network`); time is virtual, so a run is its seed's and this machine's speed changes nothing but how
+//! long it takes. What theory says, and why: `theory`.
 //!
 //! Three cases for one level, so that it can be seen where hits are lost: the policy alone (no writes, no lease ends), with leases, with
 //! leases and writes. For two levels the first and the last, each with both policies.

@@ -45,11 +45,11 @@ pub fn figure(sweep: &Sweep, rows: &[Row], is_page: bool) -> String {
 
 fn setup(sweep: &Sweep) -> String {
     let boxes = match sweep.levels {
-        1 => format!("{} boxes before the home", sweep.tors),
-        _ => format!("{} boxes, and one above them", sweep.tors),
+        1 => format!("boxes before the home: {}", sweep.tors),
+        _ => format!("boxes: {}, and one above", sweep.tors),
     };
     format!(
-        "{boxes}; {} keys, {} requests per second at each box, {} % writes where there are any; {} seeds: mean, and from lowest to highest\n\
+        "{boxes}; {} keys, {} requests per second at each box, {} % writes where there are any; of {} seeds the mean, lowest and highest\n\
          shares of reads that boxes answer, in percent, beside the best that any policy could do",
         sweep.keys, sweep.rate, sweep.writes, sweep.seeds
     )
