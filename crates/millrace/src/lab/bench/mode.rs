@@ -185,6 +185,7 @@ fn topology(mode: Mode, args: &Bench) -> Result<Topology, LabError> {
         // A busy machine's pauses are nobody's death; over UDP memcached's client waits as long.
         ("coherence.retransmit", "50000".to_string()),
         ("coherence.retransmit_max", "400000".to_string()),
+        ("coherence.patience", "10000000".to_string()),
         ("coherence.memory", (args.keys() * item + (64 << 20)).to_string()),
     ];
     let own = own.into_iter().map(|(name, value)| (name.to_string(), value));

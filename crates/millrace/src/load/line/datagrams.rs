@@ -27,7 +27,7 @@ const RETRANSMIT: Nanos = Nanos::from_millis(50);
 /// ... but never later than this ...
 const RETRANSMIT_MAX: Nanos = Nanos::from_millis(400);
 /// ... until this is over.
-const PATIENCE: Nanos = Nanos::from_secs(3);
+const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Datagrams taken at once.
 const BURST: usize = 64;
 
