@@ -37,7 +37,7 @@ use way::{Operation, Way};
 /// Measure computations at the client, at the server and in the box.
 ///
 /// An increment and a conditional put (that stores, and that does not) are done three ways: the client reads, computes and compares-and-swaps; the server
-/// computes; a box on the way does, by its copy (what changes nothing) or by whatever else register coherence.compute offers. All lines of the table are
+/// computes; a box on the way does, by its copy (what changes nothing), in its user tier or its XDP program, or by whatever else register coherence.compute offers. All lines of the table are
 /// measured in turns, so that they see the same machine. At the end every number must be what its operations make it; the exit status is 1 if one is
 /// not.
 ///
@@ -88,6 +88,7 @@ pub struct Compute {
 #[derive(Debug, Serialize)]
 struct Outcome {
     setup: String,
+    note: Option<String>,
     rows: Vec<Row>,
     environment: Vec<Fact>,
 }
@@ -120,17 +121,17 @@ impl Compute {
         let (rounds, slice) =
             if self.quick { (3, Duration::from_millis(100)) } else { (self.rounds, self.slice) };
         let choices = Registers::default().show_one("coherence.compute").expect("it is a register").choices;
-        let ways = Way::all(choices);
         let most = self.clients.iter().copied().max().unwrap_or(1);
         if let Some(name) = self.place().filter(|_| self.replace) {
             super::state::remove(name)?;
         }
         let mut rig = Rig::start(choices, most, &self.settings, self.place())?;
+        let ways = Way::all(choices, rig.without_xdp().is_none());
         let mut cells = Vec::new();
         for operation in Operation::ALL {
             for &clients in &self.clients {
                 for way in ways.iter().filter(|way| way.suits(operation)) {
-                    let by = &mut rig.clients(way.register)[0];
+                    let by = &mut rig.clients(way)[0];
                     cells.push(Cell::new(cells.len(), operation, way, usize::from(clients), by)?);
                 }
             }
@@ -146,13 +147,13 @@ impl Compute {
                 let part = (f64::from(round) + number as f64 / lines) / f64::from(rounds + 1);
                 progress::show(&bar, part, &cell.operation.to_string());
                 let length = if round == 0 { slice.min(Duration::from_millis(100)) } else { slice };
-                cell.slice(rig.clients(cell.way.register), Nanos::from(length), round == 0)?;
+                cell.slice(rig.clients(&cell.way), Nanos::from(length), round == 0)?;
             }
         }
         bar.finish_and_clear();
         let judge = |cell: Cell| {
-            let register = cell.way.register;
-            cell.judge(&mut rig.clients(register)[0])
+            let way = cell.way.clone();
+            cell.judge(&mut rig.clients(&way)[0])
         };
         let rows = cells.into_iter().map(judge).collect::<Result<_, _>>()?;
         let setup = format!(
@@ -160,7 +161,8 @@ impl Compute {
             rig.place(),
             slice.as_millis()
         );
+        let note = rig.without_xdp().map(|why| format!("no line for a box with XDP: {why}"));
         rig.stop()?;
-        Ok(Outcome { setup, rows, environment: environment::facts() })
+        Ok(Outcome { setup, note, rows, environment: environment::facts() })
     }
 }

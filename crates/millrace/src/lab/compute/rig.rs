@@ -1,13 +1,16 @@
 //! Nodes and clients for computations: for each choice of coherence.compute a box, a home behind it, and clients before it.
 //!
-//! In namespaces the nodes are threads of this process, too, with sockets of their namespaces: what differs is the way, not the nodes.
+//! In namespaces the nodes are threads of this process, too, with sockets of their namespaces: what differs is the way, not the nodes. There is one
+//! more pair of nodes there, processes: a box with its XDP program before it.
 
+use super::way::Way;
 use crate::inc::topology::Shape;
 use crate::inc::{Client, Topology, plan};
 use crate::lab::run::rack::Rack;
 use crate::lab::site::require_root;
-use crate::lab::{LabError, Plan, Site, namespace, network};
+use crate::lab::{LabError, Plan, Site, namespace, network, place, state};
 use protocol::coherence::NodeId;
+use protocol::wire::{BoxId, HomeId};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -17,6 +20,8 @@ const SHAPE: Shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
 /// Everything that runs.
 pub struct Rig {
     racks: BTreeMap<&'static str, (Rack, Vec<Client>)>,
+    /// Before the box with an XDP program; without one there is a reason.
+    fast: Result<Vec<Client>, String>,
     /// The namespaces, if there are any; gone when this is dropped.
     site: Option<Site>,
 }
@@ -32,7 +37,8 @@ impl Rig {
         settings: &[(String, String)],
         name: Option<&str>,
     ) -> Result<Rig, LabError> {
-        let mut rig = Rig { racks: BTreeMap::new(), site: name.map(stand).transpose()? };
+        let fast = Err("an XDP program needs namespaces".to_string());
+        let mut rig = Rig { racks: BTreeMap::new(), fast, site: name.map(stand).transpose()? };
         for (number, &choice) in (0..).zip(choices) {
             let registers = plan::registers(settings)?;
             registers.set("coherence.compute", choice).map_err(crate::inc::IncError::Register)?;
@@ -53,12 +59,24 @@ impl Rig {
             };
             rig.racks.insert(choice, (rack, clients));
         }
+        if let Some(site) = &mut rig.site {
+            let port = choices.len() as u16;
+            rig.fast = start_with_xdp(site, port, clients, settings).map_err(|error| error.to_string());
+        }
         Ok(rig)
     }
 
-    /// Clients that go by this choice.
-    pub fn clients(&mut self, choice: &str) -> &mut [Client] {
-        &mut self.racks.get_mut(choice).expect("there is a rack for each choice").1
+    /// Why no box has an XDP program, if none has.
+    pub fn without_xdp(&self) -> Option<&str> {
+        self.fast.as_ref().err().map(String::as_str)
+    }
+
+    /// Clients that go this way.
+    pub fn clients(&mut self, way: &Way) -> &mut [Client] {
+        match &mut self.fast {
+            Ok(clients) if way.with_xdp => clients,
+            _ => &mut self.racks.get_mut(way.register).expect("there is a rack for each choice").1,
+        }
     }
 
     /// Where it runs, in words.
@@ -96,6 +114,31 @@ fn stand(name: &str) -> Result<Site, LabError> {
         xdp: false,
     };
     Site::build(name, &plan, None)
+}
+
+/// Home and box as processes, the box with its XDP program, and clients that try first.
+fn start_with_xdp(
+    site: &mut Site,
+    port: u16,
+    clients: u16,
+    settings: &[(String, String)],
+) -> Result<Vec<Client>, LabError> {
+    let registers = plan::registers(settings)?;
+    registers.set("coherence.compute", "try_first").map_err(crate::inc::IncError::Register)?;
+    let topology = Topology::two_levels(&SHAPE, |node| beside(network::address_of(node), port), &registers)?;
+    let file = state::folder(site.name()).join("xdp.toml");
+    std::fs::write(&file, topology.text()).map_err(LabError::io(format!("writing {}", file.display())))?;
+    for (node, words) in [
+        (NodeId::Home(HomeId(1)), "home 1"),
+        (NodeId::Box(BoxId(1)), "box 1 --xdp to-client1 --xdp-required"),
+    ] {
+        let mut words: Vec<String> = words.split(' ').map(str::to_string).collect();
+        words.extend(["--topology".to_string(), file.display().to_string(), "--first".to_string()]);
+        let space = site.network().namespace(node);
+        site.start(&format!("{} with XDP", place::name(node)), &space, &words)?.await_ready()?;
+    }
+    let init = || (0..clients).map(|_| Ok(Client::init(&topology, Some(1))?)).collect();
+    namespace::within(&site.network().namespace(network::client(1)), init)
 }
 
 fn beside(address: SocketAddr, number: u16) -> SocketAddr {

@@ -18,6 +18,7 @@ pub fn text(outcome: &Outcome) -> String {
     line(
         "  medians over rounds of all lines in turns; \"of server\": p50 over that of the same round at the server, median and p10 to p90",
     );
+    outcome.note.iter().for_each(|note| line(&format!("  {note}")));
     for row in outcome.rows.iter().filter(|row| !row.is_right()) {
         line(&format!(
             "  ! {} at {} by {}: holds {}, may hold {:?}",

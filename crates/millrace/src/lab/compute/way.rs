@@ -60,21 +60,30 @@ pub struct Way {
     pub register: &'static str,
     /// Read, compute, compare-and-swap, again where somebody was faster.
     pub at_client: bool,
+    /// The box has its XDP program before it.
+    pub with_xdp: bool,
 }
 
 impl Way {
-    /// At the client, and one for each choice of register coherence.compute, so that a new choice appears by itself.
-    pub fn all(choices: &[&'static str]) -> Vec<Way> {
-        let at_client = Way { name: "client".into(), register: "at_home", at_client: true };
+    /// At the client, and one for each choice of register coherence.compute, so that a new choice appears by itself; and, where there is one, in
+    /// the box's XDP program.
+    pub fn all(choices: &[&'static str], has_xdp: bool) -> Vec<Way> {
+        let plain = Way { name: "client".into(), register: "at_home", at_client: true, with_xdp: false };
+        let in_xdp = Way { name: "box, XDP".into(), register: "try_first", at_client: false, with_xdp: true };
         let name = |choice| match choice {
             "at_home" => "server".to_string(),
             "try_first" => "box, a copy".to_string(),
             "own" => "box, owned".to_string(),
             other => format!("box, {other}"),
         };
-        let by_register =
-            |choice: &&'static str| Way { name: name(*choice), register: choice, at_client: false };
-        std::iter::once(at_client).chain(choices.iter().map(by_register)).collect()
+        let by_register = |choice: &&'static str| Way {
+            name: name(choice),
+            register: choice,
+            at_client: false,
+            ..plain.clone()
+        };
+        let by_register: Vec<Way> = choices.iter().map(by_register).collect();
+        std::iter::once(plain).chain(by_register).chain(has_xdp.then_some(in_xdp)).collect()
     }
 
     /// Whether `operation` is done otherwise than at the server: what always changes something is never tried at a copy.
@@ -170,9 +179,9 @@ mod tests {
 
     #[test]
     fn each_choice_of_the_register_is_a_way() {
-        let ways = Way::all(&["at_home", "try_first", "own"]);
+        let ways = Way::all(&["at_home", "try_first", "own"], true);
         let names: Vec<&str> = ways.iter().map(|way| way.name.as_str()).collect();
-        assert_eq!(names, ["client", "server", "box, a copy", "box, owned"]);
+        assert_eq!(names, ["client", "server", "box, a copy", "box, owned", "box, XDP"]);
         assert_eq!(ways.iter().filter(|way| way.is_server()).count(), 1);
         let suits = |at: usize, operation| Way::suits(&ways[at], operation);
         assert!(
