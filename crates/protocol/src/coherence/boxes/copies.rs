@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(noted(&mut copies), Some(vec![1, 2]));
         // Not older than what is there; another's place; none.
         copies.keep(kept(1, 1, 10), Nanos(0), |_| 0);
-        copies.keep(kept(3, 1, 10), Nanos(0), |_| 0);
+        copies.keep(kept(3, 1, 10), Nanos(0), |hash| hash.0);
         copies.drop_hash(KeyHash(9));
         assert_eq!(noted(&mut copies), Some(vec![3, 1]));
         assert_eq!(copies.of(KeyHash(3)).count(), 1);
