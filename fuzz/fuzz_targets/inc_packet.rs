@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use protocol::wire::{FIELDS, HEADER, MAGIC, PROTOCOL, Packet, extend, is_packet, key_hash, length};
+use protocol::wire::{BASE, FIELDS, HEADER, MAGIC, PROTOCOL, Packet, extend, is_packet, key_hash, length};
 
 /// Bytes of this field.
 fn field<'a>(bytes: &'a mut [u8], name: &str) -> &'a mut [u8] {
@@ -21,7 +21,8 @@ fn dress(bytes: &mut [u8], codes: bool) {
     field(bytes, "magic").copy_from_slice(&MAGIC);
     field(bytes, "protocol")[0] = PROTOCOL;
     if codes {
-        field(bytes, "flags").copy_from_slice(&[0, 0]);
+        field(bytes, "flags")[0] %= 32;
+        field(bytes, "flags")[1] = 0;
         field(bytes, "kind")[0] %= 3;
         field(bytes, "status")[0] %= 14;
         field(bytes, "value_len")[1..].fill(0);
@@ -35,7 +36,7 @@ fn dress(bytes: &mut [u8], codes: bool) {
     let hash = key_hash(&bytes[HEADER..][..key_len]);
     field(bytes, "hash").copy_from_slice(&hash.0.to_le_bytes());
     field(bytes, "checksum").fill(0);
-    let sum = extend(0, &bytes[..end]);
+    let sum = extend(0, &bytes[..end]).wrapping_mul(BASE);
     field(bytes, "checksum").copy_from_slice(&sum.to_le_bytes());
 }
 

@@ -50,8 +50,10 @@ base::registers! {
         "How long a client passes a silent box by.";
     Worth "coherence.worth" Count, 0, 99, 10, start,
         "Percent of its reads that a client's box must answer; below that the client asks the home, and the box for one read in eight. 0: always the box.";
-    Computing "coherence.compute" Choice(&["at_home", "try_first"]), 0, 1, 1, start,
-        "Where operations that may change nothing (cond_put, cas, add, append, min, max, or) are done: at the home, or first in a box's copy.";
+    Computing "coherence.compute" Choice(&["at_home", "try_first", "own"]), 0, 2, 1, start,
+        "Where operations that compute are done. at_home: at the home. try_first: those that may change nothing (cond_put, cas, add, append, min, max, or) first in a box's copy. own: incr, decr, cond_put, min, max and or in the client's box, to which the home gives a key that is asked for again and again; a box that dies takes the keys with it that it has then.";
+    Owned "coherence.owned" Count, 1, 1 << 20, 256, start,
+        "Keys that a box has at a time with coherence.compute = own.";
     Heartbeat "coherence.heartbeat" Micros, 1000, 60_000_000, 50_000, start,
         "How often the controller asks for signs of life.";
     Health "coherence.health" Micros, 1000, 600_000_000, 200_000, start,
@@ -88,7 +90,12 @@ pub fn config(registers: &Registers) -> Config {
         patience: micros(Id::Patience),
         bypass: micros(Id::Bypass),
         worth: registers.read(Id::Worth) as u32,
-        compute: if registers.is_on(Id::Computing) { Compute::TryFirst } else { Compute::AtHome },
+        compute: match registers.read(Id::Computing) {
+            0 => Compute::AtHome,
+            1 => Compute::TryFirst,
+            _ => Compute::Own,
+        },
+        owned: size(Id::Owned),
         heartbeat: micros(Id::Heartbeat),
         health: micros(Id::Health),
         planted: None,

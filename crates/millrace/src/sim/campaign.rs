@@ -27,6 +27,10 @@ pub struct Campaign {
     pub events: u64,
     /// Operations that began.
     pub operations: u64,
+    /// Keys that were given to boxes.
+    pub given: u64,
+    /// Writes that boxes did as owners of their keys.
+    pub owned: u64,
     /// Of all seeds, in their order.
     pub print: Fingerprint,
 }
@@ -46,6 +50,8 @@ impl Campaign {
         self.gave_up += played.gave_up;
         self.events += played.events;
         self.operations += played.operations;
+        self.given += played.given;
+        self.owned += played.owned;
         self.print.number(seed);
         self.print.number(played.print);
     }
@@ -58,6 +64,8 @@ struct Summary {
     gave_up: u64,
     events: u64,
     operations: u64,
+    given: u64,
+    owned: u64,
 }
 
 impl From<Played> for Summary {
@@ -68,6 +76,8 @@ impl From<Played> for Summary {
             gave_up: played.gave_up as u64,
             events: played.events,
             operations: played.operations,
+            given: played.given,
+            owned: played.owned,
         }
     }
 }

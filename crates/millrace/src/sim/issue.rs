@@ -11,9 +11,9 @@ use super::watch::Write;
 use super::words;
 use super::world::{Happening, Phase, World};
 use base::{Nanos, Picos};
-use protocol::coherence::Out;
 use protocol::coherence::client::{Answer, Call, Failed, OpId};
 use protocol::coherence::compute::may_change_nothing;
+use protocol::coherence::{Compute, Out};
 use protocol::wire::{Message, Opcode, Round, Verb, Version, key_hash};
 use sim::kv::{Op, Ret, Status};
 use sim::nodes::Node;
@@ -311,7 +311,7 @@ impl World<'_> {
         }
     }
 
-    /// Each client writes a key, and reads some: what the others read a little earlier, so that there are copies.
+    /// Each client writes a key, counts it where boxes may own keys, and reads some: what the others read a little earlier, so that there are copies.
     fn ask_all(&mut self, turn: usize, bound: Picos) {
         let by = self.now().plus(bound);
         let keys = &self.script.keys;
@@ -320,6 +320,9 @@ impl World<'_> {
             let nth = |i: usize| &keys[(client as usize + i) % count];
             let value = format!("{}", 1_000_000 + 1000 * turn + client as usize).into_bytes();
             self.call(client, Call::new(Verb::Set, nth(turn)).value(&value), Some(by));
+            if self.script.config.compute == Compute::Own {
+                self.call(client, Call::new(Verb::Incr, nth(turn)).operand(1), Some(by));
+            }
             for i in 0..count {
                 self.call(client, Call::new(Verb::Get, nth(i)), Some(by));
             }

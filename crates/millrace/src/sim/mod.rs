@@ -272,10 +272,11 @@ impl Sim {
             return Ok(());
         }
         let spent = started.elapsed().as_secs_f64();
-        let Campaign { seeds, events, operations, .. } = campaign;
+        let Campaign { seeds, events, operations, given, owned, .. } = campaign;
         writeln!(
             out,
-            "{}: {operations} operations, {events} events in {spent:.1} s: {:.0} seeds/s on {} threads",
+            "{}: {operations} operations, of which owners did {owned} after {given} grants, {events} events in {spent:.1} s: {:.0} \
+             seeds/s on {} threads",
             self.topology,
             *seeds as f64 / spent,
             self.threads()
@@ -352,6 +353,7 @@ fn json(campaign: &Campaign, hunts: &[Hunt]) -> serde_json::Value {
         "undecided_keys": campaign.gave_up,
         "events": campaign.events,
         "operations": campaign.operations,
+        "ownership": { "granted": campaign.given, "operations": campaign.owned },
         "planted": hunts,
         "fingerprint": campaign.print.to_string(),
     })

@@ -43,6 +43,10 @@ pub struct Played {
     pub events: u64,
     /// Operations that began, those of the liveness phases too.
     pub operations: u64,
+    /// Keys that were given to boxes.
+    pub given: u64,
+    /// Writes that boxes did as owners of their keys.
+    pub owned: u64,
     /// What the clients saw.
     pub history: History<Op, Ret>,
     /// What happened, in lines, if that was wanted.
@@ -78,7 +82,10 @@ impl Case {
             let first = report.violations.first();
             violation = first.map(|finding| Violation { at: world.now(), text: finding.to_string() });
         }
+        let (given, owned) = world.watch.ownership();
         Played {
+            given,
+            owned,
             print: world.print,
             violation,
             gave_up,

@@ -88,8 +88,10 @@ impl Script {
         let clients = u64::from(numbers.clients().end);
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
-            let (at, client) = (Picos(random.below(until.0)), random.below(clients) as Node);
-            Intent { at, client, want: workload.draw_want(&mut random, i) }
+            let (at, client) = (Picos(random.below(until.0)), random.below(clients));
+            let want = workload.draw_want(&mut random, i);
+            let client = workload.draw_client(&mut random, &want, client, clients) as Node;
+            Intent { at, client, want }
         };
         Script { seed, intents: (0..ops).map(draw).collect(), config, keys, plan, until }
     }
@@ -128,7 +130,11 @@ fn draw_config(random: &mut Prng, ops: usize, planted: Option<Planted>) -> Confi
         patience: Nanos(3 * lease.0 + 20_000_000),
         bypass: lease,
         worth: 0,
-        compute: one_of(random, &[Compute::TryFirst, Compute::TryFirst, Compute::AtHome]),
+        compute: one_of(
+            random,
+            &[Compute::TryFirst, Compute::TryFirst, Compute::AtHome, Compute::Own, Compute::Own],
+        ),
+        owned: one_of(random, &[1, 64]),
         heartbeat: Nanos::from_millis(12),
         health: Nanos::from_millis(30),
         planted,
@@ -194,10 +200,13 @@ struct Workload<'a> {
     popular: Mix<usize>,
     verbs: Mix<Verb>,
     longest_life: u64,
+    /// Each key is wanted by one client more than by others, so that its box may own it.
+    has_favourites: bool,
 }
 
 /// Shares of verbs: reads; stores; conditions; counters; removal, life and room. NOOP stands for an eviction.
 const CROWDED: [u64; 16] = [70, 25, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
+const COUNTING: [u64; 16] = [15, 1, 1, 0, 1, 1, 50, 10, 6, 3, 4, 4, 0, 1, 1, 1];
 const MIXES: [[u64; 16]; 4] = [
     [40, 12, 3, 3, 6, 4, 6, 2, 4, 3, 3, 2, 3, 4, 1, 3],
     [80, 8, 1, 1, 2, 1, 2, 0, 1, 1, 1, 1, 1, 1, 0, 1],
@@ -225,7 +234,12 @@ const VERBS: [Verb; 16] = [
 
 impl<'a> Workload<'a> {
     fn draw(random: &mut Prng, keys: &'a [Vec<u8>], config: &Config, is_crowded: bool) -> Workload<'a> {
-        let shares = if is_crowded { CROWDED } else { one_of(random, &MIXES) };
+        let has_favourites = config.compute == Compute::Own && random.below(4) > 0;
+        let shares = match (has_favourites, is_crowded) {
+            (true, _) => COUNTING,
+            (false, true) => CROWDED,
+            (false, false) => one_of(random, &MIXES),
+        };
         let verbs: Vec<_> = shares.into_iter().zip(VERBS).collect();
         // Zipf's law with exponent 1 in whole numbers, or all alike.
         let skewed = random.below(2) == 0;
@@ -236,6 +250,18 @@ impl<'a> Workload<'a> {
             popular: Mix::new(&popular),
             verbs: Mix::new(&verbs),
             longest_life: 2 * config.lease.0,
+            has_favourites,
+        }
+    }
+
+    /// Who wants it: `anybody`, or who likes this key.
+    fn draw_client(&self, random: &mut Prng, want: &Want, anybody: u64, clients: u64) -> u64 {
+        match want {
+            Want::Call(call) if self.has_favourites && random.below(8) > 0 => {
+                let key = self.keys.iter().position(|key| *key == call.key).expect("it is one of these");
+                key as u64 % clients
+            }
+            _ => anybody,
         }
     }
 

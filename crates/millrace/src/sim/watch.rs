@@ -2,7 +2,8 @@
 //!
 //! 1. No box has a copy that it could answer from which is not what its home has now: neither older nor other.
 //!    Where a home has lost an item, copies of it may run for a lease, if nothing was stored since.
-//! 2. Tables are never fuller than they were made.
+//! 2. No box answers as the owner of a key that its home has not given it.
+//! 3. Tables are never fuller than they were made.
 //!
 //! A box is looked at when something happened to it, all boxes when a home has changed a key: between these nothing
 //! can become wrong but by the clock, and a box that answers is looked at.
@@ -16,8 +17,10 @@ use base::{Nanos, Picos};
 use protocol::coherence::client::Answer;
 use protocol::coherence::home::items::Items as _;
 use protocol::coherence::lease::runs;
-use protocol::coherence::{CacheBox, NodeId, Out};
-use protocol::wire::{ClientId, HomeId, Message, OpNumber, Opcode, Round, Status, Verb, Version, key_hash};
+use protocol::coherence::{CacheBox, Out};
+use protocol::wire::{
+    BoxId, ClientId, Flags, HomeId, Message, OpNumber, Opcode, Round, Status, Verb, Version, key_hash,
+};
 use sim::kv::{self, Op, Ret};
 use sim::nodes::Node;
 use std::collections::{HashMap, HashSet};
@@ -33,6 +36,8 @@ struct Key {
     home: Node,
     /// The version of what is there.
     present: Option<Version>,
+    /// Who owns it.
+    owner: Option<BoxId>,
     /// Copies of what was lost may run until then.
     lost_until: Picos,
 }
@@ -41,12 +46,16 @@ struct Key {
 #[derive(Clone, Debug)]
 pub struct Watch {
     keys: Vec<Key>,
-    /// The highest version that each home has answered in this life, by node.
-    newest: Vec<Version>,
+    /// The versions that were answered for each home, by node: an owner may answer one of the home's earlier life.
+    answered: Vec<HashSet<Version>>,
     /// Writes that made a version.
     made: HashSet<Write>,
     /// When writes took effect, and what their homes answered.
     done: HashMap<Write, (Picos, Answer)>,
+    /// Keys that were given to boxes.
+    given: u64,
+    /// Writes that boxes answered as owners.
+    owned: u64,
     /// Operations of [`WORLD`] that are not over, of homes that are down.
     waiting: Vec<(HomeId, usize)>,
 }
@@ -57,13 +66,15 @@ impl Watch {
         let key = |name: &Vec<u8>| {
             let home = topology.layout.home_of(key_hash(name));
             let home = numbers.home(home).expect("a key's home is a node");
-            Key { name: name.clone(), home, present: None, lost_until: Picos::ZERO }
+            Key { name: name.clone(), home, present: None, owner: None, lost_until: Picos::ZERO }
         };
         Watch {
             keys: script.keys.iter().map(key).collect(),
-            newest: vec![Version(0); numbers.count() as usize],
+            answered: vec![HashSet::new(); numbers.count() as usize],
             made: HashSet::new(),
             done: HashMap::new(),
+            given: 0,
+            owned: 0,
             waiting: Vec::new(),
         }
     }
@@ -71,6 +82,11 @@ impl Watch {
     /// When this write took effect, and what was answered.
     pub fn done(&self, write: &Write) -> Option<&(Picos, Answer)> {
         self.done.get(write)
+    }
+
+    /// How many keys were given to boxes, and how many writes they answered as owners.
+    pub fn ownership(&self) -> (u64, u64) {
+        (self.given, self.owned)
     }
 
     /// Whether this write made a version.
@@ -82,7 +98,17 @@ impl Watch {
 impl World<'_> {
     // ---- after events
 
-    pub(super) fn look_at_box(&mut self, node: Node) {
+    pub(super) fn look_at_box(&mut self, node: Node, out: &Out) {
+        let (now, numbers) = (self.now(), &self.numbers);
+        let home_of = |message: &Message| Some(numbers.home(message.header.home)? as usize);
+        for (_, message) in out.iter().filter(|(_, message)| message.header.flags.contains(Flags::FROM_BOX)) {
+            if is_reply_to_write(message)
+                && let Some(home) = home_of(message)
+            {
+                self.watch.owned += 1;
+                self.watch.note_reply(now, home, message);
+            }
+        }
         let place = &self.places[node as usize];
         let now = place.clock.read(self.now());
         let Some(Machine::Box(machine)) = &place.machine else { return };
@@ -91,7 +117,7 @@ impl World<'_> {
         if count > 2 * self.script.config.copies {
             return self.broken(format!("box {} has {count} copies", machine.id()), b"");
         }
-        let wrong = (0..self.watch.keys.len()).find_map(|i| Some((i, self.wrong_copy(i, machine, now)?)));
+        let wrong = (0..self.watch.keys.len()).find_map(|i| Some((i, self.wrong_at(i, machine, now)?)));
         if let Some((i, what)) = wrong {
             let key = self.watch.keys[i].name.clone();
             self.broken(what, &key);
@@ -100,13 +126,28 @@ impl World<'_> {
 
     pub(super) fn look_at_home(&mut self, node: Node, out: &Out) {
         let now = self.now();
-        self.watch.note_replies(now, node, out);
+        for (_, message) in out.iter().filter(|(_, message)| is_reply_to_write(message)) {
+            self.watch.given += u64::from(message.header.flags.contains(Flags::OWNED));
+            self.watch.note_reply(now, node as usize, message);
+        }
+        while let Some(Machine::Home(home)) = self.machine(node)
+            && let Some(key) = home.poll_lost()
+        {
+            // Since its owner's end nobody has answered anything about it.
+            let number = self.record.call(now, WORLD, &key, Op::Delete);
+            self.record.returns(now, number, None, Ret::of(kv::Status::Ok));
+            self.note(|names| format!("{} has lost {}", names.name(node), key.escape_ascii()));
+        }
         for i in 0..self.watch.keys.len() {
             if self.watch.keys[i].home != node {
                 continue;
             }
             let present = self.present(i).map(|(version, _)| version);
-            if std::mem::replace(&mut self.watch.keys[i].present, present) != present {
+            let owner = self.owner(i);
+            let known = &mut self.watch.keys[i];
+            if std::mem::replace(&mut known.present, present) != present
+                || std::mem::replace(&mut known.owner, owner) != owner
+            {
                 self.look_at_all_boxes(i);
             }
         }
@@ -117,7 +158,7 @@ impl World<'_> {
             let place = &self.places[node as usize];
             let now = place.clock.read(self.now());
             if let Some(Machine::Box(machine)) = &place.machine
-                && let Some(what) = self.wrong_copy(key, machine, now)
+                && let Some(what) = self.wrong_at(key, machine, now)
             {
                 let key = self.watch.keys[key].name.clone();
                 return self.broken(what, &key);
@@ -133,6 +174,34 @@ impl World<'_> {
         let now = place.clock.read(self.queue.now());
         let item = home.items().peek(&key.name).filter(|item| runs(item.end, now))?;
         Some((item.version, &item.value))
+    }
+
+    /// The box that owns a key, as its home has it.
+    fn owner(&self, key: usize) -> Option<BoxId> {
+        let key = &self.watch.keys[key];
+        match &self.places[key.home as usize].machine {
+            Some(Machine::Home(home)) => home.owner_of(&key.name),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with a key at a box.
+    fn wrong_at(&self, key: usize, machine: &CacheBox, now: Nanos) -> Option<String> {
+        self.wrong_owner(key, machine, now).or_else(|| self.wrong_copy(key, machine, now))
+    }
+
+    /// What is wrong if a box could answer as the owner of a key.
+    fn wrong_owner(&self, key: usize, machine: &CacheBox, now: Nanos) -> Option<String> {
+        let Key { name, lost_until, .. } = &self.watch.keys[key];
+        machine.owned(name, now)?;
+        let (id, owner) = (machine.id(), self.owner(key));
+        let is_wrong = owner != Some(id) && self.queue.now() > *lost_until;
+        is_wrong.then(|| {
+            format!(
+                "box {id} could answer as owner of {}, its home has {owner:?} as such",
+                name.escape_ascii()
+            )
+        })
     }
 
     /// What is wrong with a box's copy of a key, if it has one that it could answer from.
@@ -178,18 +247,17 @@ impl World<'_> {
             if self.watch.keys[i].home != node {
                 continue;
             }
-            if self.present(i).is_some() {
+            if self.present(i).is_some() || self.owner(i).is_some() {
                 let number = self.record.call(now, WORLD, &self.watch.keys[i].name, Op::Delete);
                 self.watch.waiting.push((id, number));
             }
             let known = &mut self.watch.keys[i];
-            (known.present, known.lost_until) = (None, Picos::MAX);
+            (known.present, known.owner, known.lost_until) = (None, None, Picos::MAX);
         }
     }
 
     /// After a home was started.
     pub(super) fn home_begins(&mut self, node: Node, id: HomeId) {
-        self.watch.newest[node as usize] = Version(0);
         let place = &self.places[node as usize];
         if place.life == 1 {
             return;
@@ -213,26 +281,23 @@ impl World<'_> {
 }
 
 impl Watch {
-    /// The first answer to a write is given when it takes effect. One with a higher version than any before it is that of the
-    /// write which made it.
-    fn note_replies(&mut self, now: Picos, home: Node, out: &Out) {
-        let newest = &mut self.newest[home as usize];
-        for (to, message) in out {
-            let header = &message.header;
-            let is_write = header.round != Round(0) && !matches!(header.opcode, Opcode::Reply(Verb::Session));
-            if !is_write || !matches!((to, header.opcode), (NodeId::Client(_), Opcode::Reply(_))) {
-                continue;
-            }
-            let write = (header.client, header.round, header.operation);
-            if header.version > *newest {
-                *newest = header.version;
-                self.made.insert(write);
-            }
-            if !matches!(header.status, Status::Busy | Status::Forgotten | Status::NotHome | Status::Bad) {
-                self.done.entry(write).or_insert_with(|| (now, answer_in(message)));
-            }
+    /// The first answer to a write is given when it takes effect, by its home or by the owner of its key. The first with a version is
+    /// that of the write which made it.
+    fn note_reply(&mut self, now: Picos, home: usize, message: &Message) {
+        let header = &message.header;
+        let write = (header.client, header.round, header.operation);
+        if header.version != Version(0) && self.answered[home].insert(header.version) {
+            self.made.insert(write);
+        }
+        if !matches!(header.status, Status::Busy | Status::Forgotten | Status::NotHome | Status::Bad) {
+            self.done.entry(write).or_insert_with(|| (now, answer_in(message)));
         }
     }
+}
+
+fn is_reply_to_write(message: &Message) -> bool {
+    let Opcode::Reply(verb) = message.header.opcode else { return false };
+    message.header.round != Round(0) && verb != Verb::Session
 }
 
 fn answer_in(message: &Message) -> Answer {

@@ -297,7 +297,7 @@ impl<'a> World<'a> {
     pub(super) fn acted(&mut self, node: Node, message: Option<&Message>, out: &mut Out) {
         match self.numbers.role(node) {
             Role::Client(_) => self.collect(node, message),
-            Role::Box(_) => self.look_at_box(node),
+            Role::Box(_) => self.look_at_box(node, out),
             Role::Home(_) => self.look_at_home(node, out),
             Role::Controller(_) => {}
         }

@@ -8,6 +8,8 @@
 //! granter              answered ├───────────── span ─────────────┤ end
 //! ```
 //!
+//! A holder that must not forget before the granter has counted the whole span keeps what it has until [`outlived`].
+//!
 //! Invariant: the holder's end lies before the granter's, whatever the network did in between. A moment of
 //! [`Nanos::MAX`] never comes; a span of it never ends.
 
@@ -24,6 +26,11 @@ pub const fn holder_end(asked: Nanos, span: Nanos) -> Nanos {
 /// When a span ends for who granted it at `answered`.
 pub const fn granter_end(answered: Nanos, span: Nanos) -> Nanos {
     answered.plus(span)
+}
+
+/// When a span has ended for who granted it, as who was granted it counts: from when the answer came, or later.
+pub const fn outlived(received: Nanos, span: Nanos) -> Nanos {
+    received.plus(span).plus(Nanos(span.0.div_ceil(DRIFT - 1)))
 }
 
 /// What is left at `now` until `end`, to be granted to somebody else.
@@ -49,6 +56,10 @@ mod tests {
             // A holder whose clock runs slow by the drift still ends in time.
             let real = u128::from(holder.0 - 5) * u128::from(DRIFT) / u128::from(DRIFT - 1);
             assert!(real <= u128::from(span), "{span}");
+            // And one whose clock runs fast has not forgotten too early.
+            let outlived = outlived(Nanos(5), Nanos(span));
+            let real = u128::from(outlived.0 - 5) * u128::from(DRIFT - 1) / u128::from(DRIFT);
+            assert!(real >= u128::from(span) || outlived == Nanos::MAX, "{span}");
         }
     }
 

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | [`lease`] | the one place where spans become moments |
 //! | [`compute`] | what operations do to items |
+//! | [`ownership`] | what a home and the box that it gives a key to tell each other |
 //! | [`holders`], [`rounds`] | who may hold a copy; asking them to drop it. Of homes, and of boxes for those below them |
 //! | [`table`] | topology, slots, designated boxes, ways round dead ones |
 //! | [`client`], [`boxes`], [`home`], [`controller`] | the four machines |
@@ -35,6 +36,7 @@ pub mod controller;
 pub mod holders;
 pub mod home;
 pub mod lease;
+pub mod ownership;
 pub mod planted;
 pub mod published;
 pub mod rounds;
@@ -86,13 +88,16 @@ pub enum Policy {
     Exclusive,
 }
 
-/// How a client does operations that may change nothing.
+/// Where a client has operations done that compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
     /// At the home.
     AtHome,
-    /// First as a read, which a box may answer; at the home if it would change something.
+    /// Those that may change nothing first as a read, which a box may answer; at the home if they would change something.
     TryFirst,
+    /// Arithmetic in the client's box where that owns the key, or else at the home, which may give it the key; others as with
+    /// `TryFirst`. A box that dies takes the keys with it that it owns.
+    Own,
 }
 
 /// Bounds and times of all machines. Leases must agree: [`Config::lease`] is the longest that any home ever grants.
@@ -136,8 +141,10 @@ pub struct Config {
     pub bypass: Nanos,
     /// Percent of a client's reads that a box must answer, or it is asked for samples only; 0: it is always asked.
     pub worth: u32,
-    /// How clients do operations that may change nothing.
+    /// Where clients have operations done that compute.
     pub compute: Compute,
+    /// Keys that a box owns at a time.
+    pub owned: usize,
     /// A controller asks for signs of life so often.
     pub heartbeat: Nanos,
     /// A node that was silent for so long is taken for dead; a controller, by others, for twice as long.
@@ -169,6 +176,7 @@ impl Default for Config {
             bypass: Nanos::from_millis(500),
             worth: 10,
             compute: Compute::TryFirst,
+            owned: 256,
             heartbeat: Nanos::from_millis(50),
             health: Nanos::from_millis(200),
             planted: None,
@@ -200,7 +208,10 @@ impl Config {
         let sizes = [self.copies, self.fills, self.holders, self.rounds, self.queue, self.queue_per_key];
         let rules = [
             (sizes.iter().all(|size| *size > 0), "every table needs a place"),
-            (self.sessions > 0 && self.window > 0 && self.operations > 0, "every table needs a place"),
+            (
+                self.sessions > 0 && self.window > 0 && self.operations > 0 && self.owned > 0,
+                "every table needs a place",
+            ),
             (self.lease <= LONGEST_LEASE, "a lease has at most 4294 seconds"),
             (self.worth < 100, "a box cannot answer more than all: worth is 0 to 99"),
             (self.retransmit > Nanos::ZERO, "who sends again waits before it"),

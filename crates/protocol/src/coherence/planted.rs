@@ -73,6 +73,24 @@ planted! {
     ForgetChildren "forget-children",
     /// A home that evicted an item says so while boxes have copies.
     MissWhileHeld "miss-while-held",
+    /// An owner does not look at the clock.
+    OwnerServesOn "owner-serves-on",
+    /// An owner returns the item, and not what it answered.
+    ReturnWithoutRecords "return-without-records",
+    /// An owner forgets what it returned before that was acknowledged.
+    ReturnOnce "return-once",
+    /// An owner answers an invalidation before what it returned was acknowledged.
+    AckBeforeReturn "ack-before-return",
+    /// A home does not tell an owner what was begun.
+    GrantWithoutSessions "grant-without-sessions",
+    /// A home gives the versions that it gave an owner.
+    NoVersionBlock "no-version-block",
+    /// A home answers reads of what a box owns.
+    ReadWhileOwned "read-while-owned",
+    /// What was there before an owner was lost comes back.
+    LostValueReturns "lost-value-returns",
+    /// A home does writes of sessions of which a lost owner may have done them.
+    LostKeepsSessions "lost-keeps-sessions",
 }
 
 #[cfg(test)]

@@ -57,6 +57,8 @@ pub struct Ended<P> {
     pub target: Target,
     /// What it was for.
     pub purpose: P,
+    /// Who has not answered: his lease is over.
+    pub silent: Boxes,
 }
 
 /// The rounds of one node.
@@ -85,6 +87,11 @@ impl<P> Rounds<P> {
             first_timeout: timeouts.0,
             longest_timeout: timeouts.1,
         }
+    }
+
+    /// The number of the round that begins next.
+    pub fn next_number(&self) -> Round {
+        Round(self.next)
     }
 
     /// Whether another fits.
@@ -162,6 +169,12 @@ impl<P> Rounds<P> {
         None
     }
 
+    /// Ends the round for which this is the purpose: whom it waits for has said by other means that he has nothing.
+    pub fn end_where(&mut self, is_it: impl Fn(&P) -> bool) -> Option<Ended<P>> {
+        let number = *self.running.iter().find(|(_, running)| is_it(&running.purpose))?.0;
+        self.end(number)
+    }
+
     /// Ends one as if its leases were over: what is planted does this.
     pub fn give_up(&mut self) -> Option<Ended<P>> {
         let number = *self.running.first_key_value()?.0;
@@ -182,7 +195,7 @@ impl<P> Rounds<P> {
         if *count == 0 {
             self.targets.remove(&hash);
         }
-        Some(Ended { target: running.target, purpose: running.purpose })
+        Some(Ended { target: running.target, purpose: running.purpose, silent: running.waiting })
     }
 }
 
@@ -221,9 +234,20 @@ mod tests {
         assert_eq!(rounds.answered(Round(100), BoxId(70)), None);
         assert_eq!(rounds.like(&target, BoxId(2)), Some(Round(100)));
         assert_eq!(rounds.purpose_mut(&target), Some(&mut 7));
-        assert_eq!(rounds.answered(Round(100), BoxId(2)), Some(Ended { target: target.clone(), purpose: 7 }));
+        let ended = Ended { target: target.clone(), purpose: 7, silent: Boxes(0) };
+        assert_eq!(rounds.answered(Round(100), BoxId(2)), Some(ended));
         assert!(!rounds.covers(target.hash().expect("a key")));
         assert_eq!(rounds.next_deadline(), Nanos::MAX);
+    }
+
+    #[test]
+    fn it_ends_when_its_owner_knows_better() {
+        let (mut rounds, mut out) = (rounds(), Vec::new());
+        let target = Target { home: HomeId(1), key: b"k".to_vec() };
+        rounds.begin(Nanos(0), target.clone(), (Boxes(0b1), Nanos(9 * MS)), 7, &mut out);
+        assert_eq!(rounds.end_where(|purpose| *purpose == 8), None);
+        assert_eq!(rounds.end_where(|purpose| *purpose == 7).map(|ended| ended.silent), Some(Boxes(0b1)));
+        assert_eq!((rounds.answered(Round(100), BoxId(1)), rounds.next_deadline()), (None, Nanos::MAX));
     }
 
     #[test]
@@ -242,7 +266,7 @@ mod tests {
         let mut sent = Vec::new();
         for at in [1, 2, 3, 4] {
             let ended = rounds.overdue(Nanos(at * MS), &mut out);
-            assert_eq!(ended.is_some(), at == 4);
+            assert_eq!(ended.map(|ended| ended.silent), (at == 4).then_some(Boxes(0b001)));
             sent.push(out.len());
         }
         assert_eq!(sent, [1, 1, 2, 2]);

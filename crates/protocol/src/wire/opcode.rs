@@ -79,6 +79,10 @@ codes! {
         Invalidate = 0x80 "INVALIDATE",
         /// Box to home: `round` is done.
         InvalidateAck = 0x81 "INVALIDATE_ACK",
+        /// Box to home: a key that it owned, and what it did with it; `round` is the token of the grant.
+        Return = 0x82 "RETURN",
+        /// Home to box: that came, or is not wanted; the same round.
+        ReturnAck = 0x83 "RETURN_ACK",
         /// Controller to all: part `round` of `operand` of the registration table of `epoch`.
         Table = 0x86 "TABLE",
         /// Answer to it.
@@ -197,6 +201,7 @@ impl Opcode {
             | Opcode::Reply(Verb::Flush | Verb::Noop | Verb::Session) => KeyRule::None,
             Opcode::Request(_) | Opcode::Reply(_) => KeyRule::One,
             Opcode::Control(Control::Invalidate | Control::InvalidateAck) => KeyRule::OneOrAll,
+            Opcode::Control(Control::Return | Control::ReturnAck) => KeyRule::One,
             Opcode::Control(_) => KeyRule::None,
         }
     }
@@ -216,12 +221,22 @@ impl Flags {
     /// Of a write: not to be done, only answered, and only where it would change nothing. The reply to one that is not
     /// answered so is that to a GET.
     pub const TRY: Flags = Flags(4);
+    /// Of a write that is sent for the first time, by way of its client's box: the box may do it, if it owns the key. With
+    /// NO_CACHE the home is to do it nevertheless.
+    pub const OWNABLE: Flags = Flags(8);
+    /// Of a reply to such a write: the box that asked owns the key from now on.
+    pub const OWNED: Flags = Flags(16);
 
     /// All that have a meaning, with their names.
-    pub const NAMED: &[(Flags, &str)] =
-        &[(Flags::NO_CACHE, "NO_CACHE"), (Flags::FROM_BOX, "FROM_BOX"), (Flags::TRY, "TRY")];
+    pub const NAMED: &[(Flags, &str)] = &[
+        (Flags::NO_CACHE, "NO_CACHE"),
+        (Flags::FROM_BOX, "FROM_BOX"),
+        (Flags::TRY, "TRY"),
+        (Flags::OWNABLE, "OWNABLE"),
+        (Flags::OWNED, "OWNED"),
+    ];
 
-    const KNOWN: u16 = 0b111;
+    const KNOWN: u16 = 0b11111;
 
     /// As they travel.
     pub const fn bits(self) -> u16 {

@@ -7,6 +7,7 @@ mod numbers;
 mod vectors;
 
 use super::*;
+use crate::coherence::ownership::{Answer, Grant, Record, Returned, Told};
 use base::Nanos;
 use std::net::SocketAddr;
 
@@ -19,6 +20,8 @@ fn examples() -> Vec<(String, Message)> {
         ("GET reply of the home to it".to_string(), fill()),
         ("INCR reply".to_string(), counted()),
         ("SET reply, another epoch".to_string(), refused()),
+        ("INCR by a box that would own the key".to_string(), asked()),
+        ("INCR reply that gives it the key".to_string(), given()),
     ];
     requests.chain(replies).chain(controls).collect()
 }
@@ -89,9 +92,28 @@ fn refused() -> Message {
     message
 }
 
+fn asked() -> Message {
+    let mut message = request(Verb::Incr);
+    (message.header.flags, message.header.at, message.header.hops) = (Flags::OWNABLE, BoxId(1), 1);
+    assert!(message.header.sharers.push(BoxId(1), Token(0x2122_2324)));
+    message
+}
+
+fn given() -> Message {
+    let mut message = asked().reply(Status::Ok);
+    let header = &mut message.header;
+    (header.operand, header.version, header.round) = (11, Version(101), Round(9));
+    (header.flags, header.kind, header.deadline_us) = (Flags::OWNED, Kind::Number, 20_000);
+    let sessions =
+        vec![Told { session: Round(9), client: header.client, highest: OpNumber(7), begun: u64::MAX }];
+    message.value =
+        Grant { before: Round(18), next: Version(102), sessions, value: b"11".to_vec() }.to_bytes();
+    message
+}
+
 fn said(control: Control) -> Message {
     let key: &[u8] = match control {
-        Control::Invalidate | Control::InvalidateAck => b"user:1",
+        Control::Invalidate | Control::InvalidateAck | Control::Return | Control::ReturnAck => b"user:1",
         _ => b"",
     };
     let mut message = Message::new(Opcode::Control(control), key);
@@ -100,6 +122,13 @@ fn said(control: Control) -> Message {
     (header.home, header.epoch, header.round) = (HomeId(2), Epoch(3), Round(17));
     match control {
         Control::Invalidate | Control::InvalidateAck => header.version = Version(102),
+        Control::Return => {
+            (header.round, header.version, header.kind) = (Round(0x2122_2324), Version(102), Kind::Number);
+            let answer = Answer { status: Status::Ok, version: Version(102), number: 12 };
+            let records = vec![Record { session: Round(9), operation: OpNumber(8), answer }];
+            message.value = Returned { records, value: b"12".to_vec() }.to_bytes();
+        }
+        Control::ReturnAck => header.round = Round(0x2122_2324),
         Control::Table => {
             (header.round, header.operand, header.kind) = (Round(0), 2, Kind::Table);
             message.value = b"part".to_vec();

@@ -3,12 +3,15 @@
 //! A token dies when it is used, when its key is invalidated (so a reply that was under way then fills nothing), or when so
 //! much time has passed that nothing good can come of it any more. Then its place is free.
 //!
+//! A token that asks for ownership outlives its key's invalidation, which may well be for the write that asks. It remembers the
+//! home's round, and that it is good only for what the home gave after that; grants of ownership say so, replies to reads do not.
+//!
 //! Shape: the hash chooses a set of eight places, so that killing a key's tokens looks at one set.
 //!
 //! Invariants: 1. tokens are unique for the life of the box, restarts included: 24 bits of incarnation, 40 of a count;
 //! 2. never more than the places it was made with.
 
-use crate::wire::{Incarnation, KeyHash, Token};
+use crate::wire::{Incarnation, KeyHash, Round, Token};
 use base::Nanos;
 
 const WAYS: usize = 8;
@@ -19,6 +22,8 @@ struct Fill {
     /// 0: the place is free.
     token: Token,
     asked: Nanos,
+    /// For ownership: not given before this round.
+    after: Option<Round>,
 }
 
 /// The table.
@@ -39,28 +44,50 @@ impl Fills {
 
     /// A token for a fill that is asked for now; none where all places are taken.
     pub fn begin(&mut self, hash: KeyHash, now: Nanos) -> Option<Token> {
+        self.enter(Fill { hash, asked: now, token: Token(0), after: None })
+    }
+
+    /// The same for a key that is to be owned.
+    pub fn begin_to_own(&mut self, hash: KeyHash, now: Nanos) -> Option<Token> {
+        self.enter(Fill { hash, asked: now, token: Token(0), after: Some(Round(0)) })
+    }
+
+    fn enter(&mut self, fill: Fill) -> Option<Token> {
+        let (hash, now) = (fill.hash, fill.asked);
         let (patience, token) = (self.patience, Token(self.next));
         let free = |fill: &&mut Fill| fill.token == Token(0) || now.since(fill.asked) >= patience;
         let place = self.set(hash).iter_mut().find(free)?;
-        *place = Fill { hash, token, asked: now };
+        *place = Fill { token, ..fill };
         self.next += 1;
         Some(token)
     }
 
-    /// Uses a token up: when it was given, if it lives.
+    /// Uses a token up: when it was given, if it lives and is for a copy.
     pub fn take(&mut self, hash: KeyHash, token: Token) -> Option<Nanos> {
+        let fill = self.take_any(hash, token)?;
+        fill.after.is_none().then_some(fill.asked)
+    }
+
+    /// Uses a token up: when it was given, if it lives, is for ownership, and is good for what was given before round `before`.
+    pub fn take_to_own(&mut self, hash: KeyHash, token: Token, before: Round) -> Option<Nanos> {
+        let fill = self.take_any(hash, token)?;
+        (fill.after? < before).then_some(fill.asked)
+    }
+
+    fn take_any(&mut self, hash: KeyHash, token: Token) -> Option<Fill> {
         let place = self
             .set(hash)
             .iter_mut()
             .find(|fill| fill.hash == hash && fill.token == token && token != Token(0))?;
-        Some(std::mem::take(place).asked)
+        Some(std::mem::take(place))
     }
 
-    /// Kills the tokens of this hash.
-    pub fn kill(&mut self, hash: KeyHash) {
-        for place in self.set(hash) {
-            if place.hash == hash {
-                *place = Fill::default();
+    /// Kills the tokens of this hash. Those for ownership only for what was given before a round of the home, if `by` names one.
+    pub fn kill(&mut self, hash: KeyHash, by: Option<Round>) {
+        for place in self.set(hash).iter_mut().filter(|place| place.hash == hash) {
+            match (&mut place.after, by) {
+                (Some(after), Some(by)) => *after = by.max(*after),
+                _ => *place = Fill::default(),
             }
         }
     }
@@ -98,9 +125,32 @@ mod tests {
         let mut fills = Fills::new(8, Incarnation(3), Nanos(100));
         let tokens = [0; 3].map(|_| fills.begin(H, Nanos(5)).expect("room"));
         let other = fills.begin(KeyHash(78), Nanos(5)).expect("room");
-        fills.kill(H);
+        fills.kill(H, Some(Round(1)));
         assert!(tokens.iter().all(|token| fills.take(H, *token).is_none()));
         assert!(fills.take(KeyHash(78), other).is_some());
+    }
+
+    #[test]
+    fn a_token_for_ownership_is_good_for_what_was_given_after_the_last_round() {
+        let mut fills = Fills::new(8, Incarnation(3), Nanos(100));
+        for (round, before, lives) in [(5, 6, true), (5, 5, false), (7, 6, false)] {
+            let token = fills.begin_to_own(H, Nanos(9)).expect("room");
+            fills.kill(H, Some(Round(round)));
+            fills.kill(H, Some(Round(4)));
+            assert_eq!(
+                fills.take_to_own(H, token, Round(before)),
+                lives.then_some(Nanos(9)),
+                "{round} {before}"
+            );
+            assert_eq!(fills.take_to_own(H, token, Round(99)), None, "once");
+        }
+        // Neither is taken for the other, and a round of another box kills both.
+        let (own, copy) =
+            (fills.begin_to_own(H, Nanos(9)).expect("room"), fills.begin(H, Nanos(9)).expect("room"));
+        assert_eq!((fills.take(H, own), fills.take_to_own(H, copy, Round(99))), (None, None));
+        let own = fills.begin_to_own(H, Nanos(9)).expect("room");
+        fills.kill(H, None);
+        assert_eq!(fills.take_to_own(H, own, Round(99)), None);
     }
 
     #[test]

@@ -17,7 +17,9 @@ impl Box {
         }
         self.stats.invalidations += 1;
         let target = Target::of(message);
-        self.drop_here(&target);
+        let by = matches!(from, NodeId::Home(_)).then_some(message.header.round);
+        self.drop_here(&target, by);
+        self.give_back_all(now, &target, out);
         if now < self.answers_from {
             return;
         }
@@ -34,14 +36,15 @@ impl Box {
             None => self.children.of_where(now, |hash| layout.home_of(hash) == target.home),
         };
         if children.0.is_empty() || self.config.is_planted(Planted::AckBeforeChildren) {
-            out.push((from, answer(&target, round)));
+            self.answer_without_owned(target.clone(), from, round, out);
         }
         if !children.0.is_empty() && self.rounds.has_room() {
             self.rounds.begin(now, target, children, vec![(from, round)], out);
         }
     }
 
-    fn drop_here(&mut self, target: &Target) {
+    /// Removes copies and kills tokens; `by` is the round of the home that wants it.
+    fn drop_here(&mut self, target: &Target, by: Option<Round>) {
         let (removes, kills) = (Planted::AckWithoutRemoving, Planted::TokenSurvives);
         let (removes, kills) = (!self.config.is_planted(removes), !self.config.is_planted(kills));
         match target.hash() {
@@ -50,7 +53,7 @@ impl Box {
                     self.copies.drop_hash(hash);
                 }
                 if kills {
-                    self.fills.kill(hash);
+                    self.fills.kill(hash, by);
                 }
             }
             None => {
@@ -84,12 +87,12 @@ impl Box {
             }
         }
         for (asker, round) in ended.purpose {
-            out.push((asker, answer(&ended.target, round)));
+            self.answer_without_owned(ended.target.clone(), asker, round, out);
         }
     }
 }
 
-fn answer(target: &Target, round: Round) -> Message {
+pub(super) fn answer(target: &Target, round: Round) -> Message {
     let mut message = Message::new(Opcode::Control(Control::InvalidateAck), &target.key);
     message.header.home = target.home;
     message.header.round = round;

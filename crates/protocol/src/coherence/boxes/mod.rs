@@ -16,31 +16,37 @@
 //! 3. While a box waits for its children's answers about a key it grants none of that key.
 //! 4. A box that was there before answers no INVALIDATE for one lease: it does not know the children of its earlier life.
 //!    Its writers wait for the lease's end instead.
-//! 5. Whatever it does not understand, or is not of its table, it sends straight to the home, not to be kept.
+//! 5. A key that it owns was given to it as a copy is granted, and its time is not over; what it did to it the home knows, or is told
+//!    before the box answers that it has nothing.
+//! 6. Whatever it does not understand, or is not of its table, it sends straight to the home, not to be kept.
 //!
-//! Files: `reads` for requests and replies, `invalidate`; the tables [`copies`], [`admission`], [`fills`]; [`changes`] for a faster tier
-//! that answers from the same copies.
+//! Files: `reads` for requests and replies, `invalidate`, `ownership`; the tables [`copies`], [`admission`], [`fills`], [`owned`];
+//! [`changes`] for a faster tier that answers from the same copies.
 //!
-//! Bounds: `copies`, `fills`, `holders`, `rounds` of [`Config`], all made at the start.
+//! Bounds: `copies`, `fills`, `holders`, `rounds`, `owned` of [`Config`].
 
 pub mod admission;
 pub mod changes;
 pub mod copies;
 pub mod fills;
 mod invalidate;
+pub mod owned;
+mod ownership;
 mod reads;
 
 use super::holders::{Boxes, Holders};
-use super::lease::granter_end;
+use super::lease::outlived;
+use super::ownership::is_ownable;
 use super::rounds::Rounds;
 use super::table::{Layout, Next, Table};
 use super::{Config, Life, NodeId, Out, is_read, is_well_formed};
-use crate::wire::{BoxId, Control, Flags, Incarnation, KeyHash, Message, Opcode, Round};
+use crate::wire::{BoxId, Control, Flags, Incarnation, KeyHash, Message, Opcode, Round, Verb, key_hash};
 use admission::Frequency;
 use base::Nanos;
 use changes::Changes;
 use copies::{Copies, Kept};
 use fills::Fills;
+use owned::Owned;
 use std::sync::Arc;
 
 /// A request that was sent on so often goes straight to its home: tables disagree.
@@ -65,6 +71,10 @@ pub struct Stats {
     pub invalidations: u64,
     /// Requests sent straight home because of a dead neighbour or another table.
     pub fallbacks: u64,
+    /// Writes done, or answered again, as owner of their key.
+    pub owned: u64,
+    /// Keys sent back to their homes, each as often as it was sent.
+    pub returns: u64,
     /// Messages that made no sense here.
     pub dropped: u64,
 }
@@ -85,6 +95,7 @@ pub struct Box {
     children: Holders,
     /// Each with who is to be told, and the round he asked in.
     rounds: Rounds<Vec<(NodeId, Round)>>,
+    owned: Owned,
     stats: Stats,
 }
 
@@ -104,12 +115,13 @@ impl Box {
             incarnation,
             table: Table::first(layout),
             down: Boxes::default(),
-            answers_from: if quiet { granter_end(now, config.lease) } else { now },
+            answers_from: if quiet { outlived(now, config.lease) } else { now },
             copies: Copies::new(config.copies),
             frequency: Frequency::new(config.copies),
             fills: Fills::new(config.fills, incarnation, config.fill_patience.min(config.lease)),
             children: Holders::new(config.holders, config.planted),
             rounds: Rounds::new((u64::from(incarnation.0) << 32) + 1, config.rounds, timeouts),
+            owned: Owned::new(config.owned),
             stats: Stats::default(),
             config: config.clone(),
         }
@@ -123,6 +135,9 @@ impl Box {
             return;
         }
         match message.header.opcode {
+            Opcode::Request(verb) if matches!(from, NodeId::Home(_)) => {
+                self.hear_again(now, verb, message.clone(), out);
+            }
             Opcode::Request(verb) => {
                 let mut request = message.clone();
                 if matches!(from, NodeId::Client(_)) {
@@ -133,6 +148,8 @@ impl Box {
                     self.fall_back(request, out);
                 } else if is_read(verb, request.header.flags) {
                     self.read(now, verb, request, out);
+                } else if may_own(verb, request.header.flags, from) {
+                    self.write_ownable(now, verb, request, out);
                 } else {
                     self.send_home(request, out);
                 }
@@ -140,6 +157,7 @@ impl Box {
             Opcode::Reply(_) => self.reply(now, message, out),
             Opcode::Control(Control::Invalidate) => self.invalidate(now, from, message, out),
             Opcode::Control(Control::InvalidateAck) => self.hear_answer(from, message, out),
+            Opcode::Control(Control::ReturnAck) => self.hear_return_ack(from, message, out),
             Opcode::Control(Control::Heartbeat | Control::Table) => self.hear_controller(from, message, out),
             Opcode::Control(_) => self.stats.dropped += 1,
         }
@@ -148,6 +166,7 @@ impl Box {
     /// Serves what is due at `now`.
     pub fn tick(&mut self, now: Nanos, out: &mut Out) {
         self.children.expire(now);
+        self.serve_owned(now, out);
         while let Some(ended) = self.rounds.overdue(now, out) {
             self.round_is_over(ended, out);
         }
@@ -155,7 +174,7 @@ impl Box {
 
     /// When [`Box::tick`] wants to be called.
     pub fn next_deadline(&self) -> Nanos {
-        self.rounds.next_deadline()
+        self.rounds.next_deadline().min(self.owned.next_deadline())
     }
 
     /// Whoever watches the network says that a neighbour is dead, or well again. Requests that would go there fall back.
@@ -194,6 +213,11 @@ impl Box {
         (0..hits.min(Frequency::MOST)).for_each(|_| {
             self.frequency.count(hash);
         });
+    }
+
+    /// What it would answer at `now` as owner of a key.
+    pub fn owned(&self, key: &[u8], now: Nanos) -> Option<&Kept> {
+        self.owned.serving(key_hash(key), key, now).map(|entry| &entry.kept)
     }
 
     /// Gives all copies up, as if other keys had been asked for more often.
@@ -252,4 +276,9 @@ impl Box {
         }
         out.push((from, super::controller::sign_of_life(message, self.table.epoch(), self.incarnation)));
     }
+}
+
+/// Whether this is for the owner of its key, and comes from a client.
+fn may_own(verb: Verb, flags: Flags, from: NodeId) -> bool {
+    is_ownable(verb) && flags.contains(Flags::OWNABLE) && matches!(from, NodeId::Client(_))
 }

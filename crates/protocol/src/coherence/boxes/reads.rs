@@ -1,24 +1,27 @@
 //! Requests that a copy may answer, and the replies that make copies.
 
-use super::super::compute::{self, Effect, Item, Operation};
+use super::super::compute::{self, Effect, Operation};
 use super::super::holders::Boxes;
 use super::super::lease::{granter_end, holder_end, left};
 use super::super::{Out, Planted, Policy, way_back};
 use super::Box;
 use super::copies::Kept;
-use crate::wire::{Flags, KeyHash, Message, Sharers, Status, Ttl, Verb};
+use super::owned::item_of;
+use crate::wire::{Flags, KeyHash, Message, Round, Sharers, Status, Ttl, Verb};
 use base::Nanos;
 
 impl Box {
     pub(super) fn read(&mut self, now: Nanos, verb: Verb, request: Message, out: &mut Out) {
         let hash = request.hash();
         let asked_for = self.frequency.count(hash);
-        let found = self.copies.find(hash, &request.key, now).cloned();
-        let Some(kept) = found.filter(|kept| !self.asks_anew(now, kept, &request)) else {
+        let owned = self.owned.serving(hash, &request.key, now).map(|entry| entry.kept.clone());
+        let is_owned = owned.is_some();
+        let copy = if is_owned { None } else { self.copies.find(hash, &request.key, now).cloned() };
+        let Some(kept) = owned.or(copy.filter(|kept| !self.asks_anew(now, kept, &request))) else {
             return self.miss(now, hash, asked_for, request, out);
         };
         self.stats.hits += 1;
-        let lease_us = self.grant(now, &kept, &request);
+        let lease_us = if is_owned { 0 } else { self.grant(now, &kept, &request) };
         let outcome = if verb == Verb::Get { None } else { Some(self.compute(verb, &kept, &request)) };
         let mut reply = request.reply(Status::Ok);
         let header = &mut reply.header;
@@ -51,14 +54,7 @@ impl Box {
     /// What the operation answers, and whether it changes nothing.
     fn compute(&self, verb: Verb, kept: &Kept, request: &Message) -> ((Status, u64), bool) {
         // Its life does not matter: it lives, and what changes nothing looks no further.
-        let item = Item {
-            value: kept.value.clone(),
-            flags: kept.flags,
-            kind: kept.kind,
-            version: kept.version,
-            end: kept.life_end,
-        };
-        let outcome = compute::apply(&Operation::of(verb, request), Some(&item));
+        let outcome = compute::apply(&Operation::of(verb, request), Some(&item_of(kept)));
         let same = outcome.effect == Effect::Nothing || self.config.is_planted(Planted::AnswerChanges);
         ((outcome.status, outcome.number), same)
     }
@@ -104,6 +100,14 @@ impl Box {
             return;
         };
         let hash = reply.hash();
+        if reply.header.flags.contains(Flags::OWNED) {
+            return self.hear_grant(now, token, hash, reply, out);
+        }
+        if reply.header.round != Round(0) {
+            // To a write that asked for its key and did not get it.
+            self.fills.take(hash, token);
+            return self.pass_on(reply.clone(), out);
+        }
         let asked = match self.fills.take(hash, token) {
             None if self.config.is_planted(Planted::FillWithoutToken) => Some(now),
             asked => asked,
@@ -114,7 +118,11 @@ impl Box {
             Some(_) => {}
             None => self.hear_late(now, hash, reply),
         }
-        let mut reply = reply.clone();
+        self.pass_on(reply.clone(), out);
+    }
+
+    /// Sends a reply on the way that its request came.
+    pub(super) fn pass_on(&self, mut reply: Message, out: &mut Out) {
         reply.header.hops = reply.header.hops.saturating_add(1);
         out.push((way_back(&reply.header, Some(self.id)), reply));
     }

@@ -3,14 +3,15 @@
 //! ```text
 //!  GET                 Reading ──reply──▶ Done
 //!  may change nothing  Reading (a try) ──changes nothing──▶ Done
-//!                                      └─would change──▶ as a write
+//!                                      └─would change──▶ as a write      (what an owner may do: as a write)
 //!  write               Waiting ──session, window──▶ Writing ──reply──▶ Done
 //!  all                 ──patience over──▶ Failed: NotDone, or Unknown where a write was sent
 //! ```
 //!
 //! Reads go to the client's box first, and when sent again straight to the home, not to be kept: so a box that is dead or lost
 //! the way costs one timeout. After two such timeouts in a row the box is passed by for a while; a box that seldom answers is asked by
-//! samples only (`worth`). Writes go to the home.
+//! samples only (`worth`). Writes go to the home; with [`Compute::Own`] those that an owner may do go to the box when they are sent first,
+//! and only then: what the box hears of them later is the network's doing.
 //!
 //! A write keeps its session and number however often it is sent. A *try* is a read: it is never done, only answered; so it may be
 //! lost, doubled and answered by anybody, and the write that may follow it is another operation to the network.
@@ -30,6 +31,7 @@ mod worth;
 pub use worth::Stats;
 
 use super::compute::may_change_nothing;
+use super::ownership::is_ownable;
 use super::table::Layout;
 use super::{Compute, Config, NodeId, Out};
 use crate::wire::{
@@ -167,7 +169,7 @@ struct Op {
     send_at: Nanos,
     timeout: Nanos,
     attempt: u16,
-    /// It is a read, and was sent to the box first.
+    /// It was sent to the box first.
     by_box: bool,
 }
 
@@ -234,7 +236,12 @@ impl Client {
             return Err(Refused::Full);
         }
         let home = if is_flush { call.home } else { self.layout.home_of(crate::wire::key_hash(&call.key)) };
-        let tries = self.config.compute == Compute::TryFirst && may_change_nothing(call.verb);
+        let tries = match self.config.compute {
+            Compute::AtHome => false,
+            Compute::TryFirst => may_change_nothing(call.verb),
+            // One way there and back, whoever owns the key, is better than two where nobody has it.
+            Compute::Own => may_change_nothing(call.verb) && !is_ownable(call.verb),
+        };
         let reads = call.verb == Verb::Get || (tries && !call.no_cache);
         let id = self.next;
         self.next += 1;
@@ -277,7 +284,7 @@ impl Client {
                 Timer::Op(id) if self.ops[&id].deadline <= now => self.give_up(now, id, out),
                 Timer::Op(id) => {
                     let op = &self.ops[&id];
-                    if op.phase == Phase::Reading && op.attempt == 0 && op.by_box {
+                    if op.attempt == 0 && op.by_box {
                         self.silent += 1;
                         if self.silent >= SILENT {
                             self.bypass_until = now.plus(self.config.bypass);
@@ -365,6 +372,12 @@ impl Client {
             Phase::Writing { session, number } => {
                 header.round = session;
                 header.operation = number;
+                let owns = self.config.compute == Compute::Own && is_ownable(call.verb);
+                op.by_box = owns && op.attempt == 0 && !bypass && !call.no_cache;
+                if op.by_box {
+                    header.flags = header.flags.with(Flags::OWNABLE);
+                    to = NodeId::Box(self.tor);
+                }
             }
             Phase::Waiting => return,
         }

@@ -86,11 +86,14 @@ impl Client {
         if op.call.verb != verb || op.call.key != reply.key {
             return;
         }
+        if header.attempt == 0 && op.attempt == 0 && op.by_box {
+            self.silent = 0;
+        }
         match header.status {
             Status::Busy => {}
             Status::Forgotten => {
                 // All that was sent in it: it may have been done before the home forgot.
-                for id in session.refused() {
+                for id in self.sessions.of(header.home).refused() {
                     self.end(now, id, Err(Failed::Unknown), out);
                 }
             }

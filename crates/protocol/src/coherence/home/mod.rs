@@ -16,12 +16,17 @@
 //! 3. A home that was there before serves nothing for one lease: what its earlier life granted has then ended.
 //! 4. An absent item is answered as such only while no box can hold a copy: a store may evict, its home takes the copies
 //!    back first.
+//! 5. A key that a box owns is with that box: nothing of it is answered here until it is back, or its lease is over.
 //!
-//! Files: `write` for writes and flushes; [`items`] the store; [`sessions`] what was done already.
+//! Files: `write` for writes and flushes; `ownership` for keys that boxes own; [`items`] the store; [`sessions`] what was done
+//! already; [`owners`] who owns what.
 //!
-//! Bounds: `holders`, `rounds`, `queue`, `queue_per_key`, `sessions` × `window` of [`Config`]; BUSY beyond the first four.
+//! Bounds: `holders`, `rounds`, `queue`, `queue_per_key`, `sessions` × `window` of [`Config`], `owned` for each box; BUSY beyond the
+//! first four, no ownership beyond the last.
 
 pub mod items;
+pub mod owners;
+mod ownership;
 pub mod sessions;
 mod write;
 
@@ -32,10 +37,12 @@ use super::rounds::{Rounds, Target};
 use super::table::Layout;
 use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed, way_back};
 use crate::wire::{
-    Control, Epoch, Flags, HomeId, Incarnation, KeyHash, MAX_VALUE, Message, Opcode, Status, Ttl, Verb,
+    BoxId, Control, Epoch, Flags, HomeId, Incarnation, KeyHash, MAX_VALUE, Message, Opcode, Status, Ttl,
+    Verb, key_hash,
 };
 use base::Nanos;
 use items::Items;
+use owners::Owners;
 use sessions::Sessions;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -55,6 +62,12 @@ pub struct Stats {
     pub waited: u64,
     /// Requests refused with BUSY.
     pub busy: u64,
+    /// Keys given to boxes.
+    pub given: u64,
+    /// Of these, returned.
+    pub returned: u64,
+    /// Of these, lost with their owner.
+    pub lost: u64,
     /// Writes that were done already, or whose session is not known.
     pub repeated: u64,
     /// Messages that made no sense here.
@@ -66,6 +79,8 @@ pub struct Stats {
 enum Purpose {
     /// The writes that wait for the key with this hash.
     Writes(KeyHash),
+    /// What waits for a key with this hash that a box owns.
+    Recall(KeyHash),
     /// The flushes that wait.
     Flush,
 }
@@ -85,11 +100,15 @@ pub struct Home<I> {
     holders: Holders,
     rounds: Rounds<Purpose>,
     sessions: Sessions,
-    /// Keys whose copies are being taken back, and the writes that wait for it, in order.
+    /// Keys whose copies are being taken back, and the writes that wait for it, in order. If a box owns the key: all requests that
+    /// wait for it.
     writes: BTreeMap<KeyHash, VecDeque<Message>>,
     flushes: VecDeque<Message>,
     /// Writes in `writes` and `flushes`.
     queued: usize,
+    owners: Owners,
+    /// The last keys that were lost with their owners and not asked for.
+    lost: VecDeque<Vec<u8>>,
     stats: Stats,
 }
 
@@ -107,6 +126,7 @@ impl<I: Items> Home<I> {
         let quiet = life == Life::Again && !config.is_planted(Planted::ServeAtOnce);
         let first = u64::from(incarnation.0) << 32;
         let window = if config.is_planted(Planted::OutcomeForgotten) { 1 } else { config.window };
+        let boxes = layout.boxes().count();
         Home {
             id,
             layout,
@@ -121,6 +141,8 @@ impl<I: Items> Home<I> {
             writes: BTreeMap::new(),
             flushes: VecDeque::new(),
             queued: 0,
+            owners: Owners::new(config.owned.saturating_mul(boxes)),
+            lost: VecDeque::new(),
             stats: Stats::default(),
             config: config.clone(),
         }
@@ -128,12 +150,18 @@ impl<I: Items> Home<I> {
 
     /// Takes a message.
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        let is_served = is_well_formed(message) && !runs(self.serves_from, now);
+        // Before the clock says that it is too late: nobody has acted on that yet.
+        if is_served && message.header.opcode == Opcode::Control(Control::Return) {
+            self.hear_return(now, from, message, out);
+        }
         self.tick(now, out);
         if !is_well_formed(message) {
             self.stats.dropped += 1;
             return;
         }
         match message.header.opcode {
+            Opcode::Control(Control::Return) => {}
             Opcode::Control(Control::Heartbeat | Control::Table) => self.hear_controller(from, message, out),
             _ if runs(self.serves_from, now) => {}
             Opcode::Control(Control::InvalidateAck) => self.hear_answer(now, from, message, out),
@@ -145,6 +173,7 @@ impl<I: Items> Home<I> {
     /// Serves what is due at `now`.
     pub fn tick(&mut self, now: Nanos, out: &mut Out) {
         self.holders.expire(now);
+        self.recall_due(now, out);
         let before = out.len();
         while let Some(ended) = self.rounds.overdue(now, out) {
             self.round_is_over(now, ended, out);
@@ -158,7 +187,7 @@ impl<I: Items> Home<I> {
 
     /// When [`Home::tick`] wants to be called.
     pub fn next_deadline(&self) -> Nanos {
-        self.rounds.next_deadline()
+        self.rounds.next_deadline().min(self.owners.next_deadline())
     }
 
     /// Its name.
@@ -181,6 +210,16 @@ impl<I: Items> Home<I> {
         self.stats
     }
 
+    /// The box that owns this key.
+    pub fn owner_of(&self, key: &[u8]) -> Option<BoxId> {
+        self.owners.of(key_hash(key)).filter(|mark| mark.key == key).map(|mark| mark.owner)
+    }
+
+    /// A key that was lost with its owner, each once; of many the last.
+    pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
+        self.lost.pop_back()
+    }
+
     /// Whether no write waits.
     pub fn is_idle(&self) -> bool {
         self.queued == 0 && self.writes.is_empty()
@@ -198,6 +237,12 @@ impl<I: Items> Home<I> {
             request.header.home != self.id || (keyed && self.layout.home_of(request.hash()) != self.id);
         if wrong {
             return self.answer(request, Status::NotHome, out);
+        }
+        if keyed && self.owners.of(request.hash()).is_some() {
+            return self.request_of_owned(now, verb, request, out);
+        }
+        if keyed {
+            self.note_suitor(request);
         }
         match verb {
             Verb::Noop => self.answer(request, Status::Ok, out),

@@ -10,9 +10,13 @@
 //!
 //! A client has at most `window` numbers between its oldest write in progress and its newest, so what lies below is over for it.
 //!
+//! A box that is given a key is told what was begun ([`Sessions::told`]); what it did itself is entered when it returns the key
+//! ([`Sessions::learn`]). If it is lost, so are the sessions that it was told ([`Sessions::forget`]): it may have done any of their writes.
+//!
 //! Bounds: sessions (who was silent longest is closed), outcomes by the window.
 
-use crate::wire::{ClientId, OpNumber, Round, Status, Version};
+use super::super::ownership::{Record, Told};
+use crate::wire::{BoxId, ClientId, OpNumber, Round, Status, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was answered.
@@ -38,6 +42,8 @@ struct Session {
     highest: u64,
     operations: BTreeMap<u64, State>,
     used: u64,
+    /// The box by way of which its last write came that an owner might have done.
+    by: BoxId,
 }
 
 /// What a write is to the home that hears it.
@@ -95,7 +101,7 @@ impl Sessions {
         }
         let number = self.next;
         self.next += 1;
-        let session = Session { client, highest: 0, operations: BTreeMap::new(), used: 0 };
+        let session = Session { client, highest: 0, operations: BTreeMap::new(), used: 0, by: BoxId::NONE };
         self.sessions.insert(number, session);
         self.clients.insert(client, number);
         self.use_now(number);
@@ -133,6 +139,46 @@ impl Sessions {
             self.sessions.get_mut(&session.0).and_then(|known| known.operations.get_mut(&operation.0));
         if let Some(state) = state {
             *state = State::Done(answer);
+        }
+    }
+
+    /// A write of this session has come by way of a box.
+    pub fn came_by(&mut self, session: Round, by: BoxId) {
+        if let Some(known) = self.sessions.get_mut(&session.0) {
+            known.by = by;
+        }
+    }
+
+    /// The sessions that came by way of this box, those used last first, at most `most`, and what was begun in each.
+    pub fn told(&self, by: BoxId, most: usize) -> Vec<Told> {
+        let latest = self.by_use.iter().rev().map(|(_, number)| (number, &self.sessions[number]));
+        latest
+            .filter(|(_, known)| known.by == by)
+            .take(most)
+            .map(|(number, known)| self.tell(*number, known))
+            .collect()
+    }
+
+    fn tell(&self, number: u64, known: &Session) -> Told {
+        let begun =
+            |n: u64| known.operations.contains_key(&n) || n.saturating_add(self.window) <= known.highest;
+        Told::new(Round(number), known.client, OpNumber(known.highest), begun)
+    }
+
+    /// An owner did this.
+    pub fn learn(&mut self, record: &Record) {
+        self.begin(record.session, record.operation);
+        self.finish(record.session, record.operation, record.answer);
+        self.use_now(record.session.0);
+    }
+
+    /// Closes these.
+    pub fn forget(&mut self, sessions: &[Round]) {
+        for number in sessions {
+            if let Some(closed) = self.sessions.remove(&number.0) {
+                self.clients.remove(&closed.client);
+                self.by_use.remove(&(closed.used, number.0));
+            }
         }
     }
 
@@ -181,6 +227,28 @@ mod tests {
         sessions.begin(s, OpNumber(u64::MAX - 1));
         assert_eq!(sessions.hear(s, C, OpNumber(4)), Heard::Old);
         sessions.finish(s, OpNumber(4), DONE);
+    }
+
+    #[test]
+    fn an_owner_is_told_what_was_begun_and_tells_what_it_did() {
+        let mut sessions = Sessions::new(1, 4, 3);
+        let (a, b) = (sessions.open(ClientId(1)), sessions.open(ClientId(2)));
+        sessions.came_by(a, BoxId(7));
+        for n in [4, 6] {
+            sessions.begin(a, OpNumber(n));
+        }
+        let told = sessions.told(BoxId(7), 9);
+        assert_eq!((told.len(), told[0].session, told[0].client), (1, a, ClientId(1)));
+        let new: Vec<_> = (1..9).filter(|n| told[0].is_new(OpNumber(*n))).collect();
+        assert_eq!(new, [5, 7, 8], "3 is beyond the window");
+        sessions.learn(&Record { session: a, operation: OpNumber(7), answer: DONE });
+        assert_eq!(sessions.hear(a, ClientId(1), OpNumber(7)), Heard::Done(DONE));
+        assert_eq!(sessions.hear(a, ClientId(1), OpNumber(4)), Heard::Old);
+        sessions.forget(&[a, Round(99)]);
+        assert_eq!(sessions.hear(a, ClientId(1), OpNumber(8)), Heard::Unknown);
+        assert!(sessions.told(BoxId(7), 9).is_empty() && sessions.open(ClientId(1)) > b);
+        sessions.came_by(b, BoxId(7));
+        assert!(sessions.told(BoxId(7), 0).is_empty());
     }
 
     #[test]

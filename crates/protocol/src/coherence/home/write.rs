@@ -1,21 +1,36 @@
 //! Writes of a home: told apart, queued, waiting for boxes, applied.
 
 use super::super::compute::{self, Effect, Item, Operation};
+use super::super::holders::Boxes;
 use super::super::lease::granter_end;
+use super::super::ownership::outcome_of;
 use super::super::rounds::{Ended, Target};
-use super::super::{NodeId, Out, Planted};
+use super::super::{NodeId, Out, Planted, way_back};
 use super::items::Items;
 use super::sessions::{Answer, Heard};
 use super::{Home, Purpose};
-use crate::wire::{KeyHash, Message, Status, Ttl, Verb, Version};
+use crate::wire::{Flags, KeyHash, Message, Status, Ttl, Verb, Version};
 use base::Nanos;
 use std::collections::VecDeque;
 
 impl<I: Items> Home<I> {
     pub(super) fn write(&mut self, now: Nanos, verb: Verb, request: &Message, out: &mut Out) {
+        if !self.is_new(request, out) {
+            return;
+        }
+        if !self.has_room_for(now, verb, request) {
+            return self.refuse(request, out);
+        }
+        self.sessions.begin(request.header.round, request.header.operation);
+        self.enqueue(now, verb, request, out);
+    }
+
+    /// Whether a write is to be done. What was done is answered again.
+    pub(super) fn is_new(&mut self, request: &Message, out: &mut Out) -> bool {
         let header = &request.header;
         if header.operation.0 == 0 {
-            return self.answer(request, Status::Bad, out);
+            self.answer(request, Status::Bad, out);
+            return false;
         }
         let heard = match self.sessions.hear(header.round, header.client, header.operation) {
             Heard::Done(_) | Heard::Running if self.config.is_planted(Planted::NoSessions) => Heard::New,
@@ -23,22 +38,20 @@ impl<I: Items> Home<I> {
             Heard::Old if self.config.is_planted(Planted::OutcomeForgotten) => Heard::New,
             heard => heard,
         };
-        match heard {
-            Heard::New if self.has_room_for(now, verb, request) => {
-                self.sessions.begin(header.round, header.operation);
-                self.enqueue(now, verb, request, out);
-            }
-            Heard::New => self.refuse(request, out),
-            Heard::Done(answer) => {
-                self.stats.repeated += 1;
-                self.answer_write(request, answer, out);
-            }
-            Heard::Running | Heard::Old => self.stats.repeated += 1,
-            Heard::Unknown => {
-                self.stats.repeated += 1;
-                self.answer(request, Status::Forgotten, out);
-            }
+        if header.flags.contains(Flags::OWNABLE) {
+            self.sessions.came_by(header.round, header.at);
         }
+        match heard {
+            Heard::New => return true,
+            Heard::Done(answer) => {
+                let reply = outcome_of(request, answer);
+                out.push((way_back(&reply.header, None), reply));
+            }
+            Heard::Running | Heard::Old => {}
+            Heard::Unknown => self.answer(request, Status::Forgotten, out),
+        }
+        self.stats.repeated += 1;
+        false
     }
 
     fn has_room_for(&self, now: Nanos, verb: Verb, request: &Message) -> bool {
@@ -67,14 +80,14 @@ impl<I: Items> Home<I> {
         let hash = request.hash();
         if let Some(waiting) = self.writes.get_mut(&hash) {
             if self.config.is_planted(Planted::TwoWritesAtOnce) {
-                return self.apply(now, request, out);
+                return self.apply(now, request, false, out);
             }
             self.queued += 1;
             waiting.push_back(request.clone());
             return;
         }
         if self.holders.of(hash, now).0.is_empty() || self.config.is_planted(Planted::SkipInvalidation) {
-            return self.apply(now, request, out);
+            return self.apply(now, request, true, out);
         }
         self.queued += 1;
         self.take_back(now, hash, &request.key, out);
@@ -94,7 +107,7 @@ impl<I: Items> Home<I> {
         let holders = self.holders.of_all(now);
         let target = self.target(&[]);
         if holders.0.is_empty() || self.config.is_planted(Planted::FlushSkipsBoxes) {
-            self.round_is_over(now, Ended { target, purpose: Purpose::Flush }, out);
+            self.round_is_over(now, Ended { target, purpose: Purpose::Flush, silent: Boxes(0) }, out);
         } else {
             self.rounds.begin(now, target, holders, Purpose::Flush, out);
         }
@@ -118,26 +131,44 @@ impl<I: Items> Home<I> {
         match ended.purpose {
             Purpose::Writes(hash) => {
                 self.holders.clear(hash);
-                for request in self.writes.remove(&hash).unwrap_or_default() {
+                let mut waiting = self.writes.remove(&hash).unwrap_or_default();
+                while let Some(request) = waiting.pop_front() {
                     self.queued -= 1;
                     self.stats.waited += 1;
-                    self.apply(now, &request, out);
+                    self.apply(now, &request, waiting.is_empty(), out);
                 }
             }
-            Purpose::Flush => {
-                self.holders.clear_all();
-                self.items.clear();
-                for request in std::mem::take(&mut self.flushes) {
-                    self.queued -= 1;
-                    let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
-                    self.conclude(&request, answer, out);
-                }
+            Purpose::Recall(hash) => {
+                let end = self.end_of_silence(now, hash, ended.silent);
+                self.end_ownership(now, hash, end, out);
             }
+            Purpose::Flush => self.flush(now, ended.silent, out),
         }
     }
 
-    /// Here a write takes effect.
-    fn apply(&mut self, now: Nanos, request: &Message, out: &mut Out) {
+    /// Here flushes take effect, also on keys that are away: those that their owners had, they have returned, or `silent`
+    /// is who had them.
+    fn flush(&mut self, now: Nanos, silent: Boxes, out: &mut Out) {
+        let away = self.owners.hashes();
+        for hash in &away {
+            let end = self.end_of_silence(now, *hash, silent);
+            self.forget_owner(*hash, end);
+        }
+        self.holders.clear_all();
+        self.items.clear();
+        for request in std::mem::take(&mut self.flushes) {
+            self.queued -= 1;
+            let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
+            let reply = self.conclude(&request, answer);
+            out.push((way_back(&reply.header, None), reply));
+        }
+        for hash in away {
+            self.reopen(now, hash, out);
+        }
+    }
+
+    /// Here a write takes effect. `is_last`: no other waits for its key.
+    fn apply(&mut self, now: Nanos, request: &Message, is_last: bool, out: &mut Out) {
         let (header, key) = (&request.header, request.key.as_slice());
         let crate::wire::Opcode::Request(verb) = header.opcode else {
             unreachable!("only requests are queued")
@@ -170,20 +201,16 @@ impl<I: Items> Home<I> {
                 answer.version = old.map_or(Version(0), |old| old.version)
             }
         }
-        self.conclude(request, answer, out);
+        let mut reply = self.conclude(request, answer);
+        if is_last {
+            self.give_away(now, request, &mut reply);
+        }
+        out.push((way_back(&reply.header, None), reply));
     }
 
-    fn conclude(&mut self, request: &Message, answer: Answer, out: &mut Out) {
+    fn conclude(&mut self, request: &Message, answer: Answer) -> Message {
         self.stats.applied += 1;
         self.sessions.finish(request.header.round, request.header.operation, answer);
-        self.answer_write(request, answer, out);
-    }
-
-    fn answer_write(&self, request: &Message, answer: Answer, out: &mut Out) {
-        let mut reply = request.reply(answer.status);
-        reply.header.round = request.header.round;
-        reply.header.version = answer.version;
-        reply.header.operand = answer.number;
-        out.push((super::way_back(&reply.header, None), reply));
+        outcome_of(request, answer)
     }
 }

@@ -8,14 +8,18 @@
 //! The checker holds in every state: a copy is what the home has; a read does not see what is older than what was answered
 //! before it began. And where nothing was lost every end is a good one: all operations are over and nothing waits.
 //!
+//! Ownership of the key has orders of its own: clients count through their boxes, and may ask the home again for what they sent.
+//! Then every increment counts once.
+//!
 //! Number of states: pinned, so that a change of the protocol that opens or closes orders is seen.
 
+use super::super::compute::number;
 use super::super::home::Home;
 use super::super::home::items::{Items, Tree};
 use super::super::table::{BoxPlace, Layout};
 use super::super::{CacheBox, Config, Life, NodeId, Out, Planted};
 use crate::wire::{
-    BoxId, ClientId, HomeId, Incarnation, Message, OpNumber, Opcode, Round, Status, Verb, Version,
+    BoxId, ClientId, Flags, HomeId, Incarnation, Message, OpNumber, Opcode, Round, Status, Verb, Version,
 };
 use base::Nanos;
 use std::collections::HashSet;
@@ -47,6 +51,8 @@ struct State {
     seen: Version,
     doubles: u32,
     losses: u32,
+    /// Times that a client asks the home for what it sent to its box.
+    repeats: u32,
 }
 
 fn hash_of(value: &impl Hash) -> u64 {
@@ -73,7 +79,8 @@ impl State {
             let session = out[0].1.header.round;
             Script { verbs: scripts[c as usize].to_vec(), session, begun: 0, floor: None }
         });
-        let mut state = State { boxes, home, clients, network: vec![], seen: Version(0), doubles, losses };
+        let mut state =
+            State { boxes, home, clients, network: vec![], seen: Version(0), doubles, losses, repeats: 0 };
         (0..2).for_each(|c| state.begin(c));
         state
     }
@@ -81,9 +88,17 @@ impl State {
     /// The next operation of client `c`, if there is one.
     fn begin(&mut self, c: usize) {
         let script = &mut self.clients[c];
-        let Some(verb) = script.verbs.get(script.begun) else { return };
-        script.begun += 1;
-        script.floor = Some(self.seen);
+        if script.begun < script.verbs.len() {
+            script.begun += 1;
+            script.floor = Some(self.seen);
+            self.ask(c, true);
+        }
+    }
+
+    /// Client `c` asks for what it has begun: its box, if that may know and this is the `first` time.
+    fn ask(&mut self, c: usize, first: bool) {
+        let script = &self.clients[c];
+        let verb = &script.verbs[script.begun - 1];
         let id = ClientId(c as u64 + 1);
         let mut message = Message::request(*verb, KEY);
         message.header.client = id;
@@ -94,6 +109,13 @@ impl State {
             message.header.round = script.session;
             message.value = format!("{c} {}", script.begun).into_bytes();
             to = NodeId::Home(HOME);
+        }
+        if *verb == Verb::Incr {
+            (message.header.operand, message.value) = (1, b"1".to_vec());
+            if first {
+                message.header.flags = Flags::OWNABLE;
+                to = NodeId::Box(BoxId(c as u16 + 1));
+            }
         }
         self.send(NodeId::Client(id), vec![(to, message)]);
     }
@@ -152,7 +174,17 @@ impl State {
             }
         }
         self.home.forget_stats();
-        Ok(())
+        let owner = |id: u16| self.boxes[usize::from(id) - 1].owned(KEY, NOW).is_some();
+        match [1, 2].into_iter().find(|id| owner(*id) && self.home.owner_of(KEY) != Some(BoxId(*id))) {
+            Some(id) => Err(format!("box {id} would answer as owner")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the key counts, wherever it is.
+    fn counted(&self) -> Option<u64> {
+        let owned = self.boxes.iter().find_map(|machine| machine.owned(KEY, NOW)).map(|kept| &kept.value);
+        number(owned.or(self.home.items().peek(KEY).map(|item| &item.value))?)
     }
 
     fn next(&self) -> Vec<Result<State, String>> {
@@ -168,6 +200,17 @@ impl State {
                 add(State { doubles: self.doubles - 1, ..self.clone() }, i, true);
             }
         }
+        if self.repeats > 0 {
+            let waits = |c: &usize| {
+                self.clients[*c].floor.is_some()
+                    && self.clients[*c].verbs[self.clients[*c].begun - 1] == Verb::Incr
+            };
+            for c in (0..2).filter(waits) {
+                let mut next = State { repeats: self.repeats - 1, ..self.clone() };
+                next.ask(c, false);
+                all.push(Ok(next));
+            }
+        }
         if self.losses > 0 {
             for i in 0..self.network.len() {
                 let mut next = State { losses: self.losses - 1, ..self.clone() };
@@ -180,7 +223,17 @@ impl State {
 
     /// Nothing is on its way: is all over?
     fn is_good_end(&self) -> bool {
-        self.home.is_idle() && self.clients.iter().all(|c| c.floor.is_none() && c.begun == c.verbs.len())
+        let over =
+            self.home.is_idle() && self.clients.iter().all(|c| c.floor.is_none() && c.begun == c.verbs.len());
+        let verbs = || self.clients.iter().flat_map(|client| &client.verbs);
+        let increments = verbs().filter(|verb| **verb == Verb::Incr).count() as u64;
+        // A box that was given the key and does not know it would be asked for it when time goes on.
+        let nobody_knows = self.counted().is_none() && self.home.owner_of(KEY).is_some();
+        let right = increments == 0
+            || verbs().any(|verb| *verb == Verb::Set)
+            || nobody_knows
+            || self.counted() == Some(increments);
+        over && right
     }
 }
 
@@ -203,7 +256,7 @@ fn explore(first: State) -> Result<usize, String> {
     Ok(seen.len())
 }
 
-use Verb::{Get, Set};
+use Verb::{Get, Incr, Set};
 
 #[test]
 fn every_order_of_reads_and_writes() {
@@ -223,6 +276,37 @@ fn every_order_with_one_message_doubled() {
 fn every_order_with_one_message_lost() {
     let states = explore(State::new([&[Get, Get, Set], &[Set, Get, Set]], (0, 1), None));
     assert_eq!(states, Ok(4984));
+}
+
+/// Client 1 counts until its box owns the key, and on; client 2 wants to know, or counts as well.
+fn counting(scripts: [&[Verb]; 2], doubles: u32, repeats: u32, planted: Option<Planted>) -> State {
+    State { repeats, ..State::new(scripts, (doubles, 0), planted) }
+}
+
+#[test]
+fn every_order_of_ownership() {
+    // Of a first copy that comes late or twice, a write that is repeated at the home, a read or write by the other box.
+    let states = explore(counting([&[Incr, Incr, Incr], &[Get]], 1, 0, None));
+    assert_eq!(states, Ok(27_346));
+    let states = explore(counting([&[Incr, Incr, Incr], &[]], 1, 1, None));
+    assert_eq!(states, Ok(23_272));
+    let states = explore(counting([&[Incr, Incr, Incr], &[Incr]], 0, 1, None));
+    assert_eq!(states, Ok(11_343));
+    let lost = State { losses: 1, ..counting([&[Incr, Incr, Incr], &[Get, Incr]], 0, 0, None) };
+    assert_eq!(explore(lost), Ok(3822));
+}
+
+#[test]
+fn mistakes_of_owners_are_found_in_some_order() {
+    let found = |other, doubles, repeats, planted| {
+        let scripts: [&[Verb]; 2] = [&[Incr, Incr, Incr], other];
+        assert!(explore(counting(scripts, doubles, repeats, Some(planted))).is_err(), "{}", planted.name());
+    };
+    found(&[Get], 0, 0, Planted::AckBeforeReturn);
+    found(&[Get, Get], 0, 0, Planted::ReadWhileOwned);
+    found(&[Get, Incr], 0, 0, Planted::NoVersionBlock);
+    found(&[Get], 0, 1, Planted::ReturnWithoutRecords);
+    found(&[Get], 1, 0, Planted::GrantWithoutSessions);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! All machines together: scenarios, one for each gap that the published protocol leaves and for each failure; schedules from a
-//! seed; and every order of a small world.
+//! All machines together: scenarios, one for each gap that the published protocol leaves, for each failure, and for what can come between
+//! a key and its owner; schedules from a seed; and every order of a small world.
 
 /// What a scenario expects: else it is a violation, as what the checker finds is.
 macro_rules! expect {
@@ -24,6 +24,7 @@ macro_rules! scenarios {
 mod exhaustive;
 mod failures;
 mod gaps;
+mod owned;
 mod planted;
 mod schedules;
 mod world;

@@ -3,6 +3,7 @@
 use super::super::Planted;
 use super::failures;
 use super::gaps::{self, Scenario};
+use super::owned;
 
 /// Which scenario finds it.
 fn finder(planted: Planted) -> Scenario {
@@ -26,6 +27,12 @@ fn finder(planted: Planted) -> Scenario {
         Planted::ApplyAtTimeout => failures::dead_box,
         Planted::ForgetChildren => failures::forgotten_children,
         Planted::MissWhileHeld => failures::eviction_at_home,
+        Planted::OwnerServesOn => owned::owner_cut_off,
+        Planted::ReturnWithoutRecords => owned::repeated_at_home,
+        Planted::ReturnOnce | Planted::AckBeforeReturn => owned::return_lost,
+        Planted::GrantWithoutSessions => owned::late_first_copies,
+        Planted::ReadWhileOwned => owned::counting,
+        Planted::NoVersionBlock | Planted::LostValueReturns | Planted::LostKeepsSessions => owned::owner_dies,
     }
 }
 

@@ -8,12 +8,14 @@
 use super::super::client::{Answer, Call, Client, Failed, OpId};
 use super::super::compute::number;
 use super::super::controller::Controller;
-use super::super::home::Home;
 use super::super::home::items::{Items, Tree};
+use super::super::home::{self, Home};
 use super::super::lease::runs;
 use super::super::table::Layout;
 use super::super::{CacheBox, Config, Life, NodeId, Out};
-use crate::wire::{BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version};
+use crate::wire::{
+    BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version, key_hash,
+};
 use base::{Nanos, Prng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,6 +53,8 @@ pub(super) struct World {
     prng: Prng,
     pub(super) outcomes: BTreeMap<(usize, OpId), Result_>,
     started: BTreeMap<(usize, OpId), (Call, Version)>,
+    /// All that clients asked for.
+    keys: BTreeSet<Vec<u8>>,
     /// Per key, the highest version that any answer has shown.
     floor: BTreeMap<Vec<u8>, Version>,
     /// What increments that were answered have stored.
@@ -84,6 +88,7 @@ impl World {
             prng: Prng::for_entity(seed, 0, 0x77),
             outcomes: BTreeMap::new(),
             started: BTreeMap::new(),
+            keys: BTreeSet::new(),
             floor: BTreeMap::new(),
             counted: BTreeSet::new(),
             violations: Vec::new(),
@@ -194,6 +199,7 @@ impl World {
         let now = self.clock(NodeId::Client(self.clients[c].id()));
         let mut out = Vec::new();
         let op = self.clients[c].start(now, call.clone(), &mut out).expect("tests begin no more than fits");
+        self.keys.insert(call.key.clone());
         self.started.insert((c, op), (call, floor));
         self.send_all(NodeId::Client(self.clients[c].id()), out);
         op
@@ -260,6 +266,17 @@ impl World {
         matches!(self.outcomes.get(&(c, op)), Some(Ok(answer)) if answer.from_box)
     }
 
+    /// The box that owns this key, as its home has it.
+    pub(super) fn owner(&self, key: &str) -> Option<u16> {
+        self.homes.values().find_map(|home| home.owner_of(key.as_bytes())).map(|id| id.0)
+    }
+
+    /// Keys that were given away, writes that owners did, and keys lost with them; of those who run now.
+    pub(super) fn ownership(&self) -> [u64; 3] {
+        let sum = |of: fn(&home::Stats) -> u64| self.homes.values().map(|home| of(&home.stats())).sum();
+        [sum(|s| s.given), self.boxes.values().map(|b| b.stats().owned).sum(), sum(|s| s.lost)]
+    }
+
     /// Messages of this kind that were sent.
     pub(super) fn heard(&self, what: Control) -> usize {
         self.controls.get(&what).copied().unwrap_or(0)
@@ -284,7 +301,10 @@ impl World {
     /// A counter that began at 0, and that nothing but increments changed, counted each of them once: those that were answered,
     /// and of those whose end is not known any number.
     pub(super) fn judge_counter(&mut self, key: &str) {
-        let of_it = |(op, _): &(&(usize, OpId), &Result_)| self.started[*op].0.key == key.as_bytes();
+        let of_it = |(op, _): &(&(usize, OpId), &Result_)| {
+            let call = &self.started[*op].0;
+            call.key == key.as_bytes() && call.verb == Verb::Incr
+        };
         let ends: Vec<_> = self.outcomes.iter().filter(of_it).map(|(_, outcome)| outcome).collect();
         let answered =
             ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count() as u64;
@@ -438,8 +458,24 @@ impl World {
         }
     }
 
+    /// No box answers as the owner of what its home did not give it.
+    fn check_owners(&mut self) {
+        for (id, machine) in &self.boxes {
+            let now = self.clock(NodeId::Box(*id));
+            for key in self.keys.iter().filter(|key| machine.owned(key, now).is_some()) {
+                let home = self.layout.home_of(key_hash(key));
+                let is_quiet = self.quiet_until.get(&home).is_some_and(|until| runs(*until, self.now));
+                if !is_quiet && self.homes[&home].owner_of(key) != Some(*id) {
+                    let key = String::from_utf8_lossy(key);
+                    self.violations.push(format!("box {id} would answer as owner of {key}"));
+                }
+            }
+        }
+    }
+
     /// No box could answer what is not, at this moment, at the home.
     fn check(&mut self) {
+        self.check_owners();
         for (id, machine) in &self.boxes {
             let now = self.clock(NodeId::Box(*id));
             for kept in machine.copies().filter(|kept| runs(kept.end(), now)) {

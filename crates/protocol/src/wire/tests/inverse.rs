@@ -27,7 +27,7 @@ fn sharers() -> impl Strategy<Value = Sharers> {
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    let flags = (0u16..4).prop_map(|bits| Flags::from_bits(bits).expect("they have a meaning"));
+    let flags = (0u16..32).prop_map(|bits| Flags::from_bits(bits).expect("they have a meaning"));
     let kind = prop::sample::select(Kind::ALL);
     let status = prop::sample::select(Status::ALL);
     let shape = (opcode(), flags, kind, status, origin(), sharers());
