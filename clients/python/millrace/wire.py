@@ -52,6 +52,8 @@ class Control(IntEnum):
 
     INVALIDATE = 0x80
     INVALIDATE_ACK = 0x81
+    RETURN = 0x82
+    RETURN_ACK = 0x83
     TABLE = 0x86
     TABLE_ACK = 0x87
     HEARTBEAT = 0x88
@@ -65,6 +67,8 @@ class Flags(IntFlag):
     NO_CACHE = 1
     FROM_BOX = 2
     TRY = 4
+    OWNABLE = 8
+    OWNED = 16
 
 
 class Status(IntEnum):
@@ -188,7 +192,7 @@ _CODES = {*Op, *(op | REPLY for op in Op), *Control}
 _KEYLESS = {Op.FLUSH, Op.NOOP, Op.SESSION, Control.TABLE, Control.TABLE_ACK, Control.HEARTBEAT, Control.HEARTBEAT_ACK}
 _MAYBE_KEYLESS = {Control.INVALIDATE, Control.INVALIDATE_ACK}
 _KINDS, _STATUSES = set(Kind), set(Status)
-_FLAGS = int(Flags.NO_CACHE | Flags.FROM_BOX | Flags.TRY)
+_FLAGS = int(Flags.NO_CACHE | Flags.FROM_BOX | Flags.TRY | Flags.OWNABLE | Flags.OWNED)
 
 
 def _check(packet: Packet) -> None:

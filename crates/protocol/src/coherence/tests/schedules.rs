@@ -171,13 +171,13 @@ const FOUND_WITHIN: &[(Planted, u64)] = &[
     (Planted::AnyRound, 30),
     (Planted::ApplyAtTimeout, 3),
     (Planted::ForgetChildren, 60),
-    (Planted::ReturnWithoutRecords, 10),
-    (Planted::ReturnOnce, 10),
-    (Planted::AckBeforeReturn, 10),
-    (Planted::GrantWithoutSessions, 20),
+    (Planted::ReturnWithoutRecords, 120),
+    (Planted::ReturnOnce, 60),
+    (Planted::AckBeforeReturn, 60),
+    (Planted::GrantWithoutSessions, 120),
     (Planted::NoVersionBlock, 5),
-    (Planted::ReadWhileOwned, 40),
-    (Planted::LostValueReturns, 120),
+    (Planted::ReadWhileOwned, 120),
+    (Planted::LostValueReturns, 240),
 ];
 
 #[test]
