@@ -15,7 +15,6 @@
 //! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
-//! | `sweep` | a command: cache sizes and skews beside theory |
 //! | `error` | what can go wrong, and what to do about it |
 //!
 //! What the machines promise, and why: `docs/design/004-box.md`.
@@ -37,7 +36,6 @@ mod pipelined;
 pub mod plan;
 pub mod registers;
 pub mod run;
-pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
@@ -71,7 +69,6 @@ pub struct Inc {
 enum Command {
     Topology(plan::Plan),
     Run(run::Run),
-    Sweep(sweep::Sweep),
     #[command(flatten)]
     Ask(ask::Ask),
 }
@@ -85,7 +82,6 @@ impl Inc {
         match &self.command {
             Command::Topology(plan) => plan.run(),
             Command::Run(run) => run.run(),
-            Command::Sweep(sweep) => sweep.run(),
             Command::Ask(ask) => ask.run(),
         }
     }

@@ -16,6 +16,7 @@
 //! | `run` | load, kills, verdict: in namespaces, or over loopback in this process |
 //! | `bench` | latency and processor time with and without boxes, and against memcached |
 //! | `compute` | computations at the client, the server and the box |
+//! | `sweep` | what boxes keep, over their size and the skew of keys, in virtual time |
 //! | `error` | what can go wrong, and what to do about it |
 
 pub mod bench;
@@ -33,6 +34,7 @@ pub mod process;
 pub mod run;
 pub mod site;
 mod state;
+pub mod sweep;
 mod up;
 
 pub use error::LabError;
@@ -58,6 +60,7 @@ enum Command {
     Run(Box<run::Run>),
     Bench(Box<bench::Bench>),
     Compute(Box<compute::Compute>),
+    Sweep(sweep::Sweep),
     Link(link::carry::Carry),
     #[command(hide = true)]
     Hold(hold::Hold),
@@ -79,6 +82,7 @@ impl Lab {
             Command::Run(run) => run.run(),
             Command::Bench(bench) => bench.run(),
             Command::Compute(compute) => compute.run(),
+            Command::Sweep(sweep) => Ok(sweep.run()?),
             Command::Link(carry) => carry.run(),
             Command::Hold(hold) => hold.run(),
             Command::Client(solo) => solo.run(),

@@ -8,7 +8,7 @@
 //! A request is followed until nothing more is to be delivered; then the next one begins. So what is counted depends on the order of
 //! requests and the time between them, and on nothing else.
 
-use super::super::items::Shelf;
+use crate::inc::items::Shelf;
 use base::{Bytes, Nanos, Prng};
 use protocol::coherence::boxes::Stats;
 use protocol::coherence::client::Call;

@@ -1,4 +1,4 @@
-//! `millrace inc sweep`: how much of what clients read the boxes answer, over their size and the popularity of keys, beside theory.
+//! `millrace lab sweep`: how much of what clients read the boxes answer, over their size and the popularity of keys, beside theory.
 //!
 //! The machines are the real ones (`network`); time is virtual, so a run is its seed's and this machine's speed changes nothing but how
 //! long it takes. What theory says, and why: `theory`.
@@ -15,8 +15,8 @@ mod show;
 mod tests;
 mod theory;
 
-use super::plan::{registers, setting};
-use super::{IncError, registers as list};
+use crate::inc::plan::{registers, setting};
+use crate::inc::{IncError, registers as list};
 use crate::load::progress;
 use cell::{Case, Cell, Shares, Spread};
 use clap::Args;
@@ -40,13 +40,13 @@ use theory::Load;
 ///
 /// Examples:
 ///
-///   millrace inc sweep --sizes 512,4096 --skews 0.99 --seeds 1
+///   millrace lab sweep --sizes 512,4096 --skews 0.99 --seeds 1
 ///
-///   millrace inc sweep --plot sweep.html
+///   millrace lab sweep --plot sweep.html
 ///
-///   millrace inc sweep --levels 2 --tors 2 --sizes 1024,4096 --skews 0.9,0.99
+///   millrace lab sweep --levels 2 --tors 2 --sizes 1024,4096 --skews 0.9,0.99
 ///
-///   millrace inc sweep --set coherence.lease=5000000 --rate 20000
+///   millrace lab sweep --set coherence.lease=5000000 --rate 20000
 #[derive(Args, Clone, Debug)]
 pub struct Sweep {
     /// Copies that a box has place for
