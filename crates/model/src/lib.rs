@@ -1,0 +1,25 @@
+//! A model of datacenter hardware that requests travel through, in virtual time.
+//!
+//! ```text
+//!   a path of hardware, as data:  Program = [Use nic, Use pcie, Fork write-back, Use dram, …]
+//!        │ interpreted by                     │ summed by
+//!        ▼                                    ▼
+//!   Kernel: events, queues, credits      Demand: service per resource, time when nothing else is there
+//!        ▲
+//!   Sim: handlers as futures, in the same virtual time (the code that runs on real cores)
+//! ```
+//!
+//! One description serves both the simulation and the planner's arithmetic, so that the two cannot drift apart.
+//!
+//! Time is integer picoseconds; events come in the order (time, source, sequence); randomness has a stream per resource; nothing depends on a
+//! clock, a thread or a hash map. So a run has a fingerprint, the same on every machine.
+
+pub mod kernel;
+pub mod pcie;
+pub mod queueing;
+pub mod random;
+pub mod sim;
+
+pub use base::Picos;
+pub use kernel::{Kernel, ProgramId, ResourceId, Service, Step, Tokens};
+pub use sim::Sim;
