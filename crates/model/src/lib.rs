@@ -16,10 +16,12 @@
 
 pub mod kernel;
 pub mod pcie;
+pub mod platform;
 pub mod queueing;
 pub mod random;
 pub mod sim;
 
 pub use base::Picos;
 pub use kernel::{Kernel, ProgramId, ResourceId, Service, Step, Tokens};
+pub use platform::Platform;
 pub use sim::Sim;

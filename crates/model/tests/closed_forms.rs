@@ -251,7 +251,11 @@ fn a_run_is_the_same_again_and_its_fingerprint_is_pinned() {
     let first = run(5, 12, 20, Picos::from_micros(200));
     assert_eq!(first, run(5, 12, 20, Picos::from_micros(200)));
     assert_ne!(first.2, run(6, 12, 20, Picos::from_micros(200)).2);
-    assert_eq!(format!("{:016x}", first.2), "5b5a3ead8de27ae2", "another machine, or another order of events");
+    assert_eq!(
+        format!("{:016x}", first.2),
+        "5b5a3ead8de27ae2",
+        "another machine, or another order of events"
+    );
 }
 
 proptest! {

@@ -1,0 +1,180 @@
+//! Reads platform files. What is wrong is said with its line.
+
+use super::unit::{Dimension, Unit};
+use super::{Class, Number, Platform};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Why there is no platform, or no number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// The file is wrong.
+    File {
+        /// Which.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+    /// A component needs a number that is not there.
+    Missing {
+        /// Of which platform.
+        platform: String,
+        /// Its name.
+        number: String,
+    },
+    /// A number is of another kind than a component needs.
+    Dimension {
+        /// Of which platform.
+        platform: String,
+        /// Of its file.
+        line: usize,
+        /// The number's name.
+        number: String,
+        /// Its unit.
+        unit: &'static str,
+        /// Units that would do.
+        wanted: String,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::File { file, line, why } => write!(f, "{file}:{line}: {why}"),
+            LoadError::Missing { platform, number } => {
+                write!(f, "platform {platform} has no number {number}, which its family needs")
+            }
+            LoadError::Dimension { platform, line, number, unit, wanted } => {
+                write!(f, "{platform}, line {line}: {number} is in {unit}; it must be in one of {wanted}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// The parts of a number, all of which must be there.
+const PARTS: [&str; 5] = ["value", "unit", "class", "source", "range"];
+
+struct Reader<'a> {
+    text: &'a str,
+    file: &'a str,
+    numbers: BTreeMap<String, Number>,
+}
+
+pub(super) fn parse(text: &str, file: &str) -> Result<Platform, LoadError> {
+    let mut reader = Reader { text, file, numbers: BTreeMap::new() };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        reader.wrong(at, error.message().to_string())
+    })?;
+    let table = table.get_ref();
+    let mut words = ["name", "title", "family"].map(|word| (word, None));
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        match words.iter_mut().find(|(word, _)| *word == name) {
+            Some((_, place)) => *place = Some(reader.word(name, value)?),
+            None => reader.table(name, value)?,
+        }
+    }
+    let [name, title, family] = words.map(|(word, found)| {
+        found.ok_or_else(|| reader.wrong(0, format!("it needs a line {word} = \"…\" at its head")))
+    });
+    Ok(Platform {
+        name: name?,
+        title: title?,
+        family: family?,
+        numbers: reader.numbers,
+        read: RefCell::default(),
+    })
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        1 + self.text[..at.min(self.text.len())].matches('\n').count()
+    }
+
+    fn wrong(&self, at: usize, why: String) -> LoadError {
+        LoadError::File { file: self.file.into(), line: self.line(at), why }
+    }
+
+    fn word(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<String, LoadError> {
+        match value.get_ref() {
+            DeValue::String(text) if !text.is_empty() => Ok(text.to_string()),
+            _ => Err(self.wrong(value.span().start, format!("{name} must be a text in quotes"))),
+        }
+    }
+
+    fn table(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<(), LoadError> {
+        let DeValue::Table(table) = value.get_ref() else {
+            let why = format!(
+                "{name} is no table; a number is {{ value = …, unit = \"…\", class = \"…\", source = \"…\", range = [least, most] }}"
+            );
+            return Err(self.wrong(value.span().start, why));
+        };
+        if PARTS.iter().any(|part| table.contains_key(*part)) {
+            let number = self.number(name, value.span().start, table)?;
+            self.numbers.insert(name.into(), number);
+            return Ok(());
+        }
+        for (key, value) in table {
+            self.table(&format!("{name}.{}", key.get_ref()), value)?;
+        }
+        Ok(())
+    }
+
+    fn number(&self, name: &str, at: usize, table: &DeTable<'_>) -> Result<Number, LoadError> {
+        if let Some((key, _)) = table.iter().find(|(key, _)| !PARTS.contains(&&**key.get_ref())) {
+            let known = PARTS.join(", ");
+            return Err(self.wrong(key.span().start, format!("{name} has {known}; not {}", key.get_ref())));
+        }
+        let part = |part: &str| {
+            table.get(part).ok_or_else(|| self.wrong(at, format!("number {name} has no {part}")))
+        };
+        let value = self.float(name, part("value")?)?;
+        let unit = self.word("unit", part("unit")?)?;
+        let unit = Unit::named(&unit).ok_or_else(|| {
+            let all: Vec<_> = super::unit::UNITS.iter().map(|unit| unit.name).collect();
+            self.wrong(at, format!("{name}: {unit:?} is no unit; there are {}", all.join(", ")))
+        })?;
+        let class = self.word("class", part("class")?)?;
+        let class = Class::ALL.into_iter().find(|known| known.name() == class).ok_or_else(|| {
+            let all = Class::ALL.map(Class::name).join(", ");
+            self.wrong(at, format!("{name}: {class:?} is no class; there are {all}"))
+        })?;
+        let source = self.word("source", part("source")?)?;
+        let range = self.range(name, part("range")?)?;
+        if !(range.0..=range.1).contains(&value) {
+            let why = format!("{name}: {value} is not in its range [{}, {}]", range.0, range.1);
+            return Err(self.wrong(at, why));
+        }
+        let whole = unit.dimension != Dimension::Count || value.fract() == 0.0;
+        if !whole || value < 0.0 {
+            return Err(self.wrong(at, format!("{name}: {value} {} cannot be", unit.name)));
+        }
+        Ok(Number { value, unit, class, source, range, line: self.line(at) })
+    }
+
+    fn range(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<(f64, f64), LoadError> {
+        let bad = || self.wrong(value.span().start, format!("{name}: range must be [least, most]"));
+        let DeValue::Array(ends) = value.get_ref() else { return Err(bad()) };
+        let [least, most] = &ends[..] else { return Err(bad()) };
+        let (least, most) = (self.float(name, least)?, self.float(name, most)?);
+        if least <= most { Ok((least, most)) } else { Err(bad()) }
+    }
+
+    fn float(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, LoadError> {
+        let text = match value.get_ref() {
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => "",
+        };
+        let number = text.replace('_', "").parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| self.wrong(value.span().start, format!("{name}: a decimal number belongs here")))
+    }
+}

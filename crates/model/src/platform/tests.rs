@@ -1,0 +1,75 @@
+use super::audit::Audit;
+use super::*;
+
+const GOOD: &str = r#"
+name = "toy"
+title = "A toy"
+family = "toys"
+
+[nic]
+rate = { value = 200, unit = "Mpps", class = "published", source = "a paper, §1", range = [190, 220] }
+
+[cpu]
+clock = { value = 2.5, unit = "GHz", class = "datasheet", source = "the vendor", range = [2.5, 2.5] }
+[cpu.post]
+value = 500
+unit = "cycles"
+class = "assumed"
+source = "like others"
+range = [100, 1_000]
+"#;
+
+#[test]
+fn numbers_are_read_in_the_unit_that_is_needed() {
+    let toy = Platform::parse(GOOD, "toy.toml").expect("it is right");
+    assert_eq!(toy.numbers().count(), 3);
+    assert_eq!(toy.cycles("cpu.post", "cpu.clock"), Ok(Picos::from_nanos(200)));
+    assert_eq!(toy.service("nic.rate", 4), Ok(Picos::from_nanos(20)));
+    assert_eq!(toy.were_read(), ["cpu.clock", "cpu.post", "nic.rate"]);
+    assert_eq!(transfer(64, 512e9), Picos(1000));
+    let wrong = toy.span("nic.rate").map_err(|error| error.to_string());
+    assert!(wrong.is_err_and(|why| why.contains("line 7") && why.contains("ps, ns, us")));
+    let missing = toy.span("nic.depth").map_err(|error| error.to_string());
+    assert!(missing.is_err_and(|why| why.contains("no number nic.depth")));
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_line_and_reason() {
+    let cases = [
+        (r#""Mpps", class"#, r#""Mpp", class"#, 7, "is no unit"),
+        (r#"class = "published", "#, "", 7, "number nic.rate has no class"),
+        (r#", range = [190, 220]"#, "", 7, "no range"),
+        ("[190, 220]", "[210, 220]", 7, "not in its range"),
+        ("[190, 220]", "[220, 190]", 7, "least, most"),
+        (r#""published""#, r#""heard""#, 7, "is no class"),
+        ("value = 500", "valve = 500", 12, "not valve"),
+        ("value = 500", "value = \"500\"", 12, "decimal number"),
+        ("name = \"toy\"\n", "", 1, "name"),
+        ("[cpu]", "[cpu", 9, ""),
+        ("source = \"like others\"", "source = \"\"", 15, "text in quotes"),
+    ];
+    for (from, to, line, why) in cases {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from}");
+        match Platform::parse(&text, "toy.toml") {
+            Err(LoadError::File { line: at, why: said, .. }) => {
+                assert!(at == line && said.contains(why), "{to}: line {at}: {said}");
+            }
+            other => panic!("{to}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_audit_says_what_an_answer_rests_on() {
+    let toy = Platform::parse(GOOD, "toy.toml").expect("it is right");
+    // A latency: 200 ns of posting, 5 ns of the NIC.
+    let latency =
+        |p: &Platform| Ok((p.cycles("cpu.post", "cpu.clock")?.0 + p.service("nic.rate", 1)?.0) as f64);
+    let audit = Audit::of(&toy, latency).expect("all numbers are there");
+    assert_eq!(audit.answer, 205_000.0);
+    let names: Vec<_> = audit.swings.iter().map(|swing| swing.number.as_str()).collect();
+    assert_eq!(names, ["cpu.post", "nic.rate", "cpu.clock"]);
+    assert!((audit.swings[0].high - 200.0 / 205.0).abs() < 1e-9);
+    assert!(audit.doubtful() > 0.99 && audit.share(Class::Datasheet) == 0.0);
+}
