@@ -14,6 +14,8 @@
 //! Time is integer picoseconds; events come in the order (time, source, sequence); randomness has a stream per resource; nothing depends on a
 //! clock, a thread or a hash map. So a run has a fingerprint, the same on every machine.
 
+pub mod component;
+pub mod experiment;
 pub mod kernel;
 pub mod pcie;
 pub mod platform;

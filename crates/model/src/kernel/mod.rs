@@ -179,6 +179,9 @@ impl Kernel {
                 Step::Pick { first, count, .. } => {
                     count > 0 && first.0 as usize + count as usize <= self.resources.len()
                 }
+                Step::Either { first, second, .. } => {
+                    first != second && (first.max(second).0 as usize) < self.resources.len()
+                }
                 Step::Take(pool, _) | Step::Give(pool, _) => (pool.0 as usize) < self.pools.len(),
                 Step::Fork(program) | Step::Each(program, _) => (program.0 as usize) < self.programs.len(),
                 Step::Wait(_) => true,
@@ -242,7 +245,7 @@ impl Kernel {
     /// What a program and all that it begins ask of each resource, in the mean.
     pub fn demand(&self, program: ProgramId) -> Vec<Demand> {
         let mut demand = Vec::new();
-        add_demand(&self.programs, program, 1, &mut demand);
+        add_demand(&self.programs, &|id| self.servers(id) as u64, program, 1, &mut demand);
         demand
     }
 
@@ -337,6 +340,11 @@ impl Kernel {
                 }
                 Step::Pick { first, count, service, units, after } => {
                     let at = ResourceId(first.0 + (op.argument % u64::from(count)) as u32);
+                    return self.use_at(slot, at, service, units, after);
+                }
+                Step::Either { first, second, service, units, after } => {
+                    let begin = |at: ResourceId| self.resources[at.0 as usize].begins(self.now);
+                    let at = if begin(first) <= begin(second) { first } else { second };
                     return self.use_at(slot, at, service, units, after);
                 }
                 Step::Wait(span) => {

@@ -49,6 +49,19 @@ pub enum Step {
         /// Goes on so long after the service.
         after: Picos,
     },
+    /// As `Use`, at whichever of two resources begins it earlier, the first where both do: what is kept for some beside what all share.
+    Either {
+        /// The first choice.
+        first: ResourceId,
+        /// The other.
+        second: ResourceId,
+        /// How long it is taken.
+        service: Service,
+        /// For the account.
+        units: u64,
+        /// Goes on so long after the service.
+        after: Picos,
+    },
     /// Time passes.
     Wait(Picos),
     /// Takes tokens, waiting for them in order.
@@ -81,7 +94,15 @@ pub(super) struct Program {
 }
 
 /// Adds what `id` and all that it begins demand, `times` over.
-pub(super) fn add_demand(programs: &[Program], id: ProgramId, times: u64, into: &mut Vec<Demand>) {
+///
+/// Where a step has the choice of two resources, each is charged by its servers' share of both: what it comes to when both are full.
+pub(super) fn add_demand(
+    programs: &[Program],
+    servers: &dyn Fn(ResourceId) -> u64,
+    id: ProgramId,
+    times: u64,
+    into: &mut Vec<Demand>,
+) {
     for step in &programs[id.0 as usize].steps {
         match *step {
             Step::Use { at, service, units, .. } => {
@@ -101,8 +122,24 @@ pub(super) fn add_demand(programs: &[Program], id: ProgramId, times: u64, into: 
                     add(into, demand, 1);
                 }
             }
-            Step::Fork(program) => add_demand(programs, program, times, into),
-            Step::Each(program, count) => add_demand(programs, program, times * u64::from(count), into),
+            Step::Either { first, second, service, units, .. } => {
+                let (a, b) = (servers(first), servers(second));
+                let part = |at, has: u64| {
+                    let share = |whole: u64| whole * times * has / (a + b);
+                    Demand {
+                        at,
+                        service: Picos(share(service.mean().0)),
+                        units: share(units),
+                        uses: share(1),
+                    }
+                };
+                add(into, part(first, a), 1);
+                add(into, part(second, b), 1);
+            }
+            Step::Fork(program) => add_demand(programs, servers, program, times, into),
+            Step::Each(program, count) => {
+                add_demand(programs, servers, program, times * u64::from(count), into)
+            }
             Step::Wait(_) | Step::Take(..) | Step::Give(..) => {}
         }
     }
@@ -124,12 +161,14 @@ fn add(into: &mut Vec<Demand>, more: Demand, times: u64) {
 /// slowest resource delays the last.
 pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64, id: ProgramId) -> Picos {
     let span = |step: &Step| match *step {
-        Step::Use { service, after, .. } | Step::Pick { service, after, .. } => service.mean().plus(after),
+        Step::Use { service, after, .. }
+        | Step::Pick { service, after, .. }
+        | Step::Either { service, after, .. } => service.mean().plus(after),
         Step::Wait(span) => span,
         Step::Take(..) | Step::Give(..) | Step::Fork(_) => Picos::ZERO,
         Step::Each(program, count) => {
             let mut demand = Vec::new();
-            add_demand(programs, program, 1, &mut demand);
+            add_demand(programs, servers, program, 1, &mut demand);
             let behind = |d: &Demand| {
                 let turns = u64::from(count).div_ceil(servers(d.at)).saturating_sub(1);
                 Picos(d.service.0 * turns)

@@ -65,6 +65,11 @@ impl Resource {
         Picos(end)
     }
 
+    /// When a use that arrives at `now` would begin.
+    pub(super) fn begins(&self, now: Picos) -> Picos {
+        Picos(self.free_at.iter().copied().min().unwrap_or(0)).max(now)
+    }
+
     /// Work of servers that lies after `now`. What was begun has no gaps in it.
     fn ahead(&self, now: Picos) -> u64 {
         self.free_at.iter().map(|free| free.saturating_sub(now.0)).sum()
