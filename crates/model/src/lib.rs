@@ -17,11 +17,13 @@
 pub mod component;
 pub mod experiment;
 pub mod kernel;
+pub mod load;
 pub mod pcie;
 pub mod platform;
 pub mod queueing;
 pub mod random;
 pub mod sim;
+pub mod system;
 
 pub use base::Picos;
 pub use kernel::{Kernel, ProgramId, ResourceId, Service, Step, Tokens};
