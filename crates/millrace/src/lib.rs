@@ -10,6 +10,7 @@ pub mod probe;
 pub mod proxy;
 pub mod registers;
 pub mod report;
+pub mod repro;
 pub mod rpc;
 pub mod shm_client;
 pub mod sim;

@@ -7,6 +7,7 @@ use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
 use millrace::lab::Lab;
 use millrace::load::{self, BenchArgs};
 use millrace::proxy::Proxy;
+use millrace::repro::Repro;
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
 use millrace::soak::Soak;
@@ -39,6 +40,7 @@ enum Command {
     Controller(ControllerNode),
     Lab(Lab),
     Proxy(Proxy),
+    Repro(Repro),
     Soak(Soak),
     Registers(registers::List),
     Wire(Wire),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Controller(node) => node.run().map_err(Into::into),
         Command::Lab(lab) => lab.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Proxy(proxy) => proxy.run().map_err(Into::into),
+        Command::Repro(repro) => repro.run().map_err(|error| Failure { error, code: 1 }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),

@@ -97,8 +97,6 @@ impl Rows {
 pub struct Experiment {
     /// The id of the system's review.
     pub id: &'static str,
-    /// Of whose evaluation.
-    pub system: &'static str,
     /// In a line.
     pub title: &'static str,
     /// Runs it with a seed.

@@ -11,30 +11,10 @@ use base::Picos;
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
-    Experiment {
-        id: "F1",
-        system: "off-path SmartNIC",
-        title: "latency and throughput of READ and WRITE by path",
-        run: by_path,
-    },
-    Experiment {
-        id: "F3",
-        system: "off-path SmartNIC",
-        title: "requests to a small range of addresses",
-        run: address_range,
-    },
-    Experiment {
-        id: "F4",
-        system: "off-path SmartNIC",
-        title: "packets on PCIe by payload",
-        run: pcie_packets,
-    },
-    Experiment {
-        id: "F8",
-        system: "off-path SmartNIC",
-        title: "one responder after the other, and both at once",
-        run: both_responders,
-    },
+    Experiment { id: "F1", title: "latency and throughput of READ and WRITE by path", run: by_path },
+    Experiment { id: "F3", title: "requests to a small range of addresses", run: address_range },
+    Experiment { id: "F4", title: "packets on PCIe by payload", run: pcie_packets },
+    Experiment { id: "F8", title: "one responder after the other, and both at once", run: both_responders },
 ];
 
 const PATHS: [(&str, Card, Side); 3] = [

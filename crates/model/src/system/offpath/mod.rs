@@ -14,7 +14,5 @@ pub mod experiments;
 pub mod machine;
 pub mod verbs;
 
-/// Published results of this system.
-pub const PUBLISHED: &str = include_str!("../../../published/offpath.toml");
 /// Its platform.
 pub const PLATFORM: &str = include_str!("../../../platforms/bluefield2-ib.toml");
