@@ -124,8 +124,10 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
         let table = comparison(&compared);
         let line =
             verdict(&summary(&compared, Standing::Prediction), &summary(&compared, Standing::Calibration));
-        text += &format!("{}\n\n{table}\n  {line}\n\n", system.title);
-        let blocks = vec![Block::Text(line), Block::Table(table), Block::Table(all_rows(&rows))];
+        let remarks: String = remarks(&compared).iter().map(|remark| format!("  {remark}\n")).collect();
+        text += &format!("{}\n\n{table}\n{remarks}\n  {line}\n\n", system.title);
+        let blocks =
+            vec![Block::Text(line), Block::Table(table), Block::Text(remarks), Block::Table(all_rows(&rows))];
         sections.push(Section { title: system.title.into(), blocks });
     }
     let digest = digest(&ran);
@@ -190,7 +192,7 @@ fn range((least, most): (f64, f64)) -> String {
 }
 
 fn comparison(compared: &[Compared<'_>]) -> Table {
-    let mut table = Table::new(["id", "what", "published", "modelled", "error", "standing"]);
+    let mut table = Table::new(["result", "published", "modelled", "error", "standing"]);
     for one in compared {
         let [published, modelled, error] = match &one.verdict {
             Verdict::Number { published, modelled, error } => {
@@ -203,13 +205,16 @@ fn comparison(compared: &[Compared<'_>]) -> Table {
             Verdict::NoRow(place) => ["".into(), format!("not run: {}", place.experiment), "".into()],
             Verdict::NotModelled => ["".into(), "".into(), "".into()],
         };
-        let what = match (&one.verdict, &one.result.why) {
-            (Verdict::NotModelled, Some(why)) => format!("{}: {why}", one.result.what),
-            _ => one.result.what.clone(),
-        };
-        table.row([one.result.id.clone(), what, published, modelled, error, one.result.standing.to_string()]);
+        let result = format!("{:8}{}", one.result.id, one.result.what);
+        table.row([result, published, modelled, error, one.result.standing.to_string()]);
     }
     table
+}
+
+/// What there is to say of single results: why one is not modelled, or what to know.
+fn remarks(compared: &[Compared<'_>]) -> Vec<String> {
+    let said = |one: &Compared<'_>| one.result.why.as_ref().map(|why| format!("{}: {why}", one.result.id));
+    compared.iter().filter_map(said).collect()
 }
 
 fn verdict(predictions: &Summary, calibration: &Summary) -> String {

@@ -66,6 +66,8 @@ machine!(CacheBox, true, |cache| {
         ("late", stats.late),
         ("granted", stats.granted),
         ("invalidations", stats.invalidations),
+        ("done as owner", stats.owned),
+        ("given back", stats.returns),
         ("fallbacks", stats.fallbacks),
         ("dropped", stats.dropped),
     ]
@@ -81,6 +83,9 @@ machine!(Home<Shelf>, true, |home| {
         ("waited", stats.waited),
         ("busy", stats.busy),
         ("repeated", stats.repeated),
+        ("owners", stats.given),
+        ("returned", stats.returned),
+        ("lost", stats.lost),
         ("dropped", stats.dropped),
         ("evicted", home.items().evicted()),
         ("items", home.items().len() as u64),

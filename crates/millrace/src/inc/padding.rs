@@ -8,14 +8,15 @@
 //!  padded bytes over the client's life  ≤  CREDIT + DRIP · GETs + useful bytes · (1 + coherence.pad_waste / 100)
 //! ```
 //!
-//! Bounds: `PLACES` keys, by their hashes; two that share a place push each other out.
+//! Bounds: `PLACES` keys, by their hashes. Of two that share a place the one that boxes answer stays: a key that comes from its home needs a second
+//! reply to push it out, else the many keys that no box has would push out the few that boxes have.
 //! Cost: one look at a place for each GET and each reply.
 
 use protocol::coherence::NodeId;
 use protocol::wire::{Flags, KeyHash, Message, Opcode, Status, Verb, padded};
 
 /// Keys that are remembered, a power of two.
-const PLACES: usize = 4096;
+const PLACES: usize = 1 << 15;
 /// Bytes by which a reply may be longer than its request without padding. Drivers give some more; this is what is sure.
 const GROWTH: usize = 184;
 /// Bytes that may be wasted before any was useful.
@@ -40,6 +41,8 @@ struct Place {
     expected: u16,
     /// Of the last request.
     sent: u16,
+    /// A box answered for it, and no other key has claimed the place since.
+    stays: bool,
 }
 
 impl Padding {
@@ -75,12 +78,17 @@ impl Padding {
         let hash = reply.hash();
         let place = &mut self.places[hash.0 as usize % PLACES];
         let bytes = padded(reply.value.len());
-        if place.hash == hash && reply.header.flags.contains(Flags::FROM_BOX) {
+        let from_box = reply.header.flags.contains(Flags::FROM_BOX);
+        if place.hash == hash && from_box {
             let useful = bytes.min(usize::from(place.sent)) as u64;
             self.credit = (self.credit + useful + useful * self.waste / 100).min(CREDIT);
         }
+        if place.hash != hash && place.stays && !from_box {
+            place.stays = false;
+            return;
+        }
         let fits = reply.header.status == Status::Ok && (GROWTH + 1..=xdp::MAX_VALUE).contains(&bytes);
-        *place = Place { hash, expected: if fits { bytes as u16 } else { 0 }, sent: 0 };
+        *place = Place { hash, expected: if fits { bytes as u16 } else { 0 }, sent: 0, stays: from_box };
     }
 }
 
@@ -112,6 +120,19 @@ mod tests {
             assert_eq!(ask(&mut padding, b"key", bytes, true), padded);
         }
         assert_eq!(ask(&mut padding, b"another", 1000, true), 0);
+    }
+
+    #[test]
+    fn a_key_that_boxes_answer_is_not_pushed_out_by_one_that_they_do_not() {
+        let mut padding = Padding::new(100);
+        let at = |i: u32| Message::request(Verb::Get, &i.to_le_bytes()).hash().0 as usize % PLACES;
+        let other = (1..).find(|i| at(*i) == at(0)).expect("some key shares the place");
+        ask(&mut padding, &0u32.to_le_bytes(), 1000, true);
+        ask(&mut padding, &other.to_le_bytes(), 1000, false);
+        assert_eq!(ask(&mut padding, &0u32.to_le_bytes(), 1000, true), 1000, "one reply does not claim it");
+        ask(&mut padding, &other.to_le_bytes(), 1000, false);
+        ask(&mut padding, &other.to_le_bytes(), 1000, false);
+        assert_eq!(ask(&mut padding, &0u32.to_le_bytes(), 1000, true), 0, "two do");
     }
 
     #[test]
