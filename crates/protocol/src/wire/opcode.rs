@@ -105,7 +105,7 @@ codes! {
         Exists = 2 "EXISTS",
         /// The condition does not hold.
         NotStored = 3 "NOT_STORED",
-        /// The value does not fit a datagram; `operand` says its length where it is known. It is to be had over TCP.
+        /// The value does not fit a datagram; `operand` says its length where it is known.
         TooLarge = 4 "TOO_LARGE",
         /// The request makes no sense.
         Bad = 5 "BAD",
