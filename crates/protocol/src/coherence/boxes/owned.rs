@@ -7,7 +7,7 @@
 //! Invariants: 1. one entry per hash; 2. one timer per entry; 3. an entry that returns serves no more; 4. who asked for what is being
 //! returned is answered when it is gone.
 //!
-//! Bounds: entries as it is made for, [`MOST_RECORDS`] records each, [`MOST_ASKERS`] askers. Cost: a few steps in ordered trees.
+//! Bounds: entries as it is made for, [`MOST_RECORDS`] records each, `MOST_ASKERS` askers. Cost: a few steps in ordered trees.
 
 use super::super::NodeId;
 use super::super::compute::{self, Effect, Item, Operation};
