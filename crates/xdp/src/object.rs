@@ -42,21 +42,11 @@ impl Maps {
     /// New ones, all zeros.
     pub fn create(buckets: usize) -> Result<Maps, LoadError> {
         let object = parse();
-        let maps = NAMES.map(|name| {
+        let create = |name| {
             let shape = shape(&object, name, buckets);
             bpf::map_create(name, shape).map_err(|error| LoadError::of("making a map", error))
-        });
-        let [config, buckets, entries, hits, rows, homes, sights, scratches] = maps;
-        Ok(Maps {
-            config: config?,
-            buckets: buckets?,
-            entries: entries?,
-            hits: hits?,
-            rows: rows?,
-            homes: homes?,
-            sights: sights?,
-            scratches: scratches?,
-        })
+        };
+        Ok(Maps::of(NAMES.into_iter().map(create).collect::<Result<_, _>>()?))
     }
 
     /// Those of a program in the kernel; none where they are not of the shapes that this version makes.
@@ -70,20 +60,14 @@ impl Maps {
                 found[i] = (is == shape(&object, NAMES[i], buckets)).then_some(map);
             }
         }
-        let [config, buckets, entries, hits, rows, homes, sights, scratches] = found;
-        let all = || {
-            Some(Maps {
-                config: config?,
-                buckets: buckets?,
-                entries: entries?,
-                hits: hits?,
-                rows: rows?,
-                homes: homes?,
-                sights: sights?,
-                scratches: scratches?,
-            })
-        };
-        Ok(all())
+        Ok(found.into_iter().collect::<Option<_>>().map(Maps::of))
+    }
+
+    /// Of all of them, in the order of [`NAMES`].
+    fn of(maps: Vec<OwnedFd>) -> Maps {
+        let maps: [OwnedFd; NAMES.len()] = maps.try_into().expect("a map for each name");
+        let [config, buckets, entries, hits, rows, homes, sights, scratches] = maps;
+        Maps { config, buckets, entries, hits, rows, homes, sights, scratches }
     }
 
     fn fds(&self) -> [BorrowedFd<'_>; NAMES.len()] {

@@ -6,7 +6,7 @@ use super::command::{Outcome, Trouble, What};
 use super::reply;
 use super::shared::Shared;
 use crate::node::counters::Counter;
-use crate::node::kv::PROTOCOL_VERSION;
+use crate::node::kv::{PROTOCOL_VERSION, command_counters};
 use protocol::memcache::emit::{LINE_BOUND, Reply, stat_bound};
 use protocol::memcache::{Line, Stats};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,41 +30,7 @@ macro_rules! counters {
     };
 }
 
-counters! {
-    /// Keys asked for.
-    cmd_get
-    /// Storage commands.
-    cmd_set
-    /// `flush_all` commands.
-    cmd_flush
-    /// Keys whose life was to be changed.
-    cmd_touch
-    /// Keys found.
-    get_hits
-    /// Keys not found.
-    get_misses
-    /// Deletions that found nothing.
-    delete_misses
-    /// Deletions.
-    delete_hits
-    /// Increments that found nothing.
-    incr_misses
-    /// Increments.
-    incr_hits
-    /// Decrements that found nothing.
-    decr_misses
-    /// Decrements.
-    decr_hits
-    /// Compare-and-set where nothing was.
-    cas_misses
-    /// Compare-and-set that stored.
-    cas_hits
-    /// Compare-and-set where another version was.
-    cas_badval
-    /// Lives changed.
-    touch_hits
-    /// Lives to be changed where nothing was.
-    touch_misses
+command_counters! { counters:
     /// Commands to which nobody answered, and that were not done.
     unanswered
     /// Commands to which nobody answered, and that may have been done.

@@ -13,7 +13,7 @@ use crate::load::tally::Tally;
 use crate::load::value;
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call, Failed, OpId, Refused};
-use protocol::wire::{Kind, MAX_VALUE, Status, Verb, Version};
+use protocol::wire::{MAX_VALUE, Status, Verb, Version};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -48,16 +48,7 @@ impl Caches {
             room: KeyRoom::new(),
             tickets: HashMap::new(),
             seen: None,
-            answer: Answer {
-                status: Status::Miss,
-                value: Vec::new(),
-                flags: 0,
-                kind: Kind::Bytes,
-                life: Nanos::MAX,
-                version: Version(0),
-                number: 0,
-                from_box: false,
-            },
+            answer: Answer::of(Status::Miss),
             value: Vec::new(),
         })
     }

@@ -34,6 +34,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use store::{Hit, Key, Mode, Store};
 
 pub use stats::KvReport;
+pub(crate) use stats::command_counters;
 
 /// What `version` answers. Clients compare its first numbers with memcached's to learn what a server understands, so they are
 /// those of the memcached that this server follows; libmemcached, for one, refuses a major number of 0.

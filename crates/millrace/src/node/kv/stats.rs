@@ -30,41 +30,51 @@ macro_rules! counters {
     };
 }
 
-counters! {
-    /// Keys asked for.
-    cmd_get
-    /// Storage commands.
-    cmd_set
-    /// `flush_all` commands.
-    cmd_flush
-    /// Keys whose expiry was to be changed.
-    cmd_touch
-    /// Keys found.
-    get_hits
-    /// Keys not found.
-    get_misses
-    /// Deletions that found nothing.
-    delete_misses
-    /// Deletions.
-    delete_hits
-    /// Increments that found nothing.
-    incr_misses
-    /// Increments.
-    incr_hits
-    /// Decrements that found nothing.
-    decr_misses
-    /// Decrements.
-    decr_hits
-    /// Compare-and-set on an absent key.
-    cas_misses
-    /// Compare-and-set that stored.
-    cas_hits
-    /// Compare-and-set with another version.
-    cas_badval
-    /// Expiries changed.
-    touch_hits
-    /// Expiries to be changed of absent keys.
-    touch_misses
+/// Hands the names that memcached has for what commands count to a macro, and those that follow after them.
+macro_rules! command_counters {
+    ($then:ident: $($more:tt)*) => {
+        $then! {
+            /// Keys asked for.
+            cmd_get
+            /// Storage commands.
+            cmd_set
+            /// `flush_all` commands.
+            cmd_flush
+            /// Keys whose expiry was to be changed.
+            cmd_touch
+            /// Keys found.
+            get_hits
+            /// Keys not found.
+            get_misses
+            /// Deletions that found nothing.
+            delete_misses
+            /// Deletions.
+            delete_hits
+            /// Increments that found nothing.
+            incr_misses
+            /// Increments.
+            incr_hits
+            /// Decrements that found nothing.
+            decr_misses
+            /// Decrements.
+            decr_hits
+            /// Compare-and-set on an absent key.
+            cas_misses
+            /// Compare-and-set that stored.
+            cas_hits
+            /// Compare-and-set with another version.
+            cas_badval
+            /// Expiries changed.
+            touch_hits
+            /// Expiries to be changed of absent keys.
+            touch_misses
+            $($more)*
+        }
+    };
+}
+pub(crate) use command_counters;
+
+command_counters! { counters:
     /// Values beyond the limit.
     store_too_large
     /// Values that found no memory.

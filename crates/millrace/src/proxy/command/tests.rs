@@ -24,16 +24,7 @@ impl Home {
     fn answer(&mut self, call: &Call) -> Result<Answer, Failed> {
         assert!(call.verb == Verb::Flush || call.key == KEY);
         self.item.take_if(|item| item.end <= self.now);
-        let mut answer = Answer {
-            status: Status::Miss,
-            value: Vec::new(),
-            flags: 0,
-            kind: Kind::Bytes,
-            life: Nanos::MAX,
-            version: Version(0),
-            number: 0,
-            from_box: false,
-        };
+        let mut answer = Answer::of(Status::Miss);
         match (call.verb, &self.item) {
             (Verb::Flush, _) => (self.item, answer.status) = (None, Status::Ok),
             (Verb::Get, None) => {}

@@ -127,6 +127,22 @@ pub struct Answer {
     pub from_box: bool,
 }
 
+impl Answer {
+    /// With nothing said but this.
+    pub fn of(status: Status) -> Answer {
+        Answer {
+            status,
+            value: Vec::new(),
+            flags: 0,
+            kind: Kind::Bytes,
+            life: Nanos::MAX,
+            version: Version(0),
+            number: 0,
+            from_box: false,
+        }
+    }
+}
+
 /// Why nothing came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failed {
