@@ -25,7 +25,7 @@ impl Event<'_> {
 
 impl Channel {
     /// Publishes what was started; whether a poll would find something.
-    pub(crate) fn is_ready(&mut self) -> bool {
+    pub fn is_ready(&mut self) -> bool {
         let now = self.time.now();
         self.core.publish(now);
         !self.backlog.is_empty() || self.look(now) || self.core.next_deadline() <= now

@@ -172,6 +172,11 @@ impl Attached {
         self.left = self.common.left.load(Ordering::Acquire); // label: left
     }
 
+    /// Whether the application is gone, as of the last [`Attached::look`].
+    pub(super) fn has_left(&self) -> bool {
+        self.left
+    }
+
     /// Whether the application is gone, and everything it sent was taken.
     #[inline]
     pub(super) fn is_finished(&mut self) -> bool {

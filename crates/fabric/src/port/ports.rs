@@ -11,6 +11,7 @@
 //! 2. Turning calm lists every port, after the level was set (see [`ring::summary`]).
 //! 3. Between two turns of a port, every other port has at most one, of at most a quantum.
 //! 4. Packets of one port leave in the order in which they came, also across a replacement of its rings.
+//! 5. A doorbell tells of the port that has it: it comes back after its port said that it left, and one that left needs none.
 //!
 //! Bounds: [`PortsOptions::max_ports`] ports, each with its entries and boxed bytes in each direction, twice that while it is being
 //! replaced.
@@ -223,9 +224,11 @@ impl Ports {
         self.attached.iter_mut().flatten().for_each(Attached::look);
     }
 
-    fn attach(&mut self, port: Attached) {
+    fn attach(&mut self, mut port: Attached) {
         let at = port.id().index();
-        if let Some(bell) = port.bell() {
+        // The doorbell of a port that left before it was seen may be lent to another already (invariant 5).
+        port.look();
+        if let Some(bell) = port.bell().filter(|_| !port.has_left()) {
             self.hear(bell, at);
         }
         if self.attached.len() <= at {

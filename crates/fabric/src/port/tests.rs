@@ -173,6 +173,22 @@ fn a_port_that_leaves_while_it_is_replaced_is_done_with() {
     }
 }
 
+/// Who leaves before it is seen gives its doorbell back, and that may be another port's by the time it is seen.
+#[test]
+fn a_doorbell_that_went_to_another_port_tells_of_that_one() {
+    let (mut ports, mut now) = (core(Level::Busy), Nanos::ZERO);
+    let opener = ports.opener();
+    let mut port = opener.open(&options(Mode::Inline, 4)).expect("there is room");
+    poll_all(&mut ports, &mut now);
+    let doorbell = options(Mode::Doorbell { batch: 1 }, 4);
+    drop(opener.open(&doorbell).expect("there is room"));
+    ports.replace(port.id(), &doorbell).expect("replaced");
+    port.flush();
+    poll_all(&mut ports, &mut now);
+    port.try_send(number(1)).expect("there is room");
+    assert_eq!(poll_all(&mut ports, &mut now), [1]);
+}
+
 /// Turning calm without looking once more overlooks what was sent just before.
 #[test]
 fn an_overlooked_packet_would_be_found() {

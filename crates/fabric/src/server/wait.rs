@@ -3,6 +3,9 @@
 //! No wake-up is lost: everything is armed first, then looked at once more (a link's `arm` says whether it has something, the
 //! queue of returns is asked again), and only then slept on. A connection that nothing is taken from is armed for room alone; a calm one
 //! is armed already (see [`calm`](super::calm)).
+//!
+//! For a loop that also waits for other things: [`Server::arm`] before sleeping on [`Server::descriptors`] no longer than until
+//! [`Server::next_deadline`], [`Server::disarm`] after. The descriptors are others after each poll.
 
 use super::Server;
 use super::greet::Greeting;
@@ -11,6 +14,7 @@ use base::clock::Clock;
 use base::units::Nanos;
 use ring::wait::{Outcome, WaitPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,12 +82,12 @@ impl Server {
             let _ = self.sleep_armed(until.since(now), until == Nanos::MAX, channels);
         }
         self.disarm();
-        self.calm.look_soon();
         channels.iter_mut().for_each(Channel::disarm);
     }
 
-    /// Arms everything; false if there is something to do.
-    fn arm(&mut self) -> bool {
+    /// Before sleeping on the descriptors, after a [`Server::poll`]: whether there is nothing to do. Whatever it says,
+    /// [`Server::disarm`] comes next.
+    pub fn arm(&mut self) -> bool {
         let Server { core, connections, greetings, .. } = self;
         let connections_idle = connections.iter_mut().all(|connection| match connection.must_wait(core) {
             _ if connection.is_calm() => !connection.links.has_news(),
@@ -100,7 +104,9 @@ impl Server {
         !core.returns.is_pending() && core.fresh.is_empty()
     }
 
-    fn disarm(&mut self) {
+    /// After sleeping.
+    pub fn disarm(&mut self) {
+        self.calm.look_soon();
         let busy = self.connections.iter_mut().filter(|connection| !connection.is_calm());
         busy.for_each(|connection| connection.links.disarm());
         self.greetings.iter_mut().for_each(|greeting| greeting.link().disarm());
@@ -110,7 +116,8 @@ impl Server {
         self.sleeper.disarm();
     }
 
-    fn sleep_armed(&self, span: Nanos, forever: bool, channels: &[Channel]) -> io::Result<()> {
+    /// Readable when an armed server has something to do.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let own = self.sleeper.descriptor().expect("made with an eventfd");
         let mut workers = Vec::new();
         if let Some(executor) = &self.core.executor {
@@ -120,8 +127,12 @@ impl Server {
         let busy = self.connections.iter().filter(|connection| !connection.is_calm());
         let links = busy.flat_map(|connection| connection.links.descriptors());
         let greetings = self.greetings.iter().map(Greeting::descriptor);
+        links.chain(greetings).chain(workers).chain([own, self.calm.descriptor()])
+    }
+
+    fn sleep_armed(&self, span: Nanos, forever: bool, channels: &[Channel]) -> io::Result<()> {
         let beside = channels.iter().flat_map(Channel::descriptors);
-        let all = links.chain(greetings).chain(workers).chain([own, self.calm.descriptor()]).chain(beside);
+        let all = self.descriptors().chain(beside);
         let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let span =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 };
