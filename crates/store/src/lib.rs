@@ -16,6 +16,9 @@
 //!
 //! Where things are: `index` finds, `log` holds, `clean` makes room (eviction, expiry and garbage are one decision there),
 //! `budget` counts, `store` puts them together, `ops` has one file per verb, `check` proves the invariants in tests.
+//!
+//! [`redo`] and [`image`] stand beside all this, for replicas of a chain: the persistent log and the media it can be on, and items at offsets that its entries
+//! name.
 
 mod budget;
 mod check;
@@ -23,12 +26,14 @@ mod clean;
 mod config;
 mod coroutine;
 mod ghost;
+pub mod image;
 mod index;
 mod item;
 mod key;
 mod large;
 mod log;
 mod ops;
+pub mod redo;
 mod staged;
 mod stats;
 mod store;
