@@ -1,0 +1,260 @@
+//! Transactions over a chain of replicas: clients, replicas and a controller, as state machines.
+//! The protocol, with why it is strictly serializable, is in `docs/design/006-chain.md`.
+//!
+//! ```text
+//!  Client ──REQUEST──▶ head ──APPEND──▶ middle ──APPEND──▶ tail         each logs, and only when that is durable sends on
+//!         ◀──REPLY───  head ◀───ACK───  middle ◀───ACK───  tail         the tail's log is the commit; each applies on the way back
+//!  Client ──READ───────────────────────────────────────▶ tail           or any replica: what is clean at once, else the tail is asked
+//!
+//!  controller ◀──ALIVE── each replica      ──CONFIGURATION, a lease──▶ each replica
+//! ```
+//!
+//! Each machine is a value: `handle(now, from, message, out)` takes a message, `tick(now, out)` serves deadlines, `next_deadline()` says
+//! when. No socket, file, clock, thread, or order of a hash table is in it. A replica owns an [`Image`] (where items are, by offset) and
+//! a [`Log`] (the redo log); its driver makes the log durable and calls `tick`, which sees how far that is.
+//!
+//! Time: each node has its own clock, in nanoseconds from anywhere. Clocks run equally fast to within [`Config::drift_percent`].
+//!
+//! Bounds: see [`Config`] and [`transaction`]. Errors: what arrives and makes no sense is dropped, counted, and never panics.
+
+pub mod build;
+pub mod client;
+pub mod controller;
+pub mod entry;
+pub mod image;
+pub mod locks;
+pub mod log;
+pub mod message;
+pub mod planted;
+pub mod replica;
+pub mod text;
+pub mod transaction;
+pub mod wire;
+
+pub use client::Client;
+pub use controller::Controller;
+pub use entry::{Entry, Tuple};
+pub use image::{Image, Key, Space};
+pub use log::Log;
+pub use message::Message;
+pub use planted::Planted;
+pub use replica::Replica;
+pub use transaction::{Outcome, Transaction};
+
+use base::Nanos;
+use std::fmt;
+
+/// A place in the order of transactions: the first is 1; 0 is before all. Also the version that a transaction gives to what it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// Before the first.
+    pub const ZERO: Lsn = Lsn(0);
+
+    /// The one after this.
+    pub const fn next(self) -> Lsn {
+        Lsn(self.0 + 1)
+    }
+}
+
+/// The number of a configuration of a chain; grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// A replica's number in its chain; stays the same over restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId(pub u16);
+
+/// Which life of a replica: whoever starts one gives it a higher number than all of its lives before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// A client's session: what its sequence numbers belong to. Given by the chain: the LSN at which it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Who sends, or is to have, a message. What address that is is the driver's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeId {
+    /// A client, or a connection of one: where the reply goes.
+    Client(u64),
+    /// A replica.
+    Replica(ReplicaId),
+    /// A controller, by its number.
+    Controller(u16),
+}
+
+/// Messages to be sent, each with its receiver, in order.
+pub type Out = Vec<(NodeId, Message)>;
+
+/// What survives what, for a reply: the weakest of the replicas' media.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// Lost when the process ends; the other replicas still have it.
+    #[default]
+    Volatile,
+    /// Survives the end of the process (kill -9), not of the machine.
+    ProcessCrash,
+    /// Survives the end of the operating system and of power, as far as the device keeps what it acknowledged.
+    PowerLoss,
+}
+
+/// A replica's part in a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Has everything; acknowledges; may serve reads.
+    Serving,
+    /// Always the last; is given everything, acknowledges nothing that the others wait for until it has caught up, serves no reads.
+    Syncing,
+}
+
+/// A replica in a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// Which.
+    pub replica: ReplicaId,
+    /// Which life of it: another life of the same replica is not meant.
+    pub incarnation: Incarnation,
+    /// Its part.
+    pub part: Part,
+}
+
+/// Who is in a chain, from head to tail; at most one member, the last, is syncing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Configuration {
+    /// Its number.
+    pub epoch: Epoch,
+    /// From head to tail.
+    pub members: Vec<Member>,
+}
+
+impl Configuration {
+    /// The first serving member.
+    pub fn head(&self) -> Option<Member> {
+        self.serving().next()
+    }
+
+    /// The last serving member.
+    pub fn tail(&self) -> Option<Member> {
+        self.serving().last()
+    }
+
+    /// The serving members in order.
+    pub fn serving(&self) -> impl Iterator<Item = Member> {
+        self.members.iter().copied().filter(|member| member.part == Part::Serving)
+    }
+
+    /// Where a replica stands.
+    pub fn position(&self, replica: ReplicaId) -> Option<usize> {
+        self.members.iter().position(|member| member.replica == replica)
+    }
+}
+
+/// Bounds and times of all machines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// A chain answers only messages with its own number.
+    pub chain: u32,
+    /// Transactions that the head has under way (logged, not committed).
+    pub window: usize,
+    /// Bytes of their entries.
+    pub window_bytes: usize,
+    /// Transactions that wait for keys or for the window; BUSY beyond it.
+    pub queue: usize,
+    /// Bytes of their keys and values; BUSY beyond it.
+    pub queue_bytes: usize,
+    /// Sessions; opening one more forgets the one that was used least recently.
+    pub sessions: usize,
+    /// Sequence numbers of a session that may be under way at once, and replies that are remembered for each.
+    pub session_window: u64,
+    /// Sent again for the first time after this, then after twice that, …
+    pub retransmit: Nanos,
+    /// … and never later than this.
+    pub retransmit_max: Nanos,
+    /// Bytes of an image chunk on its way to a syncing replica.
+    pub chunk_bytes: usize,
+    /// Chunks under way at once.
+    pub chunks: usize,
+    /// Entries kept in memory below the committed one, for a replica that was away shortly; further back the log is read.
+    pub kept: usize,
+    /// A replica says that it lives so often.
+    pub heartbeat: Nanos,
+    /// A replica serves reads so long after it asked for the lease that it got. The controller takes it for dead, and gives its part to
+    /// others, after this and the drift.
+    pub lease: Nanos,
+    /// How much clocks may differ in speed.
+    pub drift_percent: u64,
+    /// After all replicas were down, a controller waits so long for more of them, before it goes on with those that are there.
+    pub gather: Nanos,
+    /// A client gives up after this.
+    pub patience: Nanos,
+    /// What is wrong on purpose. None in production.
+    pub planted: Option<Planted>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            chain: 1,
+            window: 1024,
+            window_bytes: 16 << 20,
+            queue: 4096,
+            queue_bytes: 64 << 20,
+            sessions: 4096,
+            session_window: 64,
+            retransmit: Nanos::from_millis(20),
+            retransmit_max: Nanos::from_millis(320),
+            chunk_bytes: 256 << 10,
+            chunks: 4,
+            kept: 4096,
+            heartbeat: Nanos::from_millis(50),
+            lease: Nanos::from_millis(500),
+            drift_percent: 1,
+            gather: Nanos::from_secs(2),
+            patience: Nanos::from_secs(10),
+            planted: None,
+        }
+    }
+}
+
+/// Why a configuration cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadConfig(&'static str);
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+impl Config {
+    /// Whether the bounds agree with each other.
+    ///
+    /// # Errors
+    /// [`BadConfig`], a sentence.
+    pub fn check(&self) -> Result<(), BadConfig> {
+        let sizes =
+            [self.window, self.window_bytes, self.queue, self.sessions, self.chunk_bytes, self.chunks];
+        let rules = [
+            (sizes.iter().all(|size| *size > 0) && self.session_window > 0, "every table needs a place"),
+            (self.retransmit > Nanos::ZERO, "who sends again waits before it"),
+            (self.retransmit <= self.retransmit_max, "retransmit must be at most retransmit_max"),
+            (
+                self.heartbeat > Nanos::ZERO && self.heartbeat.0 * 3 <= self.lease.0,
+                "a lease needs three heartbeats",
+            ),
+        ];
+        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, why)| Err(BadConfig(why)))
+    }
+
+    /// Whether this is wrong on purpose.
+    pub fn is_planted(&self, what: Planted) -> bool {
+        self.planted == Some(what)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! Replicas, with clients and a controller that these tests are: scenarios, one for each failure and each mistake, and schedules from a seed.
+
+mod clients;
+mod failures;
+mod govern;
+mod joining;
+mod judge;
+mod planted;
+mod random;
+mod serving;
+mod world;

@@ -1,0 +1,89 @@
+//! Bytes that are no message are refused, whatever is wrong with them.
+
+use super::*;
+
+#[test]
+fn a_bit_that_changed_on_the_way_is_seen() {
+    for (name, message) in examples() {
+        let good = bytes_of(&message);
+        for bit in 0..8 * good.len() {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                matches!(parse(&bytes), Err(ParseError::Checksum | ParseError::Foreign)),
+                "{name}, bit {bit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_short_or_too_long_is_no_message() {
+    for (name, message) in examples() {
+        let good = bytes_of(&message);
+        for len in 0..good.len() {
+            let mut bytes = good[..len].to_vec();
+            assert_eq!(parse(&bytes), Err(ParseError::Foreign), "{name}, {len} bytes");
+            dress(&mut bytes);
+            assert!(
+                matches!(parse(&bytes), Err(ParseError::Foreign | ParseError::Malformed)),
+                "{name}, {len} bytes"
+            );
+        }
+        let mut bytes = [&good[..], &[0]].concat();
+        assert_eq!(parse(&bytes), Err(ParseError::Foreign), "{name}");
+        dress(&mut bytes);
+        assert_eq!(parse(&bytes), Err(ParseError::Malformed), "{name}");
+    }
+}
+
+#[test]
+fn codes_and_versions_that_are_unknown_are_said_to_be() {
+    let mut bytes = bytes_of(&Message::Open { token: 1 });
+    bytes[7] = 9;
+    dress(&mut bytes);
+    assert_eq!(parse(&bytes), Err(ParseError::Kind(9)));
+    assert_eq!(parse(&configuration().to_bytes(CHAIN)), Err(ParseError::Kind(STORED_CONFIGURATION)));
+    assert_eq!(Configuration::from_bytes(&bytes), Err(ParseError::Kind(9)));
+    bytes[6] = 2;
+    let sum = crc32c::crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(parse(&bytes), Err(ParseError::Version(2)));
+}
+
+/// A message whose fields are these.
+fn with_fields(kind: u8, fields: &[u8]) -> Vec<u8> {
+    let mut bytes = [&[0; HEADER][..], fields].concat();
+    bytes[7] = kind;
+    dress(&mut bytes);
+    bytes
+}
+
+#[test]
+fn numbers_that_would_overflow_are_refused() {
+    let ask = |session: u64, sequence: u64| {
+        parse(&with_fields(7, &[session.to_le_bytes(), sequence.to_le_bytes()].concat()))
+    };
+    assert!(ask(MAX_NUMBER - 1, MAX_NUMBER - 1).is_ok());
+    assert_eq!(ask(MAX_NUMBER, 0), Err(ParseError::Malformed));
+    assert_eq!(ask(0, MAX_NUMBER), Err(ParseError::Malformed));
+}
+
+#[test]
+fn counts_and_lengths_beyond_the_end_are_refused() {
+    let entries = [&4u64.to_le_bytes()[..], &u16::MAX.to_le_bytes()].concat();
+    assert_eq!(parse(&with_fields(16, &entries)), Err(ParseError::Malformed));
+    let chunk = [&[0; 32][..], &u32::MAX.to_le_bytes()].concat();
+    assert_eq!(parse(&with_fields(20, &chunk)), Err(ParseError::Malformed));
+    assert_eq!(Entry::parse_payload(Lsn(1), Epoch(1), &[0xff; 26]), None);
+    assert_eq!(Outcome::parse(&[0; 14]), None);
+}
+
+#[test]
+fn what_is_longer_than_a_frame_is_refused() {
+    let chunk =
+        |len| Message::Chunk { epoch: Epoch(1), offset: 0, extent: 0, after: Lsn(1), bytes: vec![0; len] };
+    let around = bytes_of(&chunk(0)).len();
+    assert!(parse(&bytes_of(&chunk(MAX_MESSAGE - around))).is_ok());
+    assert_eq!(parse(&bytes_of(&chunk(MAX_MESSAGE - around + 1))), Err(ParseError::Foreign));
+}

@@ -1,0 +1,521 @@
+//! A small chain, what is on its way in it, and everything that can happen next.
+
+use base::Nanos;
+use protocol::chain::image::plain::Plain;
+use protocol::chain::log::memory::Memory;
+use protocol::chain::message::{Refusal, RequestId};
+use protocol::chain::replica::Recovered;
+use protocol::chain::{
+    Config, Controller, Durability, Epoch, Incarnation, Log, Lsn, Message, NodeId, Out, Outcome, Planted,
+    Replica, ReplicaId, SessionId, Transaction,
+};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+const KEY: &str = "k";
+/// From head to tail.
+pub const REPLICAS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
+
+type Machine = Replica<Plain, Memory>;
+
+/// A replica and what it hashes to, which is counted once and not in every state that has it.
+#[derive(Clone)]
+pub struct Node {
+    pub machine: Machine,
+    pub lives: bool,
+    /// The controller hears it, and is heard.
+    pub is_heard: bool,
+    pub hash: u64,
+}
+
+/// What may go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// So many replicas crash.
+    pub crashes: u32,
+    /// So many lose their way to the controller.
+    pub cut_offs: u32,
+    /// So many messages arrive twice.
+    pub doubles: u32,
+}
+
+/// What a client does next to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Adds one to the key.
+    Add,
+    /// Reads it, at this replica.
+    Read(ReplicaId),
+}
+
+/// A client does this, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Script {
+    pub steps: &'static [Step],
+    pub session: SessionId,
+    /// Steps begun.
+    pub begun: usize,
+    /// The newest write that was answered to anybody when the step under way began.
+    pub floor: Option<Lsn>,
+    /// The configuration in force when it was sent last.
+    pub asked_in: Epoch,
+    pub refused: bool,
+}
+
+#[derive(Clone)]
+pub struct State {
+    pub nodes: [Arc<Node>; 3],
+    pub controller: Controller,
+    pub clients: [Script; 2],
+    /// In the order of their hashes: what is on its way has no order.
+    pub network: Vec<(u64, NodeId, NodeId, Arc<Message>)>,
+    pub now: Nanos,
+    /// Each write that was answered: which, and what it came to.
+    pub answered: BTreeMap<Lsn, (RequestId, Vec<i64>)>,
+    pub seen: Lsn,
+    /// That may still happen.
+    pub faults: Faults,
+    /// It will be noticed that somebody is silent.
+    pub unnoticed: bool,
+    /// Times that nothing moved.
+    pub waits: u32,
+    pub config: Arc<Config>,
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Its place in the tables.
+pub fn at(replica: ReplicaId) -> usize {
+    usize::from(replica.0) - 1
+}
+
+/// The epoch of a message that one who acts by a later one drops.
+fn epoch_of(message: &Message) -> Option<Epoch> {
+    match message {
+        Message::Append { epoch, .. }
+        | Message::Ack { epoch, .. }
+        | Message::Connect { epoch, .. }
+        | Message::Resume { epoch, .. }
+        | Message::AskCommitted { epoch, .. }
+        | Message::Committed { epoch, .. } => Some(*epoch),
+        Message::Lead { configuration, .. } => Some(configuration.epoch),
+        _ => None,
+    }
+}
+
+fn machine(config: &Config, id: ReplicaId) -> Machine {
+    let recovered = Recovered { born: Incarnation(1), ..Recovered::default() };
+    let log = Memory::new(Durability::PowerLoss, 64);
+    Replica::new(config, id, Incarnation(1), &[0], recovered, Nanos::ZERO, Plain::new(8, 96), log)
+}
+
+impl State {
+    /// A chain that serves, with a session for each client.
+    pub fn new(scripts: [&'static [Step]; 2], faults: Faults, planted: Option<Planted>) -> State {
+        let config = Arc::new(Config { session_window: 2, sessions: 2, planted, ..Config::default() });
+        let node = |id| {
+            let machine = machine(&config, id);
+            Arc::new(Node { machine, lives: true, is_heard: true, hash: 0 })
+        };
+        let script = |steps| Script {
+            steps,
+            session: SessionId(0),
+            begun: 0,
+            floor: None,
+            asked_in: Epoch(0),
+            refused: false,
+        };
+        let mut state = State {
+            nodes: REPLICAS.map(node),
+            controller: Controller::new(&config, 0, &REPLICAS, None, Nanos::ZERO),
+            clients: scripts.map(script),
+            network: vec![],
+            now: Nanos::ZERO,
+            answered: BTreeMap::new(),
+            seen: Lsn::ZERO,
+            faults,
+            unnoticed: false,
+            waits: 0,
+            config,
+        };
+        state.set_up();
+        (0..2).for_each(|c| state.begin(c));
+        state
+    }
+
+    /// Until all three serve, time goes by; then sessions are opened.
+    fn set_up(&mut self) {
+        let is_up = |state: &State| {
+            let serving = state.controller.configuration().map_or(0, |c| c.serving().count());
+            serving == 3
+                && state.nodes.iter().all(|node| {
+                    let view = node.machine.view();
+                    view.connected && view.settled && view.lease_until > state.now
+                })
+        };
+        for _ in 0..1000 {
+            if is_up(self) {
+                break;
+            }
+            self.now = self.now.plus(self.config.heartbeat);
+            self.settle();
+        }
+        assert!(is_up(self), "the chain does not come up: {:?}", self.controller.view(self.now));
+        for c in 0..2 {
+            let head = self.head().expect("somebody leads");
+            self.send(NodeId::Client(c), vec![(NodeId::Replica(head), Message::Open { token: 9 })]);
+            self.settle();
+        }
+        assert!(self.clients.iter().all(|client| client.session != SessionId(0)), "no session was opened");
+        self.network.clear();
+    }
+
+    /// Everything that can happen without a crash happens, in some order.
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            for id in REPLICAS {
+                self.sync(id);
+                self.tick(id);
+            }
+            if self.network.is_empty() {
+                return;
+            }
+            self.deliver(0, false).expect("nothing goes wrong yet");
+        }
+        panic!("it does not come to rest");
+    }
+
+    fn head(&self) -> Option<ReplicaId> {
+        self.controller.configuration()?.head().map(|head| head.replica)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.controller.configuration().map_or(Epoch(0), |configuration| configuration.epoch)
+    }
+
+    /// The next step of client `c`, if there is one.
+    fn begin(&mut self, c: usize) {
+        let script = &mut self.clients[c];
+        if script.begun < script.steps.len() {
+            script.begun += 1;
+            script.floor = Some(self.seen);
+            self.ask(c);
+        }
+    }
+
+    /// Client `c` sends what it has begun, to whoever it should be now.
+    fn ask(&mut self, c: usize) {
+        let Some(mut to) = self.head() else { return };
+        let epoch = self.epoch();
+        let script = &mut self.clients[c];
+        (script.asked_in, script.refused) = (epoch, false);
+        let mut id = RequestId { session: script.session, sequence: script.begun as u64 };
+        let transaction = match script.steps[script.begun - 1] {
+            Step::Add => Transaction::new().add(KEY, 1),
+            Step::Read(replica) => {
+                id.session = SessionId(0);
+                if self.nodes[at(replica)].lives {
+                    to = replica;
+                }
+                Transaction::new().get(KEY)
+            }
+        };
+        self.send(
+            NodeId::Client(c as u64),
+            vec![(NodeId::Replica(to), Message::Request { id, transaction })],
+        );
+    }
+
+    fn send(&mut self, from: NodeId, out: Out) {
+        for (to, message) in out {
+            if matches!(to, NodeId::Replica(to) if !self.nodes[at(to)].lives) {
+                continue;
+            }
+            let hash = hash_of(&(from, to, &message));
+            let place = self.network.partition_point(|other| other.0 < hash);
+            self.network.insert(place, (hash, from, to, Arc::new(message)));
+        }
+    }
+
+    /// Does something with a replica, then serves what is due there.
+    fn with(&mut self, id: ReplicaId, act: impl FnOnce(&mut Machine, Nanos, &mut Out)) {
+        let node = Arc::make_mut(&mut self.nodes[at(id)]);
+        let mut out = Vec::new();
+        act(&mut node.machine, self.now, &mut out);
+        if node.machine.next_deadline() <= self.now {
+            node.machine.tick(self.now, &mut out);
+        }
+        node.machine.forget_stats();
+        node.hash = hash_of(&(&node.machine, node.lives, node.is_heard));
+        self.depart(id, out);
+    }
+
+    fn tick(&mut self, id: ReplicaId) {
+        if self.nodes[at(id)].lives {
+            self.with(id, |machine, now, out| machine.tick(now, out));
+        }
+    }
+
+    /// The log is made durable, and the machine sees it.
+    fn sync(&mut self, id: ReplicaId) {
+        if self.nodes[at(id)].lives {
+            self.with(id, |machine, now, out| {
+                machine.log_mut().sync();
+                machine.tick(now, out);
+            });
+        }
+    }
+
+    /// What a replica says leaves; the controller hears it at once.
+    fn depart(&mut self, id: ReplicaId, out: Out) {
+        let (alive, others): (Out, Out) =
+            out.into_iter().partition(|(to, _)| matches!(to, NodeId::Controller(_)));
+        self.send(NodeId::Replica(id), others);
+        let mut said = Vec::new();
+        let is_heard = self.nodes[at(id)].is_heard;
+        for (_, message) in alive.into_iter().filter(|_| is_heard) {
+            self.controller.handle(self.now, NodeId::Replica(id), message, &mut said);
+        }
+        self.govern(said);
+    }
+
+    /// The registry takes what is proposed; what is news to a replica is sent.
+    fn govern(&mut self, mut said: Out) {
+        while self.controller.proposal().is_some() {
+            said.clear();
+            self.controller.stored(self.now, Ok(()), &mut said);
+        }
+        let is_news = |(to, message): &(NodeId, Message)| {
+            let (NodeId::Replica(to), Message::Lead { configuration, settled, .. }) = (to, message) else {
+                return false;
+            };
+            let node = &self.nodes[at(*to)];
+            let view = node.machine.view();
+            let is_more = *settled && !view.settled || view.lease_until <= self.now;
+            node.is_heard
+                && (configuration.epoch > view.epoch || configuration.epoch == view.epoch && is_more)
+        };
+        said.retain(is_news);
+        self.send(NodeId::Controller(0), said);
+    }
+
+    /// Message `i` arrives.
+    fn deliver(&mut self, i: usize, stays: bool) -> Result<(), String> {
+        let (_, from, to, message) = if stays { self.network[i].clone() } else { self.network.remove(i) };
+        let message = Arc::unwrap_or_clone(message);
+        match to {
+            NodeId::Replica(id) => self.with(id, |machine, now, out| machine.handle(now, from, message, out)),
+            NodeId::Client(c) => self.hear(c as usize, message)?,
+            NodeId::Controller(_) => {}
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, c: usize, message: Message) -> Result<(), String> {
+        let script = &mut self.clients[c];
+        match message {
+            Message::Opened { session, .. } => script.session = session,
+            Message::Reply { id, outcome } => return self.answer(c, id, outcome),
+            Message::Refused { id, why } if id.sequence == script.begun as u64 && script.floor.is_some() => {
+                if !matches!(why, Refusal::Elsewhere(_) | Refusal::Busy) {
+                    return Err(format!("client {c} was refused: {why:?}"));
+                }
+                script.refused = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, c: usize, id: RequestId, outcome: Outcome) -> Result<(), String> {
+        if id.session != SessionId(0) {
+            let sums = outcome.sums.clone();
+            let known = self.answered.entry(outcome.lsn).or_insert_with(|| (id, sums.clone()));
+            if *known != (id, sums) {
+                return Err(format!("{id:?} was answered {outcome:?}, but {known:?} was"));
+            }
+            let twice = self.answered.iter().find(|(lsn, known)| known.0 == id && **lsn != outcome.lsn);
+            if let Some((lsn, _)) = twice {
+                return Err(format!("{id:?} was answered with {lsn:?} and {:?}", outcome.lsn));
+            }
+        }
+        let script = &mut self.clients[c];
+        let Some(floor) = script.floor.filter(|_| id.sequence == script.begun as u64) else { return Ok(()) };
+        let showed = match script.steps[script.begun - 1] {
+            Step::Add => outcome.lsn,
+            Step::Read(_) => outcome.reads[0].as_ref().map_or(Lsn::ZERO, |found| found.version),
+        };
+        let is_write = script.steps[script.begun - 1] == Step::Add;
+        if outcome.abort.is_some() || showed < floor || (is_write && showed == floor) {
+            return Err(format!("client {c} was answered {outcome:?}, after {floor:?} had been answered"));
+        }
+        script.floor = None;
+        self.seen = self.seen.max(showed);
+        self.begin(c);
+        Ok(())
+    }
+
+    /// A replica stops; what is on its way to it is lost, and what is not durable there.
+    fn crash(&mut self, id: ReplicaId) {
+        let node = Arc::make_mut(&mut self.nodes[at(id)]);
+        node.lives = false;
+        node.machine.log_mut().crash();
+        node.hash = hash_of(&(&node.machine, false, node.is_heard));
+        self.network.retain(|(_, _, to, _)| *to != NodeId::Replica(id));
+        self.faults.crashes -= 1;
+        self.unnoticed = true;
+    }
+
+    /// A replica and the controller hear nothing of each other any more.
+    fn cut_off(&mut self, id: ReplicaId) {
+        let node = Arc::make_mut(&mut self.nodes[at(id)]);
+        node.is_heard = false;
+        node.hash = hash_of(&(&node.machine, node.lives, false));
+        self.network.retain(|(_, from, to, _)| (*from, *to) != (NodeId::Controller(0), NodeId::Replica(id)));
+        self.faults.cut_offs -= 1;
+        self.unnoticed = true;
+    }
+
+    /// So much time goes by that the controller takes the silent one for dead. What the others send again because of it is lost.
+    fn notice(&mut self) {
+        self.unnoticed = false;
+        let epoch = self.epoch();
+        for _ in 0..20 {
+            let kept = self.network.clone();
+            self.pass();
+            if self.epoch() > epoch {
+                return;
+            }
+            self.network = kept;
+        }
+        panic!("the controller notices nothing");
+    }
+
+    /// Some time goes by: a heartbeat. Who hears the controller has a new lease at once.
+    fn pass(&mut self) {
+        self.now = self.now.plus(self.config.heartbeat);
+        REPLICAS.into_iter().for_each(|id| self.tick(id));
+        while let Some(i) = self.network.iter().position(|(_, _, to, message)| {
+            matches!((to, &**message), (NodeId::Replica(to), Message::Lead { configuration, .. })
+                if configuration.epoch == self.nodes[at(*to)].machine.view().epoch)
+        }) {
+            let (_, from, to, message) = self.network.remove(i);
+            if let NodeId::Replica(id) = to {
+                self.with(id, |machine, now, out| {
+                    machine.handle(now, from, Arc::unwrap_or_clone(message), out)
+                });
+            }
+        }
+    }
+
+    /// All states that come next.
+    pub fn next(&self) -> Vec<Result<State, String>> {
+        let mut all = Vec::new();
+        let mut add = |act: &dyn Fn(&mut State) -> Result<(), String>| {
+            let mut next = self.clone();
+            let done = act(&mut next).and_then(|()| next.check());
+            next.forget_old();
+            all.push(done.map(|()| next));
+        };
+        for i in 0..self.network.len() {
+            // Of two that are the same one may as well come first.
+            if i > 0 && self.network[i - 1].0 == self.network[i].0 {
+                continue;
+            }
+            add(&|next| next.deliver(i, false));
+            if self.faults.doubles > 0 {
+                add(&|next| {
+                    next.faults.doubles -= 1;
+                    next.deliver(i, true)
+                });
+            }
+        }
+        for id in REPLICAS {
+            let node = &self.nodes[at(id)];
+            let log = node.machine.log();
+            if node.lives && log.durable() < log.last().0 {
+                add(&|next| {
+                    next.sync(id);
+                    Ok(())
+                });
+            }
+            if node.lives && self.faults.crashes > 0 {
+                add(&|next| {
+                    next.crash(id);
+                    Ok(())
+                });
+            }
+            if node.lives && node.is_heard && self.faults.cut_offs > 0 {
+                add(&|next| {
+                    next.cut_off(id);
+                    Ok(())
+                });
+            }
+        }
+        if self.unnoticed {
+            add(&|next| {
+                next.notice();
+                Ok(())
+            });
+        } else if self.network.is_empty()
+            && !self.syncs()
+            && !(0..2).any(|c| self.wants_to_ask_again(c))
+            && !self.is_good_end()
+        {
+            // Nothing moves: what was dropped is sent again in time.
+            add(&|next| {
+                next.waits += 1;
+                next.pass();
+                Ok(())
+            });
+        }
+        for c in (0..2).filter(|c| self.wants_to_ask_again(*c)) {
+            add(&|next| {
+                next.ask(c);
+                Ok(())
+            });
+        }
+        all
+    }
+
+    /// What is of an earlier epoch than its receiver's is dropped when it arrives: it may as well be dropped now.
+    fn forget_old(&mut self) {
+        if self.config.is_planted(Planted::TakeOldEpoch) {
+            return;
+        }
+        let epochs = self.nodes.each_ref().map(|node| node.machine.configuration().epoch);
+        let is_old = |to: &NodeId, message: &Message| matches!(to, NodeId::Replica(to) if epoch_of(message).is_some_and(|epoch| epoch < epochs[at(*to)]));
+        self.network.retain(|(_, _, to, message)| !is_old(to, message));
+    }
+
+    /// Whether a log has something that is not durable.
+    fn syncs(&self) -> bool {
+        self.living().any(|(_, machine)| machine.log().durable() < machine.log().last().0)
+    }
+
+    fn wants_to_ask_again(&self, c: usize) -> bool {
+        let script = &self.clients[c];
+        let head_lives = self.head().is_some_and(|head| self.nodes[at(head)].lives);
+        script.floor.is_some() && head_lives && (script.refused || script.asked_in < self.epoch())
+    }
+
+    pub fn living(&self) -> impl Iterator<Item = (ReplicaId, &Machine)> {
+        REPLICAS
+            .into_iter()
+            .map(|id| (id, &self.nodes[at(id)]))
+            .filter(|(_, node)| node.lives)
+            .map(|(id, node)| (id, &node.machine))
+    }
+
+    pub fn hash(&self) -> u64 {
+        let nodes = self.nodes.each_ref().map(|node| node.hash);
+        let network: Vec<u64> = self.network.iter().map(|message| message.0).collect();
+        let rest = (&self.answered, self.seen, self.faults, self.unnoticed, self.now);
+        hash_of(&(nodes, network, &self.controller, &self.clients, rest))
+    }
+}
