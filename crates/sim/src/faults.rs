@@ -7,6 +7,7 @@
 //! Text, faults separated by spaces, times in picoseconds, `+∞` for what never ends:
 //! ```text
 //! crash@5000+200:3    cut@100+50:0-2>3,5    cut@100+50:0-2<>3    clog@9+1:1>2    weather@7+3:*>*:delay=5,lose=100
+//! power@8+100:4-6     pause@4+20:5          full@3+9:4             badsync@3+9:4  rot@5+0:4   lost@6+1:4
 //! ```
 
 use crate::network::{Effect, Links, Network, Weather};
@@ -38,6 +39,42 @@ pub enum What {
     Clog(Links),
     /// Another weather on these links.
     Weather(Links, Weather),
+    /// The machines of these nodes lose power: as a crash of each, and their media lose what was not made durable.
+    Power(NodeSet),
+    /// Something is wrong with a node or its medium.
+    Trouble(Node, Trouble),
+}
+
+/// What may be wrong with a node that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trouble {
+    /// It does nothing until the fault ends, and then all that came meanwhile.
+    Pause,
+    /// Its medium has no room for what is written.
+    Full,
+    /// Its medium fails to make durable what was written.
+    BadSync,
+    /// Bytes on its medium change, when the fault begins.
+    Rot,
+    /// Its medium is lost with all that is on it, when the fault begins.
+    Lost,
+}
+
+impl Trouble {
+    /// All of them.
+    pub const ALL: [Trouble; 5] =
+        [Trouble::Pause, Trouble::Full, Trouble::BadSync, Trouble::Rot, Trouble::Lost];
+
+    /// As plans call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Trouble::Pause => "pause",
+            Trouble::Full => "full",
+            Trouble::BadSync => "badsync",
+            Trouble::Rot => "rot",
+            Trouble::Lost => "lost",
+        }
+    }
 }
 
 impl Fault {
@@ -58,6 +95,12 @@ pub enum Step {
     Begin(u32, Links, Effect),
     /// For [`Network::end`].
     End(u32),
+    /// Media of these nodes lose what was not made durable. A crash of each that is up follows.
+    Power(NodeSet),
+    /// Something is wrong with the node from now on.
+    Trouble(Node, Trouble),
+    /// It is well again.
+    Relief(Node, Trouble),
 }
 
 impl Network {
@@ -66,7 +109,9 @@ impl Network {
         match step {
             Step::Begin(number, links, effect) => self.begin(number, links, effect),
             Step::End(number) => self.end(number),
-            Step::Crash(_) | Step::Restart(_) => return false,
+            Step::Crash(_) | Step::Restart(_) | Step::Power(_) | Step::Trouble(..) | Step::Relief(..) => {
+                return false;
+            }
         }
         true
     }
@@ -89,6 +134,10 @@ pub struct Bounds {
     pub longest: Picos,
     /// Nodes that may crash.
     pub crash: NodeSet,
+    /// Nodes that may lose power and have trouble with their media.
+    pub machines: NodeSet,
+    /// What trouble they may have, one as likely as the other; what is there twice is twice as likely.
+    pub troubles: &'static [Trouble],
     /// Nodes whose links may be cut and clogged and have weather.
     pub links: NodeSet,
     /// No weather is worse than this in anything.
@@ -110,6 +159,17 @@ impl Plan {
         for (number, fault) in (0u32..).zip(&self.0) {
             let (links, effect) = match fault.what {
                 What::Crash(_) => continue,
+                What::Power(nodes) => {
+                    steps.push((fault.at, Step::Power(nodes)));
+                    continue;
+                }
+                What::Trouble(node, trouble) => {
+                    steps.push((fault.at, Step::Trouble(node, trouble)));
+                    if fault.ends() < Picos::MAX {
+                        steps.push((fault.ends(), Step::Relief(node, trouble)));
+                    }
+                    continue;
+                }
                 What::Cut(links) => (links, Effect::Cut),
                 What::Clog(links) => (links, Effect::Clog(fault.ends())),
                 What::Weather(links, weather) => (links, Effect::Weather(weather)),
@@ -135,8 +195,8 @@ impl Plan {
         match step {
             Step::Restart(_) => 0,
             Step::End(number) if self.0[number as usize].at < at => 0,
-            Step::Begin(..) | Step::Crash(_) => 1,
-            Step::End(_) => 2,
+            Step::Begin(..) | Step::Crash(_) | Step::Power(_) | Step::Trouble(..) => 1,
+            Step::End(_) | Step::Relief(..) => 2,
         }
     }
 
@@ -144,10 +204,14 @@ impl Plan {
     fn outages(&self) -> Vec<(Node, Picos, Picos)> {
         let mut crashes: Vec<(Node, Picos, Picos)> = Vec::new();
         for fault in &self.0 {
-            if let What::Crash(node) = fault.what {
-                // A node that is down for no time at all still loses its memory.
-                crashes.push((node, fault.at, fault.ends().max(fault.at.plus(Picos(1)))));
-            }
+            let nodes = match fault.what {
+                What::Crash(node) => NodeSet::one(node),
+                What::Power(nodes) => nodes,
+                _ => continue,
+            };
+            // A node that is down for no time at all still loses its memory.
+            crashes
+                .extend(nodes.iter().map(|node| (node, fault.at, fault.ends().max(fault.at.plus(Picos(1))))));
         }
         crashes.sort_unstable();
         let mut outages: Vec<(Node, Picos, Picos)> = Vec::new();
@@ -171,12 +235,22 @@ impl Bounds {
         // As many short ones as long ones: the exponent is drawn first.
         let bits = random.below(u64::from(longest.0.max(1).ilog2()) + 1);
         let lasts = Picos(random.below(2 << bits)).min(longest);
-        let kind = random.below(if self.crash.is_empty() { 3 } else { 4 });
-        let what = match kind {
+        let crashes = u64::from(!self.crash.is_empty());
+        let machines = 2 * u64::from(!self.machines.is_empty());
+        let what = match random.below(3 + crashes + machines) {
             0 => What::Cut(self.draw_links(&mut random)),
             1 => What::Clog(self.draw_links(&mut random)),
             2 => What::Weather(self.draw_links(&mut random), self.worst.draw_milder(&mut random)),
-            _ => What::Crash(pick(self.crash, &mut random)),
+            3 if crashes == 1 => What::Crash(pick(self.crash, &mut random)),
+            kind if kind == 3 + crashes => What::Power(match random.below(3) {
+                0 => self.machines,
+                1 => self.machines.iter().filter(|_| random.below(2) == 0).collect(),
+                _ => NodeSet::one(pick(self.machines, &mut random)),
+            }),
+            _ => {
+                let node = pick(self.machines, &mut random);
+                What::Trouble(node, self.troubles[random.below(self.troubles.len() as u64) as usize])
+            }
         };
         Fault { at, lasts, what }
     }
@@ -234,11 +308,14 @@ impl fmt::Display for Fault {
             What::Cut(_) => "cut",
             What::Clog(_) => "clog",
             What::Weather(..) => "weather",
+            What::Power(_) => "power",
+            What::Trouble(_, trouble) => trouble.name(),
         };
         write!(f, "{name}@{}+", self.at.0)?;
         if self.lasts == Picos::MAX { f.write_str("∞:") } else { write!(f, "{}:", self.lasts.0) }?;
         match self.what {
-            What::Crash(node) => write!(f, "{node}"),
+            What::Crash(node) | What::Trouble(node, _) => write!(f, "{node}"),
+            What::Power(nodes) => write!(f, "{nodes}"),
             What::Cut(links) | What::Clog(links) => write!(f, "{links}"),
             What::Weather(links, weather) => write!(f, "{links}:{weather}"),
         }
@@ -256,13 +333,14 @@ impl FromStr for Fault {
         });
         let (name, at, lasts, what) = parts.ok_or_else(|| format!("{text:?} is not fault@at+lasts:what"))?;
         let time = |text: &str| text.parse().map(Picos).map_err(|_| format!("{text:?} is no time"));
+        let node = || {
+            let node = what.parse().ok().filter(|&n| n < NodeSet::MOST);
+            node.ok_or_else(|| format!("{what:?} is no node"))
+        };
+        let trouble = Trouble::ALL.into_iter().find(|trouble| trouble.name() == name);
         let what = match name {
-            "crash" => What::Crash(
-                what.parse()
-                    .ok()
-                    .filter(|&n| n < NodeSet::MOST)
-                    .ok_or_else(|| format!("{what:?} is no node"))?,
-            ),
+            "crash" => What::Crash(node()?),
+            "power" => What::Power(what.parse()?),
             "cut" => What::Cut(what.parse()?),
             "clog" => What::Clog(what.parse()?),
             "weather" => {
@@ -270,7 +348,15 @@ impl FromStr for Fault {
                     what.split_once(':').ok_or_else(|| format!("{what:?} is not links:weather"))?;
                 What::Weather(links.parse()?, weather.parse()?)
             }
-            _ => return Err(format!("{name:?} is no fault; there are crash, cut, clog and weather")),
+            _ => match trouble {
+                Some(trouble) => What::Trouble(node()?, trouble),
+                None => {
+                    let troubles = Trouble::ALL.map(Trouble::name).join(", ");
+                    return Err(format!(
+                        "{name:?} is no fault; there are crash, power, cut, clog, weather, {troubles}"
+                    ));
+                }
+            },
         };
         Ok(Fault { at: time(at)?, lasts: if lasts == "∞" { Picos::MAX } else { time(lasts)? }, what })
     }
@@ -306,6 +392,8 @@ mod tests {
             faults: 12,
             longest: Picos(300_000),
             crash: NodeSet::below(3),
+            machines: NodeSet::EMPTY,
+            troubles: &[],
             links: NodeSet::below(6),
             worst: Weather { jitter: Picos(500), lose: PerMillion(9), ..Weather::fair(Picos(10)) },
         }
@@ -323,8 +411,8 @@ mod tests {
 
     #[test]
     fn it_reads_what_people_write() {
-        let text =
-            "crash@5000+200:3 cut@100+50:0-2>3,5 cut@1+∞:0<>* clog@9+1:1>2 weather@7+3:*>*:delay=5,lose=100";
+        let text = "crash@5000+200:3 cut@100+50:0-2>3,5 cut@1+∞:0<>* clog@9+1:1>2 weather@7+3:*>*:delay=5,lose=100 \
+                    power@8+100:4-6 pause@4+20:5 full@3+9:4 badsync@3+9:4 rot@5+0:4 lost@6+1:4";
         let plan: Plan = text.parse().expect("good");
         assert_eq!(plan.to_string(), text);
         assert_eq!(plan.0[0], Fault { at: Picos(5_000), lasts: Picos(200), what: What::Crash(3) });
@@ -355,10 +443,30 @@ mod tests {
         assert_eq!(plan.steps(), want.map(|(at, step)| (Picos(at), step)));
     }
 
+    #[test]
+    fn a_power_cut_takes_media_first_and_then_nodes() {
+        let plan: Plan = "power@10+5:1,2 crash@9+3:2 pause@10+0:3".parse().expect("good");
+        let both: NodeSet = [1, 2].into_iter().collect();
+        let want = [
+            (9, Step::Crash(2)),
+            (10, Step::Power(both)),
+            (10, Step::Trouble(3, Trouble::Pause)),
+            (10, Step::Crash(1)),
+            (10, Step::Relief(3, Trouble::Pause)),
+            (15, Step::Restart(1)),
+            (15, Step::Restart(2)),
+        ];
+        assert_eq!(plan.steps(), want.map(|(at, step)| (Picos(at), step)));
+    }
+
     proptest! {
         #[test]
-        fn drawn_plans_are_in_bounds_and_round_trip(seed: u64) {
-            let bounds = bounds();
+        fn drawn_plans_are_in_bounds_and_round_trip(seed: u64, with_machines: bool) {
+            let mut bounds = bounds();
+            if with_machines {
+                bounds.machines = NodeSet::below(2);
+                bounds.troubles = &Trouble::ALL;
+            }
             let plan = Plan::draw(seed, &bounds);
             prop_assert_eq!(plan.to_string().parse::<Plan>(), Ok(plan.clone()));
             prop_assert!(plan.0.len() <= 12);
@@ -386,7 +494,7 @@ mod tests {
                         prop_assert!(down.contains(node));
                         down = down.without(NodeSet::one(node));
                     }
-                    step => prop_assert!(network.step(step)),
+                    step => prop_assert!(network.step(step), "{step:?}"),
                 }
             }
             prop_assert!(down.is_empty());

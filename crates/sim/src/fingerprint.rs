@@ -23,6 +23,11 @@ impl Fingerprint {
         Fingerprint(0)
     }
 
+    /// The one whose [`Fingerprint::value`] this is.
+    pub const fn from_value(value: u64) -> Fingerprint {
+        Fingerprint(value)
+    }
+
     /// One number happened.
     #[inline]
     pub const fn number(&mut self, word: u64) {

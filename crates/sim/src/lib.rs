@@ -24,6 +24,7 @@ pub mod nodes;
 pub mod queue;
 pub mod random;
 pub mod shrink;
+pub mod txn;
 pub mod workload;
 
 pub use base::Picos;

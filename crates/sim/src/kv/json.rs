@@ -5,14 +5,16 @@ use crate::history::{self, bytes_of_json, json_of_bytes};
 use base::Picos;
 use serde_json::{Map, Value as Json, json};
 
-fn json_of(value: &Value) -> Json {
+/// A value as the field `"v"`.
+pub(crate) fn json_of(value: &Value) -> Json {
     match value {
         Value::Bytes(bytes) => json_of_bytes(bytes),
         Value::Digest { len, hash } => json!({ "len": len, "hash": format!("{hash:016x}") }),
     }
 }
 
-fn value_of(json: &Json) -> Result<Value, String> {
+/// What [`json_of`] wrote.
+pub(crate) fn value_of(json: &Json) -> Result<Value, String> {
     let Some(len) = json.get("len") else { return bytes_of_json(json).map(|bytes| Value::of(&bytes)) };
     let len = len.as_u64().filter(|&len| len > Value::LONGEST as u64);
     let hash = json.get("hash").and_then(Json::as_str).and_then(|hex| u64::from_str_radix(hex, 16).ok());

@@ -2,7 +2,7 @@
 //!
 //! `docs/history.md` describes the same for people who write histories by other means.
 
-mod json;
+pub(crate) mod json;
 mod spec;
 mod value;
 
