@@ -5,7 +5,8 @@
 //! cargo bench -p millrace-model --bench events -- [EVENTS per slice, default 2000000]
 //! ```
 //! Slices alternate; the ratio is of the same turn. `operations` are programs that the kernel interprets by itself, `processes` the same with a
-//! future for each client.
+//! future for each client, `handlers` futures that do it all by themselves: sleep, serve at a core, perform a program, as protocol machines and
+//! store coroutines in virtual time do.
 
 use base::{Picos, Prng};
 use model::kernel::{Kernel, Service, Step};
@@ -48,6 +49,25 @@ fn processes(clients: u64) -> Sim {
     sim
 }
 
+/// Asynchronous handlers: each thinks, is served at one of the cores, and fetches over the link.
+fn handlers(clients: u64) -> Sim {
+    let (mut kernel, get) = machine(1);
+    let cores = kernel.resource("cores", 8);
+    let sim = Sim::new(kernel);
+    for client in 0..clients {
+        let inside = sim.clone();
+        sim.spawn(async move {
+            let mut prng = Prng::new(client);
+            loop {
+                inside.sleep(Picos(prng.below(400_000))).await;
+                inside.serve(cores, Service::Fixed(Picos::from_nanos(20)), 1).await;
+                inside.perform(get, prng.next_u64()).await;
+            }
+        });
+    }
+    sim
+}
+
 fn operations(clients: u64) -> Kernel {
     let (mut kernel, get) = machine(1);
     // Each begins the next as its last step would: a program cannot name itself, so a loop is a long fan-out one after the other.
@@ -83,36 +103,41 @@ fn main() {
     let wanted = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(2_000_000);
     println!("millions of events per second (median of 7 slices), {wanted} events a slice\n");
     println!(
-        "{:>8} {:>10} {:>12} {:>11} {:>18}",
-        "clients", "queue", "operations", "processes", "processes : queue"
+        "{:>8} {:>10} {:>12} {:>11} {:>10} {:>19} {:>18}",
+        "clients", "queue", "operations", "processes", "handlers", "processes : queue", "handlers : queue"
     );
     for clients in [16, 256, 4096] {
-        let sim = processes(clients);
+        let sims = [processes(clients), handlers(clients)];
         let kernel = std::cell::RefCell::new(operations(clients));
         let (mut queue, mut prng) = (Queue::new(), Prng::new(9));
         (0..clients).for_each(|i| {
             queue.push(Picos(prng.below(400_000)), i as u32, i);
         });
-        let (mut a, mut b) = (Picos::ZERO, Picos::ZERO);
-        let mut rates = [const { Vec::new() }; 3];
+        let mut until = [Picos::ZERO; 3];
+        let mut rates = [const { Vec::new() }; 4];
         for _ in 0..7 {
             rates[0].push(hold(&mut queue, &mut prng, wanted));
             let mut run = |until| kernel.borrow_mut().run_until(until);
-            rates[1].push(slice(&mut run, &|| kernel.borrow().events(), &mut b, wanted));
-            rates[2].push(slice(
-                &mut |until| sim.run_until(until),
-                &|| sim.with(|k| k.events()),
-                &mut a,
-                wanted,
-            ));
+            rates[1].push(slice(&mut run, &|| kernel.borrow().events(), &mut until[0], wanted));
+            for (i, sim) in sims.iter().enumerate() {
+                let events = || sim.with(|k| k.events());
+                rates[2 + i].push(slice(&mut |to| sim.run_until(to), &events, &mut until[1 + i], wanted));
+            }
         }
-        let [queue, operations, processes] = rates.map(|mut of| {
+        let ratio = |of: &[f64], to: &[f64]| {
+            let mut ratios: Vec<f64> = of.iter().zip(to).map(|(of, to)| of / to).collect();
+            ratios.sort_by(f64::total_cmp);
+            ratios[ratios.len() / 2]
+        };
+        let ratios = [ratio(&rates[2], &rates[0]), ratio(&rates[3], &rates[0])];
+        let [queue, operations, processes, handlers] = rates.map(|mut of| {
             of.sort_by(f64::total_cmp);
             of[of.len() / 2]
         });
         println!(
-            "{clients:>8} {queue:>10.1} {operations:>12.1} {processes:>11.1} {:>17.2}x",
-            processes / queue
+            "{clients:>8} {queue:>10.1} {operations:>12.1} {processes:>11.1} {handlers:>10.1} {:>18.2}x {:>17.2}x",
+            ratios[0], ratios[1]
         );
+        sims.iter().for_each(Sim::end_processes);
     }
 }

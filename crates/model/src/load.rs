@@ -1,22 +1,76 @@
-//! Load: clients that keep so many operations under way, and what they see.
+//! Load: clients that keep so many operations under way or begin them at a rate, and what they see.
 
 use crate::kernel::ProgramId;
-use crate::sim::Sim;
+use crate::random::exponential;
+use crate::sim::{Mailbox, Sim};
 use base::{Picos, Prng};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A closed loop: `window` operations of `program` always under way.
-#[derive(Clone, Copy, Debug)]
+/// Operations in proportion to their weights. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Mix(Rc<[(f64, ProgramId)]>);
+
+impl Mix {
+    /// Of operations with weights.
+    ///
+    /// # Panics
+    /// Without a positive weight.
+    pub fn new(weighted: &[(f64, ProgramId)]) -> Mix {
+        let sum: f64 = weighted.iter().map(|(weight, _)| *weight).sum();
+        assert!(sum > 0.0 && weighted.iter().all(|(weight, _)| *weight >= 0.0), "weights must be positive");
+        let mut below = 0.0;
+        let cumulative = weighted.iter().map(|(weight, program)| {
+            below += weight / sum;
+            (below, *program)
+        });
+        Mix(cumulative.collect())
+    }
+
+    pub(crate) fn draw(&self, prng: &mut Prng) -> ProgramId {
+        if let [(_, only)] = *self.0 {
+            return only;
+        }
+        let at = prng.unit_f64();
+        let found = self.0.iter().find(|(below, _)| at < *below).or(self.0.last());
+        found.expect("a mix has an operation").1
+    }
+}
+
+impl From<ProgramId> for Mix {
+    fn from(only: ProgramId) -> Mix {
+        Mix([(1.0, only)].into())
+    }
+}
+
+/// A closed loop: `window` operations of `mix` always under way.
+#[derive(Clone, Debug)]
 pub struct Loop {
     /// What.
-    pub program: ProgramId,
+    pub mix: Mix,
     /// How many at once.
     pub window: u64,
     /// Arguments are drawn below this: addresses, shards.
     pub arguments: u64,
 }
+
+/// An open loop: operations of `mix` begin at random, so many per second, whatever became of those before.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    /// What.
+    pub mix: Mix,
+    /// Operations per second; exponential spans between them.
+    pub rate: f64,
+    /// Arguments are drawn below this.
+    pub arguments: u64,
+}
+
+/// Operations of an open loop that may be under way at once; more are turned away and counted, for the machine is overloaded by far.
+pub const MOST_UNDER_WAY: usize = 1 << 16;
+
+/// Latencies are told apart up to a second, in picoseconds; what takes longer counts as a second.
+const LONGEST: u64 = 1_000_000_000_000;
 
 /// What clients saw.
 #[derive(Clone, Debug)]
@@ -24,9 +78,27 @@ pub struct Seen {
     /// Latencies in picoseconds.
     latencies: Histogram<u64>,
     over: Picos,
+    /// Operations that an open loop could not begin.
+    pub turned_away: u64,
 }
 
 impl Seen {
+    /// Nothing yet, of a span that is `over` long.
+    pub fn new(over: Picos) -> Seen {
+        let latencies = Histogram::new_with_bounds(1, LONGEST, 3).expect("three digits are few enough");
+        Seen { latencies, over, turned_away: 0 }
+    }
+
+    /// Counts an operation that took so long.
+    pub fn record(&mut self, latency: Picos) {
+        self.latencies.saturating_record(latency.0);
+    }
+
+    /// Operations that ended.
+    pub fn count(&self) -> u64 {
+        self.latencies.len()
+    }
+
     /// Operations per second.
     pub fn rate(&self) -> f64 {
         self.latencies.len() as f64 / self.over.as_secs_f64()
@@ -41,48 +113,145 @@ impl Seen {
     pub fn quantile(&self, of: f64) -> f64 {
         self.latencies.value_at_quantile(of) as f64 / 1e12
     }
+
+    /// This and what another saw of the same span: all operations of both.
+    #[must_use]
+    pub fn and(mut self, other: &Seen) -> Seen {
+        self.latencies.add(&other.latencies).expect("histograms of ours are alike");
+        self.turned_away += other.turned_away;
+        self
+    }
 }
 
-/// Runs loops together, without account for `warm_up`, then for `span`; what each saw.
+pub(crate) type Shared = Rc<RefCell<Seen>>;
+
+/// Runs loops together, without account for `warm_up`, then for `span`; what each saw. All processes have ended then; accounts can be asked.
 pub fn closed(sim: &Sim, seed: u64, loops: &[Loop], warm_up: Picos, span: Picos) -> Vec<Seen> {
     let begin = sim.now().plus(warm_up);
-    let seen: Vec<_> = loops
-        .iter()
-        .enumerate()
-        .map(|(number, of)| {
-            let latencies = Histogram::new(3).expect("three digits are few enough");
-            let seen = Rc::new(RefCell::new(Seen { latencies, over: span }));
-            for client in 0..of.window {
-                sim.spawn(client_loop(
-                    sim.clone(),
-                    *of,
-                    (seed, number as u64, client),
-                    begin,
-                    Rc::clone(&seen),
-                ));
-            }
-            seen
-        })
-        .collect();
+    let seen = loops.iter().enumerate().map(|(number, of)| {
+        let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
+        for client in 0..of.window {
+            let prng = Prng::for_entity(seed, (number as u64) << 32 | client, 0);
+            sim.spawn(client_loop(sim.clone(), of.clone(), prng, begin, Rc::clone(&seen)));
+        }
+        seen
+    });
+    measure(sim, seen.collect(), begin, span)
+}
+
+/// Runs open loops together, as [`closed`] does.
+pub fn open(sim: &Sim, seed: u64, loops: &[Arrivals], warm_up: Picos, span: Picos) -> Vec<Seen> {
+    let begin = sim.now().plus(warm_up);
+    let seen = loops.iter().enumerate().map(|(number, of)| {
+        let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
+        let prng = Prng::for_entity(seed, (number as u64) << 32, 1);
+        sim.spawn(arrive(sim.clone(), of.clone(), prng, begin, Rc::clone(&seen)));
+        seen
+    });
+    measure(sim, seen.collect(), begin, span)
+}
+
+pub(crate) fn measure(sim: &Sim, seen: Vec<Shared>, begin: Picos, span: Picos) -> Vec<Seen> {
     sim.run_until(begin);
     sim.with(|kernel| kernel.reset_usage());
     sim.run_until(begin.plus(span));
+    sim.end_processes();
     seen.iter().map(|seen| seen.borrow().clone()).collect()
 }
 
-async fn client_loop(
-    sim: Sim,
-    of: Loop,
-    (seed, number, client): (u64, u64, u64),
-    begin: Picos,
-    seen: Rc<RefCell<Seen>>,
-) {
-    let mut prng = Prng::for_entity(seed, number << 32 | client, 0);
+async fn client_loop(sim: Sim, of: Loop, mut prng: Prng, begin: Picos, seen: Shared) {
     loop {
         let started = sim.now();
-        sim.perform(of.program, prng.below(of.arguments)).await;
+        let program = of.mix.draw(&mut prng);
+        sim.perform(program, prng.below(of.arguments)).await;
         if sim.now() >= begin {
-            seen.borrow_mut().latencies.saturating_record(sim.now().since(started).0);
+            seen.borrow_mut().record(sim.now().since(started));
         }
+    }
+}
+
+type Order = (ProgramId, u64);
+
+/// Begins operations; each is done by a process that is idle, or by a new one.
+async fn arrive(sim: Sim, of: Arrivals, mut prng: Prng, begin: Picos, seen: Shared) {
+    let idle: Rc<RefCell<Vec<Mailbox<Order>>>> = Rc::default();
+    let between = crate::platform::picos(1.0 / of.rate);
+    let mut performers = 0;
+    loop {
+        sim.sleep(exponential(&mut prng, between)).await;
+        let order = (of.mix.draw(&mut prng), prng.below(of.arguments));
+        let free = idle.borrow_mut().pop();
+        match free {
+            Some(performer) => performer.send(order),
+            None if performers == MOST_UNDER_WAY => seen.borrow_mut().turned_away += 1,
+            None => {
+                performers += 1;
+                let orders = Mailbox::new(&sim);
+                orders.send(order);
+                sim.spawn(performer(sim.clone(), orders, Rc::clone(&idle), begin, Rc::clone(&seen)));
+            }
+        }
+    }
+}
+
+async fn performer(
+    sim: Sim,
+    orders: Mailbox<Order>,
+    idle: Rc<RefCell<Vec<Mailbox<Order>>>>,
+    begin: Picos,
+    seen: Shared,
+) {
+    loop {
+        let (program, argument) = orders.receive().await;
+        let started = sim.now();
+        sim.perform(program, argument).await;
+        if sim.now() >= begin {
+            seen.borrow_mut().record(sim.now().since(started));
+        }
+        idle.borrow_mut().push(orders.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{Kernel, Service, Step};
+    use crate::queueing;
+
+    fn station(service: Service) -> (Sim, ProgramId) {
+        let mut kernel = Kernel::new(1);
+        let at = kernel.resource("station", 1);
+        let program = kernel.program("visit", [Step::Use { at, service, units: 1, after: Picos::ZERO }]);
+        (Sim::new(kernel), program)
+    }
+
+    #[test]
+    fn arrivals_at_random_wait_as_m_d_1_says() {
+        let (sim, visit) = station(Service::Fixed(Picos::from_nanos(100)));
+        let arrivals = Arrivals { mix: visit.into(), rate: 7e6, arguments: 1 };
+        let seen = &open(&sim, 3, &[arrivals], Picos::from_micros(100), Picos::from_micros(40_000))[0];
+        let wanted = 100e-9 + queueing::mg1_wait(0.7, 100e-9, 0.0);
+        assert!((seen.mean() / wanted - 1.0).abs() < 0.03, "{} and not {wanted}", seen.mean());
+        assert!((seen.rate() / 7e6 - 1.0).abs() < 0.01 && seen.turned_away == 0);
+    }
+
+    #[test]
+    fn overload_is_bounded_and_counted() {
+        let (sim, visit) = station(Service::Fixed(Picos::from_micros(10)));
+        let arrivals = Arrivals { mix: visit.into(), rate: 100e6, arguments: 1 };
+        let seen = &open(&sim, 3, &[arrivals], Picos::ZERO, Picos::from_micros(2_000))[0];
+        assert!(seen.turned_away > 100_000);
+        assert_eq!(seen.count(), 199);
+    }
+
+    #[test]
+    fn a_mix_is_drawn_by_its_weights() {
+        let mut kernel = Kernel::new(1);
+        let wait = |k: &mut Kernel, ns| k.program("wait", [Step::Wait(Picos::from_nanos(ns))]);
+        let (a, b) = (wait(&mut kernel, 100), wait(&mut kernel, 500));
+        let one = Loop { mix: Mix::new(&[(3.0, a), (1.0, b)]), window: 1, arguments: 1 };
+        let sim = Sim::new(kernel);
+        let seen = &closed(&sim, 5, &[one], Picos::ZERO, Picos::from_micros(10_000))[0];
+        assert!((seen.mean() / 200e-9 - 1.0).abs() < 0.05, "{}", seen.mean());
     }
 }

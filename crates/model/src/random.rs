@@ -27,6 +27,26 @@ pub fn ln(x: f64) -> f64 {
     2.0 * z * sum + exponent as f64 * LN_2
 }
 
+/// The exponential function, to about 1 in 10¹²; 0 and infinity beyond what a number can be.
+pub fn exp(x: f64) -> f64 {
+    let halvings = (x / LN_2).round();
+    if halvings.abs() > 1000.0 {
+        return if x < 0.0 { 0.0 } else { f64::INFINITY };
+    }
+    let rest = x - halvings * LN_2;
+    // |rest| is at most 0.35: fourteen terms of Taylor's series are enough.
+    let mut sum = 1.0;
+    for term in (1..=14).rev() {
+        sum = 1.0 + sum * rest / f64::from(term);
+    }
+    sum * f64::from_bits(((halvings as i64 + 1023) as u64) << 52)
+}
+
+/// `base` to the power of `exponent`, for a positive base.
+pub fn power(base: f64, exponent: f64) -> f64 {
+    exp(exponent * ln(base))
+}
+
 /// A span with this mean, exponentially distributed.
 pub fn exponential(prng: &mut Prng, mean: Picos) -> Picos {
     // From (0, 1]: `unit_f64` is from [0, 1).
@@ -46,6 +66,16 @@ mod tests {
         }
         assert_eq!(ln(1.0), 0.0);
         assert_eq!(ln(10.0).to_bits(), 0x4002_6BB1_BBB5_5515, "the same bits on every machine");
+    }
+
+    #[test]
+    fn it_is_the_exponential_function() {
+        for i in -400..400 {
+            let x = f64::from(i) * 0.7;
+            assert!((exp(x) / x.exp() - 1.0).abs() < 1e-11, "{x}: {} {}", exp(x), x.exp());
+        }
+        assert_eq!((exp(0.0), exp(-1e6), exp(1e6)), (1.0, 0.0, f64::INFINITY));
+        assert!((power(3.0, -0.99) - 3f64.powf(-0.99)).abs() < 1e-12);
     }
 
     #[test]

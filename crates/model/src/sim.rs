@@ -127,6 +127,15 @@ impl Sim {
         self.with(|kernel| kernel.pass(until));
     }
 
+    /// Ends all processes where they are. They hold this simulation and it holds them: what is not ended so stays in memory.
+    ///
+    /// # Panics
+    /// In a process.
+    pub fn end_processes(&self) {
+        let ended: Vec<_> = self.0.processes.borrow_mut().iter_mut().map(Option::take).collect();
+        drop(ended);
+    }
+
     fn wake_ended(&self) {
         while let Some(ticket) = self.with(Kernel::next_ended) {
             let was = std::mem::replace(&mut self.0.tickets.borrow_mut()[ticket as usize], Ticket::Ended);

@@ -200,12 +200,35 @@ fn processes_talk_and_an_operation_may_be_given_up() {
     assert_eq!(sim.with(|kernel| kernel.under_way()), 0);
 }
 
-/// A small machine: clients, a link with credits, banks.
+/// A small machine: clients, a link with credits, eight banks picked and held at random.
 fn run(seed: u64, clients: u64, ns_per_packet: u64, span: Picos) -> (u64, u64, u64) {
+    let banks = |kernel: &mut Kernel| {
+        let (first, service) = (kernel.resources("bank", 8), Service::Exponential(SERVICE));
+        Step::Pick { first, count: 8, service, units: 1, after: Picos::ZERO }
+    };
+    run_with(banks, seed, clients, ns_per_packet, span)
+}
+
+/// The same machine with its banks behind one queue, each held for the same time: nothing is drawn and nothing overtakes.
+fn run_steady(clients: u64, ns_per_packet: u64, span: Picos) -> u64 {
+    let banks = |kernel: &mut Kernel| {
+        let (at, service) = (kernel.resource("banks", 8), Service::Fixed(SERVICE));
+        Step::Use { at, service, units: 1, after: Picos::ZERO }
+    };
+    run_with(banks, 0, clients, ns_per_packet, span).0
+}
+
+fn run_with(
+    banks: impl Fn(&mut Kernel) -> Step,
+    seed: u64,
+    clients: u64,
+    ns_per_packet: u64,
+    span: Picos,
+) -> (u64, u64, u64) {
     let mut kernel = Kernel::new(seed);
     let credits = kernel.tokens("credits", 6);
     let link = kernel.resource("link", 1);
-    let banks = kernel.resources("bank", 8);
+    let bank = banks(&mut kernel);
     let program = kernel.program(
         "get",
         [
@@ -217,13 +240,7 @@ fn run(seed: u64, clients: u64, ns_per_packet: u64, span: Picos) -> (u64, u64, u
                 after: Picos(900),
             },
             Step::Give(credits, 1),
-            Step::Pick {
-                first: banks,
-                count: 8,
-                service: Service::Exponential(SERVICE),
-                units: 1,
-                after: Picos::ZERO,
-            },
+            bank,
         ],
     );
     let sim = Sim::new(kernel);
@@ -259,13 +276,15 @@ fn a_run_is_the_same_again_and_its_fingerprint_is_pinned() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    /// A faster link never carries less (but for the noise of other draws at the banks), and more clients never less.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// A faster link never carries less, and more clients never less: where the order of the queues is that of arrival and
+    /// nothing is drawn, every departure is a maximum of earlier ones plus a constant, so this holds exactly (Baccelli and
+    /// others, "Synchronization and Linearity", 1992). With random banks it holds on the average only.
     #[test]
-    fn more_bandwidth_or_more_clients_carry_more(seed in 0u64..1000, clients in 1u64..20, ns in 2u64..60) {
-        let span = Picos::from_micros(100);
-        let base = run(seed, clients, ns, span).0 as f64;
-        prop_assert!(run(seed, clients, ns / 2, span).0 as f64 >= base * 0.97);
-        prop_assert!(run(seed, clients + 4, ns, span).0 as f64 >= base * 0.97);
+    fn more_bandwidth_or_more_clients_carry_more(clients in 1u64..20, ns in 2u64..60, us in 1u64..100) {
+        let span = Picos::from_micros(us);
+        let base = run_steady(clients, ns, span);
+        prop_assert!(run_steady(clients, ns / 2, span) >= base);
+        prop_assert!(run_steady(clients + 1, ns, span) >= base);
     }
 }

@@ -24,6 +24,11 @@ impl Cores {
         crate::platform::picos(cycles / self.hertz)
     }
 
+    /// Cycles of so many seconds.
+    pub fn cycles(&self, seconds: f64) -> f64 {
+        seconds * self.hertz
+    }
+
     /// Work of so many cycles on any of them.
     pub fn work(&self, cycles: f64) -> Step {
         self.busy(self.span(cycles))

@@ -49,7 +49,12 @@ impl Memory {
 
     /// An access to `bytes` at the line that the operation's argument names.
     pub fn access(&self, bytes: u64) -> [Step; 2] {
-        let cycle = Service::Fixed(self.cycle);
+        self.access_of(self.cycle, bytes)
+    }
+
+    /// The same where the bank is busy so long: a write with its recovery.
+    pub fn access_of(&self, cycle: Picos, bytes: u64) -> [Step; 2] {
+        let cycle = Service::Fixed(cycle);
         let carry = Service::Fixed(transfer(bytes, self.bits));
         [
             Step::Pick {
@@ -67,6 +72,30 @@ impl Memory {
                 after: Picos::ZERO,
             },
         ]
+    }
+
+    /// `bytes` that lie together over all channels, in the time of their bandwidth alone: its part of one channel, for [`Step::Each`] of
+    /// [`Memory::channels`].
+    pub fn stream(&self, bytes: u64) -> Step {
+        let part = bytes.div_ceil(u64::from(self.channel_count));
+        let service = Service::Fixed(transfer(part, self.bits));
+        let (first, count) = (self.channels, self.channel_count);
+        Step::Pick { first, count, service, units: part, after: Picos::ZERO }
+    }
+
+    /// All its channels.
+    pub fn channels(&self) -> u32 {
+        self.channel_count
+    }
+
+    /// An access that meets nobody takes so long, beside the channel's time.
+    pub fn latency(&self) -> Picos {
+        self.cycle.plus(self.latency)
+    }
+
+    /// Bytes per second of all channels.
+    pub fn bandwidth(&self) -> f64 {
+        self.bits / 8.0 * f64::from(self.channel_count)
     }
 
     /// All its banks.

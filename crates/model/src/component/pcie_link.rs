@@ -30,6 +30,8 @@ pub struct PcieLink {
     pub to_host: ResourceId,
     /// And towards the device.
     pub to_device: ResourceId,
+    /// Bits per second that packets may take in a direction.
+    pub bits: f64,
     /// A packet takes a port at least so long.
     pub per_packet: Picos,
     /// From the last bit sent to the packet behind the next port.
@@ -46,13 +48,20 @@ impl PcieLink {
     ) -> PcieLink {
         let to_host = kernel.resource(&format!("{name} to host"), 1);
         let to_device = kernel.resource(&format!("{name} to device"), 1);
-        PcieLink { link, to_host, to_device, per_packet, latency }
+        PcieLink { link, to_host, to_device, bits: link.bits(), per_packet, latency }
+    }
+
+    /// The same with this share of the lanes' bits left to packets, where it is known better than [`crate::pcie::Generation::usable`] has it.
+    #[must_use]
+    pub fn usable(mut self, share: f64) -> PcieLink {
+        self.bits = self.link.generation.lane_bits() as f64 * f64::from(self.link.lanes) * share;
+        self
     }
 
     /// This load in that direction. Its units are packets, as a hardware counter has them.
     pub fn carry(&self, load: Load, towards: Towards) -> Step {
         let at = if towards == Towards::Host { self.to_host } else { self.to_device };
-        let bytes = transfer(load.bytes, self.link.bits());
+        let bytes = transfer(load.bytes, self.bits);
         let packets = Picos(self.per_packet.0 * load.packets);
         Step::Use {
             at,

@@ -42,7 +42,7 @@ pub fn compare<'a>(results: &'a Results, rows: &Rows) -> Vec<Compared<'a>> {
     results.all.iter().map(|result| Compared { verdict: judge(result, rows), result }).collect()
 }
 
-fn judge(result: &Published, rows: &Rows) -> Verdict {
+pub(super) fn judge(result: &Published, rows: &Rows) -> Verdict {
     let value = |place: &Place| {
         let row = rows.find(&place.experiment, &place.variant, &place.point, &place.metric);
         row.map(|row| row.value).ok_or_else(|| Verdict::NoRow(place.clone()))
@@ -181,6 +181,7 @@ why = "nobody knows"
     #[test]
     fn a_wrong_file_says_where() {
         let cases = [
+            ("where = \"Fig. 2\"", "where = \"Fig. 2\"\nfits = \"toy | nic.latency\"", "must be calibration"),
             ("class = \"calibration\"\nvalue = 1\n", "class = \"calibration\"\n", "T-4"),
             ("why = \"nobody knows\"", "", "T-5"),
             ("of = \"F9 | a |  | latency\"", "of = \"F9\"", "experiment | variant | point | metric"),

@@ -3,10 +3,14 @@
 //! An experiment reports everything that its setup measures as [`Row`]s; [`published`] results are held against them afterwards, so that a
 //! result that nobody listed can be looked up later. Nothing in an experiment knows the published values.
 
+pub mod audit;
 pub mod compare;
+pub mod fit;
 pub mod published;
+#[cfg(test)]
+pub(crate) mod toy;
 
-use crate::platform::LoadError;
+use crate::platform::{LoadError, Platforms};
 use std::fmt;
 
 /// One value.
@@ -99,8 +103,8 @@ pub struct Experiment {
     pub id: &'static str,
     /// In a line.
     pub title: &'static str,
-    /// Runs it with a seed.
-    pub run: fn(u64) -> Result<Rows, LoadError>,
+    /// Runs it on machines of this set, with a seed.
+    pub run: fn(&Platforms, u64) -> Result<Rows, LoadError>,
 }
 
 impl fmt::Debug for Experiment {

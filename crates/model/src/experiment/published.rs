@@ -21,8 +21,10 @@
 //! why = "the authors have no cause for it either"
 //! ```
 //!
-//! *calibration*: constants may be fitted on it, and its error says nothing; *prediction*: nothing was.
+//! *calibration*: a constant is fitted on it, and its error says nothing; *prediction*: nothing was. With `fits = "bluefield2-ib | nic.latency"` a calibration
+//! result says which constant, and [`super::fit`] can fit it again. One result fits one constant.
 
+use crate::platform::NumberPlace;
 use serde::Deserialize;
 use std::fmt;
 
@@ -93,8 +95,22 @@ pub struct Published {
     pub standing: Standing,
     /// What is held against it, and how; not for what is not modelled.
     pub claim: Option<Claim>,
+    /// The constant that is fitted on it.
+    pub fits: Option<NumberPlace>,
     /// Why it is not modelled, or what to know about it.
     pub why: Option<String>,
+}
+
+impl Published {
+    /// Setups whose rows it names.
+    pub fn experiments(&self) -> Vec<&str> {
+        let places: Vec<&Place> = match &self.claim {
+            None => vec![],
+            Some(Claim::Within { of, over, .. }) => [Some(of), over.as_ref()].into_iter().flatten().collect(),
+            Some(Claim::Rising(places)) => places.iter().collect(),
+        };
+        places.into_iter().map(|place| place.experiment.as_str()).collect()
+    }
 }
 
 /// What was published, in a form that can be checked.
@@ -126,6 +142,7 @@ struct Entry {
     order: Option<Vec<Place>>,
     of: Option<Place>,
     over: Option<Place>,
+    fits: Option<NumberPlace>,
     why: Option<String>,
 }
 
@@ -133,7 +150,7 @@ impl TryFrom<Entry> for Published {
     type Error = String;
 
     fn try_from(entry: Entry) -> Result<Published, String> {
-        let Entry { id, what, source, class: standing, value, range, order, of, over, why } = entry;
+        let Entry { id, what, source, class: standing, value, range, order, of, over, fits, why } = entry;
         let range = range.or(value.map(|value| (value, value)));
         let claim = match (range, of, order) {
             (Some(range), Some(of), None) if range.0 <= range.1 => Some(Claim::Within { range, of, over }),
@@ -149,7 +166,13 @@ impl TryFrom<Entry> for Published {
             (_, None, _) => return Err(format!("{id} needs a value, a range or an order")),
             _ => {}
         }
-        Ok(Published { id, what, source, standing, claim, why })
+        let fittable = standing == Standing::Calibration && matches!(claim, Some(Claim::Within { .. }));
+        if fits.is_some() && !fittable {
+            return Err(format!(
+                "{id} fits a constant: its class must be calibration, with a value or a range"
+            ));
+        }
+        Ok(Published { id, what, source, standing, claim, fits, why })
     }
 }
 

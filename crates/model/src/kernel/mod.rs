@@ -17,12 +17,15 @@
 //!
 //! Bounds: 2³² operations under way. A closed loop bounds itself; an open one is its user's to bound.
 //!
-//! Files: [`program`] steps and what they add up to, [`resource`] who serves.
+//! Files: [`program`] steps and what they add up to, [`path`] what an operation's end waits for, [`resource`] who serves.
 
+pub mod path;
 pub mod program;
 pub mod resource;
 
 use base::Picos;
+pub use path::{Hold, Visit};
+use path::{add_holds, add_visits};
 pub use program::{Demand, Service, Step};
 use program::{Program, add_demand, unloaded};
 pub use resource::Usage;
@@ -251,7 +254,29 @@ impl Kernel {
 
     /// How long a program takes, in the mean, when nothing else is there. Exact where at most one of what runs at once queues.
     pub fn unloaded(&self, program: ProgramId) -> Picos {
-        unloaded(&self.programs, &|id| self.servers(id) as u64, program)
+        let steps = &self.programs[program.0 as usize].steps;
+        unloaded(&self.programs, &|id| self.servers(id) as u64, steps)
+    }
+
+    /// Where a program's end waits, in the mean.
+    pub fn visits(&self, program: ProgramId) -> Vec<Visit> {
+        let mut visits = Vec::new();
+        add_visits(&self.programs, &|id| self.servers(id) as u64, program, 1, &mut visits);
+        visits
+    }
+
+    /// Tokens that a program and all that it begins hold, and for how long, when nothing else is there. So many operations per second hold
+    /// that many times as many in the mean (Little's law), and a pool has only so many.
+    pub fn holds(&self, program: ProgramId) -> Vec<Hold> {
+        let mut holds = Vec::new();
+        add_holds(&self.programs, &|id| self.servers(id) as u64, program, (0.0, 1.0), &mut holds);
+        holds
+    }
+
+    /// A pool's name and its tokens.
+    pub fn pool(&self, id: Tokens) -> (&str, u64) {
+        let pool = &self.pools[id.0 as usize];
+        (&pool.name, pool.whole)
     }
 
     /// Begins an operation that nobody waits for. `argument` chooses among picked resources.

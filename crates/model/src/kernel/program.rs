@@ -157,9 +157,9 @@ fn add(into: &mut Vec<Demand>, more: Demand, times: u64) {
     }
 }
 
-/// From its beginning to its end, in the mean, when nothing else is there. Of programs that run at once at the same resource the
-/// slowest resource delays the last.
-pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64, id: ProgramId) -> Picos {
+/// From the first step's beginning to the last one's end, in the mean, when nothing else is there. Of programs that run at once at the same
+/// resource the slowest resource delays the last.
+pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64, steps: &[Step]) -> Picos {
     let span = |step: &Step| match *step {
         Step::Use { service, after, .. }
         | Step::Pick { service, after, .. }
@@ -174,8 +174,9 @@ pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64
                 Picos(d.service.0 * turns)
             };
             let last = demand.iter().map(behind).max().unwrap_or_default();
-            if count == 0 { Picos::ZERO } else { unloaded(programs, servers, program).plus(last) }
+            let one = &programs[program.0 as usize].steps;
+            if count == 0 { Picos::ZERO } else { unloaded(programs, servers, one).plus(last) }
         }
     };
-    programs[id.0 as usize].steps.iter().map(span).fold(Picos::ZERO, Picos::plus)
+    steps.iter().map(span).fold(Picos::ZERO, Picos::plus)
 }

@@ -44,7 +44,7 @@ impl Audit {
         platform: &Platform,
         answer: impl Fn(&Platform) -> Result<f64, LoadError>,
     ) -> Result<Audit, LoadError> {
-        let fresh = Platform { read: std::cell::RefCell::default(), ..platform.clone() };
+        let fresh = platform.unread();
         let whole = answer(&fresh)?;
         let mut swings = Vec::new();
         for name in fresh.were_read() {
@@ -53,8 +53,13 @@ impl Audit {
             let (low, high) = (at(number.range.0)?, at(number.range.1)?);
             swings.push(Swing { number: name, class: number.class, low, high });
         }
+        Ok(Audit::from_swings(whole, swings))
+    }
+
+    /// Of an answer and what its numbers do to it, in any order.
+    pub fn from_swings(answer: f64, mut swings: Vec<Swing>) -> Audit {
         swings.sort_by(|a, b| b.size().total_cmp(&a.size()).then_with(|| a.number.cmp(&b.number)));
-        Ok(Audit { answer: whole, swings })
+        Audit { answer, swings }
     }
 
     /// The share of the doubt that numbers of this class have; 0 where nothing moves the answer.

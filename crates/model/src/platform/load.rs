@@ -20,6 +20,13 @@ pub enum LoadError {
         /// What is wrong and what would be right.
         why: String,
     },
+    /// There is no platform of this name.
+    Unknown {
+        /// The name.
+        platform: String,
+        /// Those that there are.
+        known: String,
+    },
     /// A component needs a number that is not there.
     Missing {
         /// Of which platform.
@@ -46,6 +53,9 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::File { file, line, why } => write!(f, "{file}:{line}: {why}"),
+            LoadError::Unknown { platform, known } => {
+                write!(f, "there is no platform {platform}; there are {known}")
+            }
             LoadError::Missing { platform, number } => {
                 write!(f, "platform {platform} has no number {number}, which its family needs")
             }
@@ -74,7 +84,10 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Platform, LoadError> {
         reader.wrong(at, error.message().to_string())
     })?;
     let table = table.get_ref();
-    let mut words = ["name", "title", "family"].map(|word| (word, None));
+    let mut words = ["name", "title", "family", "base"].map(|word| (word, None));
+    if let Some(base) = table.get("base") {
+        reader.numbers = reader.base(base)?;
+    }
     for (key, value) in table {
         let name: &str = key.get_ref();
         match words.iter_mut().find(|(word, _)| *word == name) {
@@ -82,9 +95,11 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Platform, LoadError> {
             None => reader.table(name, value)?,
         }
     }
-    let [name, title, family] = words.map(|(word, found)| {
+    let [(_, name), (_, title), (_, family), _] = words;
+    let needed = |word: &str, found: Option<String>| {
         found.ok_or_else(|| reader.wrong(0, format!("it needs a line {word} = \"…\" at its head")))
-    });
+    };
+    let (name, title, family) = (needed("name", name), needed("title", title), needed("family", family));
     Ok(Platform {
         name: name?,
         title: title?,
@@ -107,6 +122,20 @@ impl Reader<'_> {
         match value.get_ref() {
             DeValue::String(text) if !text.is_empty() => Ok(text.to_string()),
             _ => Err(self.wrong(value.span().start, format!("{name} must be a text in quotes"))),
+        }
+    }
+
+    /// The numbers of the shipped platform that this file completes.
+    fn base(&self, value: &Spanned<DeValue<'_>>) -> Result<BTreeMap<String, Number>, LoadError> {
+        let name = self.word("base", value)?;
+        match super::shipped::shipped(&name) {
+            Some(base) => Ok(base?.numbers),
+            None => {
+                let known: Vec<_> = super::shipped::SHIPPED.iter().map(|(name, _)| *name).collect();
+                let why =
+                    format!("base: there is no shipped platform {name}; there are {}", known.join(", "));
+                Err(self.wrong(value.span().start, why))
+            }
         }
     }
 

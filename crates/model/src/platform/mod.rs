@@ -9,17 +9,25 @@
 //! rate = { value = 195, unit = "Mpps", class = "published", source = "OSDI'23 §2.1", range = [190, 220] }
 //! ```
 //!
+//! A file may complete a shipped one: `base = "bluefield2-eth"` takes over all its numbers, and those that the file states replace or join them.
+//!
 //! The number above is `nic.rate`; tables nest. A file without any of the five parts of a number, with a value outside its range, or with a unit of
 //! another kind than a component asks for, is refused with line and reason.
 //!
 //! A platform remembers which numbers were read, so that an answer can say what it rests on: see [`audit`].
 
 pub mod audit;
+pub mod edit;
 mod load;
+mod place;
+mod platforms;
+pub mod shipped;
 pub mod unit;
 
 use base::Picos;
 pub use load::LoadError;
+pub use place::NumberPlace;
+pub use platforms::Platforms;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use unit::{Dimension, Unit};
@@ -175,6 +183,11 @@ impl Platform {
         self.value(name, Dimension::Ratio)
     }
 
+    /// Whether there is such a number: what a machine may have or lack, as local memory.
+    pub fn has(&self, name: &str) -> bool {
+        self.numbers.contains_key(name)
+    }
+
     /// All numbers by name.
     pub fn numbers(&self) -> impl Iterator<Item = (&str, &Number)> {
         self.numbers.iter().map(|(name, number)| (name.as_str(), number))
@@ -185,13 +198,19 @@ impl Platform {
         self.read.borrow().iter().cloned().collect()
     }
 
+    /// The same platform, and nothing read.
+    #[must_use]
+    pub fn unread(&self) -> Platform {
+        Platform { read: RefCell::default(), ..self.clone() }
+    }
+
     /// The same platform with one value changed, and nothing read: for sweeps, fits and audits. The range is not looked at.
     ///
     /// # Panics
     /// If there is no such number.
     #[must_use]
     pub fn with(&self, name: &str, value: f64) -> Platform {
-        let mut changed = Platform { read: RefCell::default(), ..self.clone() };
+        let mut changed = self.unread();
         changed.numbers.get_mut(name).unwrap_or_else(|| panic!("{} has no {name}", self.name)).value = value;
         changed
     }

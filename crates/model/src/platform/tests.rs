@@ -73,3 +73,18 @@ fn an_audit_says_what_an_answer_rests_on() {
     assert!((audit.swings[0].high - 200.0 / 205.0).abs() < 1e-9);
     assert!(audit.doubtful() > 0.99 && audit.share(Class::Datasheet) == 0.0);
 }
+
+#[test]
+fn a_file_may_complete_a_shipped_one() {
+    let text = GOOD.replacen("[nic]", "base = \"bluefield2-ib\"\n[nic]", 1);
+    let toy = Platform::parse(&text, "toy.toml").expect("it is right");
+    assert!(toy.has("pcie.latency") && !toy.has("nic.depth"));
+    assert_eq!(toy.number("nic.rate").map(|number| number.value), Ok(200.0));
+    let wrong = Platform::parse(&text.replacen("bluefield2-ib", "nobody's", 1), "toy.toml");
+    match wrong {
+        Err(LoadError::File { line: 6, why, .. }) => {
+            assert!(why.contains("no shipped platform nobody's"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+}

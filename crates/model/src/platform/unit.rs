@@ -86,6 +86,13 @@ impl Unit {
     }
 }
 
+/// Bytes that a text such as `64 B` or `10 GiB` states: a whole number and a unit of size.
+pub fn bytes_of(text: &str) -> Option<u64> {
+    let (number, unit) = text.trim().split_once(' ')?;
+    let unit = Unit::named(unit.trim()).filter(|unit| unit.dimension == Dimension::Size)?;
+    number.replace('_', "").parse::<u64>().ok()?.checked_mul(unit.scale as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +104,10 @@ mod tests {
         }
         let of = |name| Unit::named(name).expect("it is listed").scale;
         assert_eq!((of("GB/s") / of("Gbps"), of("Mpps"), of("KiB")), (8.0, 1e6, 1024.0));
+        assert_eq!((bytes_of("64 B"), bytes_of("10 GiB")), (Some(64), Some(10 << 30)));
+        assert!(
+            bytes_of("64").is_none() && bytes_of("3 us").is_none() && bytes_of("99999999999 GiB").is_none()
+        );
         assert!(Unit::named("furlong").is_none() && Dimension::Power.units() == "mW, W");
     }
 }

@@ -2,9 +2,19 @@
 //!
 //! | module | system |
 //! |---|---|
+//! | [`incbricks`] | IncBricks (ASPLOS 2017): a coherent cache in boxes beside switches |
+//! | [`host`] | no published system: a core with its memory, rings and sockets, as `millrace probe` measures this machine |
 //! | [`offpath`] | off-path SmartNIC study (OSDI 2023): RDMA paths through a NIC with an SoC behind a PCIe switch |
+//! | [`dagger`] | Dagger (2020): RPCs by a NIC in the processor's package, over UPI or PCIe |
+//! | [`orca`] | ORCA (HPCA 2023): a cache-coherent accelerator behind a plain NIC, rings and cpoll |
+//! | [`rpcacc`] | RPCAcc (2024): Protobuf messages by an accelerator on a PCIe NIC, on chip, on a SmartNIC's cores |
 
+pub mod dagger;
+pub mod host;
+pub mod incbricks;
 pub mod offpath;
+pub mod orca;
+pub mod rpcacc;
 
 use crate::experiment::Experiment;
 use crate::experiment::published::Results;
@@ -22,6 +32,11 @@ pub struct System {
 }
 
 impl System {
+    /// Experiments of ours: nobody published what they should say.
+    pub const fn own(name: &'static str, title: &'static str, experiments: &'static [Experiment]) -> System {
+        System { name, title, experiments, published: ("own", "system = \"\"\nsource = \"\"\nresult = []") }
+    }
+
     /// What its authors published.
     ///
     /// # Errors
@@ -32,9 +47,35 @@ impl System {
 }
 
 /// All.
-pub const ALL: &[System] = &[System {
-    name: "offpath",
-    title: "Characterizing Off-path SmartNIC (OSDI 2023)",
-    experiments: offpath::experiments::ALL,
-    published: ("published/offpath.toml", include_str!("../../published/offpath.toml")),
-}];
+pub const ALL: &[System] = &[
+    System {
+        name: "offpath",
+        title: "Characterizing Off-path SmartNIC (OSDI 2023)",
+        experiments: offpath::experiments::ALL,
+        published: ("published/offpath.toml", include_str!("../../published/offpath.toml")),
+    },
+    System {
+        name: "dagger",
+        title: "Dagger: RPCs with near-memory reconfigurable NICs (2020)",
+        experiments: dagger::experiments::ALL,
+        published: ("published/dagger.toml", include_str!("../../published/dagger.toml")),
+    },
+    System {
+        name: "orca",
+        title: "ORCA, or RAMBDA (HPCA 2023)",
+        experiments: orca::experiments::ALL,
+        published: ("published/orca.toml", include_str!("../../published/orca.toml")),
+    },
+    System {
+        name: "incbricks",
+        title: "IncBricks (ASPLOS 2017)",
+        experiments: incbricks::experiments::ALL,
+        published: ("published/incbricks.toml", include_str!("../../published/incbricks.toml")),
+    },
+    System {
+        name: "rpcacc",
+        title: "RPCAcc: a PCIe-attached RPC accelerator (2024)",
+        experiments: rpcacc::experiments::ALL,
+        published: ("published/rpcacc.toml", include_str!("../../published/rpcacc.toml")),
+    },
+];

@@ -1,10 +1,13 @@
-//! Clients, a server and what is between them.
+//! Clients, a server and what is between them, put together.
 
-use crate::component::{Cores, Memory, Network, PcieLink, Towards};
-use crate::kernel::{Kernel, ResourceId, Service, Step, Tokens};
-use crate::pcie::{Generation, Link};
+use super::client::Client;
+use super::fabric::Fabric;
+use super::nic::Nic;
+use crate::component::{Cores, DescriptorDma, Doorbell, Network, PcieLink};
+use crate::kernel::Kernel;
+use crate::platform::unit::Dimension;
 use crate::platform::{LoadError, Platform};
-use base::{Bytes, Picos};
+use base::Picos;
 
 /// What is in the server's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +18,19 @@ pub enum Card {
     Snic,
 }
 
-/// Whose memory.
+/// The machine around the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The study's servers: PCIe 4.0, DDIO.
+    Server,
+    /// A client machine with the card in it: PCIe 3.0, where DDIO can be switched off.
+    Client {
+        /// Whether the NIC writes to the cache.
+        ddio: bool,
+    },
+}
+
+/// Whose memory, whose cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The host's: path ①.
@@ -24,15 +39,28 @@ pub enum Side {
     Soc,
 }
 
-/// A client machine.
+impl Side {
+    /// The other.
+    #[must_use]
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Host => Side::Soc,
+            Side::Soc => Side::Host,
+        }
+    }
+}
+
+/// Cores of a side and what posting and answering costs them.
 #[derive(Clone, Copy, Debug)]
-pub struct Client {
-    /// Its cores.
+pub struct Processor {
+    /// The cores.
     pub cores: Cores,
-    /// Its NIC.
-    pub nic: ResourceId,
-    /// Its cable.
-    pub port: Network,
+    /// What a request of its own costs.
+    pub doorbell: Doorbell,
+    /// Cycles to take a message and to post the answer.
+    pub echo: f64,
+    /// From the message in memory to a core that works on it, beside cycles.
+    pub wake: Picos,
 }
 
 /// Everything.
@@ -44,216 +72,132 @@ pub struct Machine {
     pub clients: Vec<Client>,
     /// The server's cable: both ports together.
     pub port: Network,
-    card: Card,
-    shared: ResourceId,
-    reserved: [ResourceId; 2],
-    pcie1: PcieLink,
-    pcie0: PcieLink,
-    soc: Memory,
-    /// Posted writes that the SoC's memory has not done yet.
-    soc_writes: Tokens,
-    interleave: u64,
-    numbers: Numbers,
-}
-
-/// Numbers that steps are made of.
-#[derive(Clone, Copy, Debug)]
-struct Numbers {
-    client_post: f64,
-    client_pcie: Picos,
-    client_nic: Picos,
-    client_nic_unit: Picos,
-    poll: Picos,
-    nic: Picos,
-    nic_unit: Picos,
-    switch: Picos,
-    host_memory: Picos,
-    soc_write_longer: Picos,
+    /// The server's NIC.
+    pub nic: Nic,
+    /// What is behind it.
+    pub fabric: Fabric,
+    /// The SoC's DMA engine: path ③*.
+    pub dma: DescriptorDma,
+    /// Cycles of an SoC core to give the engine a descriptor and to see that it is done.
+    pub(super) dma_post: f64,
+    /// A poll finds what has come.
+    pub(super) poll: Picos,
+    processors: [Processor; 2],
 }
 
 impl Machine {
-    /// With so many clients.
+    /// With so many clients, in the study's servers.
     ///
     /// # Errors
     /// The platform lacks a number.
     pub fn new(platform: &Platform, card: Card, clients: usize, seed: u64) -> Result<Machine, LoadError> {
+        Machine::within(platform, (card, Host::Server), clients, seed)
+    }
+
+    /// With so many clients, in a machine of this kind.
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn within(
+        platform: &Platform,
+        (card, host): (Card, Host),
+        clients: usize,
+        seed: u64,
+    ) -> Result<Machine, LoadError> {
         let mut kernel = Kernel::new(seed);
-        let k = &mut kernel;
-        let packet = (platform.bytes("network.mtu")?, platform.bytes("network.overhead")?);
-        let half = Picos(platform.span("network.latency")?.0 / 2);
-        let port = |k: &mut Kernel, name: &str, bits: &str| {
-            let bits = platform.bandwidth(bits)? * platform.ratio("network.efficiency")?;
-            Ok::<_, LoadError>(Network::new(k, name, bits, packet, half))
-        };
-        let machines = (0..clients)
-            .map(|i| {
-                Ok(Client {
-                    cores: Cores::new(
-                        k,
-                        &format!("client {i} cores"),
-                        platform.count("client.cores")?,
-                        platform.value("client.clock", crate::platform::unit::Dimension::Frequency)?,
-                    ),
-                    nic: k.resource(&format!("client {i} nic"), 1),
-                    port: port(k, &format!("client {i} port"), "network.client_bandwidth")?,
-                })
-            })
+        let clients = (0..clients)
+            .map(|number| Client::new(platform, &mut kernel, &format!("client {number}"), 1))
             .collect::<Result<_, LoadError>>()?;
-        let link = |mtu: &str| {
-            let mtu = Bytes(platform.bytes(mtu)?);
-            let lanes = platform.count("pcie.lanes")? as u32;
-            let max_read_request = Bytes(512);
-            Ok::<_, LoadError>(Link {
-                generation: Generation::Four,
-                lanes,
-                max_payload: mtu,
-                max_read_request,
-                completion: mtu,
-            })
-        };
-        let latency = platform.span("pcie.latency")?;
-        let units = |name: &str| platform.count(name).map(|count| count as usize);
-        let all = units("nic.shared_units")? + units("nic.host_units")? + units("nic.soc_units")?;
-        let shared = match card {
-            Card::Rnic => k.resource("nic units", all),
-            Card::Snic => k.resource("nic units, shared", units("nic.shared_units")?),
-        };
-        let reserved = [
-            k.resource("nic units, host's", units("nic.host_units")?),
-            k.resource("nic units, SoC's", units("nic.soc_units")?),
-        ];
-        let (read, write) = (platform.span("soc.read_cycle")?, platform.span("soc.write_cycle")?);
-        let numbers = Numbers {
-            client_post: platform.value("client.post", crate::platform::unit::Dimension::Cycles)?,
-            client_pcie: platform.span("client.pcie_latency")?,
-            client_nic: platform.span("client.nic_latency")?,
-            client_nic_unit: platform.service("client.nic_rate", 1)?,
-            poll: platform.span("client.poll")?,
-            nic: platform.span("nic.latency")?,
-            nic_unit: platform.service("nic.unit_rate", 1)?,
-            switch: platform.span("pcie.pass")?.since(latency),
-            host_memory: platform.span("host.memory")?,
-            soc_write_longer: write.since(read),
-        };
+        Machine::around(platform, (card, host), clients, kernel)
+    }
+
+    /// With so many client machines as one: operations are any of them's.
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn of_fleet(platform: &Platform, card: Card, machines: u64, seed: u64) -> Result<Machine, LoadError> {
+        let mut kernel = Kernel::new(seed);
+        let fleet = Client::new(platform, &mut kernel, "clients'", machines)?;
+        Machine::around(platform, (card, Host::Server), vec![fleet], kernel)
+    }
+
+    fn around(
+        platform: &Platform,
+        (card, host): (Card, Host),
+        clients: Vec<Client>,
+        mut kernel: Kernel,
+    ) -> Result<Machine, LoadError> {
+        let k = &mut kernel;
         Ok(Machine {
-            clients: machines,
-            port: port(k, "server port", "network.server_bandwidth")?,
-            card,
-            shared,
-            reserved,
-            pcie1: PcieLink::new(k, "PCIe1", link("pcie.soc_mtu")?, (Picos::ZERO, latency)),
-            pcie0: PcieLink::new(k, "PCIe0", link("pcie.host_mtu")?, (Picos::ZERO, latency)),
-            soc: Memory::new(
-                k,
-                "SoC",
-                (platform.count("soc.channels")?, platform.count("soc.banks")?),
-                (read, platform.span("soc.memory")?),
-                platform.bandwidth("soc.channel_bandwidth")?,
-            ),
-            soc_writes: k.tokens("SoC write buffer", platform.count("soc.write_buffer")?),
-            interleave: platform.bytes("soc.interleave")?,
-            numbers,
+            clients,
+            port: port(platform, k, "server port", ("network.server_bandwidth", 1))?,
+            nic: Nic::new(platform, k, card)?,
+            fabric: Fabric::new(platform, k, card, host)?,
+            dma: dma_engine(platform, k)?,
+            dma_post: platform.value("dma.post", Dimension::Cycles)?,
+            poll: platform.span("client.poll")?,
+            processors: [host_processor(platform, k, card)?, soc_processor(platform, k)?],
             kernel,
         })
     }
 
-    /// Banks that a range of so many bytes of the SoC's memory lies in: arguments of operations are drawn below it.
-    pub fn banks_of(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.interleave).clamp(1, u64::from(self.soc.banks()))
+    /// A side's cores.
+    pub fn processor(&self, side: Side) -> Processor {
+        self.processors[side as usize]
     }
 
-    /// Packets that went over PCIe1 and PCIe0, both directions, since the account began.
-    pub fn pcie_packets(kernel: &Kernel, of: &[PcieLink; 2]) -> [u64; 2] {
-        of.map(|link| kernel.usage(link.to_host).units + kernel.usage(link.to_device).units)
+    /// Blocks of neighbouring addresses that a range of so many bytes lies in: arguments of operations are drawn below it.
+    pub fn blocks(&self, side: Side, bytes: u64) -> u64 {
+        self.fabric.blocks(side, bytes)
     }
 
     /// PCIe1 and PCIe0.
     pub fn links(&self) -> [PcieLink; 2] {
-        [self.pcie1, self.pcie0]
+        [self.fabric.pcie1, self.fabric.pcie0]
     }
+}
 
-    pub(super) fn post(&self, client: &Client) -> [Step; 3] {
-        let n = &self.numbers;
-        [client.cores.work(n.client_post), Step::Wait(n.client_pcie), self.client_nic(client)]
-    }
+/// A cable, or so many as one.
+pub(super) fn port(
+    platform: &Platform,
+    k: &mut Kernel,
+    name: &str,
+    (bits, cables): (&str, u64),
+) -> Result<Network, LoadError> {
+    let packet = (platform.bytes("network.mtu")?, platform.bytes("network.overhead")?);
+    let half = Picos(platform.span("network.latency")?.0 / 2);
+    let bits = platform.bandwidth(bits)? * platform.ratio("network.efficiency")? * cables as f64;
+    Ok(Network::new(k, name, bits, packet, half))
+}
 
-    pub(super) fn client_nic(&self, client: &Client) -> Step {
-        let n = &self.numbers;
-        Step::Use {
-            at: client.nic,
-            service: Service::Fixed(n.client_nic_unit),
-            units: 1,
-            after: n.client_nic,
-        }
-    }
+fn dma_engine(platform: &Platform, k: &mut Kernel) -> Result<DescriptorDma, LoadError> {
+    let channels = platform.count("dma.channels")?;
+    let per_descriptor = platform.service("dma.rate", channels)?;
+    let places = (platform.count("dma.places")?, platform.span("dma.latency")?);
+    Ok(DescriptorDma::new(k, "DMA", (channels, per_descriptor), platform.bandwidth("dma.bandwidth")?, places))
+}
 
-    /// The client's NIC has what it needs; the data go to memory, and the client notices.
-    pub(super) fn notice(&self) -> Step {
-        Step::Wait(self.numbers.client_pcie.plus(self.numbers.poll))
-    }
+fn host_processor(platform: &Platform, k: &mut Kernel, card: Card) -> Result<Processor, LoadError> {
+    let clock = platform.value("host.clock", Dimension::Frequency)?;
+    let cycles = |name: &str| platform.value(name, Dimension::Cycles);
+    let post = if card == Card::Rnic { "host.post_rnic" } else { "host.post_snic" };
+    // An answer is a request too: with the SmartNIC posting it costs so much more.
+    let dearer = cycles(post)? - cycles("host.post_rnic")?;
+    Ok(Processor {
+        cores: Cores::new(k, "host cores", platform.count("host.cores")?, clock),
+        doorbell: Doorbell { build: cycles("host.build")?, mmio: cycles(post)? },
+        echo: cycles("host.echo")? + dearer,
+        wake: Picos::ZERO,
+    })
+}
 
-    /// A packet goes through the server's NIC.
-    pub(super) fn nic(&self, side: Side) -> Step {
-        let n = &self.numbers;
-        let service = Service::Fixed(n.nic_unit);
-        match self.card {
-            Card::Rnic => Step::Use { at: self.shared, service, units: 1, after: n.nic },
-            Card::Snic => {
-                let first = self.reserved[side as usize];
-                Step::Either { first, second: self.shared, service, units: 1, after: n.nic }
-            }
-        }
-    }
-
-    fn link_of(&self, side: Side) -> Link {
-        if side == Side::Host { self.pcie0.link } else { self.pcie1.link }
-    }
-
-    /// Packets of the size that `side` takes, over all links between NIC and memory, that way.
-    fn cross(&self, side: Side, load: crate::pcie::Load, towards: Towards) -> Vec<Step> {
-        let through = Step::Wait(self.numbers.switch);
-        let pcie0 = || self.pcie0.carry(load, towards);
-        let pcie1 = || self.pcie1.carry(load, towards);
-        match (self.card, side, towards) {
-            (Card::Rnic, ..) => vec![pcie0()],
-            (Card::Snic, Side::Soc, Towards::Host) => vec![pcie1(), through],
-            (Card::Snic, Side::Soc, Towards::Device) => vec![through, pcie1()],
-            (Card::Snic, Side::Host, Towards::Host) => vec![pcie1(), through, pcie0()],
-            (Card::Snic, Side::Host, Towards::Device) => vec![pcie0(), through, pcie1()],
-        }
-    }
-
-    /// The NIC reads `bytes` of that memory.
-    pub(super) fn nic_reads(&self, side: Side, bytes: u64) -> Vec<Step> {
-        let transfer = self.link_of(side).read(bytes);
-        let mut steps = self.cross(side, transfer.forth, Towards::Host);
-        match side {
-            Side::Host => steps.push(Step::Wait(self.numbers.host_memory)),
-            Side::Soc => steps.extend(self.soc.access(bytes)),
-        }
-        steps.extend(self.cross(side, transfer.back, Towards::Device));
-        steps
-    }
-
-    /// The NIC writes `bytes` there: to the memory's door, and what the memory then does with nobody waiting.
-    pub(super) fn nic_writes(&self, side: Side, bytes: u64) -> (Vec<Step>, Vec<Step>) {
-        let transfer = self.link_of(side).write(bytes);
-        let mut there = self.cross(side, transfer.forth, Towards::Host);
-        let memory = match side {
-            Side::Host => vec![],
-            Side::Soc => {
-                let [bank, channel] = self.soc.access(bytes);
-                let longer = self.numbers.soc_write_longer;
-                let bank = match bank {
-                    Step::Pick { first, count, service: Service::Fixed(span), units, after } => {
-                        Step::Pick { first, count, service: Service::Fixed(span.plus(longer)), units, after }
-                    }
-                    other => other,
-                };
-                there.insert(0, Step::Take(self.soc_writes, 1));
-                vec![bank, channel, Step::Give(self.soc_writes, 1)]
-            }
-        };
-        (there, memory)
-    }
+fn soc_processor(platform: &Platform, k: &mut Kernel) -> Result<Processor, LoadError> {
+    let clock = platform.value("soc.clock", Dimension::Frequency)?;
+    let cycles = |name: &str| platform.value(name, Dimension::Cycles);
+    Ok(Processor {
+        cores: Cores::new(k, "SoC cores", platform.count("soc.cores")?, clock),
+        doorbell: Doorbell { build: cycles("soc.build")?, mmio: cycles("soc.mmio")? },
+        echo: cycles("soc.echo")?,
+        wake: platform.span("soc.wake")?,
+    })
 }

@@ -2,17 +2,24 @@
 //!
 //! ```text
 //!   client ══ network ══ NIC units ─ PCIe1 ─ switch ─ PCIe0 ─ host
-//!                                              └─ internal link ─ SoC
+//!                                              └─ internal link ─ SoC, its DMA engine
 //! ```
-//! Paths: ① client and host, ② client and SoC. An RNIC is the same without switch and SoC.
+//! Paths: ① client and host, ② client and SoC, ③ SoC and host through the NIC, ③* SoC and host by the DMA engine. An RNIC is the same
+//! without switch and SoC.
 //!
 //! Source: Wei, Cheng, Liu, Chen, Chen: "Characterizing Off-path SmartNIC for Accelerating Distributed Systems" (OSDI 2023).
 //!
-//! Files: [`machine`] the parts, [`verbs`] what an RDMA operation does to them, [`experiments`].
+//! Files: [`machine`] puts together [`client`], [`nic`] and [`fabric`]; [`verbs`] what an operation of a client does to them, [`internal`] what one
+//! between SoC and host does; [`disaggregated`] and [`replication`] two services and the ways to serve them, [`served`] any other by messages;
+//! [`experiments`].
 
+pub mod client;
+pub mod disaggregated;
 pub mod experiments;
+pub mod fabric;
+pub mod internal;
 pub mod machine;
+pub mod nic;
+pub mod replication;
+pub mod served;
 pub mod verbs;
-
-/// Its platform.
-pub const PLATFORM: &str = include_str!("../../../platforms/bluefield2-ib.toml");

@@ -1,0 +1,142 @@
+//! What a program's end waits for, and how long it holds tokens: for estimates by queueing theory and by Little's law.
+//!
+//! [`super::Kernel::demand`] says what an operation costs the machine; this says what delays the operation. What it begins and nobody waits for
+//! (`Fork`) costs and does not delay; the packets of an `Each` arrive together, so that they are one visit with all their service.
+
+use super::program::{Program, Step, unloaded};
+use super::{ProgramId, ResourceId, Tokens};
+
+/// Waits at a resource that an operation's end waits for, in the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Visit {
+    /// Where.
+    pub at: ResourceId,
+    /// How often; a share where one of many is picked.
+    pub visits: f64,
+    /// Seconds of one server, of all visits.
+    pub service: f64,
+}
+
+/// Tokens of a pool that an operation holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    /// Whose.
+    pub pool: Tokens,
+    /// Tokens times seconds, when nothing else is there.
+    pub token_seconds: f64,
+}
+
+type Servers<'a> = &'a dyn Fn(ResourceId) -> u64;
+
+/// Adds the visits of `id` in the order in which they come, each with the service of `batch` like it.
+pub(super) fn add_visits(
+    programs: &[Program],
+    servers: Servers<'_>,
+    id: ProgramId,
+    batch: u64,
+    into: &mut Vec<Visit>,
+) {
+    let span = |mean: base::Picos| mean.as_secs_f64() * batch as f64;
+    for step in &programs[id.0 as usize].steps {
+        match *step {
+            Step::Use { at, service, .. } => add_visit(into, at, 1.0, span(service.mean())),
+            Step::Pick { first, count, service, .. } => {
+                for i in 0..count {
+                    let at = ResourceId(first.0 + i);
+                    add_visit(into, at, 1.0 / f64::from(count), span(service.mean()));
+                }
+            }
+            Step::Either { first, second, service, .. } => {
+                let (a, b) = (servers(first) as f64, servers(second) as f64);
+                add_visit(into, first, a / (a + b), span(service.mean()));
+                add_visit(into, second, b / (a + b), span(service.mean()));
+            }
+            Step::Each(_, 0) | Step::Wait(_) | Step::Take(..) | Step::Give(..) | Step::Fork(_) => {}
+            Step::Each(program, count) => {
+                add_visits(programs, servers, program, batch * u64::from(count), into);
+            }
+        }
+    }
+}
+
+fn add_visit(into: &mut Vec<Visit>, at: ResourceId, visits: f64, span: f64) {
+    match into.iter_mut().find(|visit| visit.at == at) {
+        Some(visit) => {
+            visit.visits += visits;
+            visit.service += visits * span;
+        }
+        None => into.push(Visit { at, visits, service: visits * span }),
+    }
+}
+
+/// Adds what `id` holds, begun `from` seconds after the operation, `times` over. Between taking and giving, time passes as it does unloaded.
+///
+/// A token may be given by another program than the one that took it (a posted write's): moments count from the operation's begin, so that the
+/// sum of given times less the sum of taken times is what was held.
+pub(super) fn add_holds(
+    programs: &[Program],
+    servers: Servers<'_>,
+    id: ProgramId,
+    (from, times): (f64, f64),
+    into: &mut Vec<Hold>,
+) {
+    let mut at = from;
+    let steps = &programs[id.0 as usize].steps;
+    for step in steps {
+        match *step {
+            Step::Take(pool, count) => add_hold(into, pool, -at * times * count as f64),
+            Step::Give(pool, count) => add_hold(into, pool, at * times * count as f64),
+            Step::Fork(program) => add_holds(programs, servers, program, (at, times), into),
+            Step::Each(program, count) => {
+                add_holds(programs, servers, program, (at, times * f64::from(count)), into);
+            }
+            Step::Use { .. } | Step::Pick { .. } | Step::Either { .. } | Step::Wait(_) => {}
+        }
+        at += unloaded(programs, servers, std::slice::from_ref(step)).as_secs_f64();
+    }
+}
+
+fn add_hold(into: &mut Vec<Hold>, pool: Tokens, token_seconds: f64) {
+    match into.iter_mut().find(|hold| hold.pool == pool) {
+        Some(hold) => hold.token_seconds += token_seconds,
+        None => into.push(Hold { pool, token_seconds }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kernel::{Kernel, Service, Step};
+    use base::Picos;
+
+    #[test]
+    fn forks_do_not_delay_and_packets_arrive_together() {
+        let mut kernel = Kernel::new(1);
+        let (link, memory) = (kernel.resource("link", 1), kernel.resources("bank", 4));
+        let pool = kernel.tokens("buffer", 8);
+        let (ten, span) = (Service::Fixed(Picos::from_nanos(10)), Picos::from_nanos(5));
+        let write = kernel.program(
+            "write",
+            [
+                Step::Pick { first: memory, count: 4, service: ten, units: 1, after: span },
+                Step::Give(pool, 1),
+            ],
+        );
+        let packet = kernel.program(
+            "packet",
+            [
+                Step::Take(pool, 1),
+                Step::Use { at: link, service: ten, units: 1, after: span },
+                Step::Fork(write),
+            ],
+        );
+        let all = kernel.program("all", [Step::Wait(span), Step::Each(packet, 3)]);
+        let visits = kernel.visits(all);
+        assert_eq!(visits.len(), 1, "the memory delays nobody: {visits:?}");
+        assert!(visits[0].at == link && visits[0].visits == 1.0 && (visits[0].service - 30e-9).abs() < 1e-15);
+        // Each packet holds its token for the link's 15 ns and the bank's 15 ns.
+        let holds = kernel.holds(all);
+        assert!(holds.len() == 1 && (holds[0].token_seconds - 90e-9).abs() < 1e-15, "{holds:?}");
+        assert_eq!(kernel.pool(pool), ("buffer", 8));
+        assert_eq!(kernel.unloaded(all), Picos::from_nanos(5 + 15 + 20));
+    }
+}

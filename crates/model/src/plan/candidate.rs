@@ -1,0 +1,206 @@
+//! Mixtures that are worth a look: of one, two and three alternatives, each with the most that it serves and how it would serve the rate.
+
+use super::estimate::{Latencies, latencies};
+use super::graph::Graph;
+use super::mixture::{Most, Rates, cheapest, headroom, most, whole};
+use super::{Limits, Objective, Question};
+use crate::alternative::Place;
+
+/// A mixture has to be better by this share than each part of it, or it is not worth its trouble.
+const WORTH: f64 = 0.01;
+/// The most alternatives in a mixture: more is more trouble than any case was worth.
+const LARGEST: usize = 3;
+
+/// A mixture.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Ways of the graph, in order.
+    pub(super) ways: Vec<usize>,
+    pub(super) most: Most,
+    pub(super) operating: Option<Operating>,
+    /// More is better; minus infinity where it cannot serve the rate.
+    pub(super) score: f64,
+}
+
+/// How it serves a rate.
+#[derive(Clone, Debug)]
+pub(super) struct Operating {
+    pub(super) rate: f64,
+    pub(super) rates: Rates,
+    pub(super) estimate: Option<Latencies>,
+}
+
+impl Candidate {
+    /// The rates that the objective is about: the most, or those at which costs are compared.
+    pub(super) fn rates(&self, objective: Objective) -> &Rates {
+        match &self.operating {
+            Some(operating) if objective != Objective::Throughput => &operating.rates,
+            _ => &self.most.rates,
+        }
+    }
+
+    /// Whether only the host answers.
+    pub(super) fn host_only(&self, graph: &Graph) -> bool {
+        self.ways.iter().all(|way| graph.ways[*way].place == Place::Host)
+    }
+}
+
+/// What an operation of each way costs, as the objective sees it; the guideline ranks by this, and mixtures add alternatives in this order.
+/// Equal costs are told apart by latency.
+pub(super) fn costs(graph: &Graph, objective: Objective) -> Vec<f64> {
+    let of = |way: &super::graph::Way| match objective {
+        Objective::Throughput | Objective::P99 => way.unloaded,
+        Objective::HostCpu => way.host_cores,
+        Objective::Power => way.joules,
+    };
+    let costs: Vec<f64> = graph.ways.iter().map(of).collect();
+    let dearest = costs.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let longest = graph.ways.iter().map(|way| way.unloaded).fold(f64::MIN_POSITIVE, f64::max);
+    graph.ways.iter().zip(costs).map(|(way, cost)| cost + 1e-4 * dearest * way.unloaded / longest).collect()
+}
+
+/// How these ways serve a rate best; `None` if they cannot.
+pub(super) fn operate(
+    graph: &Graph,
+    ways: &[usize],
+    rate: f64,
+    objective: Objective,
+) -> Result<Option<Operating>, String> {
+    let cost = costs(graph, objective);
+    let by_latency = matches!(objective, Objective::Throughput | Objective::P99) && ways.len() > 1;
+    // Where cost counts, fill up; where latency counts, try how full is best.
+    let fill: &[f64] = if by_latency { &[0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999] } else { &[0.9, 0.999] };
+    let mut best: Option<Operating> = None;
+    for share in fill {
+        let Some(rates) = cheapest(graph, ways, rate, &cost, &headroom(graph, *share))? else { continue };
+        let found = Operating { rate, estimate: latencies(graph, &rates), rates };
+        let p99 = |of: &Operating| of.estimate.map_or(f64::INFINITY, |latencies| latencies.p99);
+        if best.as_ref().is_none_or(|best| p99(&found) < p99(best)) {
+            best = Some(found);
+        }
+        if !by_latency {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+/// Whether latencies keep their limits.
+pub(super) fn within(limits: &Limits, seen: (f64, f64, f64)) -> bool {
+    let keeps = |limit: Option<f64>, value: f64| limit.is_none_or(|limit| value <= limit);
+    keeps(limits.mean, seen.0) && keeps(limits.p50, seen.1) && keeps(limits.p99, seen.2)
+}
+
+/// The highest rate at which estimated latencies keep their limits, by halving.
+fn highest_within(
+    graph: &Graph,
+    ways: &[usize],
+    most: f64,
+    question: &Question,
+) -> Result<Option<Operating>, String> {
+    let keeps = |found: &Operating| {
+        let seen = found.estimate.map(|of| (of.mean, of.p50, of.p99));
+        seen.is_some_and(|seen| within(&question.limits, seen))
+    };
+    let (mut low, mut high, mut best) = (0.0, most, None);
+    for _ in 0..12 {
+        let middle = (low + high) / 2.0;
+        match operate(graph, ways, middle, question.objective)?.filter(keeps) {
+            Some(found) => (low, best) = (middle, Some(found)),
+            None => high = middle,
+        }
+    }
+    Ok(best)
+}
+
+/// One mixture.
+pub(super) fn candidate(
+    graph: &Graph,
+    ways: &[usize],
+    rate: Option<f64>,
+    question: &Question,
+) -> Result<Candidate, String> {
+    let most = most(graph, ways, &whole(graph))?;
+    let by_limit =
+        question.objective == Objective::Throughput && question.limits.of_latency() && rate.is_none();
+    let operating = match rate {
+        _ if by_limit => highest_within(graph, ways, most.rate, question)?,
+        Some(rate) => operate(graph, ways, rate, question.objective)?,
+        None => None,
+    };
+    let score = match (question.objective, &operating) {
+        (Objective::Throughput, None) if by_limit => f64::NEG_INFINITY,
+        (Objective::Throughput, Some(found)) if by_limit => found.rate,
+        (Objective::Throughput, _) => most.rate,
+        (_, None) => f64::NEG_INFINITY,
+        (objective, Some(found)) => -cost_at(graph, found, objective),
+    };
+    Ok(Candidate { ways: ways.into(), most, operating, score })
+}
+
+/// What the objective wants little of.
+fn cost_at(graph: &Graph, found: &Operating, objective: Objective) -> f64 {
+    match objective {
+        Objective::HostCpu => graph.host_cores(&found.rates),
+        Objective::Power => graph.watts(&found.rates).unwrap_or(0.0),
+        Objective::Throughput | Objective::P99 => found.estimate.map_or(f64::INFINITY, |of| of.p99),
+    }
+}
+
+/// All mixtures that are worth a look, and how many were weighed.
+pub(super) fn candidates(
+    graph: &Graph,
+    rate: Option<f64>,
+    question: &Question,
+) -> Result<(Vec<Candidate>, usize), String> {
+    let (mut kept, mut weighed): (Vec<Candidate>, usize) = (Vec::new(), 0);
+    let allowed = graph.allowed();
+    for chosen in subsets(allowed.len()) {
+        let ways: Vec<usize> = chosen.iter().map(|at| allowed[*at]).collect();
+        weighed += 1;
+        let found = candidate(graph, &ways, rate, question)?;
+        let parts = kept.iter().filter(|other| other.ways.iter().all(|way| ways.contains(way)));
+        let beats = |other: &Candidate| {
+            let serves_more = !other.score.is_finite() && found.score.is_finite();
+            serves_more || found.score - other.score > WORTH * other.score.abs()
+        };
+        // A combination that leaves one of its ways idle is a smaller one.
+        let all_work = ways.iter().all(|way| found.rates(question.objective)[*way] > 0.0);
+        if ways.len() == 1 || (all_work && parts.clone().all(beats)) {
+            kept.push(found);
+        }
+    }
+    Ok((kept, weighed))
+}
+
+/// Subsets of up to [`LARGEST`], small ones first.
+fn subsets(of: usize) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut from = 0;
+    for _ in 0..LARGEST {
+        let to = all.len();
+        for at in from..to {
+            let next = all[at].last().map_or(0, |last| last + 1);
+            for way in next..of {
+                let mut larger = all[at].clone();
+                larger.push(way);
+                all.push(larger);
+            }
+        }
+        from = to;
+    }
+    all.split_off(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subsets_come_small_ones_first() {
+        let names: Vec<String> =
+            subsets(4).iter().map(|set| set.iter().map(usize::to_string).collect()).collect();
+        let wanted = ["0", "1", "2", "3", "01", "02", "03", "12", "13", "23", "012", "013", "023", "123"];
+        assert_eq!(names, wanted);
+    }
+}

@@ -1,0 +1,86 @@
+//! The last word: mixtures run in the kernel.
+//!
+//! Saturated, clients are closed loops with the workload's window, and each request draws its alternative by the mixture's shares. (Clients that
+//! always use one alternative would let the hungriest crowd out the others where they meet.) Where a budget binds, which hardware does not know,
+//! requests come at the budget's rate instead. At a rate, requests come at random.
+//!
+//! Bounds: about [`EVENTS`] events a run, so that a plan takes seconds whatever an operation is.
+
+use super::answer::Figures;
+use super::candidate::Operating;
+use super::graph::{Graph, Kind};
+use super::mixture::Most;
+use super::{PlanError, Task};
+use crate::alternative::{Offered, Ran};
+use base::Picos;
+
+/// Events of a run, about.
+const EVENTS: f64 = 1_500_000.0;
+/// The fewest and the most operations of a run: enough for a 99th percentile, and no more than that needs.
+const OPERATIONS: (f64, f64) = (1_000.0, 30_000.0);
+/// Of the rate that a budget allows: at all of it, queues would not end.
+const BELOW_BUDGET: f64 = 0.98;
+
+/// As much as possible; beside the figures the utilisation of each row of resources.
+pub(super) fn saturated(
+    task: &Task<'_>,
+    graph: &Graph,
+    most: &Most,
+) -> Result<(Figures, Vec<Option<f64>>), PlanError> {
+    let used = graph.utilisation(&most.rates);
+    let budget = graph.rows.iter().zip(&used).any(|(row, used)| row.kind == Kind::Budget && *used > 0.99);
+    let ran = if budget {
+        run(task, graph, &most.rates, Offered::Rate(most.rate * BELOW_BUDGET))?
+    } else {
+        run(task, graph, &most.rates, Offered::Drawn(graph.window))?
+    };
+    let utilisation = graph.rows.iter().map(|row| {
+        let of = |name: &String| ran.resources.iter().find(|busy| busy.name == *name);
+        let sum: f64 = row.members.iter().filter_map(of).map(|busy| busy.utilisation).sum();
+        (row.kind == Kind::Resource).then(|| sum / row.members.len() as f64)
+    });
+    Ok((figures(graph, &ran), utilisation.collect()))
+}
+
+/// Requests at random.
+pub(super) fn at_rate(task: &Task<'_>, graph: &Graph, of: &Operating) -> Result<Figures, PlanError> {
+    Ok(figures(graph, &run(task, graph, &of.rates, Offered::Rate(of.rate))?))
+}
+
+/// Runs a mixture with these weights.
+fn run(task: &Task<'_>, graph: &Graph, weights: &[f64], offered: Offered) -> Result<Ran, PlanError> {
+    let setting = task.setting(task.platform)?;
+    let whole: f64 = weights.iter().sum();
+    let shares: Vec<f64> = weights.iter().map(|weight| weight / whole).collect();
+    let mean = |of: fn(&super::graph::Way) -> f64| -> f64 {
+        graph.ways.iter().zip(&shares).map(|(way, share)| share * of(way)).sum()
+    };
+    let (latency, uses) = (mean(|way| way.unloaded), mean(|way| way.uses));
+    let rate = match offered {
+        Offered::Rate(rate) => rate,
+        Offered::Window(window) | Offered::Drawn(window) => {
+            let full = graph.utilisation(&shares).into_iter().fold(f64::MIN_POSITIVE, f64::max);
+            (1.0 / full).min(window as f64 / latency)
+        }
+    };
+    // A use is an event, and so is about every wait between two.
+    let operations = (EVENTS / (1.5 * uses + 2.0)).clamp(OPERATIONS.0, OPERATIONS.1);
+    let span = operations / rate;
+    let turn = if matches!(offered, Offered::Rate(_)) { 0.0 } else { graph.window as f64 / rate };
+    let warm_up = (span / 4.0).max(3.0 * latency).max(2.0 * turn);
+    let picos = crate::platform::picos;
+    let (warm_up, span): (Picos, Picos) = (picos(warm_up), picos(span.max(10.0 * latency)));
+    Ok(setting.run(&shares, offered, task.question.seed, warm_up, span))
+}
+
+fn figures(graph: &Graph, ran: &Ran) -> Figures {
+    Figures {
+        rate: ran.all.rate(),
+        mean: ran.all.mean(),
+        p50: ran.all.quantile(0.5),
+        p99: ran.all.quantile(0.99),
+        host_cores: ran.host_cores,
+        watts: graph.has_power.then(|| ran.watts.iter().sum()),
+        operations: ran.all.count(),
+    }
+}

@@ -1,0 +1,120 @@
+//! A host's numbers, read from its platform file.
+
+use crate::platform::unit::Dimension;
+use crate::platform::{LoadError, Platform, picos};
+use base::Picos;
+
+/// What memory is like when so many bytes are touched at random.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkingSet {
+    /// Bytes.
+    pub bytes: f64,
+    /// Seconds until a line is there that the core waits for.
+    pub latency: f64,
+    /// Seconds between lines when it waits for many.
+    pub line: f64,
+}
+
+/// The numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// From small to large.
+    pub sets: Vec<WorkingSet>,
+    /// Bits per second of a sequential read.
+    pub stream: f64,
+    /// A line to another core and back.
+    pub ping_pong: Picos,
+    /// Between lines that one core writes one by one and another reads.
+    pub line_single: Picos,
+    /// The same, handed over in batches of 32.
+    pub line_batch: Picos,
+    /// A look at all sockets.
+    pub epoll: Picos,
+    /// Sending a datagram, to where it waits at the other socket.
+    pub udp_send: Picos,
+    /// Taking one that waits.
+    pub udp_receive: Picos,
+    /// From the call that wakes a sleeping thread to its first instruction.
+    pub wake: Picos,
+    /// Of which the one who wakes is busy.
+    pub wake_call: Picos,
+    /// A GET of the store whose lines are in the first-level cache.
+    pub get: Picos,
+    /// The same in groups.
+    pub get_staged: Picos,
+    /// Suspending and resuming a coroutine.
+    pub resume: Picos,
+    /// A message through a ring, both halves by one core.
+    pub ring: Picos,
+    /// A call over a ring pair, all four halves by one core.
+    pub echo: Picos,
+    /// A request of the node beside sockets and store: frame, parsing, engine, reply.
+    pub request: Picos,
+    /// A coherence machine takes a packet and makes one: parsing, tables, checksum.
+    pub machine: Picos,
+}
+
+impl Host {
+    /// Of a platform of this family.
+    ///
+    /// # Errors
+    /// A number is missing or of another kind.
+    pub fn of(platform: &Platform) -> Result<Host, LoadError> {
+        let span = |name: &str| platform.span(name);
+        let set = |number| {
+            let seconds =
+                |name: &str| platform.value(&format!("memory.set_{number}.{name}"), Dimension::Time);
+            let bytes = platform.bytes(&format!("memory.set_{number}.size"))? as f64;
+            Ok(WorkingSet { bytes, latency: seconds("latency")?, line: seconds("line")? })
+        };
+        let mut sets =
+            (1..=platform.count("memory.sets")?).map(set).collect::<Result<Vec<_>, LoadError>>()?;
+        sets.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
+        Ok(Host {
+            sets,
+            stream: platform.bandwidth("memory.stream")?,
+            ping_pong: span("cores.ping_pong")?,
+            line_single: span("cores.line_single")?,
+            line_batch: span("cores.line_batch")?,
+            epoll: span("kernel.epoll")?,
+            udp_send: span("kernel.udp_send")?,
+            udp_receive: span("kernel.udp_receive")?,
+            wake: span("kernel.wake")?,
+            wake_call: span("kernel.wake_call")?,
+            get: span("code.get")?,
+            get_staged: span("code.get_staged")?,
+            resume: span("code.resume")?,
+            ring: span("code.ring")?,
+            echo: span("code.echo")?,
+            request: span("code.request")?,
+            machine: span("code.machine")?,
+        })
+    }
+
+    /// Latency and line time of a working set of so many bytes: between neighbours linear over the logarithm of the size.
+    ///
+    /// # Panics
+    /// If the platform has no set: `memory.sets` is at least 1 in a file of the probe.
+    pub fn memory(&self, bytes: u64) -> (Picos, Picos) {
+        let at = |set: &WorkingSet| (set.latency, set.line);
+        let bytes = bytes as f64;
+        let above = self.sets.partition_point(|set| set.bytes < bytes);
+        let (latency, line) = match (above.checked_sub(1).map(|i| &self.sets[i]), self.sets.get(above)) {
+            (Some(low), Some(high)) => {
+                let share = crate::random::ln(bytes / low.bytes) / crate::random::ln(high.bytes / low.bytes);
+                let between = |a: f64, b: f64| a + (b - a) * share;
+                (between(low.latency, high.latency), between(low.line, high.line))
+            }
+            (None, Some(only)) | (Some(only), None) => at(only),
+            (None, None) => panic!("a host has a working set"),
+        };
+        (picos(latency), picos(line))
+    }
+
+    /// The same for who has counted hits of the first-level cache in his code's own time: only what a line costs beyond one.
+    pub fn miss(&self, bytes: u64) -> (Picos, Picos) {
+        let near = self.sets.first().map_or(Picos::ZERO, |set| picos(set.latency));
+        let (latency, line) = self.memory(bytes);
+        (latency.since(near), line.min(latency.since(near)))
+    }
+}

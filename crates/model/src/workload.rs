@@ -1,0 +1,165 @@
+//! A workload: what requests need, whoever serves them.
+//!
+//! Each class of operations says what one operation needs: bytes in and out, memory accesses that depend on each other, rows that do not, bytes
+//! to store and in how many places, cycles, fields. Who can do which of these, and at what cost, a machine's composition knows: it turns a workload
+//! into [`crate::alternative::Setting`].
+//!
+//! ```toml
+//! name = "disaggregated-kv"
+//! title = "Key-value store in the memory of servers"
+//! keys = 100_000_000
+//! skew = 0.99                # Zipf's theta; 0: uniform
+//! working_set = "10 GiB"
+//! window = 264               # requests under way, all clients together
+//!
+//! [[class]]
+//! name = "GET"
+//! share = 0.95
+//! request = "16 B"
+//! reply = "64 B"
+//! lookups = 2                # dependent accesses: bucket, then entry
+//! lookup = "64 B"
+//! cacheable = true
+//! ```
+//!
+//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say.
+
+mod check;
+pub mod shipped;
+
+use crate::platform::LoadError;
+use crate::platform::unit::bytes_of;
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// What one operation of a class needs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// `GET`, `PUT`, …
+    pub name: String,
+    /// Its share of all operations; shares add up to 1.
+    pub share: f64,
+    /// Bytes of a request, beside headers of the network.
+    #[serde(deserialize_with = "size")]
+    pub request: u64,
+    /// Bytes of a reply, beside headers of the network.
+    #[serde(deserialize_with = "size")]
+    pub reply: u64,
+    /// Memory accesses of which each needs the one before: the depth of an index.
+    #[serde(default)]
+    pub lookups: u64,
+    /// Bytes of each.
+    #[serde(default, deserialize_with = "size")]
+    pub lookup: u64,
+    /// Rows that are read at once, none needing another: an embedding reduction's.
+    #[serde(default)]
+    pub rows: u64,
+    /// Bytes of each.
+    #[serde(default, deserialize_with = "size")]
+    pub row: u64,
+    /// Bytes that must be stored before the reply.
+    #[serde(default, deserialize_with = "size")]
+    pub store: u64,
+    /// Machines that must have stored them: 0 and 1 are this one alone.
+    #[serde(default)]
+    pub copies: u64,
+    /// Cycles of a host core for what the above does not say.
+    #[serde(default)]
+    pub cycles: f64,
+    /// Protobuf fields that are decoded and encoded.
+    #[serde(default)]
+    pub fields: u64,
+    /// Whether whoever keeps a copy may answer.
+    #[serde(default)]
+    pub cacheable: bool,
+}
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// As commands call it.
+    pub name: String,
+    /// As people call it.
+    pub title: String,
+    /// Different keys, files, rows: what requests choose among.
+    pub keys: u64,
+    /// Zipf's theta of that choice; 0 is uniform.
+    #[serde(default)]
+    pub skew: f64,
+    /// All that may be touched.
+    #[serde(deserialize_with = "size")]
+    pub working_set: u64,
+    /// Requests under way, all clients together, when throughput is sought.
+    pub window: u64,
+    /// Requests per second to be served, if that is given.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// Host cores that the service may use, 0 for none; all of them, if not given.
+    #[serde(default)]
+    pub host_cores: Option<u64>,
+    /// Kinds of operations.
+    #[serde(rename = "class")]
+    pub classes: Vec<Class>,
+}
+
+impl Workload {
+    /// Of a file's text; `file` is for errors.
+    ///
+    /// # Errors
+    /// With line and reason.
+    pub fn parse(text: &str, file: &str) -> Result<Workload, LoadError> {
+        let wrong = |line, why| LoadError::File { file: file.into(), line, why };
+        let workload: Workload = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            wrong(1 + text[..at].matches('\n').count(), error.message().trim().to_string())
+        })?;
+        match check::fault(&workload) {
+            None => Ok(workload),
+            Some(fault) => Err(wrong(fault.line(text), fault.why)),
+        }
+    }
+}
+
+/// `"64 B"`, `"10 GiB"`, or bytes as a number
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    match Size::deserialize(from)? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Text(text) => bytes_of(&text)
+            .ok_or_else(|| D::Error::custom(format!("{text:?} is no size: try \"64 B\" or \"10 GiB\""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_operations_need() {
+        let text = r#"
+name = "kv"
+title = "a store"
+keys = 1000
+working_set = "10 GiB"
+window = 64
+[[class]]
+name = "GET"
+share = 1.0
+request = "16 B"
+reply = 64
+lookups = 2
+lookup = "64 B"
+"#;
+        let workload: Workload = toml::from_str(text).expect("it is right");
+        assert_eq!((workload.working_set, workload.classes[0].reply, workload.skew), (10 << 30, 64, 0.0));
+        let wrong =
+            toml::from_str::<Workload>(&text.replace("16 B", "16 bytes")).expect_err("no unit of size");
+        assert!(wrong.to_string().contains("\"16 bytes\" is no size"), "{wrong}");
+    }
+}
