@@ -342,10 +342,12 @@ impl Lost {
         let failure = Connection::failure_of(error);
         let text = match (failure, error.kind()) {
             (Failure::Protocol, _) => format!("{error}; is this the right kind of server?"),
-            (_, io::ErrorKind::UnexpectedEof) => {
-                "the server closed a connection; it ended, or allows fewer connections than --connections"
-                    .to_string()
-            }
+            // A server that closes with requests unread resets the connection: the same end by another word.
+            (
+                _,
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe,
+            ) => "the server closed a connection; it ended, or allows fewer connections than --connections"
+                .to_string(),
             _ => format!("connection {connection} was lost: {error}"),
         };
         Lost { failure, text }
