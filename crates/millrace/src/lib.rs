@@ -1,11 +1,18 @@
 //! millrace, the program: node wiring, load generator, probe, demo.
 
 pub mod admin;
+pub mod chain;
+pub mod check;
+pub mod complain;
 pub mod demo;
+pub mod host;
 pub mod inc;
 pub mod lab;
 pub mod load;
+pub mod model;
 pub mod node;
+pub mod parallel;
+pub mod plan;
 pub mod probe;
 pub mod proxy;
 pub mod registers;
@@ -15,5 +22,8 @@ pub mod rpc;
 pub mod shm_client;
 pub mod sim;
 pub mod soak;
+pub mod sweep;
+pub mod timed;
+pub mod txn;
 pub mod up;
 pub mod wire;

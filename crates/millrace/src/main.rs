@@ -1,16 +1,22 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use millrace::chain::Chain;
+use millrace::check::Check;
 use millrace::demo::Demo;
 use millrace::inc::Inc;
 use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
 use millrace::lab::Lab;
 use millrace::load::{self, BenchArgs};
+use millrace::model::Model;
+use millrace::plan::Plan;
 use millrace::proxy::Proxy;
 use millrace::repro::Repro;
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
 use millrace::soak::Soak;
+use millrace::sweep::Sweep;
+use millrace::txn::Txn;
 use millrace::up::Up;
 use millrace::wire::Wire;
 use millrace::{probe, registers};
@@ -32,16 +38,22 @@ enum Command {
     /// Measure this machine: clocks, caches, memory, wake-ups, sockets, storage
     Probe(probe::Args),
     Rpc(Rpc),
+    Check(Check),
     Sim(Box<Sim>),
     Inc(Inc),
+    Chain(Chain),
     #[command(name = "box")]
     CacheBox(BoxNode),
     Home(HomeNode),
     Controller(ControllerNode),
     Lab(Lab),
+    Model(Model),
+    Plan(Box<Plan>),
     Proxy(Proxy),
     Repro(Repro),
     Soak(Soak),
+    Sweep(Sweep),
+    Txn(Box<Txn>),
     Registers(registers::List),
     Wire(Wire),
 }
@@ -65,22 +77,28 @@ fn main() -> ExitCode {
         Command::Bench(args) => load::run(&args).map_err(Into::into),
         Command::Probe(args) => probe::run(args).map_err(Into::into),
         Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::Check(check) => check.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Sim(sim) => sim.run().map_err(Into::into),
         Command::Inc(inc) => inc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::Chain(chain) => chain.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::CacheBox(node) => node.run().map_err(Into::into),
         Command::Home(node) => node.run().map_err(Into::into),
         Command::Controller(node) => node.run().map_err(Into::into),
         Command::Lab(lab) => lab.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::Model(model) => model.run().map_err(|error| Failure { error, code: 1 }),
+        Command::Plan(plan) => plan.run().map_err(|error| Failure { error, code: 1 }),
         Command::Proxy(proxy) => proxy.run().map_err(Into::into),
         Command::Repro(repro) => repro.run().map_err(|error| Failure { error, code: 1 }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
+        Command::Txn(txn) => return txn.run(),
+        Command::Sweep(sweep) => sweep.run().map_err(|error| Failure { error, code: 1 }),
         Command::Registers(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { error, code }) => {
-            eprintln!("millrace: {error}");
+            millrace::complain!("millrace: {error}");
             ExitCode::from(code)
         }
     }

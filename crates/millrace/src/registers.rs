@@ -115,6 +115,10 @@ pub struct List {
     #[arg(long, conflicts_with = "rpc")]
     inc: bool,
 
+    /// Those of a chain of replicas, not of a node; `millrace chain` sets them with --set
+    #[arg(long, conflicts_with_all = ["rpc", "inc"])]
+    chain: bool,
+
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -127,9 +131,10 @@ impl List {
     /// When standard output is gone.
     pub fn run(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
-        let all = match (self.rpc, self.inc) {
-            (true, _) => fabric::registers::Registers::default().show(),
-            (_, true) => crate::inc::registers::Registers::default().show(),
+        let all = match self {
+            List { rpc: true, .. } => fabric::registers::Registers::default().show(),
+            List { inc: true, .. } => crate::inc::registers::Registers::default().show(),
+            List { chain: true, .. } => crate::chain::registers::Registers::default().show(),
             _ => Registers::default().show(),
         };
         if self.json {

@@ -3,19 +3,19 @@
 //! Experiments are independent and deterministic: threads take the next one, rows are put together in the order of the list. So the digest of all
 //! rows is the same on every machine and with any number of threads.
 
-use crate::load::progress;
-use crate::report::{Block, Report, Section, Table, Tile, environment};
+use crate::parallel;
+use crate::report::{Block, Report, Section, Table, Tile, environment, evaluation};
+use crate::timed;
 use clap::{Args, Subcommand};
 use model::experiment::compare::{Compared, Summary, Verdict, compare, summary};
 use model::experiment::published::Standing;
-use model::experiment::{Experiment, Rows};
+use model::experiment::{Experiment, Row, Rows};
 use model::system::{self, System};
+use model::{Platform, Platforms};
 use sim::Fingerprint;
 use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Run the evaluations of published systems on the model of their hardware, and compare.
@@ -59,7 +59,11 @@ struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Write a page with the comparison and all rows
+    /// Run on the platform of this file in place of the shipped one of its name; several with commas
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    platform: Vec<String>,
+
+    /// Write a page with the comparison, plots and all rows
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -73,16 +77,12 @@ impl Repro {
     /// # Errors
     /// An unknown id, a file of the model that is wrong, or a page that cannot be written.
     pub fn run(&self) -> Result<(), Failure> {
-        let all =
-            || system::ALL.iter().flat_map(|system| system.experiments.iter().map(move |of| (system, of)));
+        let all = || systems().flat_map(|system| system.experiments.iter().map(move |of| (system, of)));
         match &self.command {
             Command::List => list(),
             Command::All(options) => reproduce(&all().collect::<Vec<_>>(), options),
             Command::Run(run) => {
-                if let Some(id) = run.ids.iter().find(|id| !all().any(|(_, of)| of.id == id.as_str())) {
-                    let known: Vec<_> = all().map(|(_, of)| of.id).collect();
-                    return Err(format!("there is no experiment {id}; there are {}", known.join(", ")).into());
-                }
+                run.ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
                 let wanted = all().filter(|(_, of)| run.ids.iter().any(|id| id == of.id));
                 reproduce(&wanted.collect::<Vec<_>>(), &run.options)
             }
@@ -90,9 +90,23 @@ impl Repro {
     }
 }
 
+/// Published ones, and ours.
+fn systems() -> impl Iterator<Item = &'static System> {
+    system::ALL.iter().chain([&timed::OWN])
+}
+
+/// The experiment of this id.
+pub(crate) fn experiment(id: &str) -> Result<&'static Experiment, String> {
+    let all = || systems().flat_map(|system| system.experiments);
+    all().find(|of| of.id == id).ok_or_else(|| {
+        let known: Vec<_> = all().map(|of| of.id).collect();
+        format!("there is no experiment {id}; there are {}", known.join(", "))
+    })
+}
+
 fn list() -> Result<(), Failure> {
     let mut table = Table::new(["id", "system", "what"]);
-    for system in system::ALL {
+    for system in systems() {
         for experiment in system.experiments {
             table.row([experiment.id, system.name, experiment.title]);
         }
@@ -107,28 +121,41 @@ fn print(text: &str) -> Result<(), Failure> {
 
 fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
     let clock = Instant::now();
-    let ran = run_all(jobs, options.seed)?;
+    let ran = run_all(jobs, options)?;
     if options.json {
         let lines: String = ran.iter().flat_map(Rows::iter).map(|row| json(row) + "\n").collect();
         return print(&lines);
     }
     let mut text = String::new();
     let mut sections = Vec::new();
-    for system in system::ALL {
+    for system in systems() {
         let rows = rows_of(system, jobs, &ran);
         if rows.iter().next().is_none() {
             continue;
         }
         let results = system.results()?;
+        if results.all.is_empty() {
+            let count = rows.iter().count();
+            text +=
+                &format!("{}\n\n  {count} rows, held against nothing: --json, --report\n\n", system.title);
+            let setups = evaluation::by_experiment(&rows);
+            sections.extend(setups.into_iter().map(|(id, its)| setup(system, id, &its)));
+            continue;
+        }
         let compared = compare(&results, &rows);
         let table = comparison(&compared);
         let line =
             verdict(&summary(&compared, Standing::Prediction), &summary(&compared, Standing::Calibration));
-        let remarks: String = remarks(&compared).iter().map(|remark| format!("  {remark}\n")).collect();
-        text += &format!("{}\n\n{table}\n{remarks}\n  {line}\n\n", system.title);
-        let blocks =
-            vec![Block::Text(line), Block::Table(table), Block::Text(remarks), Block::Table(all_rows(&rows))];
+        let remarks = remarks(&compared);
+        let said: String = remarks.iter().map(|remark| format!("  {remark}\n")).collect();
+        text += &format!("{}\n\n{table}\n{said}\n  {line}\n\n", system.title);
+        let mut blocks = vec![Block::Text(line)];
+        blocks.extend(evaluation::comparison(&compared));
+        blocks.push(Block::Table(table));
+        blocks.extend(remarks.into_iter().map(Block::Text));
         sections.push(Section { title: system.title.into(), blocks });
+        sections
+            .extend(evaluation::by_experiment(&rows).into_iter().map(|(id, its)| setup(system, id, &its)));
     }
     let digest = digest(&ran);
     text += &format!(
@@ -142,30 +169,17 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
 }
 
 /// Runs the jobs on as many threads as there are cores; their rows, in the order of the jobs.
-fn run_all(jobs: &[Job<'_>], seed: u64) -> Result<Vec<Rows>, Failure> {
-    let bar = progress::bar(false);
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let ended: Mutex<Vec<(usize, Result<Rows, _>)>> = Mutex::default();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    // Numbers are counted; what they stand for does not change.
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((_, experiment)) = jobs.get(at) else { break };
-                    let rows = (experiment.run)(seed);
-                    ended.lock().expect("no experiment panics").push((at, rows));
-                    let share = (1 + done.fetch_add(1, Ordering::Relaxed)) as f64 / jobs.len() as f64;
-                    progress::show(&bar, share, "experiments");
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    let mut ended = ended.into_inner().expect("no experiment panics");
-    ended.sort_by_key(|(at, _)| *at);
-    Ok(ended.into_iter().map(|(_, rows)| rows).collect::<Result<_, _>>()?)
+fn run_all(jobs: &[Job<'_>], options: &Options) -> Result<Vec<Rows>, Failure> {
+    let files = options.platform.iter().map(|file| crate::model::platform(file));
+    let files = files.collect::<Result<Vec<Platform>, Failure>>()?;
+    // Platforms remember what was read of them: each run has its own.
+    let jobs: Vec<_> = jobs.iter().map(|(_, of)| (*of, files.clone())).collect();
+    let run = |(experiment, files): (&Experiment, Vec<Platform>)| {
+        let changed = files.into_iter().fold(Platforms::shipped(), |all, platform| all.with(platform));
+        (experiment.run)(&changed, options.seed)
+    };
+    let rows = parallel::map(jobs, "experiments", run);
+    Ok(rows.into_iter().collect::<Result<_, _>>()?)
 }
 
 fn rows_of(system: &System, jobs: &[Job<'_>], ran: &[Rows]) -> Rows {
@@ -178,7 +192,7 @@ fn rows_of(system: &System, jobs: &[Job<'_>], ran: &[Rows]) -> Rows {
     rows
 }
 
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
         size if size >= 100.0 => format!("{value:.0}"),
@@ -191,7 +205,16 @@ fn range((least, most): (f64, f64)) -> String {
     if least == most { number(least) } else { format!("{} – {}", number(least), number(most)) }
 }
 
-fn comparison(compared: &[Compared<'_>]) -> Table {
+/// Values that should rise: all of them where they do not, else no more than a table has room for.
+fn order(values: &[f64], holds: bool) -> String {
+    let shown: Vec<_> = values.iter().map(|value| number(*value)).collect();
+    match &shown[..] {
+        [first, second, .., last] if holds && shown.len() > 4 => format!("{first} < {second} < … < {last}"),
+        all => all.join(if holds { " < " } else { ", " }),
+    }
+}
+
+pub(crate) fn comparison(compared: &[Compared<'_>]) -> Table {
     let mut table = Table::new(["result", "published", "modelled", "error", "standing"]);
     for one in compared {
         let [published, modelled, error] = match &one.verdict {
@@ -199,8 +222,7 @@ fn comparison(compared: &[Compared<'_>]) -> Table {
                 [range(*published), number(*modelled), format!("{:+.1} %", error * 100.0)]
             }
             Verdict::Order { holds, values } => {
-                let values: Vec<_> = values.iter().map(|value| number(*value)).collect();
-                ["rising".into(), values.join(" < "), if *holds { "right" } else { "wrong" }.into()]
+                ["rising".into(), order(values, *holds), if *holds { "right" } else { "wrong" }.into()]
             }
             Verdict::NoRow(place) => ["".into(), format!("not run: {}", place.experiment), "".into()],
             Verdict::NotModelled => ["".into(), "".into(), "".into()],
@@ -230,16 +252,24 @@ fn verdict(predictions: &Summary, calibration: &Summary) -> String {
     )
 }
 
-fn all_rows(rows: &Rows) -> Table {
+/// An experiment's part of the page: its plots, and its rows for who asks.
+fn setup(system: &System, id: &str, rows: &[&Row]) -> Section {
+    let title = system.experiments.iter().find(|of| of.id == id).map_or("", |of| of.title);
+    let mut blocks = evaluation::plots(rows);
+    blocks.push(Block::Folded(format!("{} rows", rows.len()), all_rows(rows)));
+    Section { title: format!("{id}: {title}"), blocks }
+}
+
+fn all_rows(rows: &[&Row]) -> Table {
     let mut table = Table::new(["experiment", "variant", "point", "metric", "value", "unit"]);
-    for row in rows.iter() {
+    for row in rows {
         let value = number(row.value);
         table.row([row.experiment, &row.variant, &row.point, row.metric, &value, row.unit]);
     }
     table
 }
 
-fn json(row: &model::experiment::Row) -> String {
+fn json(row: &Row) -> String {
     serde_json::json!({
         "experiment": row.experiment, "variant": row.variant, "point": row.point, "metric": row.metric,
         "unit": row.unit, "value": row.value, "ci95": row.ci95,

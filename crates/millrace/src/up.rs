@@ -244,7 +244,7 @@ impl Up {
         let pidfile = self.pidfile.as_deref().map(Pidfile::write).transpose()?;
         announce(&config, &node);
         let signal = signals.forever().next();
-        eprintln!("millrace: {}, draining", signal.map_or("stopped", name_of));
+        crate::complain!("millrace: {}, draining", signal.map_or("stopped", name_of));
         node.stop();
         drop(pidfile);
         Ok(())
@@ -275,26 +275,28 @@ fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, UpError> {
 fn announce(config: &Config, node: &Node) {
     let registers = &config.registers;
     for address in node.tcp() {
-        eprintln!("millrace: serving memcached clients on {address}");
+        crate::complain!("millrace: serving memcached clients on {address}");
         if !address.ip().is_loopback() {
-            eprintln!("millrace: {address} can be reached from other machines, without any authentication");
+            crate::complain!(
+                "millrace: {address} can be reached from other machines, without any authentication"
+            );
         }
     }
     for address in node.udp() {
-        eprintln!("millrace: serving memcached clients on UDP {address}");
+        crate::complain!("millrace: serving memcached clients on UDP {address}");
     }
     if let Some(path) = &config.listen.unix {
-        eprintln!("millrace: serving memcached clients on {}", path.display());
+        crate::complain!("millrace: serving memcached clients on {}", path.display());
     }
     if let Some(path) = &config.listen.shm {
-        eprintln!("millrace: handing out shared-memory rings on {}", path.display());
+        crate::complain!("millrace: handing out shared-memory rings on {}", path.display());
     }
     if let Some(address) = node.admin() {
-        eprintln!("millrace: metrics and registers on http://{address}/");
+        crate::complain!("millrace: metrics and registers on http://{address}/");
     }
     if config.verbosity > 0 {
         let store = node.report().kv.store;
-        eprintln!(
+        crate::complain!(
             "millrace: {} of memory, {}, {} edge thread(s)",
             Bytes(registers.read(Id::StoreMemory)),
             store.heap_pages,

@@ -370,6 +370,20 @@ fn random_conversations_read_the_same_through_the_proxy() {
     }
 }
 
+/// memcached looks for a minus sign behind a number of 2^63 and more, in whatever lies behind the value in memory up to a zero byte
+/// (`safe_strtoull`): sometimes it finds one, and the number is none. What is left then differs for good reason.
+fn is_beyond_its_value(theirs: &mut Side, request: &Request, wanted: &str, run: u64) -> bool {
+    let mut words = request.text.split_whitespace();
+    let (Some(command), Some(key), true) = (words.next(), words.next(), wanted.contains("non-numeric value"))
+    else {
+        return false;
+    };
+    let base64 = if key == "$b" { " b" } else { "" };
+    let value = theirs.ask(&plain(format!("mg {key}{base64} v\r\n")), run);
+    let number = value.lines().nth(1).and_then(|number| number.parse::<u64>().ok());
+    ["incr", "decr", "ma"].contains(&command) && number.is_some_and(|number| number >= 1 << 63)
+}
+
 /// Holds so many conversations, unless the environment says how many. False where there is no memcached to hold them with.
 fn hold(with: With, ours: Client, cases: u64) -> bool {
     // Its threads that tidy up take references to items, and an item with one more reference is replaced by incr where it would
@@ -400,6 +414,9 @@ fn hold(with: With, ours: Client, cases: u64) -> bool {
         let (mut theirs, mut ours) = (Side::new(&mut theirs), Side::new(&mut ours));
         for request in &requests {
             let (wanted, got) = (theirs.ask(request, run), ours.ask(request, run));
+            if wanted != got && is_beyond_its_value(&mut theirs, request, &wanted, run) {
+                return Ok(());
+            }
             if wanted != got {
                 return Err(TestCaseError::fail(format!(
                     "{:?}\n  memcached: {}\n  millrace:  {}",

@@ -225,7 +225,7 @@ fn report(verb: Verb, answer: &Answer, took: Duration) -> Result<(), IncError> {
     if answer.version != Version(0) {
         eprint!("version {}, ", answer.version);
     }
-    eprintln!("answered by {by} in {}", Nanos::from(took));
+    crate::complain!("answered by {by} in {}", Nanos::from(took));
     if code != 0 {
         return Err(IncError::Refused { status: answer.status.name(), code });
     }

@@ -44,7 +44,10 @@ impl Fast {
         }
         match self.try_load(topology, node) {
             Err(error) if !self.required => {
-                eprintln!("{}: no fast tier: {error}; the user tier answers everything", book::name(node));
+                crate::complain!(
+                    "{}: no fast tier: {error}; the user tier answers everything",
+                    book::name(node)
+                );
                 Ok(None)
             }
             loaded => loaded.map(Some),

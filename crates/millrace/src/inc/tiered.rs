@@ -30,6 +30,8 @@ use xdp::{Counter, Entries, Histogram, Item, Live, Tier};
 
 /// How often the machine hears of the program's hits.
 const FEED: Nanos = Nanos::from_millis(250);
+/// How often the filter's counters are added up: they are one row per core, too much for every turn.
+const LOOK: Nanos = Nanos::from_millis(1);
 
 /// The box.
 pub struct Tiered {
@@ -39,6 +41,7 @@ pub struct Tiered {
     /// Empty, but for its memory.
     changes: Changes,
     feed_at: Nanos,
+    look_at: Nanos,
     /// Sights at which the filter's counts were halved last.
     aged_at: u64,
 }
@@ -52,7 +55,15 @@ impl Tiered {
             "a box begins with nothing in either tier"
         );
         cache.watch_copies();
-        Tiered { cache, tier, live, changes: Changes::default(), feed_at: Nanos::ZERO, aged_at: 0 }
+        Tiered {
+            cache,
+            tier,
+            live,
+            changes: Changes::default(),
+            feed_at: Nanos::ZERO,
+            look_at: Nanos::ZERO,
+            aged_at: 0,
+        }
     }
 
     /// After the machine did something, and before anything is sent.
@@ -100,7 +111,8 @@ impl Machine for Tiered {
             let cache = &mut self.cache;
             self.tier.entries_mut().age(|hash, hits| cache.note_hits(hash, hits));
         }
-        if self.live.filter > 1 {
+        if self.live.filter > 1 && now >= self.look_at {
+            self.look_at = now.plus(LOOK);
             self.age_filter();
         }
     }

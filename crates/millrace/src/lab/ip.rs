@@ -34,7 +34,7 @@ pub fn run(batch: &Batch) -> Result<(), LabError> {
 }
 
 /// The command is killed when this process, or the thread that starts it, ends.
-fn end_with_this_process(command: &mut Command) {
+pub(crate) fn end_with_this_process(command: &mut Command) {
     let parent = getpid();
     let bind = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;

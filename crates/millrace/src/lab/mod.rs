@@ -24,7 +24,7 @@ mod command;
 pub mod compute;
 mod error;
 mod hold;
-mod ip;
+pub(crate) mod ip;
 pub mod link;
 mod namespace;
 pub mod network;

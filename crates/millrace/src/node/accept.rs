@@ -132,7 +132,7 @@ fn accept_ready(
                 return;
             }
             Err(e) => {
-                eprintln!("millrace: accept failed: {e}");
+                crate::complain!("millrace: accept failed: {e}");
                 return;
             }
         }

@@ -255,7 +255,7 @@ struct AbortOnPanic;
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("millrace: a thread of the node panicked; stopping at once");
+            crate::complain!("millrace: a thread of the node panicked; stopping at once");
             std::process::abort();
         }
     }

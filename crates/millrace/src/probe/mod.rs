@@ -14,6 +14,7 @@ pub mod cores;
 pub mod date;
 pub mod echo;
 pub mod facts;
+pub mod lines;
 pub mod measurements;
 pub mod memory;
 pub mod placement;
@@ -90,7 +91,7 @@ impl Section {
             Section::Cores => placement::STEPS,
             Section::Wakeups => wakeups::STEPS,
             Section::Memory => memory::STEPS,
-            Section::Sockets => echo::round_trip::STEPS,
+            Section::Sockets => echo::round_trip::STEPS + echo::datagrams::STEPS,
             Section::Io => echo::compare::steps(quick, alone),
             Section::Storage => storage::STEPS,
         }
@@ -177,13 +178,13 @@ pub fn run(args: Args) -> Result<(), Error> {
     print(&text)?;
     if let Some(path) = args.output {
         write(&path, &file.to_toml())?;
-        eprintln!("wrote {}", path.display());
+        crate::complain!("wrote {}", path.display());
     }
     Ok(())
 }
 
 /// Runs the sections asked for on the first allowed core.
-fn measure(args: &Args, machine: &Machine, visible: bool) -> Result<Session, Error> {
+pub(crate) fn measure(args: &Args, machine: &Machine, visible: bool) -> Result<Session, Error> {
     let sections: Vec<Section> =
         Section::ALL.into_iter().filter(|s| args.only.is_empty() || args.only.contains(s)).collect();
     let alone = args.only == [Section::Io];
@@ -199,7 +200,10 @@ fn measure(args: &Args, machine: &Machine, visible: bool) -> Result<Session, Err
                 Section::Cores => placement::measure(&mut session),
                 Section::Wakeups => wakeups::measure(&mut session),
                 Section::Memory => memory::measure(&mut session, args.largest, available),
-                Section::Sockets => echo::round_trip::measure(&mut session),
+                Section::Sockets => {
+                    echo::round_trip::measure(&mut session);
+                    echo::datagrams::measure(&mut session);
+                }
                 Section::Io => echo::compare::measure(&mut session, alone),
                 Section::Storage => storage::measure(&mut session),
             }

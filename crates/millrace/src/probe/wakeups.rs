@@ -60,11 +60,11 @@ impl Bed {
 }
 
 #[derive(Default)]
-struct Woken {
+pub(crate) struct Woken {
     /// Microseconds from before the wake call to the sleeper's first instruction.
-    to_run: Vec<f64>,
+    pub(crate) to_run: Vec<f64>,
     /// Microseconds in the wake call.
-    call: Vec<f64>,
+    pub(crate) call: Vec<f64>,
 }
 
 /// Wakes a thread on `sleeper` from `waker` until `span` is over, at least three times.
@@ -121,6 +121,11 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
         sleeping.join().expect("the sleeper does not panic")?;
         woken?
     })
+}
+
+/// Wake-ups through an eventfd of a thread on `sleeper` by one on `waker`.
+pub(crate) fn by_eventfd(waker: usize, sleeper: usize, span: Nanos) -> io::Result<Woken> {
+    wake_ups(&Bed::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?), waker, sleeper, span)
 }
 
 /// Wake-ups by futex and eventfd, across cores and on one, and timed sleeps.

@@ -5,7 +5,7 @@
 //! `E` is refused, as memcached refuses a flag that it does not know: homes number versions themselves. So is `me`. What `h` and `l` of `mg` ask
 //! for no home knows: they are left out of the reply, for clients ask for them by habit. `docs/memcached-differences.md` lists it all.
 
-use super::command::{Count, Delete, Put, Read, Store, Task, What};
+use super::command::{Count, Delete, Read, Store, Task, What};
 use super::reply::{Form, MetaForm};
 use crate::node::kv::PROTOCOL_VERSION;
 use base::Nanos;
@@ -97,12 +97,12 @@ fn key_of(meta: &Meta<'_>) -> Vec<u8> {
 
 fn stored(command: &command::Store<'_>, now: u32) -> Store {
     Store {
-        put: match command.verb {
-            StoreVerb::Set | StoreVerb::Cas => Put::Set,
-            StoreVerb::Add => Put::Add,
-            StoreVerb::Replace => Put::Replace,
-            StoreVerb::Append => Put::Append,
-            StoreVerb::Prepend => Put::Prepend,
+        mode: match command.verb {
+            StoreVerb::Set | StoreVerb::Cas => SetMode::Set,
+            StoreVerb::Add => SetMode::Add,
+            StoreVerb::Replace => SetMode::Replace,
+            StoreVerb::Append => SetMode::Append,
+            StoreVerb::Prepend => SetMode::Prepend,
         },
         value: command.value.to_vec(),
         flags: command.flags,
@@ -137,13 +137,7 @@ fn meta_set<'a>(set: &MetaSet<'_>, now: u32) -> Meaning<'a> {
         return Meaning::Line(Line::InvalidFlag);
     }
     let store = Store {
-        put: match set.mode {
-            SetMode::Set => Put::Set,
-            SetMode::Add => Put::Add,
-            SetMode::Replace => Put::Replace,
-            SetMode::Append => Put::Append,
-            SetMode::Prepend => Put::Prepend,
-        },
+        mode: set.mode,
         value: set.value.to_vec(),
         flags: set.client_flags,
         life: set.ttl().map_or(Nanos::MAX, |t| life(t, now)),

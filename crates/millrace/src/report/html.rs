@@ -27,6 +27,8 @@ pub enum Block {
     Pair(String, String),
     /// Figures in a row.
     Tiles(Vec<Tile>),
+    /// A long table that is shown when it is asked for.
+    Folded(String, Table),
 }
 
 /// A part of a page.
@@ -87,6 +89,9 @@ fn block(block: &Block) -> String {
     match block {
         Block::Text(text) => format!("<p>{}</p>", escape(text)),
         Block::Table(table) => table.html(),
+        Block::Folded(title, table) => {
+            format!("<details><summary>{}</summary>{}</details>", escape(title), table.html())
+        }
         Block::Plot(svg) => format!("<figure>{svg}</figure>"),
         Block::Pair(left, right) => {
             format!("<div class=\"pair\"><figure>{left}</figure><figure>{right}</figure></div>")

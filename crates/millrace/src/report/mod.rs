@@ -1,13 +1,15 @@
 //! Results for people: tables for the terminal, and one HTML file with plots that needs nothing from outside.
 //!
-//! Shape: [`table`] prints both ways; [`plot`] and [`fit`] draw SVG from plain numbers on the scales of [`axis`]; [`html`] puts a
-//! page together; [`pages`] knows which of our results becomes which page.
+//! Shape: [`table`] prints both ways; [`plot`], [`fit`] and [`chart`] draw SVG from plain numbers on the scales of [`axis`]; [`html`] puts a
+//! page together; [`pages`] and [`evaluation`] know which of our results becomes which page.
 //!
 //! Why hand-written SVG: three kinds of plot, styled by the page's own light and dark colours, are shorter than
 //! teaching a plotting library to leave colours alone.
 
 pub mod axis;
+pub mod chart;
 pub mod environment;
+pub mod evaluation;
 pub mod fit;
 pub mod format;
 pub mod html;

@@ -198,6 +198,6 @@ fn print(body: &[u8], of: &prost_reflect::MessageDescriptor, style: Style) -> Re
 
 fn print_metadata(encoded: &[u8]) {
     for (key, value) in metadata(encoded) {
-        eprintln!("{key}: {}", String::from_utf8_lossy(value));
+        crate::complain!("{key}: {}", String::from_utf8_lossy(value));
     }
 }

@@ -3,15 +3,13 @@
 //! A seed's run depends on nothing but the seed, so threads take the next one that is free, and results are put together in the order of
 //! seeds: the fingerprint of a campaign is the same however many threads there are.
 
-use super::play::{Case, Played};
-use super::topology::Topology;
-use protocol::coherence::Planted;
+use super::trial::{Outcome, Summary, Trial};
 use sim::Fingerprint;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// What came of many seeds.
@@ -21,27 +19,25 @@ pub struct Campaign {
     pub seeds: u64,
     /// Of these, those with a violation, lowest first.
     pub violations: Vec<u64>,
-    /// Keys of which the judge knows nothing.
+    /// Parts of histories of which the judge knows nothing.
     pub gave_up: u64,
     /// Events, and operations.
     pub events: u64,
     /// Operations that began.
     pub operations: u64,
-    /// Keys that were given to boxes.
-    pub given: u64,
-    /// Writes that boxes did as owners of their keys.
-    pub owned: u64,
+    /// What the simulation counts beside.
+    pub marks: [u64; 2],
     /// Of all seeds, in their order.
     pub print: Fingerprint,
 }
 
 impl Campaign {
     /// Of one seed: its own fingerprint.
-    pub fn of_one(seed: u64, played: Played) -> Campaign {
+    pub fn of_one(seed: u64, played: &impl Outcome) -> Campaign {
         let mut campaign = Campaign::default();
-        let print = played.print;
-        campaign.add(seed, &Summary::from(played));
-        Campaign { print, ..campaign }
+        let summary = played.summary();
+        campaign.add(seed, &summary);
+        Campaign { print: Fingerprint::from_value(summary.print), ..campaign }
     }
 
     fn add(&mut self, seed: u64, played: &Summary) {
@@ -50,35 +46,9 @@ impl Campaign {
         self.gave_up += played.gave_up;
         self.events += played.events;
         self.operations += played.operations;
-        self.given += played.given;
-        self.owned += played.owned;
+        self.marks.iter_mut().zip(played.marks).for_each(|(mark, more)| *mark += more);
         self.print.number(seed);
         self.print.number(played.print);
-    }
-}
-
-/// What is kept of a run.
-struct Summary {
-    print: u64,
-    violated: bool,
-    gave_up: u64,
-    events: u64,
-    operations: u64,
-    given: u64,
-    owned: u64,
-}
-
-impl From<Played> for Summary {
-    fn from(played: Played) -> Summary {
-        Summary {
-            print: played.print.value(),
-            violated: played.violation.is_some(),
-            gave_up: played.gave_up as u64,
-            events: played.events,
-            operations: played.operations,
-            given: played.given,
-            owned: played.owned,
-        }
     }
 }
 
@@ -86,7 +56,12 @@ impl From<Played> for Summary {
 pub type Progress<'a> = &'a (dyn Fn(f64) + Sync);
 
 /// Runs `seeds` of cases like `case`.
-pub fn run(case: &Case, seeds: Range<u64>, threads: NonZero<usize>, progress: Progress<'_>) -> Campaign {
+pub fn run<T: Trial>(
+    case: &T,
+    seeds: Range<u64>,
+    threads: NonZero<usize>,
+    progress: Progress<'_>,
+) -> Campaign {
     let next = AtomicU64::new(seeds.start);
     // Results that wait for a lower seed, and what was put together.
     let state = Mutex::new((BTreeMap::new(), seeds.start, Campaign::default()));
@@ -97,7 +72,7 @@ pub fn run(case: &Case, seeds: Range<u64>, threads: NonZero<usize>, progress: Pr
             if seed >= seeds.end {
                 return;
             }
-            let played = Summary::from(Case { seed, ..case.clone() }.play(false));
+            let played = case.seeded(seed, None).play(false).summary();
             let mut state = state.lock().expect("nobody panics with it");
             let (waiting, due, campaign) = &mut *state;
             waiting.insert(seed, played);
@@ -118,30 +93,28 @@ pub fn run(case: &Case, seeds: Range<u64>, threads: NonZero<usize>, progress: Pr
 
 /// A planted bug, and which seed found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hunt {
+pub struct Hunt<B> {
     /// Which.
-    pub planted: Planted,
+    pub planted: B,
     /// The first seed that shows it, where one of those allowed does.
     pub found: Option<u64>,
 }
 
 /// Looks for each of `bugs` in seeds from `first`, at most `most` of them.
-pub fn hunt(
-    case: &Case,
-    bugs: &[Planted],
+pub fn hunt<T: Trial>(
+    case: &T,
+    bugs: &[T::Bug],
     (first, most): (u64, u64),
     threads: NonZero<usize>,
     progress: Progress<'_>,
-) -> Vec<Hunt> {
+) -> Vec<Hunt<T::Bug>> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let found = Mutex::new(vec![None; bugs.len()]);
     let work = || {
         loop {
             let i = next.fetch_add(1, Relaxed);
             let Some(&planted) = bugs.get(i) else { return };
-            let fails = |seed: &u64| {
-                Case { seed: *seed, planted: Some(planted), ..case.clone() }.play(false).violation.is_some()
-            };
+            let fails = |seed: &u64| case.seeded(*seed, Some(planted)).play(false).violation().is_some();
             let seed = (first..first.saturating_add(most)).find(fails);
             found.lock().expect("nobody panics with it")[i] = seed;
             progress((done.fetch_add(1, Relaxed) + 1) as f64 / bugs.len() as f64);
@@ -154,9 +127,4 @@ pub fn hunt(
     });
     let found = found.into_inner().expect("nobody panics with it");
     bugs.iter().zip(found).map(|(&planted, found)| Hunt { planted, found }).collect()
-}
-
-/// A case of this topology that is sound.
-pub fn plain(topology: &Arc<Topology>, ops: usize) -> Case {
-    Case { seed: 1, topology: Arc::clone(topology), ops, plan: None, only: None, planted: None }
 }

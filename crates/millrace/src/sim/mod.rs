@@ -8,24 +8,27 @@
 //!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
 //!  minimal ── the fewest faults and operations that still fail
 //! ```
+//! `millrace sim --chain` is another world with the same campaigns, shrinker and command line (`trial`): see `chain`.
 //! The machines are those of production ([`protocol::coherence`]); queue, network, faults and judge are those of crate `sim`. What is
 //! measured is in `docs/measurements/sim.md`.
 //!
 //! Tests: `tests` beside this file.
 
 mod campaign;
+mod chain;
 mod clock;
 mod indices;
 mod issue;
 mod minimal;
 mod nodes;
-mod panics;
+pub(crate) mod panics;
 mod play;
 mod record;
 mod script;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod trial;
 mod watch;
 mod words;
 mod world;
@@ -34,7 +37,6 @@ use crate::load::progress;
 use campaign::{Campaign, Hunt};
 use clap::Args;
 use play::Case;
-use protocol::coherence::Planted;
 use sim::faults::Plan;
 use std::fmt;
 use std::fs::File;
@@ -44,6 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use topology::Topology;
+use trial::{Outcome, Trial};
 
 /// Operations of a run, where nothing else is said.
 const OPS: usize = 100;
@@ -66,6 +69,11 @@ const WITHIN: u64 = 2_000;
 /// depends on seeds and options alone. A violation is printed with the operations around it and the command that replays the
 /// smallest run that shows it. The exit status is 1 if there was a violation, or a planted bug was not found; with one planted bug and
 /// one seed, if it showed.
+///
+/// With --chain it is the machines of transactions over a chain of replicas (docs/design/006-chain.md), their redo logs and images on media
+/// that lose power, and a registry of configurations. Faults are also pauses, power cuts of one machine or all, media without room,
+/// failing, decaying and lost. Every replica's image must be what the committed entries make, all must be in the chain again when the
+/// faults are over, and the history of all transactions must be strictly serializable, by replay in the order of LSNs and by a search.
 #[derive(Args, Debug)]
 pub struct Sim {
     /// How many seeds, from 1
@@ -75,6 +83,11 @@ pub struct Sim {
     /// Run this seed only
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+
+    /// Transactions over a chain of replicas. Who there is: three (replicas; 3 clients, 2 controllers), two, or a text of
+    /// replicas, clients, controllers and keys, as replicas=3,clients=2,controllers=1,keys=2
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "three", conflicts_with = "topology")]
+    chain: Option<chain::Shape>,
 
     /// Who there is: rooted (4 ToRs below 2 roots), tree (three levels), two (two boxes, two clients, one key), or a text of
     /// tors, middles, roots, homes, clients, controllers and keys, as tors=4,roots=2,clients=6
@@ -130,31 +143,39 @@ impl Only {
 }
 
 /// Bugs to be planted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Bugs {
     None,
     All,
-    One(Planted),
+    One(String),
 }
 
 impl Bugs {
     fn read(text: &str) -> Result<Bugs, String> {
-        let names = || Planted::ALL.iter().map(|planted| planted.name()).collect::<Vec<_>>().join(", ");
-        match (text, Planted::from_name(text)) {
-            ("none", _) => Ok(Bugs::None),
-            ("all", _) => Ok(Bugs::All),
-            (_, Some(planted)) => Ok(Bugs::One(planted)),
-            _ => Err(format!("there are none, all, {}", names())),
+        let names = names::<Case>().chain(names::<chain::Case>());
+        match text {
+            "none" => Ok(Bugs::None),
+            "all" => Ok(Bugs::All),
+            _ if names.clone().any(|name| name == text) => Ok(Bugs::One(text.to_string())),
+            _ => Err(format!("there are none, all, {}", names.collect::<Vec<_>>().join(", "))),
         }
     }
 
-    fn list(&self) -> Vec<Planted> {
+    /// Those that a simulation has.
+    fn of<T: Trial>(&self) -> Result<Vec<T::Bug>, SimError> {
+        let named = |name: &String| T::BUGS.iter().copied().find(|&bug| T::bug_name(bug) == name);
         match self {
-            Bugs::None => Vec::new(),
-            Bugs::All => Planted::ALL.to_vec(),
-            Bugs::One(planted) => vec![*planted],
+            Bugs::None => Ok(Vec::new()),
+            Bugs::All => Ok(T::BUGS.to_vec()),
+            Bugs::One(name) => {
+                named(name).map(|bug| vec![bug]).ok_or_else(|| SimError::Elsewhere(name.clone()))
+            }
         }
     }
+}
+
+fn names<T: Trial>() -> impl Iterator<Item = &'static str> + Clone {
+    T::BUGS.iter().map(|&bug| T::bug_name(bug))
 }
 
 /// Why the command failed.
@@ -164,6 +185,8 @@ pub enum SimError {
     Violations(usize),
     /// So many planted bugs were not found.
     NotFound(usize),
+    /// This bug is one of the other simulation: that with, or without, --chain.
+    Elsewhere(String),
     /// The terminal, or the file.
     Io(String, io::Error),
 }
@@ -174,6 +197,9 @@ impl fmt::Display for SimError {
             SimError::Violations(1) => f.write_str("a seed showed a violation"),
             SimError::Violations(n) => write!(f, "{n} seeds showed violations"),
             SimError::NotFound(n) => write!(f, "{n} planted bugs were not found"),
+            SimError::Elsewhere(name) => {
+                write!(f, "{name} is planted in the other simulation: look at --chain")
+            }
             SimError::Io(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -193,21 +219,29 @@ impl Sim {
     /// # Errors
     /// [`SimError`].
     pub fn run(&self) -> Result<(), SimError> {
+        let only = self.only.as_ref().map(|only| only.0.clone());
+        match &self.chain {
+            Some(shape) => self.run_trial(&chain::Case {
+                plan: self.plan.clone(),
+                only,
+                ..chain::Case::plain(*shape, self.ops as usize)
+            }),
+            None => self.run_trial(&Case {
+                plan: self.plan.clone(),
+                only,
+                ..Case::plain(&Arc::new(self.topology.clone()), self.ops as usize)
+            }),
+        }
+    }
+
+    fn run_trial<T: Trial>(&self, case: &T) -> Result<(), SimError> {
         let mut out = BufWriter::new(io::stdout().lock());
         let result = match self.seed {
-            Some(seed) => self.run_one(seed, &mut out),
-            None => self.run_many(&mut out),
+            Some(seed) => self.run_one(&case.seeded(seed, None), &mut out),
+            None => self.run_many(case, &mut out),
         };
         out.flush()?;
         result
-    }
-
-    fn case(&self) -> Case {
-        Case {
-            plan: self.plan.clone(),
-            only: self.only.as_ref().map(|only| only.0.clone()),
-            ..campaign::plain(&Arc::new(self.topology.clone()), self.ops as usize)
-        }
     }
 
     fn threads(&self) -> NonZero<usize> {
@@ -217,103 +251,110 @@ impl Sim {
 
     // ---- one seed
 
-    fn run_one(&self, seed: u64, out: &mut impl Write) -> Result<(), SimError> {
-        if let Some(bugs @ Bugs::All) = self.planted {
-            let hunts = campaign::hunt(&self.case(), &bugs.list(), (seed, 1), self.threads(), &|_| {});
-            return self.show(out, &Campaign::default(), &hunts, 1);
+    fn run_one<T: Trial>(&self, case: &T, out: &mut impl Write) -> Result<(), SimError> {
+        let bugs = self.planted.as_ref().map_or(Ok(Vec::new()), Bugs::of::<T>)?;
+        if let Some(Bugs::All) = self.planted {
+            let hunts = campaign::hunt(case, &bugs, (case.seed(), 1), self.threads(), &|_| {});
+            return self.show::<T>(out, &Campaign::default(), &hunts, 1);
         }
-        let planted = self.planted.and_then(|bugs| bugs.list().first().copied());
-        let case = Case { seed, planted, ..self.case() };
+        let case = case.seeded(case.seed(), bugs.first().copied());
         let played = case.play(self.trace);
         if self.trace {
-            writeln!(out, "{}", nodes::Numbers::of(&self.topology).legend())?;
-            played.trace.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            writeln!(out, "{}", case.legend())?;
+            played.trace().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
         if let Some(path) = &self.history {
             write_history(path, &played).map_err(|error| SimError::Io(path.display().to_string(), error))?;
         }
-        let violations = played.violation.is_some();
-        let campaign = Campaign::of_one(seed, played);
-        if violations {
+        let campaign = Campaign::of_one(case.seed(), &played);
+        if played.violation().is_some() {
             self.explain(out, &case)?;
         }
-        self.show(out, &campaign, &[], 0)
+        self.show::<T>(out, &campaign, &[], 0)
     }
 
     // ---- many seeds
 
-    fn run_many(&self, out: &mut impl Write) -> Result<(), SimError> {
-        let (case, threads) = (self.case(), self.threads());
+    fn run_many<T: Trial>(&self, case: &T, out: &mut impl Write) -> Result<(), SimError> {
+        let threads = self.threads();
         let started = Instant::now();
         let mut campaign = Campaign::default();
         if matches!(self.planted, None | Some(Bugs::None)) {
             let bar = progress::bar(self.json);
             let tell = |fraction: f64| {
-                progress::show(&bar, fraction, &format!("{} seeds, {}", self.seeds, self.topology))
+                progress::show(&bar, fraction, &format!("{} seeds, {}", self.seeds, case.title()))
             };
-            campaign = campaign::run(&case, 1..self.seeds + 1, threads, &tell);
+            campaign = campaign::run(case, 1..self.seeds + 1, threads, &tell);
             bar.finish_and_clear();
-            self.tell_speed(out, &campaign, started)?;
+            self.tell_speed(out, case, &campaign, started)?;
             if let Some(&seed) = campaign.violations.first() {
-                self.explain(out, &Case { seed, ..case.clone() })?;
+                self.explain(out, &case.seeded(seed, None))?;
             }
         }
         let within = if self.planted.is_some() && self.seeds != SEEDS { self.seeds } else { WITHIN };
-        let bugs = self.planted.unwrap_or(Bugs::All).list();
+        let bugs = self.planted.as_ref().unwrap_or(&Bugs::All).of::<T>()?;
         let bar = progress::bar(self.json);
         let tell = |fraction: f64| progress::show(&bar, fraction, "planted bugs");
-        let hunts = campaign::hunt(&case, &bugs, (1, within), threads, &tell);
+        let hunts = campaign::hunt(case, &bugs, (1, within), threads, &tell);
         bar.finish_and_clear();
-        self.show(out, &campaign, &hunts, within)
+        self.show::<T>(out, &campaign, &hunts, within)
     }
 
-    fn tell_speed(&self, out: &mut impl Write, campaign: &Campaign, started: Instant) -> io::Result<()> {
+    fn tell_speed<T: Trial>(
+        &self,
+        out: &mut impl Write,
+        case: &T,
+        campaign: &Campaign,
+        started: Instant,
+    ) -> io::Result<()> {
         if self.json {
             return Ok(());
         }
         let spent = started.elapsed().as_secs_f64();
-        let Campaign { seeds, events, operations, given, owned, .. } = campaign;
+        let Campaign { seeds, events, operations, marks, .. } = campaign;
+        let [first, second] = T::MARKS;
         writeln!(
             out,
-            "{}: {operations} operations, of which owners did {owned} after {given} grants, {events} events in {spent:.1} s: {:.0} \
-             seeds/s on {} threads",
-            self.topology,
+            "{}: {operations} operations, {} {first}, {} {second}, {events} events in {spent:.1} s: {:.0} seeds/s on {} threads",
+            case.title(),
+            marks[0],
+            marks[1],
             *seeds as f64 / spent,
             self.threads()
         )
     }
 
     /// Makes a failing case small and prints it.
-    fn explain(&self, out: &mut impl Write, case: &Case) -> io::Result<()> {
+    fn explain<T: Trial>(&self, out: &mut impl Write, case: &T) -> io::Result<()> {
         if self.json {
             return Ok(());
         }
         let (small, played) =
             if self.no_shrink { (case.clone(), case.play(false)) } else { minimal::minimal(case) };
-        let Some(violation) = &played.violation else { return Ok(()) };
-        writeln!(out, "seed {} broke a promise at {}:", case.seed, words::moment(violation.at))?;
+        let Some(violation) = played.violation() else { return Ok(()) };
+        writeln!(out, "seed {} broke a promise at {}:", case.seed(), words::moment(violation.at))?;
         writeln!(out, "  {}", violation.text.replace('\n', "\n  "))?;
-        writeln!(out, "where {}", nodes::Numbers::of(&self.topology).legend())?;
+        writeln!(out, "where {}", case.legend())?;
         writeln!(out, "replay: {}", small.command())
     }
 
     // ---- results
 
-    fn show(
+    fn show<T: Trial>(
         &self,
         out: &mut impl Write,
         campaign: &Campaign,
-        hunts: &[Hunt],
+        hunts: &[Hunt<T::Bug>],
         within: u64,
     ) -> Result<(), SimError> {
         let found = hunts.iter().filter(|hunt| hunt.found.is_some()).count();
         if self.json {
-            writeln!(out, "{}", json(campaign, hunts))?;
+            writeln!(out, "{}", json::<T>(campaign, hunts))?;
         } else {
-            show_hunts(out, hunts, within)?;
+            show_hunts::<T>(out, hunts, within)?;
             let unknown = match campaign.gave_up {
                 0 => String::new(),
-                n => format!(" ({n} keys not decided)"),
+                n => format!(" ({n} not decided)"),
             };
             writeln!(
                 out,
@@ -332,35 +373,36 @@ impl Sim {
     }
 }
 
-fn show_hunts(out: &mut impl Write, hunts: &[Hunt], within: u64) -> io::Result<()> {
+fn show_hunts<T: Trial>(out: &mut impl Write, hunts: &[Hunt<T::Bug>], within: u64) -> io::Result<()> {
     for Hunt { planted, found } in hunts {
         match found {
-            Some(seed) => writeln!(out, "planted {:24} found by seed {seed}", planted.name())?,
-            None => writeln!(out, "planted {:24} NOT found within {within} seeds", planted.name())?,
+            Some(seed) => writeln!(out, "planted {:24} found by seed {seed}", T::bug_name(*planted))?,
+            None => writeln!(out, "planted {:24} NOT found within {within} seeds", T::bug_name(*planted))?,
         }
     }
     Ok(())
 }
 
-fn json(campaign: &Campaign, hunts: &[Hunt]) -> serde_json::Value {
+fn json<T: Trial>(campaign: &Campaign, hunts: &[Hunt<T::Bug>]) -> serde_json::Value {
     let hunts: Vec<_> = hunts
         .iter()
-        .map(|hunt| serde_json::json!({ "planted": hunt.planted.name(), "seed": hunt.found }))
+        .map(|hunt| serde_json::json!({ "planted": T::bug_name(hunt.planted), "seed": hunt.found }))
         .collect();
     serde_json::json!({
         "seeds": campaign.seeds,
         "violations": campaign.violations,
-        "undecided_keys": campaign.gave_up,
+        "undecided": campaign.gave_up,
         "events": campaign.events,
         "operations": campaign.operations,
-        "ownership": { "granted": campaign.given, "operations": campaign.owned },
+        (T::MARKS[0]): campaign.marks[0],
+        (T::MARKS[1]): campaign.marks[1],
         "planted": hunts,
         "fingerprint": campaign.print.to_string(),
     })
 }
 
-fn write_history(path: &Path, played: &play::Played) -> io::Result<()> {
+fn write_history(path: &Path, played: &impl Outcome) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    played.history.write(&mut file)?;
+    played.write_history(&mut file)?;
     file.flush()
 }

@@ -1,8 +1,10 @@
 //! One run: a seed played from beginning to end, and judged.
 
+use super::nodes::Numbers;
 use super::record::EXACT;
 use super::script::Script;
 use super::topology::Topology;
+use super::trial::{Outcome, Summary, Trial};
 use super::world::{Violation, World};
 use super::{indices, panics};
 use protocol::coherence::Planted;
@@ -11,6 +13,7 @@ use sim::check::{self, Rules};
 use sim::faults::Plan;
 use sim::history::History;
 use sim::kv::{Op, Ret};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 /// What is played.
@@ -57,6 +60,11 @@ pub struct Played {
 pub const RULES: Rules = Rules { early: EXACT, late: EXACT, may_evict: false, most_configurations: 1 << 16 };
 
 impl Case {
+    /// One of this topology that is sound.
+    pub fn plain(topology: &Arc<Topology>, ops: usize) -> Case {
+        Case { seed: 1, topology: Arc::clone(topology), ops, plan: None, only: None, planted: None }
+    }
+
     /// The script of it.
     pub fn script(&self) -> Script {
         let mut script = Script::draw(self.seed, &self.topology, self.ops, self.planted);
@@ -65,9 +73,29 @@ impl Case {
         }
         script
     }
+}
 
-    /// Plays it. A panic is a violation.
-    pub fn play(&self, traced: bool) -> Played {
+impl Trial for Case {
+    type Bug = Planted;
+    type Played = Played;
+
+    const BUGS: &'static [Planted] = Planted::ALL;
+    const MARKS: [&'static str; 2] = ["keys were given to owners", "operations owners did"];
+
+    fn bug_name(bug: Planted) -> &'static str {
+        bug.name()
+    }
+
+    fn seeded(&self, seed: u64, planted: Option<Planted>) -> Case {
+        Case { seed, planted, ..self.clone() }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// A panic is a violation.
+    fn play(&self, traced: bool) -> Played {
         let script = self.script();
         let mut world = World::new(&self.topology, &script, self.only.as_deref(), traced);
         if let Err(panic) = panics::caught(|| world.run()) {
@@ -96,8 +124,23 @@ impl Case {
         }
     }
 
-    /// The command that plays it again.
-    pub fn command(&self) -> String {
+    fn plan(&self) -> Plan {
+        self.script().plan
+    }
+
+    fn with_plan(&self, plan: Plan) -> Case {
+        Case { plan: Some(plan), ..self.clone() }
+    }
+
+    fn only(&self) -> Vec<usize> {
+        self.only.clone().unwrap_or_else(|| (0..self.ops).collect())
+    }
+
+    fn with_only(&self, only: Vec<usize>) -> Case {
+        Case { only: Some(only), ..self.clone() }
+    }
+
+    fn command(&self) -> String {
         let mut text = format!("millrace sim --seed {} --topology {}", self.seed, self.topology);
         if self.ops != super::OPS {
             text += &format!(" --ops {}", self.ops);
@@ -112,5 +155,38 @@ impl Case {
             text += &format!(" --only {}", indices::show(only));
         }
         text
+    }
+
+    fn title(&self) -> String {
+        self.topology.to_string()
+    }
+
+    fn legend(&self) -> String {
+        Numbers::of(&self.topology).legend()
+    }
+}
+
+impl Outcome for Played {
+    fn summary(&self) -> Summary {
+        Summary {
+            print: self.print.value(),
+            violated: self.violation.is_some(),
+            gave_up: self.gave_up as u64,
+            events: self.events,
+            operations: self.operations,
+            marks: [self.given, self.owned],
+        }
+    }
+
+    fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    fn trace(&self) -> &[String] {
+        &self.trace
+    }
+
+    fn write_history(&self, mut out: &mut dyn Write) -> io::Result<()> {
+        self.history.write(&mut out)
     }
 }

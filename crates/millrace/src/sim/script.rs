@@ -187,6 +187,8 @@ fn draw_plan(
         faults: FAULTS,
         longest: Picos(2 * lease.0),
         crash: if nobody_dies || is_crowded { NodeSet::EMPTY } else { numbers.all() },
+        machines: NodeSet::EMPTY,
+        troubles: &[],
         links: numbers.all(),
         worst,
     };

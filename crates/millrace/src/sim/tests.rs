@@ -4,6 +4,7 @@ use super::campaign::{self, Campaign};
 use super::minimal::minimal;
 use super::play::{Case, RULES};
 use super::topology::NAMES;
+use super::trial::Trial;
 use super::{OPS, indices};
 use clap::Parser;
 use protocol::coherence::Planted;
@@ -50,7 +51,7 @@ const FINDERS: &[(Planted, u64)] = &[
 ];
 
 fn case(topology: &str) -> Case {
-    campaign::plain(&Arc::new(topology.parse().expect("a topology")), OPS)
+    Case::plain(&Arc::new(topology.parse().expect("a topology")), OPS)
 }
 
 fn run(topology: &str, seeds: u64, threads: usize) -> Campaign {
@@ -70,12 +71,8 @@ fn sound_machines_break_no_promise() {
 fn boxes_own_keys_in_many_runs() {
     for name in NAMES {
         let campaign = run(name, 100, 2);
-        assert!(
-            campaign.given > 100 && campaign.owned > 200,
-            "{name}: {} {}",
-            campaign.given,
-            campaign.owned
-        );
+        let [given, owned] = campaign.marks;
+        assert!(given > 100 && owned > 200, "{name}: {given} {owned}");
     }
 }
 

@@ -6,6 +6,7 @@ use protocol::coherence::NodeId;
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::Version;
 use sim::faults::{Plan, Step};
+use sim::nodes::Node;
 use std::fmt::Write;
 
 /// A moment, in microseconds to the nanosecond.
@@ -58,15 +59,18 @@ pub fn sender(names: &Numbers, id: NodeId) -> String {
     names.node_of(id).map_or_else(|| format!("{id:?}"), |node| names.name(node))
 }
 
-/// What the plan does now.
-pub fn step(names: &Numbers, plan: &Plan, step: Step) -> String {
+/// What the plan does now, to the first `count` nodes, of which these are the names.
+pub fn step(name: impl Fn(Node) -> String, count: u32, plan: &Plan, step: Step) -> String {
     let fault = |number: u32| plan.0.get(number as usize).map_or(String::new(), |fault| fault.to_string());
+    let name = |node| if node < count { name(node) } else { format!("node {node}, that is not there,") };
     match step {
-        Step::Crash(node) if node < names.count() => format!("{} crashes", names.name(node)),
-        Step::Restart(node) if node < names.count() => format!("{} starts again", names.name(node)),
-        Step::Crash(_) | Step::Restart(_) => "a node that is not there crashes or starts".to_string(),
+        Step::Crash(node) => format!("{} crashes", name(node)),
+        Step::Restart(node) => format!("{} starts again", name(node)),
         Step::Begin(number, ..) => format!("begins: {}", fault(number)),
         Step::End(number) => format!("ends: {}", fault(number)),
+        Step::Power(nodes) => format!("no power: nodes {nodes}"),
+        Step::Trouble(node, trouble) => format!("{}: {} begins", name(node), trouble.name()),
+        Step::Relief(node, trouble) => format!("{}: {} ends", name(node), trouble.name()),
     }
 }
 

@@ -38,6 +38,21 @@ pub struct Datagram {
 }
 
 impl Datagram {
+    /// As it was written.
+    pub fn new(bytes: Vec<u8>) -> Datagram {
+        Datagram { bytes, original: None }
+    }
+
+    /// What arrives.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// It is not as it was written.
+    pub fn is_damaged(&self) -> bool {
+        self.original.is_some()
+    }
+
     /// Which bytes were changed, where nothing was cut off.
     fn damage(&self) -> Vec<(usize, u8, u8)> {
         let original = self.original.iter().flatten().copied();
@@ -315,7 +330,7 @@ impl<'a> World<'a> {
             }
             let mut bytes = Vec::new();
             message.emit(&mut bytes);
-            let datagram = Datagram { bytes, original: None };
+            let datagram = Datagram::new(bytes);
             let queue = &mut self.queue;
             self.network.send(now, node, to, datagram, |at, datagram| {
                 queue.push(at, to, Happening::Arrival { from, datagram });
@@ -338,7 +353,9 @@ impl<'a> World<'a> {
 
     fn fault(&mut self, step: Step) {
         let plan = &self.script.plan;
-        self.note(|names| format!("fault         {}", words::step(names, plan, step)));
+        self.note(|names| {
+            format!("fault         {}", words::step(|node| names.name(node), names.count(), plan, step))
+        });
         match step {
             Step::Crash(node) if node < self.numbers.count() => self.crash(node),
             Step::Restart(node) if node < self.numbers.count() => self.begin(node),

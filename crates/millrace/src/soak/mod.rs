@@ -8,11 +8,11 @@
 //!                  └── show     table, JSON, page
 //! ```
 //! What is promised: in *store* mode no acknowledged write is lost, torn or undone, whoever dies; in *cache* mode nothing
-//! that is there is wrong and nothing is refused; in both, resident memory stays within 3 % of the limit, threads and
+//! that is there is wrong and nothing is refused; in both, resident memory (but pages of the program's file) stays within 3 % of the limit, threads and
 //! descriptors come back to where they were, and SIGTERM ends the server in order.
 //!
-//! The default memory is 512 MiB: the program itself, its rings and its buffers take about 12 MiB that no limit counts
-//! (measured with 8 clients and one edge), which must not be 3 % of it.
+//! The default memory is 512 MiB: rings and buffers take about 5 MiB before a client comes, that no limit counts
+//! (measured with one edge), and more with clients, which must not be 3 % of it.
 
 mod chaos;
 mod client;

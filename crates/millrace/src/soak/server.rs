@@ -227,9 +227,11 @@ pub fn footprint(pid: u32) -> Option<Footprint> {
     let field = |name: &str| -> Option<u64> {
         status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
     };
+    // Pages of the program's file are the system's to take back, and grow with what the program can do besides.
+    let of_files = field("RssFile:")?;
     Some(Footprint {
-        rss: field("VmRSS:")? << 10,
-        peak: field("VmHWM:")? << 10,
+        rss: field("VmRSS:")?.saturating_sub(of_files) << 10,
+        peak: field("VmHWM:")?.saturating_sub(of_files) << 10,
         threads: field("Threads:")?,
         descriptors: fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64,
     })

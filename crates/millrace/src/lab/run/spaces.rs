@@ -51,7 +51,7 @@ struct Spaces<'a> {
 impl Drop for Spaces<'_> {
     fn drop(&mut self) {
         if let Err(cause) = self.site.remove() {
-            eprintln!("millrace: {cause}");
+            crate::complain!("millrace: {cause}");
         }
     }
 }

@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod compare;
+pub mod datagrams;
 pub mod epoll;
 pub mod round_trip;
 pub mod sockets;

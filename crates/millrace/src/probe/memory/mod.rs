@@ -89,10 +89,15 @@ fn first_touch(session: &mut Session, region: &mut Region) {
     }
 }
 
+/// Working sets whose latency is measured.
+pub fn sets_up_to(largest: usize) -> impl Iterator<Item = usize> {
+    let sets = [16 << 10, 256 << 10, 2 << 20, 16 << 20, 128 << 20];
+    sets.into_iter().filter(move |&bytes| bytes < largest).chain([largest])
+}
+
 fn latencies(session: &mut Session, region: &mut Region, largest: usize) {
     let (kind, span) = (region.kind(), session.span(Nanos::from_millis(80)));
-    let sets = [16 << 10, 256 << 10, 2 << 20, 16 << 20, 128 << 20];
-    for bytes in sets.into_iter().filter(|&b| b < largest).chain([largest]) {
+    for bytes in sets_up_to(largest) {
         let chain = Chain::lay(region, bytes);
         let samples = chain.latencies(span);
         let label = format!("random read, {}, {}", Bytes(bytes as u64), name(kind));
@@ -109,8 +114,13 @@ fn latencies(session: &mut Session, region: &mut Region, largest: usize) {
             "pointer chase",
             reading,
         );
+        let key = format!("lines_{}k_{}", bytes >> 10, kind_key(kind));
+        session.record_unlisted(key, &chain.pace(session.span(Nanos::from_millis(40))), Unit::Nanos, PACE);
     }
 }
+
+/// How a set's time per line is measured.
+const PACE: &str = "the best number of independent chases, per line";
 
 fn parallel(session: &mut Session, region: &mut Region, largest: usize) {
     let (page, span) = (region.kind(), session.span(Nanos::from_millis(120)));

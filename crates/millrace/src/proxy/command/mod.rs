@@ -27,7 +27,7 @@ mod tests;
 pub use count::Count;
 pub use delete::Delete;
 pub use read::Read;
-pub use store::{Put, Store};
+pub use store::Store;
 
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call, Failed};

@@ -3,29 +3,14 @@
 use super::{Decision, Found, KEPT, Outcome, Write, marked, refused};
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call};
+use protocol::memcache::SetMode;
 use protocol::wire::{Kind, Status, Verb, Version};
-
-/// When and how a value is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Put {
-    /// Always.
-    #[default]
-    Set,
-    /// Only where nothing is.
-    Add,
-    /// Only where something is.
-    Replace,
-    /// Behind what is there, whose flags and life stay.
-    Append,
-    /// In front of what is there, whose flags and life stay.
-    Prepend,
-}
 
 /// The options of a storage command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Store {
     /// Which of the family.
-    pub put: Put,
+    pub mode: SetMode,
     /// Bytes.
     pub value: Vec<u8>,
     /// The client's flags.
@@ -44,7 +29,7 @@ pub struct Store {
 
 impl Store {
     fn joins(&self) -> bool {
-        matches!(self.put, Put::Append | Put::Prepend)
+        matches!(self.mode, SetMode::Append | SetMode::Prepend)
     }
 
     fn compare(&self) -> Option<u64> {
@@ -52,12 +37,12 @@ impl Store {
     }
 
     pub(super) fn direct(&self, key: &[u8]) -> Option<Call> {
-        let verb = match (self.put, self.compare()) {
-            (Put::Set, None) => Verb::Set,
-            (Put::Replace, None) => Verb::Replace,
-            (Put::Set | Put::Replace, Some(_)) if !self.invalidate => Verb::Cas,
-            (Put::Add, _) => Verb::Add,
-            (Put::Append, None) if self.vivify.is_none() && !self.wants_size => Verb::Append,
+        let verb = match (self.mode, self.compare()) {
+            (SetMode::Set, None) => Verb::Set,
+            (SetMode::Replace, None) => Verb::Replace,
+            (SetMode::Set | SetMode::Replace, Some(_)) if !self.invalidate => Verb::Cas,
+            (SetMode::Add, _) => Verb::Add,
+            (SetMode::Append, None) if self.vivify.is_none() && !self.wants_size => Verb::Append,
             _ => return None,
         };
         let version = Version(self.compare().filter(|_| verb == Verb::Cas).unwrap_or(0));
@@ -66,21 +51,21 @@ impl Store {
     }
 
     pub(super) fn concluded(&self, answer: &Answer) -> Outcome {
-        match (answer.status, self.put) {
+        match (answer.status, self.mode) {
             (Status::Ok, _) => Outcome::Stored { version: answer.version.0, size: self.value.len() },
-            (Status::Exists, Put::Add) => Outcome::NotStored,
+            (Status::Exists, SetMode::Add) => Outcome::NotStored,
             (Status::Exists, _) => Outcome::Exists,
             (Status::Miss, _) if self.compare().is_some() => Outcome::NotFound,
             (Status::Miss, _) => Outcome::NotStored,
             // Of the value that would result, not of the home's memory.
-            (Status::NoRoom, Put::Append) => Outcome::TooLarge,
+            (Status::NoRoom, SetMode::Append) => Outcome::TooLarge,
             (status, _) => refused(status),
         }
     }
 
     pub(super) fn decide(&self, found: Option<Found>) -> Decision {
         let Some(found) = found else { return self.decide_of_nothing() };
-        if self.put == Put::Add {
+        if self.mode == SetMode::Add {
             return Decision::nothing(Outcome::NotStored);
         }
         let stored = |value: Vec<u8>, flags, kind, life| {
@@ -96,9 +81,11 @@ impl Store {
             Some(_) => return Decision::nothing(Outcome::Exists),
             None => {}
         }
-        match self.put {
-            Put::Append => stored([found.value, self.value.clone()].concat(), found.flags, Kind::Bytes, KEPT),
-            Put::Prepend => {
+        match self.mode {
+            SetMode::Append => {
+                stored([found.value, self.value.clone()].concat(), found.flags, Kind::Bytes, KEPT)
+            }
+            SetMode::Prepend => {
                 stored([self.value.clone(), found.value].concat(), found.flags, Kind::Bytes, KEPT)
             }
             _ => stored(self.value.clone(), self.flags, Kind::Bytes, self.life),
@@ -106,11 +93,11 @@ impl Store {
     }
 
     fn decide_of_nothing(&self) -> Decision {
-        let life = match (self.put, self.compare()) {
-            (Put::Set | Put::Replace, Some(_)) => return Decision::nothing(Outcome::NotFound),
-            (Put::Set | Put::Add, _) => Some(self.life),
-            (Put::Append | Put::Prepend, _) => self.vivify,
-            (Put::Replace, None) => None,
+        let life = match (self.mode, self.compare()) {
+            (SetMode::Set | SetMode::Replace, Some(_)) => return Decision::nothing(Outcome::NotFound),
+            (SetMode::Set | SetMode::Add, _) => Some(self.life),
+            (SetMode::Append | SetMode::Prepend, _) => self.vivify,
+            (SetMode::Replace, None) => None,
         };
         let Some(life) = life else { return Decision::nothing(Outcome::NotStored) };
         let write = Write::Put { value: self.value.clone(), flags: self.flags, kind: Kind::Bytes, life };

@@ -8,6 +8,7 @@ use ::store::{
 };
 use proptest::prelude::*;
 use protocol::coherence::compute::{self, Effect, Item, Operation};
+use protocol::memcache::SetMode;
 
 const KEY: &[u8] = b"key";
 const SECOND: u64 = 1_000_000_000;
@@ -126,16 +127,16 @@ fn what() -> impl Strategy<Value = What> {
             What::Read(Read { touch, vivify, recache_below, touch_first, lease })
         },
     );
-    let put = prop_oneof![
-        Just(Put::Set),
-        Just(Put::Add),
-        Just(Put::Replace),
-        Just(Put::Append),
-        Just(Put::Prepend)
+    let mode = prop_oneof![
+        Just(SetMode::Set),
+        Just(SetMode::Add),
+        Just(SetMode::Replace),
+        Just(SetMode::Append),
+        Just(SetMode::Prepend)
     ];
-    let store = (put, value(), 0u32..3, nanos(), any::<bool>(), of(nanos()), any::<bool>()).prop_map(
-        |(put, value, flags, life, invalidate, vivify, wants_size)| {
-            What::Store(Store { put, value, flags, life, compare: None, invalidate, vivify, wants_size })
+    let store = (mode, value(), 0u32..3, nanos(), any::<bool>(), of(nanos()), any::<bool>()).prop_map(
+        |(mode, value, flags, life, invalidate, vivify, wants_size)| {
+            What::Store(Store { mode, value, flags, life, compare: None, invalidate, vivify, wants_size })
         },
     );
     let delete = (any::<bool>(), of(nanos()), any::<bool>()).prop_map(|(invalidate, touch, remove_value)| {
@@ -207,12 +208,12 @@ fn real(store: &mut Real, now: u32, what: &What) -> Outcome {
         }
         What::Store(put) => {
             let how = SetHow {
-                verb: match put.put {
-                    Put::Set => RealVerb::Set,
-                    Put::Add => RealVerb::Add,
-                    Put::Replace => RealVerb::Replace,
-                    Put::Append => RealVerb::Append,
-                    Put::Prepend => RealVerb::Prepend,
+                verb: match put.mode {
+                    SetMode::Set => RealVerb::Set,
+                    SetMode::Add => RealVerb::Add,
+                    SetMode::Replace => RealVerb::Replace,
+                    SetMode::Append => RealVerb::Append,
+                    SetMode::Prepend => RealVerb::Prepend,
                 },
                 flags: put.flags,
                 expiry: expiry(put.life),
@@ -407,7 +408,7 @@ fn a_flush_asks_one_home_after_the_other() {
 
 #[test]
 fn what_is_not_answered_is_said_and_others_cannot_keep_it_for_ever() {
-    let prepend = What::Store(Store { put: Put::Prepend, value: b"x".into(), ..Store::default() });
+    let prepend = What::Store(Store { mode: SetMode::Prepend, value: b"x".into(), ..Store::default() });
     for (failed, trouble) in [(Failed::NotDone, Trouble::NotDone), (Failed::Unknown, Trouble::Unknown)] {
         let mut task = Task::new(KEY.to_vec(), prepend.clone());
         task.begin();
@@ -441,8 +442,8 @@ fn a_value_beyond_a_datagram_is_refused_before_it_is_sent() {
     let mut home = Home::default();
     let long = vec![b'x'; protocol::wire::MAX_VALUE];
     home.run(&What::Store(Store { value: long, life: Nanos::MAX, ..Store::default() }));
-    for put in [Put::Append, Put::Prepend] {
-        let more = Store { put, value: b"x".into(), ..Store::default() };
+    for mode in [SetMode::Append, SetMode::Prepend] {
+        let more = Store { mode, value: b"x".into(), ..Store::default() };
         assert_eq!(home.run(&What::Store(more)), Outcome::TooLarge);
     }
 }

@@ -58,7 +58,7 @@ impl Gateway {
         let listener = TcpListener::bind(self.listen).await?;
         let bridge = Bridge::new(self.to.clone(), Duration::from_millis(self.connect_timeout));
         if let Err(status) = bridge.connect().await {
-            eprintln!("millrace: {status}; the gateway will try again with each call");
+            crate::complain!("millrace: {status}; the gateway will try again with each call");
         }
         println!("gRPC on {} for {}", listener.local_addr()?, self.to);
         let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
@@ -69,7 +69,7 @@ impl Gateway {
                     Ok((socket, _)) => drop(tokio::task::spawn_local(connection(Rc::clone(&bridge), socket))),
                     Err(error) => {
                         // Out of descriptors, for example: those who are served go on.
-                        eprintln!("millrace: accepting a connection: {error}");
+                        crate::complain!("millrace: accepting a connection: {error}");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },

@@ -1,0 +1,86 @@
+//! How long nobody's transfer was done, after each kill.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One replica's end.
+#[derive(Clone, Debug)]
+struct Kill {
+    what: String,
+    at: Instant,
+    /// The longest time between two transfers that were done, of those that overlap the time since.
+    longest: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    done: u64,
+    last: Option<Instant>,
+    kills: Vec<Kill>,
+}
+
+/// What threads see of the service.
+#[derive(Debug, Default)]
+pub struct Service(Mutex<Seen>);
+
+impl Service {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A transfer was done.
+    pub fn done(&self) {
+        let mut seen = self.seen();
+        let now = Instant::now();
+        seen.note_gap(now);
+        seen.done += 1;
+        seen.last = Some(now);
+    }
+
+    /// A replica was shot.
+    pub fn killed(&self, what: String) {
+        self.seen().kills.push(Kill { what, at: Instant::now(), longest: Duration::ZERO });
+    }
+
+    /// Transfers so far, and for how long there has been none.
+    pub fn progress(&self) -> (u64, Duration) {
+        let seen = self.seen();
+        (seen.done, seen.last.map_or(Duration::ZERO, |last| last.elapsed()))
+    }
+
+    /// Prints the gaps.
+    pub fn verdict(&self, bound: Duration) -> Result<(), String> {
+        let seen = self.seen();
+        for kill in &seen.kills {
+            println!("after {} nothing was done for {} ms at most", kill.what, kill.longest.as_millis());
+        }
+        match seen.kills.iter().map(|kill| kill.longest).max() {
+            None => Ok(()),
+            Some(longest) if longest <= bound => {
+                println!(
+                    "the longest, {} ms, is within the bound of {} ms",
+                    longest.as_millis(),
+                    bound.as_millis()
+                );
+                Ok(())
+            }
+            Some(longest) => Err(format!(
+                "after a kill nothing was done for {} ms, longer than the bound of {} ms",
+                longest.as_millis(),
+                bound.as_millis()
+            )),
+        }
+    }
+}
+
+impl Seen {
+    fn note_gap(&mut self, now: Instant) {
+        let Some(last) = self.last else { return };
+        let gap = now.duration_since(last);
+        if let Some(kill) = self.kills.last_mut()
+            && now >= kill.at
+        {
+            kill.longest = kill.longest.max(gap);
+        }
+    }
+}

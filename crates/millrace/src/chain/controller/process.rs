@@ -1,0 +1,168 @@
+//! A controller with its links: a loop for a thread of its own.
+//!
+//! Replicas dial it. It says a line whenever something changed that an operator wants to know: who leads, who is in the chain, why nobody
+//! serves, what the registry fails at.
+
+use super::driver::Driver;
+use super::error::ControllerError;
+use crate::chain::links::Links;
+use crate::chain::registry::Registry;
+use base::{Clock, Nanos};
+use fabric::link::Address;
+use protocol::chain::controller::View;
+use protocol::chain::{Config, Configuration, Member, Message, NodeId, Out, Part, ReplicaId};
+use ring::wait::{Sleeper, waiting_on_eventfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whoever is told to stop notices within this.
+const NOTICE: Nanos = Nanos::from_millis(20);
+
+/// What a controller is started with.
+pub struct Setting {
+    /// Of the machines; its times must be those of the replicas.
+    pub config: Config,
+    /// Its number; each controller of a chain has its own.
+    pub number: u16,
+    /// All replicas, in the order in which a new chain has them.
+    pub replicas: Vec<ReplicaId>,
+    /// Where it listens.
+    pub listen: Address,
+    /// Where configurations are kept.
+    pub registry: Box<dyn Registry>,
+}
+
+/// A controller that runs.
+pub struct Process {
+    pub(super) driver: Driver,
+    pub(super) clock: Clock,
+    links: Links,
+    sleeper: Sleeper,
+    name: String,
+    said: Vec<String>,
+    out: Out,
+    came: Vec<(NodeId, Message)>,
+}
+
+impl Process {
+    /// Listens, and begins to campaign for leadership.
+    ///
+    /// # Errors
+    /// The address cannot be had, or the system gives no thread or descriptor.
+    pub fn open(setting: Setting) -> Result<Process, ControllerError> {
+        let Setting { config, number, replicas, listen, registry } = setting;
+        let peers = replicas.iter().map(|replica| (NodeId::Replica(*replica), None));
+        let links = Links::new(config.chain, NodeId::Controller(number), Some(&listen), "", peers)
+            .map_err(|error| ControllerError::Listen(listen.clone(), error))?;
+        let (sleeper, waker) = waiting_on_eventfd().map_err(ControllerError::System)?;
+        let wake = move || {
+            waker.wake();
+        };
+        let driver =
+            Driver::start(&config, number, &replicas, registry, wake).map_err(ControllerError::System)?;
+        Ok(Process {
+            driver,
+            clock: Clock::shared(),
+            links,
+            sleeper,
+            name: format!("controller {number} of chain {}", config.chain),
+            said: Vec::new(),
+            out: Vec::new(),
+            came: Vec::new(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Option<&Address> {
+        self.links.address()
+    }
+
+    /// Its name, as its lines begin.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes turns until it is told to stop; then leadership is given up. `say` is called for each line.
+    pub fn run(&mut self, stop: &AtomicBool, mut say: impl FnMut(&str)) {
+        // Nothing else is read after the flag is seen, so no order is needed.
+        while !stop.load(Ordering::Relaxed) {
+            if self.turn(&mut say) == 0 {
+                self.rest();
+            }
+        }
+    }
+
+    /// Does what there is to do; how much that was.
+    pub(super) fn turn(&mut self, say: &mut impl FnMut(&str)) -> usize {
+        let now = self.clock.now();
+        let mut done = self.links.poll(now, &mut self.came);
+        for (from, message) in self.came.drain(..) {
+            self.driver.handle(now, from, message, &mut self.out);
+        }
+        done += self.driver.turn(now, &mut self.out);
+        for (to, message) in self.out.drain(..) {
+            self.links.send(now, to, &message);
+        }
+        self.links.flush(now);
+        if done > 0 || self.said.is_empty() {
+            self.tell(now, say);
+        }
+        done
+    }
+
+    /// Says what has changed.
+    fn tell(&mut self, now: Nanos, say: &mut impl FnMut(&str)) {
+        let lines = lines(&self.driver.view(now), self.driver.leads(now), self.driver.trouble());
+        for line in lines.iter().filter(|line| !self.said.contains(line)) {
+            say(&format!("{}: {line}", self.name));
+        }
+        self.said = lines;
+    }
+
+    /// Sleeps until there is something to do.
+    pub(super) fn rest(&mut self) {
+        self.sleeper.arm();
+        // Both are asked after they were armed: what came before would not wake us.
+        if !self.driver.has_events() && self.links.arm() {
+            let next = self.driver.next_deadline().min(self.links.next_deadline());
+            let span = next.since(self.clock.now()).min(NOTICE);
+            let registry = self.sleeper.descriptor().expect("made with an eventfd");
+            let descriptors = self.links.descriptors().chain([registry]);
+            let mut fds: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            let span =
+                Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
+            // Errors mean the same as a wake-up: look again.
+            let _ = poll(&mut fds, Some(&span));
+        }
+        self.links.disarm();
+        self.sleeper.disarm();
+    }
+}
+
+/// How things are, in lines.
+fn lines(view: &View, leads: bool, trouble: Option<&str>) -> Vec<String> {
+    let mut lines = vec![if leads { "it leads".to_owned() } else { "it does not lead".to_owned() }];
+    if leads {
+        lines.extend(view.configuration.as_ref().map(describe));
+        lines.extend(view.waiting.as_ref().map(|waiting| format!("nobody serves: {waiting}")));
+    }
+    lines.extend(trouble.map(str::to_owned));
+    lines
+}
+
+/// `epoch 5: 1 (head), 3 (tail), 2 (catching up)`
+pub fn describe(configuration: &Configuration) -> String {
+    let part = |member: &Member| {
+        let is = |other: Option<Member>| other == Some(*member);
+        let part = match (member.part, is(configuration.head()), is(configuration.tail())) {
+            (Part::Syncing, ..) => " (catching up)",
+            (_, true, true) => " (head and tail)",
+            (_, true, false) => " (head)",
+            (_, false, true) => " (tail)",
+            (_, false, false) => "",
+        };
+        format!("{}{part}", member.replica.0)
+    };
+    let members: Vec<String> = configuration.members.iter().map(part).collect();
+    format!("epoch {}: replicas {}", configuration.epoch.0, members.join(", "))
+}

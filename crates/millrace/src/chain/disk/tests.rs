@@ -1,0 +1,141 @@
+//! Directories that replicas leave behind.
+
+use super::*;
+use crate::chain::media::Media;
+use protocol::chain::{Entry, Epoch, Image, Key, Log, SessionId, Space};
+use std::path::PathBuf;
+
+/// A directory that is gone in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        Folder(std::env::temp_dir().join(format!("millrace-disk-{}-{test}", std::process::id())))
+    }
+
+    fn storage(&self) -> Storage {
+        Storage {
+            data: Some(self.0.clone()),
+            media: Media::File,
+            log_size: Bytes(8 << 20),
+            data_size: Bytes(1 << 20),
+        }
+    }
+
+    fn open(&self) -> (Disk, Found) {
+        self.open_as(ReplicaId(1)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn open_as(&self, id: ReplicaId) -> Result<(Disk, Found), ChainError> {
+        open(&self.storage(), &Config::default(), id)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn key(number: u64) -> Key {
+    Key { space: Space::User, bytes: format!("key {number}").into_bytes() }
+}
+
+/// Places and logs a write; nothing of it is applied or durable.
+fn log_write(disk: &mut Disk, lsn: u64) -> Entry {
+    let mut tuples = Vec::new();
+    disk.image.place(Lsn(lsn), &[(&key(lsn), Some(&[lsn as u8; 100]))], &mut tuples).expect("room");
+    let (epoch, session) = (Epoch(1), SessionId(1));
+    let entry = Entry { lsn: Lsn(lsn), epoch, committed: Lsn(lsn - 1), session, sequence: lsn, tuples };
+    disk.log.append(&entry).expect("room");
+    entry
+}
+
+fn write(disk: &mut Disk, lsns: std::ops::RangeInclusive<u64>) {
+    for lsn in lsns {
+        let entry = log_write(disk, lsn);
+        disk.log.sync();
+        disk.image.apply(entry.lsn, &entry.tuples).expect("its own");
+    }
+    disk.log.check().expect("the disk works");
+}
+
+fn checkpoint(disk: &mut Disk) -> Lsn {
+    assert!(disk.image.begin_checkpoint());
+    loop {
+        match disk.image.step_checkpoint(64 << 10) {
+            Progress::More => {}
+            Progress::Done(lsn) => return lsn,
+            Progress::Abandoned => panic!("{:?}", disk.image.check()),
+        }
+    }
+}
+
+#[test]
+fn what_was_synced_is_there_again_and_every_life_is_later() {
+    let folder = Folder::new("again");
+    let (mut disk, _) = folder.open();
+    let first = disk.incarnation;
+    assert_eq!(disk.recovered.born, first, "a new directory may be in place of one that was lost");
+    write(&mut disk, 1..=7);
+    assert_eq!(checkpoint(&mut disk), Lsn(7));
+    disk.log.release(Lsn(5));
+    write(&mut disk, 8..=9);
+    log_write(&mut disk, 10);
+    drop(disk);
+
+    let (disk, found) = folder.open();
+    assert!(disk.recovered.born == first && disk.incarnation > first);
+    assert_eq!((disk.image.applied(), disk.recovered.floor), (Lsn(7), Lsn(7)));
+    // The tenth was never made durable, the sixth and seventh are in the checkpoint.
+    assert_eq!((disk.log.first(), disk.log.last().0), (Lsn(8), Lsn(9)));
+    assert_eq!(disk.image.read(&key(7)).map(|item| item.version), Some(Lsn(7)));
+    let entry = disk.log.read(Lsn(9)).expect("it is whole");
+    assert_eq!((entry.committed, entry.sequence), (Lsn(8), 9));
+    assert!(found.to_string().starts_with("recovered "), "{found}");
+}
+
+#[test]
+fn a_directory_is_one_replicas_and_one_process_at_a_time_has_it() {
+    let folder = Folder::new("whose");
+    let (disk, _) = folder.open();
+    let busy = folder.open_as(ReplicaId(1)).err().expect("it is locked").to_string();
+    assert!(busy.contains("is in use by a replica that runs"), "{busy}");
+    drop(disk);
+    let other = folder.open_as(ReplicaId(2)).err().expect("it is another's").to_string();
+    assert!(other.contains("is the log of replica 1 of chain 1"), "{other}");
+}
+
+#[test]
+fn an_image_that_was_cleared_does_not_come_back() {
+    let folder = Folder::new("cleared");
+    let (mut disk, _) = folder.open();
+    write(&mut disk, 1..=5);
+    checkpoint(&mut disk);
+    disk.image.clear();
+    disk.log.restart(Lsn(3), Epoch(2));
+    drop(disk);
+    let (disk, _) = folder.open();
+    assert_eq!(
+        (disk.image.applied(), disk.log.first()),
+        (Lsn(0), Lsn(4)),
+        "the machine sees that they do not fit"
+    );
+}
+
+#[test]
+fn damage_is_said() {
+    let folder = Folder::new("damage");
+    let (mut disk, _) = folder.open();
+    write(&mut disk, 1..=5);
+    drop(disk);
+    let path = folder.0.join("log");
+    let mut bytes = std::fs::read(&path).expect("the log");
+    let at = bytes.windows(100).position(|window| window == [3; 100]).expect("it is logged as it is");
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).expect("the log");
+    let (disk, found) = folder.open();
+    assert_eq!(disk.recovered.missing, [Lsn(3)]);
+    assert!(disk.log.read(Lsn(3)).is_none() && disk.log.read(Lsn(4)).is_some());
+    assert!(found.to_string().contains("1 records damaged"), "{found}");
+}

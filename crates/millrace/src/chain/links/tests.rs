@@ -1,0 +1,192 @@
+//! Two or three nodes in one process, over every transport. Time is the process's clock, since links have deadlines of their own; nothing
+//! waits for a certain time, and a test that hangs fails after [`PATIENCE`].
+
+use super::*;
+use base::Clock;
+use protocol::chain::{Epoch, Lsn};
+
+const PATIENCE: Nanos = Nanos::from_secs(20);
+
+fn replica(id: u16) -> NodeId {
+    NodeId::Replica(ReplicaId(id))
+}
+
+fn message(token: u64) -> Message {
+    Message::Committed { epoch: Epoch(3), token, lsn: Lsn(token) }
+}
+
+/// Addresses of every transport, of which two tests have none in common.
+fn addresses(test: &str) -> Vec<Address> {
+    let folder = std::env::temp_dir();
+    let path = |kind: &str| folder.join(format!("millrace-links-{}-{test}-{kind}", std::process::id()));
+    vec![
+        Address::Memory(format!("links-{test}")),
+        Address::Shm(path("shm")),
+        Address::Unix(path("unix")),
+        "tcp:127.0.0.1:0".parse().expect("an address"),
+        "udp:127.0.0.1:0".parse().expect("an address"),
+    ]
+}
+
+/// Node 1 listens at an address; node 2 dials it.
+fn pair(address: &Address) -> (Links, Links) {
+    let first =
+        Links::new(7, replica(1), Some(address), "tcp:here:1", [(replica(2), None)]).expect("it listens");
+    let second = dialler(2, first.address().expect("it listens"), 7);
+    (first, second)
+}
+
+fn dialler(id: u16, to: &Address, chain: u32) -> Links {
+    Links::new(chain, replica(id), None, "tcp:there:2", [(replica(1), Some(to.clone()))]).expect("an eventfd")
+}
+
+/// Turns of all nodes, until something is so.
+fn until(
+    nodes: &mut [&mut Links],
+    came: &mut Vec<(NodeId, Message)>,
+    mut done: impl FnMut(&mut [&mut Links], &[(NodeId, Message)]) -> bool,
+) {
+    let clock = Clock::shared();
+    let begun = clock.now();
+    while !done(nodes, came) {
+        let now = clock.now();
+        assert!(now.since(begun) < PATIENCE, "it does not happen; {} messages came", came.len());
+        for links in nodes.iter_mut() {
+            links.poll(now, came);
+            links.flush(now);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn is_up(links: &Links) -> bool {
+    links.peers().all(|(_, up, _)| up)
+}
+
+#[test]
+fn messages_go_both_ways_over_every_transport() {
+    for address in addresses("both") {
+        let (mut first, mut second) = pair(&address);
+        let mut came = Vec::new();
+        until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+        let now = Clock::shared().now();
+        (0..50).for_each(|token| second.send(now, replica(1), &message(token)));
+        (50..100).for_each(|token| first.send(now, replica(2), &message(token)));
+        until(&mut [&mut first, &mut second], &mut came, |_, came| came.len() == 100);
+        for token in 0..100 {
+            let from = replica(if token < 50 { 2 } else { 1 });
+            assert!(came.contains(&(from, message(token))), "{address}: {token}");
+        }
+        until(&mut [&mut first, &mut second], &mut came, |nodes, _| {
+            nodes[0].serves(replica(2)) == Some("tcp:there:2")
+                && nodes[1].serves(replica(1)) == Some("tcp:here:1")
+        });
+    }
+}
+
+#[test]
+fn who_sleeps_is_woken_by_a_link_and_by_a_message() {
+    for address in addresses("wake") {
+        let (mut first, mut second) = pair(&address);
+        let sender = std::thread::spawn(move || {
+            let mut came = Vec::new();
+            until(&mut [&mut second], &mut came, |nodes, _| is_up(nodes[0]));
+            second.send(Clock::shared().now(), replica(1), &message(1));
+            until(&mut [&mut second], &mut came, |_, came| !came.is_empty());
+            came
+        });
+        let clock = Clock::shared();
+        let (begun, mut came) = (clock.now(), Vec::new());
+        while came.is_empty() {
+            let now = clock.now();
+            assert!(now.since(begun) < PATIENCE, "{address}: it is not woken");
+            first.poll(now, &mut came);
+            if first.arm() {
+                let mut fds: Vec<_> = first
+                    .descriptors()
+                    .map(|fd| rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN))
+                    .collect();
+                let span = first.next_deadline().min(now.plus(PATIENCE)).since(clock.now());
+                let span = rustix::event::Timespec {
+                    tv_sec: (span.0 / 1_000_000_000) as i64,
+                    tv_nsec: (span.0 % 1_000_000_000) as _,
+                };
+                rustix::event::poll(&mut fds, Some(&span)).expect("it polls");
+            }
+            first.disarm();
+        }
+        first.send(clock.now(), replica(2), &message(2));
+        until(&mut [&mut first], &mut came, |_, _| sender.is_finished());
+        assert_eq!(sender.join().expect("it heard"), [(replica(1), message(2))], "{address}");
+        assert_eq!(came, [(replica(2), message(1))], "{address}");
+    }
+}
+
+#[test]
+fn a_node_that_died_is_dialled_until_it_is_back() {
+    let address =
+        Address::Unix(std::env::temp_dir().join(format!("millrace-links-{}-died", std::process::id())));
+    let (mut first, mut second) = pair(&address);
+    let mut came = Vec::new();
+    until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+    drop(first);
+    until(&mut [&mut second], &mut came, |nodes, _| !is_up(nodes[0]));
+    second.send(Clock::shared().now(), replica(1), &message(1));
+    let mut again = Links::new(7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
+    until(&mut [&mut again, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+    second.send(Clock::shared().now(), replica(1), &message(2));
+    until(&mut [&mut again, &mut second], &mut came, |_, came| !came.is_empty());
+    assert_eq!(came, [(replica(2), message(2))], "what was sent while it was away is lost, and counted");
+    let (_, _, counts) = second.peers().next().expect("one peer");
+    assert_eq!((counts.dropped, counts.links), (1, 2));
+}
+
+#[test]
+fn a_node_that_greets_anew_takes_the_place_of_itself() {
+    let address = Address::Memory("links-anew".into());
+    let (mut first, mut second) = pair(&address);
+    let mut came = Vec::new();
+    until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+    // Its first life is not over as far as anybody can tell.
+    let mut anew = dialler(2, &address, 7);
+    until(&mut [&mut first, &mut anew], &mut came, |nodes, _| {
+        nodes[0].peers().next().is_some_and(|(_, _, counts)| counts.links == 2) && is_up(nodes[1])
+    });
+    first.send(Clock::shared().now(), replica(2), &message(5));
+    until(&mut [&mut first, &mut anew], &mut came, |_, came| !came.is_empty());
+    assert_eq!(came, [(replica(1), message(5))]);
+}
+
+#[test]
+fn strangers_are_hung_up_on() {
+    let address = Address::Memory("links-strangers".into());
+    let mut first = Links::new(7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
+    let (mut unknown, mut foreign) = (dialler(9, &address, 7), dialler(2, &address, 8));
+    let mut came = Vec::new();
+    until(&mut [&mut first, &mut unknown, &mut foreign], &mut came, |nodes, _| nodes[0].strangers() >= 2);
+    assert!(!is_up(&first) && came.is_empty());
+}
+
+#[test]
+fn what_finds_no_room_is_bounded() {
+    let address =
+        Address::Unix(std::env::temp_dir().join(format!("millrace-links-{}-room", std::process::id())));
+    let (mut first, mut second) = pair(&address);
+    let mut came = Vec::new();
+    until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+    let long = Message::Chunk {
+        epoch: Epoch(1),
+        offset: 0,
+        extent: 1 << 20,
+        after: Lsn(0),
+        bytes: vec![7; 1 << 20],
+    };
+    let now = Clock::shared().now();
+    // Nobody reads meanwhile.
+    (0..64).for_each(|_| second.send(now, replica(1), &long));
+    let (_, _, counts) = second.peers().next().expect("one peer");
+    assert!(counts.dropped >= 20, "{counts:?}");
+    let all = 64 - counts.dropped as usize;
+    until(&mut [&mut first, &mut second], &mut came, |_, came| came.len() == all);
+    assert!(came.iter().all(|(_, message)| *message == long));
+}

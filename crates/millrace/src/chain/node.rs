@@ -1,0 +1,270 @@
+//! A replica's loop: one thread that has the machine, the links to other nodes, the clients' server, the log and the image.
+//!
+//! ```text
+//!   hear: calls, messages, deadlines ──▶ machine ──▶ speak ──▶ sync the log ──▶ machine ──▶ speak ──▶ a step of a checkpoint ──▶ again
+//! ```
+//! **Group commit** comes by itself: whatever arrives while the log is being written is heard in the next turn, and made durable by one
+//! write. Nothing waits for company, so one transaction at a time is as fast as the medium.
+//!
+//! Why the log is written on this thread: handing it to another costs a wake-up there and one back, 35 µs each here
+//! (LIMITS), against some 200 µs of the write itself; and there is nothing that this thread could do meanwhile for the same transactions.
+//!
+//! Invariants:
+//! 1. What a failed log or image brought the machine to say is not sent: after each call of the machine both are asked first.
+//! 2. Answers that need no log (reads, what others have committed) leave before the log is written.
+//!
+//! Bounds: those of [`super::links`], [`super::service`] and the machine.
+
+use super::disk::{DiskImage, DiskLog, Found, Progress};
+use super::error::ChainError;
+use super::links::Links;
+use super::media::Media;
+use super::metrics::Questions;
+use super::registers::{Id, Registers};
+use super::service::{Desk, Inquiry};
+use base::{Clock, Nanos};
+use fabric::server::Server;
+use protocol::chain::{Image, Incarnation, Log, Lsn, Message, NodeId, Out, Replica, ReplicaId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whoever is told to stop notices within this.
+const NOTICE: Nanos = Nanos::from_millis(20);
+/// A log that is so full keeps nothing for neighbours.
+const SCARCE_PERCENT: u64 = 85;
+
+/// A replica that runs.
+pub struct Node {
+    pub(super) replica: Replica<DiskImage, DiskLog>,
+    pub(super) links: Links,
+    pub(super) desk: Desk,
+    server: Server,
+    clock: Clock,
+    out: Out,
+    came: Vec<(NodeId, Message)>,
+    /// Calls of `Info` that are not answered.
+    inquiries: Vec<Inquiry>,
+    spin: bool,
+    checkpoint_percent: u64,
+    checkpoint_step: usize,
+    /// Bytes that had been logged when the last checkpoint began.
+    checkpointed_at: u64,
+    /// What the last checkpoint has: the log need not keep it for this replica.
+    checkpointed: Lsn,
+    /// The checkpoint that is under way has an image that was copied.
+    saves_copy: bool,
+    pub(super) questions: Option<Questions>,
+    pub(super) place: Place,
+}
+
+/// Which replica it is, and where.
+pub struct Place {
+    /// The chain.
+    pub chain: u32,
+    /// Its number there.
+    pub id: ReplicaId,
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// What its log is kept on.
+    pub media: Media,
+    /// Where clients find it.
+    pub serves: String,
+    /// What its recovery found.
+    pub found: Found,
+}
+
+impl Node {
+    /// A replica with its links, and a server that has the service of `desk`.
+    pub fn new(
+        replica: Replica<DiskImage, DiskLog>,
+        place: Place,
+        links: Links,
+        (server, desk): (Server, Desk),
+        registers: &Registers,
+    ) -> Node {
+        Node {
+            replica,
+            links,
+            desk,
+            server,
+            clock: Clock::shared(),
+            out: Vec::new(),
+            came: Vec::new(),
+            inquiries: Vec::new(),
+            spin: registers.is_on(Id::Spin),
+            checkpoint_percent: registers.read(Id::CheckpointPercent),
+            checkpoint_step: registers.size(Id::CheckpointStep),
+            checkpointed_at: 0,
+            checkpointed: Lsn::ZERO,
+            saves_copy: false,
+            questions: None,
+            place,
+        }
+    }
+
+    /// Where clients find it.
+    pub fn addresses(&self) -> String {
+        self.server.addresses().map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Takes turns until it is told to stop. What is acknowledged is durable at every moment, so there is nothing to bring to an end.
+    ///
+    /// # Errors
+    /// The log or the image failed: the replica must not go on.
+    pub fn run(&mut self, stop: &AtomicBool) -> Result<(), ChainError> {
+        // Nothing else is read after the flag is seen, so no order is needed.
+        while !stop.load(Ordering::Relaxed) {
+            if self.turn()? == 0 && !self.spin {
+                self.rest();
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what there is to do; how much that was.
+    fn turn(&mut self) -> Result<usize, ChainError> {
+        let answered = self.desk.answered();
+        let mut done = self.hear();
+        self.speak()?;
+        if self.desk.answered() != answered {
+            // Publishes the answers (invariant 2), and finds company for what waits for the log.
+            done += self.hear();
+            self.speak()?;
+        }
+        if self.replica.log().is_behind() {
+            self.links.flush(self.clock.now());
+            self.replica.log_mut().sync();
+            self.replica.tick(self.clock.now(), &mut self.out);
+            self.speak()?;
+            done += 1;
+        }
+        done += self.checkpoint()?;
+        self.answer_inquiries();
+        self.answer_questions();
+        self.links.flush(self.clock.now());
+        Ok(done)
+    }
+
+    /// Hands what came, and what is due, to the machine.
+    fn hear(&mut self) -> usize {
+        let now = self.clock.now();
+        let Node { replica, links, desk, server, out, came, inquiries, .. } = self;
+        let mut done = server.poll(now);
+        done += desk.take(now, inquiries, |client, message| replica.handle(now, client, message, out));
+        done += links.poll(now, came);
+        for (from, message) in came.drain(..) {
+            replica.handle(now, from, message, out);
+        }
+        if replica.next_deadline() <= now {
+            replica.tick(now, out);
+        }
+        done
+    }
+
+    /// Sends what the machine said.
+    fn speak(&mut self) -> Result<(), ChainError> {
+        self.replica.log().check()?;
+        self.replica.image().check()?;
+        if self.replica.view().broken {
+            return Err(self.replica.log().misfit());
+        }
+        let now = self.clock.now();
+        for (to, message) in self.out.drain(..) {
+            match to {
+                NodeId::Client(client) => self.desk.answer(client, &message),
+                node => self.links.send(now, node, &message),
+            }
+        }
+        self.desk.settle();
+        Ok(())
+    }
+
+    /// Begins a checkpoint when one is due, and goes on with the one that is under way; whether there was something to do.
+    fn checkpoint(&mut self) -> Result<usize, ChainError> {
+        self.release();
+        let (log, image) = (self.replica.log(), self.replica.image());
+        if !image.is_checkpointing() {
+            let view = self.replica.view();
+            // A replica that has copied its image acknowledges nothing before that is done; a log that is full takes nothing.
+            let grown = log.payload_bytes() - self.checkpointed_at >= log.capacity() / 8;
+            let is_due = view.unsaved || (log.percent_used() >= self.checkpoint_percent && grown);
+            if view.copying || !is_due {
+                return Ok(0);
+            }
+            self.checkpointed_at = log.payload_bytes();
+            self.saves_copy = view.unsaved;
+            if !self.replica.image_mut().begin_checkpoint() {
+                return Ok(0);
+            }
+        }
+        if let Progress::Done(redo_from) = self.replica.image_mut().step_checkpoint(self.checkpoint_step) {
+            self.checkpointed = redo_from;
+            self.release();
+            if self.saves_copy && !self.replica.view().copying {
+                self.replica.checkpointed();
+            }
+            self.replica.tick(self.clock.now(), &mut self.out);
+        }
+        self.speak()?;
+        Ok(1)
+    }
+
+    /// Has the log forget what the checkpoint has, when it is too full. A neighbour that lacks entries is given them as long as there is room, and
+    /// then the image; so what it needs can be let go later than the checkpoint ended.
+    fn release(&mut self) {
+        let log = self.replica.log();
+        let used = log.percent_used();
+        if used < self.checkpoint_percent || self.checkpointed < log.first() {
+            return;
+        }
+        let needed = self.replica.view().needed;
+        let kept = if used >= SCARCE_PERCENT { Lsn(u64::MAX) } else { needed };
+        self.replica.log_mut().release(self.checkpointed.min(Lsn(kept.0.saturating_sub(1))));
+    }
+
+    /// Answers whoever asks how the replica is; who wants a checksum as of a later transaction waits for it.
+    fn answer_inquiries(&mut self) {
+        for inquiry in std::mem::take(&mut self.inquiries) {
+            match self.digest_for(&inquiry) {
+                Ok(digest) => inquiry.reply.reply(|reply| self.info(digest).put(reply)),
+                Err(_) if inquiry.reply.responder().is_cancelled() => {}
+                Err(NotYet) => self.inquiries.push(inquiry),
+            }
+        }
+    }
+}
+
+/// A checksum is wanted as of a transaction that is not applied yet.
+struct NotYet;
+
+impl Node {
+    /// The checksum that is asked for, if it can be had by now: as of which transaction, and what it is.
+    fn digest_for(&mut self, inquiry: &Inquiry) -> Result<Option<(Lsn, u64)>, NotYet> {
+        let image = self.replica.image_mut();
+        match inquiry.digest {
+            None => Ok(None),
+            Some(Lsn::ZERO) => Ok(Some((image.applied(), image.digest()))),
+            Some(at) => image.digest_at(at).map(Some).ok_or(NotYet),
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn rest(&mut self) {
+        // Both are armed: one that is not would not wake us.
+        let armed = self.server.arm();
+        if self.links.arm() && armed {
+            let deadlines =
+                [self.server.next_deadline(), self.links.next_deadline(), self.replica.next_deadline()];
+            let next = deadlines.into_iter().min().unwrap_or(Nanos::MAX);
+            let span = next.since(self.clock.now()).min(NOTICE);
+            let descriptors = self.server.descriptors().chain(self.links.descriptors());
+            let mut fds: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            let span =
+                Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
+            // Errors mean the same as a wake-up: look again.
+            let _ = poll(&mut fds, Some(&span));
+        }
+        self.server.disarm();
+        self.links.disarm();
+    }
+}

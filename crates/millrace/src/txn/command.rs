@@ -1,0 +1,233 @@
+//! `millrace txn`: transactions from the command line or standard input.
+
+use super::bench::Bench;
+use super::client::{Client, Options};
+use super::error::TxnError;
+use super::reply;
+use crate::load::args::duration;
+use clap::ValueEnum;
+use fabric::link::Address;
+use protocol::chain::client::Reads;
+use protocol::chain::message::{RequestId, Status};
+use protocol::chain::{SessionId, Transaction};
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Where `millrace chain up` serves if nothing else is said.
+const USUAL: &str = "tcp:127.0.0.1:7401,tcp:127.0.0.1:7402,tcp:127.0.0.1:7403";
+
+/// Do transactions over a chain of replicas (`millrace chain`).
+///
+/// A transaction is a list of operations, separated by ';' or new lines. All conditions and reads see the moment before it; if every condition
+/// holds all writes are done at once, else nothing is. It is done once, however often it must be sent, and strictly serializable.
+///
+///   get KEY                   read
+///   put KEY VALUE             write
+///   add KEY N                 make a number larger (absent: 0); the sum is in the reply
+///   del KEY                   delete
+///   if-version KEY N          only if the key has this version (0: absent)
+///   if-exists KEY, if-missing KEY
+///   if-value KEY VALUE        only if it has this value
+///   if-at-least KEY N         only if it is a number of at least N (absent: 0)
+///
+/// Words with spaces stand in quotes; \xHH is a byte. Without TEXT each line of standard input is a transaction of its own; empty
+/// lines and those that begin with '#' are left out.
+///
+/// Every reply to a write says what it survives (the weakest of the replicas' media), and in how many copies it is.
+///
+/// Exit status, the highest of all transactions: 0 done, 1 aborted by a condition, 2 not done, 3 not known: then the message says how to ask again.
+#[derive(clap::Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    verbatim_doc_comment,
+    after_long_help = "\
+Examples:
+  millrace txn 'put ann 10; put bob 0'
+  millrace txn 'if-at-least ann 4; add ann -4; add bob 4'
+  millrace txn --connect tcp:10.0.0.1:7401,tcp:10.0.0.2:7401 --json 'get ann; get bob'
+  printf 'put a 1\\nget a\\n' | millrace txn
+  millrace txn status 1234 1"
+)]
+pub struct Txn {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    whom: Whom,
+
+    /// Who answers what only reads
+    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
+    reads: Who,
+
+    /// Transactions; without one they are read from standard input
+    #[arg(value_name = "TEXT")]
+    texts: Vec<String>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Status(StatusOf),
+    Bench(Box<Bench>),
+}
+
+/// Which chain, and how replies are shown.
+#[derive(clap::Args, Clone, Debug)]
+struct Whom {
+    /// Replicas: tcp:HOST:PORT, unix:/path, shm:/path, udp:HOST:PORT. One that lives is enough
+    #[arg(short, long, value_name = "ADDRESS", value_delimiter = ',', default_value = USUAL)]
+    connect: Vec<Address>,
+
+    /// How long to wait for a reply
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    timeout: Duration,
+
+    /// Print replies as JSON, one line each
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who answers what only reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Who {
+    /// The tail, which knows what is committed
+    #[default]
+    Tail,
+    /// All in turn; one that is not the tail asks it about what is being written
+    Any,
+}
+
+/// Say what became of a transaction whose reply was lost.
+///
+/// Session and sequence stand in the message that said so. A chain remembers the last replies of each session, until the session is closed or
+/// forgotten for others.
+///
+/// Exit status: 0 done, 1 aborted, 2 nobody answers, 3 not known (yet, or any more).
+#[derive(clap::Args, Debug)]
+struct StatusOf {
+    #[command(flatten)]
+    whom: Whom,
+
+    /// The session
+    session: u64,
+
+    /// The number that the transaction has in it
+    sequence: u64,
+}
+
+/// How it ended, as an exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Done = 0,
+    Aborted = 1,
+    NotDone = 2,
+    Unknown = 3,
+}
+
+impl Whom {
+    fn client(&self, reads: Who) -> Result<Client, TxnError> {
+        let options = Options {
+            reads: match reads {
+                Who::Tail => Reads::Tail,
+                Who::Any => Reads::Spread,
+            },
+            patience: self.timeout,
+            timeout: self.timeout.min(Options::default().timeout),
+            ..Options::default()
+        };
+        Client::connect(&self.connect, &options)
+    }
+
+    /// Prints a reply.
+    fn say(&self, text: &str, json: &serde_json::Value) {
+        // A closed output is no reason to stop: what was asked is done.
+        let mut out = std::io::stdout().lock();
+        let _ = if self.json { writeln!(out, "{json}") } else { write!(out, "{text}") };
+    }
+}
+
+impl Txn {
+    /// Runs it.
+    pub fn run(&self) -> ExitCode {
+        let end = match &self.command {
+            Some(Command::Status(status)) => status.run(),
+            Some(Command::Bench(bench)) => match bench.run() {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(why) => {
+                    crate::complain!("millrace: {why}");
+                    return ExitCode::FAILURE;
+                }
+            },
+            None => self.execute(),
+        };
+        let end = end.unwrap_or_else(|error| {
+            crate::complain!("millrace: {error}");
+            error.exit_code()
+        });
+        ExitCode::from(end)
+    }
+
+    fn execute(&self) -> Result<u8, TxnError> {
+        let mut client = self.whom.client(self.reads)?;
+        let mut worst = End::Done;
+        if self.texts.is_empty() {
+            for line in std::io::stdin().lock().lines() {
+                let line = line.map_err(|error| TxnError::NotDone(format!("standard input: {error}")))?;
+                if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
+                    worst = worst.max(self.one(&mut client, &line));
+                }
+            }
+        }
+        for text in &self.texts {
+            worst = worst.max(self.one(&mut client, text));
+        }
+        client.close();
+        Ok(worst as u8)
+    }
+
+    fn one(&self, client: &mut Client, text: &str) -> End {
+        let transaction: Transaction = match text.parse() {
+            Ok(transaction) => transaction,
+            Err(error) => {
+                crate::complain!("millrace: {error}");
+                return End::NotDone;
+            }
+        };
+        match client.execute(transaction.clone()) {
+            Ok(outcome) => {
+                self.whom.say(&reply::text(&transaction, &outcome), &reply::json(&transaction, &outcome));
+                if outcome.abort.is_none() { End::Done } else { End::Aborted }
+            }
+            Err(error) => {
+                crate::complain!("millrace: {error}");
+                if matches!(error, TxnError::Unknown { .. }) { End::Unknown } else { End::NotDone }
+            }
+        }
+    }
+}
+
+impl StatusOf {
+    fn run(&self) -> Result<u8, TxnError> {
+        let mut client = self.whom.client(Who::Tail)?;
+        let id = RequestId { session: SessionId(self.session), sequence: self.sequence };
+        let nothing = Transaction::new();
+        let (end, text, json) = match client.status(id)? {
+            Status::Done(outcome) => {
+                let end = if outcome.abort.is_none() { End::Done } else { End::Aborted };
+                (end, reply::text(&nothing, &outcome), reply::json(&nothing, &outcome))
+            }
+            Status::Unknown => (
+                End::Unknown,
+                "nothing was done of it so far; a copy that is still on its way may be\n".to_owned(),
+                serde_json::json!({ "done": null }),
+            ),
+            Status::Forgotten => (
+                End::Unknown,
+                "it cannot be told any more: the session is closed or forgotten, or has gone on\n".to_owned(),
+                serde_json::json!({ "done": null, "forgotten": true }),
+            ),
+        };
+        self.whom.say(&text, &json);
+        Ok(end as u8)
+    }
+}

@@ -1,0 +1,197 @@
+//! A chain of processes on this machine, `millrace chain up`, that ends with this: for benchmarks, examples and tests.
+//!
+//! What its processes are and where they serve is read from the lines that it prints.
+
+use fabric::link::Address;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Until all replicas of a new chain serve.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Lines that are kept for an error.
+const WORDS: usize = 20;
+
+/// How a chain is started.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many replicas.
+    pub replicas: u16,
+    /// What their logs are on: file, dsync, pmem, memory.
+    pub media: String,
+    /// Where; none for what needs no directory.
+    pub data: Option<PathBuf>,
+    /// Replicas that die are started again.
+    pub restart: bool,
+    /// Further arguments of `millrace chain up`.
+    pub more: Vec<OsString>,
+}
+
+/// What is known of it.
+#[derive(Default)]
+struct Known {
+    replicas: BTreeMap<u16, Replica>,
+    /// Its last words.
+    words: VecDeque<String>,
+    is_over: bool,
+}
+
+/// A replica of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replica {
+    process: u32,
+    /// Once it serves.
+    address: Option<Address>,
+}
+
+/// A running chain.
+pub struct Spawned {
+    process: Child,
+    /// It ends when this is closed.
+    input: Option<ChildStdin>,
+    known: Arc<(Mutex<Known>, Condvar)>,
+}
+
+impl Spawned {
+    /// Starts one with the `millrace` at `program`, and waits until all replicas serve.
+    ///
+    /// # Errors
+    /// A sentence, with its last words.
+    pub fn start(program: &Path, plan: &Plan) -> Result<Spawned, String> {
+        let mut command = Command::new(program);
+        command.args(["chain", "up", "--until-eof", "--port", "0", "--media", &plan.media]);
+        command.args(["--replicas", &plan.replicas.to_string()]);
+        if let Some(data) = &plan.data {
+            command.arg("--data").arg(data);
+        }
+        if plan.restart {
+            command.arg("--restart");
+        }
+        let spawned = command.args(&plan.more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process =
+            spawned.map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+        let output = process.stdout.take().expect("it is piped");
+        let input = process.stdin.take();
+        let known = Arc::<(Mutex<Known>, Condvar)>::default();
+        let told = Arc::clone(&known);
+        let listen = move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                lock(&told.0).heard(line);
+                told.1.notify_all();
+            }
+            lock(&told.0).is_over = true;
+            told.1.notify_all();
+        };
+        let chain = Spawned { process, input, known };
+        std::thread::Builder::new()
+            .name("chain-words".to_owned())
+            .spawn(listen)
+            .map_err(|error| format!("no thread to listen to the chain: {error}"))?;
+        chain.wait_for(usize::from(plan.replicas))?;
+        Ok(chain)
+    }
+
+    /// Waits until so many replicas serve.
+    fn wait_for(&self, replicas: usize) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        let (known, news) = &*self.known;
+        let mut known = lock(known);
+        while known.serving().count() < replicas {
+            let left = until.saturating_duration_since(Instant::now());
+            if known.is_over || left.is_zero() {
+                let words: Vec<&str> = known.words.iter().map(String::as_str).collect();
+                return Err(format!("the chain did not come up; its last words:\n  {}", words.join("\n  ")));
+            }
+            known = news.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// Where its replicas serve clients.
+    pub fn addresses(&self) -> Vec<Address> {
+        lock(&self.known.0).serving().map(|(_, address)| address).collect()
+    }
+
+    /// Its replicas, with the process that each is.
+    pub fn processes(&self) -> Vec<(u16, u32)> {
+        lock(&self.known.0).replicas.iter().map(|(id, replica)| (*id, replica.process)).collect()
+    }
+
+    /// Ends a replica as if it had been shot (kill -9); whether it was there.
+    pub fn kill(&self, replica: u16) -> bool {
+        let mut known = lock(&self.known.0);
+        let Some(replica) = known.replicas.get_mut(&replica) else { return false };
+        // Until it has said who it is again, it is not shot again.
+        let process = std::mem::take(&mut replica.process);
+        let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    }
+}
+
+impl Known {
+    fn heard(&mut self, line: String) {
+        if let Some((id, process)) = said(&line, " is process ") {
+            let process = process.parse().unwrap_or(0);
+            let address = self.replicas.remove(&id).and_then(|replica| replica.address);
+            self.replicas.insert(id, Replica { process, address });
+        }
+        if let Some((id, rest)) = said(&line, " serves clients at ")
+            && let Some(replica) = self.replicas.get_mut(&id)
+        {
+            replica.address = rest.split([',', ' ']).next().and_then(|address| address.parse().ok());
+        }
+        self.words.push_back(line);
+        if self.words.len() > WORDS {
+            self.words.pop_front();
+        }
+    }
+
+    fn serving(&self) -> impl Iterator<Item = (u16, Address)> {
+        self.replicas.iter().filter_map(|(id, replica)| Some((*id, replica.address.clone()?)))
+    }
+}
+
+/// Who says what, in `replica 3 is process 77` and `replica 3 of chain 1 serves clients at …`.
+fn said<'a>(line: &'a str, verb: &str) -> Option<(u16, &'a str)> {
+    let (who, what) = line.split_once(verb)?;
+    let number = who.strip_prefix("replica ")?.split(' ').next()?;
+    Some((number.parse().ok()?, what))
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // It ends its replicas, and then itself, at the end of its input.
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_prints_is_understood() {
+        let mut known = Known::default();
+        known.heard("replica 1 is process 77".to_owned());
+        known.heard("replica 2 is process 78".to_owned());
+        assert_eq!(known.serving().count(), 0);
+        known.heard("replica 1 of chain 1 serves clients at tcp:127.0.0.1:4000, shm:/x, epoch 0".to_owned());
+        let address: Address = "tcp:127.0.0.1:4000".parse().expect("an address");
+        assert_eq!(known.serving().collect::<Vec<_>>(), [(1, address.clone())]);
+        // It was started again.
+        known.heard("replica 1 is process 99".to_owned());
+        assert_eq!(known.replicas[&1], Replica { process: 99, address: Some(address) });
+        known.heard("replica x is process 99".to_owned());
+        assert_eq!(known.words.len(), 5);
+    }
+}

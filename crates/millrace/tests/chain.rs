@@ -1,0 +1,183 @@
+//! `millrace chain` as its users run it: replicas as processes, killed, stopped, with damaged logs and failing disks.
+//!
+//! Ports are the system's choice. Nothing waits for a certain time: tests wait for lines and states, and fail after [`PATIENCE`]. Every write is an
+//! addition under a session, sent again with its number until it has an outcome, so the sum says whether each was done exactly once.
+
+mod chained;
+
+use chained::{PATIENCE, Up, Writer, chain, stderr, stdout};
+use millrace::chain::status::ask;
+use millrace::txn::info::{Info, Member};
+use protocol::chain::{Lsn, Transaction};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Small, so that a test is quick and its log fills.
+const SMALL: [&str; 6] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m"];
+
+/// Until all three serve in the same configuration, each in the life that it lives now.
+fn until_all_serve(up: &Up) {
+    let begun = Instant::now();
+    loop {
+        let infos: Vec<_> = up.addresses().iter().filter_map(|address| ask(address, None).ok()).collect();
+        let serves = |info: &Info| {
+            let members =
+                infos.iter().filter(|other| other.epoch == info.epoch).flat_map(|other| &other.members);
+            let me =
+                |member: &&Member| (member.replica, member.incarnation) == (info.replica, info.incarnation);
+            members.filter(|member| me(member) && !member.syncing).count() == 3
+        };
+        if infos.len() == 3 && infos.iter().all(serves) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not all serve: {infos:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Compares all replicas, and says what the command says.
+fn checksum(up: &Up, replicas: usize) -> String {
+    let output = chain(&["checksum", "--connect", &up.list(), "--replicas", &replicas.to_string()]);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn any_replica_may_die_under_load_and_comes_back_the_same() {
+    let up = Up::start("die", &[&SMALL[..], &["--restart", "--admin", "0"]].concat());
+    until_all_serve(&up);
+    let metrics = chained::get(&up.line("replica 1 of chain 1: metrics at "));
+    assert!(metrics.contains("millrace_chain_is_head{chain=\"1\",replica=\"1\"} 1"), "{metrics}");
+    let stop = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut writer = Writer::new(&up);
+            let mut done = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let outcome =
+                    writer.execute(Transaction::new().add("sum", 1).put(format!("key {}", done % 50), "x"));
+                done += 1;
+                assert_eq!(outcome.sums, [done], "each is done once");
+            }
+            done
+        });
+        for id in [1, 2, 3] {
+            up.kill(id);
+            until_all_serve(&up);
+        }
+        stop.store(true, Ordering::Relaxed);
+        load.join().expect("the load goes through")
+    });
+    assert!(checksum(&up, 3).contains("all 3 are the same"));
+    let found = Writer::new(&up).execute(Transaction::new().get("sum").add("sum", 0)).reads;
+    assert_eq!(found[0].as_ref().map(|found| found.value.clone()), Some(done.to_string().into_bytes()));
+    up.end();
+}
+
+#[test]
+fn what_was_acknowledged_outlives_all_processes_and_a_damaged_log_is_repaired() {
+    let up = Up::start("outlive", &SMALL);
+    until_all_serve(&up);
+    let mut writer = Writer::new(&up);
+    for number in 0..40 {
+        writer.execute(Transaction::new().put(format!("key {number}"), format!("needle {number} of hay")));
+    }
+    let folder = up.end();
+    let log = folder.join("2").join("log");
+    let mut bytes = std::fs::read(&log).expect("the log of replica 2");
+    let needle = b"needle 17 of hay";
+    let at = bytes.windows(needle.len()).position(|window| window == needle).expect("it is logged as it is");
+    bytes[at] ^= 1;
+    std::fs::write(&log, bytes).expect("the log can be written");
+
+    let up = Up::again(folder, &SMALL);
+    assert!(up.line("replica 2 of chain 1: ").contains("1 records damaged"), "{:?}", up.lines());
+    until_all_serve(&up);
+    for address in up.addresses() {
+        // It answers when it has applied this one.
+        let info = ask(&address, Some(Lsn(41))).expect("it lives");
+        assert!(info.applied >= Lsn(41), "{info:?}");
+    }
+    assert!(checksum(&up, 3).contains("all 3 are the same"));
+    let found = Writer::new(&up).execute(Transaction::new().get("key 17").put("other", "x")).reads;
+    assert_eq!(found[0].as_ref().map(|found| &found.value[..]), Some(&needle[..]));
+    up.end();
+}
+
+#[test]
+fn who_was_away_for_long_is_given_the_image() {
+    let up = Up::start("image", &[&SMALL[..], &["--restart"]].concat());
+    until_all_serve(&up);
+    // It is neither dead nor alive: the controller goes on without it.
+    up.signal(3, libc::SIGSTOP);
+    let mut writer = Writer::new(&up);
+    let value = vec![7u8; 60_000];
+    // Twice the log.
+    for number in 0..280 {
+        writer.execute(Transaction::new().put(format!("key {}", number % 20), value.clone()));
+    }
+    up.kill(3);
+    until_all_serve(&up);
+    let third = up
+        .addresses()
+        .into_iter()
+        .find_map(|address| ask(&address, None).ok().filter(|info| info.replica.0 == 3));
+    let figures = third.expect("replica 3 serves").figures;
+    let copied = figures.iter().find(|(name, _)| name == "images_copied_total").map(|(_, count)| *count);
+    assert!(copied >= Some(1.0), "its log cannot have had everything: {figures:?}");
+    assert!(checksum(&up, 3).contains("all 3 are the same"));
+    up.end();
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_its_replica_and_nothing_else() {
+    let up = Up::start("full", &SMALL);
+    until_all_serve(&up);
+    let mut writer = Writer::new(&up);
+    writer.execute(Transaction::new().add("sum", 1));
+    // From now on every write beyond the first page of a file fails, as on a disk that is full.
+    up.limit_files(2, 4096);
+    for sum in 2..20 {
+        assert_eq!(writer.execute(Transaction::new().add("sum", 1)).sums, [sum]);
+    }
+    assert!(up.line("replica 2 ended: ").contains("exit status: 4"), "{:?}", up.lines());
+    assert!(checksum(&up, 2).contains("all 2 are the same"));
+    up.end();
+}
+
+#[test]
+fn wrong_flags_give_sentences() {
+    let folder = chained::folder("flags");
+    let data = folder.join("1").display().to_string();
+    let replica = |more: &[&str]| {
+        let usual =
+            ["replica", "--id", "1", "--listen", "tcp:127.0.0.1:0", "--controllers", "tcp:127.0.0.1:1"];
+        chain(&[&usual[..], more].concat())
+    };
+    for (more, code, says) in [
+        (&["--peers", "1=tcp:127.0.0.1:0"][..], 1, "say where with --data DIR"),
+        (&["--peers", "2=tcp:127.0.0.1:0", "--media", "memory"], 1, "names replicas 2, and not 1"),
+        (&["--peers", "1=unix:/a,1=unix:/b", "--media", "memory"], 1, "replica 1 of --peers is named twice"),
+        (&["--peers", "tcp:127.0.0.1:0"], 2, "write NUMBER=ADDRESS"),
+        (&["--peers", "1=http://x"], 2, "no address"),
+        (&["--peers", "1=tcp:127.0.0.1:0", "--media", "floppy"], 2, "is no medium"),
+        (
+            &["--peers", "1=tcp:127.0.0.1:0", "--set", "chain.windw=3"],
+            1,
+            "`millrace registers --chain` lists them",
+        ),
+        (&["--peers", "1=tcp:127.0.0.1:0", "--set", "chain.lease=60000"], 1, "three heartbeats"),
+        (&["--peers", "1=tcp:127.0.0.1:0", "--data", &data, "--log-size", "64k"], 1, "--log-size"),
+        (&["--peers", "1=tcp:127.0.0.1:0", "--data", "/proc/none"], 1, "cannot use /proc/none"),
+    ] {
+        let output = replica(more);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{more:?}: {}", stderr(&output));
+    }
+    let nobody = chain(&["status", "--connect", "tcp:127.0.0.1:1"]);
+    assert_eq!(nobody.status.code(), Some(5));
+    assert!(stderr(&nobody).contains("no replica answers at tcp:127.0.0.1:1"), "{}", stderr(&nobody));
+    let none = chain(&["up", "--media", "file", "--port", "0"]);
+    assert!(stderr(&none).contains("say where with --data DIR"), "{}", stderr(&none));
+    let _ = std::fs::remove_dir_all(folder);
+}

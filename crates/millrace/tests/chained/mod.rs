@@ -1,0 +1,244 @@
+//! A chain of processes, and a client that wants to know what became of everything.
+
+use fabric::channel::{CallOptions, Channel, Options};
+use fabric::link::Address;
+use millrace::txn::proto::millrace::TxnClient;
+use millrace::txn::words::{put_request, take_answer, take_opened};
+use protocol::chain::message::RequestId;
+use protocol::chain::{Outcome, SessionId, Transaction};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// After this a test has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+
+/// Runs `millrace chain` with these words to its end.
+pub fn chain(words: &[&str]) -> Output {
+    Command::new(PROGRAM).arg("chain").args(words).output().expect("the program")
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The page at the address in a line.
+pub fn get(line: &str) -> String {
+    let (host, path) =
+        line.split_once("http://").and_then(|(_, url)| url.split_once('/')).expect("an address");
+    let mut stream = TcpStream::connect(host).expect("somebody listens");
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it listens");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("text");
+    page
+}
+
+/// A folder for a test; who made it removes it.
+pub fn folder(test: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("millrace-chain-test-{}-{test}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a folder");
+    path
+}
+
+/// `millrace chain up`.
+pub struct Up {
+    process: Child,
+    folder: PathBuf,
+    said: Arc<(Mutex<Vec<String>>, Condvar)>,
+    keep: bool,
+}
+
+impl Up {
+    pub fn start(test: &str, words: &[&str]) -> Up {
+        Up::again(folder(test), words)
+    }
+
+    /// With what an earlier one left.
+    pub fn again(folder: PathBuf, words: &[&str]) -> Up {
+        // A replica whose file may not grow is to be told so, not killed.
+        let mut process = Command::new("sh")
+            .args([
+                "-c",
+                "trap '' XFSZ; exec \"$@\"",
+                "sh",
+                PROGRAM,
+                "chain",
+                "up",
+                "--until-eof",
+                "--port",
+                "0",
+            ])
+            .arg("--data")
+            .arg(&folder)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let said: Arc<(Mutex<Vec<String>>, Condvar)> = Arc::default();
+        let output = process.stdout.take().expect("it is piped");
+        let into = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                into.0.lock().expect("nobody panics with it").push(line);
+                into.1.notify_all();
+            }
+        });
+        let up = Up { process, folder, said, keep: false };
+        (1..=3).for_each(|id| drop(up.line(&format!("replica {id} of chain 1 serves"))));
+        up
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.said.0.lock().expect("nobody panics with it").clone()
+    }
+
+    /// The newest line that begins so, when there is one.
+    pub fn line(&self, begins: &str) -> String {
+        let lines = self.said.0.lock().expect("nobody panics with it");
+        let none = |lines: &mut Vec<String>| !lines.iter().any(|line| line.starts_with(begins));
+        let (lines, timeout) = self.said.1.wait_timeout_while(lines, PATIENCE, none).expect("as above");
+        assert!(!timeout.timed_out(), "nobody says {begins:?}: {lines:?}");
+        lines.iter().rev().find(|line| line.starts_with(begins)).expect("it was there").clone()
+    }
+
+    /// Where the replicas serve clients.
+    pub fn addresses(&self) -> Vec<Address> {
+        let address = |id: u16| {
+            let line = self.line(&format!("replica {id} of chain 1 serves clients at "));
+            let rest = line.split(" at ").nth(1).expect("an address");
+            rest.split(',').next().expect("an address").parse().expect("an address")
+        };
+        (1..=3).map(address).collect()
+    }
+
+    /// The same, for the command line.
+    pub fn list(&self) -> String {
+        self.addresses().iter().map(Address::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    fn process(&self, id: u16) -> i32 {
+        let line = self.line(&format!("replica {id} is process "));
+        line.rsplit(' ').next().expect("a number").parse().expect("a number")
+    }
+
+    /// Sends a replica a signal.
+    pub fn signal(&self, id: u16, signal: i32) {
+        let pid = rustix::process::Pid::from_raw(self.process(id)).expect("a process");
+        let signal = rustix::process::Signal::from_named_raw(signal).expect("a signal");
+        rustix::process::kill_process(pid, signal).expect("it lives");
+    }
+
+    /// Kills a replica, and waits until that was noticed.
+    pub fn kill(&self, id: u16) {
+        let (ended, before) = (format!("replica {id} ended"), self.lines().len());
+        self.signal(id, libc::SIGKILL);
+        let lines = self.said.0.lock().expect("nobody panics with it");
+        let none = |lines: &mut Vec<String>| !lines[before..].iter().any(|line| line.starts_with(&ended));
+        let waited = self.said.1.wait_timeout_while(lines, PATIENCE, none).expect("as above");
+        assert!(!waited.1.timed_out(), "{ended}: {:?}", waited.0);
+    }
+
+    /// From now on a replica's files may not be written beyond so many bytes.
+    pub fn limit_files(&self, id: u16, bytes: u64) {
+        let pid = rustix::process::Pid::from_raw(self.process(id)).expect("a process");
+        let limit = rustix::process::Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).expect("it is ours");
+    }
+
+    /// Lets all of it end; what it leaves. The folder is removed unless it is used.
+    pub fn end(mut self) -> PathBuf {
+        self.keep = true;
+        drop(self.process.stdin.take());
+        let ended = self.process.wait().expect("it is ours");
+        assert!(ended.success(), "{:?}", self.lines());
+        self.folder.clone()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if !self.keep {
+            drop(self.process.stdin.take());
+            let _ = self.process.wait();
+            remove(&self.folder);
+        }
+    }
+}
+
+fn remove(folder: &Path) {
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+/// A session whose requests all get an outcome, whoever dies.
+pub struct Writer {
+    addresses: Vec<Address>,
+    at: usize,
+    connection: Option<(Channel, TxnClient)>,
+    session: Option<SessionId>,
+    sequence: u64,
+}
+
+impl Writer {
+    pub fn new(up: &Up) -> Writer {
+        Writer { addresses: up.addresses(), at: 0, connection: None, session: None, sequence: 0 }
+    }
+
+    /// What became of it. It is sent with the same number until that is known.
+    pub fn execute(&mut self, transaction: Transaction) -> Outcome {
+        let session = self.session();
+        self.sequence += 1;
+        let id = RequestId { session, sequence: self.sequence };
+        self.insist(|channel, client| {
+            let reply = client
+                .execute(channel, &patience(), |request| put_request(id, &transaction, request))
+                .ok()?;
+            take_answer(reply.view()).expect("a reply").ok()
+        })
+    }
+
+    fn session(&mut self) -> SessionId {
+        if self.session.is_none() {
+            let opened = self.insist(|channel, client| {
+                let reply = client.open(channel, &patience(), |_| Ok(())).ok()?;
+                take_opened(reply.view()).expect("a reply").ok()
+            });
+            self.session = Some(opened.0);
+        }
+        self.session.expect("it was opened")
+    }
+
+    /// Asks one replica after the other until one of them answers.
+    fn insist<T>(&mut self, mut ask: impl FnMut(&mut Channel, &TxnClient) -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < PATIENCE, "nobody answers");
+            if self.connection.is_none() {
+                let options = Options { timeout: Duration::from_secs(2), ..Options::default() };
+                self.connection = Channel::connect(&self.addresses[self.at], &options)
+                    .ok()
+                    .and_then(|channel| TxnClient::new(&channel).ok().map(|client| (channel, client)));
+            }
+            if let Some((channel, client)) = &mut self.connection
+                && let Some(answer) = ask(channel, client)
+            {
+                return answer;
+            }
+            self.connection = None;
+            self.at = (self.at + 1) % self.addresses.len();
+        }
+    }
+}
+
+/// How long one replica may take.
+fn patience() -> CallOptions<'static> {
+    CallOptions::within(Duration::from_secs(2))
+}

@@ -1,0 +1,174 @@
+//! Sweeps as processes: killed and resumed, through the templates for clusters, and the files that the documents show.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const MILLRACE: &str = env!("CARGO_BIN_EXE_millrace");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let dir = std::env::temp_dir().join(format!("millrace-sweeps-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).expect("there is room");
+        Folder(dir)
+    }
+
+    fn dir(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn good(out: Output) -> String {
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{said}");
+    String::from_utf8(out.stdout).expect("it is text")
+}
+
+fn millrace(words: &[&str]) -> Output {
+    Command::new(MILLRACE).args(words).output().expect("the program runs")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("it is a name")
+}
+
+/// The part of a line from `digest` on.
+fn digest(dir: &Path) -> String {
+    let line = good(millrace(&["sweep", "digest", text(dir)]));
+    line[line.find("digest").expect("it says the digest")..].to_string()
+}
+
+/// Some hundred short runs.
+fn many(folder: &Folder) -> PathBuf {
+    let file = folder.dir("many.toml");
+    let sweep = "title = \"many\"\nexperiment = \"F4\"\nkeep = [\"SNIC ② | READ 64 B | PCIe1 packets\"]\n\
+                 [design]\nkind = \"latin-hypercube\"\npoints = 150\n[[axis]]\nnumber = \"bluefield2-ib | pcie.latency\"\n";
+    fs::write(&file, sweep).expect("there is room");
+    file
+}
+
+#[test]
+fn what_a_killed_process_did_is_kept() {
+    let folder = Folder::new("killed");
+    let (file, whole, cut) = (many(&folder), folder.dir("whole"), folder.dir("cut"));
+    good(millrace(&["sweep", "run", text(&file), "--out", text(&whole)]));
+    let rows = cut.join("shard-0-of-1.csv");
+    for (size, signal) in [(1_000, "-KILL"), (4_000, "-INT")] {
+        let mut child = Command::new(MILLRACE)
+            .args(["sweep", "run", text(&file), "--out", text(&cut), "--resume", "--threads", "1"])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program runs");
+        while fs::metadata(&rows).map_or(0, |of| of.len()) < size
+            && child.try_wait().expect("it is ours").is_none()
+        {
+            std::thread::yield_now();
+        }
+        let id = child.id().to_string();
+        let _ = Command::new("kill").args([signal, &id]).status();
+        child.wait().expect("it ends");
+    }
+    let out = good(millrace(&["sweep", "run", text(&file), "--out", text(&cut), "--resume"]));
+    assert!(out.contains("150 of 150 runs of shard 0/1"), "{out}");
+    assert_eq!(digest(&cut), digest(&whole));
+    let points = good(millrace(&["sweep", "points", text(&file)]));
+    assert_eq!(points.lines().count(), 151);
+}
+
+#[test]
+fn the_templates_for_clusters_run() {
+    let folder = Folder::new("clusters");
+    let (alone, slurm, pods) = (folder.dir("alone"), folder.dir("slurm"), folder.dir("pods"));
+    good(millrace(&["sweep", "run", "pcie-latency", "--out", text(&alone)]));
+    let path =
+        format!("{}:/usr/bin:/bin", Path::new(MILLRACE).parent().expect("it is in a folder").display());
+    let yaml = fs::read_to_string(format!("{ROOT}/deploy/kubernetes-sweep.yaml")).expect("it is there");
+    let value = |name: &str| {
+        let line = yaml.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name}"));
+        line[line.find(name).expect("it was found") + name.len()..].to_string()
+    };
+    let shards = value("completions: ");
+    assert_eq!(value("{ name: SHARDS, value: "), format!("\"{shards}\" }}"));
+    assert_eq!(value("command: "), "[\"/bin/sh\", \"-c\"]");
+    let args = value("args: ['");
+    let command = args.trim_end_matches("']");
+    for shard in 0..shards.parse().expect("it is a number") {
+        let shard: u32 = shard;
+        let sweep = |of: &mut Command, out: &Path| {
+            of.env_clear()
+                .env("PATH", &path)
+                .env("SWEEP", "pcie-latency")
+                .env("OUT", out)
+                .env("SHARDS", &shards);
+        };
+        let mut task = Command::new("bash");
+        sweep(&mut task, &slurm);
+        let index = shard.to_string();
+        task.arg(format!("{ROOT}/deploy/slurm-sweep.sbatch")).env("SLURM_ARRAY_TASK_ID", &index);
+        good(task.output().expect("there is bash"));
+        let mut pod = Command::new("/bin/sh");
+        sweep(&mut pod, &pods);
+        good(pod.args(["-c", command]).env("JOB_COMPLETION_INDEX", &index).output().expect("there is sh"));
+    }
+    assert_eq!((digest(&slurm), digest(&pods)), (digest(&alone), digest(&alone)));
+    let merged = folder.dir("merged");
+    good(millrace(&["sweep", "merge", text(&slurm), "--out", text(&merged)]));
+    assert!(merged.join("rows.csv").is_file() && digest(&merged) == digest(&alone));
+}
+
+/// Blocks of a kind in a document.
+fn fenced(document: &str, kind: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("{ROOT}/docs/{document}")).expect("it is there");
+    let open = format!("```{kind}\n");
+    let blocks =
+        text.split(&open).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_string());
+    blocks.collect()
+}
+
+#[test]
+fn the_files_that_the_documents_show_are_right() {
+    let folder = Folder::new("documents");
+    let check = |name: &str, text_of: &str| {
+        let file = folder.dir(name);
+        fs::write(&file, text_of).expect("there is room");
+        good(millrace(&["model", "check", text(&file)]))
+    };
+    let blocks = fenced("extend-model.md", "toml");
+    assert!(check("platform.toml", &blocks[0]).contains("platform fast-nic of family"));
+    assert!(check("results.toml", &blocks[1]).contains("2 results of"));
+    let sweeps = fenced("sweep.md", "toml");
+    assert!(check("sweep.toml", &sweeps[0]).contains("sweep of F4"));
+    let (file, out) = (folder.dir("sweep.toml"), folder.dir("rows"));
+    assert!(good(millrace(&["sweep", "run", text(&file), "--out", text(&out)])).contains("digest"));
+    // A platform's file in place of the shipped one of its name, and one that is wrong.
+    let shipped =
+        fs::read_to_string(format!("{ROOT}/crates/model/platforms/bluefield2-ib.toml")).expect("it is there");
+    let file = folder.dir("mine.toml");
+    fs::write(
+        &file,
+        shipped.replacen("value = 128, unit = \"B\"", "value = 256, unit = \"B\"", 1).replacen(
+            "[128, 128]",
+            "[128, 256]",
+            1,
+        ),
+    )
+    .expect("there is room");
+    let rows = |words: &[&str]| good(millrace(&[&["repro", "run", "F4", "--json"], words].concat()));
+    assert!(rows(&[]) != rows(&["--platform", text(&file)]), "larger packets are fewer");
+    fs::write(&file, shipped.replacen("class = \"published\", ", "", 1)).expect("there is room");
+    let wrong = millrace(&["model", "check", text(&file)]);
+    assert!(!wrong.status.success());
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("has no class"));
+}
