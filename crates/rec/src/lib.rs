@@ -1,0 +1,26 @@
+//! Recommendation inference of the DLRM family on one core: embedding tables, memoised reduction, small MLPs.
+//!
+//! ```text
+//!  ids ──▶ memo::Plan::keys ──▶ reduce ──────▶ interaction ──▶ top MLP ──▶ score
+//!          fewer rows for the    rows of Table   ▲
+//!          same sum              in flight       │
+//!  dense features ──▶ bottom MLP ────────────────┘
+//! ```
+//! A [`Table`] holds rows in a [`RowFormat`]; [`Bags`] say which rows a batch of queries sums; [`reduce()`] sums them with many rows in flight.
+//! A [`Model`] puts tables and MLPs together. Nothing here knows sockets, threads or clocks; a caller brings scratch memory and gets scores.
+//!
+//! `docs/design/007-rec.md` says why it is built so and what is promised.
+
+pub mod bags;
+pub mod format;
+pub mod mlp;
+pub mod model;
+pub mod reduce;
+pub mod table;
+
+pub use bags::{Bags, BagsError};
+pub use format::RowFormat;
+pub use mlp::{Activation, Layer, Mlp};
+pub use model::{Batch, InputError, Interaction, Model, Scratch};
+pub use reduce::{Pooling, Tuning, reduce};
+pub use table::Table;
