@@ -40,7 +40,9 @@ pub enum BagsError {
 impl fmt::Display for BagsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            BagsError::NoFirst => f.write_str("offsets must begin with 0 and have one entry more than there are bags"),
+            BagsError::NoFirst => {
+                f.write_str("offsets must begin with 0 and have one entry more than there are bags")
+            }
             BagsError::Descends(at) => write!(f, "offset {at} is less than the one before it"),
             BagsError::Ends(last, values) => {
                 write!(f, "the last offset is {last}, but there are {values} values")

@@ -1,17 +1,44 @@
-//! A multi-layer perceptron: `y = activation(W·x + b)`, layer after layer.
+//! A multi-layer perceptron: `y = activation(W·x + b)`, layer after layer, for batches of 1 to 16 queries.
+//!
+//! Why not a GEMM library: its packing of the weights is done anew at each call and costs as much as the product when the batch is small; and bias and
+//! activation are further passes. Here weights are packed once ([`packed`]), a pass over them serves a block of queries, and bias and
+//! activation happen in registers ([`kernel`]).
+//!
+//! Cost: `cargo bench -p millrace-rec --bench mlp` prints it beside `matrixmultiply`.
+
+pub mod kernel;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+use kernel::Isa;
+use packed::Packed;
 
 /// What follows a layer's sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
     Identity,
     /// `max(x, 0)`.
+    #[default]
     Relu,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
 }
 
-/// One layer.
+impl Activation {
+    /// Of one number.
+    pub fn apply(self, x: f32) -> f32 {
+        match self {
+            Activation::Identity => x,
+            Activation::Relu => x.max(0.0),
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        }
+    }
+}
+
+/// One layer, as it is read and written.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// `outputs × inputs` numbers, row after row (PyTorch's `Linear.weight`).
     pub weight: Vec<f32>,
@@ -23,47 +50,68 @@ pub struct Layer {
     pub activation: Activation,
 }
 
-/// Layers.
+impl Layer {
+    /// Applies the layer to one query by definition; what kernels are held against.
+    pub fn apply(&self, x: &[f32]) -> Vec<f32> {
+        let rows = self.weight.chunks_exact(self.inputs).zip(&self.bias);
+        rows.map(|(row, bias)| {
+            let sum = row.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>();
+            self.activation.apply((f64::from(*bias) + sum) as f32)
+        })
+        .collect()
+    }
+}
+
+/// Layers, packed.
 pub struct Mlp {
-    layers: Vec<Layer>,
+    layers: Vec<Packed>,
+    isa: Isa,
 }
 
 impl Mlp {
-    /// An MLP of `layers`, each taking what the one before gives.
+    /// An MLP of `layers`, each taking what the one before gives, for the best instructions of this machine.
     ///
     /// # Panics
-    /// If shapes do not fit.
+    /// If shapes do not fit, or a layer has no inputs or no outputs.
     pub fn new(layers: Vec<Layer>) -> Mlp {
-        assert!(layers.iter().all(|layer| layer.weight.len() == layer.inputs * layer.bias.len()));
-        assert!(layers.windows(2).all(|pair| pair[0].bias.len() == pair[1].inputs));
-        Mlp { layers }
+        Mlp::with_isa(layers, Isa::best())
+    }
+
+    /// As [`Mlp::new`], for `isa`, to compare.
+    ///
+    /// # Panics
+    /// As [`Mlp::new`]; and if this machine has no such instructions.
+    pub fn with_isa(layers: Vec<Layer>, isa: Isa) -> Mlp {
+        assert!(isa.is_here(), "this machine has no {isa:?}");
+        assert!(layers.windows(2).all(|pair| pair[0].bias.len() == pair[1].inputs), "layers fit together");
+        Mlp { layers: layers.iter().map(Packed::new).collect(), isa }
     }
 
     /// How many numbers a query has; 0 without layers.
     pub fn inputs(&self) -> usize {
-        self.layers.first().map_or(0, |layer| layer.inputs)
+        self.layers.first().map_or(0, Packed::inputs)
     }
 
     /// How many numbers come out.
     pub fn outputs(&self) -> usize {
-        self.layers.last().map_or(0, |layer| layer.bias.len())
+        self.layers.last().map_or(0, Packed::outputs)
+    }
+
+    /// The layers as they were given.
+    pub fn layers(&self) -> impl Iterator<Item = Layer> + '_ {
+        self.layers.iter().map(Packed::unpack)
     }
 
     /// Applies all layers to `numbers`, `batch × inputs`, which becomes `batch × outputs`.
+    ///
+    /// # Panics
+    /// If `numbers` has another length.
     pub fn forward(&self, batch: usize, numbers: &mut Vec<f32>, spare: &mut Vec<f32>) {
         for layer in &self.layers {
-            spare.clear();
-            for query in 0..batch {
-                let input = &numbers[query * layer.inputs..][..layer.inputs];
-                for (row, bias) in layer.weight.chunks_exact(layer.inputs).zip(&layer.bias) {
-                    let sum = bias + row.iter().zip(input).map(|(w, x)| w * x).sum::<f32>();
-                    spare.push(match layer.activation {
-                        Activation::Identity => sum,
-                        Activation::Relu => sum.max(0.0),
-                        Activation::Sigmoid => 1.0 / (1.0 + (-sum).exp()),
-                    });
-                }
-            }
+            assert_eq!(numbers.len(), batch * layer.inputs(), "a query has the layer's inputs");
+            // No clearing between layers: every number is written by the kernel.
+            spare.resize(batch * layer.outputs(), 0.0);
+            layer.apply(self.isa, numbers, spare);
             std::mem::swap(numbers, spare);
         }
     }

@@ -46,7 +46,9 @@ pub enum InputError {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InputError::Tables(want, have) => write!(f, "the model has {want} tables, the request bags for {have}"),
+            InputError::Tables(want, have) => {
+                write!(f, "the model has {want} tables, the request bags for {have}")
+            }
             InputError::Dense(want, have) => {
                 write!(f, "tensor dense: expected {want} numbers (queries times dense features), got {have}")
             }
@@ -84,7 +86,13 @@ impl Model {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn new(tables: Vec<Table>, pooling: Pooling, bottom: Mlp, top: Mlp, interaction: Interaction) -> Model {
+    pub fn new(
+        tables: Vec<Table>,
+        pooling: Pooling,
+        bottom: Mlp,
+        top: Mlp,
+        interaction: Interaction,
+    ) -> Model {
         let dim = bottom.outputs();
         assert!(tables.iter().all(|table| table.dim() == dim));
         let vectors = tables.len() + 1;
@@ -156,7 +164,9 @@ impl Model {
         // Tables in order, each a block of `len × dim`.
         reduced.clear();
         reduced.resize(batch.len * dim * self.tables.len(), 0.0);
-        for ((at, table), out) in self.tables.iter().enumerate().zip(reduced.chunks_exact_mut(batch.len * dim)) {
+        for ((at, table), out) in
+            self.tables.iter().enumerate().zip(reduced.chunks_exact_mut(batch.len * dim))
+        {
             reduce(table, &batch.bags[at], self.pooling, tuning, out).map_err(|e| InputError::Bags(at, e))?;
         }
         top.clear();
