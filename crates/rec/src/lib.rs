@@ -7,20 +7,26 @@
 //!  dense features ──▶ bottom MLP ────────────────┘
 //! ```
 //! A [`Table`] holds rows in a [`RowFormat`]; [`Bags`] say which rows a batch of queries sums; [`reduce()`] sums them with many rows in flight.
-//! A [`Model`] puts tables and MLPs together. Nothing here knows sockets, threads or clocks; a caller brings scratch memory and gets scores.
+//! A [`Model`] puts tables and MLPs together. Nothing here knows sockets or threads, nor a clock but the one that a caller brings to
+//! time stages; a caller brings scratch memory too, and gets scores.
 //!
 //! `docs/design/007-rec.md` says why it is built so and what is promised.
 
 pub mod bags;
 pub mod format;
+pub mod manifest;
 pub mod mlp;
 pub mod model;
 pub mod reduce;
 pub mod table;
+pub mod tensors;
 
 pub use bags::{Bags, BagsError};
 pub use format::RowFormat;
 pub use mlp::{Activation, Layer, Mlp};
-pub use model::{Batch, InputError, Interaction, Model, Scratch};
+pub use model::{
+    Access, Batch, InputError, Interaction, LoadError, LoadOptions, Model, Scratch, Sparse, Stage, Stages,
+    Synth, load,
+};
 pub use reduce::{Pooling, Tuning, reduce};
 pub use table::Table;

@@ -1,8 +1,8 @@
 //! A multi-layer perceptron: `y = activation(W·x + b)`, layer after layer, for batches of 1 to 16 queries.
 //!
 //! Why not a GEMM library: its packing of the weights is done anew at each call and costs as much as the product when the batch is small; and bias and
-//! activation are further passes. Here weights are packed once ([`packed`]), a pass over them serves a block of queries, and bias and
-//! activation happen in registers ([`kernel`]).
+//! activation are further passes. Here weights are packed once (`packed`), a pass over them serves a block of queries, and bias and
+//! activation happen in registers (`kernel`).
 //!
 //! Cost: `cargo bench -p millrace-rec --bench mlp` prints it beside `matrixmultiply`.
 
@@ -13,9 +13,11 @@ mod tests;
 
 use kernel::Isa;
 use packed::Packed;
+use serde::{Deserialize, Serialize};
 
 /// What follows a layer's sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Activation {
     /// Nothing.
     Identity,

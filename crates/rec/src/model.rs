@@ -1,16 +1,37 @@
 //! A DLRM: bottom MLP over dense features, a reduction for each table, interaction, top MLP.
 //!
 //! Layout of the reference implementation (Naumov et al., "Deep Learning Recommendation Model", 2019): with the dot interaction the top MLP takes
-//! the bottom's output followed by the products of each pair `(i, j)`, `j < i`, of the vectors [bottom, table 0, table 1, …], in row order.
+//! the bottom's output followed by the products of each pair `(i, j)`, `j < i`, of the vectors [bottom, table 0, table 1, …], in row order. TorchRec's models
+//! take them in another order; their columns are moved when they are loaded ([`load()`](load())).
+//!
+//! A batch goes through four stages ([`Stage`]): rows of all tables, bottom MLP, interaction, top MLP. Each writes what the next reads into [`Scratch`].
+//!
+//! Invariant: shapes fit; [`Model::new`] asserts it for parts of our own making, [`load`](load()) has checked it before.
+
+mod interact;
+mod layout;
+pub mod load;
+mod stages;
+mod synth;
+#[cfg(test)]
+mod tests;
+
+pub use load::{LoadError, LoadOptions, load};
+pub use stages::Stages;
+pub use synth::Synth;
 
 use crate::bags::{Bags, BagsError};
+use crate::format::RowFormat;
 use crate::mlp::Mlp;
+use crate::mlp::kernel::Isa;
 use crate::reduce::{Pooling, Tuning, reduce};
 use crate::table::Table;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How vectors meet before the top MLP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Interaction {
     /// Products of each pair, behind the bottom's output.
     Dot,
@@ -63,6 +84,19 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
+/// Part of the work on a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Rows of all tables.
+    Reduce,
+    /// The bottom MLP.
+    Bottom,
+    /// Products of pairs, or putting together.
+    Interact,
+    /// The top MLP.
+    Top,
+}
+
 /// Memory that a batch needs while it is computed; reused.
 #[derive(Default)]
 pub struct Scratch {
@@ -72,13 +106,87 @@ pub struct Scratch {
     spare: Vec<f32>,
 }
 
+/// What a table's bags are reduced over.
+pub enum Access {
+    /// The table itself.
+    Rows(Table),
+}
+
+/// A table of a model.
+pub struct Sparse {
+    /// Its name.
+    pub name: String,
+    /// Its rows.
+    pub access: Access,
+    /// What becomes of a bag's rows.
+    pub pooling: Pooling,
+}
+
+impl Sparse {
+    /// `table` by itself.
+    pub fn new(name: impl Into<String>, table: Table, pooling: Pooling) -> Sparse {
+        Sparse { name: name.into(), access: Access::Rows(table), pooling }
+    }
+
+    /// How many rows there are: what ids are less than.
+    pub fn rows(&self) -> u32 {
+        match &self.access {
+            Access::Rows(table) => table.rows(),
+        }
+    }
+
+    /// The table that is read.
+    fn table(&self) -> &Table {
+        match &self.access {
+            Access::Rows(table) => table,
+        }
+    }
+
+    /// Numbers in a row.
+    pub fn dim(&self) -> usize {
+        self.table().dim()
+    }
+
+    /// How rows are written.
+    pub fn format(&self) -> RowFormat {
+        self.table().format()
+    }
+
+    /// Bytes of all rows that may be read, memo rows among them.
+    pub fn len_bytes(&self) -> usize {
+        self.table().len_bytes()
+    }
+
+    /// Reads row `at` into `row`.
+    fn row(&self, at: u32, row: &mut [f32]) {
+        match &self.access {
+            Access::Rows(table) => table.row(at, row),
+        }
+    }
+}
+
 /// A model.
 pub struct Model {
-    tables: Vec<Table>,
-    pooling: Pooling,
+    /// What it is called.
+    pub name: String,
+    /// Which of that name it is.
+    pub version: String,
+    /// What its files did not say and was supposed, for people to read.
+    pub assumed: Vec<String>,
+    tables: Vec<Sparse>,
     bottom: Mlp,
     top: Mlp,
     interaction: Interaction,
+    isa: Isa,
+}
+
+/// Inputs of the top MLP, if there are not more than can be counted.
+fn width(interaction: Interaction, dim: usize, tables: usize) -> Option<usize> {
+    let vectors = tables.checked_add(1)?;
+    match interaction {
+        Interaction::Dot => (vectors.checked_mul(tables)? / 2).checked_add(dim),
+        Interaction::Concat => dim.checked_mul(vectors),
+    }
 }
 
 impl Model {
@@ -86,26 +194,21 @@ impl Model {
     ///
     /// # Panics
     /// If shapes do not fit.
-    pub fn new(
-        tables: Vec<Table>,
-        pooling: Pooling,
-        bottom: Mlp,
-        top: Mlp,
-        interaction: Interaction,
-    ) -> Model {
+    pub fn new(tables: Vec<Sparse>, bottom: Mlp, top: Mlp, interaction: Interaction) -> Model {
         let dim = bottom.outputs();
-        assert!(tables.iter().all(|table| table.dim() == dim));
-        let vectors = tables.len() + 1;
-        let width = match interaction {
-            Interaction::Dot => dim + vectors * (vectors - 1) / 2,
-            Interaction::Concat => dim * vectors,
-        };
-        assert_eq!(top.inputs(), width);
-        Model { tables, pooling, bottom, top, interaction }
+        assert!(dim > 0 && top.outputs() > 0, "both MLPs have layers");
+        assert!(tables.iter().all(|table| table.dim() == dim), "tables have the bottom's dimension");
+        assert_eq!(
+            Some(top.inputs()),
+            width(interaction, dim, tables.len()),
+            "the top takes the interaction"
+        );
+        let (name, version) = ("model".to_owned(), "1".to_owned());
+        Model { name, version, assumed: Vec::new(), tables, bottom, top, interaction, isa: Isa::best() }
     }
 
     /// The tables.
-    pub fn tables(&self) -> &[Table] {
+    pub fn tables(&self) -> &[Sparse] {
         &self.tables
     }
 
@@ -117,6 +220,16 @@ impl Model {
     /// How many scores a query gets.
     pub fn outputs(&self) -> usize {
         self.top.outputs()
+    }
+
+    /// How vectors meet.
+    pub fn interaction(&self) -> Interaction {
+        self.interaction
+    }
+
+    /// Bytes of all tables' rows.
+    pub fn table_bytes(&self) -> usize {
+        self.tables.iter().map(Sparse::len_bytes).sum()
     }
 
     /// That `batch` is one for this model.
@@ -154,42 +267,50 @@ impl Model {
         scratch: &mut Scratch,
         scores: &mut Vec<f32>,
     ) -> Result<(), InputError> {
+        self.infer_staged(batch, tuning, scratch, scores, |_| ())
+    }
+
+    /// As [`Model::infer`]; `done` is told of each stage that is over.
+    ///
+    /// # Errors
+    /// As [`Model::check`].
+    pub fn infer_staged(
+        &self,
+        batch: &Batch<'_>,
+        tuning: Tuning,
+        scratch: &mut Scratch,
+        scores: &mut Vec<f32>,
+        mut done: impl FnMut(Stage),
+    ) -> Result<(), InputError> {
         self.check(batch)?;
+        scores.clear();
+        if batch.len == 0 {
+            return Ok(());
+        }
         let Scratch { vectors, reduced, top, spare } = scratch;
         let dim = self.bottom.outputs();
-        let count = self.tables.len() + 1;
+        // Tables in order, each a block of `len × dim`. `reduce` writes all of it.
+        reduced.resize(batch.len * dim * self.tables.len(), 0.0);
+        for ((at, sparse), out) in
+            self.tables.iter().enumerate().zip(reduced.chunks_exact_mut(batch.len * dim))
+        {
+            let bags = &batch.bags[at];
+            match &sparse.access {
+                Access::Rows(table) => reduce(table, bags, sparse.pooling, tuning, out),
+            }
+            .map_err(|error| InputError::Bags(at, error))?;
+        }
+        done(Stage::Reduce);
         vectors.clear();
         vectors.extend_from_slice(batch.dense);
         self.bottom.forward(batch.len, vectors, spare);
-        // Tables in order, each a block of `len × dim`.
-        reduced.clear();
-        reduced.resize(batch.len * dim * self.tables.len(), 0.0);
-        for ((at, table), out) in
-            self.tables.iter().enumerate().zip(reduced.chunks_exact_mut(batch.len * dim))
-        {
-            reduce(table, &batch.bags[at], self.pooling, tuning, out).map_err(|e| InputError::Bags(at, e))?;
-        }
-        top.clear();
-        for query in 0..batch.len {
-            let vector = |at: usize| match at {
-                0 => &vectors[query * dim..][..dim],
-                at => &reduced[((at - 1) * batch.len + query) * dim..][..dim],
-            };
-            top.extend_from_slice(vector(0));
-            match self.interaction {
-                Interaction::Concat => (1..count).for_each(|at| top.extend_from_slice(vector(at))),
-                Interaction::Dot => {
-                    for i in 1..count {
-                        for j in 0..i {
-                            top.push(vector(i).iter().zip(vector(j)).map(|(a, b)| a * b).sum());
-                        }
-                    }
-                }
-            }
-        }
+        done(Stage::Bottom);
+        let shape = interact::Shape { dim, len: batch.len, tables: self.tables.len() };
+        interact::interact(self.isa, self.interaction, shape, vectors, reduced, top);
+        done(Stage::Interact);
         self.top.forward(batch.len, top, spare);
-        scores.clear();
         scores.extend_from_slice(top);
+        done(Stage::Top);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The inner loops of MLPs and of the dot interaction, for the instructions that the machine has.
 //!
-//! One loop over blocks for all ([`panels`]); a block of `B` queries × `P` panels is written three times, for 512 bits, for 256 bits and portably
+//! One loop over blocks for all (`panels`); a block of `B` queries × `P` panels is written three times, for 512 bits, for 256 bits and portably
 //! (what the first two are compared with in tests, and what other machines run). `B` and `P` are chosen so that all `B × P` sums stay in registers.
 //!
 //! Order of addition differs from the simple loop's, so results differ by rounding.
