@@ -129,3 +129,87 @@ impl FromStr for RowFormat {
         format.ok_or_else(|| format!("there is no row format {text:?}; use f32, f16, int8 or int4"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn through(format: RowFormat, row: &[f32]) -> Vec<f32> {
+        let mut bytes = vec![0xA5; format.row_bytes(row.len())];
+        format.encode(row, &mut bytes);
+        let mut back = vec![f32::NAN; row.len()];
+        format.decode(&bytes, &mut back);
+        back
+    }
+
+    /// The largest error that the head of this file allows for a row.
+    fn bound(format: RowFormat, row: &[f32], x: f32) -> f32 {
+        let (least, most) =
+            (row.iter().copied().fold(f32::MAX, f32::min), row.iter().copied().fold(f32::MIN, f32::max));
+        let size = least.abs().max(most.abs());
+        match format {
+            RowFormat::F32 => 0.0,
+            // Eleven bits; below the least normal number a fixed step.
+            RowFormat::F16 => (x.abs() / 2048.0).max(1.0 / (1 << 25) as f32),
+            RowFormat::Int8 => (most - least) / 255.0 / 2.0 + size * 4e-7,
+            RowFormat::Int4 => (most - least) / 15.0 / 2.0 + size * 4e-7,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_within_half_a_step(
+            pairs in prop::collection::vec((-1000.0..1000.0f32, -1000.0..1000.0f32), 0..70),
+            size in prop::sample::select(vec![1e-6f32, 1e-3, 1.0, 60.0]),
+        ) {
+            let row: Vec<f32> = pairs.iter().flat_map(|&(a, b)| [a * size, b * size]).collect();
+            for format in RowFormat::ALL {
+                for (&x, back) in row.iter().zip(through(format, &row)) {
+                    let bound = bound(format, &row, x);
+                    prop_assert!((back - x).abs() <= bound, "{format}: {x} came back as {back}, bound {bound}");
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_row_and_any_row_can_be_written(
+            bytes in prop::collection::vec(any::<u8>(), 40),
+            row in prop::collection::vec(any::<f32>(), 16),
+        ) {
+            for format in RowFormat::ALL {
+                let mut back = [0.0; 16];
+                format.decode(&bytes[..format.row_bytes(16).min(40)].repeat(2)[..format.row_bytes(16)], &mut back);
+                through(format, &row);
+            }
+        }
+    }
+
+    #[test]
+    fn ends_of_a_row_are_exact_and_equal_numbers_are_their_bias() {
+        for format in [RowFormat::Int8, RowFormat::Int4] {
+            let back = through(format, &[-1.0, 0.25, 2.0, 0.0]);
+            assert_eq!((back[0], back[2]), (-1.0, 2.0), "{format}");
+            assert_eq!(through(format, &[0.1; 6]), [0.1; 6], "{format}");
+        }
+    }
+
+    #[test]
+    fn bytes_lie_as_the_picture_says() {
+        let mut bytes = [0; 10];
+        RowFormat::Int4.encode(&[0.0, 15.0, 3.0, 7.0], &mut bytes);
+        assert_eq!(bytes, [0xF0, 0x73, 0, 0, 0x80, 0x3F, 0, 0, 0, 0]);
+        RowFormat::Int8.encode(&[0.0, 255.0], &mut bytes);
+        assert_eq!(bytes, [0, 255, 0, 0, 0x80, 0x3F, 0, 0, 0, 0]);
+        RowFormat::F16.encode(&[1.0, -2.0], &mut bytes[..4]);
+        assert_eq!(bytes[..4], [0, 0x3C, 0, 0xC0]);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for format in RowFormat::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        assert!("int2".parse::<RowFormat>().expect_err("unknown").contains("int4"));
+    }
+}

@@ -28,5 +28,5 @@ pub use model::{
     Access, Batch, InputError, Interaction, LoadError, LoadOptions, Model, Scratch, Sparse, Stage, Stages,
     Synth, load,
 };
-pub use reduce::{Pooling, Tuning, reduce};
+pub use reduce::{Kernel, Pooling, Tuning, reduce, reduce_touching, reduce_with};
 pub use table::Table;

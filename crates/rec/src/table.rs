@@ -3,11 +3,18 @@
 //! Rows follow each other at [`RowFormat::row_bytes`]. The whole table is readable 64 bytes beyond its last row, so that kernels may load whole vectors.
 
 use crate::format::RowFormat;
+use base::hash::Hasher64;
 use base::pages::{PageKind, Region};
 use std::io;
 
 /// Bytes that may be read behind the last row.
 pub const SLACK: usize = 64;
+
+/// Bytes that are hashed at once: a piece stays in the second-level cache.
+const HASHED_AT_ONCE: usize = 256 << 10;
+
+/// The hash of a table's contents has its own function, so that it is never mistaken for a key's. Frozen: plans name tables by it.
+const HASH_SEED: u64 = 0x7461_626C_652D_6831;
 
 /// Rows of numbers.
 pub struct Table {
@@ -89,6 +96,22 @@ impl Table {
         unsafe { std::slice::from_raw_parts_mut(self.memory.start(), len) }
     }
 
+    /// A hash of format, shape and every row, the same on every machine: what a memo plan names its table by.
+    ///
+    /// Cost: a pass over the table, at about memory's pace.
+    pub fn hash(&self) -> u64 {
+        let hasher = Hasher64::new(HASH_SEED);
+        // Format by name, numbers little endian: nothing that depends on a compiler.
+        let mut words = self.format.to_string().into_bytes();
+        words.resize(8, 0);
+        words.extend(u64::from(self.rows).to_le_bytes());
+        words.extend((self.dim as u64).to_le_bytes());
+        for piece in self.bytes()[..self.len_bytes()].chunks(HASHED_AT_ONCE) {
+            words.extend(hasher.hash(piece).to_le_bytes());
+        }
+        hasher.hash(&words)
+    }
+
     /// Writes `row` at `at`.
     pub fn set_row(&mut self, at: u32, row: &[f32]) {
         let (format, stride) = (self.format, self.stride);
@@ -101,5 +124,61 @@ impl Table {
         assert!(at < self.rows, "row {at} of {}", self.rows);
         let start = at as usize * self.stride;
         self.format.decode(&self.bytes()[start..start + self.stride], row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counting(rows: u32, dim: usize, format: RowFormat) -> Table {
+        let row = |at, row: &mut [f32]| row.iter_mut().zip(0..).for_each(|(x, i)| *x = (at * 31 + i) as f32);
+        Table::from_rows(rows, dim, format, row).expect("memory")
+    }
+
+    #[test]
+    fn rows_are_read_back_and_lie_on_a_line() {
+        let table = counting(7, 6, RowFormat::F32);
+        let mut row = [0.0; 6];
+        table.row(6, &mut row);
+        assert_eq!(row, [186.0, 187.0, 188.0, 189.0, 190.0, 191.0]);
+        assert_eq!((table.len_bytes(), table.bytes().len()), (7 * 24, 7 * 24 + SLACK));
+        assert!(table.bytes().as_ptr().addr().is_multiple_of(64), "prefetches count lines from there");
+    }
+
+    #[test]
+    fn the_hash_is_frozen() {
+        // A change here makes every plan that was ever written useless.
+        assert_eq!(counting(5000, 16, RowFormat::F32).hash(), FROZEN);
+    }
+
+    const FROZEN: u64 = 10_827_773_276_012_104_708;
+
+    #[test]
+    fn a_bit_a_row_a_dimension_or_a_format_changes_the_hash() {
+        let table = counting(64, 16, RowFormat::F32);
+        let mut hashes = vec![table.hash()];
+        let mut changed = counting(64, 16, RowFormat::F32);
+        assert_eq!(changed.hash(), hashes[0]);
+        for at in [0, 1, 2048, 4095] {
+            changed.bytes_mut()[at] ^= 4;
+            hashes.push(changed.hash());
+            changed.bytes_mut()[at] ^= 4;
+        }
+        // All have 4096 zero bytes.
+        for (rows, dim, format) in [
+            (64, 16, RowFormat::F32),
+            (32, 32, RowFormat::F32),
+            (128, 8, RowFormat::F32),
+            (64, 32, RowFormat::F16),
+        ] {
+            hashes.push(Table::zeroed(rows, dim, format).expect("memory").hash());
+        }
+        hashes.push(Table::zeroed(65, 16, RowFormat::F32).expect("memory").hash());
+        hashes.push(Table::zeroed(0, 16, RowFormat::F32).expect("memory").hash());
+        let count = hashes.len();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count, "all differ");
     }
 }
