@@ -1,0 +1,147 @@
+//! What is measured: each bar runs one slice and says how many rows it read.
+
+use crate::loads::Load;
+use base::touch::prefetch;
+use rec::{Kernel, Pooling, Table, Tuning, reduce_with};
+use std::hint::black_box;
+
+/// What a bar did with a slice.
+pub struct Sample {
+    /// Time that the thread ran; while the core was lent to others does not count.
+    pub seconds: f64,
+    /// Rows that were read; fewer than were asked where sums stood ready.
+    pub rows: usize,
+}
+
+/// One line of the report.
+pub struct Bar<'a> {
+    pub name: String,
+    /// Bytes of a row that it reads.
+    pub row_bytes: usize,
+    /// Runs slice `at` of the loads.
+    pub run: Box<dyn FnMut(usize) -> Sample + 'a>,
+}
+
+/// The time that this thread has run.
+fn seconds_run() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The time that `work` takes, for all rows of `load`.
+fn timed(load: &Load, mut work: impl FnMut()) -> Sample {
+    let start = seconds_run();
+    work();
+    Sample { seconds: seconds_run() - start, rows: load.iter().map(|batch| batch.values.len()).sum() }
+}
+
+/// The machine's limit for rows of `stride` bytes at random: every line of every row is touched once, prefetched at the distance that is best here.
+pub fn limit<'a>(bytes: &'a [u8], stride: usize, loads: &'a [Load]) -> Bar<'a> {
+    let run = move |at: usize, ahead: usize| {
+        timed(&loads[at], || {
+            for batch in &loads[at] {
+                black_box(touch_all(bytes, stride, &batch.values, ahead));
+            }
+        })
+    };
+    let seconds = |ahead| (0..loads.len().min(5)).map(|at| run(at, ahead).seconds).fold(f64::MAX, f64::min);
+    let ahead =
+        [0, 8, 16, 32, 64, 128].into_iter().min_by(|&a, &b| seconds(a).total_cmp(&seconds(b))).unwrap_or(64);
+    Bar {
+        name: format!("limit: {stride} B at random, prefetch {ahead}"),
+        row_bytes: stride,
+        run: Box::new(move |at| run(at, ahead)),
+    }
+}
+
+#[inline(never)]
+fn touch_all(bytes: &[u8], stride: usize, ids: &[u32], ahead: usize) -> u8 {
+    let mut seen = 0;
+    for (at, &id) in ids.iter().enumerate() {
+        if ahead > 0
+            && let Some(&id) = ids.get(at + ahead)
+        {
+            let row = &bytes[id as usize * stride..][..stride];
+            row.iter().step_by(64).for_each(|byte| prefetch(byte));
+            prefetch(&row[stride - 1]);
+        }
+        let row = &bytes[id as usize * stride..][..stride];
+        seen ^= row.iter().step_by(64).fold(row[stride - 1], |seen, byte| seen ^ byte);
+    }
+    seen
+}
+
+/// A loop as one writes it first, compiled for this machine's vectors.
+pub fn naive<'a>(table: &'a Table, loads: &'a [Load]) -> Bar<'a> {
+    let mut out = Vec::new();
+    let run = move |at: usize| {
+        timed(&loads[at], || {
+            for batch in &loads[at] {
+                out.resize(batch.len() * table.dim(), 0.0);
+                naive_here(table, &batch.values, &batch.offsets, &mut out);
+                black_box(&out);
+            }
+        })
+    };
+    Bar { name: format!("{} naive loop", table.format()), row_bytes: table.stride(), run: Box::new(run) }
+}
+
+fn naive_here(table: &Table, values: &[u32], offsets: &[u32], out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    match Kernel::best() {
+        // SAFETY: the kernel is available, so the instructions are there.
+        Kernel::Avx512 => return unsafe { naive_avx512(table, values, offsets, out) },
+        // SAFETY: as above.
+        Kernel::Avx2 => return unsafe { naive_avx2(table, values, offsets, out) },
+        Kernel::Portable => {}
+    }
+    naive_loop(table, values, offsets, out)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
+fn naive_avx512(table: &Table, values: &[u32], offsets: &[u32], out: &mut [f32]) {
+    naive_loop(table, values, offsets, out)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn naive_avx2(table: &Table, values: &[u32], offsets: &[u32], out: &mut [f32]) {
+    naive_loop(table, values, offsets, out)
+}
+
+#[inline(always)]
+fn naive_loop(table: &Table, values: &[u32], offsets: &[u32], out: &mut [f32]) {
+    // SAFETY: any four bytes are an f32.
+    let (before, numbers, _) = unsafe { table.bytes().align_to::<f32>() };
+    assert!(before.is_empty(), "tables begin on a line");
+    let dim = table.dim();
+    for (span, out) in offsets.windows(2).zip(out.chunks_exact_mut(dim)) {
+        out.fill(0.0);
+        for &id in &values[span[0] as usize..span[1] as usize] {
+            let row = &numbers[id as usize * dim..][..dim];
+            out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+        }
+    }
+}
+
+/// A kernel at a prefetch distance.
+pub fn kernel<'a>(kernel: Kernel, table: &'a Table, ahead: usize, loads: &'a [Load]) -> Bar<'a> {
+    let mut out = Vec::new();
+    let run = move |at: usize| {
+        timed(&loads[at], || {
+            for batch in &loads[at] {
+                out.resize(batch.len() * table.dim(), 0.0);
+                let tuning = Tuning { prefetch: ahead };
+                reduce_with(kernel, table, &batch.bags(), Pooling::Sum, tuning, &mut out)
+                    .expect("ids are rows");
+                black_box(&out);
+            }
+        })
+    };
+    let name = match ahead {
+        0 => format!("{} {kernel}", table.format()),
+        _ => format!("{} {kernel}, prefetch {ahead}", table.format()),
+    };
+    Bar { name, row_bytes: table.stride(), run: Box::new(run) }
+}
