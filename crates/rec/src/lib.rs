@@ -14,6 +14,7 @@
 
 pub mod bags;
 pub mod format;
+pub mod lists;
 pub mod manifest;
 pub mod mlp;
 pub mod model;
@@ -23,6 +24,7 @@ pub mod tensors;
 
 pub use bags::{Bags, BagsError};
 pub use format::RowFormat;
+pub use lists::Lists;
 pub use mlp::{Activation, Layer, Mlp};
 pub use model::{
     Access, Batch, InputError, Interaction, LoadError, LoadOptions, Model, Scratch, Sparse, Stage, Stages,
