@@ -16,6 +16,7 @@ pub mod bags;
 pub mod format;
 pub mod lists;
 pub mod manifest;
+pub mod memo;
 pub mod mlp;
 pub mod model;
 pub mod reduce;
@@ -25,6 +26,7 @@ pub mod tensors;
 pub use bags::{Bags, BagsError};
 pub use format::RowFormat;
 pub use lists::Lists;
+pub use memo::{Plan, Planned};
 pub use mlp::{Activation, Layer, Mlp};
 pub use model::{
     Access, Batch, InputError, Interaction, LoadError, LoadOptions, Model, Scratch, Sparse, Stage, Stages,
