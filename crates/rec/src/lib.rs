@@ -20,6 +20,7 @@ pub mod memo;
 pub mod mlp;
 pub mod model;
 pub mod reduce;
+pub mod synth;
 pub mod table;
 pub mod tensors;
 
