@@ -13,6 +13,7 @@
 //! `docs/design/007-rec.md` says why it is built so and what is promised.
 
 pub mod bags;
+pub mod features;
 pub mod format;
 pub mod lists;
 pub mod manifest;
@@ -25,6 +26,7 @@ pub mod table;
 pub mod tensors;
 
 pub use bags::{Bags, BagsError};
+pub use features::{Dictionary, Unknown};
 pub use format::RowFormat;
 pub use lists::Lists;
 pub use memo::{Plan, Planned};

@@ -22,10 +22,12 @@ pub use synth::Synth;
 
 use crate::bags::{Bags, BagsError};
 use crate::format::RowFormat;
+use crate::memo::{Names, PlanScratch, Planned};
 use crate::mlp::Mlp;
 use crate::mlp::kernel::Isa;
 use crate::reduce::{Pooling, Tuning, reduce};
 use crate::table::Table;
+use base::hash::{Hasher64, WIRE_SEED};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -104,41 +106,61 @@ pub struct Scratch {
     reduced: Vec<f32>,
     top: Vec<f32>,
     spare: Vec<f32>,
+    plan: PlanScratch,
 }
 
 /// What a table's bags are reduced over.
 pub enum Access {
     /// The table itself.
     Rows(Table),
+    /// The arena of a memo plan.
+    Planned(Planned),
 }
 
 /// A table of a model.
 pub struct Sparse {
     /// Its name.
     pub name: String,
-    /// Its rows.
-    pub access: Access,
     /// What becomes of a bag's rows.
     pub pooling: Pooling,
+    access: Access,
+    hash: u64,
 }
 
 impl Sparse {
-    /// `table` by itself.
+    /// `table` by itself. Cost: hashing all its rows.
     pub fn new(name: impl Into<String>, table: Table, pooling: Pooling) -> Sparse {
-        Sparse { name: name.into(), access: Access::Rows(table), pooling }
+        Sparse { name: name.into(), pooling, hash: table.hash(), access: Access::Rows(table) }
     }
 
-    /// How many rows there are: what ids are less than.
+    /// The same rows by `planned`, which was made of the table with this hash.
+    pub fn planned(name: impl Into<String>, planned: Planned, hash: u64, pooling: Pooling) -> Sparse {
+        Sparse { name: name.into(), pooling, hash, access: Access::Planned(planned) }
+    }
+
+    /// What its bags are reduced over.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The hash of the table, [`Table::hash`]: what a plan is made for. A table that is planned has that of the one it was made of.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// How many rows there are: what ids are less than. Memo rows do not count.
     pub fn rows(&self) -> u32 {
         match &self.access {
             Access::Rows(table) => table.rows(),
+            Access::Planned(planned) => planned.plan().rows(),
         }
     }
 
-    /// The table that is read.
-    fn table(&self) -> &Table {
+    /// The rows that are read, memo rows among them.
+    pub fn table(&self) -> &Table {
         match &self.access {
             Access::Rows(table) => table,
+            Access::Planned(planned) => planned.arena(),
         }
     }
 
@@ -157,10 +179,15 @@ impl Sparse {
         self.table().len_bytes()
     }
 
-    /// Reads row `at` into `row`.
+    /// Reads the row of id `at` into `row`.
     fn row(&self, at: u32, row: &mut [f32]) {
         match &self.access {
             Access::Rows(table) => table.row(at, row),
+            Access::Planned(planned) => {
+                let mut key = Vec::with_capacity(1);
+                planned.plan().singles(&[planned.plan().remap()[at as usize]], &mut key);
+                planned.arena().row(key[0], row);
+            }
         }
     }
 }
@@ -227,6 +254,17 @@ impl Model {
         self.interaction
     }
 
+    /// What tells models apart: the hashes of all tables, in order, and of all layers. A plan, which changes no score, does not change it.
+    pub fn hash(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.tables.iter().for_each(|table| bytes.extend(table.hash.to_le_bytes()));
+        for layer in self.bottom.layers().chain(self.top.layers()) {
+            bytes.extend((layer.inputs as u64).to_le_bytes());
+            layer.weight.iter().chain(&layer.bias).for_each(|x| bytes.extend(x.to_le_bytes()));
+        }
+        Hasher64::new(WIRE_SEED).hash(&bytes)
+    }
+
     /// Bytes of all tables' rows.
     pub fn table_bytes(&self) -> usize {
         self.tables.iter().map(Sparse::len_bytes).sum()
@@ -267,16 +305,17 @@ impl Model {
         scratch: &mut Scratch,
         scores: &mut Vec<f32>,
     ) -> Result<(), InputError> {
-        self.infer_staged(batch, tuning, scratch, scores, |_| ())
+        self.infer_staged(batch, Names::Table, tuning, scratch, scores, |_| ())
     }
 
-    /// As [`Model::infer`]; `done` is told of each stage that is over.
+    /// As [`Model::infer`], with ids of planned tables by `names`; `done` is told of each stage that is over, by [`Stages::timer`] for one.
     ///
     /// # Errors
     /// As [`Model::check`].
     pub fn infer_staged(
         &self,
         batch: &Batch<'_>,
+        names: Names,
         tuning: Tuning,
         scratch: &mut Scratch,
         scores: &mut Vec<f32>,
@@ -287,7 +326,7 @@ impl Model {
         if batch.len == 0 {
             return Ok(());
         }
-        let Scratch { vectors, reduced, top, spare } = scratch;
+        let Scratch { vectors, reduced, top, spare, plan } = scratch;
         let dim = self.bottom.outputs();
         // Tables in order, each a block of `len × dim`. `reduce` writes all of it.
         reduced.resize(batch.len * dim * self.tables.len(), 0.0);
@@ -297,6 +336,7 @@ impl Model {
             let bags = &batch.bags[at];
             match &sparse.access {
                 Access::Rows(table) => reduce(table, bags, sparse.pooling, tuning, out),
+                Access::Planned(planned) => planned.reduce(bags, names, sparse.pooling, tuning, plan, out),
             }
             .map_err(|error| InputError::Bags(at, error))?;
         }

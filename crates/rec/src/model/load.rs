@@ -6,9 +6,10 @@
 //! Bounds: what is allocated follows from tensors whose data was found in the file; [`LoadOptions::max_bytes`] bounds it further.
 
 use super::layout::{Key, Part, Role, role};
-use super::{Access, Interaction, Model, Sparse, width};
+use super::{Interaction, Model, Sparse, width};
 use crate::format::RowFormat;
 use crate::manifest::{Manifest, Pairs, TableEntry};
+use crate::memo::{Plan, PlanError, Planned};
 use crate::mlp::{Activation, Layer, Mlp};
 use crate::reduce::Pooling;
 use crate::table::Table;
@@ -30,7 +31,12 @@ pub struct LoadOptions {
     pub format: Option<RowFormat>,
     /// The most bytes that tables and layers may take.
     pub max_bytes: Option<u64>,
+    /// Memo plans by the names of their tables; they go before those of the manifest.
+    pub plans: Vec<(String, PathBuf)>,
 }
+
+/// The longest memo plan that is read.
+const MAX_PLAN: u64 = 20 << 30;
 
 /// Why there is no model.
 #[derive(Debug)]
@@ -47,6 +53,8 @@ pub enum LoadError {
     TooLarge(u64, u64),
     /// No memory for this table.
     Memory(String, io::Error),
+    /// The memo plan for this table is none.
+    Plan(String, PlanError),
 }
 
 impl fmt::Display for LoadError {
@@ -59,6 +67,7 @@ impl fmt::Display for LoadError {
             LoadError::TooLarge(bytes, most) => {
                 write!(f, "the model takes {bytes} bytes, more than {most}; allow more")
             }
+            LoadError::Plan(table, error) => write!(f, "memo plan of table {table:?}: {error}"),
             LoadError::Memory(table, error) => write!(f, "table {table:?}: no memory for its rows: {error}"),
         }
     }
@@ -102,14 +111,23 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Model, LoadError> {
         let of = if path.is_dir() { path.file_name() } else { path.file_stem() };
         manifest.name = of.map(|name| name.to_string_lossy().into_owned());
     }
-    build(&manifest, &tensors, options)
+    build_in(file.parent(), &manifest, &tensors, options)
 }
 
-/// The model of `manifest` and `tensors`.
+/// The model of `manifest` and `tensors`. Plans that the manifest names are not read: it is in no folder.
 ///
 /// # Errors
 /// As [`load`].
 pub fn build(manifest: &Manifest, tensors: &Tensors, options: &LoadOptions) -> Result<Model, LoadError> {
+    build_in(None, manifest, tensors, options)
+}
+
+fn build_in(
+    folder: Option<&Path>,
+    manifest: &Manifest,
+    tensors: &Tensors,
+    options: &LoadOptions,
+) -> Result<Model, LoadError> {
     let mut assumed = Vec::new();
     let parts = Parts::of(tensors)?;
     check_size(&parts, options)?;
@@ -135,13 +153,18 @@ pub fn build(manifest: &Manifest, tensors: &Tensors, options: &LoadOptions) -> R
     if interaction == Interaction::Dot && pairs == Pairs::Upper {
         to_lower(&mut top[0], dim, wanted.len() + 1);
     }
+    let is_table = |name: &str| wanted.iter().any(|(_, entry)| entry.name == name);
+    if let Some((name, _)) = options.plans.iter().find(|(name, _)| !is_table(name)) {
+        let what = format!("there is a memo plan for table {name:?}, but no such table");
+        return Err(LoadError::Manifest(what));
+    }
     let mut sparse = Vec::with_capacity(wanted.len());
     for (tensor, entry) in wanted {
         let table = table(tensors, tensor, &entry, dim, options)?;
-        sparse.push(Sparse {
-            name: entry.name,
-            access: Access::Rows(table),
-            pooling: entry.pooling.map_or(Pooling::Sum, Pooling::from),
+        let pooling = entry.pooling.map_or(Pooling::Sum, Pooling::from);
+        sparse.push(match plan_file(folder, &entry, options)? {
+            Some(file) => planned(&file, entry.name, table, pooling, options)?,
+            None => Sparse::new(entry.name, table, pooling),
         });
     }
     let mut model = Model::new(sparse, Mlp::new(bottom), Mlp::new(top), interaction);
@@ -451,4 +474,51 @@ fn table(
         (first as u32..).zip(numbers.chunks_exact(dim)).for_each(|(at, row)| table.set_row(at, row));
     }
     Ok(table)
+}
+
+/// Where the memo plan of a table is, if it has one.
+fn plan_file(
+    folder: Option<&Path>,
+    entry: &TableEntry,
+    options: &LoadOptions,
+) -> Result<Option<PathBuf>, LoadError> {
+    if let Some((_, file)) = options.plans.iter().find(|(name, _)| *name == entry.name) {
+        return Ok(Some(file.clone()));
+    }
+    let (Some(folder), Some(plan)) = (folder, &entry.plan) else { return Ok(None) };
+    // A model that was copied from somewhere names no other file of this machine.
+    if Path::new(plan).file_name() != Some(plan.as_ref()) {
+        let what =
+            format!("table {:?}: plan {plan:?} is not the name of a file in the model's folder", entry.name);
+        return Err(LoadError::Manifest(what));
+    }
+    Ok(Some(folder.join(plan)))
+}
+
+/// `table` by the plan in `file`; the table itself is given back.
+fn planned(
+    file: &Path,
+    name: String,
+    table: Table,
+    pooling: Pooling,
+    options: &LoadOptions,
+) -> Result<Sparse, LoadError> {
+    let io = |error| LoadError::Io(file.to_owned(), error);
+    let len = fs::metadata(file).map_err(io)?.len();
+    if len > MAX_PLAN.min(u64::from(table.rows()) * 8 + 4096) {
+        return Err(LoadError::Plan(name, PlanError::Length(len as usize)));
+    }
+    let hash = table.hash();
+    let plan = match Plan::load(&fs::read(file).map_err(io)?, table.rows(), hash) {
+        Ok(plan) => plan,
+        Err(error) => return Err(LoadError::Plan(name, error)),
+    };
+    let bytes = u64::from(plan.arena_rows()) * table.stride() as u64;
+    if let Some(most) = options.max_bytes.filter(|&most| bytes > most) {
+        return Err(LoadError::TooLarge(bytes, most));
+    }
+    match Planned::new(plan, &table, table.format()) {
+        Ok(planned) => Ok(Sparse::planned(name, planned, hash, pooling)),
+        Err(error) => Err(LoadError::Memory(name, error)),
+    }
 }

@@ -1,6 +1,7 @@
 //! Where a batch's time goes. A clock is read only here: [`Model::infer`] costs nothing for it.
 
 use super::{Batch, InputError, Model, Scratch, Stage};
+use crate::memo::Names;
 use crate::reduce::Tuning;
 use base::{Clock, Nanos};
 
@@ -24,6 +25,24 @@ impl Stages {
     }
 }
 
+impl Stages {
+    /// What adds each stage's time by `clock`, from now on: for [`Model::infer_staged`].
+    pub fn timer(&mut self, clock: Clock) -> impl FnMut(Stage) + '_ {
+        let mut began = clock.now();
+        move |stage| {
+            let now = clock.now();
+            let spent = match stage {
+                Stage::Reduce => &mut self.reduce,
+                Stage::Bottom => &mut self.bottom,
+                Stage::Interact => &mut self.interact,
+                Stage::Top => &mut self.top,
+            };
+            spent.0 += now.since(began).0;
+            began = now;
+        }
+    }
+}
+
 impl Model {
     /// As [`Model::infer`], with each stage's time by `clock` added to `stages`. Cost: five readings of the clock.
     ///
@@ -38,17 +57,6 @@ impl Model {
         clock: Clock,
         stages: &mut Stages,
     ) -> Result<(), InputError> {
-        let mut began = clock.now();
-        self.infer_staged(batch, tuning, scratch, scores, |stage| {
-            let now = clock.now();
-            let spent = match stage {
-                Stage::Reduce => &mut stages.reduce,
-                Stage::Bottom => &mut stages.bottom,
-                Stage::Interact => &mut stages.interact,
-                Stage::Top => &mut stages.top,
-            };
-            spent.0 += now.since(began).0;
-            began = now;
-        })
+        self.infer_staged(batch, Names::Table, tuning, scratch, scores, stages.timer(clock))
     }
 }

@@ -1,9 +1,12 @@
 use super::load::build;
 use super::*;
+use crate::lists::Lists;
 use crate::manifest::{Manifest, TableEntry};
+use crate::memo::{Growth, Limits, PlanError};
 use crate::tensors::{self, Pieces, Tensors};
 use base::Prng;
 use proptest::prelude::*;
+use std::path::PathBuf;
 
 const POOLINGS: [Pooling; 4] = [Pooling::Sum, Pooling::Mean, Pooling::Max, Pooling::Min];
 
@@ -149,7 +152,7 @@ proptest! {
         prop_assert_eq!(again.manifest(), manifest.clone());
         prop_assert!(again.assumed.is_empty());
         for (format, most) in [(RowFormat::F16, 2e-3), (RowFormat::Int8, 1e-2), (RowFormat::Int4, 0.15)] {
-            let options = LoadOptions { format: Some(format), max_bytes: None };
+            let options = LoadOptions { format: Some(format), ..LoadOptions::default() };
             let smaller = build(&manifest, &tensors, &options).expect("ours");
             prop_assert!(smaller.tables().iter().all(|table| table.format() == format));
             prop_assert!(is_close(&queries.infer(&smaller, len).expect("the same"), &want, most), "{format}");
@@ -302,7 +305,7 @@ fn a_manifest_that_does_not_fit_is_refused() {
     let manifest = Manifest { tables, ..Manifest::default() };
     let model = build(&manifest, &ones(&SMALL), &LoadOptions::default()).expect("a model");
     assert_eq!(model.tables().iter().map(Sparse::rows).collect::<Vec<_>>(), [20, 10]);
-    let few = LoadOptions { max_bytes: Some(400), format: None };
+    let few = LoadOptions { max_bytes: Some(400), ..LoadOptions::default() };
     assert!(matches!(build(&manifest, &ones(&SMALL), &few), Err(LoadError::TooLarge(_, 400))));
 }
 
@@ -331,6 +334,66 @@ fn a_model_that_is_written_is_loaded_from_its_folder_or_file() {
 }
 
 #[test]
+fn a_planned_table_gives_the_same_scores_by_either_name_of_its_rows() {
+    let dir = std::env::temp_dir().join(format!("millrace-rec-plan-{}", std::process::id()));
+    let mut model = Model::synth(&shape(5, 3, 16, Interaction::Dot)).expect("memory");
+    model
+        .tables
+        .iter_mut()
+        .zip([Pooling::Sum, Pooling::Mean, Pooling::Max])
+        .for_each(|(table, p)| table.pooling = p);
+    model.write(&dir).expect("written");
+    // Rows 3n and 3n + 1 are asked together.
+    let mut lists = Lists::new(50).expect("few features");
+    (0..16).for_each(|n| lists.push(9, &[3 * n, 3 * n + 1]).expect("ids in range"));
+    let plan = Growth::new(&lists, 1.2, Limits::default(), |_| ()).plan(1.2);
+    assert!(plan.arena_rows() > 50);
+    let mut options = LoadOptions::default();
+    for (at, table) in model.tables().iter().enumerate() {
+        let path = dir.join(format!("{at}.plan"));
+        std::fs::write(&path, plan.save(table.hash())).expect("written");
+        options.plans.push((table.name.clone(), path));
+    }
+    let planned = load(&dir, &options).expect("the plans fit");
+    assert!(planned.tables().iter().all(|table| table.len_bytes() > 50 * 64 && table.rows() == 50));
+    assert_eq!(planned.hash(), model.hash());
+    let mut queries = Queries::random(&mut Prng::new(5), &model, 20);
+    let want = queries.infer(&model, 20).expect("scores");
+    let have = queries.infer(&planned, 20).expect("scores");
+    assert!(is_close(&have, &want, 1e-5), "{have:?} for {want:?}");
+    // As the plan names rows.
+    queries
+        .tables
+        .iter_mut()
+        .for_each(|(ids, ..)| ids.iter_mut().for_each(|id| *id = plan.remap()[*id as usize]));
+    let bags: Vec<_> =
+        queries.tables.iter().map(|(v, o, w)| Bags::new(v, o, w.as_deref()).expect("bags")).collect();
+    let batch = Batch { len: 20, dense: &queries.dense, bags: &bags };
+    let (mut scratch, mut renamed) = (Scratch::default(), Vec::new());
+    planned
+        .infer_staged(&batch, Names::Plan, Tuning::default(), &mut scratch, &mut renamed, |_| ())
+        .expect("scores");
+    assert_eq!(renamed, have);
+    // What is written of a planned model is the model.
+    planned.write(&dir).expect("written");
+    assert_eq!(load(&dir, &LoadOptions::default()).expect("ours").hash(), model.hash());
+    // A plan of another table, one that is cut, one for no table, and one elsewhere.
+    let path = |at: usize| options.plans[at].1.clone();
+    let refused =
+        |plans: Vec<(String, PathBuf)>| load(&dir, &LoadOptions { plans, ..LoadOptions::default() }).err();
+    assert!(matches!(refused(vec![("t0".into(), path(1))]), Some(LoadError::Plan(_, PlanError::Table(..)))));
+    assert!(matches!(refused(vec![("t9".into(), path(1))]), Some(LoadError::Manifest(_))));
+    assert!(matches!(refused(vec![("t0".into(), dir.join("x"))]), Some(LoadError::Io(..))));
+    for (name, is_read) in [("0.plan", true), ("../0.plan", false), ("/etc/passwd", false), ("..", false)] {
+        let mut manifest = model.manifest();
+        manifest.tables.as_mut().expect("three")[0].plan = Some(name.to_owned());
+        std::fs::write(dir.join("model.json"), manifest.to_json()).expect("written");
+        assert_eq!(load(&dir, &LoadOptions::default()).is_ok(), is_read, "{name}");
+    }
+    std::fs::remove_dir_all(&dir).expect("ours");
+}
+
+#[test]
 fn stages_are_told_in_order_and_a_bad_batch_has_none() {
     let model = Model::synth(&shape(3, 1, 4, Interaction::Dot)).expect("memory");
     let bags = [Bags::new(&[7, 50], &[0, 2], None).expect("bags")];
@@ -338,8 +401,10 @@ fn stages_are_told_in_order_and_a_bad_batch_has_none() {
     let mut infer = |dense: &[f32], bags: &[Bags<'_>]| {
         told.clear();
         let batch = Batch { len: 1, dense, bags };
-        let result = model
-            .infer_staged(&batch, Tuning::default(), &mut scratch, &mut scores, |stage| told.push(stage));
+        let result =
+            model.infer_staged(&batch, Names::Table, Tuning::default(), &mut scratch, &mut scores, |stage| {
+                told.push(stage)
+            });
         (result, told.clone())
     };
     let error = InputError::Bags(0, BagsError::Id { at: 1, id: 50, rows: 50 });
