@@ -1,7 +1,7 @@
 //! What is measured: each bar runs one slice and says how many rows it read.
 
 use crate::loads::Load;
-use base::touch::prefetch;
+use base::touch::{prefetch, prefetch_far};
 use rec::{Kernel, Pooling, Table, Tuning, reduce_with};
 use std::hint::black_box;
 
@@ -35,38 +35,83 @@ fn timed(load: &Load, mut work: impl FnMut()) -> Sample {
     Sample { seconds: seconds_run() - start, rows: load.iter().map(|batch| batch.values.len()).sum() }
 }
 
-/// The machine's limit for rows of `stride` bytes at random: every line of every row is touched once, prefetched at the distance that is best here.
+/// The machine's limit for rows of `stride` bytes at random: a word of each line of each row is read, prefetched to the cache level and at the distance that
+/// are best here.
 pub fn limit<'a>(bytes: &'a [u8], stride: usize, loads: &'a [Load]) -> Bar<'a> {
-    let run = move |at: usize, ahead: usize| {
+    let run = move |at: usize, far: bool, ahead: usize| {
         timed(&loads[at], || {
             for batch in &loads[at] {
-                black_box(touch_all(bytes, stride, &batch.values, ahead));
+                black_box(touch_rows(bytes, stride, &batch.values, far, ahead));
             }
         })
     };
-    let seconds = |ahead| (0..loads.len().min(5)).map(|at| run(at, ahead).seconds).fold(f64::MAX, f64::min);
-    let ahead =
-        [0, 8, 16, 32, 64, 128].into_iter().min_by(|&a, &b| seconds(a).total_cmp(&seconds(b))).unwrap_or(64);
+    // The median of some slices, all choices in turns.
+    let choices =
+        [(false, 0), (false, 16), (false, 64), (true, 16), (true, 32), (true, 64), (true, 128), (true, 256)];
+    let mut tried = choices.map(|choice| (choice, Vec::new()));
+    for at in 0..loads.len().min(9) {
+        for ((far, ahead), seconds) in &mut tried {
+            seconds.push(run(at, *far, *ahead).seconds);
+        }
+    }
+    let ((far, ahead), _) = tried
+        .into_iter()
+        .min_by(|(_, a), (_, b)| crate::at(a, 0.5).total_cmp(&crate::at(b, 0.5)))
+        .expect("there are choices");
+    let level = if far { "L2" } else { "L1" };
     Bar {
-        name: format!("limit: {stride} B at random, prefetch {ahead}"),
+        name: format!("limit: {stride} B at random, {level} {ahead}"),
         row_bytes: stride,
-        run: Box::new(move |at| run(at, ahead)),
+        run: Box::new(move |at| run(at, far, ahead)),
     }
 }
 
+fn touch_rows(bytes: &[u8], stride: usize, ids: &[u32], far: bool, ahead: usize) -> u64 {
+    let run = match (stride, far) {
+        (256, false) => touch::<256, false>,
+        (256, true) => touch::<256, true>,
+        (128, false) => touch::<128, false>,
+        (128, true) => touch::<128, true>,
+        (72, false) => touch::<72, false>,
+        (72, true) => touch::<72, true>,
+        (40, false) => touch::<40, false>,
+        (40, true) => touch::<40, true>,
+        (_, false) => touch::<0, false>,
+        (_, true) => touch::<0, true>,
+    };
+    run(bytes, stride, ids, ahead)
+}
+
+/// `STRIDE` is `stride`, or 0 for any.
 #[inline(never)]
-fn touch_all(bytes: &[u8], stride: usize, ids: &[u32], ahead: usize) -> u8 {
+fn touch<const STRIDE: usize, const FAR: bool>(
+    bytes: &[u8],
+    stride: usize,
+    ids: &[u32],
+    ahead: usize,
+) -> u64 {
+    let stride = if STRIDE == 0 { stride } else { STRIDE };
+    let row = |id: u32| &bytes[id as usize * stride..][..stride];
+    let prefetch = |byte: &u8| if FAR { prefetch_far(byte) } else { prefetch(byte) };
+    let word = |row: &[u8], at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"));
+    // The last line has a word of its own only where rows do not end with a line.
+    let ends_within = !stride.is_multiple_of(64);
     let mut seen = 0;
     for (at, &id) in ids.iter().enumerate() {
         if ahead > 0
             && let Some(&id) = ids.get(at + ahead)
         {
-            let row = &bytes[id as usize * stride..][..stride];
-            row.iter().step_by(64).for_each(|byte| prefetch(byte));
-            prefetch(&row[stride - 1]);
+            let row = row(id);
+            (0..stride).step_by(64).for_each(|at| prefetch(&row[at]));
+            if ends_within {
+                prefetch(&row[stride - 1]);
+            }
         }
-        let row = &bytes[id as usize * stride..][..stride];
-        seen ^= row.iter().step_by(64).fold(row[stride - 1], |seen, byte| seen ^ byte);
+        let row = row(id);
+        seen ^= (0..stride / 64).fold(0, |seen, line| seen ^ word(row, line * 64));
+        if ends_within {
+            seen ^= word(row, (stride / 64 * 64).min(stride - 8)) ^ word(row, stride - 8);
+        }
     }
     seen
 }

@@ -8,7 +8,7 @@
 //! taken within a turn; medians and the middle nine tenths are printed. Time is the thread's own: what else runs on the core counts only by what it
 //! does to the caches.
 //!
-//! The *limit* reads a byte of each line of each row, prefetched at whatever distance is best, for rows of the same bytes. It is probed alone before
+//! The *limit* reads a word of each line of each row, prefetched to whatever level and distance is best, for rows of the same bytes. It is probed alone before
 //! and after, too: where the two differ much, the machine changed under the run.
 //!
 //! With `--pytorch` `compare/rec/embedding_bag.py` takes part, in its own process on the same core.
@@ -19,11 +19,10 @@ mod loads;
 mod peer;
 
 use bars::Bar;
-use base::{Bytes, cpu, pages};
+use base::{Bytes, Prng, cpu, pages};
 use loads::{Lengths, Load};
 use peer::Peer;
 use rec::{Kernel, Pooling, RowFormat, Table, Tuning, reduce};
-use std::collections::VecDeque;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -111,15 +110,16 @@ fn bars_of<'a>(
 fn measure(bars: &mut [Bar<'_>], loads: &[Load], seconds: f64) -> Vec<Vec<bars::Sample>> {
     let mut samples: Vec<Vec<bars::Sample>> = bars.iter().map(|_| Vec::new()).collect();
     let end = Instant::now() + Duration::from_secs_f64(seconds);
-    let mut turns: VecDeque<usize> = (0..bars.len()).collect();
+    let mut turns: Vec<usize> = (0..bars.len()).collect();
+    let mut prng = Prng::new(3);
     let mut slice = 0;
     while samples[0].len() < 5 || Instant::now() < end {
+        // Everybody comes after everybody: what the one before leaves in the caches falls on all.
+        (1..turns.len()).for_each(|at| turns.swap(at, prng.below(at as u64 + 1) as usize));
         for &bar in &turns {
             samples[bar].push((bars[bar].run)(slice));
             slice = (slice + 1) % loads.len();
         }
-        // Everybody comes after everybody.
-        turns.rotate_left(1);
     }
     samples
 }
@@ -138,7 +138,10 @@ fn spread(values: &[f64], digits: usize) -> String {
 }
 
 fn print(bars: &[Bar<'_>], samples: &[Vec<bars::Sample>], asked: f64) {
-    println!("{:<38} {:>8} {:>7}   {:<21} times naive", "", "Mrows/s", "GB/s", "% of the limit");
+    println!(
+        "{:<38} {:>8} {:>7}   {:<21} {:<19} times PyTorch",
+        "", "Mrows/s", "GB/s", "% of the limit", "times naive"
+    );
     // Rows that were asked and bytes that were read, for each second.
     let asked_rate = |bar: usize| -> Vec<f64> { samples[bar].iter().map(|s| asked / s.seconds).collect() };
     let byte_rate = |bar: usize| -> Vec<f64> {
@@ -146,6 +149,7 @@ fn print(bars: &[Bar<'_>], samples: &[Vec<bars::Sample>], asked: f64) {
     };
     let ratios = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a / b).collect() };
     let naive = asked_rate(0);
+    let pytorch = bars.iter().position(|bar| bar.name == "f32 PyTorch").map(asked_rate);
     for (nth, bar) in bars.iter().enumerate() {
         let (rows, bytes) = (asked_rate(nth), byte_rate(nth));
         let limit =
@@ -155,12 +159,13 @@ fn print(bars: &[Bar<'_>], samples: &[Vec<bars::Sample>], asked: f64) {
             spread(&parts, 0)
         });
         println!(
-            "{:<38} {:>8.1} {:>7.2}   {:<21} {}",
+            "{:<38} {:>8.1} {:>7.2}   {:<21} {:<19} {}",
             bar.name,
             at(&rows, 0.5) / 1e6,
             at(&bytes, 0.5) / 1e9,
             part.unwrap_or_default(),
-            spread(&ratios(&rows, &naive), 2)
+            spread(&ratios(&rows, &naive), 2),
+            pytorch.as_ref().map_or(String::new(), |pytorch| spread(&ratios(&rows, pytorch), 2))
         );
     }
 }

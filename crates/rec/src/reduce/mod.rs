@@ -5,7 +5,8 @@
 //!
 //! Shape: `shape` is the one loop, over vectors × formats × poolings × dimensions; `portable`, `avx2` and `avx512` bring vectors. The
 //! kernel is chosen at run time. Rows are prefetched [`Tuning::prefetch`] places ahead *through the flat array of values*, across the ends of bags, so
-//! short bags overlap as long ones do and nothing is gained by interleaving them.
+//! short bags overlap as long ones do and nothing is gained by interleaving them. They go to the second-level cache: prefetched into the first, the
+//! lines under way fill its few miss buffers, and a gather is 1.4 to 1.6 times slower.
 //!
 //! NaN: a sum with one is one. The greatest and the least pass over numbers that are none; where all are none the result is infinite.
 //!

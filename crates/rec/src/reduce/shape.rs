@@ -20,7 +20,7 @@
 //! Everything here is `inline(always)`: it must become part of the function that has the instruction set's `target_feature`.
 
 use crate::format::RowFormat;
-use base::touch::{LINE, prefetch};
+use base::touch::{LINE, prefetch_far};
 use std::ops::Range;
 
 /// Rows of a bag that are taken at once where a row has several blocks: 32 rows of 512 bytes are 16 KiB.
@@ -220,14 +220,14 @@ unsafe fn block<V: Lanes, F: Rows, P: Pool, const N: usize>(
     }
 }
 
-/// Prefetches the lines of a row. Tables begin on a line, so rows of whole lines do too; any other may end on one line more.
+/// Prefetches the lines of a row into the second-level cache. Tables begin on a line, so rows of whole lines do too; any other may end on one line more.
 #[inline(always)]
 pub(super) fn prefetch_row(row: *const u8, len: usize) {
     for line in 0..len.div_ceil(LINE) {
-        prefetch(row.wrapping_add(line * LINE));
+        prefetch_far(row.wrapping_add(line * LINE));
     }
     if !len.is_multiple_of(LINE) {
-        prefetch(row.wrapping_add(len.saturating_sub(1)));
+        prefetch_far(row.wrapping_add(len.saturating_sub(1)));
     }
 }
 
