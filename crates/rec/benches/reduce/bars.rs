@@ -23,7 +23,7 @@ pub struct Bar<'a> {
 }
 
 /// The time that this thread has run.
-fn seconds_run() -> f64 {
+pub fn seconds_run() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -13,11 +13,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn new() -> Batch {
+    /// No bags yet.
+    pub fn new() -> Batch {
         Batch { values: Vec::new(), offsets: vec![0] }
     }
 
-    fn end_bag(&mut self) {
+    pub fn end_bag(&mut self) {
         self.offsets.push(self.values.len() as u32);
     }
 

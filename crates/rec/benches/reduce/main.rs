@@ -2,27 +2,35 @@
 //!
 //! ```text
 //! cargo bench -p millrace-rec --bench reduce -- [--rows N] [--dim D] [--batch B] [--seconds S] [--prefetch A] [--pytorch PYTHON] [--quick]
+//!     [--lists FILE [--log FILE]]
 //! ```
 //! Tables of N rows (1 GiB of f32 at the default) in each format hold the same numbers. Ids are uniform, drawn beforehand; bars run in turns, a slice of 65,536
 //! rows each, no slice twice within the reach of a cache, so that what the machine does meanwhile falls on all. Percentages of the limit and ratios are
-//! taken within a turn; medians and the middle nine tenths are printed. Time is the thread's own: what else runs on the core counts only by what it
+//! taken within a turn; *read* is rows read for each that was asked. Medians and the middle nine tenths are printed. Time is the thread's own: what else runs on the core counts only by what it
 //! does to the caches.
 //!
 //! The *limit* reads a word of each line of each row, prefetched to whatever level and distance is best, for rows of the same bytes. It is probed alone before
 //! and after, too: where the two differ much, the machine changed under the run.
 //!
 //! With `--pytorch` `compare/rec/embedding_bag.py` takes part, in its own process on the same core.
+//! With `--lists` (text as `Lists::read` takes it) queries are drawn from the file too, and memo plans take part, grown over `--log`; without one
+//! over four fifths of the lists, and the other fifth is asked, so that no query was seen before.
+//!
 //! A new bar is a line in [`bars_of`].
 
 mod bars;
 mod loads;
+mod memo;
 mod peer;
 
 use bars::Bar;
 use base::{Bytes, Prng, cpu, pages};
 use loads::{Lengths, Load};
+use memo::Tiled;
 use peer::Peer;
-use rec::{Kernel, Pooling, RowFormat, Table, Tuning, reduce};
+use rec::lists::Style;
+use rec::memo::{Growth, Limits};
+use rec::{Kernel, Lists, Pooling, RowFormat, Table, Tuning, reduce};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -33,11 +41,22 @@ struct Options {
     seconds: f64,
     prefetch: usize,
     pytorch: Option<String>,
+    lists: Option<String>,
+    log: Option<String>,
 }
 
 fn options() -> Result<Options, String> {
     let prefetch = Tuning::default().prefetch;
-    let mut options = Options { rows: 1 << 22, dim: 64, batch: 256, seconds: 8.0, prefetch, pytorch: None };
+    let mut options = Options {
+        rows: 1 << 22,
+        dim: 64,
+        batch: 256,
+        seconds: 8.0,
+        prefetch,
+        pytorch: None,
+        lists: None,
+        log: None,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value =
@@ -50,6 +69,8 @@ fn options() -> Result<Options, String> {
             "--seconds" => options.seconds = value("a number")?.parse().map_err(|e| wrong(&e))?,
             "--prefetch" => options.prefetch = value("a count of rows")?.parse().map_err(|e| wrong(&e))?,
             "--pytorch" => options.pytorch = Some(args.next().ok_or("--pytorch needs a python with torch")?),
+            "--lists" => options.lists = Some(args.next().ok_or("--lists needs a file")?),
+            "--log" => options.log = Some(args.next().ok_or("--log needs a file")?),
             "--quick" => (options.rows, options.seconds) = (1 << 18, 0.5),
             "--bench" => {}
             _ => return Err(format!("unknown option {arg}; the head of benches/reduce/main.rs names all")),
@@ -139,8 +160,8 @@ fn spread(values: &[f64], digits: usize) -> String {
 
 fn print(bars: &[Bar<'_>], samples: &[Vec<bars::Sample>], asked: f64) {
     println!(
-        "{:<38} {:>8} {:>7}   {:<21} {:<19} times PyTorch",
-        "", "Mrows/s", "GB/s", "% of the limit", "times naive"
+        "{:<38} {:>8} {:>7} {:>5}   {:<21} {:<19} times PyTorch",
+        "", "Mrows/s", "GB/s", "read", "% of the limit", "times naive"
     );
     // Rows that were asked and bytes that were read, for each second.
     let asked_rate = |bar: usize| -> Vec<f64> { samples[bar].iter().map(|s| asked / s.seconds).collect() };
@@ -159,10 +180,11 @@ fn print(bars: &[Bar<'_>], samples: &[Vec<bars::Sample>], asked: f64) {
             spread(&parts, 0)
         });
         println!(
-            "{:<38} {:>8.1} {:>7.2}   {:<21} {:<19} {}",
+            "{:<38} {:>8.1} {:>7.2} {:>5.2}   {:<21} {:<19} {}",
             bar.name,
             at(&rows, 0.5) / 1e6,
             at(&bytes, 0.5) / 1e9,
+            samples[nth].iter().map(|s| s.rows).sum::<usize>() as f64 / (asked * samples[nth].len() as f64),
             part.unwrap_or_default(),
             spread(&ratios(&rows, &naive), 2),
             pytorch.as_ref().map_or(String::new(), |pytorch| spread(&ratios(&rows, pytorch), 2))
@@ -219,24 +241,83 @@ fn main() -> Result<(), Box<dyn Error>> {
     // As many slices as reach over the smallest table's lines some times.
     let slices = if options.rows > 1 << 20 { 96 } else { 24 };
     for lengths in [Lengths::Fixed(80), Lengths::Lognormal(6.0, 16.0)] {
-        let loads = loads::uniform(slices, options.rows, options.batch, lengths, 7);
-        let asked: usize = loads.iter().flatten().map(|batch| batch.values.len()).sum();
         println!("\n{lengths}");
-        println!("probe before: limit {} GB/s", probe(&tables[0], &loads));
-        if let Some(peer) = &peer {
-            let index = peer.load(&loads)?;
-            for (table, mode) in [(&tables[0], "f32"), (&tables[2], "int8")] {
-                println!(
-                    "{}, {index}: {mode} sums differ by at most {:e}",
-                    peer.version,
-                    compare(peer, table, mode, &loads[0])?
-                );
-            }
-        }
-        let mut bars = bars_of(&options, &tables, peer.as_ref(), &loads);
-        let samples = measure(&mut bars, &loads, options.seconds);
-        print(&bars, &samples, asked as f64 / loads.len() as f64);
-        println!("probe after: limit {} GB/s; {} turns", probe(&tables[0], &loads), samples[0].len());
+        let loads = loads::uniform(slices, options.rows, options.batch, lengths, 7);
+        section(&options, &tables, peer.as_ref(), &loads, Vec::new())?;
     }
+    let Some(path) = &options.lists else { return Ok(()) };
+    let (log, lists) = read_lists(path, options.log.as_deref())?;
+    if lists.features() > options.rows {
+        return Err(
+            format!("the lists speak of {} rows; use as many --rows at least", lists.features()).into()
+        );
+    }
+    let tiled = memo::draw(&lists, slices, options.rows, options.batch);
+    let bags: usize = tiled.loads.iter().flatten().map(loads::Batch::len).sum();
+    let ids: usize = tiled.loads.iter().flatten().map(|batch| batch.values.len()).sum();
+    println!(
+        "\n{path}: {} queries, {} copies of {} rows, {:.1} ids a bag; {} of the queries are in the log",
+        lists.len(),
+        tiled.tiles,
+        lists.features(),
+        ids as f64 / bags as f64,
+        lists.repeats(&log)
+    );
+    let extra = memo_bars(&options, &tables, &tiled, &log)?;
+    section(&options, &tables, peer.as_ref(), &tiled.loads, extra)
+}
+
+/// The log that plans are grown over, and the lists that are asked.
+fn read_lists(lists: &str, log: Option<&str>) -> Result<(Lists, Lists), Box<dyn Error>> {
+    let read = |path: &str| -> Result<Lists, Box<dyn Error>> {
+        let file = std::fs::File::open(path).map_err(|e| format!("{path}: {e}"))?;
+        Ok(Lists::read(std::io::BufReader::new(file), Style::Weighted).map_err(|e| format!("{path}: {e}"))?)
+    };
+    match log {
+        Some(log) => Ok((read(log)?, read(lists)?)),
+        None => Ok(read(lists)?.split(0.2, 1)),
+    }
+}
+
+fn memo_bars<'a>(
+    options: &Options,
+    tables: &[Table],
+    tiled: &'a Tiled,
+    log: &Lists,
+) -> Result<Vec<Bar<'a>>, Box<dyn Error>> {
+    eprintln!("growing plans …");
+    let growth = Growth::new(log, 2.0, Limits::default(), |_| ());
+    let (kernel, ahead) = (Kernel::best(), options.prefetch);
+    let mut bars = vec![tiled.remap(&growth.plan(1.5), &tables[0], kernel, ahead)?];
+    for (format, budgets) in [(RowFormat::F32, &[1.25, 1.5, 2.0][..]), (RowFormat::Int8, &[1.5, 2.0])] {
+        for &budget in budgets {
+            bars.push(tiled.memo(growth.plan(budget), budget, &tables[0], format, kernel, ahead)?);
+        }
+    }
+    Ok(bars)
+}
+
+/// Measures all bars on `loads`, and `extra` ones, and prints them.
+fn section<'a>(
+    options: &Options,
+    tables: &'a [Table],
+    peer: Option<&'a Peer>,
+    loads: &'a [Load],
+    extra: Vec<Bar<'a>>,
+) -> Result<(), Box<dyn Error>> {
+    let asked: usize = loads.iter().flatten().map(|batch| batch.values.len()).sum();
+    println!("probe before: limit {} GB/s", probe(&tables[0], loads));
+    if let Some(peer) = peer {
+        let index = peer.load(loads)?;
+        for (table, mode) in [(&tables[0], "f32"), (&tables[2], "int8")] {
+            let off = compare(peer, table, mode, &loads[0])?;
+            println!("{}, {index}: {mode} sums differ by at most {off:.1e}", peer.version);
+        }
+    }
+    let mut bars = bars_of(options, tables, peer, loads);
+    bars.extend(extra);
+    let samples = measure(&mut bars, loads, options.seconds);
+    print(&bars, &samples, asked as f64 / loads.len() as f64);
+    println!("probe after: limit {} GB/s; {} turns", probe(&tables[0], loads), samples[0].len());
     Ok(())
 }
