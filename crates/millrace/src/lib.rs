@@ -15,6 +15,7 @@ pub mod parallel;
 pub mod plan;
 pub mod probe;
 pub mod proxy;
+pub mod rec;
 pub mod registers;
 pub mod report;
 pub mod repro;

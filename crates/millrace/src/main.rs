@@ -11,6 +11,7 @@ use millrace::load::{self, BenchArgs};
 use millrace::model::Model;
 use millrace::plan::Plan;
 use millrace::proxy::Proxy;
+use millrace::rec::Rec;
 use millrace::repro::Repro;
 use millrace::rpc::Rpc;
 use millrace::sim::Sim;
@@ -50,6 +51,7 @@ enum Command {
     Model(Model),
     Plan(Box<Plan>),
     Proxy(Proxy),
+    Rec(Rec),
     Repro(Repro),
     Soak(Soak),
     Sweep(Sweep),
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Command::Model(model) => model.run().map_err(|error| Failure { error, code: 1 }),
         Command::Plan(plan) => plan.run().map_err(|error| Failure { error, code: 1 }),
         Command::Proxy(proxy) => proxy.run().map_err(Into::into),
+        Command::Rec(rec) => rec.run().map_err(|error| Failure { error, code: 1 }),
         Command::Repro(repro) => repro.run().map_err(|error| Failure { error, code: 1 }),
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Txn(txn) => return txn.run(),

@@ -26,7 +26,8 @@ fn main() {
         [one] => read(one).split(0.2, 1),
         [one, other, ..] => (read(one), read(other)),
     };
-    println!("{} lists, {} ids, {} rows; {} asked", lists.len(), lists.pins(), lists.features(), asked.len());
+    println!("{} lists, {} ids, {} rows", lists.len(), lists.pins(), lists.features());
+    println!("{} asked, {} of them one of these sets", asked.len(), asked.repeats(&lists));
     let begin = Instant::now();
     let growth = Growth::new(&lists, BUDGETS[3], Limits::default(), |_| ());
     println!(
