@@ -7,7 +7,7 @@
 use crate::bars::{Bar, Sample, seconds_run};
 use crate::loads::{Batch, Load, SLICE};
 use base::Prng;
-use rec::{Bags, Kernel, Lists, Plan, Pooling, RowFormat, Table, Tuning, reduce_with};
+use rec::{Kernel, Lists, Plan, Pooling, RowFormat, Table, Tuning, reduce_with};
 use std::hint::black_box;
 use std::io;
 
@@ -83,33 +83,19 @@ impl Tiled {
             let row = &table.bytes()[id as usize * stride..][..stride];
             moved.bytes_mut()[new * stride..][..stride].copy_from_slice(row);
         }
-        let loads = self.renamed(plan);
-        let mut out = Vec::new();
         let name = format!("{} + remap", table.format());
-        let run = move |at: usize| {
-            let start = seconds_run();
-            for batch in &loads[at] {
-                out.resize(batch.len() * moved.dim(), 0.0);
-                let tuning = Tuning { prefetch: ahead };
-                reduce_with(kernel, &moved, &batch.bags(), Pooling::Sum, tuning, &mut out)
-                    .expect("ids are rows");
-                black_box(&out);
-            }
-            let rows = loads[at].iter().map(|batch| batch.values.len()).sum();
-            Sample { seconds: seconds_run() - start, rows }
-        };
-        Ok(Bar { name, row_bytes: stride, run: Box::new(run) })
+        Ok(reducing(name, moved, self.renamed(plan), kernel, ahead))
     }
 
-    /// Rows of the plan's arenas, one for each copy, in `format`.
+    /// Rows of the plan's arenas, one for each copy, in `format`. Finding keys is `timed`, or done before.
     pub fn memo<'a>(
         &'a self,
         plan: Plan,
         budget: f64,
         table: &Table,
         format: RowFormat,
-        kernel: Kernel,
-        ahead: usize,
+        timed: bool,
+        (kernel, ahead): (Kernel, usize),
     ) -> io::Result<Bar<'a>> {
         let (dim, each) = (table.dim(), plan.arena_rows());
         let mut arenas = Table::zeroed(each * self.tiles, dim, format)?;
@@ -120,33 +106,76 @@ impl Tiled {
             arenas.bytes_mut()[tile * to..][..to].copy_from_slice(&plan.apply(&one, format)?.bytes()[..to]);
         }
         let (loads, stride) = (self.renamed(&plan), arenas.stride());
-        let (mut ids, mut sorted, mut keys, mut offsets, mut out) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let name = format!("{format} + memo {budget}");
+        if !timed {
+            let mut scratch = Scratch::default();
+            let slices = loads.iter().zip(&self.copies);
+            let keys = slices.map(|(load, copies)| {
+                let batches = load.iter().zip(copies);
+                batches.map(|(batch, copies)| self.keys(&plan, batch, copies, &mut scratch)).collect()
+            });
+            return Ok(reducing(format!("{name}, keys ready"), arenas, keys.collect(), kernel, ahead));
+        }
+        let mut scratch = Scratch::default();
+        let mut out = Vec::new();
         let run = move |at: usize| {
             let start = seconds_run();
             let mut rows = 0;
             for (batch, copies) in loads[at].iter().zip(&self.copies[at]) {
-                keys.clear();
-                offsets.clear();
-                offsets.push(0);
-                for (span, &copy) in batch.offsets.windows(2).zip(copies) {
-                    let (id, key) = (copy * self.features, copy * each);
-                    ids.clear();
-                    ids.extend(batch.values[span[0] as usize..span[1] as usize].iter().map(|new| new - id));
-                    let first = keys.len();
-                    plan.keys(&ids, &mut sorted, &mut keys);
-                    keys[first..].iter_mut().for_each(|row| *row += key);
-                    offsets.push(keys.len() as u32);
-                }
-                rows += keys.len();
+                let keys = self.keys(&plan, batch, copies, &mut scratch);
+                rows += keys.values.len();
                 out.resize(batch.len() * dim, 0.0);
-                let bags = Bags::new(&keys, &offsets, None).expect("they were made so");
                 let tuning = Tuning { prefetch: ahead };
-                reduce_with(kernel, &arenas, &bags, Pooling::Sum, tuning, &mut out).expect("keys are rows");
+                reduce_with(kernel, &arenas, &keys.bags(), Pooling::Sum, tuning, &mut out)
+                    .expect("keys are rows");
                 black_box(&out);
+                scratch.spare = Some(keys);
             }
             Sample { seconds: seconds_run() - start, rows }
         };
-        Ok(Bar { name: format!("{format} + memo {budget}"), row_bytes: stride, run: Box::new(run) })
+        Ok(Bar { name, row_bytes: stride, run: Box::new(run) })
     }
+
+    /// The rows of the arenas that a batch takes.
+    fn keys(&self, plan: &Plan, batch: &Batch, copies: &[u32], scratch: &mut Scratch) -> Batch {
+        let mut keys = scratch.spare.take().unwrap_or_else(Batch::new);
+        keys.values.clear();
+        keys.offsets.truncate(1);
+        for (span, &copy) in batch.offsets.windows(2).zip(copies) {
+            let ids = &batch.values[span[0] as usize..span[1] as usize];
+            scratch.ids.clear();
+            scratch.ids.extend(ids.iter().map(|new| new - copy * self.features));
+            let first = keys.values.len();
+            plan.keys(&scratch.ids, &mut scratch.sorted, &mut keys.values);
+            keys.values[first..].iter_mut().for_each(|row| *row += copy * plan.arena_rows());
+            keys.end_bag();
+        }
+        keys
+    }
+}
+
+/// What keys are made with, again and again.
+#[derive(Default)]
+struct Scratch {
+    ids: Vec<u32>,
+    sorted: Vec<u32>,
+    spare: Option<Batch>,
+}
+
+/// A bar that reduces `loads` over a table of its own.
+fn reducing<'a>(name: String, table: Table, loads: Vec<Load>, kernel: Kernel, ahead: usize) -> Bar<'a> {
+    let mut out = Vec::new();
+    let row_bytes = table.stride();
+    let run = move |at: usize| {
+        let start = seconds_run();
+        for batch in &loads[at] {
+            out.resize(batch.len() * table.dim(), 0.0);
+            let tuning = Tuning { prefetch: ahead };
+            reduce_with(kernel, &table, &batch.bags(), Pooling::Sum, tuning, &mut out).expect("ids are rows");
+            black_box(&out);
+        }
+        let rows = loads[at].iter().map(|batch| batch.values.len()).sum();
+        Sample { seconds: seconds_run() - start, rows }
+    };
+    Bar { name, row_bytes, run: Box::new(run) }
 }
