@@ -134,6 +134,15 @@ impl Lists {
         self.features
     }
 
+    /// The same queries over at least so many rows: a table may have more than its log names.
+    ///
+    /// # Errors
+    /// [`Fault::Features`].
+    pub fn over(self, rows: u32) -> Result<Lists, Fault> {
+        let features = Lists::new(rows.max(self.features))?.features;
+        Ok(Lists { features, ..self })
+    }
+
     /// How many queries there are, each once.
     pub fn len(&self) -> usize {
         self.weights.len()

@@ -5,12 +5,14 @@
 //! | `plan` | a memo plan from a query log |
 //! | `import` | query logs checked, thinned and split |
 //! | `synth` | query logs from a seed |
+//! | `table` | the table of a model that a plan is for |
 //! | `files` | how these read and write |
 
 mod files;
 mod import;
 mod plan;
 mod synth;
+mod table;
 
 use clap::{Args, Subcommand};
 

@@ -1,6 +1,7 @@
 //! `millrace rec plan`: which sums of rows should stand ready, and what that saves.
 
 use super::files::{self, Failure};
+use super::table::Target;
 use crate::load::progress;
 use crate::report::Table;
 use crate::report::format::{percent, whole};
@@ -17,10 +18,13 @@ use std::time::Instant;
 /// for each budget the table says how many rows there would be and which part of the row accesses is saved: for the log itself and for queries that
 /// the plan has not seen, given by --held-out or set aside by --split. Only the second figure says something about tomorrow, and only if
 /// those queries are no repetitions: how many are is printed too.
+///
+/// With --model the plan of the greatest budget is written beside the model, as TABLE.plan, and named in its model.json: `rec serve` and whatever else
+/// loads the model then reduces by it. A plan is bound to the table by a hash of its rows; a model with new rows needs a new plan.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     millrace rec plan --lists log.txt --split 0.2\n  \
-    millrace rec plan --lists train.txt --held-out test.txt --budgets 1.5 --out items.plan --table-hash 00c0ffee00c0ffee")]
+    millrace rec plan --lists train.txt --held-out test.txt --budgets 1.5 --model ads --table items")]
 pub(super) struct Plan {
     /// The query log; - is standard input
     #[arg(short, long, value_name = "FILE")]
@@ -50,13 +54,13 @@ pub(super) struct Plan {
     #[arg(long, value_name = "N", default_value_t = Limits::default().pairs)]
     pairs: usize,
 
-    /// Write the plan of the greatest budget here
-    #[arg(short, long, value_name = "PLAN", requires = "table_hash")]
-    out: Option<PathBuf>,
+    /// Write the plan of the greatest budget for a table of this model (a folder, or a safetensors file)
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<PathBuf>,
 
-    /// Hash of the table that the plan is for, 16 hexadecimal digits; no other table will take it
-    #[arg(long, value_name = "HASH", value_parser = |text: &str| u64::from_str_radix(text, 16))]
-    table_hash: Option<u64>,
+    /// Which table of the model the log asks; may be left out if there is one
+    #[arg(long, value_name = "NAME", requires = "model")]
+    table: Option<String>,
 
     /// Print results as JSON
     #[arg(long)]
@@ -81,6 +85,11 @@ struct Bought {
 impl Plan {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let lists = files::read(&self.lists, self.plain)?;
+        let target = self.model.as_ref().map(|model| Target::of(model, self.table.as_deref())).transpose()?;
+        let lists = match &target {
+            Some(target) => target.fit(lists)?,
+            None => lists,
+        };
         let (lists, held_out) = match (&self.held_out, self.split) {
             (Some(file), _) => (lists, Some(files::read(file, self.plain)?)),
             (None, Some(part)) => {
@@ -99,9 +108,7 @@ impl Plan {
         bar.finish_and_clear();
         let bought: Vec<Bought> =
             self.budgets.iter().map(|&budget| buy(&growth, budget, &lists, held_out.as_ref())).collect();
-        if let (Some(file), Some(hash)) = (&self.out, self.table_hash) {
-            files::write(file, |sink| sink.write_all(&growth.plan(greatest).save(hash)))?;
-        }
+        let file = target.map(|target| target.keep(&growth.plan(greatest))).transpose()?;
         if self.json {
             let held_out = held_out.map(|held_out| {
                 serde_json::json!({ "queries": files::counts(&held_out), "repeats": held_out.repeats(&lists) })
@@ -112,44 +119,46 @@ impl Plan {
                 "merges": growth.merges().len(),
                 "seconds": seconds,
                 "budgets": bought,
+                "plan": file,
             });
             return files::print(&format!("{all:#}\n"));
         }
-        files::print(&self.text(&lists, held_out.as_ref(), &bought, seconds))
+        let mut text = text(&lists, held_out.as_ref(), &bought, seconds);
+        if let Some(file) = file {
+            let _ = writeln!(text, "\n  plan: {}, named in the model's manifest", file.display());
+        }
+        files::print(&text)
     }
+}
 
-    fn text(&self, lists: &Lists, held_out: Option<&Lists>, bought: &[Bought], seconds: f64) -> String {
-        let mut text = format!("  grown from  {}, in {seconds:.1} s\n", files::summary(lists));
-        if let Some(held_out) = held_out {
-            let (repeats, of) = (held_out.repeats(lists) as u64, held_out.len() as u64);
-            let share = percent(repeats as f64 / of.max(1) as f64);
-            let _ = writeln!(text, "  held out    {}", files::summary(held_out));
-            let _ = writeln!(
-                text,
-                "  repeats     {} of {} held out ({share}) ask the very set of one that it was grown from",
-                whole(repeats),
-                whole(of)
-            );
-        }
-        let mut table =
-            Table::new(["budget", "rows", "clusters", "ids in them", "largest", "saved", "saved held out"]);
-        for b in bought {
-            table.row([
-                format!("{}×", b.budget),
-                whole(b.arena_rows.into()),
-                whole(b.clusters.into()),
-                whole(b.clustered.into()),
-                b.largest.to_string(),
-                tenths(b.saved),
-                b.saved_held_out.map_or("–".into(), tenths),
-            ]);
-        }
-        let _ = write!(text, "\n{table}");
-        if let Some(file) = &self.out {
-            let _ = writeln!(text, "\n  plan: {}", file.display());
-        }
-        text
+fn text(lists: &Lists, held_out: Option<&Lists>, bought: &[Bought], seconds: f64) -> String {
+    let mut text = format!("  grown from  {}, in {seconds:.1} s\n", files::summary(lists));
+    if let Some(held_out) = held_out {
+        let (repeats, of) = (held_out.repeats(lists) as u64, held_out.len() as u64);
+        let share = percent(repeats as f64 / of.max(1) as f64);
+        let _ = writeln!(text, "  held out    {}", files::summary(held_out));
+        let _ = writeln!(
+            text,
+            "  repeats     {} of {} held out ({share}) ask the very set of one that it was grown from",
+            whole(repeats),
+            whole(of)
+        );
     }
+    let mut table =
+        Table::new(["budget", "rows", "clusters", "ids in them", "largest", "saved", "saved held out"]);
+    for b in bought {
+        table.row([
+            format!("{}×", b.budget),
+            whole(b.arena_rows.into()),
+            whole(b.clusters.into()),
+            whole(b.clustered.into()),
+            b.largest.to_string(),
+            tenths(b.saved),
+            b.saved_held_out.map_or("–".into(), tenths),
+        ]);
+    }
+    let _ = write!(text, "\n{table}");
+    text
 }
 
 /// What the plan of `budget` saves.

@@ -1,10 +1,12 @@
-//! `millrace rec synth`: query logs from a seed.
+//! `millrace rec synth`: query logs and models from a seed.
 
 use super::files::{self, Failure};
+use crate::report::format::whole;
 use clap::Args;
+use rec::{Model, RowFormat};
 use std::path::PathBuf;
 
-/// Make up a query log like real ones, from a seed.
+/// Make up a query log like real ones, a model of random numbers, or both, from a seed.
 ///
 /// Ids are asked in latent groups of 2 to 10, with popularity of slope 0.6 (the top 1 % of rows take about 15 % of accesses) and bag lengths with median
 /// 6, p90 16 and p99 60.
@@ -23,15 +25,52 @@ pub(super) struct Synth {
     seed: u64,
 
     /// Write the lists here
-    #[arg(short, long, value_name = "FILE")]
-    out: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "model")]
+    out: Option<PathBuf>,
+
+    /// Write a model into this folder: tables of --rows rows, MLPs of the reference implementation's sizes
+    #[arg(short, long, value_name = "DIR")]
+    model: Option<PathBuf>,
+
+    /// Tables of the model
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "model", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    tables: u16,
+
+    /// Numbers in a row of the model's tables
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "model", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    dim: u16,
+
+    /// How the model's tables are to be kept in memory: f32, f16, int8 or int4
+    #[arg(long, value_name = "FORMAT", default_value = "f32", requires = "model")]
+    format: RowFormat,
 }
 
 impl Synth {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let lists = rec::synth::lists(self.rows, self.queries, self.seed)
-            .map_err(|fault| rec::lists::ListsError { line: 0, fault })?;
-        files::write_lists(&self.out, &lists)?;
-        files::print(&format!("  written   {} in {}\n", files::summary(&lists), self.out.display()))
+        if let Some(file) = &self.out {
+            let lists = rec::synth::lists(self.rows, self.queries, self.seed)
+                .map_err(|fault| rec::lists::ListsError { line: 0, fault })?;
+            files::write_lists(file, &lists)?;
+            files::print(&format!("  written   {} in {}\n", files::summary(&lists), file.display()))?;
+        }
+        let Some(dir) = &self.model else { return Ok(()) };
+        if self.format == RowFormat::Int4 && !self.dim.is_multiple_of(2) {
+            return Err(format!("int4 rows have an even dimension, not {}", self.dim).into());
+        }
+        let model = Model::synth(&rec::Synth {
+            seed: self.seed,
+            tables: self.tables.into(),
+            rows: self.rows,
+            dim: self.dim.into(),
+            format: self.format,
+            ..rec::Synth::default()
+        })?;
+        model.write(dir)?;
+        let (tables, rows) = (self.tables, whole(self.rows.into()));
+        files::print(&format!(
+            "  written   a model of {tables} tables, {rows} rows of {} numbers each, in {}\n",
+            self.dim,
+            dir.display()
+        ))
     }
 }

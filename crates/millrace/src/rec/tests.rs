@@ -40,16 +40,50 @@ fn run(args: &[&str]) -> Result<(), String> {
 #[test]
 fn a_log_is_made_imported_and_planned() {
     let folder = Folder::new("tools");
-    let [log, train, test, ids, plan] = ["log", "train", "test", "ids", "plan"].map(|name| folder.path(name));
+    let [log, train, test, ids, model] =
+        ["log", "train", "test", "ids", "model"].map(|name| folder.path(name));
     run(&["synth", "--rows", "500", "--queries", "900", "--out", &log]).expect("made");
     let import = ["import", &log, "--min-count", "3", "--ids", &ids, "--split", "0.3", "--held-out", &test];
     run(&[&import[..], &["--out", &train]].concat()).expect("imported");
-    let budgets = ["--budgets", "1.5,2", "--out", &plan, "--table-hash", "abc"];
-    run(&[&["plan", "--lists", &train, "--held-out", &test][..], &budgets].concat()).expect("planned");
     let kept = fs::read_to_string(&ids).expect("written").lines().count() as u32;
-    let plan =
-        rec::Plan::load(&fs::read(&plan).expect("written"), kept, 0xabc).expect("a plan for this table");
-    assert!(plan.arena_rows() > kept * 3 / 2 && plan.arena_rows() <= kept * 2, "the greatest budget's");
+    // A table with more rows than the log names, beside one that has no plan.
+    let rows = (kept + 10).to_string();
+    run(&["synth", "--rows", &rows, "--model", &model, "--tables", "2", "--dim", "8"]).expect("made");
+    let budgets = ["--budgets", "1.5,2", "--model", &model];
+    let plan = [&["plan", "--lists", &train, "--held-out", &test][..], &budgets].concat();
+    let unnamed = run(&plan).expect_err("there are two");
+    assert!(unnamed.contains("--table: t0, t1"), "{unnamed}");
+    run(&[&plan[..], &["--table", "t1"]].concat()).expect("planned");
+    let loaded = rec::load(model.as_ref(), &rec::LoadOptions::default()).expect("a model with a plan");
+    assert!(matches!(loaded.tables()[0].access(), rec::Access::Rows(_)));
+    let rec::Access::Planned(planned) = loaded.tables()[1].access() else { panic!("it is planned") };
+    let (rows, most) = (planned.plan().arena_rows(), (kept + 10) * 2);
+    assert!(rows > most * 3 / 4 && rows <= most, "the greatest budget's: {rows} of {most}");
+    // New rows do not take an old plan; planning again repairs that.
+    run(&[
+        "synth",
+        "--rows",
+        "700",
+        "--seed",
+        "2",
+        "--model",
+        &folder.path("other"),
+        "--tables",
+        "2",
+        "--dim",
+        "8",
+    ])
+    .expect("made");
+    fs::copy(folder.path("other/model.safetensors"), folder.path("model/model.safetensors")).expect("copied");
+    fs::write(
+        folder.path("model/model.json"),
+        r#"{"tables": [{"name": "t0"}, {"name": "t1", "plan": "t1.plan"}]}"#,
+    )
+    .expect("written");
+    let stale = rec::load(model.as_ref(), &rec::LoadOptions::default()).err().expect("refused").to_string();
+    assert!(stale.contains("memo plan of table \"t1\""), "{stale}");
+    run(&[&plan[..], &["--table", "t1"]].concat()).expect("planned again");
+    rec::load(model.as_ref(), &rec::LoadOptions::default()).expect("a model with a plan");
 }
 
 #[test]
@@ -73,7 +107,9 @@ fn flags_that_make_no_sense_are_refused() {
         (&["plan", "--lists", "x", "--budgets", "2,NaN"], "from 1 to 1000"),
         (&["plan", "--lists", "x", "--split", "1"], "between 0 and 1"),
         (&["plan", "--lists", "x", "--split", "0.1", "--held-out", "y"], "cannot be used with"),
-        (&["plan", "--lists", "x", "--out", "y"], "--table-hash"),
+        (&["plan", "--lists", "x", "--table", "y"], "--model"),
+        (&["synth", "--rows", "9"], "--out"),
+        (&["synth", "--out", "y", "--dim", "8"], "--model"),
         (&["import", "x", "--out", "y", "--min-count", "0", "--ids", "z"], "0"),
         (&["import", "x", "--out", "y", "--min-count", "2"], "--ids"),
         (&["import", "x", "--out", "y", "--split", "0.2"], "--held-out"),

@@ -105,3 +105,15 @@ fn what_is_wrong_is_refused_with_its_line() {
     let none = Lists::read(&b"\n"[..], Style::Plain).expect_err("nothing");
     assert_eq!((none.line, none.fault), (0, Fault::Features(0)));
 }
+
+#[test]
+fn a_table_may_have_more_rows_than_its_log_names() {
+    let mut lists = Lists::new(3).expect("some");
+    lists.push(2, &[0, 2]).expect("a query");
+    let wider = lists.clone().over(7).expect("more");
+    assert_eq!(
+        (wider.features(), wider.query(0), lists.clone().over(1).map(|l| l.features())),
+        (7, &[0, 2][..], Ok(3))
+    );
+    assert!(lists.over(u32::MAX).is_err());
+}
