@@ -48,6 +48,8 @@ fn the_stubs_of_the_program_are_what_the_generator_writes() {
             config.deferred(&format!("/millrace.Txn/{method}"))
         });
     committed("../millrace/src/txn", "txn", txn, "../millrace/src/txn/txn.proto");
+    let rec = config("../millrace/src/rec");
+    committed("../millrace/src/rec", "recommend", rec, "../millrace/src/rec/recommend.proto");
 }
 
 #[test]

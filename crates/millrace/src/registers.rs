@@ -119,6 +119,10 @@ pub struct List {
     #[arg(long, conflicts_with_all = ["rpc", "inc"])]
     chain: bool,
 
+    /// Those of a recommendation server, not of a node; `millrace rec serve` sets them with --set
+    #[arg(long, conflicts_with_all = ["rpc", "inc", "chain"])]
+    rec: bool,
+
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -135,6 +139,7 @@ impl List {
             List { rpc: true, .. } => fabric::registers::Registers::default().show(),
             List { inc: true, .. } => crate::inc::registers::Registers::default().show(),
             List { chain: true, .. } => crate::chain::registers::Registers::default().show(),
+            List { rec: true, .. } => crate::rec::registers::Registers::default().show(),
             _ => Registers::default().show(),
         };
         if self.json {

@@ -205,7 +205,7 @@ fn kinds(tally: &Tally) -> Vec<KindLatency> {
 }
 
 /// Points at equal distances in "nines", up to what the number of samples supports.
-fn curve(all: &Histogram<u64>) -> Vec<CurvePoint> {
+pub fn curve(all: &Histogram<u64>) -> Vec<CurvePoint> {
     if all.is_empty() {
         return Vec::new();
     }

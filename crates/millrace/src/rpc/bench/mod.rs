@@ -7,7 +7,7 @@
 //! | `matrix` | servers that it starts itself, measured in turns |
 //! | `show` | both, as text and as pages |
 
-mod load;
+pub(crate) mod load;
 mod matrix;
 mod show;
 mod single;

@@ -1,0 +1,43 @@
+//! What can be tuned of a recommendation server: how queries are batched and rows prefetched, and what is refused.
+//!
+//! `--set NAME=VALUE` sets them at start; `--admin` shows them, and sets those that are live.
+
+use base::registers::Kind::{Count, Micros, Size, Switch};
+
+pub use base::registers::{Register, SetError, Shown};
+
+/// The values of a server's registers.
+pub type Registers = base::registers::Registers<Id>;
+
+base::registers! {
+    listed by "`millrace registers --rec` lists them";
+    Batch "rec.batch" Count, 1, 4096, 64, live,
+        "Queries that the engine computes together at most. A request with more is computed alone.";
+    Linger "rec.linger" Micros, 0, 1_000_000, 0, live,
+        "How long the engine waits for more queries when it has fewer than rec.batch. 0: it takes what is there.";
+    Prefetch "rec.prefetch" Count, 0, 1024, 64, live,
+        "How many rows ahead of the reduction are prefetched; 0 is none.";
+    Queries "rec.queries" Count, 1, 1 << 20, 4096, live,
+        "Queries that one request may hold.";
+    Body "rec.body" Size, 1 << 10, 1 << 30, 16 << 20, live,
+        "Bytes that the body of an HTTP request may have. (A message of the fabric has a bound of its own.)";
+    InFlight "rec.in_flight" Count, 1, 1 << 16, 256, start,
+        "Requests over HTTP that may be under way; further ones are answered 503.";
+    Held "rec.held" Size, 1 << 20, 1 << 40, 256 << 20, live,
+        "Bytes of HTTP bodies that may be held at once; further ones are answered 503.";
+    Ring "rec.ring" Count, 2, 1 << 16, 1024, start,
+        "Slots of the rings between edges, preprocessing and engine, rounded up to a power of two. What finds no slot is refused.";
+    Spin "wait.spin" Switch, 0, 1, 0, start,
+        "Preprocessing and engine never sleep: lower latency for two whole cores.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sound() {
+        base::registers::check::<Id>();
+        assert_eq!(Registers::default().size(Id::Prefetch), rec::Tuning::default().prefetch);
+    }
+}

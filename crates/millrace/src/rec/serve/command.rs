@@ -1,0 +1,160 @@
+//! The command: flags, signals, the operators' port.
+
+use super::counters::Counters;
+use super::server::{Plan, ServeError, Server};
+use super::source::ModelArgs;
+use crate::admin::{Admin, Tuned, register_routes};
+use crate::rec::registers::{Id, Registers};
+use axum::extract::State;
+use axum::http::header;
+use axum::routing::get;
+use clap::Args;
+use fabric::link::Address;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often signals are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Serve a recommendation model.
+///
+/// Over the fabric: service millrace.Recommend (`millrace rec bench`, `millrace rpc call ADDRESS Recommend/Infer`). Over HTTP: the Open Inference Protocol,
+/// version 2, with JSON or binary tensors. docs/rec.md describes both.
+///
+/// Each address is printed when it is ready (port 0 picks a free one). SIGHUP, or POST /v2/repository/models/NAME/load, loads the model anew beside the one
+/// that is served and then puts it in its place; if it does not load, the old one goes on. Ctrl-C and SIGTERM answer what is under way and end it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    millrace rec serve --model models/ctr\n  \
+    millrace rec serve --tables 26 --rows 1M --dim 64 --format int8\n  \
+    millrace rpc call tcp:127.0.0.1:7501 Recommend/Describe\n  \
+    curl http://127.0.0.1:7500/v2/models/synthetic")]
+pub struct Serve {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// Where to listen for the fabric: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT. May be repeated
+    #[arg(short, long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:7501")]
+    listen: Vec<Address>,
+
+    /// Where to listen for HTTP. There is no authentication
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7500")]
+    http: SocketAddr,
+
+    /// Metrics and registers over HTTP, for operators; there is no authentication
+    #[arg(long, value_name = "ADDR:PORT")]
+    admin: Option<SocketAddr>,
+
+    /// Set a register (`millrace registers --rec` lists them). May be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+
+    /// Cores of preprocessing and of the engine
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 2)]
+    cores: Option<Vec<usize>>,
+}
+
+/// What the operators' port shows.
+struct Operated {
+    registers: Arc<Registers>,
+    counters: Arc<Counters>,
+}
+
+impl Tuned for Operated {
+    type Id = Id;
+
+    fn registers(&self) -> &Registers {
+        &self.registers
+    }
+}
+
+/// Registers with what flags say.
+///
+/// # Errors
+/// A setting is none.
+pub fn registers(settings: &[String]) -> Result<Arc<Registers>, ServeError> {
+    let registers = Registers::default();
+    for setting in settings {
+        let Some((name, value)) = setting.split_once('=') else {
+            return Err(ServeError::Flag(format!("--set {setting:?}: expected NAME=VALUE")));
+        };
+        registers.set(name, value).map_err(|error| ServeError::Flag(format!("--set {setting}: {error}")))?;
+    }
+    Ok(Arc::new(registers))
+}
+
+impl Serve {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// It cannot be served.
+    pub fn run(&self) -> Result<(), ServeError> {
+        // Before there are threads, and before a model takes its time.
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(ServeError::Signal)?;
+        let server = Server::start(Plan {
+            source: self.model.source(),
+            listen: self.listen.clone(),
+            http: Some(self.http),
+            cores: self.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok()),
+            registers: registers(&self.settings)?,
+        })?;
+        let admin = self.admin.map(|address| {
+            let operated = Operated {
+                registers: Arc::clone(server.registers()),
+                counters: Arc::clone(server.counters()),
+            };
+            let routes = register_routes()
+                .route("/metrics", get(metrics))
+                .route("/healthz", get(async || "ok\n"))
+                .with_state(Arc::new(operated));
+            Admin::start(address, routes).map_err(|error| ServeError::Http(address, error))
+        });
+        let admin = admin.transpose()?;
+        // A closed output is no reason not to serve.
+        let mut out = std::io::stdout().lock();
+        for address in server.addresses() {
+            let _ = writeln!(out, "{address}");
+        }
+        let ports = server.http().into_iter().chain(admin.as_ref().map(Admin::address));
+        ports.for_each(|address| drop(writeln!(out, "http://{address}")));
+        let _ = out.flush();
+        drop(out);
+        let died = loop {
+            let mut is_over = false;
+            for signal in signals.pending() {
+                match signal {
+                    SIGHUP => reload(&server),
+                    _ => is_over = true,
+                }
+            }
+            let died = server.dead();
+            if is_over || died.is_some() {
+                break died;
+            }
+            std::thread::sleep(LOOK);
+        };
+        // A second signal ends it at once.
+        for signal in [SIGINT, SIGTERM] {
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::new(true.into()));
+        }
+        drop(admin);
+        drop(server);
+        died.map_or(Ok(()), |thread| Err(ServeError::Died(thread)))
+    }
+}
+
+/// Loads the model anew, and says what came of it.
+fn reload(server: &Server) {
+    match server.shelf().reload() {
+        Ok(served) => crate::complain!("millrace: serving {served:?}, generation {}", served.generation),
+        Err(why) => crate::complain!("millrace: the model does not load, the old one goes on: {why}"),
+    }
+}
+
+async fn metrics(State(operated): State<Arc<Operated>>) -> impl axum::response::IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], operated.counters.prometheus())
+}

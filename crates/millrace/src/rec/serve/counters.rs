@@ -1,0 +1,76 @@
+//! What a server counts: requests, and where the threads' time went.
+//!
+//! Each is one atomic word, written by one thread or rarely, and read by whoever shows it; they say nothing about each other.
+
+use base::Nanos;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A request's time in each stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Between the sockets and the preprocessing core.
+    pub queue: Nanos,
+    /// Reading the message.
+    pub parse: Nanos,
+    /// Features to ids, checks.
+    pub preprocess: Nanos,
+    /// For the engine, and for others to be computed with.
+    pub wait: Nanos,
+    /// Rows of the tables; of the whole batch.
+    pub reduce: Nanos,
+    /// Everything else of the model; of the whole batch.
+    pub mlp: Nanos,
+    /// Queries that were computed together.
+    pub together: u32,
+}
+
+macro_rules! counters {
+    ($($field:ident $name:literal $help:literal;)*) => {
+        /// See the head of the file.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $(#[doc = $help] pub $field: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// All of them: name, value, help.
+            pub fn all(&self) -> Vec<(&'static str, u64, &'static str)> {
+                vec![$(($name, self.$field.load(Ordering::Relaxed), $help)),*]
+            }
+        }
+    };
+}
+
+counters! {
+    requests "requests" "Requests that were answered with scores";
+    queries "queries" "Queries of these";
+    ids "ids" "Ids of these";
+    refused "refused" "Requests that were answered with an error, or not taken";
+    given_up "given_up" "Requests whose callers left before they were computed";
+    batches "batches" "Batches that the engine computed";
+    loads "loads" "Models that were loaded after the first";
+    failed_loads "failed_loads" "Models that did not load";
+    preprocess_busy "preprocess_busy_ns" "Time the preprocessing core worked";
+    engine_busy "engine_busy_ns" "Time the engine core worked";
+    reply "reply_ns" "Time the engine core spent on putting replies together and handing them over";
+    reduce "reduce_ns" "Time the engine core spent on rows of tables";
+    mlp "mlp_ns" "Time the engine core spent on the rest of the model";
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+impl Counters {
+    /// As Prometheus text.
+    pub fn prometheus(&self) -> String {
+        let mut text = String::new();
+        for (name, value, help) in self.all() {
+            writeln!(text, "# HELP millrace_rec_{name} {help}\n# TYPE millrace_rec_{name} counter\nmillrace_rec_{name} {value}")
+                .expect("a string takes any text");
+        }
+        text
+    }
+}

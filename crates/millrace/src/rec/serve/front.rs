@@ -1,0 +1,39 @@
+//! Service `Recommend` on a fabric server: requests leave for the preprocessing core as they came, so the edge's thread does nothing but sockets.
+
+use super::edge::Edge;
+use super::job::{Input, Reply};
+use super::words::{is_served, put_description};
+use crate::rec::proto::millrace::{DescribeReply, DescribeRequest, RECOMMEND};
+use fabric::service::{Incoming, Service, ServiceDescriptor};
+use fabric::status::{Code, Status};
+use std::sync::Arc;
+
+/// The methods, in the order of the .proto file.
+const INFER: usize = 0;
+const DESCRIBE: usize = 1;
+
+/// See the head of the file.
+pub struct Front(pub Arc<Edge>);
+
+impl Service for Front {
+    fn descriptor(&self) -> &'static ServiceDescriptor {
+        &RECOMMEND
+    }
+
+    fn unary(&self, method: usize, call: &mut Incoming<'_>) -> Result<(), Status> {
+        match method {
+            INFER => {
+                let body: Box<[u8]> = call.body().into();
+                self.0.submit(Input::Message(body), Reply::Message(call.defer()));
+                Ok(())
+            }
+            DESCRIBE => call.message::<DescribeRequest, DescribeReply>(|request, reply, _| {
+                let served = self.0.shelf.current();
+                is_served(request.model(), &served).map_err(|why| why.status())?;
+                put_description(&served, &self.0.counters, reply)
+                    .map_err(|_| Status::new(Code::ResourceExhausted, "no memory for the reply"))
+            }),
+            _ => Err(self.unimplemented(method)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A request on its way from an edge over the preprocessing core to the engine, and how it is answered.
+
+use super::budget::Hold;
+use super::counters::Stages;
+use super::queries::Queries;
+use super::refusal::Refusal;
+use super::served::Served;
+use super::words::put_scores;
+use crate::rec::proto::millrace::InferReply;
+use base::Nanos;
+use bytes::Bytes;
+use codec::encode::Encoder;
+use codec::memory::Arena;
+use codec::typed::{Message, MessageView};
+use fabric::service::Responder;
+use fabric::status::{Code, Status};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What an edge received.
+pub struct Job {
+    /// When it was received.
+    pub arrived: Nanos,
+    /// What, as it came.
+    pub input: Input,
+    /// How it is answered.
+    pub reply: Reply,
+    /// Its bytes, as far as they count.
+    pub hold: Hold,
+}
+
+/// A request as it came.
+pub enum Input {
+    /// An `InferRequest` of the fabric.
+    Message(Box<[u8]>),
+    /// An HTTP request.
+    Http {
+        /// Its body.
+        body: Bytes,
+        /// How much of it is JSON, if not all.
+        header: Option<usize>,
+        /// The model that it asks for.
+        model: String,
+        /// The version that it asks for.
+        version: Option<String>,
+    },
+}
+
+/// For the answer to an HTTP request.
+pub type Answer = oneshot::Sender<Result<Scored, Refusal>>;
+
+/// The answer to an HTTP request, which its edge puts into words.
+pub struct Scored {
+    /// By whom.
+    pub served: Arc<Served>,
+    /// Rows of the model's outputs.
+    pub scores: Vec<f32>,
+    /// To be given back.
+    pub id: Option<String>,
+    /// In binary.
+    pub is_binary: bool,
+    /// Where time went.
+    pub stages: Stages,
+}
+
+/// A request that the engine can compute.
+pub struct Ready {
+    /// By which model, which also checked it.
+    pub served: Arc<Served>,
+    /// What.
+    pub queries: Queries,
+    /// How it is answered.
+    pub reply: Reply,
+    /// When it was ready.
+    pub at: Nanos,
+    /// Times until then.
+    pub stages: Stages,
+    /// Its bytes, as far as they count.
+    pub hold: Hold,
+}
+
+/// How a request is answered, once.
+pub enum Reply {
+    /// Over the fabric.
+    Message(Responder),
+    /// Over HTTP.
+    Http {
+        /// For the answer.
+        answer: Answer,
+        /// To be given back.
+        id: Option<String>,
+        /// In binary.
+        is_binary: bool,
+    },
+}
+
+/// What a thread that answers uses again for each answer.
+#[derive(Default)]
+pub struct Tools {
+    arena: Arena,
+    encoder: Encoder,
+}
+
+impl Reply {
+    /// Whether nobody waits for it any more.
+    pub fn is_given_up(&self) -> bool {
+        match self {
+            Reply::Message(responder) => responder.is_cancelled(),
+            Reply::Http { answer, .. } => answer.is_closed(),
+        }
+    }
+
+    /// Answers with scores.
+    pub fn scores(self, served: &Arc<Served>, scores: &[f32], stages: Stages, tools: &mut Tools) {
+        match self {
+            Reply::Message(responder) => {
+                tools.arena.reset();
+                let built = InferReply::new(&tools.arena)
+                    .and_then(|mut reply| put_scores(served, scores, &stages, &mut reply).map(|()| reply));
+                let is_encoded =
+                    built.is_ok_and(|reply| InferReply::freeze(reply).encode(&mut tools.encoder).is_ok());
+                if is_encoded {
+                    responder.reply_bytes(tools.encoder.written());
+                } else {
+                    responder.fail(&Status::new(Code::ResourceExhausted, "no memory for the reply"));
+                }
+            }
+            Reply::Http { answer, id, is_binary } => {
+                let (served, scores) = (Arc::clone(served), scores.to_vec());
+                // Who left hears nothing.
+                let _ = answer.send(Ok(Scored { served, scores, id, is_binary, stages }));
+            }
+        }
+    }
+
+    /// Answers with an error.
+    pub fn refuse(self, why: &Refusal) {
+        match self {
+            Reply::Message(responder) => responder.fail(&why.status()),
+            // Who left hears nothing.
+            Reply::Http { answer, .. } => drop(answer.send(Err(why.clone()))),
+        }
+    }
+}

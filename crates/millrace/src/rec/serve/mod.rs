@@ -1,0 +1,60 @@
+//! `millrace rec serve`: a recommendation model behind the fabric and behind the Open Inference Protocol.
+//!
+//! ```text
+//!            sockets              parse, features to ids, checks        batches, reduction, MLPs
+//!  fabric ─▶ front  ══ ring ══▶ ┐
+//!                               ├ preprocess ════════ ring ═══════════▶ engine ─┐
+//!  HTTP   ─▶ oip    ══ ring ══▶ ┘                                               │
+//!        ◀──────────────────────────────── scores ──────────────────────────────┘
+//! ```
+//! Each box is a thread. That is ORCA's pipeline (section IV-D): the network's side hands requests over by rings, one core parses what people write and makes
+//! the model's input of it, the engine does the whole inference, and its answer goes straight back to the network's side.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `command` | the command |
+//! | `server` | all threads, and their end |
+//! | `rings` | what is between them |
+//! | `edge`, `front`, `oip` | the sockets' side; over the fabric; over HTTP |
+//! | `job` | a request on its way |
+//! | `preprocess`, `words` | the preprocessing core; the fabric's messages |
+//! | `queries`, `wrong` | what a request asks for, checked; what is wrong with it |
+//! | `engine` | the engine core |
+//! | `served`, `shelf`, `source`, `synthetic` | the model; its replacement while requests go on; where it comes from |
+//! | `budget`, `counters`, `refusal` | bounds, figures, errors |
+//!
+//! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
+
+mod budget;
+mod command;
+mod counters;
+mod edge;
+mod engine;
+mod front;
+mod job;
+pub mod oip;
+pub mod preprocess;
+mod queries;
+mod refusal;
+mod rings;
+mod served;
+mod server;
+mod shelf;
+mod source;
+mod synthetic;
+#[cfg(test)]
+mod tests;
+mod words;
+mod wrong;
+
+pub use command::Serve;
+pub use counters::{Counters, Stages};
+pub use queries::{Builder, Queries};
+pub use refusal::Refusal;
+pub use served::Served;
+pub use server::{Plan, ServeError, Server};
+pub use shelf::{Shelf, Source};
+pub use source::ModelArgs;
+pub use synthetic::Synthetic;
+pub use words::take_stages;
+pub use wrong::{What, Wrong};

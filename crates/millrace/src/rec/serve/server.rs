@@ -1,0 +1,224 @@
+//! All threads of a server, from their start to their end.
+//!
+//! The end goes down the pipeline: edges take nothing more and wait for what is under way, then preprocessing finds its edges gone, then the engine.
+
+use super::budget::Budget;
+use super::counters::Counters;
+use super::edge::Edge;
+use super::engine::Engine;
+use super::front::Front;
+use super::job::{Job, Ready};
+use super::oip::{Http, Port};
+use super::preprocess::Preprocess;
+use super::rings::ring;
+use super::shelf::{Shelf, Source};
+use crate::rec::registers::{Id, Registers};
+use base::Clock;
+use fabric::link::Address;
+use ring::wait::{WaitPolicy, waiting};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{fmt, io};
+
+/// What is to be served where.
+pub struct Plan {
+    /// Where the model comes from.
+    pub source: Source,
+    /// Over the fabric.
+    pub listen: Vec<Address>,
+    /// Over HTTP.
+    pub http: Option<SocketAddr>,
+    /// Cores of preprocessing and engine.
+    pub cores: Option<[usize; 2]>,
+    /// What is tuned.
+    pub registers: Arc<Registers>,
+}
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The model does not load.
+    Model(String),
+    /// An address of the fabric cannot be listened on.
+    Listen(Address, io::Error),
+    /// An address of HTTP cannot be listened on.
+    Http(SocketAddr, io::Error),
+    /// The system gives no thread, or no core.
+    Thread(io::Error),
+    /// A flag.
+    Flag(String),
+    /// Signals cannot be caught.
+    Signal(io::Error),
+    /// A thread of the server ended before its time; its words are above.
+    Died(&'static str),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Model(why) => write!(f, "the model does not load: {why}"),
+            ServeError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            ServeError::Http(address, error) => write!(f, "cannot listen on http://{address}: {error}"),
+            ServeError::Thread(error) => write!(f, "the system gives no thread or core: {error}"),
+            ServeError::Flag(why) => f.write_str(why),
+            ServeError::Signal(error) => write!(f, "signals cannot be caught: {error}"),
+            ServeError::Died(thread) => {
+                write!(f, "thread {thread} came to harm; this is a fault of millrace")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// A server, until it is dropped.
+pub struct Server {
+    addresses: Vec<Address>,
+    port: Option<Port>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<(&'static str, JoinHandle<()>)>,
+    shelf: Arc<Shelf>,
+    counters: Arc<Counters>,
+    registers: Arc<Registers>,
+}
+
+impl Server {
+    /// Loads the model and serves it.
+    ///
+    /// # Errors
+    /// As [`ServeError`] says.
+    pub fn start(plan: Plan) -> Result<Server, ServeError> {
+        let Plan { source, listen, http, cores, registers } = plan;
+        let counters = Arc::new(Counters::default());
+        let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
+        let (budget, slots) = (Budget::default(), registers.size(Id::Ring));
+        let policy = if registers.is_on(Id::Spin) { WaitPolicy::SPIN } else { WaitPolicy::default() };
+        let (to_preprocess, preprocess_waker) = waiting();
+        let (to_engine, engine_waker) = waiting();
+        let (fabric_door, from_fabric) = ring::<Job>(slots, preprocess_waker.clone());
+        let (http_door, from_http) = ring::<Job>(slots, preprocess_waker.clone());
+        let (engine_door, to_compute) = ring::<Ready>(slots, engine_waker);
+        let edge = |door| Arc::new(Edge::new(door, &budget, &shelf, &counters, &registers));
+        let (fabric_edge, http_edge) = (edge(fabric_door), edge(http_door));
+
+        let mut fabric = fabric::server::Server::new(fabric::server::Options::default());
+        fabric = fabric.service(Front(fabric_edge));
+        for address in &listen {
+            fabric = fabric.listen(address).map_err(|error| ServeError::Listen(address.clone(), error))?;
+        }
+        let addresses = fabric.addresses().cloned().collect();
+        let port = http
+            .map(|address| {
+                let routes = Http::routes(http_edge);
+                Port::start(address, routes).map_err(|error| ServeError::Http(address, error))
+            })
+            .transpose()?;
+
+        let mut server = Server {
+            addresses,
+            port,
+            stop: Arc::default(),
+            threads: Vec::new(),
+            shelf: Arc::clone(&shelf),
+            counters: Arc::clone(&counters),
+            registers: Arc::clone(&registers),
+        };
+        let stop = Arc::clone(&server.stop);
+        server.spawn("rec-fabric", None, move || serve(fabric, &stop))?;
+        let preprocess = Preprocess {
+            edges: vec![from_fabric, from_http],
+            engine: engine_door,
+            shelf,
+            counters: Arc::clone(&counters),
+            registers: Arc::clone(&registers),
+            sleeper: to_preprocess,
+            policy,
+        };
+        server.spawn("rec-preprocess", cores.map(|cores| cores[0]), move || preprocess.run())?;
+        let engine = Engine {
+            ring: to_compute,
+            counters,
+            registers,
+            sleeper: to_engine,
+            policy,
+            before: preprocess_waker,
+            held: None,
+        };
+        server.spawn("rec-engine", cores.map(|cores| cores[1]), move || engine.run())?;
+        Ok(server)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        core: Option<usize>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let work = move || {
+            if let Some(core) = core {
+                // Where it cannot be kept to its core it runs all the same.
+                let _ = base::cpu::pin_to(core);
+            }
+            work();
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+        self.threads.push((name, thread.map_err(ServeError::Thread)?));
+        Ok(())
+    }
+
+    /// Where it listens over the fabric.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Where it listens over HTTP.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.port.as_ref().map(Port::address)
+    }
+
+    /// The model.
+    pub fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// What is tuned.
+    pub fn registers(&self) -> &Arc<Registers> {
+        &self.registers
+    }
+
+    /// A thread that ended though nobody asked for it.
+    pub fn dead(&self) -> Option<&'static str> {
+        self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| *name)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both edges end at the same time.
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.port.take());
+        for (_, thread) in self.threads.drain(..) {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Serves until `stop`, then answers what is under way.
+fn serve(mut server: fabric::server::Server, stop: &AtomicBool) {
+    let policy = WaitPolicy::default();
+    server.run(policy, stop);
+    let clock = Clock::shared();
+    server.drain(clock.now());
+    while !server.is_drained() {
+        server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
+    }
+}

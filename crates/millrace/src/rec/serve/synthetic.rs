@@ -1,0 +1,93 @@
+//! Models with random weights, for whoever has none: to try, to measure, to test.
+
+use super::served::Served;
+use clap::Args;
+use rec::{RowFormat, Synth};
+
+/// What it is like. Two with the same numbers are the same.
+#[derive(Args, Clone, Debug)]
+pub struct Synthetic {
+    /// Tables of a random model
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Random model")]
+    pub tables: usize,
+
+    /// Rows of each of its tables
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = rows, help_heading = "Random model")]
+    pub rows: u32,
+
+    /// Numbers in a row
+    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Random model")]
+    pub dim: usize,
+
+    /// How rows are written: f32, f16, int8, int4
+    #[arg(long, value_name = "FORMAT", default_value = "f32", help_heading = "Random model")]
+    pub format: RowFormat,
+
+    /// Dense features of a query
+    #[arg(long, value_name = "N", default_value_t = 13, help_heading = "Random model")]
+    pub dense: usize,
+
+    /// Layers of the bottom MLP, before the last, which has a row's size
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "512,256",
+        help_heading = "Random model"
+    )]
+    pub bottom: Vec<usize>,
+
+    /// Layers of the top MLP, before the last, which is one score
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "512,256",
+        help_heading = "Random model"
+    )]
+    pub top: Vec<usize>,
+
+    /// Seed of its numbers
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Random model")]
+    pub seed: u64,
+}
+
+/// Rows of a table.
+fn rows(text: &str) -> Result<u32, String> {
+    let rows = crate::load::args::count(text)?;
+    u32::try_from(rows)
+        .ok()
+        .filter(|&rows| rows > 0)
+        .ok_or_else(|| format!("a table has from 1 to {} rows", u32::MAX))
+}
+
+impl Synthetic {
+    /// A model of this kind.
+    ///
+    /// # Errors
+    /// There is not so much memory, or the numbers make no model.
+    pub fn model(&self) -> Result<Served, String> {
+        if self.dim == 0 || !self.dim.is_multiple_of(2) || self.dim > 1 << 12 {
+            return Err(format!("--dim {}: rows have an even number of numbers, up to 4096", self.dim));
+        }
+        if self.dense == 0 || self.bottom.contains(&0) || self.top.contains(&0) {
+            return Err("--dense, --bottom and --top are greater than 0".to_owned());
+        }
+        let mut top = self.top.clone();
+        top.push(1);
+        let shape = Synth {
+            seed: self.seed,
+            tables: self.tables,
+            rows: self.rows,
+            dim: self.dim,
+            format: self.format,
+            dense: self.dense,
+            bottom: self.bottom.clone(),
+            top,
+            ..Synth::default()
+        };
+        let mut model = shape.build().map_err(|error| error.to_string())?;
+        (model.name, model.version) = ("synthetic".to_owned(), self.seed.to_string());
+        Ok(Served::new(model))
+    }
+}
