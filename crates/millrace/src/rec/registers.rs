@@ -20,7 +20,7 @@ base::registers! {
     Queries "rec.queries" Count, 1, 1 << 20, 4096, live,
         "Queries that one request may hold.";
     Body "rec.body" Size, 1 << 10, 1 << 30, 16 << 20, live,
-        "Bytes that the body of an HTTP request may have. (A message of the fabric has a bound of its own.)";
+        "Bytes that the body of an HTTP request may have; a message of the fabric has a bound of its own.";
     InFlight "rec.in_flight" Count, 1, 1 << 16, 256, start,
         "Requests over HTTP that may be under way; further ones are answered 503.";
     Held "rec.held" Size, 1 << 20, 1 << 40, 256 << 20, live,

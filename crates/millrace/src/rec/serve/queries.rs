@@ -260,8 +260,8 @@ impl<'m> Builder<'m> {
                 let table =
                     self.served.table(table.trim()).ok_or_else(|| wrong("is of no table of this model"))?;
                 let id = self.served.id(table, word.trim());
-                let id = id.ok_or_else(|| wrong("is a number beyond the table's rows"))?;
-                found.push((table as u32, query as u32, id));
+                let id = id.map_err(|_| wrong("is a number beyond the table's rows"))?;
+                found.extend(id.map(|id| (table as u32, query as u32, id)));
             }
         }
         // Stable: a bag keeps its order.

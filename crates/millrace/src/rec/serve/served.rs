@@ -1,7 +1,7 @@
 //! A model as it is served: with names, and with what makes ids of features.
 
-use base::hash::{Hasher64, WIRE_SEED};
 use rec::Model;
+use rec::features::Dictionary;
 use std::collections::HashMap;
 
 /// See the head of the file. It never changes: another model is another value.
@@ -14,7 +14,18 @@ pub struct Served {
     pub generation: u64,
     model: Model,
     places: HashMap<String, usize>,
-    hasher: Hasher64,
+    /// Of each table.
+    words: Vec<Words>,
+}
+
+/// What makes rows of a table's features.
+enum Words {
+    /// It has no row.
+    None,
+    /// Numbers are rows; other words are hashed.
+    Hashed(Dictionary),
+    /// The dictionary says it of all.
+    Known(Dictionary),
 }
 
 impl Served {
@@ -26,9 +37,24 @@ impl Served {
             version: model.version.clone(),
             generation: 0,
             places,
+            words: model
+                .tables()
+                .iter()
+                .map(|table| match table.rows() {
+                    0 => Words::None,
+                    rows => Words::Hashed(Dictionary::hashing(rows)),
+                })
+                .collect(),
             model,
-            hasher: Hasher64::new(WIRE_SEED),
         }
+    }
+
+    /// With a table's dictionary.
+    ///
+    /// # Panics
+    /// If there is no such table.
+    pub fn set_dictionary(&mut self, table: usize, dictionary: Dictionary) {
+        self.words[table] = Words::Known(dictionary);
     }
 
     /// The model.
@@ -60,21 +86,25 @@ impl Served {
         self.places.get(name).copied().or_else(by_place)
     }
 
-    /// The row of a feature of a table: a number is an id; other words are hashed.
-    pub fn id(&self, table: usize, feature: &str) -> Option<u32> {
-        let rows = self.rows(table);
-        if rows == 0 {
-            return None;
-        }
-        match feature.parse::<u64>() {
-            Ok(id) => u32::try_from(id).ok().filter(|&id| id < rows),
-            // The upper bits of the product: as even as the hash, without a division.
-            Err(_) => {
-                Some(((u128::from(self.hasher.hash(feature.as_bytes())) * u128::from(rows)) >> 64) as u32)
+    /// The row of a feature of a table: what its dictionary says, or without one a number is an id and other words are hashed. `Ok(None)`: the feature
+    /// counts for nothing.
+    ///
+    /// # Errors
+    /// It is a number, and no row.
+    pub fn id(&self, table: usize, feature: &str) -> Result<Option<u32>, NoRow> {
+        match (&self.words[table], feature.parse::<u64>()) {
+            (Words::None, _) => Err(NoRow),
+            (Words::Known(dictionary), _) | (Words::Hashed(dictionary), Err(_)) => Ok(dictionary.id(feature)),
+            (Words::Hashed(_), Ok(id)) => {
+                u32::try_from(id).ok().filter(|&id| id < self.rows(table)).map(Some).ok_or(NoRow)
             }
         }
     }
 }
+
+/// A number that is no row of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRow;
 
 impl std::fmt::Debug for Served {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

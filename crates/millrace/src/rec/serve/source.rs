@@ -5,7 +5,10 @@ use super::shelf::Source;
 use super::synthetic::Synthetic;
 use clap::Args;
 use rec::{LoadOptions, RowFormat};
-use std::path::PathBuf;
+use rec::features::{Dictionary, Unknown};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
 /// See the head of the file.
 #[derive(Args, Clone, Debug)]
@@ -44,10 +47,30 @@ impl ModelArgs {
         match &self.model {
             None => self.synthetic.model(),
             Some(path) => {
-                let model =
-                    rec::load(path, &LoadOptions { format: self.row_format, ..LoadOptions::default() });
-                model.map(Served::new).map_err(|error| error.to_string())
+                let options = LoadOptions { format: self.row_format, ..LoadOptions::default() };
+                let model = rec::load(path, &options).map_err(|error| error.to_string())?;
+                let mut served = Served::new(model);
+                let names: Vec<String> = served.names().map(str::to_owned).collect();
+                for (table, name) in names.iter().enumerate() {
+                    // Beside the model; a name that leaves the folder names no dictionary.
+                    let is_plain = !name.contains(['/', '\\']) && served.rows(table) > 0;
+                    let file = path.join(format!("{name}.features"));
+                    if is_plain && file.is_file() {
+                        served.set_dictionary(table, dictionary(&file, served.rows(table))?);
+                    }
+                }
+                Ok(served)
             }
         }
     }
+}
+
+/// Bytes of features that a dictionary may have.
+const MOST_FEATURES: usize = 1 << 30;
+
+/// The dictionary in a file.
+fn dictionary(path: &Path, rows: u32) -> Result<Dictionary, String> {
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let read = Dictionary::read(BufReader::new(file), rows, Unknown::Hash, MOST_FEATURES);
+    read.map_err(|error| format!("{}: {error}", path.display()))
 }
