@@ -20,7 +20,7 @@ use std::time::Duration;
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
 /// Polls without an event after which a thread that may sleep does.
-const PATIENCE: u32 = 2_000;
+pub const PATIENCE: u32 = 2_000;
 
 /// How one channel is loaded.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Plan {
     pub sample: u32,
     /// Never sleeps.
     pub spin: bool,
+    /// Else: polls without an event after which it sleeps. [`PATIENCE`], or less where threads share the server's cores.
+    pub patience: u32,
     /// Of the random gaps of an open loop.
     pub seed: u64,
 }
@@ -200,7 +202,7 @@ pub fn drive(
             idle = 0;
         } else if !plan.spin {
             idle += 1;
-            if idle > PATIENCE {
+            if idle > plan.patience {
                 idle = 0;
                 let pause =
                     if pace.gap.is_some() { Duration::from_micros(50) } else { Duration::from_millis(10) };
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     fn plan(rate: Option<f64>) -> Plan {
-        Plan { window: 4, length: Nanos::from_secs(1), rate, sample: 1, spin: true, seed: 1 }
+        Plan { window: 4, length: Nanos::from_secs(1), rate, sample: 1, spin: true, patience: 0, seed: 1 }
     }
 
     #[test]
