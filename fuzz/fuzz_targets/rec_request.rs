@@ -1,11 +1,12 @@
-//! Arbitrary bytes as an HTTP body (JSON, and binary tensors behind it) and as a message of the fabric: an error, or queries that the model takes.
+//! Arbitrary bytes as an HTTP body, JSON and binary tensors behind it: an error, or queries that the model takes. (The fabric's messages go through the same builder;
+//! their bytes are the codec's, `codec_decode`.)
 //!
 //! `cargo +nightly fuzz run rec_request`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use millrace::rec::serve::preprocess::{Reader, http, message};
-use millrace::rec::serve::{Queries, Served};
+use rec::memo::Names;
+use rec::request::{Queries, Request, Served, queries};
 use rec::{Batch, Scratch, Synth, Tuning};
 use std::sync::LazyLock;
 
@@ -17,10 +18,8 @@ static SERVED: LazyLock<Served> = LazyLock::new(|| {
 
 fuzz_target!(|input: (Option<u16>, &[u8])| {
     let (header, bytes) = input;
-    if let Ok((queries, _, _)) = http(bytes, header.map(usize::from), &SERVED, 64, || {}) {
-        infer(&queries);
-    }
-    if let Ok(queries) = message(bytes, &mut Reader::default(), &SERVED, 64, || {}) {
+    let Ok(request) = Request::parse(bytes, header.map(usize::from)) else { return };
+    if let Ok(queries) = queries(&request, &SERVED, 64) {
         infer(&queries);
     }
 });
@@ -31,7 +30,8 @@ fn infer(queries: &Queries) {
     let bags = [queries.bags(0), queries.bags(1)];
     let batch = Batch { len: queries.len(), dense: queries.dense(), bags: &bags };
     let mut scores = Vec::new();
-    let inferred = SERVED.model().infer(&batch, Tuning::default(), &mut Scratch::default(), &mut scores);
+    let (tuning, mut scratch) = (Tuning::default(), Scratch::default());
+    let inferred = SERVED.model().infer_staged(&batch, Names::Plan, tuning, &mut scratch, &mut scores, |_| ());
     inferred.expect("the builder checked it");
     assert_eq!(scores.len(), queries.len());
 }

@@ -21,6 +21,7 @@ pub mod memo;
 pub mod mlp;
 pub mod model;
 pub mod reduce;
+pub mod request;
 pub mod synth;
 pub mod table;
 pub mod tensors;

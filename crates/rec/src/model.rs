@@ -22,14 +22,14 @@ pub use synth::Synth;
 
 use crate::bags::{Bags, BagsError};
 use crate::format::RowFormat;
-use crate::memo::{Names, PlanScratch, Planned};
+use crate::memo::{Names, Plan, PlanScratch, Planned};
 use crate::mlp::Mlp;
 use crate::mlp::kernel::Isa;
 use crate::reduce::{Pooling, Tuning, reduce};
 use crate::table::Table;
 use base::hash::{Hasher64, WIRE_SEED};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, io};
 
 /// How vectors meet before the top MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,6 +237,20 @@ impl Model {
     /// The tables.
     pub fn tables(&self) -> &[Sparse] {
         &self.tables
+    }
+
+    /// Has a table reduced by `plan` from now on; its rows go into an arena in the same format. Ids and scores stay what they were.
+    ///
+    /// # Errors
+    /// The system has not so much memory; the table is then as it was.
+    ///
+    /// # Panics
+    /// If there is no such table, if it has a plan already, or if it has not as many rows as the plan.
+    pub fn plan(&mut self, table: usize, plan: Plan) -> io::Result<()> {
+        let sparse = &mut self.tables[table];
+        let Access::Rows(rows) = &sparse.access else { panic!("table {} has a plan already", sparse.name) };
+        sparse.access = Access::Planned(Planned::new(plan, rows, rows.format())?);
+        Ok(())
     }
 
     /// How many dense features a query has.

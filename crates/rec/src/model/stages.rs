@@ -1,11 +1,9 @@
-//! Where a batch's time goes. A clock is read only here: [`Model::infer`] costs nothing for it.
+//! Where a batch's time goes. A clock is read only here: [`super::Model::infer`] costs nothing for it.
 
-use super::{Batch, InputError, Model, Scratch, Stage};
-use crate::memo::Names;
-use crate::reduce::Tuning;
+use super::Stage;
 use base::{Clock, Nanos};
 
-/// Time of each stage; [`Model::infer_timed`] adds to it.
+/// Time of each stage; a [`Stages::timer`] adds to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
     /// Rows of all tables, and checking the batch.
@@ -26,7 +24,7 @@ impl Stages {
 }
 
 impl Stages {
-    /// What adds each stage's time by `clock`, from now on: for [`Model::infer_staged`].
+    /// What adds each stage's time by `clock`, from now on: for [`super::Model::infer_staged`]. Cost: five readings of the clock a batch.
     pub fn timer(&mut self, clock: Clock) -> impl FnMut(Stage) + '_ {
         let mut began = clock.now();
         move |stage| {
@@ -40,23 +38,5 @@ impl Stages {
             spent.0 += now.since(began).0;
             began = now;
         }
-    }
-}
-
-impl Model {
-    /// As [`Model::infer`], with each stage's time by `clock` added to `stages`. Cost: five readings of the clock.
-    ///
-    /// # Errors
-    /// As [`Model::check`].
-    pub fn infer_timed(
-        &self,
-        batch: &Batch<'_>,
-        tuning: Tuning,
-        scratch: &mut Scratch,
-        scores: &mut Vec<f32>,
-        clock: Clock,
-        stages: &mut Stages,
-    ) -> Result<(), InputError> {
-        self.infer_staged(batch, Names::Table, tuning, scratch, scores, stages.timer(clock))
     }
 }

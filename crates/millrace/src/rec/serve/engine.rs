@@ -10,6 +10,7 @@ use super::refusal::Refusal;
 use super::rings::Taken;
 use crate::rec::registers::{Id, Registers};
 use base::{Clock, Nanos};
+use rec::memo::Names;
 use rec::{Bags, Batch, Scratch, Stages, Tuning};
 use ring::spsc::Consume;
 use ring::wait::{Sleeper, WaitPolicy, Waker};
@@ -100,7 +101,7 @@ impl Engine {
         let most = self.registers.size(Id::Batch);
         let linger = Nanos::from_micros(self.registers.read(Id::Linger));
         let until = clock.now().plus(linger);
-        let (mut len, mut ids) = (first.queries.len(), 0);
+        let (mut len, mut ids) = (first.queries.len(), first.queries.ids());
         batch.push(first);
         while len < most {
             let Some(next) = self.ring.try_pop() else {
@@ -165,7 +166,8 @@ impl Engine {
         }
         let batch_of = Batch { len, dense, bags: &bags };
         let mut spent = Stages::default();
-        let result = served.model().infer_timed(&batch_of, tuning, scratch, scores, clock, &mut spent);
+        let timer = spent.timer(clock);
+        let result = served.model().infer_staged(&batch_of, Names::Plan, tuning, scratch, scores, timer);
         let done = clock.now();
         if result.is_err() {
             // The builder checked it against this very model.

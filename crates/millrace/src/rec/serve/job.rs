@@ -2,9 +2,7 @@
 
 use super::budget::Hold;
 use super::counters::Stages;
-use super::queries::Queries;
 use super::refusal::Refusal;
-use super::served::Served;
 use super::words::put_scores;
 use crate::rec::proto::millrace::InferReply;
 use base::Nanos;
@@ -14,6 +12,8 @@ use codec::memory::Arena;
 use codec::typed::{Message, MessageView};
 use fabric::service::Responder;
 use fabric::status::{Code, Status};
+use rec::request::Queries;
+use rec::request::Served;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 

@@ -18,9 +18,8 @@
 //! | `edge`, `front`, `oip` | the sockets' side; over the fabric; over HTTP |
 //! | `job` | a request on its way |
 //! | `preprocess`, `words` | the preprocessing core; the fabric's messages |
-//! | `queries`, `wrong` | what a request asks for, checked; what is wrong with it |
 //! | `engine` | the engine core |
-//! | `served`, `shelf`, `source`, `synthetic` | the model; its replacement while requests go on; where it comes from |
+//! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
 //! | `budget`, `counters`, `refusal` | bounds, figures, errors |
 //!
 //! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
@@ -34,10 +33,8 @@ mod front;
 mod job;
 pub mod oip;
 pub mod preprocess;
-mod queries;
 mod refusal;
 mod rings;
-mod served;
 mod server;
 mod shelf;
 mod source;
@@ -45,16 +42,12 @@ mod synthetic;
 #[cfg(test)]
 mod tests;
 mod words;
-mod wrong;
 
 pub use command::Serve;
 pub use counters::{Counters, Stages};
-pub use queries::{Builder, Queries};
 pub use refusal::Refusal;
-pub use served::Served;
 pub use server::{Plan, ServeError, Server};
 pub use shelf::{Shelf, Source};
 pub use source::ModelArgs;
 pub use synthetic::Synthetic;
 pub use words::take_stages;
-pub use wrong::{What, Wrong};

@@ -6,11 +6,8 @@
 
 use super::counters::{Counters, Stages, add};
 use super::job::{Input, Job, Ready, Reply};
-use super::oip::{Request, tensors};
-use super::queries::Queries;
 use super::refusal::Refusal;
 use super::rings::{Door, Taken};
-use super::served::Served;
 use super::shelf::Shelf;
 use super::words;
 use crate::rec::proto::millrace::InferRequest;
@@ -19,6 +16,7 @@ use base::Clock;
 use codec::decode::Decoder;
 use codec::memory::Arena;
 use codec::typed::Message;
+use rec::request::{Queries, Request, Served, queries};
 use ring::spsc::Consume;
 use ring::wait::{Sleeper, WaitPolicy};
 use std::sync::Arc;
@@ -173,7 +171,7 @@ pub fn http(
 ) -> Result<(Queries, Option<String>, bool), Refusal> {
     let request = Request::parse(body, header)?;
     read();
-    let queries = tensors::queries(&request, served, most)?;
+    let queries = queries(&request, served, most)?;
     Ok((queries, request.id, request.is_binary))
 }
 

@@ -1,8 +1,8 @@
 //! Why a request gets no scores, and how each protocol says so.
 
-use super::wrong::Wrong;
 use axum::http::StatusCode;
 use fabric::status::{Code, Status};
+use rec::request::{RequestError, Wrong};
 use std::fmt;
 
 /// See the head of the file.
@@ -73,5 +73,14 @@ impl std::error::Error for Refusal {}
 impl From<Wrong> for Refusal {
     fn from(wrong: Wrong) -> Refusal {
         Refusal::Wrong(wrong)
+    }
+}
+
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Refusal {
+        match error {
+            RequestError::Wrong(wrong) => Refusal::Wrong(wrong),
+            RequestError::Malformed(why) => Refusal::Malformed(why),
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! Cost: a lock and a count for each request, uncontended but during a swap, which is two moves. While a model is loaded there is memory for both.
 
 use super::counters::{Counters, add};
-use super::served::Served;
+use rec::request::Served;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where models come from.

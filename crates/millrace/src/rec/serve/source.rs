@@ -1,10 +1,10 @@
 //! Where the command's model comes from: a folder, or random numbers.
 
-use super::served::Served;
 use super::shelf::Source;
 use super::synthetic::Synthetic;
 use clap::Args;
 use rec::features::{Dictionary, Unknown};
+use rec::request::Served;
 use rec::{LoadOptions, RowFormat};
 use std::fs::File;
 use std::io::BufReader;

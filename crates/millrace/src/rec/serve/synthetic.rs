@@ -1,7 +1,7 @@
 //! Models with random weights, for whoever has none: to try, to measure, to test.
 
-use super::served::Served;
 use clap::Args;
+use rec::request::Served;
 use rec::{RowFormat, Synth};
 
 /// What it is like. Two with the same numbers are the same.

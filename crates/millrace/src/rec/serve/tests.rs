@@ -1,13 +1,14 @@
 //! A server and its clients in one process: both protocols, bad input, and a model that is swapped under load.
 
 use super::synthetic::Synthetic;
-use super::{Plan, Served, Server, Source};
+use super::{Plan, Server, Source};
 use crate::rec::proto::millrace::{
     DescribeRequest, InferReply, InferRequest, InferRequestMut, RecommendClient,
 };
 use crate::rec::registers::Registers;
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::status::{Code, Status};
+use rec::request::Served;
 use rec::{
     Activation, Bags, Batch, Interaction, Layer, Mlp, Model, Pooling, RowFormat, Scratch, Sparse, Table,
     Tuning,

@@ -1,13 +1,13 @@
 //! The fabric's messages (`recommend.proto`) to queries, and answers to messages.
 
 use super::counters::{Counters, Stages};
-use super::queries::{Builder, Queries};
 use super::refusal::Refusal;
-use super::served::Served;
-use super::wrong::{What, Wrong};
 use crate::rec::proto::millrace as proto;
 use codec::memory::OutOfMemory;
 use proto::{DescribeReplyMut, InferReplyMut, InferRequestView, StagesView};
+use rec::request::Served;
+use rec::request::{Builder, Queries};
+use rec::request::{What, Wrong};
 
 /// The queries of a request, of which there may be `most`.
 ///

@@ -3,10 +3,10 @@
 use crate::rec::serve::counters::{Counters, Stages};
 use crate::rec::serve::job::Scored;
 use crate::rec::serve::refusal::Refusal;
-use crate::rec::serve::served::Served;
 use axum::body::Bytes;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use rec::request::Served;
 use serde::Serialize;
 use serde_json::{Value, json};
 

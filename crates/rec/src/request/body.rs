@@ -5,9 +5,9 @@
 //!
 //! Bounds: at most [`MOST_INPUTS`] inputs of [`MOST_DIMENSIONS`]; the body's length is the edge's to bound.
 
+use super::RequestError;
 use super::numbers::Numbers;
-use crate::rec::serve::refusal::Refusal;
-use crate::rec::serve::wrong::{What, Wrong};
+use super::wrong::{What, Wrong};
 use serde::Deserialize;
 
 /// Inputs of a request.
@@ -93,28 +93,31 @@ impl<'b> Request<'b> {
     ///
     /// # Errors
     /// It is no such thing.
-    pub fn parse(body: &'b [u8], header: Option<usize>) -> Result<Request<'b>, Refusal> {
+    pub fn parse(body: &'b [u8], header: Option<usize>) -> Result<Request<'b>, RequestError> {
         let (json, mut rest) = match header {
             None => (body, &[][..]),
             Some(length) => body.split_at_checked(length).ok_or_else(|| {
                 let have = body.len();
-                Refusal::Malformed(format!(
+                RequestError::Malformed(format!(
                     "header Inference-Header-Content-Length is {length}, but the body has {have} bytes"
                 ))
             })?,
         };
-        let object: Object = serde_json::from_slice(json)
-            .map_err(|error| Refusal::Malformed(format!("the body is no infer request in JSON: {error}")))?;
+        let object: Object = serde_json::from_slice(json).map_err(|error| {
+            RequestError::Malformed(format!("the body is no infer request in JSON: {error}"))
+        })?;
         if object.inputs.len() > MOST_INPUTS {
             let have = object.inputs.len();
-            return Err(Refusal::Malformed(format!("there are {have} inputs; at most {MOST_INPUTS} may be")));
+            return Err(RequestError::Malformed(format!(
+                "there are {have} inputs; at most {MOST_INPUTS} may be"
+            )));
         }
         let inputs = object.inputs.into_iter().map(|input| Tensor::take(input, &mut rest));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         if !rest.is_empty() {
             let why =
                 format!("{} bytes of binary data belong to no input (see binary_data_size)", rest.len());
-            return Err(Refusal::Malformed(why));
+            return Err(RequestError::Malformed(why));
         }
         let mut is_binary = object.parameters.and_then(|p| p.binary_data_output).unwrap_or(false);
         for output in object.outputs.into_iter().flatten() {

@@ -10,18 +10,17 @@
 //!
 //! `TABLE` is a table's name, or t0, t1, … by place.
 
+use super::body::{Data, Request, Tensor};
 use super::numbers::Numbers;
-use super::request::{Data, Request, Tensor};
-use crate::rec::serve::queries::{Builder, Queries};
-use crate::rec::serve::refusal::Refusal;
-use crate::rec::serve::served::Served;
-use crate::rec::serve::wrong::{What, Wrong};
+use super::queries::{Builder, Queries};
+use super::served::Served;
+use super::wrong::{What, Wrong};
 
 /// The queries of a request, of which there may be `most`.
 ///
 /// # Errors
 /// What is wrong with which tensor.
-pub fn queries(request: &Request<'_>, served: &Served, most: usize) -> Result<Queries, Refusal> {
+pub fn queries(request: &Request<'_>, served: &Served, most: usize) -> Result<Queries, Wrong> {
     let mut builder = Builder::new(served, most);
     let mut tables: Vec<[Option<&Tensor<'_>>; 3]> = vec![[None; 3]; served.tables()];
     let mut features = None;

@@ -1,7 +1,7 @@
 //! A model as it is served: with names, and with what makes ids of features.
 
-use rec::Model;
-use rec::features::Dictionary;
+use crate::features::Dictionary;
+use crate::model::{Access, Model};
 use std::collections::HashMap;
 
 /// See the head of the file. It never changes: another model is another value.
@@ -52,9 +52,20 @@ impl Served {
     /// With a table's dictionary.
     ///
     /// # Panics
-    /// If there is no such table.
-    pub fn set_dictionary(&mut self, table: usize, dictionary: Dictionary) {
+    /// If there is no such table, or the dictionary is for one of another length.
+    pub fn set_dictionary(&mut self, table: usize, mut dictionary: Dictionary) {
+        if let Some(remap) = self.remap(table) {
+            dictionary.rename(remap);
+        }
         self.words[table] = Words::Known(dictionary);
+    }
+
+    /// For each row of a table that is planned its name in the plan: what queries hold ([`crate::memo::Names::Plan`]).
+    pub fn remap(&self, table: usize) -> Option<&[u32]> {
+        match self.model.tables()[table].access() {
+            Access::Rows(_) => None,
+            Access::Planned(planned) => Some(planned.plan().remap()),
+        }
     }
 
     /// The model.
@@ -86,19 +97,21 @@ impl Served {
         self.places.get(name).copied().or_else(by_place)
     }
 
-    /// The row of a feature of a table: what its dictionary says, or without one a number is an id and other words are hashed. `Ok(None)`: the feature
-    /// counts for nothing.
+    /// The row of a feature of a table, by its plan's name if it has a plan: what its dictionary says, or without one a number is an id and other words are
+    /// hashed. `Ok(None)`: the feature counts for nothing. A dictionary holds the plan's names, so that for its words renaming costs nothing.
     ///
     /// # Errors
     /// It is a number, and no row.
     pub fn id(&self, table: usize, feature: &str) -> Result<Option<u32>, NoRow> {
-        match (&self.words[table], feature.parse::<u64>()) {
-            (Words::None, _) => Err(NoRow),
-            (Words::Known(dictionary), _) | (Words::Hashed(dictionary), Err(_)) => Ok(dictionary.id(feature)),
+        let row = match (&self.words[table], feature.parse::<u64>()) {
+            (Words::None, _) => return Err(NoRow),
+            (Words::Known(dictionary), _) => return Ok(dictionary.id(feature)),
+            (Words::Hashed(dictionary), Err(_)) => dictionary.id(feature),
             (Words::Hashed(_), Ok(id)) => {
-                u32::try_from(id).ok().filter(|&id| id < self.rows(table)).map(Some).ok_or(NoRow)
+                Some(u32::try_from(id).ok().filter(|&id| id < self.rows(table)).ok_or(NoRow)?)
             }
-        }
+        };
+        Ok(row.map(|row| self.remap(table).map_or(row, |remap| remap[row as usize])))
     }
 }
 

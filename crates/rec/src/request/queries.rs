@@ -4,6 +4,8 @@
 //! Shape: all tables' ids one after another, likewise offsets and weights, so that a request of many tables takes few allocations. Of each table a
 //! [`Part`] says where its own are.
 //!
+//! Ids of tables that are planned have the plan's names ([`crate::memo::Names::Plan`]): the engine is spared the translation.
+//!
 //! Invariants, kept by the builder and relied on by the engine: each table has a part with `len` bags; ids are less than the table's rows; dense features and
 //! weights are finite. (The model checks once more before it reads a row; an error there is ours.)
 //!
@@ -11,7 +13,7 @@
 
 use super::served::Served;
 use super::wrong::{What, Wrong};
-use rec::Bags;
+use crate::bags::Bags;
 use std::ops::Range;
 
 /// See the head of the file.
@@ -150,7 +152,7 @@ impl<'m> Builder<'m> {
             self.len(offsets.len().saturating_sub(1), &tensor("offsets"))?;
         }
         let part = Part {
-            ids: self.ids(values, self.served.rows(at), &tensor("values"))?,
+            ids: self.ids(values, at, &tensor("values"))?,
             offsets: self.offsets(offsets, count, &tensor("offsets"))?,
             weights: weights.map(|weights| self.weights(weights, count, &tensor("weights"))).transpose()?,
         };
@@ -161,9 +163,10 @@ impl<'m> Builder<'m> {
     fn ids(
         &mut self,
         values: impl Iterator<Item = i64>,
-        rows: u32,
+        table: usize,
         tensor: &str,
     ) -> Result<Range<usize>, Wrong> {
+        let (rows, remap) = (self.served.rows(table), self.served.remap(table));
         let ids = &mut self.queries.ids;
         let start = ids.len();
         for value in values {
@@ -172,7 +175,7 @@ impl<'m> Builder<'m> {
                 let at = ids.len() - start;
                 return Err(Wrong::of(tensor, What::Id { at, id: value, rows }));
             };
-            ids.push(id);
+            ids.push(remap.map_or(id, |remap| remap[id as usize]));
         }
         Ok(start..ids.len())
     }
