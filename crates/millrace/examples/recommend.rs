@@ -12,6 +12,7 @@ use millrace::rec::proto::millrace::RecommendClient;
 use millrace::rec::registers::Registers;
 use millrace::rec::serve::{Plan, Server, Synthetic};
 use rec::RowFormat;
+use rec::memo::{Growth, Limits};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,9 +35,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         dense: 4,
         bottom: vec![64],
         top: vec![64],
+        memo: Some(1.5),
         seed: 1,
     };
     println!("a random model: {} tables of {} rows of {} numbers", shape.tables, shape.rows, shape.dim);
+    let log = rec::synth::lists(shape.rows, 20_000, shape.seed)?;
+    let (log, tomorrow) = log.split(0.2, 1);
+    let plan = Growth::new(&log, 1.5, Limits::default(), |_| ()).plan(1.5);
+    let [seen, unseen] = [&log, &tomorrow].map(|lists| plan.accesses(lists).reduction() * 100.0);
+    println!(
+        "a memo plan of 1.5 times the rows saves {seen:.1} % of the accesses of its log, {unseen:.1} % of others"
+    );
     let server = Server::start(Plan {
         source: Box::new(move || shape.model()),
         listen: vec!["tcp:127.0.0.1:0".parse()?],
@@ -78,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("loaded anew: {}\n", post(&server, "/v2/repository/models/synthetic/load", "")?);
     drop(server);
 
-    let flags = "bench --local --tables 8 --rows 50k --batches 1,16 --duration 1500ms";
+    let flags = "bench --local --tables 8 --rows 50k --memo 1.5 --batches 1,16 --duration 1500ms";
     Ok(Cli::parse_from(flags.split(' ')).bench.run()?)
 }
 

@@ -94,6 +94,12 @@ impl fmt::Display for ListsError {
 
 impl std::error::Error for ListsError {}
 
+impl From<Fault> for ListsError {
+    fn from(fault: Fault) -> ListsError {
+        ListsError { line: 0, fault }
+    }
+}
+
 impl Lists {
     /// No queries yet, over so many rows.
     ///

@@ -14,7 +14,7 @@
 //! Cost: well below a microsecond for each id, most of it powers in the draw of a rank.
 
 use crate::format::RowFormat;
-use crate::lists::{Fault, Lists};
+use crate::lists::{Lists, ListsError};
 use crate::table::Table;
 use base::Prng;
 use base::zipf::Zipf;
@@ -112,7 +112,7 @@ impl Generator {
 ///
 /// # Errors
 /// No rows or more than lists may have; more ids than lists hold.
-pub fn lists(rows: u32, queries: usize, seed: u64) -> Result<Lists, Fault> {
+pub fn lists(rows: u32, queries: usize, seed: u64) -> Result<Lists, ListsError> {
     let mut lists = Lists::new(rows)?;
     let mut generator = Generator::new(rows, seed, 0);
     let mut bag = Vec::new();

@@ -182,7 +182,8 @@ fn tenths(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn budget(text: &str) -> Result<f64, String> {
+/// How many rows there may be, as a multiple of a table's.
+pub(super) fn budget(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(ratio) if (1.0..=1000.0).contains(&ratio) => Ok(ratio),
         _ => Err(format!(

@@ -48,8 +48,7 @@ pub(super) struct Synth {
 impl Synth {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if let Some(file) = &self.out {
-            let lists = rec::synth::lists(self.rows, self.queries, self.seed)
-                .map_err(|fault| rec::lists::ListsError { line: 0, fault })?;
+            let lists = rec::synth::lists(self.rows, self.queries, self.seed)?;
             files::write_lists(file, &lists)?;
             files::print(&format!("  written   {} in {}\n", files::summary(&lists), file.display()))?;
         }

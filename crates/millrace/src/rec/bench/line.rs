@@ -64,7 +64,8 @@ impl Line<'_> {
     /// A sentence: the server cannot be reached.
     pub fn measure(&self) -> Result<Outcome, String> {
         let subject = Subject::of(self.target)?;
-        let requests = subject.requests(self.batch.max(1), self.bench.bag, self.bench.load_seed);
+        let requests =
+            subject.requests(self.batch.max(1), self.bench.ids, self.bench.bag, self.bench.load_seed);
         let bodies: Vec<Vec<u8>> = requests
             .iter()
             .map(|request| match self.target {

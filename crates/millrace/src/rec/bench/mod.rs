@@ -70,7 +70,10 @@ pub struct Bench {
     /// How requests are written
     #[arg(long, value_enum, default_value_t, value_name = "FORM", help_heading = "Load")]
     form: Form,
-    /// Ids in a bag, on average
+    /// Which ids are asked
+    #[arg(long, value_enum, default_value_t, value_name = "KIND", help_heading = "Load")]
+    ids: Ids,
+    /// Ids in a bag, on average, if they are uniform
     #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Load")]
     bag: usize,
     /// Connections
@@ -88,7 +91,7 @@ pub struct Bench {
     /// How long to run before that
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "300ms", help_heading = "Load")]
     warmup: Duration,
-    /// Seed of the requests
+    /// Seed of the requests; a random model's plans with the same --seed know their groups
     #[arg(long = "load-seed", value_name = "N", default_value_t = 1, help_heading = "Load")]
     load_seed: u64,
 
@@ -111,6 +114,17 @@ pub enum Form {
     Json,
     /// `table: feature` as people write it
     Features,
+}
+
+/// Which ids are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ids {
+    /// In groups, by popularity, in bags of median 6 and p99 60, as `rec synth` makes them
+    #[default]
+    Grouped,
+    /// Every row alike
+    Uniform,
 }
 
 /// What came out.
@@ -201,8 +215,11 @@ impl Bench {
         };
         vec![
             format!("{load}; each line {:.1} s", self.duration.as_secs_f64()),
-            format!("random ids, {} in a bag on average, requests as {:?}", self.bag, self.form)
-                .to_lowercase(),
+            match self.ids {
+                Ids::Grouped => "ids in groups, by popularity, in bags of median 6 and p99 60".to_owned(),
+                Ids::Uniform => format!("uniform ids, {} in a bag on average", self.bag),
+            },
+            format!("requests as {:?}", self.form).to_lowercase(),
         ]
     }
 }

@@ -1,7 +1,7 @@
 //! What a server says of its model, and random requests for it, encoded.
 
-use super::Form;
 use super::http::Connection;
+use super::{Form, Ids};
 use crate::rec::proto::millrace::{InferRequest, RecommendClient};
 use base::prng::Prng;
 use codec::encode::Encoder;
@@ -9,6 +9,7 @@ use codec::memory::{Arena, OutOfMemory};
 use codec::typed::{Message, MessageView};
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
+use rec::synth::Generator;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -113,26 +114,40 @@ impl Subject {
         })
     }
 
-    /// Random requests of `batch` queries.
-    pub fn requests(&self, batch: usize, bag: usize, seed: u64) -> Vec<Request<'_>> {
+    /// Random requests of `batch` queries, uniform ids `bag` in a bag on average.
+    pub fn requests(&self, batch: usize, ids: Ids, bag: usize, seed: u64) -> Vec<Request<'_>> {
         let mut random = Prng::new(seed);
         let mut below = move |end: u64| ((u128::from(random.next_u64()) * u128::from(end)) >> 64) as u64;
-        (0..KEPT)
-            .map(|_| Request {
+        // A table of each length has its own groups; tables of one length share them, as random models' plans do.
+        let rows = |rows: u64| u32::try_from(rows).unwrap_or(u32::MAX);
+        let mut generators: Vec<Option<Generator>> = (1..)
+            .zip(&self.tables)
+            .map(|(at, table)| {
+                let grouped = ids == Ids::Grouped && table.1 > 0;
+                grouped.then(|| Generator::new(rows(table.1), seed, at))
+            })
+            .collect();
+        let mut drawn = Vec::new();
+        let mut one = |at: usize| {
+            if let Some(generator) = &mut generators[at] {
+                generator.bag(&mut drawn);
+                return drawn.iter().map(|&id| i64::from(id)).collect();
+            }
+            let rows = self.tables[at].1;
+            // From 1 to twice the mean less one: `bag` on average.
+            let count = if rows == 0 { 0 } else { 1 + below(2 * bag.max(1) as u64 - 1) };
+            (0..count).map(|_| below(rows) as i64).collect()
+        };
+        let bags: Vec<Vec<Vec<Vec<i64>>>> = (0..KEPT)
+            .map(|_| (0..self.tables.len()).map(|at| (0..batch).map(|_| one(at)).collect()).collect())
+            .collect();
+        let mut random = Prng::new(!seed);
+        let mut number = move || (random.next_u64() >> 44) as f32 / (1 << 20) as f32;
+        bags.into_iter()
+            .map(|bags| Request {
                 subject: self,
-                dense: (0..batch * self.dense).map(|_| below(1 << 20) as f32 / (1 << 20) as f32).collect(),
-                bags: self
-                    .tables
-                    .iter()
-                    .map(|(_, rows)| {
-                        let mut bags = || {
-                            // From 1 to twice the mean less one: `bag` on average.
-                            let count = if *rows == 0 { 0 } else { 1 + below(2 * bag.max(1) as u64 - 1) };
-                            (0..count).map(|_| below(*rows) as i64).collect()
-                        };
-                        (0..batch).map(|_| bags()).collect()
-                    })
-                    .collect(),
+                dense: (0..batch * self.dense).map(|_| number()).collect(),
+                bags,
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! Models with random weights, for whoever has none: to try, to measure, to test.
 
 use clap::Args;
+use rec::memo::{Growth, Limits};
 use rec::request::Served;
 use rec::{RowFormat, Synth};
 
@@ -47,10 +48,17 @@ pub struct Synthetic {
     )]
     pub top: Vec<usize>,
 
+    /// Reduce its tables by memo plans, grown from a random log (`millrace rec synth`) to so many times the tables' rows
+    #[arg(long, value_name = "RATIO", value_parser = super::super::plan::budget, help_heading = "Random model")]
+    pub memo: Option<f64>,
+
     /// Seed of its numbers
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Random model")]
     pub seed: u64,
 }
+
+/// Queries of the log that plans are grown from.
+const LOG: usize = 20_000;
 
 /// Rows of a table.
 fn rows(text: &str) -> Result<u32, String> {
@@ -87,6 +95,15 @@ impl Synthetic {
             ..Synth::default()
         };
         let mut model = shape.build().map_err(|error| error.to_string())?;
+        if let Some(budget) = self.memo {
+            let log = rec::synth::lists(self.rows, LOG, self.seed).map_err(|fault| fault.to_string())?;
+            let plan = Growth::new(&log, budget, Limits::default(), |_| ()).plan(budget);
+            for table in 0..self.tables {
+                model
+                    .plan(table, plan.clone())
+                    .map_err(|error| format!("no memory for table {table}: {error}"))?;
+            }
+        }
         (model.name, model.version) = ("synthetic".to_owned(), self.seed.to_string());
         Ok(Served::new(model))
     }

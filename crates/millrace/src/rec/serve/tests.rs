@@ -446,6 +446,7 @@ fn batches_of_many_requests_score_as_each_alone() {
         dense: 4,
         bottom: vec![8],
         top: vec![8],
+        memo: Some(1.5),
         seed: 7,
     };
     let of = synthetic.clone();
