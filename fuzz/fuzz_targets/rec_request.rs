@@ -5,7 +5,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rec::memo::Names;
 use rec::request::{Queries, Request, Served, queries};
 use rec::{Batch, Scratch, Synth, Tuning};
 use std::sync::LazyLock;
@@ -31,7 +30,7 @@ fn infer(queries: &Queries) {
     let batch = Batch { len: queries.len(), dense: queries.dense(), bags: &bags };
     let mut scores = Vec::new();
     let (tuning, mut scratch) = (Tuning::default(), Scratch::default());
-    let inferred = SERVED.model().infer_staged(&batch, Names::Plan, tuning, &mut scratch, &mut scores, |_| ());
+    let inferred = SERVED.model().infer(&batch, tuning, &mut scratch, &mut scores);
     inferred.expect("the builder checked it");
     assert_eq!(scores.len(), queries.len());
 }

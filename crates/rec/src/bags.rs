@@ -2,6 +2,8 @@
 //!
 //! Shape: CSR. `values[offsets[i]..offsets[i + 1]]` are the ids of bag `i`; `offsets` has one entry more than there are bags.
 //! An empty bag is allowed and reduces to zeros, as in PyTorch's `EmbeddingBag`.
+//!
+//! Values name rows of a table, or are *keys*: rows of a memo plan's arena that stand for more ids than there are keys ([`Bags::keys`]).
 
 use std::fmt;
 
@@ -11,6 +13,7 @@ pub struct Bags<'a> {
     values: &'a [u32],
     offsets: &'a [u32],
     weights: Option<&'a [f32]>,
+    counts: Option<&'a [u32]>,
 }
 
 /// Why numbers are no bags.
@@ -26,6 +29,8 @@ pub enum BagsError {
     Weights(usize, usize),
     /// The weight at this place is no finite number.
     Weight(usize),
+    /// There are as many counts as the first number, and as many bags as the second.
+    Counts(usize, usize),
     /// The id at this place is none of the table, which has so many rows.
     Id {
         /// Place in the values.
@@ -49,6 +54,9 @@ impl fmt::Display for BagsError {
             }
             BagsError::Weights(weights, values) => {
                 write!(f, "there are {weights} weights for {values} values; each value needs one")
+            }
+            BagsError::Counts(counts, bags) => {
+                write!(f, "there are {counts} counts for {bags} bags of keys; each bag needs one")
             }
             BagsError::Weight(at) => write!(f, "weight {at} is not a finite number"),
             BagsError::Id { at, id, rows } => {
@@ -88,7 +96,24 @@ impl<'a> Bags<'a> {
                 return Err(BagsError::Weight(at));
             }
         }
-        Ok(Bags { values, offsets, weights })
+        Ok(Bags { values, offsets, weights, counts: None })
+    }
+
+    /// Bags of keys: what [`crate::Planned::keys`] made of bags that had as many ids as `counts` says.
+    ///
+    /// # Errors
+    /// As [`Bags::new`]; there must be a count for each bag.
+    pub fn keys(
+        values: &'a [u32],
+        offsets: &'a [u32],
+        weights: Option<&'a [f32]>,
+        counts: &'a [u32],
+    ) -> Result<Bags<'a>, BagsError> {
+        let bags = Bags::new(values, offsets, weights)?;
+        match counts.len() == bags.len() {
+            true => Ok(Bags { counts: Some(counts), ..bags }),
+            false => Err(BagsError::Counts(counts.len(), bags.len())),
+        }
     }
 
     /// How many bags there are.
@@ -114,6 +139,11 @@ impl<'a> Bags<'a> {
     /// A weight for each value, if they are weighted.
     pub fn weights(&self) -> Option<&'a [f32]> {
         self.weights
+    }
+
+    /// If values are keys, how many ids each bag had.
+    pub fn counts(&self) -> Option<&'a [u32]> {
+        self.counts
     }
 
     /// Which values are bag `at`'s.
@@ -150,6 +180,8 @@ mod tests {
         assert_eq!(new(&[1, 2], &[0, 1], None), BagsError::Ends(1, 2));
         assert_eq!(new(&[1, 2], &[0, 2], Some(&[1.0])), BagsError::Weights(1, 2));
         assert_eq!(new(&[1, 2], &[0, 2], Some(&[1.0, f32::NAN])), BagsError::Weight(1));
+        let counts = Bags::keys(&[1, 2], &[0, 2], None, &[2, 3]).expect_err("refused");
+        assert_eq!(counts, BagsError::Counts(2, 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What people call a feature, and its row: a dictionary for each table, or feature hashing where there is none.
 //!
 //! A server needs the dictionary anyway, so it is where a memo plan's new ids belong: [`Dictionary::rename`] writes them into it once, and remapping at serving
-//! time is free ([`crate::memo::Names::Plan`]).
+//! time is free.
 //!
 //! ```text
 //!  feature ──hash──▶ slots: [upper half of the hash │ entry + 1]  ──▶ entries: [start, length, id] ──▶ text

@@ -24,7 +24,7 @@ mod planned;
 
 pub use file::PlanError;
 pub use grow::{Growth, Limits, Merge};
-pub use planned::{Names, PlanScratch, Planned};
+pub use planned::{PlanScratch, Planned};
 
 use crate::lists::Lists;
 

@@ -22,7 +22,7 @@ pub use synth::Synth;
 
 use crate::bags::{Bags, BagsError};
 use crate::format::RowFormat;
-use crate::memo::{Names, Plan, PlanScratch, Planned};
+use crate::memo::{Plan, PlanScratch, Planned};
 use crate::mlp::Mlp;
 use crate::mlp::kernel::Isa;
 use crate::reduce::{Pooling, Tuning, reduce};
@@ -47,7 +47,7 @@ pub struct Batch<'a> {
     pub len: usize,
     /// `len × dense` numbers.
     pub dense: &'a [f32],
-    /// For each table its bags, `len` each.
+    /// For each table its bags, `len` each: of ids, or of keys if it is planned.
     pub bags: &'a [Bags<'a>],
 }
 
@@ -303,7 +303,9 @@ impl Model {
             if bags.len() != batch.len {
                 return Err(InputError::Length(at, batch.len, bags.len()));
             }
-            bags.check(table.rows()).map_err(|error| InputError::Bags(at, error))?;
+            // Keys name rows of the arena.
+            let rows = if bags.counts().is_some() { table.table().rows() } else { table.rows() };
+            bags.check(rows).map_err(|error| InputError::Bags(at, error))?;
         }
         Ok(())
     }
@@ -319,17 +321,16 @@ impl Model {
         scratch: &mut Scratch,
         scores: &mut Vec<f32>,
     ) -> Result<(), InputError> {
-        self.infer_staged(batch, Names::Table, tuning, scratch, scores, |_| ())
+        self.infer_staged(batch, tuning, scratch, scores, |_| ())
     }
 
-    /// As [`Model::infer`], with ids of planned tables by `names`; `done` is told of each stage that is over, by [`Stages::timer`] for one.
+    /// As [`Model::infer`]; `done` is told of each stage that is over, by [`Stages::timer`] for one.
     ///
     /// # Errors
     /// As [`Model::check`].
     pub fn infer_staged(
         &self,
         batch: &Batch<'_>,
-        names: Names,
         tuning: Tuning,
         scratch: &mut Scratch,
         scores: &mut Vec<f32>,
@@ -350,7 +351,7 @@ impl Model {
             let bags = &batch.bags[at];
             match &sparse.access {
                 Access::Rows(table) => reduce(table, bags, sparse.pooling, tuning, out),
-                Access::Planned(planned) => planned.reduce(bags, names, sparse.pooling, tuning, plan, out),
+                Access::Planned(planned) => planned.reduce(bags, sparse.pooling, tuning, plan, out),
             }
             .map_err(|error| InputError::Bags(at, error))?;
         }

@@ -198,7 +198,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_ne!(bags(0), bags(1));
-        assert_eq!(lists(0, 1, 1), Err(Fault::Features(0)));
+        assert_eq!(lists(0, 1, 1), Err(crate::lists::Fault::Features(0).into()));
         assert_eq!(lists(1, 2, 1).map(|lists| lists.pins()), Ok(2), "even one row has bags");
         let rows = |seed| table(9, 4, RowFormat::F32, seed).expect("memory").bytes().to_vec();
         assert_eq!(rows(1), rows(1));

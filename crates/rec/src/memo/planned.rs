@@ -12,15 +12,6 @@ use crate::reduce::{Pooling, Tuning, reduce};
 use crate::table::Table;
 use std::io;
 
-/// How ids in bags are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
-    /// As rows of the table.
-    Table,
-    /// As the plan names them: the dictionary holds [`Plan::remap`] already.
-    Plan,
-}
-
 /// Memory for keys while a batch is reduced; reused.
 #[derive(Default)]
 pub struct PlanScratch {
@@ -28,6 +19,7 @@ pub struct PlanScratch {
     sorted: Vec<u32>,
     keys: Vec<u32>,
     offsets: Vec<u32>,
+    counts: Vec<u32>,
 }
 
 /// A plan and the rows that it names.
@@ -105,51 +97,76 @@ impl Planned {
         &self.arena
     }
 
-    /// As [`reduce()`] over the table that this was made for. Sum and mean take memo rows; with weights, and for greatest and least, the single rows.
+    /// Makes keys of bags of ids by the plan's names ([`Plan::remap`]): appends the rows of the arena to read to `keys`, and to `offsets` where each bag's begin,
+    /// from 0, and where the last's end. Sum and mean take memo rows; with weights, and for greatest and least, each id has its single row.
+    ///
+    /// Cost: see [`Plan::keys`]. That is as much as the rows that it saves, so it is a preprocessing core's work; see `docs/measurements/rec-reduce.md`.
+    ///
+    /// # Panics
+    /// If an id is none of the plan: check bags first.
+    pub fn keys(
+        &self,
+        bags: &Bags<'_>,
+        pooling: Pooling,
+        sorted: &mut Vec<u32>,
+        keys: &mut Vec<u32>,
+        offsets: &mut Vec<u32>,
+    ) {
+        if bags.weights().is_some() || matches!(pooling, Pooling::Max | Pooling::Min) {
+            self.plan.singles(bags.values(), keys);
+            return offsets.extend_from_slice(bags.offsets());
+        }
+        let first = keys.len();
+        offsets.push(0);
+        for at in 0..bags.len() {
+            self.plan.keys(&bags.values()[bags.span(at)], sorted, keys);
+            offsets.push((keys.len() - first) as u32);
+        }
+    }
+
+    /// As [`reduce()`] over the table that this was made for, of bags of that table's ids, or of keys.
     ///
     /// # Errors
-    /// An id that is no row of the table; `out` is then as it was.
+    /// An id that is no row of the table, or a key that is none of the arena; `out` is then as it was.
     ///
     /// # Panics
     /// If `out` is not a row of numbers for each bag.
     pub fn reduce(
         &self,
         bags: &Bags<'_>,
-        names: Names,
         pooling: Pooling,
         tuning: Tuning,
         scratch: &mut PlanScratch,
         out: &mut [f32],
     ) -> Result<(), BagsError> {
+        if bags.counts().is_some() {
+            return self.reduce_keys(bags, pooling, tuning, out);
+        }
         bags.check(self.plan.rows())?;
-        let PlanScratch { ids, sorted, keys, offsets } = scratch;
-        let ids = match names {
-            Names::Plan => bags.values(),
-            Names::Table => {
-                ids.clear();
-                ids.extend(bags.values().iter().map(|&id| self.plan.remap[id as usize]));
-                ids.as_slice()
-            }
+        let PlanScratch { ids, sorted, keys, offsets, counts } = scratch;
+        [&mut *ids, keys, offsets, counts].into_iter().for_each(Vec::clear);
+        ids.extend(bags.values().iter().map(|&id| self.plan.remap[id as usize]));
+        let named = Bags::new(ids, bags.offsets(), bags.weights())?;
+        self.keys(&named, pooling, sorted, keys, offsets);
+        counts.extend(bags.offsets().windows(2).map(|pair| pair[1] - pair[0]));
+        self.reduce_keys(&Bags::keys(keys, offsets, bags.weights(), counts)?, pooling, tuning, out)
+    }
+
+    fn reduce_keys(
+        &self,
+        bags: &Bags<'_>,
+        pooling: Pooling,
+        tuning: Tuning,
+        out: &mut [f32],
+    ) -> Result<(), BagsError> {
+        let (Pooling::Mean, Some(counts)) = (pooling, bags.counts()) else {
+            return reduce(&self.arena, bags, pooling, tuning, out);
         };
-        keys.clear();
-        if bags.weights().is_some() || matches!(pooling, Pooling::Max | Pooling::Min) {
-            self.plan.singles(ids, keys);
-            let bags = Bags::new(keys, bags.offsets(), bags.weights())?;
-            return reduce(&self.arena, &bags, pooling, tuning, out);
-        }
-        offsets.clear();
-        offsets.push(0);
-        for at in 0..bags.len() {
-            self.plan.keys(&ids[bags.span(at)], sorted, keys);
-            offsets.push(keys.len() as u32);
-        }
-        reduce(&self.arena, &Bags::new(keys, offsets, None)?, Pooling::Sum, tuning, out)?;
-        if pooling == Pooling::Mean {
-            for (at, out) in out.chunks_exact_mut(self.arena.dim().max(1)).enumerate() {
-                // By ids, not by keys; an empty bag is zeros and stays so.
-                let scale = 1.0 / bags.span(at).len().max(1) as f32;
-                out.iter_mut().for_each(|sum| *sum *= scale);
-            }
+        reduce(&self.arena, bags, Pooling::Sum, tuning, out)?;
+        for (out, &count) in out.chunks_exact_mut(self.arena.dim().max(1)).zip(counts) {
+            // By ids, not by keys; an empty bag is zeros and stays so.
+            let scale = 1.0 / count.max(1) as f32;
+            out.iter_mut().for_each(|sum| *sum *= scale);
         }
         Ok(())
     }

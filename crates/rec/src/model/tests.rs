@@ -357,23 +357,35 @@ fn a_planned_table_gives_the_same_scores_by_either_name_of_its_rows() {
     let planned = load(&dir, &options).expect("the plans fit");
     assert!(planned.tables().iter().all(|table| table.len_bytes() > 50 * 64 && table.rows() == 50));
     assert_eq!(planned.hash(), model.hash());
-    let mut queries = Queries::random(&mut Prng::new(5), &model, 20);
+    let queries = Queries::random(&mut Prng::new(5), &model, 20);
     let want = queries.infer(&model, 20).expect("scores");
     let have = queries.infer(&planned, 20).expect("scores");
     assert!(is_close(&have, &want, 1e-5), "{have:?} for {want:?}");
-    // As the plan names rows.
-    queries
+    // As keys, that somebody made before.
+    let keyed: Vec<_> = queries
         .tables
-        .iter_mut()
-        .for_each(|(ids, ..)| ids.iter_mut().for_each(|id| *id = plan.remap()[*id as usize]));
-    let bags: Vec<_> =
-        queries.tables.iter().map(|(v, o, w)| Bags::new(v, o, w.as_deref()).expect("bags")).collect();
+        .iter()
+        .zip(planned.tables())
+        .map(|((ids, offsets, weights), table)| {
+            let Access::Planned(planned) = table.access() else { panic!("it is planned") };
+            let named: Vec<u32> = ids.iter().map(|&id| plan.remap()[id as usize]).collect();
+            let bags = Bags::new(&named, offsets, weights.as_deref()).expect("bags");
+            let (mut keys, mut ends) = (Vec::new(), Vec::new());
+            planned.keys(&bags, table.pooling, &mut Vec::new(), &mut keys, &mut ends);
+            (keys, ends, offsets.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<u32>>())
+        })
+        .collect();
+    let bags: Vec<_> = (queries.tables.iter().zip(&keyed))
+        .map(|((.., w), (k, e, counts))| Bags::keys(k, e, w.as_deref(), counts).expect("bags"))
+        .collect();
     let batch = Batch { len: 20, dense: &queries.dense, bags: &bags };
-    let (mut scratch, mut renamed) = (Scratch::default(), Vec::new());
-    planned
-        .infer_staged(&batch, Names::Plan, Tuning::default(), &mut scratch, &mut renamed, |_| ())
-        .expect("scores");
-    assert_eq!(renamed, have);
+    let (mut scratch, mut again) = (Scratch::default(), Vec::new());
+    planned.infer(&batch, Tuning::default(), &mut scratch, &mut again).expect("scores");
+    assert_eq!(again, have);
+    assert!(
+        matches!(model.check(&batch), Err(InputError::Bags(..))),
+        "keys are no ids of a table without a plan"
+    );
     // What is written of a planned model is the model.
     planned.write(&dir).expect("written");
     assert_eq!(load(&dir, &LoadOptions::default()).expect("ours").hash(), model.hash());
@@ -401,10 +413,8 @@ fn stages_are_told_in_order_and_a_bad_batch_has_none() {
     let mut infer = |dense: &[f32], bags: &[Bags<'_>]| {
         told.clear();
         let batch = Batch { len: 1, dense, bags };
-        let result =
-            model.infer_staged(&batch, Names::Table, Tuning::default(), &mut scratch, &mut scores, |stage| {
-                told.push(stage)
-            });
+        let result = model
+            .infer_staged(&batch, Tuning::default(), &mut scratch, &mut scores, |stage| told.push(stage));
         (result, told.clone())
     };
     let error = InputError::Bags(0, BagsError::Id { at: 1, id: 50, rows: 50 });

@@ -4,7 +4,7 @@
 //! Shape: all tables' ids one after another, likewise offsets and weights, so that a request of many tables takes few allocations. Of each table a
 //! [`Part`] says where its own are.
 //!
-//! Ids of tables that are planned have the plan's names ([`crate::memo::Names::Plan`]): the engine is spared the translation.
+//! Tables with a memo plan have keys instead of ids ([`crate::Planned::keys`]): finding them costs what they save, and here it is spent before the engine.
 //!
 //! Invariants, kept by the builder and relied on by the engine: each table has a part with `len` bags; ids are less than the table's rows; dense features and
 //! weights are finite. (The model checks once more before it reads a row; an error there is ours.)
@@ -14,6 +14,7 @@
 use super::served::Served;
 use super::wrong::{What, Wrong};
 use crate::bags::Bags;
+use crate::model::{Access, Sparse};
 use std::ops::Range;
 
 /// See the head of the file.
@@ -24,6 +25,7 @@ pub struct Queries {
     ids: Vec<u32>,
     offsets: Vec<u32>,
     weights: Vec<f32>,
+    counts: Vec<u32>,
     parts: Vec<Part>,
 }
 
@@ -33,6 +35,8 @@ struct Part {
     ids: Range<usize>,
     offsets: Range<usize>,
     weights: Option<Range<usize>>,
+    /// If they are keys.
+    counts: Option<Range<usize>>,
 }
 
 impl Queries {
@@ -51,8 +55,8 @@ impl Queries {
         &self.dense
     }
 
-    /// How many ids all bags hold.
-    pub fn ids(&self) -> usize {
+    /// How many rows all bags name.
+    pub fn rows(&self) -> usize {
         self.ids.len()
     }
 
@@ -60,8 +64,31 @@ impl Queries {
     pub fn bags(&self, table: usize) -> Bags<'_> {
         let part = &self.parts[table];
         let weights = part.weights.clone().map(|range| &self.weights[range]);
-        Bags::new(&self.ids[part.ids.clone()], &self.offsets[part.offsets.clone()], weights)
-            .expect("the builder checked them")
+        let (ids, offsets) = (&self.ids[part.ids.clone()], &self.offsets[part.offsets.clone()]);
+        match &part.counts {
+            None => Bags::new(ids, offsets, weights),
+            Some(counts) => Bags::keys(ids, offsets, weights, &self.counts[counts.clone()]),
+        }
+        .expect("the builder checked them")
+    }
+}
+
+impl Queries {
+    /// The last part, by keys if its table is planned.
+    fn planned(&mut self, table: &Sparse, part: Part) -> Part {
+        let Access::Planned(planned) = table.access() else { return part };
+        let (ids, offsets) = (self.ids.split_off(part.ids.start), self.offsets.split_off(part.offsets.start));
+        let weights = part.weights.clone().map(|range| &self.weights[range]);
+        let bags = Bags::new(&ids, &offsets, weights).expect("they were checked");
+        planned.keys(&bags, table.pooling, &mut Vec::new(), &mut self.ids, &mut self.offsets);
+        let first = self.counts.len();
+        self.counts.extend(offsets.windows(2).map(|pair| pair[1] - pair[0]));
+        Part {
+            ids: part.ids.start..self.ids.len(),
+            offsets: part.offsets.start..self.offsets.len(),
+            counts: Some(first..self.counts.len()),
+            ..part
+        }
     }
 }
 
@@ -155,8 +182,9 @@ impl<'m> Builder<'m> {
             ids: self.ids(values, at, &tensor("values"))?,
             offsets: self.offsets(offsets, count, &tensor("offsets"))?,
             weights: weights.map(|weights| self.weights(weights, count, &tensor("weights"))).transpose()?,
+            counts: None,
         };
-        self.parts[at] = Some(part);
+        self.parts[at] = Some(self.queries.planned(&self.served.model().tables()[at], part));
         Ok(())
     }
 
@@ -269,16 +297,17 @@ impl<'m> Builder<'m> {
         }
         // Stable: a bag keeps its order.
         found.sort_by_key(|&(table, query, _)| (table, query));
-        let Queries { ids, offsets, .. } = &mut self.queries;
         let mut rest = &found[..];
         for (table, part) in self.parts.iter_mut().enumerate() {
             let count = rest.partition_point(|entry| entry.0 == table as u32);
             let (own, behind) = rest.split_at(count);
             rest = behind;
+            let Queries { ids, offsets, .. } = &mut self.queries;
             let starts = (ids.len(), offsets.len());
             offsets.extend((0..=len as u32).map(|query| own.partition_point(|entry| entry.1 < query) as u32));
             ids.extend(own.iter().map(|entry| entry.2));
-            *part = Some(Part { ids: starts.0..ids.len(), offsets: starts.1..offsets.len(), weights: None });
+            let own = Part { ids: starts.0..ids.len(), offsets: starts.1..offsets.len(), ..Part::default() };
+            *part = Some(self.queries.planned(&self.served.model().tables()[table], own));
         }
         Ok(())
     }

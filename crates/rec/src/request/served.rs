@@ -60,7 +60,7 @@ impl Served {
         self.words[table] = Words::Known(dictionary);
     }
 
-    /// For each row of a table that is planned its name in the plan: what queries hold ([`crate::memo::Names::Plan`]).
+    /// For each row of a table that is planned its name in the plan, of which keys are made.
     pub fn remap(&self, table: usize) -> Option<&[u32]> {
         match self.model.tables()[table].access() {
             Access::Rows(_) => None,

@@ -32,14 +32,14 @@ pub fn queries(request: &Request<'_>, served: &Served, most: usize) -> Result<Qu
             name => place(name, served, &mut tables)?,
         };
         if place.replace(tensor).is_some() {
-            return Err(Wrong::of(&tensor.name, What::Twice).into());
+            return Err(Wrong::of(&tensor.name, What::Twice));
         }
     }
     if let Some(tensor) = dense {
         let width = served.model().dense();
         if tensor.shape.len() != 2 || tensor.shape[1] != width {
             let want = format!("FP32 [queries, {width}]");
-            return Err(Wrong::of("dense", What::Shape { want, have: format!("{:?}", tensor.shape) }).into());
+            return Err(Wrong::of("dense", What::Shape { want, have: format!("{:?}", tensor.shape) }));
         }
         builder.len(tensor.shape[0], "dense")?;
         builder.dense(tensor.reals()?.iter())?;
@@ -53,9 +53,7 @@ pub fn queries(request: &Request<'_>, served: &Served, most: usize) -> Result<Qu
         for tensor in [Some(values), Some(offsets), weights].into_iter().flatten() {
             if tensor.shape.len() != 1 {
                 let have = format!("{:?}", tensor.shape);
-                return Err(
-                    Wrong::of(&tensor.name, What::Shape { want: "one dimension".to_owned(), have }).into()
-                );
+                return Err(Wrong::of(&tensor.name, What::Shape { want: "one dimension".to_owned(), have }));
             }
         }
         let weights = weights.map(Tensor::reals).transpose()?;
@@ -68,7 +66,7 @@ pub fn queries(request: &Request<'_>, served: &Served, most: usize) -> Result<Qu
         let split: Vec<Vec<&str>> = texts.into_iter().map(features_of).collect();
         builder.features(split.iter().map(|features| features.iter().copied()))?;
     }
-    Ok(builder.finish()?)
+    builder.finish()
 }
 
 /// The features in a text.

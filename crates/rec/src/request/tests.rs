@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lists::Lists;
-use crate::memo::{Growth, Limits, Names};
+use crate::memo::{Growth, Limits};
 use crate::{Batch, Dictionary, Model, Scratch, Synth, Tuning, Unknown};
 
 const ROWS: u32 = 12;
@@ -29,8 +29,7 @@ fn score(served: &Served, body: &str) -> Vec<f32> {
     let batch = Batch { len: queries.len(), dense: queries.dense(), bags: &bags };
     let mut scores = Vec::new();
     let (tuning, mut scratch) = (Tuning::default(), Scratch::default());
-    let inferred =
-        served.model().infer_staged(&batch, Names::Plan, tuning, &mut scratch, &mut scores, |_| ());
+    let inferred = served.model().infer(&batch, tuning, &mut scratch, &mut scores);
     inferred.expect("checked");
     scores
 }

@@ -10,7 +10,6 @@ use super::refusal::Refusal;
 use super::rings::Taken;
 use crate::rec::registers::{Id, Registers};
 use base::{Clock, Nanos};
-use rec::memo::Names;
 use rec::{Bags, Batch, Scratch, Stages, Tuning};
 use ring::spsc::Consume;
 use ring::wait::{Sleeper, WaitPolicy, Waker};
@@ -63,6 +62,9 @@ struct Table {
     offsets: Vec<u32>,
     weights: Vec<f32>,
     is_weighted: bool,
+    /// If they are keys.
+    counts: Vec<u32>,
+    is_keys: bool,
 }
 
 impl Engine {
@@ -101,7 +103,7 @@ impl Engine {
         let most = self.registers.size(Id::Batch);
         let linger = Nanos::from_micros(self.registers.read(Id::Linger));
         let until = clock.now().plus(linger);
-        let (mut len, mut ids) = (first.queries.len(), first.queries.ids());
+        let (mut len, mut ids) = (first.queries.len(), first.queries.rows());
         batch.push(first);
         while len < most {
             let Some(next) = self.ring.try_pop() else {
@@ -110,7 +112,7 @@ impl Engine {
                 }
                 continue;
             };
-            ids += next.queries.ids();
+            ids += next.queries.rows();
             let is_other = !Arc::ptr_eq(&next.served, &batch[0].served);
             if is_other || len + next.queries.len() > most || ids > MOST_IDS {
                 self.held = Some(next);
@@ -167,7 +169,7 @@ impl Engine {
         let batch_of = Batch { len, dense, bags: &bags };
         let mut spent = Stages::default();
         let timer = spent.timer(clock);
-        let result = served.model().infer_staged(&batch_of, Names::Plan, tuning, scratch, scores, timer);
+        let result = served.model().infer_staged(&batch_of, tuning, scratch, scores, timer);
         let done = clock.now();
         if result.is_err() {
             // The builder checked it against this very model.
@@ -182,7 +184,7 @@ impl Engine {
         for ready in batch.drain(..) {
             let (own, behind) = rest.split_at(ready.queries.len() * outputs);
             rest = behind;
-            add(&counters.ids, ready.queries.ids() as u64);
+            add(&counters.ids, ready.queries.rows() as u64);
             let mut stages = ready.stages;
             stages.wait = began.since(ready.at);
             (stages.reduce, stages.mlp) = (spent.reduce, mlp);
@@ -210,16 +212,20 @@ impl Merged {
 
 impl Table {
     fn fill<'b>(&mut self, parts: impl Iterator<Item = Bags<'b>> + Clone) {
-        let Table { ids, offsets, weights, is_weighted } = self;
+        let Table { ids, offsets, weights, is_weighted, counts, is_keys } = self;
         ids.clear();
         offsets.clear();
         offsets.push(0);
         weights.clear();
+        counts.clear();
+        // One model made them all: keys or ids.
+        *is_keys = parts.clone().any(|bags| bags.counts().is_some());
         *is_weighted = parts.clone().any(|bags| bags.weights().is_some());
         for bags in parts {
             let start = ids.len() as u32;
             ids.extend_from_slice(bags.values());
             offsets.extend(bags.offsets()[1..].iter().map(|offset| start + offset));
+            counts.extend_from_slice(bags.counts().unwrap_or_default());
             match bags.weights() {
                 // What has no weights beside what has them counts once.
                 None if *is_weighted => weights.resize(ids.len(), 1.0),
@@ -230,7 +236,11 @@ impl Table {
     }
 
     fn bags(&self) -> Bags<'_> {
-        Bags::new(&self.ids, &self.offsets, self.is_weighted.then_some(&self.weights))
-            .expect("bags that were checked, one after another")
+        let weights = self.is_weighted.then_some(&self.weights[..]);
+        match self.is_keys {
+            true => Bags::keys(&self.ids, &self.offsets, weights, &self.counts),
+            false => Bags::new(&self.ids, &self.offsets, weights),
+        }
+        .expect("bags that were checked, one after another")
     }
 }
