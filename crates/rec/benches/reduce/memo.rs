@@ -106,7 +106,10 @@ impl Tiled {
             arenas.bytes_mut()[tile * to..][..to].copy_from_slice(&plan.apply(&one, format)?.bytes()[..to]);
         }
         let (loads, stride) = (self.renamed(&plan), arenas.stride());
-        let name = format!("{format} + memo {budget}");
+        let name = match timed {
+            true => format!("{format} + memo {budget}, keys too"),
+            false => format!("{format} + memo {budget}"),
+        };
         if !timed {
             let mut scratch = Scratch::default();
             let slices = loads.iter().zip(&self.copies);
@@ -114,7 +117,7 @@ impl Tiled {
                 let batches = load.iter().zip(copies);
                 batches.map(|(batch, copies)| self.keys(&plan, batch, copies, &mut scratch)).collect()
             });
-            return Ok(reducing(format!("{name}, keys ready"), arenas, keys.collect(), kernel, ahead));
+            return Ok(reducing(name, arenas, keys.collect(), kernel, ahead));
         }
         let mut scratch = Scratch::default();
         let mut out = Vec::new();
