@@ -1,6 +1,8 @@
 //! `millrace rec synth`: query logs and models from a seed.
 
 use super::files::{self, Failure};
+use super::serve::rows;
+use crate::load::args::count;
 use crate::report::format::whole;
 use clap::Args;
 use rec::{Model, RowFormat};
@@ -13,12 +15,12 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 pub(super) struct Synth {
     /// Rows of the table that the ids name
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(rec::lists::MAX_FEATURES)))]
+    #[arg(long, value_name = "N", default_value = "20k", value_parser = rows)]
     rows: u32,
 
     /// How many queries
-    #[arg(long, value_name = "N", default_value_t = 25_000)]
-    queries: usize,
+    #[arg(long, value_name = "N", default_value = "25k", value_parser = count)]
+    queries: u64,
 
     /// Seed of everything
     #[arg(long, default_value_t = 1)]
@@ -48,7 +50,7 @@ pub(super) struct Synth {
 impl Synth {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if let Some(file) = &self.out {
-            let lists = rec::synth::lists(self.rows, self.queries, self.seed)?;
+            let lists = rec::synth::lists(self.rows, self.queries as usize, self.seed)?;
             files::write_lists(file, &lists)?;
             files::print(&format!("  written   {} in {}\n", files::summary(&lists), file.display()))?;
         }
@@ -56,7 +58,7 @@ impl Synth {
         if self.format == RowFormat::Int4 && !self.dim.is_multiple_of(2) {
             return Err(format!("int4 rows have an even dimension, not {}", self.dim).into());
         }
-        let model = Model::synth(&rec::Synth {
+        let mut model = Model::synth(&rec::Synth {
             seed: self.seed,
             tables: self.tables.into(),
             rows: self.rows,
@@ -64,6 +66,9 @@ impl Synth {
             format: self.format,
             ..rec::Synth::default()
         })?;
+        if let Some(name) = dir.file_name() {
+            model.name = name.to_string_lossy().into_owned();
+        }
         model.write(dir)?;
         let (tables, rows) = (self.tables, whole(self.rows.into()));
         files::print(&format!(

@@ -45,7 +45,7 @@ macro_rules! counters {
 counters! {
     requests "requests" "Requests that were answered with scores";
     queries "queries" "Queries of these";
-    ids "ids" "Ids of these";
+    rows "rows" "Rows of tables that these read, memo rows among them";
     refused "refused" "Requests that were answered with an error, or not taken";
     given_up "given_up" "Requests whose callers left before they were computed";
     batches "batches" "Batches that the engine computed";

@@ -20,7 +20,7 @@ use std::time::Duration;
 const AWAKE: Nanos = Nanos::from_micros(100);
 
 /// Ids of a batch, beyond those of its first request: so that a merged table's offsets stay in 32 bits.
-const MOST_IDS: usize = 1 << 24;
+const MOST_ROWS: usize = 1 << 24;
 
 /// See the head of the file.
 pub struct Engine {
@@ -103,7 +103,7 @@ impl Engine {
         let most = self.registers.size(Id::Batch);
         let linger = Nanos::from_micros(self.registers.read(Id::Linger));
         let until = clock.now().plus(linger);
-        let (mut len, mut ids) = (first.queries.len(), first.queries.rows());
+        let (mut len, mut rows) = (first.queries.len(), first.queries.rows());
         batch.push(first);
         while len < most {
             let Some(next) = self.ring.try_pop() else {
@@ -112,9 +112,9 @@ impl Engine {
                 }
                 continue;
             };
-            ids += next.queries.rows();
+            rows += next.queries.rows();
             let is_other = !Arc::ptr_eq(&next.served, &batch[0].served);
-            if is_other || len + next.queries.len() > most || ids > MOST_IDS {
+            if is_other || len + next.queries.len() > most || rows > MOST_ROWS {
                 self.held = Some(next);
                 return;
             }
@@ -184,7 +184,7 @@ impl Engine {
         for ready in batch.drain(..) {
             let (own, behind) = rest.split_at(ready.queries.len() * outputs);
             rest = behind;
-            add(&counters.ids, ready.queries.rows() as u64);
+            add(&counters.rows, ready.queries.rows() as u64);
             let mut stages = ready.stages;
             stages.wait = began.since(ready.at);
             (stages.reduce, stages.mlp) = (spent.reduce, mlp);

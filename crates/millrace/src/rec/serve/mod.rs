@@ -49,5 +49,5 @@ pub use refusal::Refusal;
 pub use server::{Plan, ServeError, Server};
 pub use shelf::{Shelf, Source};
 pub use source::ModelArgs;
-pub use synthetic::Synthetic;
+pub use synthetic::{Synthetic, rows};
 pub use words::take_stages;

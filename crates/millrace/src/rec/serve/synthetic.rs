@@ -60,8 +60,11 @@ pub struct Synthetic {
 /// Queries of the log that plans are grown from.
 const LOG: usize = 20_000;
 
-/// Rows of a table.
-fn rows(text: &str) -> Result<u32, String> {
+/// Rows of a table, as people write them.
+///
+/// # Errors
+/// It is no such number.
+pub fn rows(text: &str) -> Result<u32, String> {
     let rows = crate::load::args::count(text)?;
     u32::try_from(rows)
         .ok()
