@@ -279,35 +279,36 @@ impl<'m> Builder<'m> {
         }
         let len = queries.len();
         self.len(len, TENSOR)?;
-        // (table, query, id): sorted by table and query, these are the bags.
-        let mut found: Vec<(u32, u32, u32)> = Vec::new();
+        // Queries come in order, so each table's ids do: what is behind its last offset is the open bag.
+        let mut found = vec![(Vec::new(), vec![0]); self.served.tables()];
+        // Features of one table mostly follow each other.
+        let mut last = None;
         for (query, features) in queries.enumerate() {
             for feature in features {
                 let wrong = |why| {
                     let feature = feature.chars().take(64).collect();
                     Wrong::of(TENSOR, What::Feature { query, feature, why })
                 };
-                let (table, word) = feature.split_once(':').ok_or_else(|| wrong("is no `table: feature`"))?;
-                let table =
-                    self.served.table(table.trim()).ok_or_else(|| wrong("is of no table of this model"))?;
+                let (name, word) = feature.split_once(':').ok_or_else(|| wrong("is no `table: feature`"))?;
+                let name = name.trim();
+                let table = match last {
+                    Some((known, table)) if known == name => table,
+                    _ => self.served.table(name).ok_or_else(|| wrong("is of no table of this model"))?,
+                };
+                last = Some((name, table));
                 let id = self.served.id(table, word.trim());
                 let id = id.map_err(|_| wrong("is a number beyond the table's rows"))?;
-                found.extend(id.map(|id| (table as u32, query as u32, id)));
+                found[table].0.extend(id);
             }
+            found.iter_mut().for_each(|(ids, ends): &mut (Vec<u32>, Vec<u32>)| ends.push(ids.len() as u32));
         }
-        // Stable: a bag keeps its order.
-        found.sort_by_key(|&(table, query, _)| (table, query));
-        let mut rest = &found[..];
-        for (table, part) in self.parts.iter_mut().enumerate() {
-            let count = rest.partition_point(|entry| entry.0 == table as u32);
-            let (own, behind) = rest.split_at(count);
-            rest = behind;
+        for (table, (own, ends)) in found.iter().enumerate() {
             let Queries { ids, offsets, .. } = &mut self.queries;
             let starts = (ids.len(), offsets.len());
-            offsets.extend((0..=len as u32).map(|query| own.partition_point(|entry| entry.1 < query) as u32));
-            ids.extend(own.iter().map(|entry| entry.2));
+            ids.extend_from_slice(own);
+            offsets.extend_from_slice(ends);
             let own = Part { ids: starts.0..ids.len(), offsets: starts.1..offsets.len(), ..Part::default() };
-            *part = Some(self.queries.planned(&self.served.model().tables()[table], own));
+            self.parts[table] = Some(self.queries.planned(&self.served.model().tables()[table], own));
         }
         Ok(())
     }

@@ -214,7 +214,8 @@ impl Drop for Server {
 
 /// Serves until `stop`, then answers what is under way.
 fn serve(mut server: fabric::server::Server, stop: &AtomicBool) {
-    let policy = WaitPolicy::default();
+    // Each of its turns reads every socket, so staying awake for some turns is milliseconds of a core that preprocessing, engine and clients may want.
+    let policy = WaitPolicy::BLOCK;
     server.run(policy, stop);
     let clock = Clock::shared();
     server.drain(clock.now());
