@@ -192,21 +192,6 @@ impl Dictionary {
         Some(self.remap.get(row as usize).map_or(row, |&new| new))
     }
 
-    /// The row of the feature that is written as this number.
-    pub fn id_of_number(&self, mut feature: u64) -> Option<u32> {
-        // Twenty digits at most; no allocation.
-        let (mut digits, mut at) = ([0u8; 20], 20);
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (feature % 10) as u8;
-            feature /= 10;
-            if feature == 0 {
-                break;
-            }
-        }
-        self.id(std::str::from_utf8(&digits[at..]).expect("digits"))
-    }
-
     /// Rows by the names that a memo plan gives them: `remap` is [`crate::memo::Plan::remap`]. Once.
     ///
     /// # Panics

@@ -92,6 +92,12 @@ impl Queries {
     }
 }
 
+/// `text` before and after the first such byte, an ASCII one. Pieces of requests are so short that a search by single bytes is the quickest.
+pub(super) fn cut(text: &str, byte: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|other| other == byte)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
 /// Makes [`Queries`] of what a request holds.
 pub struct Builder<'m> {
     served: &'m Served,
@@ -194,7 +200,7 @@ impl<'m> Builder<'m> {
         table: usize,
         tensor: &str,
     ) -> Result<Range<usize>, Wrong> {
-        let (rows, remap) = (self.served.rows(table), self.served.remap(table));
+        let rows = self.served.rows(table);
         let ids = &mut self.queries.ids;
         let start = ids.len();
         for value in values {
@@ -203,8 +209,9 @@ impl<'m> Builder<'m> {
                 let at = ids.len() - start;
                 return Err(Wrong::of(tensor, What::Id { at, id: value, rows }));
             };
-            ids.push(remap.map_or(id, |remap| remap[id as usize]));
+            ids.push(id);
         }
+        self.served.rename(table, &mut ids[start..]);
         Ok(start..ids.len())
     }
 
@@ -289,20 +296,23 @@ impl<'m> Builder<'m> {
                     let feature = feature.chars().take(64).collect();
                     Wrong::of(TENSOR, What::Feature { query, feature, why })
                 };
-                let (name, word) = feature.split_once(':').ok_or_else(|| wrong("is no `table: feature`"))?;
-                let name = name.trim();
+                let (name, word) = cut(feature, b':').ok_or_else(|| wrong("is no `table: feature`"))?;
+                let name = name.trim_ascii();
                 let table = match last {
                     Some((known, table)) if known == name => table,
                     _ => self.served.table(name).ok_or_else(|| wrong("is of no table of this model"))?,
                 };
                 last = Some((name, table));
-                let id = self.served.id(table, word.trim());
+                let id = self.served.id(table, word.trim_ascii());
                 let id = id.map_err(|_| wrong("is a number beyond the table's rows"))?;
                 found[table].0.extend(id);
             }
             found.iter_mut().for_each(|(ids, ends): &mut (Vec<u32>, Vec<u32>)| ends.push(ids.len() as u32));
         }
-        for (table, (own, ends)) in found.iter().enumerate() {
+        for (table, (own, ends)) in found.iter_mut().enumerate() {
+            if !self.served.has_dictionary(table) {
+                self.served.rename(table, own);
+            }
             let Queries { ids, offsets, .. } = &mut self.queries;
             let starts = (ids.len(), offsets.len());
             ids.extend_from_slice(own);

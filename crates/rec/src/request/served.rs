@@ -61,11 +61,28 @@ impl Served {
     }
 
     /// For each row of a table that is planned its name in the plan, of which keys are made.
-    pub fn remap(&self, table: usize) -> Option<&[u32]> {
+    fn remap(&self, table: usize) -> Option<&[u32]> {
         match self.model.tables()[table].access() {
             Access::Rows(_) => None,
             Access::Planned(planned) => Some(planned.plan().remap()),
         }
+    }
+
+    /// Gives rows of a table the names of its plan, if it has one.
+    ///
+    /// Cost: a read at random for each. They overlap here, between the texts of features they would not.
+    ///
+    /// # Panics
+    /// If one is no row of the table.
+    pub fn rename(&self, table: usize, rows: &mut [u32]) {
+        if let Some(remap) = self.remap(table) {
+            rows.iter_mut().for_each(|row| *row = remap[*row as usize]);
+        }
+    }
+
+    /// Whether a table's features have a dictionary.
+    pub fn has_dictionary(&self, table: usize) -> bool {
+        matches!(self.words[table], Words::Known(_))
     }
 
     /// The model.
@@ -97,21 +114,20 @@ impl Served {
         self.places.get(name).copied().or_else(by_place)
     }
 
-    /// The row of a feature of a table, by its plan's name if it has a plan: what its dictionary says, or without one a number is an id and other words are
-    /// hashed. `Ok(None)`: the feature counts for nothing. A dictionary holds the plan's names, so that for its words renaming costs nothing.
+    /// The row of a feature of a table: what its dictionary says, or without one a number is an id and other words are hashed. `Ok(None)`: the feature counts
+    /// for nothing. A dictionary holds its plan's names, so that renaming costs nothing; rows of a table without one are yet to be renamed ([`Served::rename`]).
     ///
     /// # Errors
     /// It is a number, and no row.
     pub fn id(&self, table: usize, feature: &str) -> Result<Option<u32>, NoRow> {
-        let row = match (&self.words[table], feature.parse::<u64>()) {
-            (Words::None, _) => return Err(NoRow),
-            (Words::Known(dictionary), _) => return Ok(dictionary.id(feature)),
-            (Words::Hashed(dictionary), Err(_)) => dictionary.id(feature),
-            (Words::Hashed(_), Ok(id)) => {
-                Some(u32::try_from(id).ok().filter(|&id| id < self.rows(table)).ok_or(NoRow)?)
-            }
-        };
-        Ok(row.map(|row| self.remap(table).map_or(row, |remap| remap[row as usize])))
+        match &self.words[table] {
+            Words::None => Err(NoRow),
+            Words::Known(dictionary) => Ok(dictionary.id(feature)),
+            Words::Hashed(dictionary) => match feature.parse::<u64>() {
+                Err(_) => Ok(dictionary.id(feature)),
+                Ok(id) => u32::try_from(id).ok().filter(|&id| id < self.rows(table)).map(Some).ok_or(NoRow),
+            },
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 
 use super::body::{Data, Request, Tensor};
 use super::numbers::Numbers;
-use super::queries::{Builder, Queries};
+use super::queries::{Builder, Queries, cut};
 use super::served::Served;
 use super::wrong::{What, Wrong};
 
@@ -63,15 +63,20 @@ pub fn queries(request: &Request<'_>, served: &Served, most: usize) -> Result<Qu
     }
     if let Some(tensor) = features {
         let texts = tensor.texts()?;
-        let split: Vec<Vec<&str>> = texts.into_iter().map(features_of).collect();
-        builder.features(split.iter().map(|features| features.iter().copied()))?;
+        builder.features(texts.into_iter().map(features_of))?;
     }
     builder.finish()
 }
 
 /// The features in a text.
-fn features_of(text: &str) -> Vec<&str> {
-    text.split(';').map(str::trim).filter(|feature| !feature.is_empty()).collect()
+fn features_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    let pieces = std::iter::from_fn(move || {
+        let (piece, behind) = cut(rest?, b';').map_or((rest?, None), |(piece, behind)| (piece, Some(behind)));
+        rest = behind;
+        Some(piece.trim_ascii())
+    });
+    pieces.filter(|piece| !piece.is_empty())
 }
 
 /// Where a tensor of a table belongs.
