@@ -98,6 +98,14 @@ pub(super) fn cut(text: &str, byte: u8) -> Option<(&str, &str)> {
     Some((&text[..at], &text[at + 1..]))
 }
 
+/// What is behind `name` and a colon.
+fn behind<'t>(feature: &'t str, name: &str) -> Option<&'t str> {
+    let bytes = feature.as_bytes();
+    let is_it =
+        bytes.get(name.len()) == Some(&b':') && bytes.iter().zip(name.as_bytes()).all(|(a, b)| a == b);
+    is_it.then(|| &feature[name.len() + 1..])
+}
+
 /// Makes [`Queries`] of what a request holds.
 pub struct Builder<'m> {
     served: &'m Served,
@@ -296,13 +304,19 @@ impl<'m> Builder<'m> {
                     let feature = feature.chars().take(64).collect();
                     Wrong::of(TENSOR, What::Feature { query, feature, why })
                 };
-                let (name, word) = cut(feature, b':').ok_or_else(|| wrong("is no `table: feature`"))?;
-                let name = name.trim_ascii();
-                let table = match last {
-                    Some((known, table)) if known == name => table,
-                    _ => self.served.table(name).ok_or_else(|| wrong("is of no table of this model"))?,
+                let known = last.and_then(|(name, table)| Some((table, behind(feature, name)?)));
+                let (table, word) = match known {
+                    Some(known) => known,
+                    None => {
+                        let (name, word) =
+                            cut(feature, b':').ok_or_else(|| wrong("is no `table: feature`"))?;
+                        let name = name.trim_ascii();
+                        let table = self.served.table(name);
+                        let table = table.ok_or_else(|| wrong("is of no table of this model"))?;
+                        last = Some((name, table));
+                        (table, word)
+                    }
                 };
-                last = Some((name, table));
                 let id = self.served.id(table, word.trim_ascii());
                 let id = id.map_err(|_| wrong("is a number beyond the table's rows"))?;
                 found[table].0.extend(id);
