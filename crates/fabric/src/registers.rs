@@ -41,7 +41,7 @@ base::registers! {
     WaitSpin "wait.spin" Count, 0, 1 << 24, 64, live,
         "Looks without a pause before whoever waits starts to pause.";
     WaitPause "wait.pause" Count, 0, 1 << 24, 1024, live,
-        "Looks with a pause instruction between them before whoever waits goes to sleep.";
+        "Looks with a pause instruction between them, of about 25 ns each, before whoever waits goes to sleep; where looks cost more, for as long.";
     WaitMonitor "wait.monitor" Count, 0, 1 << 24, 4, live,
         "Monitored waits (umwait, mwaitx), of some 40 us each, before whoever waits goes to sleep; nothing where the processor has none.";
     WaitBlock "wait.block" Switch, 0, 1, 1, live,

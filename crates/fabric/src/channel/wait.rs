@@ -12,7 +12,7 @@ use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Looks between two looks at the clock, while pausing.
-const LOOKS: u32 = 256;
+const LOOKS: u32 = 16;
 
 impl Channel {
     /// Publishes what was started and waits until a poll would find something, for `timeout` at most (`None`: without end).
@@ -32,6 +32,7 @@ impl Channel {
         let mut now = self.time.now();
         self.core.publish(now);
         let until = timeout.map_or(Nanos::MAX, |timeout| now.plus(Nanos::from(timeout)));
+        let sleepy = now.plus(policy.awake());
         for look in 0..policy.spin.max(1).saturating_add(policy.pause) {
             if look >= policy.spin {
                 std::hint::spin_loop();
@@ -39,6 +40,9 @@ impl Channel {
             if look % LOOKS == LOOKS - 1 {
                 now = self.time.now();
                 self.core.publish(now);
+                if now >= sleepy {
+                    break;
+                }
             }
             if self.look(now) || self.core.wheel.next() <= now {
                 return Outcome::Ready;

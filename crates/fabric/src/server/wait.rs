@@ -40,8 +40,8 @@ impl Server {
     fn wait_for_turn(&mut self, policy: WaitPolicy, deadline: Nanos, channels: &mut [Channel]) -> Outcome {
         let clock = Clock::shared();
         let policy = self.policy(policy);
-        let awake = u64::from(policy.spin.max(1)) + u64::from(policy.pause);
-        let mut turns = 0;
+        let mut turns = 0u32;
+        let mut sleepy = None;
         loop {
             let now = clock.now();
             if self.turn(now) > 0 || channels.iter_mut().any(Channel::is_ready) {
@@ -50,11 +50,13 @@ impl Server {
             if now >= deadline {
                 return Outcome::TimedOut;
             }
-            turns += 1;
-            if turns > u64::from(policy.spin) {
+            let sleepy = *sleepy.get_or_insert_with(|| now.plus(policy.awake()));
+            turns = turns.saturating_add(1);
+            if turns > policy.spin {
                 std::hint::spin_loop();
             }
-            if turns >= awake && policy.block {
+            // The clock is read in every turn; one that looks at once sleeps after its first.
+            if policy.block && clock.now() >= sleepy {
                 self.sleep(now, deadline, channels);
             }
         }

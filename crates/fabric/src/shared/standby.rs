@@ -61,8 +61,8 @@ impl Standby {
         // Nothing is ever its own.
         let mut none = Letters::default();
         // Members look for themselves while they are awake; tasks cannot.
-        let awake = if hub.tray.open() > 0 { policy.spin.max(1).saturating_add(policy.pause) } else { 1 };
-        let (mut idle, mut polls) = (0, None);
+        let awake = if hub.tray.open() > 0 { policy.awake() } else { Nanos::ZERO };
+        let (mut idle, mut polls, mut busy) = (0u32, None, hub.clock.now());
         while !hub.is_stopped() {
             let turn = hub.take_turn(told, |dispatcher| {
                 let before = dispatcher.polls;
@@ -76,11 +76,16 @@ impl Standby {
                 return Driven::Others;
             }
             polls = Some(before + 1);
-            idle = if done > 0 { 0 } else { idle + 1 };
-            if idle >= awake && policy.block {
+            let now = hub.clock.now();
+            if done > 0 {
+                (idle, busy) = (0, now);
+                continue;
+            }
+            if now.since(busy) >= awake && policy.block {
                 break;
             }
-            if idle >= policy.spin {
+            idle = idle.saturating_add(1);
+            if idle > policy.spin {
                 std::hint::spin_loop();
             }
         }

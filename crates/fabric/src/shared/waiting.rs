@@ -14,8 +14,8 @@ use rustix::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Looks between two looks at the clock, while pausing without end.
-const LOOKS: u32 = 256;
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 16;
 
 /// How a member is going to sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,14 +39,17 @@ impl Member {
 
     /// As [`Member::wait`], whatever waits in the backlog.
     pub(super) fn wait_for_letters(&mut self, policy: WaitPolicy, timeout: Option<Duration>) -> Outcome {
-        let now = timeout.map_or(Nanos::ZERO, |_| self.hub.clock.now());
+        let now = self.hub.clock.now();
         let until = timeout.map_or(Nanos::MAX, |timeout| now.plus(timeout.into()));
-        let looks = policy.spin.max(1).saturating_add(policy.pause);
-        let mut look = 0;
-        while look < looks {
-            look += self.spin(looks - look, look >= policy.spin);
+        let sleepy = now.plus(policy.awake());
+        let mut look = 0u32;
+        loop {
+            look = look.saturating_add(self.spin(LOOKS, look >= policy.spin));
             if let Some(outcome) = self.found() {
                 return outcome;
+            }
+            if self.hub.clock.now() >= sleepy {
+                break;
             }
         }
         let mut led = false;

@@ -12,9 +12,6 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-/// Looks between two looks at the clock, while pausing.
-const LOOKS: u32 = 64;
-
 /// The replicas.
 pub(super) struct Places {
     places: Vec<Place>,
@@ -97,7 +94,7 @@ impl Places {
 
     /// Waits until a poll would find something, or until `until`.
     pub(super) fn wait(&mut self, clock: Clock, policy: WaitPolicy, until: Nanos) {
-        let awake = policy.spin.max(1).saturating_add(policy.pause);
+        let sleepy = clock.now().plus(policy.awake());
         let mut look = 0u32;
         loop {
             if self.is_ready() {
@@ -107,11 +104,12 @@ impl Places {
             if look > policy.spin {
                 std::hint::spin_loop();
             }
-            if (look.is_multiple_of(LOOKS) || look >= awake) && clock.now() >= until {
+            let now = clock.now();
+            if now >= until {
                 return;
             }
-            if look >= awake && policy.block {
-                self.sleep(clock.now(), until);
+            if now >= sleepy && policy.block {
+                self.sleep(now, until);
             }
         }
     }

@@ -36,6 +36,7 @@ pub use monitor::is_available as has_monitored_wait;
 
 use crate::Mapping;
 use crate::sync::{AtomicU32, Ordering, fence, spin_loop};
+use base::Nanos;
 #[cfg(not(loom))]
 use rustix::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -72,7 +73,16 @@ impl WaitPolicy {
     pub const SPIN: WaitPolicy = WaitPolicy { spin: 1 << 10, pause: 1 << 10, monitor: 0, block: false };
     /// Sleep at once: for a thread that shares its core with whoever would wake it.
     pub const BLOCK: WaitPolicy = WaitPolicy { spin: 1, pause: 0, monitor: 0, block: true };
+
+    /// How long its looks and pauses take where a look costs nothing. Whoever's looks are system calls, or go over many sockets, stays awake for this
+    /// long, not for so many looks: a thousand of them are milliseconds of a core that others may want.
+    pub const fn awake(&self) -> Nanos {
+        Nanos((self.spin as u64 + self.pause as u64) * PAUSE_NS)
+    }
 }
+
+/// A pause instruction, about.
+const PAUSE_NS: u64 = 25;
 
 impl Default for WaitPolicy {
     /// About as long awake as a wake-up would cost (a few tens of microseconds), then asleep.

@@ -111,7 +111,6 @@ impl Line<'_> {
                     rate: self.bench.rate.map(|rate| rate / connections as f64),
                     sample: 1,
                     spin: false,
-                    patience: 0,
                     seed: self.bench.load_seed + at as u64,
                 };
                 // Each begins elsewhere, so that they do not ask the same at the same time.

@@ -214,8 +214,7 @@ impl Drop for Server {
 
 /// Serves until `stop`, then answers what is under way.
 fn serve(mut server: fabric::server::Server, stop: &AtomicBool) {
-    // Each of its turns reads every socket, so staying awake for some turns is milliseconds of a core that preprocessing, engine and clients may want.
-    let policy = WaitPolicy::BLOCK;
+    let policy = WaitPolicy::default();
     server.run(policy, stop);
     let clock = Clock::shared();
     server.drain(clock.now());

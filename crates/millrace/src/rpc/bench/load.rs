@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Without an event for this long a thread that may sleep does not poll by itself any more, but waits.
+const PATIENCE: Nanos = Nanos::from_micros(2);
+
 /// Longer latencies count as this long.
 const LONGEST_NS: u64 = 1_000_000_000_000;
-
-/// Polls without an event after which a thread that may sleep does.
-pub const PATIENCE: u32 = 2_000;
 
 /// How one channel is loaded.
 #[derive(Clone, Debug)]
@@ -35,8 +35,6 @@ pub struct Plan {
     pub sample: u32,
     /// Never sleeps.
     pub spin: bool,
-    /// Else: polls without an event after which it sleeps. [`PATIENCE`], or less where threads share the server's cores.
-    pub patience: u32,
     /// Of the random gaps of an open loop.
     pub seed: u64,
 }
@@ -156,8 +154,8 @@ pub fn drive(
     let until = begin.plus(plan.length);
     let mut tally = Tally::default();
     let mut pace = Pace::new(plan, begin);
-    let (mut under_way, mut untimed, mut idle) = (0usize, plan.sample, 0u32);
-    let mut now = begin;
+    let (mut under_way, mut untimed) = (0usize, plan.sample);
+    let (mut now, mut last) = (begin, begin);
     loop {
         let mut open = now < until && !stop.load(Ordering::Relaxed);
         while open && under_way < plan.window {
@@ -199,15 +197,11 @@ pub fn drive(
         });
         if count > 0 {
             done.fetch_add(count as u64, Ordering::Relaxed);
-            idle = 0;
-        } else if !plan.spin {
-            idle += 1;
-            if idle > plan.patience {
-                idle = 0;
-                let pause =
-                    if pace.gap.is_some() { Duration::from_micros(50) } else { Duration::from_millis(10) };
-                channel.wait(WaitPolicy::default(), Some(pause));
-            }
+            last = now;
+        } else if !plan.spin && now.since(last) > PATIENCE {
+            let pause =
+                if pace.gap.is_some() { Duration::from_micros(50) } else { Duration::from_millis(10) };
+            channel.wait(WaitPolicy::default(), Some(pause));
         }
         now = clock.now();
     }
@@ -218,7 +212,7 @@ mod tests {
     use super::*;
 
     fn plan(rate: Option<f64>) -> Plan {
-        Plan { window: 4, length: Nanos::from_secs(1), rate, sample: 1, spin: true, patience: 0, seed: 1 }
+        Plan { window: 4, length: Nanos::from_secs(1), rate, sample: 1, spin: true, seed: 1 }
     }
 
     #[test]

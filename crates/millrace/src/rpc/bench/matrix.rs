@@ -10,7 +10,7 @@
 //! Why: a virtual machine's cores move, so only what was measured in turns may be compared.
 
 use super::Bench;
-use super::load::{Caller, PATIENCE, Plan, drive};
+use super::load::{Caller, Plan, drive};
 use crate::load::progress;
 use crate::load::ratio::Spread;
 use crate::report::environment::{self, Fact};
@@ -364,7 +364,6 @@ impl Meter<'_> {
             // No multiple of any batch, so that every place in a batch is seen.
             sample: if window == 1 { 1 } else { 17 },
             spin: true,
-            patience: PATIENCE,
             seed: 0,
         };
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -1,7 +1,7 @@
 //! Load on a server that runs already.
 
 use super::Bench;
-use super::load::{Caller, PATIENCE, Plan, Tally, drive};
+use super::load::{Caller, Plan, Tally, drive};
 use crate::load::progress;
 use crate::report::environment::{self, Fact};
 use crate::rpc::demo::proto::demo::{EchoClient, SayReply};
@@ -228,7 +228,6 @@ impl Fleet<'_> {
             rate: self.args.rate.map(|rate| rate / self.channels.len() as f64),
             sample: 1,
             spin: self.args.spin,
-            patience: PATIENCE,
             seed: thread as u64,
         }
     }
