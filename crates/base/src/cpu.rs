@@ -1,6 +1,8 @@
-//! What the processor is and where a thread runs: core count, pinning, and which monitored-wait instructions exist.
+//! What the processor is, where a thread runs and for how long: core count, pinning, processor time, and which monitored-wait instructions exist.
 
+use crate::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The cores this process may run on, lowest first.
 pub fn allowed_cores() -> Vec<usize> {
@@ -21,6 +23,12 @@ pub fn pin_to(core: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Processor time that the calling thread has used: what others take of its core does not count. A system call.
+pub fn thread_time() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Instructions that wait on a cache line without spinning.

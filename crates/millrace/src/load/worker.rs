@@ -10,6 +10,7 @@
 use super::connection::{Connection, Shared};
 use super::tally::{Failure, Tally};
 use super::workload::{Job, Pace, Phase, Schedule};
+use base::cpu::thread_time;
 use base::{Clock, Nanos, Prng};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use std::io;
@@ -111,7 +112,7 @@ impl<'p> Worker<'p> {
         while self.clock.now() < start {
             std::hint::spin_loop();
         }
-        let cpu = thread_cpu();
+        let cpu = thread_time();
         self.connections.iter_mut().for_each(|c| c.begin(phase, start));
         if let Err(error) = self.drive(phase, start, &mut tally) {
             let lost: u64 = self.connections.iter_mut().map(Connection::abandon).sum();
@@ -120,7 +121,7 @@ impl<'p> Worker<'p> {
             tally.fatal = Some(why);
         }
         tally.elapsed = self.clock.now().since(start);
-        tally.client_cpu = thread_cpu().since(cpu);
+        tally.client_cpu = thread_time().since(cpu);
         tally
     }
 
@@ -370,10 +371,4 @@ fn interruptible(result: rustix::io::Result<usize>) -> io::Result<usize> {
         Err(rustix::io::Errno::INTR) => Ok(0),
         other => Ok(other?),
     }
-}
-
-/// CPU time of the calling thread.
-fn thread_cpu() -> Nanos {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }

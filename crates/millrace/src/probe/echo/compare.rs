@@ -10,12 +10,13 @@
 use super::client::{self, Load, Seen};
 use super::sockets::{self, Transport};
 use super::uring::Receive;
-use super::{Served, Wait, epoll, process_cpu, thread_cpu, uring};
+use super::{Served, Wait, epoll, process_cpu, uring};
 use crate::probe::cores;
 use crate::probe::session::{Session, Unit};
 use crate::probe::summary::Summary;
 use crate::probe::timing::per_call;
 use base::Nanos;
+use base::cpu::thread_time;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll as epoll_api};
 use std::fmt::{self, Write as _};
@@ -120,13 +121,13 @@ pub fn slice(case: Case, server: Server, load: Load, at: (usize, usize)) -> io::
                 Server::Epoll => epoll::serve(pairs.server, case.wait),
                 Server::Uring(receive) => uring::serve(pairs.server, case.wait, receive),
             };
-            served.map(|served| (served, thread_cpu()))
+            served.map(|served| (served, thread_time()))
         });
-        let own = thread_cpu();
-        let seen = cores::on(at.0, || (client::drive(pairs.client, load), thread_cpu()));
+        let own = thread_time();
+        let seen = cores::on(at.0, || (client::drive(pairs.client, load), thread_time()));
         let served = serving.join().expect("the echo server does not panic");
         let ((served, server_cpu), (seen, client_cpu)) = (served?, seen?);
-        let threads = server_cpu.plus(client_cpu).plus(thread_cpu().since(own));
+        let threads = server_cpu.plus(client_cpu).plus(thread_time().since(own));
         let elsewhere = process_cpu().since(process).since(threads);
         let seen = seen?;
         if seen.total != served.requests() {

@@ -3,7 +3,8 @@
 //! Cost: three system calls per connection and wake-up where one connection is ready (wait, read, write), two and a
 //! share of a wait where many are.
 
-use super::{MAX_WINDOW_BYTES, Served, Wait, thread_cpu};
+use super::{MAX_WINDOW_BYTES, Served, Wait};
+use base::cpu::thread_time;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -94,7 +95,7 @@ pub fn serve(fds: Vec<OwnedFd>, wait: Wait) -> io::Result<Served> {
     let mut open = conns.len();
     let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
     let mut input = Vec::with_capacity(READ_BYTES);
-    let cpu = thread_cpu();
+    let cpu = thread_time();
     while open > 0 {
         events.clear();
         served.calls += 1;
@@ -122,6 +123,6 @@ pub fn serve(fds: Vec<OwnedFd>, wait: Wait) -> io::Result<Served> {
             }
         }
     }
-    served.cpu = thread_cpu().since(cpu);
+    served.cpu = thread_time().since(cpu);
     Ok(served)
 }

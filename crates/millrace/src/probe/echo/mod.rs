@@ -58,12 +58,6 @@ impl Served {
     }
 }
 
-/// Processor time that the calling thread has used.
-pub fn thread_cpu() -> Nanos {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-}
-
 /// Processor time that all threads of this process have used, the kernel's workers for it included.
 pub fn process_cpu() -> Nanos {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

@@ -44,6 +44,7 @@ macro_rules! counters {
 
 counters! {
     requests "requests" "Requests that were answered with scores";
+    taken "taken" "Requests that preprocessing took up";
     queries "queries" "Queries of these";
     rows "rows" "Rows of tables that these read, memo rows among them";
     refused "refused" "Requests that were answered with an error, or not taken";
@@ -51,8 +52,8 @@ counters! {
     batches "batches" "Batches that the engine computed";
     loads "loads" "Models that were loaded after the first";
     failed_loads "failed_loads" "Models that did not load";
-    preprocess_busy "preprocess_busy_ns" "Time the preprocessing core worked";
-    engine_busy "engine_busy_ns" "Time the engine core worked";
+    preprocess_busy "preprocess_busy_ns" "Processor time of the preprocessing thread, without its waits";
+    engine_busy "engine_busy_ns" "Processor time of the engine thread, without its waits";
     reply "reply_ns" "Time the engine core spent on putting replies together and handing them over";
     reduce "reduce_ns" "Time the engine core spent on rows of tables";
     mlp "mlp_ns" "Time the engine core spent on the rest of the model";

@@ -4,6 +4,7 @@
 //!
 //! Bounds: `rec.batch` queries, or one request that has more.
 
+use super::busy::Busy;
 use super::counters::{Counters, add};
 use super::job::{Ready, Tools};
 use super::refusal::Refusal;
@@ -76,9 +77,9 @@ impl Engine {
         while let Some(first) = self.first() {
             self.gather(first, &mut batch, clock);
             self.before.wake();
-            let began = clock.now();
+            let mut busy = Busy::start();
             self.compute(&mut batch, &mut memory, clock);
-            add(&self.counters.engine_busy, clock.now().since(began).0);
+            busy.count(&self.counters.engine_busy);
         }
     }
 

@@ -20,11 +20,12 @@
 //! | `preprocess`, `words` | the preprocessing core; the fabric's messages |
 //! | `engine` | the engine core |
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
-//! | `budget`, `counters`, `refusal` | bounds, figures, errors |
+//! | `budget`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //!
 //! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
 
 mod budget;
+mod busy;
 mod command;
 mod counters;
 mod edge;

@@ -4,6 +4,7 @@
 //!
 //! Cost: see the stages `parse` and `preprocess` of `millrace rec bench`.
 
+use super::busy::Busy;
 use super::counters::{Counters, Stages, add};
 use super::job::{Input, Job, Ready, Reply};
 use super::refusal::Refusal;
@@ -55,16 +56,18 @@ impl Preprocess {
     pub fn run(mut self) {
         let clock = Clock::shared();
         let mut reader = Reader::default();
+        let mut busy = Busy::start();
         loop {
             let mut found = false;
             for edge in 0..self.edges.len() {
                 // In turns: no edge waits for another's backlog.
                 if let Some(job) = self.edges[edge].try_pop() {
                     found = true;
-                    self.take(job, &mut reader, clock);
+                    self.take(job, &mut reader, clock, &mut busy);
                 }
             }
             if found {
+                busy.count(&self.counters.preprocess_busy);
                 continue;
             }
             // In this order: what was pushed before an edge went is seen.
@@ -79,10 +82,12 @@ impl Preprocess {
             sleeper.wait_until(*policy, None, || {
                 edges.iter_mut().any(Consume::is_ready) || edges.iter().all(Consume::is_abandoned)
             });
+            busy.skip();
         }
     }
 
-    fn take(&mut self, job: Job, reader: &mut Reader, clock: Clock) {
+    fn take(&mut self, job: Job, reader: &mut Reader, clock: Clock, busy: &mut Busy) {
+        add(&self.counters.taken, 1);
         let began = clock.now();
         let served = self.shelf.current();
         let most = self.registers.size(Id::Queries);
@@ -90,7 +95,6 @@ impl Preprocess {
         let mut read = began;
         let checked = check(&input, &mut reply, reader, (&served, most), || read = clock.now());
         let at = clock.now();
-        add(&self.counters.preprocess_busy, at.since(began).0);
         let queries = match checked {
             Ok(queries) => queries,
             Err(why) => {
@@ -104,17 +108,19 @@ impl Preprocess {
             preprocess: at.since(read),
             ..Stages::default()
         };
-        self.hand_over(Ready { served, queries, reply, at, stages, hold });
+        self.hand_over(Ready { served, queries, reply, at, stages, hold }, busy);
     }
 
-    fn hand_over(&mut self, mut ready: Ready) {
+    fn hand_over(&mut self, mut ready: Ready, busy: &mut Busy) {
         while let Err(back) = self.engine.push(ready) {
             if self.engine.is_abandoned() {
                 return back.reply.refuse(&Refusal::Internal("the engine is gone"));
             }
             ready = back;
+            busy.count(&self.counters.preprocess_busy);
             let engine = &mut self.engine;
             self.sleeper.wait_until(self.policy, Some(LOOK), || engine.has_room() || engine.is_abandoned());
+            busy.skip();
         }
     }
 }

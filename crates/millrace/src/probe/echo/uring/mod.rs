@@ -20,8 +20,9 @@
 
 mod buffers;
 
-use super::{MAX_WINDOW_BYTES, Served, Wait, thread_cpu};
+use super::{MAX_WINDOW_BYTES, Served, Wait};
 use base::Clock;
+use base::cpu::thread_time;
 use buffers::{BUFFER_BYTES, Buffers, GROUP};
 use io_uring::squeue::Entry;
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, cqueue, opcode, squeue, types};
@@ -173,7 +174,7 @@ pub fn serve(fds: Vec<OwnedFd>, wait: Wait, receive: Receive) -> io::Result<Serv
     for conn in 0..fds.len() {
         server.arm(conn, &mut sq);
     }
-    let cpu = thread_cpu();
+    let cpu = thread_time();
     while server.open > 0 {
         sq.sync();
         if wait == Wait::Spin && sq.is_empty() && !sq.taskrun() {
@@ -191,7 +192,7 @@ pub fn serve(fds: Vec<OwnedFd>, wait: Wait, receive: Receive) -> io::Result<Serv
         cq.sync();
         server.handle_batch(&mut cq, &mut sq);
     }
-    server.served.cpu = thread_cpu().since(cpu);
+    server.served.cpu = thread_time().since(cpu);
     Ok(server.served)
 }
 

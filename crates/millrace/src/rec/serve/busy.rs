@@ -1,0 +1,32 @@
+//! How long a thread worked: its processor time between waits, so that neither its own waiting nor what other threads take of its core counts.
+//!
+//! Cost: a system call each, so count once for many requests where there are many.
+
+use super::counters::add;
+use base::Nanos;
+use base::cpu::thread_time;
+use std::sync::atomic::AtomicU64;
+
+/// See the head of the file. Of the thread that made it.
+pub struct Busy {
+    counted: Nanos,
+}
+
+impl Busy {
+    /// Work begins.
+    pub fn start() -> Busy {
+        Busy { counted: thread_time() }
+    }
+
+    /// Work since it began, or since it was counted, is added to `counter`.
+    pub fn count(&mut self, counter: &AtomicU64) {
+        let now = thread_time();
+        add(counter, now.since(self.counted).0);
+        self.counted = now;
+    }
+
+    /// What was since then was no work.
+    pub fn skip(&mut self) {
+        self.counted = thread_time();
+    }
+}
