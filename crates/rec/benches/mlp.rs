@@ -6,7 +6,7 @@
 //! `cargo bench -p millrace-rec --bench mlp [-- --quick]`
 
 use base::{Clock, Nanos, Prng, cpu};
-use rec::mlp::kernel::Isa;
+use rec::Kernel;
 use rec::{Activation, Layer, Mlp};
 
 const SHAPES: [&[usize]; 4] =
@@ -45,9 +45,11 @@ fn compare(shape: &[usize], batch: usize, repeats: usize, time: Nanos) {
         })
         .collect();
     let x = numbers(batch * shape[0]);
-    let isas = [Isa::Portable, Isa::Avx2, Isa::Avx512];
-    let mlps: Vec<_> =
-        isas.iter().map(|&isa| isa.is_here().then(|| Mlp::with_isa(layers.clone(), isa))).collect();
+    let kernels = Kernel::ALL;
+    let mlps: Vec<_> = kernels
+        .iter()
+        .map(|&kernel| kernel.is_available().then(|| Mlp::with_kernel(layers.clone(), kernel)))
+        .collect();
     let (mut a, mut b) = (Vec::new(), Vec::new());
     // Medians of four sides, and of the ratio.
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); 5];

@@ -15,6 +15,7 @@
 pub mod bags;
 pub mod features;
 pub mod format;
+pub mod kernel;
 pub mod lists;
 pub mod manifest;
 pub mod memo;
@@ -29,6 +30,7 @@ pub mod tensors;
 pub use bags::{Bags, BagsError};
 pub use features::{Dictionary, Unknown};
 pub use format::RowFormat;
+pub use kernel::Kernel;
 pub use lists::Lists;
 pub use memo::{Plan, Planned};
 pub use mlp::{Activation, Layer, Mlp};
@@ -36,5 +38,5 @@ pub use model::{
     Access, Batch, InputError, Interaction, LoadError, LoadOptions, Model, Scratch, Sparse, Stage, Stages,
     Synth, load,
 };
-pub use reduce::{Kernel, Pooling, Tuning, reduce, reduce_touching, reduce_with};
+pub use reduce::{Pooling, Tuning, reduce, reduce_touching, reduce_with};
 pub use table::Table;

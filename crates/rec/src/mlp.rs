@@ -11,7 +11,7 @@ mod packed;
 #[cfg(test)]
 mod tests;
 
-use kernel::Isa;
+use crate::kernel::Kernel;
 use packed::Packed;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ impl Layer {
 /// Layers, packed.
 pub struct Mlp {
     layers: Vec<Packed>,
-    isa: Isa,
+    kernel: Kernel,
 }
 
 impl Mlp {
@@ -76,17 +76,17 @@ impl Mlp {
     /// # Panics
     /// If shapes do not fit, or a layer has no inputs or no outputs.
     pub fn new(layers: Vec<Layer>) -> Mlp {
-        Mlp::with_isa(layers, Isa::best())
+        Mlp::with_kernel(layers, Kernel::best())
     }
 
-    /// As [`Mlp::new`], for `isa`, to compare.
+    /// As [`Mlp::new`], for `kernel`, to compare.
     ///
     /// # Panics
     /// As [`Mlp::new`]; and if this machine has no such instructions.
-    pub fn with_isa(layers: Vec<Layer>, isa: Isa) -> Mlp {
-        assert!(isa.is_here(), "this machine has no {isa:?}");
+    pub fn with_kernel(layers: Vec<Layer>, kernel: Kernel) -> Mlp {
+        assert!(kernel.is_available(), "this machine has no {kernel:?}");
         assert!(layers.windows(2).all(|pair| pair[0].bias.len() == pair[1].inputs), "layers fit together");
-        Mlp { layers: layers.iter().map(Packed::new).collect(), isa }
+        Mlp { layers: layers.iter().map(Packed::new).collect(), kernel }
     }
 
     /// How many numbers a query has; 0 without layers.
@@ -113,7 +113,7 @@ impl Mlp {
             assert_eq!(numbers.len(), batch * layer.inputs(), "a query has the layer's inputs");
             // No clearing between layers: every number is written by the kernel.
             spare.resize(batch * layer.outputs(), 0.0);
-            layer.apply(self.isa, numbers, spare);
+            layer.apply(self.kernel, numbers, spare);
             std::mem::swap(numbers, spare);
         }
     }

@@ -22,9 +22,9 @@ pub use synth::Synth;
 
 use crate::bags::{Bags, BagsError};
 use crate::format::RowFormat;
+use crate::kernel::Kernel;
 use crate::memo::{Plan, PlanScratch, Planned};
 use crate::mlp::Mlp;
-use crate::mlp::kernel::Isa;
 use crate::reduce::{Pooling, Tuning, reduce};
 use crate::table::Table;
 use base::hash::{Hasher64, WIRE_SEED};
@@ -204,7 +204,7 @@ pub struct Model {
     bottom: Mlp,
     top: Mlp,
     interaction: Interaction,
-    isa: Isa,
+    kernel: Kernel,
 }
 
 /// Inputs of the top MLP, if there are not more than can be counted.
@@ -231,7 +231,7 @@ impl Model {
             "the top takes the interaction"
         );
         let (name, version) = ("model".to_owned(), "1".to_owned());
-        Model { name, version, assumed: Vec::new(), tables, bottom, top, interaction, isa: Isa::best() }
+        Model { name, version, assumed: Vec::new(), tables, bottom, top, interaction, kernel: Kernel::best() }
     }
 
     /// The tables.
@@ -361,7 +361,7 @@ impl Model {
         self.bottom.forward(batch.len, vectors, spare);
         done(Stage::Bottom);
         let shape = interact::Shape { dim, len: batch.len, tables: self.tables.len() };
-        interact::interact(self.isa, self.interaction, shape, vectors, reduced, top);
+        interact::interact(self.kernel, self.interaction, shape, vectors, reduced, top);
         done(Stage::Interact);
         self.top.forward(batch.len, top, spare);
         scores.extend_from_slice(top);

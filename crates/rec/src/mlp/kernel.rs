@@ -11,42 +11,10 @@ mod avx2;
 mod avx512;
 mod portable;
 
+use crate::kernel::Kernel;
+
 /// Outputs in a panel.
 pub const PANEL: usize = 16;
-
-/// Which instructions are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isa {
-    /// 512-bit registers.
-    Avx512,
-    /// 256-bit registers and fused multiply-add.
-    Avx2,
-    /// Whatever the compiler makes of plain loops.
-    Portable,
-}
-
-impl Isa {
-    /// All of them, best first.
-    pub const ALL: [Isa; 3] = [Isa::Avx512, Isa::Avx2, Isa::Portable];
-
-    /// The best of this machine.
-    pub fn best() -> Isa {
-        Isa::ALL.into_iter().find(|isa| isa.is_here()).expect("portable is everywhere")
-    }
-
-    /// Whether this machine has them.
-    pub fn is_here(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => is_x86_feature_detected!("avx512f"),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-            #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx512 | Isa::Avx2 => false,
-            Isa::Portable => true,
-        }
-    }
-}
 
 /// A layer's weights in panels.
 #[derive(Clone, Copy)]
@@ -74,8 +42,8 @@ struct Block<'a> {
 type Sums<const B: usize, const P: usize> = [[[f32; PANEL]; P]; B];
 
 /// Applies `layer` to queries `x`, `inputs` each, into `y`; `y.len()` over the number of queries are the outputs, and must be those of the last panel.
-/// `isa` must be here.
-pub(super) fn panels(isa: Isa, layer: &Panels<'_>, relu: bool, x: &[f32], y: &mut [f32]) {
+/// `kernel` must be here.
+pub(super) fn panels(kernel: Kernel, layer: &Panels<'_>, relu: bool, x: &[f32], y: &mut [f32]) {
     let queries = x.len() / layer.inputs;
     if queries == 0 {
         return;
@@ -83,17 +51,17 @@ pub(super) fn panels(isa: Isa, layer: &Panels<'_>, relu: bool, x: &[f32], y: &mu
     let outputs = y.len() / queries;
     debug_assert_eq!(layer.bias.len(), outputs.next_multiple_of(PANEL));
     // 32 registers of 16 numbers; 16 registers of 8, of which a panel takes two.
-    match isa {
-        Isa::Avx512 => each::<8, 2, 4, 4>(isa, layer, relu, x, y, queries, outputs),
-        Isa::Avx2 => each::<4, 1, 2, 2>(isa, layer, relu, x, y, queries, outputs),
-        Isa::Portable => each::<2, 1, 2, 1>(isa, layer, relu, x, y, queries, outputs),
+    match kernel {
+        Kernel::Avx512 => each::<8, 2, 4, 4>(kernel, layer, relu, x, y, queries, outputs),
+        Kernel::Avx2 => each::<4, 1, 2, 2>(kernel, layer, relu, x, y, queries, outputs),
+        Kernel::Portable => each::<2, 1, 2, 1>(kernel, layer, relu, x, y, queries, outputs),
     }
 }
 
 /// Blocks of `B` queries by `P` panels while there are so many queries, then `C` by `Q`, then one by four.
 #[allow(clippy::too_many_arguments)]
 fn each<const B: usize, const P: usize, const C: usize, const Q: usize>(
-    isa: Isa,
+    kernel: Kernel,
     layer: &Panels<'_>,
     relu: bool,
     x: &[f32],
@@ -106,17 +74,17 @@ fn each<const B: usize, const P: usize, const C: usize, const Q: usize>(
         let x = &x[query * layer.inputs..];
         let y = &mut y[query * outputs..];
         query += match queries - query {
-            left if left >= B => row::<B, P>(isa, layer, relu, x, y, outputs),
-            left if left >= C => row::<C, Q>(isa, layer, relu, x, y, outputs),
-            left if left >= 2 => row::<2, Q>(isa, layer, relu, x, y, outputs),
-            _ => row::<1, 4>(isa, layer, relu, x, y, outputs),
+            left if left >= B => row::<B, P>(kernel, layer, relu, x, y, outputs),
+            left if left >= C => row::<C, Q>(kernel, layer, relu, x, y, outputs),
+            left if left >= 2 => row::<2, Q>(kernel, layer, relu, x, y, outputs),
+            _ => row::<1, 4>(kernel, layer, relu, x, y, outputs),
         };
     }
 }
 
 /// `B` queries through all panels, `P` at a time and then one at a time; `B`.
 fn row<const B: usize, const P: usize>(
-    isa: Isa,
+    kernel: Kernel,
     layer: &Panels<'_>,
     relu: bool,
     x: &[f32],
@@ -127,12 +95,12 @@ fn row<const B: usize, const P: usize>(
     while from < outputs {
         from += match outputs - from {
             left if left > (P - 1) * PANEL => {
-                block_of::<B, P>(isa, layer, relu, x, &mut y[from..], from, outputs)
+                block_of::<B, P>(kernel, layer, relu, x, &mut y[from..], from, outputs)
             }
             left if P > 2 && left > PANEL => {
-                block_of::<B, 2>(isa, layer, relu, x, &mut y[from..], from, outputs)
+                block_of::<B, 2>(kernel, layer, relu, x, &mut y[from..], from, outputs)
             }
-            _ => block_of::<B, 1>(isa, layer, relu, x, &mut y[from..], from, outputs),
+            _ => block_of::<B, 1>(kernel, layer, relu, x, &mut y[from..], from, outputs),
         };
     }
     B
@@ -140,7 +108,7 @@ fn row<const B: usize, const P: usize>(
 
 /// One block, from output `from` on; how many outputs it covers at most.
 fn block_of<const B: usize, const P: usize>(
-    isa: Isa,
+    kernel: Kernel,
     layer: &Panels<'_>,
     relu: bool,
     x: &[f32],
@@ -156,13 +124,13 @@ fn block_of<const B: usize, const P: usize>(
         x: &x[..B * layer.inputs],
     };
     let mut sums: Sums<B, P> = [[[0.0; PANEL]; P]; B];
-    match isa {
+    match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's `isa` is one of this machine, `Mlp::with_isa` asserts it; and the block's slices were cut to the lengths of `Block`.
-        Isa::Avx512 => unsafe { avx512::block(&block, &mut sums) },
+        // SAFETY: the caller's `kernel` is one of this machine, `Mlp::with_isa` asserts it; and the block's slices were cut to the lengths of `Block`.
+        Kernel::Avx512 => unsafe { avx512::block(&block, &mut sums) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Isa::Avx2 => unsafe { avx2::block(&block, &mut sums) },
+        Kernel::Avx2 => unsafe { avx2::block(&block, &mut sums) },
         _ => portable::block(&block, &mut sums),
     }
     let len = (P * PANEL).min(outputs - from);
@@ -172,24 +140,24 @@ fn block_of<const B: usize, const P: usize>(
     P * PANEL
 }
 
-/// The dot product of vectors of one length. `isa` must be here.
-pub(super) fn dot(isa: Isa, a: &[f32], b: &[f32]) -> f32 {
-    dots(isa, a, [b])[0]
+/// The dot product of vectors of one length. `kernel` must be here.
+pub(super) fn dot(kernel: Kernel, a: &[f32], b: &[f32]) -> f32 {
+    dots(kernel, a, [b])[0]
 }
 
-/// The dot products of `a` with `N` vectors, all of one length. `isa` must be here.
+/// The dot products of `a` with `N` vectors, all of one length. `kernel` must be here.
 ///
 /// # Panics
 /// If lengths differ.
-pub(crate) fn dots<const N: usize>(isa: Isa, a: &[f32], b: [&[f32]; N]) -> [f32; N] {
+pub(crate) fn dots<const N: usize>(kernel: Kernel, a: &[f32], b: [&[f32]; N]) -> [f32; N] {
     assert!(b.iter().all(|b| b.len() == a.len()), "vectors of one length");
-    match isa {
+    match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's `isa` is one of this machine, and lengths are equal.
-        Isa::Avx512 => unsafe { avx512::dots(a, b) },
+        // SAFETY: the caller's `kernel` is one of this machine, and lengths are equal.
+        Kernel::Avx512 => unsafe { avx512::dots(a, b) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Isa::Avx2 => unsafe { avx2::dots(a, b) },
+        Kernel::Avx2 => unsafe { avx2::dots(a, b) },
         _ => portable::dots(a, b),
     }
 }

@@ -11,8 +11,9 @@
 //! loaded; several panels at once keep enough sums in flight to hide the latency of the multiply-add. The last panel is filled up with zeros.
 //! With few outputs (the last layer has one) most of a panel would be padding: there each output is a dot product along the inputs.
 
-use super::kernel::{self, Isa, PANEL};
+use super::kernel::{self, PANEL};
 use super::{Activation, Layer};
+use crate::kernel::Kernel;
 
 /// Fewer outputs than this are dot products.
 const FEW: usize = 8;
@@ -73,19 +74,19 @@ impl Packed {
     }
 
     /// Applies the layer to queries `x`, each `inputs` numbers, into `y`, each `outputs`.
-    pub(super) fn apply(&self, isa: Isa, x: &[f32], y: &mut [f32]) {
+    pub(super) fn apply(&self, kernel: Kernel, x: &[f32], y: &mut [f32]) {
         if self.outputs < FEW {
             for (x, y) in x.chunks_exact(self.inputs).zip(y.chunks_exact_mut(self.outputs)) {
                 let rows = self.weights.chunks_exact(self.inputs).zip(&self.bias);
                 for ((row, bias), y) in rows.zip(y) {
-                    *y = self.activation.apply(bias + kernel::dot(isa, row, x));
+                    *y = self.activation.apply(bias + kernel::dot(kernel, row, x));
                 }
             }
             return;
         }
         let relu = self.activation == Activation::Relu;
         kernel::panels(
-            isa,
+            kernel,
             &kernel::Panels { weights: &self.weights, bias: &self.bias, inputs: self.inputs },
             relu,
             x,

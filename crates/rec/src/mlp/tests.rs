@@ -1,5 +1,6 @@
-use super::kernel::{self, Isa};
+use super::kernel;
 use super::*;
+use crate::kernel::Kernel;
 use base::Prng;
 use proptest::prelude::*;
 
@@ -31,14 +32,14 @@ proptest! {
         let layer = layer(&mut rng, inputs, outputs, activation);
         let x = numbers(&mut rng, batch * inputs);
         let want: Vec<f32> = x.chunks_exact(inputs).flat_map(|x| layer.apply(x)).collect();
-        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
-            let mlp = Mlp::with_isa(vec![layer.clone()], isa);
+        for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
+            let mlp = Mlp::with_kernel(vec![layer.clone()], kernel);
             // What a longer batch left behind must not be seen.
             let (mut have, mut spare) = (x.clone(), vec![f32::NAN; 4000]);
             mlp.forward(batch, &mut have, &mut spare);
             prop_assert_eq!(have.len(), want.len());
             for (have, want) in have.iter().zip(&want) {
-                prop_assert!(is_close(inputs, *have, *want), "{isa:?}: {have} for {want}");
+                prop_assert!(is_close(inputs, *have, *want), "{kernel:?}: {have} for {want}");
             }
             prop_assert_eq!(mlp.layers().next(), Some(layer.clone()));
         }
@@ -49,11 +50,11 @@ proptest! {
         let mut rng = Prng::new(seed);
         let vectors: [Vec<f32>; 5] = std::array::from_fn(|_| numbers(&mut rng, len));
         let [a, b @ ..] = &vectors;
-        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
-            let have = kernel::dots(isa, a, b.each_ref().map(|b| b.as_slice()));
+        for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
+            let have = kernel::dots(kernel, a, b.each_ref().map(|b| b.as_slice()));
             for (b, have) in b.iter().zip(have) {
                 let want: f64 = a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-                prop_assert!(is_close(len, have, want as f32), "{isa:?}: {have} for {want}");
+                prop_assert!(is_close(len, have, want as f32), "{kernel:?}: {have} for {want}");
             }
         }
     }

@@ -4,7 +4,8 @@
 //! pairs; that is a small part of the top MLP behind it.
 
 use super::Interaction;
-use crate::mlp::kernel::{Isa, dots};
+use crate::kernel::Kernel;
+use crate::mlp::kernel::dots;
 
 /// Of what comes in.
 #[derive(Clone, Copy)]
@@ -21,7 +22,7 @@ pub(super) struct Shape {
 ///
 /// `bottom` is `len × dim`, `reduced` is `tables × len × dim`.
 pub(super) fn interact(
-    isa: Isa,
+    kernel: Kernel,
     how: Interaction,
     shape: Shape,
     bottom: &[f32],
@@ -44,13 +45,13 @@ pub(super) fn interact(
                     let mut j = 0;
                     while j + 4 <= i {
                         out.extend_from_slice(&dots(
-                            isa,
+                            kernel,
                             a,
                             std::array::from_fn::<_, 4, _>(|n| vector(j + n)),
                         ));
                         j += 4;
                     }
-                    (j..i).for_each(|j| out.push(dots(isa, a, [vector(j)])[0]));
+                    (j..i).for_each(|j| out.push(dots(kernel, a, [vector(j)])[0]));
                 }
             }
         }

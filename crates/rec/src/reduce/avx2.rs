@@ -6,15 +6,6 @@ use std::arch::x86_64::*;
 /// AVX2, FMA and F16C.
 pub(super) struct Avx2;
 
-impl Avx2 {
-    /// Whether this processor has them.
-    pub(super) fn is_here() -> bool {
-        is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-    }
-}
-
 impl Isa for Avx2 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn run<F: Rows, P: Pool, const DIM: usize>(job: &mut Job<'_>) {

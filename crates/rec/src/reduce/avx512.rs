@@ -1,21 +1,11 @@
 //! 16 numbers in a `zmm` register: AVX-512 F, BW and VL; what is left of a row goes through AVX2's vectors.
 
-use super::avx2::{Avx2, nibbles};
+use super::avx2::nibbles;
 use super::shape::{Isa, Job, Lanes, Pool, Rows, bags};
 use std::arch::x86_64::*;
 
 /// AVX-512 F, BW and VL, and what AVX2's kernels need.
 pub(super) struct Avx512;
-
-impl Avx512 {
-    /// Whether this processor has them.
-    pub(super) fn is_here() -> bool {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && Avx2::is_here()
-    }
-}
 
 impl Isa for Avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma,f16c")]

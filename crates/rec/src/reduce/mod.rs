@@ -28,9 +28,9 @@ mod tests;
 
 use crate::bags::{Bags, BagsError};
 use crate::format::RowFormat;
+use crate::kernel::Kernel;
 use crate::table::Table;
 use shape::{F16, F32, Greatest, Int4, Int8, Isa, Job, Least, Plain, Pool, Rows, Weighted};
-use std::fmt;
 use std::ops::Range;
 pub use touching::{TOUCHES, reduce_touching};
 
@@ -58,55 +58,6 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Tuning {
         Tuning { prefetch: 64 }
-    }
-}
-
-/// An instruction set that there are kernels for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    /// Plain Rust; runs anywhere.
-    Portable,
-    /// 8 numbers at once: AVX2, FMA and F16C.
-    Avx2,
-    /// 16 numbers at once: AVX-512 F, BW and VL.
-    Avx512,
-}
-
-impl Kernel {
-    /// All of them, the best last.
-    pub const ALL: [Kernel; 3] = [Kernel::Portable, Kernel::Avx2, Kernel::Avx512];
-
-    /// Whether this processor can run it. The answer is remembered by the standard library: a load and a test.
-    pub fn is_available(self) -> bool {
-        match self {
-            Kernel::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => avx2::Avx2::is_here(),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => avx512::Avx512::is_here(),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => false,
-        }
-    }
-
-    /// Those that this processor can run, the best last.
-    pub fn available() -> impl Iterator<Item = Kernel> {
-        Kernel::ALL.into_iter().filter(|kernel| kernel.is_available())
-    }
-
-    /// The best that this processor can run.
-    pub fn best() -> Kernel {
-        Kernel::available().last().unwrap_or(Kernel::Portable)
-    }
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Kernel::Portable => "portable",
-            Kernel::Avx2 => "avx2",
-            Kernel::Avx512 => "avx512",
-        })
     }
 }
 
@@ -142,36 +93,36 @@ pub fn reduce_with(
     tuning: Tuning,
     out: &mut [f32],
 ) -> Result<(), BagsError> {
-    let plan = Plan::new(kernel, table, bags, pooling, out)?;
+    let reduction = Reduction::new(kernel, table, bags, pooling, out)?;
     let values = bags.values();
     // The first rows have nobody ahead of them to prefetch them.
-    plan.prefetch(&values[..tuning.prefetch.min(values.len())]);
+    reduction.prefetch(&values[..tuning.prefetch.min(values.len())]);
     let ahead = if tuning.prefetch == 0 { values.len() } else { tuning.prefetch.min(values.len()) };
-    plan.run(0..bags.len(), 0..values.len(), ahead, out);
+    reduction.run(0..bags.len(), 0..values.len(), ahead, out);
     Ok(())
 }
 
 /// A checked reduction that can be done in pieces. That it exists means that the ids are rows of the table and that the processor has the kernel.
-struct Plan<'a> {
+struct Reduction<'a> {
     run: unsafe fn(&mut Job<'_>),
     table: &'a Table,
     bags: Bags<'a>,
     mean: bool,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> Reduction<'a> {
     fn new(
         kernel: Kernel,
         table: &'a Table,
         bags: &Bags<'a>,
         pooling: Pooling,
         out: &[f32],
-    ) -> Result<Plan<'a>, BagsError> {
+    ) -> Result<Reduction<'a>, BagsError> {
         bags.check(table.rows())?;
         assert_eq!(out.len(), bags.len() * table.dim(), "a row of numbers for each bag");
         assert!(kernel.is_available(), "this processor has no {kernel}; see Kernel::available");
         let run = choose(kernel, table.format(), pooling, bags.weights().is_some(), table.dim());
-        Ok(Plan { run, table, bags: *bags, mean: pooling == Pooling::Mean })
+        Ok(Reduction { run, table, bags: *bags, mean: pooling == Pooling::Mean })
     }
 
     fn prefetch(&self, ids: &[u32]) {

@@ -1,8 +1,9 @@
 //! The reduction as a handler of the engine runs it: some rows touched, a yield, then their arithmetic, so that other requests compute while
 //! this one's rows come. The arithmetic is [`super::reduce()`]'s.
 
-use super::{Kernel, Plan, Pooling};
+use super::{Pooling, Reduction};
 use crate::bags::{Bags, BagsError};
+use crate::kernel::Kernel;
 use crate::table::Table;
 use base::touch::yield_once;
 
@@ -22,14 +23,14 @@ pub async fn reduce_touching(
     pooling: Pooling,
     out: &mut [f32],
 ) -> Result<(), BagsError> {
-    let plan = Plan::new(Kernel::best(), table, bags, pooling, out)?;
+    let reduction = Reduction::new(Kernel::best(), table, bags, pooling, out)?;
     let (values, offsets) = (bags.values(), bags.offsets());
     let mut first = 0;
     let mut start = 0;
     loop {
         let end = values.len().min(start + TOUCHES);
         if start < end {
-            plan.prefetch(&values[start..end]);
+            reduction.prefetch(&values[start..end]);
             yield_once().await;
         }
         // Bags that begin before the window's end; behind the last value that is all that are left, empty ones too.
@@ -38,7 +39,7 @@ pub async fn reduce_touching(
         } else {
             first + offsets[first..bags.len()].partition_point(|&begin| (begin as usize) < end)
         };
-        plan.run(first..behind, start..end, values.len(), out);
+        reduction.run(first..behind, start..end, values.len(), out);
         if end == values.len() {
             return Ok(());
         }
