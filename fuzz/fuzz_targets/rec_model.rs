@@ -28,46 +28,74 @@ const NAMES: [&str; 16] = [
     "x",
 ];
 
-/// A file of tensors with small shapes, of the names that `input` chooses; a byte of it may be changed.
-fn file(input: &mut &[u8]) -> Vec<u8> {
-    let mut byte = || {
-        let (first, rest) = input.split_first().unwrap_or((&0, &[]));
-        *input = rest;
-        *first
+/// A byte of the input, which is shortened by it; 0 behind its end.
+fn byte(input: &mut &[u8]) -> u8 {
+    let (first, rest) = input.split_first().unwrap_or((&0, &[]));
+    *input = rest;
+    *first
+}
+
+/// Names that `input` chooses, with small shapes.
+fn arbitrary(input: &mut &[u8]) -> Vec<(String, Vec<usize>)> {
+    let count = byte(input) % 12;
+    let one = |_| {
+        let name = NAMES[usize::from(byte(input)) % NAMES.len()];
+        let sizes = [byte(input) % 24, byte(input) % 24].map(usize::from);
+        (name.to_owned(), if name.ends_with("bias") { vec![sizes[0]] } else { sizes.to_vec() })
     };
+    (0..count).map(one).collect()
+}
+
+/// A model's tensors by the reference's names, whose sizes `input` chooses.
+fn fitting(input: &mut &[u8]) -> Vec<(String, Vec<usize>)> {
+    let mut size = |most: u8| usize::from(byte(input) % most) + 1;
+    let (tables, dim, dense, hidden) = (size(3), 2 * size(8), size(5), size(20));
+    let width = if size(2) == 1 { dim + tables * (tables + 1) / 2 } else { dim * (tables + 1) };
+    let mut all: Vec<_> = (0..tables).map(|at| (format!("emb_l.{at}.weight"), vec![size(9), dim])).collect();
+    for (name, inputs, outputs) in
+        [("bot_l.0", dense, hidden), ("bot_l.2", hidden, dim), ("top_l.0", width, 1)]
+    {
+        all.push((format!("{name}.weight"), vec![outputs, inputs]));
+        all.push((format!("{name}.bias"), vec![outputs]));
+    }
+    all
+}
+
+/// A file of these tensors; a byte of it may be changed.
+fn file(tensors: Vec<(String, Vec<usize>)>, input: &mut &[u8]) -> Vec<u8> {
     let (mut header, mut end) = (String::from("{"), 0);
-    for at in 0..byte() % 12 {
-        let (name, one, other) = (NAMES[usize::from(byte()) % NAMES.len()], byte() % 24, byte() % 24);
-        let (dtype, size) =
-            [("F32", 4), ("F16", 2), ("BF16", 2), ("I64", 8)][usize::from(byte() >> 2 & 3) % 4];
-        let (shape, count) = if name.ends_with("bias") {
-            (format!("[{one}]"), usize::from(one))
-        } else {
-            (format!("[{one},{other}]"), usize::from(one) * usize::from(other))
+    for (at, (name, shape)) in tensors.iter().enumerate() {
+        // Integers are no weights: seldom.
+        let (dtype, size) = match byte(input) {
+            0..128 => ("F32", 4),
+            128..192 => ("F16", 2),
+            192..248 => ("BF16", 2),
+            248.. => ("I64", 8),
         };
         let (from, comma) = (end, if at == 0 { "" } else { "," });
-        end += count * size;
+        end += shape.iter().product::<usize>() * size;
         header += &format!(
-            r#"{comma}"{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{from},{end}]}}"#
+            r#"{comma}"{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{from},{end}]}}"#
         );
     }
     header.push('}');
-    let fill = byte();
+    let fill = byte(input);
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
     bytes.resize(bytes.len() + end, fill);
-    if byte() == 1 {
-        let at = usize::from(byte()) << 3 | usize::from(byte());
+    if byte(input) == 1 {
+        let at = usize::from(byte(input)) << 3 | usize::from(byte(input));
         let len = bytes.len();
-        bytes[at % len] = byte();
+        bytes[at % len] = byte(input);
     }
     bytes
 }
 
 fuzz_target!(|input: &[u8]| {
     let Some((&kind, mut rest)) = input.split_first() else { return };
-    let tensors = match kind & 1 {
-        0 => file(&mut rest),
+    let tensors = match kind & 0x21 {
+        0 => file(arbitrary(&mut rest), &mut rest),
+        0x20 => file(fitting(&mut rest), &mut rest),
         _ => {
             let (len, bytes) = rest.split_at(rest.len().min(1));
             let at = len.first().map_or(0, |&len| usize::from(len)).min(bytes.len());
