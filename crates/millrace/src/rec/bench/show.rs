@@ -78,7 +78,11 @@ pub fn page(result: &Result) -> Report {
         wide: true,
     };
     let blocks = vec![Block::Table(figures(result)), Block::Plot(plot.svg())];
-    let mut stage_blocks = vec![Block::Table(stages(result))];
+    let bar = |line: &Outcome| Block::Plot(plot::stage_bar(&line.name, &line.stages));
+    let mut stage_blocks: Vec<Block> = result.lines.iter().map(bar).collect();
+    let reply = |line: &Outcome| format!("{} {}", line.name, micros(line.reply_us));
+    let replies = result.lines.iter().map(reply).collect::<Vec<_>>().join("; ");
+    stage_blocks.push(Block::Text(format!("reply, mean: {replies}")));
     stage_blocks.extend(notes().map(|note| Block::Text(note.to_owned())));
     let failed: u64 = result.lines.iter().map(|line| line.failed).sum();
     let count: u64 = result.lines.iter().map(|line| line.latency.count).sum();
@@ -88,7 +92,7 @@ pub fn page(result: &Result) -> Report {
         verdict: (failed == 0, format!("{} requests answered, {} failed", whole(count), whole(failed))),
         sections: vec![
             Section { title: "Result".to_owned(), blocks },
-            Section { title: "Stages: median (p99)".to_owned(), blocks: stage_blocks },
+            Section { title: "Stages".to_owned(), blocks: stage_blocks },
         ],
         environment: result.environment.clone(),
     }
