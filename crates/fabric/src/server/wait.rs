@@ -40,8 +40,8 @@ impl Server {
     fn wait_for_turn(&mut self, policy: WaitPolicy, deadline: Nanos, channels: &mut [Channel]) -> Outcome {
         let clock = Clock::shared();
         let policy = self.policy(policy);
+        let sleepy = clock.now().plus(policy.awake());
         let mut turns = 0u32;
-        let mut sleepy = None;
         loop {
             let now = clock.now();
             if self.turn(now) > 0 || channels.iter_mut().any(Channel::is_ready) {
@@ -50,12 +50,10 @@ impl Server {
             if now >= deadline {
                 return Outcome::TimedOut;
             }
-            let sleepy = *sleepy.get_or_insert_with(|| now.plus(policy.awake()));
             turns = turns.saturating_add(1);
             if turns > policy.spin {
                 std::hint::spin_loop();
             }
-            // The clock is read in every turn; one that looks at once sleeps after its first.
             if policy.block && clock.now() >= sleepy {
                 self.sleep(now, deadline, channels);
             }

@@ -42,9 +42,10 @@ impl Member {
         let now = self.hub.clock.now();
         let until = timeout.map_or(Nanos::MAX, |timeout| now.plus(timeout.into()));
         let sleepy = now.plus(policy.awake());
+        let looks = LOOKS.min(policy.spin.max(1).saturating_add(policy.pause));
         let mut look = 0u32;
         loop {
-            look = look.saturating_add(self.spin(LOOKS, look >= policy.spin));
+            look = look.saturating_add(self.spin(looks, look >= policy.spin));
             if let Some(outcome) = self.found() {
                 return outcome;
             }
