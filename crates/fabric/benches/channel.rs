@@ -4,6 +4,7 @@
 //! headers into it and parses what comes, *channel* goes through start and poll, the last column has a monitor at its default sampling. Rounds alternate; printed is the median of the
 //! rounds' differences with their quartiles. Time is this thread's processor time, so that neighbours on a busy machine count less.
 
+use base::cpu::thread_time;
 use base::units::Nanos;
 use fabric::channel::{CallOptions, Channel, Method, Options, What};
 use fabric::connection::handshake::{MethodInfo, ServiceInfo, VERSION, Welcome};
@@ -11,7 +12,6 @@ use fabric::frame::{Frame, Header, Kind};
 use fabric::link::{Frames, Link, Lost, SendError, Transport};
 use fabric::monitor::Monitor;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::hint::black_box;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Link for Mirror {
 
 /// ns per call of frames alone.
 fn bare(link: &mut dyn Link, frames: &mut Frames, window: usize) -> f64 {
-    let begin = now();
+    let begin = thread_time();
     let mut sum = 0usize;
     for _ in 0..CALLS / window {
         for call in 0..window {
@@ -110,7 +110,7 @@ fn bare(link: &mut dyn Link, frames: &mut Frames, window: usize) -> f64 {
 
 /// ns per call through the channel.
 fn through(channel: &mut Channel, method: Method, options: &CallOptions<'_>, window: usize) -> f64 {
-    let begin = now();
+    let begin = thread_time();
     let mut sum = 0;
     for _ in 0..CALLS / window {
         for user in 0..window {
@@ -128,14 +128,8 @@ fn through(channel: &mut Channel, method: Method, options: &CallOptions<'_>, win
     per_call(begin, window)
 }
 
-/// ns of processor time of this thread.
-fn now() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
-fn per_call(begin: i64, window: usize) -> f64 {
-    (now() - begin) as f64 / (CALLS / window * window) as f64
+fn per_call(begin: Nanos, window: usize) -> f64 {
+    thread_time().since(begin).0 as f64 / (CALLS / window * window) as f64
 }
 
 fn main() {

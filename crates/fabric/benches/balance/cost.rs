@@ -1,10 +1,11 @@
 //! What each provisioning costs: requests with empty handlers, through front and worker in one thread (no line travels; its processor time) and in two (the clock's).
 
 use base::Clock;
+use base::cpu::thread_time;
 use fabric::port::{Packet, PortOptions};
 use fabric::workers::{Balancing, Execute, Provisioning, Route, Work, Workers, WorkersOptions};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const WINDOW: u32 = 32;
 const ROUNDS: usize = 9;
@@ -97,14 +98,9 @@ fn in_one_thread(provisioning: Provisioning, connections: u32, count: usize) -> 
         worker.flush();
     };
     drive(&mut front, connections, WARM, &mut work);
-    let start = processor_time();
+    let start = thread_time();
     drive(&mut front, connections, count, &mut work);
-    (processor_time() - start).as_nanos() as f64 / count as f64
-}
-
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    thread_time().since(start).0 as f64 / count as f64
 }
 
 fn in_two_threads(provisioning: Provisioning, connections: u32, count: usize) -> f64 {

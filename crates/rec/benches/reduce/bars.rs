@@ -24,8 +24,7 @@ pub struct Bar<'a> {
 
 /// The time that this thread has run.
 pub fn seconds_run() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    base::cpu::thread_time().0 as f64 / 1e9
 }
 
 /// The time that `work` takes, for all rows of `load`.

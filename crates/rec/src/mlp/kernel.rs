@@ -126,7 +126,7 @@ fn block_of<const B: usize, const P: usize>(
     let mut sums: Sums<B, P> = [[[0.0; PANEL]; P]; B];
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's `kernel` is one of this machine, `Mlp::with_isa` asserts it; and the block's slices were cut to the lengths of `Block`.
+        // SAFETY: the caller's `kernel` is one of this machine, `Mlp::with_kernel` asserts it; and the block's slices were cut to the lengths of `Block`.
         Kernel::Avx512 => unsafe { avx512::block(&block, &mut sums) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.

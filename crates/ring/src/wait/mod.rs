@@ -54,6 +54,9 @@ const ON_DESCRIPTOR: u32 = 2;
 /// Asleep on the word itself, and of no use to [`wake_some`].
 const ON_WORD_APART: u32 = 3;
 
+/// A pause instruction, about (on Zen 3).
+const PAUSE_NS: u64 = 25;
+
 /// How a waiting thread behaves, in the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitPolicy {
@@ -80,9 +83,6 @@ impl WaitPolicy {
         Nanos((self.spin as u64 + self.pause as u64) * PAUSE_NS)
     }
 }
-
-/// A pause instruction, about.
-const PAUSE_NS: u64 = 25;
 
 impl Default for WaitPolicy {
     /// About as long awake as a wake-up would cost (a few tens of microseconds), then asleep.
