@@ -1,7 +1,6 @@
 //! The generator's output for `tests/proto` and the examples, committed beside them.
 //!
-//! `MILLRACE_BLESS=1 cargo test -p millrace-fabric --features compile --test generated` writes the files anew.
-#![cfg(feature = "compile")]
+//! `MILLRACE_BLESS=1 cargo test -p millrace-fabric --test generated` writes the files anew.
 
 use fabric::build::Config;
 use std::fs;
@@ -45,7 +44,7 @@ fn the_stubs_of_the_program_are_what_the_generator_writes() {
     let txn = ["Execute", "Open", "Close", "Status", "Info"]
         .iter()
         .fold(config("../millrace/src/txn"), |config, method| {
-            config.deferred(&format!("/millrace.Txn/{method}"))
+            config.deferred(format!("/millrace.Txn/{method}"))
         });
     committed("../millrace/src/txn", "txn", txn, "../millrace/src/txn/txn.proto");
     let rec = config("../millrace/src/rec");
