@@ -1,11 +1,12 @@
-//! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, huge pages, hashing, registers and
-//! *touch*, the one word with which a handler says which memory it is about to need.
+//! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, how much memory there is, huge pages, hashing,
+//! registers and *touch*, the one word with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
 
 pub mod clock;
 pub mod cpu;
 pub mod hash;
+pub mod memory;
 pub mod pages;
 pub mod prng;
 pub mod registers;

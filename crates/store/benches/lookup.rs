@@ -330,12 +330,6 @@ fn fill_store(items: u64) -> Store {
     store
 }
 
-fn available_memory() -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:")).unwrap_or("0");
-    line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) << 10
-}
-
 /// Bytes of a swiss table for `items` of 64 bytes: a power of two of slots at 7/8 load, with one control byte each.
 fn map_bytes(items: u64) -> u64 {
     (items * 8 / 7).next_power_of_two() * 65
@@ -437,7 +431,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = fill_store(items);
     let stats = store.stats();
     let hasher = *store.hasher();
-    let roomy = || available_memory() > map_bytes(items) * 9 / 8 + (1 << 30);
+    let roomy = || base::memory::available().unwrap_or(0) > map_bytes(items) * 9 / 8 + (1 << 30);
     let dash = roomy().then(|| fill_dash(items, hasher));
     let swiss = roomy().then(|| fill_swiss(items, hasher));
     let huge = Bytes(pages::huge_bytes_in_use()?);

@@ -62,7 +62,6 @@ pub struct Machine {
 impl Machine {
     /// Reads them all.
     pub fn read() -> Machine {
-        let meminfo = read_to_string("/proc/meminfo").unwrap_or_default();
         let cores_allowed = base::cpu::allowed_cores();
         let first = cores_allowed.first().copied().unwrap_or(0);
         Machine {
@@ -72,8 +71,8 @@ impl Machine {
                 Some(kind) => format!("{kind:?}").to_lowercase(),
                 None => "none".to_string(),
             },
-            memory_bytes: kib_field(&meminfo, "MemTotal:"),
-            memory_available_bytes: kib_field(&meminfo, "MemAvailable:"),
+            memory_bytes: base::memory::total().unwrap_or(0),
+            memory_available_bytes: base::memory::available().unwrap_or(0),
             busy_before_percent: busy_percent(std::time::Duration::from_millis(100)),
             kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
             hypervisor: hypervisor(),
@@ -153,12 +152,6 @@ fn number(path: &str) -> Option<u64> {
     line(path)?.parse().ok()
 }
 
-/// The value of `name` in `/proc/meminfo`'s form, in bytes; 0 where it is not there.
-fn kib_field(text: &str, name: &str) -> u64 {
-    let value = text.lines().find_map(|l| l.strip_prefix(name)).and_then(|v| v.split_whitespace().next());
-    value.and_then(|v| v.parse::<u64>().ok()).map_or(0, |kib| kib.saturating_mul(1024))
-}
-
 /// Ticks that all cores were busy, and all ticks, from `/proc/stat`.
 fn ticks(stat: &str) -> Option<(u64, u64)> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
@@ -225,9 +218,6 @@ mod tests {
 
     #[test]
     fn kernel_texts_are_read() {
-        assert_eq!(kib_field("MemTotal:       24000 kB\nMemFree: 1 kB\n", "MemTotal:"), 24_000 << 10);
-        assert_eq!(kib_field("", "MemTotal:"), 0);
-        assert_eq!(kib_field("MemTotal: 99999999999999999999 kB", "MemTotal:"), 0);
         assert_eq!(ticks("cpu  10 1 20 300 40 1 2 3 9 9\ncpu0 1\n"), Some((37, 377)));
         assert_eq!(ticks("cpu  10 1 20\n"), None);
         assert_eq!(chosen("always [madvise] never"), Some("madvise"));

@@ -16,15 +16,11 @@ pub struct Fact {
 pub fn facts() -> Vec<Fact> {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_string()).ok();
     let cores = base::cpu::allowed_cores();
-    let memory = read("/proc/meminfo").and_then(|text| {
-        let kib: u64 = text.lines().next()?.split_whitespace().nth(1)?.parse().ok()?;
-        Some(base::Bytes::from_kib(kib).to_string())
-    });
     let load = read("/proc/loadavg").and_then(|text| text.split_whitespace().next().map(str::to_string));
     let facts = [
         ("processor", Some(base::cpu::model_name())),
         ("cores for this process", Some(cores.len().to_string())),
-        ("memory", memory),
+        ("memory", base::memory::total().map(|bytes| base::Bytes(bytes).to_string())),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("idle polling of the guest (ns)", read("/sys/module/haltpoll/parameters/guest_halt_poll_ns")),
         ("load before the report", load),

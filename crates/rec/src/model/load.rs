@@ -3,17 +3,19 @@
 //! All or nothing: a model comes out when every tensor was found, fits and was read; nothing else refers to one before. Table rows are read in pieces and written
 //! in the wanted format at once, so loading needs the memory of the model and little more.
 //!
-//! Bounds: what is allocated follows from tensors whose data was found in the file; [`LoadOptions::max_bytes`] bounds it further.
+//! Bounds: what is allocated follows from tensors whose data was found in the file, and is counted against [`LoadOptions::max_bytes`] before.
+
+mod tables;
 
 use super::layout::{Key, Part, Role, role};
 use super::{Interaction, Model, Sparse, width};
 use crate::format::RowFormat;
 use crate::manifest::{Manifest, Pairs, TableEntry};
-use crate::memo::{Plan, PlanError, Planned};
+use crate::memo::PlanError;
 use crate::mlp::{Activation, Layer, Mlp};
 use crate::reduce::Pooling;
-use crate::table::Table;
 use crate::tensors::{Tensor, Tensors, TensorsError};
+use base::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -21,22 +23,16 @@ use std::{fmt, fs, io};
 /// The longest manifest that is read.
 const MAX_MANIFEST: u64 = 4 << 20;
 
-/// Numbers of a table read at once.
-const PIECE: usize = 1 << 14;
-
 /// How a model is loaded.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// The format of all tables, whatever the manifest says; without both it is f32.
     pub format: Option<RowFormat>,
-    /// The most bytes that tables and layers may take.
+    /// The most bytes that tables, layers and plans may take, and what is needed for a while to make them.
     pub max_bytes: Option<u64>,
     /// Memo plans by the names of their tables; they go before those of the manifest.
     pub plans: Vec<(String, PathBuf)>,
 }
-
-/// The longest memo plan that is read.
-const MAX_PLAN: u64 = 20 << 30;
 
 /// Why there is no model.
 #[derive(Debug)]
@@ -49,7 +45,7 @@ pub enum LoadError {
     Manifest(String),
     /// A tensor is not what it should be: its name, what it is, what was expected.
     Tensor(String, String, String),
-    /// The model would take so many bytes, more than the second number.
+    /// The model would take so many bytes or more, and may take the second number.
     TooLarge(u64, u64),
     /// No memory for this table.
     Memory(String, io::Error),
@@ -65,7 +61,7 @@ impl fmt::Display for LoadError {
             LoadError::Manifest(what) => write!(f, "manifest: {what}"),
             LoadError::Tensor(name, is, want) => write!(f, "tensor {name:?} {is}; expected {want}"),
             LoadError::TooLarge(bytes, most) => {
-                write!(f, "the model takes {bytes} bytes, more than {most}; allow more")
+                write!(f, "the model takes {} of memory, and may take {}", Bytes(*bytes), Bytes(*most))
             }
             LoadError::Plan(table, error) => write!(f, "memo plan of table {table:?}: {error}"),
             LoadError::Memory(table, error) => write!(f, "table {table:?}: no memory for its rows: {error}"),
@@ -130,7 +126,10 @@ fn build_in(
 ) -> Result<Model, LoadError> {
     let mut assumed = Vec::new();
     let parts = Parts::of(tensors)?;
-    check_size(&parts, options)?;
+    let mut budget = tables::Budget { taken: 0, most: options.max_bytes };
+    // As they are read, and in panels that are filled up to 16 outputs.
+    let of_layers = parts.layers.values().flatten().flatten().map(|tensor| tensor.len() as u64 * 8);
+    budget.take(of_layers.fold(0, u64::saturating_add))?;
     let mut bottom = layers(tensors, &parts.layers, Part::Bottom)?;
     let mut top = layers(tensors, &parts.layers, Part::Top)?;
     let dim = bottom.last().map_or(0, |layer| layer.bias.len());
@@ -158,12 +157,18 @@ fn build_in(
         let what = format!("there is a memo plan for table {name:?}, but no such table");
         return Err(LoadError::Manifest(what));
     }
+    // All of them before the first is read: whoever waits for a large model is told at once.
+    let shapes = wanted
+        .iter()
+        .map(|(tensor, entry)| tables::Shape::of(tensor, entry, dim, options))
+        .collect::<Result<Vec<_>, _>>()?;
+    budget.take(shapes.iter().map(tables::Shape::bytes).fold(0, u64::saturating_add))?;
     let mut sparse = Vec::with_capacity(wanted.len());
-    for (tensor, entry) in wanted {
-        let table = table(tensors, tensor, &entry, dim, options)?;
+    for ((tensor, entry), shape) in wanted.into_iter().zip(shapes) {
+        let table = tables::read(tensors, tensor, &entry.name, shape)?;
         let pooling = entry.pooling.map_or(Pooling::Sum, Pooling::from);
-        sparse.push(match plan_file(folder, &entry, options)? {
-            Some(file) => planned(&file, entry.name, table, pooling, options)?,
+        sparse.push(match tables::plan_file(folder, &entry, options)? {
+            Some(file) => tables::planned(&file, entry.name, table, pooling, &mut budget)?,
             None => Sparse::new(entry.name, table, pooling),
         });
     }
@@ -228,20 +233,6 @@ impl<'a> Parts<'a> {
     fn family(&self) -> &'static str {
         if self.is_torchrec { "TorchRec" } else { "the reference implementation" }
     }
-}
-
-/// That the model may be as large as it is, before any of it is read.
-fn check_size(parts: &Parts<'_>, options: &LoadOptions) -> Result<(), LoadError> {
-    let Some(most) = options.max_bytes else { return Ok(()) };
-    // An upper bound: as singles. A row of few integers is longer for its scale and bias.
-    let of_tables = parts
-        .tables
-        .iter()
-        .map(|(_, tensor)| tensor.len() as u64 * 4 + 8 * tensor.shape.first().map_or(0, |&rows| rows as u64));
-    // Panels are filled up to 16 outputs.
-    let of_layers = parts.layers.values().flatten().flatten().map(|tensor| tensor.len() as u64 * 8);
-    let bytes = of_tables.chain(of_layers).fold(0u64, u64::saturating_add);
-    if bytes > most { Err(LoadError::TooLarge(bytes, most)) } else { Ok(()) }
 }
 
 /// The layers of one MLP, without activations.
@@ -435,90 +426,5 @@ fn to_lower(layer: &mut Layer, dim: usize, vectors: usize) {
     for row in layer.weight.chunks_exact_mut(layer.inputs) {
         row_before.copy_from_slice(row);
         row[dim..].iter_mut().zip(&from).for_each(|(w, &from)| *w = row_before[from]);
-    }
-}
-
-/// A table from its tensor.
-fn table(
-    tensors: &Tensors,
-    tensor: &Tensor,
-    entry: &TableEntry,
-    dim: usize,
-    options: &LoadOptions,
-) -> Result<Table, LoadError> {
-    let wrong = |want: String| {
-        Err(LoadError::Tensor(tensor.name.clone(), format!("has shape {:?}", tensor.shape), want))
-    };
-    let format = match (options.format, &entry.format) {
-        (Some(format), _) => format,
-        (None, Some(name)) => {
-            name.parse().map_err(|e| LoadError::Manifest(format!("table {:?}: {e}", entry.name)))?
-        }
-        (None, None) => RowFormat::F32,
-    };
-    let rows = match *tensor.shape.as_slice() {
-        [rows, have] if have == dim => u32::try_from(rows).ok().filter(|&rows| rows > 0),
-        _ => return wrong(format!("two dimensions, rows and {dim}, what the bottom MLP puts out")),
-    };
-    let Some(rows) = rows else { return wrong("between 1 and 4294967295 rows".to_owned()) };
-    if format == RowFormat::Int4 && !dim.is_multiple_of(2) {
-        return wrong("an even dimension for int4; load it as int8".to_owned());
-    }
-    let mut table = Table::zeroed(rows, dim, format).map_err(|e| LoadError::Memory(entry.name.clone(), e))?;
-    let each = (PIECE / dim).max(1);
-    let mut numbers = vec![0.0; each.min(rows as usize) * dim];
-    for first in (0..rows as usize).step_by(each) {
-        let count = each.min(rows as usize - first);
-        let numbers = &mut numbers[..count * dim];
-        tensors.read(tensor, first * dim, numbers)?;
-        (first as u32..).zip(numbers.chunks_exact(dim)).for_each(|(at, row)| table.set_row(at, row));
-    }
-    Ok(table)
-}
-
-/// Where the memo plan of a table is, if it has one.
-fn plan_file(
-    folder: Option<&Path>,
-    entry: &TableEntry,
-    options: &LoadOptions,
-) -> Result<Option<PathBuf>, LoadError> {
-    if let Some((_, file)) = options.plans.iter().find(|(name, _)| *name == entry.name) {
-        return Ok(Some(file.clone()));
-    }
-    let (Some(folder), Some(plan)) = (folder, &entry.plan) else { return Ok(None) };
-    // A model that was copied from somewhere names no other file of this machine.
-    if Path::new(plan).file_name() != Some(plan.as_ref()) {
-        let what =
-            format!("table {:?}: plan {plan:?} is not the name of a file in the model's folder", entry.name);
-        return Err(LoadError::Manifest(what));
-    }
-    Ok(Some(folder.join(plan)))
-}
-
-/// `table` by the plan in `file`; the table itself is given back.
-fn planned(
-    file: &Path,
-    name: String,
-    table: Table,
-    pooling: Pooling,
-    options: &LoadOptions,
-) -> Result<Sparse, LoadError> {
-    let io = |error| LoadError::Io(file.to_owned(), error);
-    let len = fs::metadata(file).map_err(io)?.len();
-    if len > MAX_PLAN.min(u64::from(table.rows()) * 8 + 4096) {
-        return Err(LoadError::Plan(name, PlanError::Length(len as usize)));
-    }
-    let hash = table.hash();
-    let plan = match Plan::load(&fs::read(file).map_err(io)?, table.rows(), hash) {
-        Ok(plan) => plan,
-        Err(error) => return Err(LoadError::Plan(name, error)),
-    };
-    let bytes = u64::from(plan.arena_rows()) * table.stride() as u64;
-    if let Some(most) = options.max_bytes.filter(|&most| bytes > most) {
-        return Err(LoadError::TooLarge(bytes, most));
-    }
-    match Planned::new(plan, &table, table.format()) {
-        Ok(planned) => Ok(Sparse::planned(name, planned, hash, pooling)),
-        Err(error) => Err(LoadError::Memory(name, error)),
     }
 }

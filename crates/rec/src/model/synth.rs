@@ -61,6 +61,23 @@ fn number(rng: &mut Prng, most: f32) -> f32 {
 }
 
 impl Synth {
+    /// Bytes of its tables and, about, of its layers.
+    pub fn bytes(&self) -> u64 {
+        let row = self.format.row_bytes(self.dim) as u64;
+        let of_tables = (self.tables as u64).saturating_mul(u64::from(self.rows)).saturating_mul(row);
+        let inputs = width(self.interaction, self.dim, self.tables).unwrap_or(usize::MAX);
+        let bottom = [self.dense].into_iter().chain(self.bottom.iter().copied()).chain([self.dim]);
+        let top = [inputs].into_iter().chain(self.top.iter().copied());
+        let of_layers = |sizes: Vec<usize>| {
+            let numbers = sizes.windows(2).map(|pair| pair[0].saturating_mul(pair[1]) as u64);
+            // As they are made, and in panels.
+            numbers.fold(0, u64::saturating_add).saturating_mul(8)
+        };
+        [of_layers(bottom.collect()), of_layers(top.collect())]
+            .into_iter()
+            .fold(of_tables, u64::saturating_add)
+    }
+
     /// The model.
     ///
     /// # Errors

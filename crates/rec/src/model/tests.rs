@@ -305,8 +305,31 @@ fn a_manifest_that_does_not_fit_is_refused() {
     let manifest = Manifest { tables, ..Manifest::default() };
     let model = build(&manifest, &ones(&SMALL), &LoadOptions::default()).expect("a model");
     assert_eq!(model.tables().iter().map(Sparse::rows).collect::<Vec<_>>(), [20, 10]);
-    let few = LoadOptions { max_bytes: Some(400), ..LoadOptions::default() };
-    assert!(matches!(build(&manifest, &ones(&SMALL), &few), Err(LoadError::TooLarge(_, 400))));
+}
+
+/// What loading takes at the place where a bound stops it.
+fn refused_at(max_bytes: u64, load: impl Fn(u64) -> Result<Model, LoadError>) -> Option<u64> {
+    match load(max_bytes) {
+        Ok(_) => None,
+        Err(LoadError::TooLarge(bytes, most)) if most == max_bytes && bytes > most => Some(bytes),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_model_takes_no_more_than_it_may() {
+    let small = |format| {
+        move |max_bytes| {
+            let options = LoadOptions { max_bytes: Some(max_bytes), format, ..LoadOptions::default() };
+            build(&Manifest::default(), &ones(&SMALL), &options)
+        }
+    };
+    // 16 numbers of layers, each read and in a panel; 30 rows of 3 numbers.
+    assert_eq!(refused_at(127, small(None)), Some(128), "nothing was read before");
+    assert_eq!(refused_at(128 + 359, small(None)), Some(128 + 360), "no row was read before");
+    assert_eq!(refused_at(128 + 360, small(None)), None);
+    assert_eq!(refused_at(128 + 329, small(Some(RowFormat::Int8))), Some(128 + 30 * 11), "by its own format");
+    assert_eq!(refused_at(128 + 330, small(Some(RowFormat::Int8))), None);
 }
 
 #[test]
@@ -354,6 +377,25 @@ fn a_planned_table_gives_the_same_scores_by_either_name_of_its_rows() {
         std::fs::write(&path, plan.save(table.hash())).expect("written");
         options.plans.push((table.name.clone(), path));
     }
+    let within = |plans: &[(String, PathBuf)]| {
+        let (dir, plans) = (dir.clone(), plans.to_vec());
+        move |max_bytes| {
+            load(
+                &dir,
+                &LoadOptions { max_bytes: Some(max_bytes), plans: plans.clone(), ..LoadOptions::default() },
+            )
+        }
+    };
+    let layers = refused_at(0, within(&[])).expect("they take some");
+    let bare = refused_at(layers, within(&[])).expect("so do tables");
+    assert_eq!(refused_at(bare, within(&[])), None);
+    let first = refused_at(bare, within(&options.plans)).expect("plans take more");
+    let arena = u64::from(plan.arena_rows()) * 64;
+    let with_it = refused_at(first, within(&options.plans)).expect("and what they say more still");
+    assert_eq!(with_it - first, arena, "the table is there until the arena is");
+    // One table after the other: its rows are given back before the next one's arena is made.
+    let most = bare + 3 * (arena + first - bare);
+    assert_eq!(refused_at(most - 2 * 50 * 64, within(&options.plans)), None);
     let planned = load(&dir, &options).expect("the plans fit");
     assert!(planned.tables().iter().all(|table| table.len_bytes() > 50 * 64 && table.rows() == 50));
     assert_eq!(planned.hash(), model.hash());

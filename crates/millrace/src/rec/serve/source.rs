@@ -2,10 +2,11 @@
 
 use super::shelf::Source;
 use super::synthetic::Synthetic;
+use base::Bytes;
 use clap::Args;
 use rec::features::{Dictionary, Unknown};
 use rec::request::Served;
-use rec::{LoadOptions, RowFormat};
+use rec::{LoadError, LoadOptions, RowFormat};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ pub struct ModelArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
+    /// Refuse a model that takes more memory than this, such as 4g. Without it: more than nine tenths of what is available when it is loaded
+    #[arg(long, value_name = "SIZE")]
+    pub max_memory: Option<Bytes>,
+
     /// What a random model is like.
     #[command(flatten)]
     pub synthetic: Synthetic,
@@ -43,12 +48,30 @@ impl ModelArgs {
         })
     }
 
+    /// The most bytes that a model may take now. One that took more than there are would not be refused: its server would be killed, with the model that it serves.
+    fn max_bytes(&self) -> Option<u64> {
+        let given = self.max_memory.map(|bytes| bytes.0);
+        given.or_else(|| base::memory::available().map(|bytes| bytes / 10 * 9))
+    }
+
     fn load(&self) -> Result<Served, String> {
+        let max_bytes = self.max_bytes();
+        let told = |error: LoadError| match error {
+            LoadError::TooLarge(..) => format!("{error}; --max-memory sets another bound"),
+            other => other.to_string(),
+        };
         match &self.model {
-            None => self.synthetic.model(),
+            None => {
+                self.synthetic.check()?;
+                let bytes = self.synthetic.bytes();
+                match max_bytes.filter(|&most| bytes > most) {
+                    Some(most) => Err(told(LoadError::TooLarge(bytes, most))),
+                    None => self.synthetic.model(),
+                }
+            }
             Some(path) => {
-                let options = LoadOptions { format: self.row_format, ..LoadOptions::default() };
-                let model = rec::load(path, &options).map_err(|error| error.to_string())?;
+                let options = LoadOptions { format: self.row_format, max_bytes, ..LoadOptions::default() };
+                let model = rec::load(path, &options).map_err(told)?;
                 let mut served = Served::new(model);
                 let names: Vec<String> = served.names().map(str::to_owned).collect();
                 for (table, name) in names.iter().enumerate() {

@@ -73,20 +73,20 @@ pub fn rows(text: &str) -> Result<u32, String> {
 }
 
 impl Synthetic {
-    /// A model of this kind.
-    ///
-    /// # Errors
-    /// There is not so much memory, or the numbers make no model.
-    pub fn model(&self) -> Result<Served, String> {
-        if self.dim == 0 || !self.dim.is_multiple_of(2) || self.dim > 1 << 12 {
-            return Err(format!("--dim {}: rows have an even number of numbers, up to 4096", self.dim));
+    /// About the most memory that making it takes.
+    pub fn bytes(&self) -> u64 {
+        let plain = self.shape().bytes();
+        match self.memo {
+            None => plain,
+            // All arenas, and the table of the last.
+            Some(budget) => (plain as f64 * (budget + 1.0 / self.tables.max(1) as f64)) as u64,
         }
-        if self.dense == 0 || self.bottom.contains(&0) || self.top.contains(&0) {
-            return Err("--dense, --bottom and --top are greater than 0".to_owned());
-        }
+    }
+
+    fn shape(&self) -> Synth {
         let mut top = self.top.clone();
         top.push(1);
-        let shape = Synth {
+        Synth {
             seed: self.seed,
             tables: self.tables,
             rows: self.rows,
@@ -96,8 +96,30 @@ impl Synthetic {
             bottom: self.bottom.clone(),
             top,
             ..Synth::default()
-        };
-        let mut model = shape.build().map_err(|error| error.to_string())?;
+        }
+    }
+
+    /// That the numbers make a model.
+    ///
+    /// # Errors
+    /// They make none, and why.
+    pub fn check(&self) -> Result<(), String> {
+        if self.dim == 0 || !self.dim.is_multiple_of(2) || self.dim > 1 << 12 {
+            return Err(format!("--dim {}: rows have an even number of numbers, up to 4096", self.dim));
+        }
+        if self.dense == 0 || self.bottom.contains(&0) || self.top.contains(&0) {
+            return Err("--dense, --bottom and --top are greater than 0".to_owned());
+        }
+        Ok(())
+    }
+
+    /// A model of this kind.
+    ///
+    /// # Errors
+    /// There is not so much memory, or the numbers make no model.
+    pub fn model(&self) -> Result<Served, String> {
+        self.check()?;
+        let mut model = self.shape().build().map_err(|error| error.to_string())?;
         if let Some(budget) = self.memo {
             let log = rec::synth::lists(self.rows, LOG, self.seed).map_err(|fault| fault.to_string())?;
             let plan = Growth::new(&log, budget, Limits::default(), |_| ()).plan(budget);
