@@ -97,3 +97,30 @@ fn dictionary(path: &Path, rows: u32) -> Result<Dictionary, String> {
     let read = Dictionary::read(BufReader::new(file), rows, Unknown::Hash, MOST_FEATURES);
     read.map_err(|error| format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        model: ModelArgs,
+    }
+
+    #[test]
+    fn a_model_beyond_its_bound_is_refused_with_what_to_do() {
+        let with = |bound: &str| {
+            let line = ["serve", "--tables=2", "--rows=100", "--bottom=8", "--top=8", "--max-memory", bound];
+            Line::try_parse_from(line).expect("a line").model.source()()
+        };
+        let why = with("10k").expect_err("two tables of 25 KiB");
+        assert!(why.contains("may take 10.0 KiB; --max-memory"), "{why}");
+        assert_eq!(with("1m").expect("enough").tables(), 2);
+        let line = ["serve", "--tables=1000", "--rows=4g"];
+        let line = Line::try_parse_from(line).expect("a line").model;
+        let why = line.source()().expect_err("no machine has a petabyte");
+        assert!(why.contains("may take"), "{why}");
+    }
+}
