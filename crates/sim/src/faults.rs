@@ -7,7 +7,9 @@
 //! Text, faults separated by spaces, times in picoseconds, `+∞` for what never ends:
 //! ```text
 //! crash@5000+200:3    cut@100+50:0-2>3,5    cut@100+50:0-2<>3    clog@9+1:1>2    weather@7+3:*>*:delay=5,lose=100
+//! stranger@5+90:0-2<>3
 //! power@8+100:4-6     pause@4+20:5          full@3+9:4             badsync@3+9:4  rot@5+0:4   lost@6+1:4
+//! slow@3+9:4
 //! ```
 
 use crate::network::{Effect, Links, Network, Weather};
@@ -39,6 +41,8 @@ pub enum What {
     Clog(Links),
     /// Another weather on these links.
     Weather(Links, Weather),
+    /// Somebody without a key listens on these links, and repeats and forges when the fault ends what he heard.
+    Stranger(Links),
     /// The machines of these nodes lose power: as a crash of each, and their media lose what was not made durable.
     Power(NodeSet),
     /// Something is wrong with a node or its medium.
@@ -58,12 +62,14 @@ pub enum Trouble {
     Rot,
     /// Its medium is lost with all that is on it, when the fault begins.
     Lost,
+    /// Its medium takes longer than anybody waits to make durable what was written.
+    Slow,
 }
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Trouble; 5] =
-        [Trouble::Pause, Trouble::Full, Trouble::BadSync, Trouble::Rot, Trouble::Lost];
+    pub const ALL: [Trouble; 6] =
+        [Trouble::Pause, Trouble::Full, Trouble::BadSync, Trouble::Rot, Trouble::Lost, Trouble::Slow];
 
     /// As plans call it.
     pub const fn name(self) -> &'static str {
@@ -73,6 +79,7 @@ impl Trouble {
             Trouble::BadSync => "badsync",
             Trouble::Rot => "rot",
             Trouble::Lost => "lost",
+            Trouble::Slow => "slow",
         }
     }
 }
@@ -173,6 +180,7 @@ impl Plan {
                 What::Cut(links) => (links, Effect::Cut),
                 What::Clog(links) => (links, Effect::Clog(fault.ends())),
                 What::Weather(links, weather) => (links, Effect::Weather(weather)),
+                What::Stranger(links) => (links, Effect::Overheard),
             };
             steps.push((fault.at, Step::Begin(number, links, effect)));
             if fault.ends() < Picos::MAX {
@@ -308,6 +316,7 @@ impl fmt::Display for Fault {
             What::Cut(_) => "cut",
             What::Clog(_) => "clog",
             What::Weather(..) => "weather",
+            What::Stranger(_) => "stranger",
             What::Power(_) => "power",
             What::Trouble(_, trouble) => trouble.name(),
         };
@@ -316,7 +325,7 @@ impl fmt::Display for Fault {
         match self.what {
             What::Crash(node) | What::Trouble(node, _) => write!(f, "{node}"),
             What::Power(nodes) => write!(f, "{nodes}"),
-            What::Cut(links) | What::Clog(links) => write!(f, "{links}"),
+            What::Cut(links) | What::Clog(links) | What::Stranger(links) => write!(f, "{links}"),
             What::Weather(links, weather) => write!(f, "{links}:{weather}"),
         }
     }
@@ -343,6 +352,7 @@ impl FromStr for Fault {
             "power" => What::Power(what.parse()?),
             "cut" => What::Cut(what.parse()?),
             "clog" => What::Clog(what.parse()?),
+            "stranger" => What::Stranger(what.parse()?),
             "weather" => {
                 let (links, weather) =
                     what.split_once(':').ok_or_else(|| format!("{what:?} is not links:weather"))?;
@@ -353,7 +363,7 @@ impl FromStr for Fault {
                 None => {
                     let troubles = Trouble::ALL.map(Trouble::name).join(", ");
                     return Err(format!(
-                        "{name:?} is no fault; there are crash, power, cut, clog, weather, {troubles}"
+                        "{name:?} is no fault; there are crash, power, cut, clog, weather, stranger, {troubles}"
                     ));
                 }
             },
@@ -411,11 +421,11 @@ mod tests {
 
     #[test]
     fn it_reads_what_people_write() {
-        let text = "crash@5000+200:3 cut@100+50:0-2>3,5 cut@1+∞:0<>* clog@9+1:1>2 weather@7+3:*>*:delay=5,lose=100 \
-                    power@8+100:4-6 pause@4+20:5 full@3+9:4 badsync@3+9:4 rot@5+0:4 lost@6+1:4";
+        let text = "stranger@5+90:0-2<>3 crash@5000+200:3 cut@100+50:0-2>3,5 cut@1+∞:0<>* clog@9+1:1>2 weather@7+3:*>*:delay=5,lose=100 \
+                    power@8+100:4-6 pause@4+20:5 full@3+9:4 badsync@3+9:4 rot@5+0:4 lost@6+1:4 slow@3+9:4";
         let plan: Plan = text.parse().expect("good");
         assert_eq!(plan.to_string(), text);
-        assert_eq!(plan.0[0], Fault { at: Picos(5_000), lasts: Picos(200), what: What::Crash(3) });
+        assert_eq!(plan.0[1], Fault { at: Picos(5_000), lasts: Picos(200), what: What::Crash(3) });
         for bad in [
             "crash",
             "crash@1+2:128",

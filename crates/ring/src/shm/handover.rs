@@ -22,8 +22,12 @@ impl Segment {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = [self.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the space is for one descriptor");
-        sendmsg(socket, &[IoSlice::new(&[HELLO])], &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
+        loop {
+            match sendmsg(&socket, &[IoSlice::new(&[HELLO])], &mut control, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => return Ok(sent.map(drop)?),
+            }
+        }
     }
 
     /// Receives and attaches a segment for a pair. Blocks as the socket does: set its read timeout before when the peer is a

@@ -168,6 +168,13 @@ impl Geometry {
     }
 }
 
+impl Geometry {
+    /// Bytes of a segment for a pair; `None` for a geometry that cannot be.
+    pub fn segment_bytes(&self) -> Option<usize> {
+        self.layout(Form::Pair).map(|layout| layout.bytes)
+    }
+}
+
 /// A segment in this process.
 #[derive(Debug)]
 pub struct Segment {

@@ -80,6 +80,8 @@ pub enum Effect {
     Clog(Picos),
     /// This weather instead of the usual.
     Weather(Weather),
+    /// Somebody listens. What he does with what he hears is the world's business.
+    Overheard,
 }
 
 /// How many messages met what.
@@ -154,6 +156,11 @@ impl Network {
         !self.effects(from, to).any(|effect| effect == Effect::Cut)
     }
 
+    /// Whether somebody listens on the link from `from` to `to`.
+    pub fn is_overheard(&self, from: Node, to: Node) -> bool {
+        self.effects(from, to).any(|effect| effect == Effect::Overheard)
+    }
+
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -181,6 +188,7 @@ impl Network {
                 Effect::Cut => is_cut = true,
                 Effect::Clog(until) => leaves = leaves.max(until),
                 Effect::Weather(new) => weather = new,
+                Effect::Overheard => {}
             }
         }
         if is_cut {
