@@ -3,5 +3,6 @@
 pub mod chain;
 pub mod coherence;
 pub mod memcache;
+pub mod planted;
 pub mod session;
 pub mod wire;

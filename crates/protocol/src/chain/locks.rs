@@ -12,8 +12,9 @@
 //!
 //! Source: ORCA, section IV-B (concurrency control unit: a hash table by key, one outstanding transaction each, others queued as they arrive).
 
+use super::Planted;
 use super::image::Key;
-use super::{Config, Planted};
+use crate::planted::{Bugs, NoBugs};
 use base::hash::Hasher64;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,10 +25,10 @@ pub const HOTTEST: usize = 8;
 
 /// The table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Locks {
+pub struct Locks<B = NoBugs> {
     queues: BTreeMap<u64, Queue>,
     tickets: BTreeMap<u64, Ticket>,
-    ignores: bool,
+    bugs: B,
 }
 
 /// Those that want a key.
@@ -50,14 +51,10 @@ fn hash_of(key: &Key) -> u64 {
     HASHER.hash(&key.bytes) ^ u64::from(key.space.code())
 }
 
-impl Locks {
+impl<B: Bugs<Planted>> Locks<B> {
     /// Nobody has anything.
-    pub fn new(config: &Config) -> Locks {
-        Locks {
-            queues: BTreeMap::new(),
-            tickets: BTreeMap::new(),
-            ignores: config.is_planted(Planted::IgnoreLocks),
-        }
+    pub fn new(bugs: B) -> Locks<B> {
+        Locks { queues: BTreeMap::new(), tickets: BTreeMap::new(), bugs }
     }
 
     /// Takes a place in the queues of all these keys, and says whether it may run at once. Without a key it may. Tickets grow.
@@ -69,7 +66,7 @@ impl Locks {
         assert!(last < Some(ticket), "tickets grow, but {ticket} came after {last:?}");
         let mut hashes = Vec::with_capacity(keys.len());
         let mut behind = 0;
-        for key in keys.iter().filter(|_| !self.ignores) {
+        for key in keys.iter().filter(|_| !self.bugs.has(Planted::IgnoreLocks)) {
             let hash = hash_of(key);
             let queue = self.queues.entry(hash);
             let queue = queue.or_insert_with(|| Queue { key: key.clone(), tickets: VecDeque::new() });
@@ -152,8 +149,8 @@ mod tests {
         bytes.iter().map(|byte| key(*byte)).collect()
     }
 
-    fn locks(planted: Option<Planted>) -> Locks {
-        Locks::new(&Config { planted, ..Config::default() })
+    fn locks(planted: Option<Planted>) -> Locks<Option<Planted>> {
+        Locks::new(planted)
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use super::transaction::Malformed;
 use super::{
-    Configuration, Durability, Entry, Epoch, Incarnation, Lsn, Outcome, ReplicaId, SessionId, Transaction,
+    Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Outcome, ReplicaId, SessionId,
+    Transaction,
 };
 
 /// Which request: a session's number, or a token of the client's own for what has no session (reads, opening one).
@@ -225,6 +226,10 @@ pub enum Message {
         whole: bool,
         /// Its syncing successor has caught up: acknowledgements of that one are waited for from now on.
         joined: Option<ReplicaId>,
+        /// Between these are the entries that its log once had and cannot read.
+        missing: Option<Gap>,
+        /// For how long nothing has become durable that is in its log, in milliseconds: its medium is slow, and it is alive.
+        stalled_ms: u32,
     },
     /// Controller to replica: the configuration, and a lease that counts from when `beat` was sent.
     Lead {

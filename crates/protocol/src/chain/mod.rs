@@ -58,6 +58,15 @@ impl Lsn {
     }
 }
 
+/// Neighbouring places in the order, both of them too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gap {
+    /// The first.
+    pub first: Lsn,
+    /// The last.
+    pub last: Lsn,
+}
+
 /// The number of a configuration of a chain; grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
@@ -70,9 +79,50 @@ pub struct ReplicaId(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// A client's session: what its sequence numbers belong to. Given by the chain: the LSN at which it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
+/// A client's session: what its sequence numbers belong to. Given by the chain: 128 bits that nobody else can guess, so whoever has them is the
+/// session's owner. 0 is no session.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u128);
+
+impl SessionId {
+    /// As it travels and is kept.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// From its bytes; `None` if there are not 16. No bytes at all are no session.
+    pub fn from_bytes(bytes: &[u8]) -> Option<SessionId> {
+        match bytes {
+            [] => Some(SessionId(0)),
+            bytes => Some(SessionId(u128::from_be_bytes(bytes.try_into().ok()?))),
+        }
+    }
+}
+
+/// For its owner: 32 hexadecimal digits.
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Logs are read by others than the owner: enough to tell sessions apart, too little to use one.
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({:04x}..)", self.0 >> 112)
+    }
+}
+
+/// What `Display` writes.
+impl std::str::FromStr for SessionId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<SessionId, &'static str> {
+        let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+        number.map(SessionId).ok_or("a session is 32 hexadecimal digits")
+    }
+}
 
 /// Who sends, or is to have, a message. What address that is is the driver's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +175,9 @@ pub struct Member {
 pub struct Configuration {
     /// Its number.
     pub epoch: Epoch,
+    /// That of the last configuration that accepted loss ([`Controller::reset`]); 0 for none. Sessions from before it are refused: what they
+    /// were told may be among what was lost.
+    pub reset: Epoch,
     /// From head to tail.
     pub members: Vec<Member>,
 }
@@ -189,8 +242,6 @@ pub struct Config {
     pub gather: Nanos,
     /// A client gives up after this.
     pub patience: Nanos,
-    /// What is wrong on purpose. None in production.
-    pub planted: Option<Planted>,
 }
 
 impl Default for Config {
@@ -213,7 +264,6 @@ impl Default for Config {
             drift_percent: 1,
             gather: Nanos::from_secs(2),
             patience: Nanos::from_secs(10),
-            planted: None,
         }
     }
 }
@@ -248,11 +298,6 @@ impl Config {
             ),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, why)| Err(BadConfig(why)))
-    }
-
-    /// Whether this is wrong on purpose.
-    pub fn is_planted(&self, what: Planted) -> bool {
-        self.planted == Some(what)
     }
 }
 

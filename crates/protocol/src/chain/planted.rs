@@ -1,29 +1,9 @@
 //! Mistakes that can be made on purpose, one at a time, to see that tests and simulations find them.
 //!
-//! Each is looked at in one place of the machines, [`super::Config::planted`] chooses it.
+//! Each is looked at in one place of the machines. [`super::Replica::with_bugs`] and [`super::Controller::with_bugs`] choose it in tests and simulations;
+//! in production there is no such place ([`crate::planted::NoBugs`]).
 
-macro_rules! planted {
-    ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
-        /// A mistake.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Planted { $($(#[$doc])* $name,)* }
-
-        impl Planted {
-            /// All of them.
-            pub const ALL: &[Planted] = &[$(Planted::$name,)*];
-
-            /// As the command line calls it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Planted::$name => $text,)* }
-            }
-
-            /// By its name.
-            pub fn from_name(name: &str) -> Option<Planted> {
-                Planted::ALL.iter().copied().find(|planted| planted.name() == name)
-            }
-        }
-    };
-}
+use crate::planted::planted;
 
 planted! {
     /// A replica acknowledges what is not durable.

@@ -15,6 +15,7 @@
 
 use super::Planted;
 use super::lease::runs;
+use crate::planted::{Bugs, NoBugs};
 use crate::wire::{BoxId, KeyHash, Sharers};
 use base::Nanos;
 use std::collections::{BTreeMap, VecDeque};
@@ -74,18 +75,18 @@ struct Record {
 
 /// The directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holders {
+pub struct Holders<B = NoBugs> {
     records: BTreeMap<KeyHash, Record>,
     ends: VecDeque<(Nanos, KeyHash)>,
     capacity: usize,
     /// By box, the latest end of all it was granted.
     latest: Vec<Nanos>,
-    planted: Option<Planted>,
+    planted: B,
 }
 
-impl Holders {
+impl<B: Bugs<Planted>> Holders<B> {
     /// For at most `capacity` keys.
-    pub fn new(capacity: usize, planted: Option<Planted>) -> Holders {
+    pub fn new(capacity: usize, planted: B) -> Holders<B> {
         let latest = vec![Nanos::ZERO; usize::from(MAX_BOXES)];
         Holders { records: BTreeMap::new(), ends: VecDeque::new(), capacity, latest, planted }
     }
@@ -94,13 +95,9 @@ impl Holders {
     #[must_use]
     pub fn enter(&mut self, hash: KeyHash, boxes: Boxes, until: Nanos) -> bool {
         let full = self.records.len() >= self.capacity;
-        let boxes = match self.planted {
-            // A sharer that comes second is forgotten.
-            Some(Planted::LoseSharer) if self.records.get(&hash).is_some_and(|r| !r.boxes.is_empty()) => {
-                Boxes(0)
-            }
-            _ => boxes,
-        };
+        let is_second = || self.records.get(&hash).is_some_and(|record| !record.boxes.is_empty());
+        let forgets = self.planted.has(Planted::LoseSharer) && is_second();
+        let boxes = if forgets { Boxes(0) } else { boxes };
         match self.records.get_mut(&hash) {
             Some(record) => {
                 record.boxes = record.boxes.with(boxes);
@@ -209,7 +206,7 @@ mod tests {
 
     #[test]
     fn leases_run_until_their_end_or_an_answer() {
-        let mut holders = Holders::new(4, None);
+        let mut holders = Holders::new(4, NoBugs);
         assert!(holders.enter(A, one(1), Nanos(10)) && holders.enter(A, one(2), Nanos(20)));
         assert_eq!(holders.of(A, Nanos(19)), (one(1).with(one(2)), Nanos(20)));
         assert_eq!(holders.of_all(Nanos(15)), (one(2), Nanos(20)));
@@ -223,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_bound_holds_and_room_comes_back() {
-        let mut holders = Holders::new(1, None);
+        let mut holders = Holders::new(1, NoBugs);
         assert!(holders.enter(A, one(1), Nanos(10)));
         assert!(!holders.enter(B, one(1), Nanos(10)));
         // Cleared and entered again: still one entry in the list of ends.

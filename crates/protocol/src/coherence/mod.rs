@@ -23,6 +23,7 @@
 //! | [`holders`], [`rounds`] | who may hold a copy; asking them to drop it. Of homes, and of boxes for those below them |
 //! | [`table`] | topology, slots, designated boxes, ways round dead ones |
 //! | [`client`], [`boxes`], [`home`], [`controller`] | the four machines |
+//! | [`guard`] | who may say what: beside a machine, in whatever drives it |
 //!
 //! Time: each node has its own clock, in nanoseconds from anywhere. Clocks run equally fast to within [`lease::DRIFT`].
 //!
@@ -33,6 +34,7 @@ pub mod boxes;
 pub mod client;
 pub mod compute;
 pub mod controller;
+pub mod guard;
 pub mod holders;
 pub mod home;
 pub mod lease;
@@ -47,6 +49,7 @@ mod tests;
 pub use boxes::Box as CacheBox;
 pub use client::Client;
 pub use controller::Controller;
+pub use guard::Guard;
 pub use home::Home;
 pub use planted::Planted;
 
@@ -149,8 +152,6 @@ pub struct Config {
     pub heartbeat: Nanos,
     /// A node that was silent for so long is taken for dead; a controller, by others, for twice as long.
     pub health: Nanos,
-    /// What is wrong on purpose. None in production.
-    pub planted: Option<Planted>,
 }
 
 impl Default for Config {
@@ -179,7 +180,6 @@ impl Default for Config {
             owned: 256,
             heartbeat: Nanos::from_millis(50),
             health: Nanos::from_millis(200),
-            planted: None,
         }
     }
 }
@@ -222,11 +222,6 @@ impl Config {
             ),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, why)| Err(BadConfig(why)))
-    }
-
-    /// Whether this is wrong on purpose.
-    pub(crate) fn is_planted(&self, what: Planted) -> bool {
-        self.planted == Some(what)
     }
 }
 

@@ -1,30 +1,9 @@
 //! Mistakes that can be made on purpose, one at a time, to see that tests and simulations find them.
 //!
-//! Each is looked at in one place of the machines, [`super::Config::planted`] chooses it. What each breaks is a scenario in
-//! `coherence::tests::planted`.
+//! Each is looked at in one place of the machines; [`CacheBox::with_bugs`](super::CacheBox::with_bugs) and
+//! [`Home::with_bugs`](super::Home::with_bugs) choose it. What each breaks is a scenario in `coherence::tests::planted`.
 
-macro_rules! planted {
-    ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
-        /// A mistake.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Planted { $($(#[$doc])* $name,)* }
-
-        impl Planted {
-            /// All of them.
-            pub const ALL: &[Planted] = &[$(Planted::$name,)*];
-
-            /// As the command line calls it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Planted::$name => $text,)* }
-            }
-
-            /// By its name.
-            pub fn from_name(name: &str) -> Option<Planted> {
-                Planted::ALL.iter().copied().find(|planted| planted.name() == name)
-            }
-        }
-    };
-}
+use crate::planted::planted;
 
 planted! {
     /// The home asks no box before it applies.
@@ -91,6 +70,16 @@ planted! {
     LostValueReturns "lost-value-returns",
     /// A home does writes of sessions of which a lost owner may have done them.
     LostKeepsSessions "lost-keeps-sessions",
+    /// A node believes whoever says that he is another.
+    TagNotChecked "tag-not-checked",
+    /// A node hears what was said once as often as it comes.
+    NoReplayWindow "no-replay-window",
+    /// What was said to one node is heard by any.
+    AnyReceiver "any-receiver",
+    /// A node does writes of strangers.
+    PlainWrites "plain-writes",
+    /// A node answers strangers with more than they sent.
+    LongAnswers "long-answers",
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! It finds packets by their magic on any UDP port. It does not check hash and checksum: the Lua of older Wiresharks has no
 //! 64-bit integers. Tests: `tests/dissector.rs` has tshark read packets with it.
 
-use super::{Control, FIELDS, Field, Flags, Form, HEADER, Kind, MAGIC, REPLY, Status, Verb, fields::at};
+use super::{
+    Control, FIELDS, Field, Flags, Form, HEADER, Kind, MAGIC, Proof, REPLY, Status, Verb, fields::at,
+};
 use std::fmt::Write as _;
 
 const HEAD: &str = r#"-- The in-network packet of millrace, for Wireshark and tshark. Written by `millrace wire dissector`: do not edit.
@@ -19,7 +21,9 @@ pub fn dissector() -> String {
     names(&mut lua);
     lua.push('\n');
     FIELDS.iter().for_each(|field| declare(field, &mut lua));
-    for (name, meaning) in [("key", "the key"), ("value", "the value"), ("padding", "says nothing")] {
+    for (name, meaning) in
+        [("key", "the key"), ("value", "the value"), ("proof", "who wrote it"), ("padding", "says nothing")]
+    {
         line(
             &mut lua,
             format_args!(r#"f.{name} = ProtoField.bytes("mlrinc.{name}", "{name}", base.NONE, "{meaning}")"#),
@@ -104,11 +108,12 @@ fn show(field: &Field, lua: &mut String) {
     }
 }
 
-/// Key, value and padding, and how packets are found.
+/// Key, value, proof and padding, and how packets are found.
 fn body(lua: &mut String) {
     let magic = std::str::from_utf8(&MAGIC).expect("it is of letters");
     let (magic_at, key_len, value_len) = (at::MAGIC, at::KEY_LEN, at::VALUE_LEN);
     let (opcode, status) = (at::OPCODE, at::STATUS);
+    let (flags, bit, proof) = (at::FLAGS, Flags::SEALED.bits(), Proof::BYTES);
     line(
         lua,
         format_args!(
@@ -124,6 +129,7 @@ end
 function mlrinc.dissector(buffer, pinfo, tree)
   if not is_ours(buffer) then return 0 end
   local root = tree:add(mlrinc, buffer())
+  local sealed = math.floor(buffer({flags}, 2):le_uint() / {bit}) % 2 == 1
   header(root, buffer)
   local at, key, about = {HEADER}, "", buffer({opcode}, 1):uint()
   local function take(field, length)
@@ -136,6 +142,10 @@ function mlrinc.dissector(buffer, pinfo, tree)
   local named = take(f.key, buffer({key_len}, 1):uint())
   if named then key = " " .. named:string() end
   take(f.value, buffer({value_len}, 4):le_uint())
+  if sealed and at + {proof} <= buffer:len() then
+    root:add(f.proof, buffer(at, {proof}))
+    at = at + {proof}
+  end
   if at < buffer:len() then root:add(f.padding, buffer(at, buffer:len() - at)) end
   local text = (opcode_names[about] or "?") .. key
   if about >= {REPLY:#04x} and about < 0x80 then text = text .. " " .. (status_names[buffer({status}, 1):uint()] or "?") end

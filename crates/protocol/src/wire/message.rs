@@ -5,6 +5,7 @@
 use super::fields::{HEADER, at};
 use super::opcode::{Flags, KeyRule, Kind, Opcode, Status, Verb};
 use super::packet::checksum;
+use super::proof::Proof;
 use super::sum::key_hash;
 use super::types::{
     BoxId, ClientId, Epoch, HomeId, Incarnation, KeyHash, OpNumber, Origin, RequestId, Round, Sharers, Ttl,
@@ -110,11 +111,17 @@ impl Header {
         }
     }
 
-    /// Appends the packet with this key and value and `padding` bytes after them; the padding is 0.
+    /// Appends the packet with this key and value, with a proof if there is one, and `padding` bytes after them, all 0.
     ///
     /// # Panics
     /// Where it does not fit ([`length`] says), or the opcode has another idea of a key ([`Opcode::key_rule`]).
-    pub fn emit(&self, key: &[u8], value: &[u8], padding: usize, out: &mut Vec<u8>) {
+    pub fn emit(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        (proof, padding): (Option<&Proof>, usize),
+        out: &mut Vec<u8>,
+    ) {
         let right_key = match self.opcode.key_rule() {
             KeyRule::One => (1..=MAX_KEY).contains(&key.len()),
             KeyRule::None => key.is_empty(),
@@ -122,16 +129,22 @@ impl Header {
         };
         assert!(right_key, "{:?} with a key of {} bytes", self.opcode, key.len());
         let end = length(key.len(), value.len());
+        let proven = end + proof.map_or(0, |_| Proof::BYTES);
         assert!(
-            value.len() <= MAX_VALUE && padding <= MAX_DATAGRAM - end,
+            value.len() <= MAX_VALUE && padding <= MAX_DATAGRAM - proven,
             "{} + {padding} bytes",
             value.len()
         );
         let start = out.len();
-        out.resize(start + end + padding, 0);
+        out.resize(start + proven + padding, 0);
+        if let Some(proof) = proof {
+            out[start + end..start + proven].copy_from_slice(&proof.to_bytes());
+        }
         let (head, rest) =
             out[start..start + end].split_first_chunk_mut::<HEADER>().expect("it was made so long");
         self.write(head);
+        let sealed = if proof.is_some() { Flags::SEALED } else { Flags::NONE };
+        put(head, at::FLAGS, self.flags.with(sealed).bits().to_le_bytes());
         head[at::KEY_LEN] = key.len() as u8;
         put(head, at::VALUE_LEN, (value.len() as u32).to_le_bytes());
         put(head, at::HASH, key_hash(key).0.to_le_bytes());
@@ -147,7 +160,6 @@ impl Header {
         put(head, at::MAGIC, MAGIC);
         head[at::PROTOCOL] = PROTOCOL;
         head[at::OPCODE] = self.opcode.code();
-        put(head, at::FLAGS, self.flags.bits().to_le_bytes());
         put(head, at::VERSION, self.version.0.to_le_bytes());
         put(head, at::CLIENT, self.client.0.to_le_bytes());
         put(head, at::OPERATION, self.operation.0.to_le_bytes());
@@ -188,14 +200,16 @@ pub struct Message {
     pub key: Vec<u8>,
     /// The value; empty where there is none.
     pub value: Vec<u8>,
-    /// Bytes after the value: a request makes room for its reply with them.
+    /// Who wrote it.
+    pub proof: Option<Proof>,
+    /// Bytes after that: a request makes room for its reply with them.
     pub padding: usize,
 }
 
 impl Message {
     /// With nothing said but this.
     pub fn new(opcode: Opcode, key: &[u8]) -> Message {
-        Message { header: Header::new(opcode), key: key.into(), value: Vec::new(), padding: 0 }
+        Message { header: Header::new(opcode), key: key.into(), value: Vec::new(), proof: None, padding: 0 }
     }
 
     /// A request for `key`.
@@ -209,7 +223,14 @@ impl Message {
     /// Where this is no request.
     #[must_use]
     pub fn reply(&self, status: Status) -> Message {
-        Message { header: self.header.reply(status), key: self.key.clone(), value: Vec::new(), padding: 0 }
+        let header = self.header.reply(status);
+        Message { header, key: self.key.clone(), value: Vec::new(), proof: None, padding: 0 }
+    }
+
+    /// Bytes of its packet.
+    pub fn length(&self) -> usize {
+        let proof = self.proof.map_or(0, |_| Proof::BYTES);
+        length(self.key.len(), self.value.len()) + proof + self.padding
     }
 
     /// Of the key.
@@ -222,7 +243,7 @@ impl Message {
     /// # Panics
     /// As [`Header::emit`].
     pub fn emit(&self, out: &mut Vec<u8>) {
-        self.header.emit(&self.key, &self.value, self.padding, out);
+        self.header.emit(&self.key, &self.value, (self.proof.as_ref(), self.padding), out);
     }
 }
 
@@ -242,6 +263,9 @@ impl fmt::Debug for Message {
         said!(at incarnation home hops flags kind origin sharers);
         if !self.value.is_empty() {
             write!(f, " {} bytes", self.value.len())?;
+        }
+        if let Some(proof) = &self.proof {
+            write!(f, " proof={proof:?}")?;
         }
         f.write_str(")")
     }

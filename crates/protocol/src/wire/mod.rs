@@ -15,7 +15,8 @@
 //! * Little-endian, for every machine this runs on is; a load is then a field. Only the original client's port and
 //!   address are as in UDP and IP headers, for they are copied there.
 //! * Key and value are filled with 0 to 8 bytes: hash, comparison and checksum run over whole words.
-//! * Whatever follows the value is padding, which no sum covers and nobody reads: a client sends as much as it expects the
+//! * A [`Proof`] may follow the value: who wrote the packet, for whoever has the cluster's key.
+//! * Whatever follows is padding, which no sum covers and nobody reads: a client sends as much as it expects the
 //!   reply to need, so that the reply fits into the request's buffer.
 //!
 //! One file per purpose: [`fields`] the table of offsets, `types` and `opcode` what the numbers mean, `sum` hash and
@@ -26,6 +27,7 @@ pub mod fields;
 pub mod message;
 mod opcode;
 pub mod packet;
+mod proof;
 mod sum;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub use fields::{FIELDS, Field, Form, HEADER};
 pub use message::{Header, Message};
 pub use opcode::{Control, Flags, KeyRule, Kind, Opcode, REPLY, Status, Verb};
 pub use packet::{Malformed, Packet, is_packet};
+pub use proof::{Proof, Role};
 pub use sum::{BASE, extend, key_hash, power};
 pub use types::{
     BoxId, ClientId, Epoch, HomeId, Incarnation, KeyHash, OpNumber, Origin, RequestId, Round, Sharer,
@@ -51,14 +54,14 @@ pub const MAX_KEY: usize = 250;
 /// Bytes of the longest packet with its padding: what UDP over IPv4 carries.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Bytes of the longest value, whatever the key. Longer ones are to be had over TCP.
-pub const MAX_VALUE: usize = (MAX_DATAGRAM - HEADER - padded(MAX_KEY)) / 8 * 8;
+pub const MAX_VALUE: usize = (MAX_DATAGRAM - HEADER - padded(MAX_KEY) - Proof::BYTES) / 8 * 8;
 
 /// Bytes that so many take with their filler.
 pub const fn padded(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
-/// Bytes of a packet with a key and a value of these lengths, without padding.
+/// Bytes of a packet with a key and a value of these lengths, without proof and padding.
 pub const fn length(key_len: usize, value_len: usize) -> usize {
     HEADER + padded(key_len) + padded(value_len)
 }

@@ -125,6 +125,10 @@ codes! {
         TooLate = 12 "TOO_LATE",
         /// The operation is so old that the home no longer knows whether it was done. It is not done now.
         Forgotten = 13 "FORGOTTEN",
+        /// Only a proven client may ask for this, and the request has no proof. It was not done.
+        Unproven = 14 "UNPROVEN",
+        /// The reply, of `operand` bytes, is longer than the request, whose sender has not proven who he is: pad it, or seal it.
+        Pad = 15 "PAD",
     }
 }
 
@@ -226,6 +230,8 @@ impl Flags {
     pub const OWNABLE: Flags = Flags(8);
     /// Of a reply to such a write: the box that asked owns the key from now on.
     pub const OWNED: Flags = Flags(16);
+    /// A [`Proof`](super::Proof) follows the value. Set by whoever writes the packet; no message has it among its own.
+    pub const SEALED: Flags = Flags(32);
 
     /// All that have a meaning, with their names.
     pub const NAMED: &[(Flags, &str)] = &[
@@ -234,9 +240,10 @@ impl Flags {
         (Flags::TRY, "TRY"),
         (Flags::OWNABLE, "OWNABLE"),
         (Flags::OWNED, "OWNED"),
+        (Flags::SEALED, "SEALED"),
     ];
 
-    const KNOWN: u16 = 0b11111;
+    const KNOWN: u16 = 0b111111;
 
     /// As they travel.
     pub const fn bits(self) -> u16 {
@@ -257,5 +264,11 @@ impl Flags {
     #[must_use]
     pub const fn with(self, others: Flags) -> Flags {
         Flags(self.0 | others.0)
+    }
+
+    /// These but for `others`.
+    #[must_use]
+    pub const fn without(self, others: Flags) -> Flags {
+        Flags(self.0 & !others.0)
     }
 }

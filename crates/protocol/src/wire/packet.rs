@@ -5,6 +5,7 @@
 use super::fields::{HEADER, at};
 use super::message::{Header, Message};
 use super::opcode::{Flags, KeyRule, Kind, Opcode, Status};
+use super::proof::Proof;
 use super::sum::{self, key_hash};
 use super::types::{
     BoxId, ClientId, Epoch, HomeId, Incarnation, KeyHash, OpNumber, Origin, RequestId, Round, Sharer,
@@ -25,6 +26,7 @@ pub struct Packet<'a> {
     kind: Kind,
     status: Status,
     flags: Flags,
+    proof: Option<Proof>,
     padding: usize,
 }
 
@@ -59,6 +61,8 @@ pub enum Malformed {
     Origin,
     /// Gaps, remains or a box twice.
     Sharers,
+    /// Nobody can have written it: the sender of the proof is none.
+    Proof,
 }
 
 impl fmt::Display for Malformed {
@@ -78,6 +82,7 @@ impl fmt::Display for Malformed {
             Malformed::Status(code) => write!(f, "no status is {code}"),
             Malformed::Origin => f.write_str("an address without a port"),
             Malformed::Sharers => f.write_str("sharers with gaps, remains or a box twice"),
+            Malformed::Proof => f.write_str("a proof of no sender"),
         }
     }
 }
@@ -114,7 +119,7 @@ impl<'a> Packet<'a> {
         if u64_at(head, at::CHECKSUM) != checksum(head, &bytes[HEADER..HEADER + keyed.len() + valued.len()]) {
             return Err(Malformed::Checksum);
         }
-        Packet::with_fields(head, keyed.split_at(key_len), valued.split_at(value_len), padding.len())
+        Packet::with_fields(head, keyed.split_at(key_len), valued.split_at(value_len), padding)
     }
 
     #[inline]
@@ -122,7 +127,7 @@ impl<'a> Packet<'a> {
         head: &'a [u8; HEADER],
         (key, key_filler): (&'a [u8], &[u8]),
         (value, value_filler): (&'a [u8], &[u8]),
-        padding: usize,
+        rest: &[u8],
     ) -> Result<Packet<'a>, Malformed> {
         let code = head[at::OPCODE];
         let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode(code))?;
@@ -150,7 +155,14 @@ impl<'a> Packet<'a> {
         if head[at::SHARER_BOXES..] != [0; HEADER - at::SHARER_BOXES] && sharers(head).is_none() {
             return Err(Malformed::Sharers);
         }
-        Ok(Packet { head, key, value, opcode, kind, status, flags, padding })
+        let (proof, padding) = if flags.contains(Flags::SEALED) {
+            let (proof, padding) = rest.split_first_chunk().ok_or(Malformed::Length)?;
+            (Some(Proof::from_bytes(proof).ok_or(Malformed::Proof)?), padding.len())
+        } else {
+            (None, rest.len())
+        };
+        let flags = flags.without(Flags::SEALED);
+        Ok(Packet { head, key, value, opcode, kind, status, flags, proof, padding })
     }
 
     /// What it is.
@@ -195,7 +207,13 @@ impl<'a> Packet<'a> {
         sharers(self.head).expect("it was checked when the packet was parsed")
     }
 
-    /// Bytes after the value, which say nothing: a request makes room for its reply with them.
+    /// Who says that he wrote it.
+    #[inline]
+    pub fn proof(&self) -> Option<Proof> {
+        self.proof
+    }
+
+    /// Bytes at the end, which say nothing: a request makes room for its reply with them.
     #[inline]
     pub fn padding(&self) -> usize {
         self.padding
@@ -337,6 +355,7 @@ impl<'a> Packet<'a> {
             header: self.header(),
             key: self.key.into(),
             value: self.value.into(),
+            proof: self.proof,
             padding: self.padding,
         }
     }

@@ -7,8 +7,11 @@ mod numbers;
 mod vectors;
 
 use super::*;
+use crate::coherence::NodeId;
+use crate::coherence::guard::{Guard, Keys};
 use crate::coherence::ownership::{Answer, Grant, Record, Returned, Told};
 use base::Nanos;
+use base::key::Key;
 use std::net::SocketAddr;
 
 /// One of each opcode, with something in every field that it uses.
@@ -22,6 +25,11 @@ fn examples() -> Vec<(String, Message)> {
         ("SET reply, another epoch".to_string(), refused()),
         ("INCR by a box that would own the key".to_string(), asked()),
         ("INCR reply that gives it the key".to_string(), given()),
+        ("SET, sealed by its client for home 2".to_string(), {
+            let set = request(Verb::Set);
+            sealed(&set, NodeId::Client(set.header.client))
+        }),
+        ("GET, sealed by box 5 for home 2".to_string(), sealed(&expanded(), NodeId::Box(BoxId(5)))),
     ];
     requests.chain(replies).chain(controls).collect()
 }
@@ -67,6 +75,18 @@ fn expanded() -> Message {
     assert!(message.header.sharers.push(BoxId(1), Token(0x2122_2324)));
     assert!(message.header.sharers.push(BoxId(5), Token(0x3132_3334)));
     message
+}
+
+/// Sealed for home 2, in a cluster whose key is the bytes 0 to 15; a node's life is 0x41424344.
+fn sealed(message: &Message, by: NodeId) -> Message {
+    let key = Key::new(std::array::from_fn(|i| i as u8));
+    let mut guard = match by {
+        NodeId::Client(id) => Guard::of_client(id, Some(Keys::of_client(Keys::client_key(&key)))),
+        node => Guard::new(node, Incarnation(0x4142_4344), Some(Keys::of_cluster(&key))),
+    };
+    let mut bytes = Vec::new();
+    guard.emit(NodeId::Home(HomeId(2)), 184, &mut message.clone(), &mut bytes);
+    Packet::parse(&bytes).expect("it was written here").to_message()
 }
 
 fn fill() -> Message {

@@ -89,10 +89,15 @@ impl Default for Ttl {
 pub struct Origin {
     address: Ipv6Addr,
     port: u16,
+    /// Bytes that he may be answered with. It travels in the [`Proof`](super::Proof) of whoever sends the packet on.
+    pub room: u32,
 }
 
 impl Origin {
-    /// None where the port is 0, from which nobody sends.
+    /// The room of one who has proven who he is: as much as there is.
+    pub const PROVEN: u32 = u32::MAX;
+
+    /// None where the port is 0, from which nobody sends. It may be answered with nothing yet.
     pub fn new(from: SocketAddr) -> Option<Origin> {
         let address = match from.ip() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -102,7 +107,13 @@ impl Origin {
     }
 
     pub(super) fn from_parts(address: Ipv6Addr, port: u16) -> Option<Origin> {
-        (port != 0).then_some(Origin { address, port })
+        (port != 0).then_some(Origin { address, port, room: 0 })
+    }
+
+    /// The same, to be answered with at most so many bytes.
+    #[must_use]
+    pub const fn with_room(self, room: u32) -> Origin {
+        Origin { room, ..self }
     }
 
     /// Where to send the reply.

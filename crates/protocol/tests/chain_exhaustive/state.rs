@@ -1,6 +1,7 @@
 //! A small chain, what is on its way in it, and everything that can happen next.
 
 use base::Nanos;
+use base::key::Key;
 use protocol::chain::image::plain::Plain;
 use protocol::chain::log::memory::Memory;
 use protocol::chain::message::{Refusal, RequestId};
@@ -17,7 +18,7 @@ const KEY: &str = "k";
 /// From head to tail.
 pub const REPLICAS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
-type Machine = Replica<Plain, Memory>;
+type Machine = Replica<Plain, Memory, Option<Planted>>;
 
 /// A replica and what it hashes to, which is counted once and not in every state that has it.
 #[derive(Clone)]
@@ -66,7 +67,7 @@ pub struct Script {
 #[derive(Clone)]
 pub struct State {
     pub nodes: [Arc<Node>; 3],
-    pub controller: Controller,
+    pub controller: Controller<Option<Planted>>,
     pub clients: [Script; 2],
     /// In the order of their hashes: what is on its way has no order.
     pub network: Vec<(u64, NodeId, NodeId, Arc<Message>)>,
@@ -81,6 +82,8 @@ pub struct State {
     /// Times that nothing moved.
     pub waits: u32,
     pub config: Arc<Config>,
+    /// The mistake that its machines make.
+    pub planted: Option<Planted>,
 }
 
 fn hash_of(value: &impl Hash) -> u64 {
@@ -108,18 +111,20 @@ fn epoch_of(message: &Message) -> Option<Epoch> {
     }
 }
 
-fn machine(config: &Config, id: ReplicaId) -> Machine {
+fn machine(config: &Config, planted: Option<Planted>, id: ReplicaId) -> Machine {
     let recovered = Recovered { born: Incarnation(1), ..Recovered::default() };
     let log = Memory::new(Durability::PowerLoss, 64);
-    Replica::new(config, id, Incarnation(1), &[0], recovered, Nanos::ZERO, Plain::new(8, 96), log)
+    let secret = Key::new([0; 16]);
+    Replica::new(config, id, Incarnation(1), &[0], secret, recovered, Nanos::ZERO, Plain::new(8, 96), log)
+        .with_bugs(planted)
 }
 
 impl State {
     /// A chain that serves, with a session for each client.
     pub fn new(scripts: [&'static [Step]; 2], faults: Faults, planted: Option<Planted>) -> State {
-        let config = Arc::new(Config { session_window: 2, sessions: 2, planted, ..Config::default() });
+        let config = Arc::new(Config { session_window: 2, sessions: 2, ..Config::default() });
         let node = |id| {
-            let machine = machine(&config, id);
+            let machine = machine(&config, planted, id);
             Arc::new(Node { machine, lives: true, is_heard: true, hash: 0 })
         };
         let script = |steps| Script {
@@ -130,9 +135,11 @@ impl State {
             asked_in: Epoch(0),
             refused: false,
         };
+        let mut controller = Controller::standby(&config, 0, &REPLICAS).with_bugs(planted);
+        controller.lead(Nanos::ZERO, Nanos::MAX, None);
         let mut state = State {
             nodes: REPLICAS.map(node),
-            controller: Controller::new(&config, 0, &REPLICAS, None, Nanos::ZERO),
+            controller,
             clients: scripts.map(script),
             network: vec![],
             now: Nanos::ZERO,
@@ -142,6 +149,7 @@ impl State {
             unnoticed: false,
             waits: 0,
             config,
+            planted,
         };
         state.set_up();
         (0..2).for_each(|c| state.begin(c));
@@ -485,7 +493,7 @@ impl State {
 
     /// What is of an earlier epoch than its receiver's is dropped when it arrives: it may as well be dropped now.
     fn forget_old(&mut self) {
-        if self.config.is_planted(Planted::TakeOldEpoch) {
+        if self.planted == Some(Planted::TakeOldEpoch) {
             return;
         }
         let epochs = self.nodes.each_ref().map(|node| node.machine.configuration().epoch);

@@ -2,6 +2,7 @@
 
 use super::{Controller, Waiting};
 use crate::chain::{Configuration, Epoch, Incarnation, Lsn, Member, Part, Planted, ReplicaId};
+use crate::planted::Bugs;
 use base::Nanos;
 
 /// What is known of a member.
@@ -34,7 +35,7 @@ impl Sign {
     }
 }
 
-impl Controller {
+impl<B: Bugs<Planted>> Controller<B> {
     /// Proposes what is due.
     pub(super) fn decide(&mut self, now: Nanos) {
         let next = match &self.configuration {
@@ -68,7 +69,7 @@ impl Controller {
             return Err(Waiting::Begin(missing));
         }
         let members = self.replicas.iter().map(|id| self.as_member(*id, Part::Serving)).collect();
-        Ok(Some(Configuration { epoch: Epoch(1), members }))
+        Ok(Some(Configuration { epoch: Epoch(1), reset: Epoch(0), members }))
     }
 
     /// The one after `current`, the same members if none is due.
@@ -88,7 +89,7 @@ impl Controller {
         };
         members.extend(self.last_member(now, current, &members));
         let epoch = Epoch(current.epoch.0 + 1);
-        Ok(Some(Configuration { epoch, members }))
+        Ok(Some(Configuration { epoch, reset: current.reset, members }))
     }
 
     /// Of those that served, the ones that came back with everything.
@@ -110,7 +111,7 @@ impl Controller {
         if !missing.is_empty() && now < until {
             return Err(Waiting::Gather(missing));
         }
-        let trusts_all = self.config.is_planted(Planted::TrustEmptyLog);
+        let trusts_all = self.bugs.has(Planted::TrustEmptyLog);
         // A log that was made after its replica began to serve is one in place of what was lost.
         let has_all = |member: &Member| {
             let heard = &self.heard[&member.replica];
@@ -118,7 +119,14 @@ impl Controller {
         };
         let back = back.iter().map(|(member, _)| member).filter(|member| has_all(member));
         let whole: Vec<_> = back.map(|member| self.as_member(member.replica, Part::Serving)).collect();
-        if whole.is_empty() { Err(Waiting::NoneWhole(missing)) } else { Ok(whole) }
+        if !whole.is_empty() {
+            return Ok(whole);
+        }
+        let gap = |(member, _): &(Member, Sign)| {
+            let heard = self.heard.get(&member.replica).filter(|heard| heard.born <= member.incarnation)?;
+            Some((member.replica, heard.missing?))
+        };
+        Err(Waiting::NoneWhole(missing, serving.iter().filter_map(gap).collect()))
     }
 
     /// The syncing member, promoted if it has caught up; or one that joins.

@@ -29,15 +29,18 @@ mod waiting;
 pub use waiting::{ResetRefused, Waiting};
 
 use super::{
-    Config, Configuration, Epoch, Incarnation, Lsn, Member, Message, NodeId, Out, Part, Planted, ReplicaId,
+    Config, Configuration, Epoch, Gap, Incarnation, Lsn, Member, Message, NodeId, Out, Part, Planted,
+    ReplicaId,
 };
+use crate::planted::{Bugs, NoBugs};
 use base::Nanos;
 use std::collections::BTreeMap;
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Controller {
+pub struct Controller<B = NoBugs> {
     config: Config,
+    bugs: B,
     number: u16,
     /// All that belong to the chain, as the operator orders them.
     replicas: Vec<ReplicaId>,
@@ -73,6 +76,8 @@ struct Heard {
     born: Incarnation,
     whole: bool,
     joined: Option<ReplicaId>,
+    missing: Option<Gap>,
+    stalled: Nanos,
     /// When it came.
     at: Nanos,
     /// When the first of this life came.
@@ -100,11 +105,13 @@ pub struct View {
     pub settled: bool,
     /// Why nobody serves, if so.
     pub waiting: Option<Waiting>,
+    /// Replicas that are there and whose logs have been at a write for long, and how long.
+    pub slow: Vec<(ReplicaId, Nanos)>,
     /// Replicas that were heard: life, epoch they act by, when they were heard last.
     pub heard: Vec<(ReplicaId, Incarnation, Epoch, Nanos)>,
 }
 
-impl Controller {
+impl<B: Bugs<Planted>> Controller<B> {
     /// The only controller of a chain with these replicas: it leads at once and for good. `stored` is what the registry has.
     pub fn new(
         config: &Config,
@@ -112,14 +119,14 @@ impl Controller {
         replicas: &[ReplicaId],
         stored: Option<Configuration>,
         now: Nanos,
-    ) -> Controller {
+    ) -> Controller<B> {
         let mut controller = Controller::standby(config, number, replicas);
         controller.lead(now, Nanos::MAX, stored);
         controller
     }
 
     /// One of several controllers: it does nothing before [`Controller::lead`].
-    pub fn standby(config: &Config, number: u16, replicas: &[ReplicaId]) -> Controller {
+    pub fn standby(config: &Config, number: u16, replicas: &[ReplicaId]) -> Controller<B> {
         let mut unique = Vec::with_capacity(replicas.len());
         for replica in replicas {
             if !unique.contains(replica) {
@@ -128,6 +135,7 @@ impl Controller {
         }
         Controller {
             config: config.clone(),
+            bugs: B::default(),
             number,
             replicas: unique,
             configuration: None,
@@ -142,6 +150,12 @@ impl Controller {
             told_settled: false,
             deadline: Nanos::MAX,
         }
+    }
+
+    /// It makes these mistakes, in tests and simulations.
+    #[must_use]
+    pub fn with_bugs(self, bugs: B) -> Controller<B> {
+        Controller { bugs, ..self }
     }
 
     /// Leadership was won, until `until` at least. `stored` must have been read from the registry after that. What was granted by others is
@@ -239,7 +253,8 @@ impl Controller {
         let seen = self.heard.values().map(|heard| heard.epoch.max(heard.last_epoch));
         let before = seen.chain(self.configuration.iter().map(|c| c.epoch)).max().unwrap_or_default();
         let members = vec![Member { replica, incarnation, part: Part::Serving }];
-        self.proposal = Some(Configuration { epoch: Epoch(before.0 + 1), members });
+        let epoch = Epoch(before.0 + 1);
+        self.proposal = Some(Configuration { epoch, reset: epoch, members });
         self.waiting = None;
         Ok(replica)
     }
@@ -272,24 +287,50 @@ impl Controller {
             leads_until: self.leads_until,
             settled: self.is_settled(now),
             waiting: self.waiting.clone(),
+            slow: self.slow(now),
             heard: heard.collect(),
         }
     }
 
     /// Notes a sign of life; whether it was news.
     fn hear(&mut self, now: Nanos, replica: ReplicaId, message: Message) -> bool {
-        let Message::Alive { epoch, incarnation, beat, last, last_epoch, durability: _, born, whole, joined } =
-            message
+        let Message::Alive {
+            epoch,
+            incarnation,
+            beat,
+            last,
+            last_epoch,
+            durability: _,
+            born,
+            whole,
+            joined,
+            missing,
+            stalled_ms,
+        } = message
         else {
             return false;
         };
+        let stalled = Nanos::from_millis(stalled_ms.into());
         let before = self.heard.get(&replica);
         let is_late = before.is_some_and(|known| (incarnation, beat) <= (known.incarnation, known.beat));
         if is_late || self.member(replica).is_some_and(|member| incarnation < member.incarnation) {
             return false;
         }
         let since = before.filter(|known| known.incarnation == incarnation).map_or(now, |known| known.since);
-        let heard = Heard { incarnation, beat, epoch, last, last_epoch, born, whole, joined, at: now, since };
+        let heard = Heard {
+            incarnation,
+            beat,
+            epoch,
+            last,
+            last_epoch,
+            born,
+            whole,
+            joined,
+            missing,
+            stalled,
+            at: now,
+            since,
+        };
         self.heard.insert(replica, heard);
         let current = self.configuration.as_ref().map_or(Epoch(0), |configuration| configuration.epoch);
         if let Some(grant) = self.grants.get_mut(&replica)
@@ -398,7 +439,7 @@ impl Controller {
 
     /// From a sign of life on, so long may a lease run that was granted for it, on any clock.
     fn silence(&self) -> Nanos {
-        if self.config.is_planted(Planted::DeposeTooSoon) {
+        if self.bugs.has(Planted::DeposeTooSoon) {
             return Nanos(self.config.heartbeat.0.saturating_mul(2));
         }
         let lease = self.config.lease;
@@ -408,6 +449,14 @@ impl Controller {
 
     fn is_there(&self, now: Nanos, replica: ReplicaId) -> bool {
         self.heard.get(&replica).is_some_and(|heard| now < heard.at.plus(self.silence()))
+    }
+
+    /// Whose medium keeps it waiting for longer than a heartbeat or two.
+    fn slow(&self, now: Nanos) -> Vec<(ReplicaId, Nanos)> {
+        let least = Nanos(self.config.heartbeat.0.saturating_mul(2));
+        let there = self.heard.iter().filter(|(replica, _)| self.is_there(now, **replica));
+        let slow = there.filter(|(_, heard)| heard.stalled > least);
+        slow.map(|(replica, heard)| (*replica, heard.stalled)).collect()
     }
 
     /// The next moment at which something may change by itself.

@@ -37,7 +37,7 @@ struct Replica {
 
 #[derive(Clone, Debug)]
 struct Place {
-    controller: Controller,
+    controller: Controller<Option<Planted>>,
     /// It cannot reach the registry.
     stalled: bool,
 }
@@ -46,6 +46,7 @@ struct World {
     prng: Prng,
     now: Nanos,
     config: Config,
+    planted: Option<Planted>,
     replicas: Vec<Replica>,
     controllers: Vec<Place>,
     stored: Option<Configuration>,
@@ -81,6 +82,8 @@ impl Replica {
             born: Incarnation(self.born),
             whole: true,
             joined: self.joined,
+            missing: None,
+            stalled_ms: 0,
         }
     }
 
@@ -114,7 +117,7 @@ impl Replica {
 
 impl World {
     fn new(seed: u64, planted: Option<Planted>) -> World {
-        let config = Config { planted, ..Config::default() };
+        let config = Config::default();
         let mut prng = Prng::new(seed);
         let ids: Vec<_> = (1..=REPLICAS).map(ReplicaId).collect();
         let replica = |id: &ReplicaId| Replica {
@@ -133,11 +136,13 @@ impl World {
             cut: [false; CONTROLLERS],
         };
         let replicas = ids.iter().map(replica).collect();
-        let place =
-            |number| Place { controller: Controller::standby(&config, number as u16, &ids), stalled: false };
+        let place = |number| {
+            let controller = Controller::standby(&config, number as u16, &ids).with_bugs(planted);
+            Place { controller, stalled: false }
+        };
         let controllers = (0..CONTROLLERS).map(place).collect();
         let now = Nanos::from_secs(1000);
-        World { prng, now, config, replicas, controllers, stored: None, leader: None, written: 0 }
+        World { prng, now, config, planted, replicas, controllers, stored: None, leader: None, written: 0 }
     }
 
     /// A heartbeat's time, in the order in which things come.
@@ -327,7 +332,8 @@ impl World {
 
     fn restart_controller(&mut self, c: usize) {
         let ids: Vec<_> = self.replicas.iter().map(|replica| replica.id).collect();
-        self.controllers[c].controller = Controller::standby(&self.config, c as u16, &ids);
+        self.controllers[c].controller =
+            Controller::standby(&self.config, c as u16, &ids).with_bugs(self.planted);
         // What it led it does not know any more: somebody else will, later.
         self.controllers[c].stalled = true;
     }

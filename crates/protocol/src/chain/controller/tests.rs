@@ -7,7 +7,7 @@ const BEAT: Nanos = Nanos::from_millis(50);
 
 /// A controller, a registry that takes everything at once, and replicas that say what the script tells them to.
 struct Script {
-    controller: Controller,
+    controller: Controller<Option<Planted>>,
     now: Nanos,
     beat: u64,
     out: Out,
@@ -24,10 +24,11 @@ struct Says {
     born: u64,
     whole: bool,
     joined: Option<u16>,
+    missing: Option<(u64, u64)>,
 }
 
 fn says(replica: u16, life: u64) -> Says {
-    Says { replica, life, epoch: 0, last: 0, born: 1, whole: true, joined: None }
+    Says { replica, life, epoch: 0, last: 0, born: 1, whole: true, joined: None, missing: None }
 }
 
 fn configuration(epoch: u64, members: &[(u16, u64, Part)]) -> Configuration {
@@ -36,7 +37,7 @@ fn configuration(epoch: u64, members: &[(u16, u64, Part)]) -> Configuration {
         incarnation: Incarnation(*life),
         part: *part,
     };
-    Configuration { epoch: Epoch(epoch), members: members.iter().map(member).collect() }
+    Configuration { epoch: Epoch(epoch), reset: Epoch(0), members: members.iter().map(member).collect() }
 }
 
 /// All of life 1, serving.
@@ -50,12 +51,14 @@ fn ids(count: u16) -> Vec<ReplicaId> {
 
 impl Script {
     fn new(stored: Option<Configuration>) -> Script {
-        Script::with(&Config::default(), stored)
+        Script::with(None, stored)
     }
 
-    fn with(config: &Config, stored: Option<Configuration>) -> Script {
+    fn with(planted: Option<Planted>, stored: Option<Configuration>) -> Script {
         let now = Nanos::from_secs(100);
-        Script { controller: Controller::new(config, 0, &ids(3), stored, now), now, beat: 0, out: Vec::new() }
+        let mut controller = Controller::standby(&Config::default(), 0, &ids(3)).with_bugs(planted);
+        controller.lead(now, Nanos::MAX, stored);
+        Script { controller, now, beat: 0, out: Vec::new() }
     }
 
     /// Says it; answers are in `out` afterwards. Nothing is stored by itself.
@@ -71,6 +74,8 @@ impl Script {
             born: Incarnation(what.born),
             whole: what.whole,
             joined: what.joined.map(ReplicaId),
+            missing: what.missing.map(|(first, last)| Gap { first: Lsn(first), last: Lsn(last) }),
+            stalled_ms: 0,
         };
         self.out.clear();
         self.controller.handle(self.now, NodeId::Replica(ReplicaId(what.replica)), message, &mut self.out);
@@ -293,10 +298,26 @@ fn nobody_serves_who_lost_its_log_until_an_operator_says_so() {
         [(1, 0), (2, 7), (3, 0)].map(|(id, last)| Says { whole: false, last, ..says(id, 2) }).to_vec();
     script.pass_as_they_are(Nanos::from_secs(5), &back);
     assert_eq!(script.epoch(), 5);
-    assert_eq!(script.controller.waiting(), Some(&Waiting::NoneWhole(Vec::new())));
+    assert_eq!(script.controller.waiting(), Some(&Waiting::NoneWhole(Vec::new(), Vec::new())));
     assert_eq!(script.controller.reset(script.now, None), Ok(ReplicaId(2)), "the one with the longest log");
     assert_eq!(script.store().epoch, Epoch(6));
     assert_eq!(script.members()[0], (2, 2, Serving));
+}
+
+#[test]
+fn what_no_log_has_is_named_and_the_choice_with_it() {
+    let mut script = Script::new(Some(three()));
+    script.pass(Nanos::from_millis(600), &[]);
+    let lacks = |id, missing| Says { whole: false, last: 9, missing, ..says(id, 2) };
+    let back = [lacks(1, Some((7, 9))), lacks(2, Some((8, 8))), lacks(3, None)];
+    script.pass_as_they_are(Nanos::from_secs(5), &back);
+    let waiting = script.controller.waiting().expect("nobody has everything").to_string();
+    assert!(waiting.contains("of transactions 7 to 9 the log of replica 1 lacks some"), "{waiting}");
+    assert!(waiting.contains("and transaction 8 the log of replica 2 lacks"), "{waiting}");
+    assert!(waiting.contains("`millrace chain reset --accept-data-loss`"), "{waiting}");
+    // One of them finds its disk again.
+    script.hear_and_store(Says { last: 9, ..says(2, 3) });
+    assert_eq!(script.members()[0], (2, 3, Serving));
 }
 
 /// Its directory was lost; then it was started once more, and finds the empty log that the life before made.
@@ -306,7 +327,10 @@ fn a_log_is_no_older_for_being_opened_twice() {
     script.pass(Nanos::from_millis(600), &[]);
     let back = [Says { born: 2, ..says(3, 3) }];
     script.pass_as_they_are(Nanos::from_secs(5), &back);
-    assert_eq!(script.controller.waiting(), Some(&Waiting::NoneWhole(vec![ReplicaId(1), ReplicaId(2)])));
+    assert_eq!(
+        script.controller.waiting(),
+        Some(&Waiting::NoneWhole(vec![ReplicaId(1), ReplicaId(2)], Vec::new()))
+    );
     script.hear_and_store(says(1, 2));
     assert_eq!(script.members(), [(1, 2, Serving), (3, 3, Syncing)]);
     // It has joined, and served: what it has counts as much as what the others have.
@@ -476,14 +500,14 @@ fn late_and_foreign_messages_change_nothing() {
 
 #[test]
 fn planted_bugs_break_what_they_should() {
-    let hasty = Config { planted: Some(Planted::DeposeTooSoon), ..Config::default() };
-    let mut script = Script::with(&hasty, Some(three()));
+    let hasty = Some(Planted::DeposeTooSoon);
+    let mut script = Script::with(hasty, Some(three()));
     script.pass(Nanos::from_millis(100), &[says(1, 1), says(2, 1), says(3, 1)]);
     script.pass(Nanos::from_millis(200), &[says(1, 1), says(2, 1)]);
     assert_eq!(script.members(), [(1, 1, Serving), (2, 1, Serving)], "3 has a lease of 500 ms");
 
-    let trusting = Config { planted: Some(Planted::TrustEmptyLog), ..Config::default() };
-    let mut script = Script::with(&trusting, Some(three()));
+    let trusting = Some(Planted::TrustEmptyLog);
+    let mut script = Script::with(trusting, Some(three()));
     script.pass(Nanos::from_millis(600), &[]);
     let empty = [Says { whole: false, ..says(1, 2) }];
     script.pass(Nanos::from_secs(3), &empty);

@@ -1,6 +1,6 @@
 //! Why nobody serves, and why a reset is refused: what an operator reads.
 
-use crate::chain::{Epoch, ReplicaId};
+use crate::chain::{Epoch, Gap, ReplicaId};
 use base::Nanos;
 use std::fmt;
 
@@ -17,8 +17,8 @@ pub enum Waiting {
     Silent(Vec<ReplicaId>),
     /// Those that served were all down. These are not back, and are waited for a while.
     Gather(Vec<ReplicaId>),
-    /// Those that served were all down, and none that is back has everything. These are not back.
-    NoneWhole(Vec<ReplicaId>),
+    /// Those that served were all down, and none that is back has everything. These are not back; of those that are, these logs lack entries.
+    NoneWhole(Vec<ReplicaId>, Vec<(ReplicaId, Gap)>),
 }
 
 /// Why an operator's reset is refused.
@@ -39,7 +39,11 @@ impl fmt::Display for Waiting {
         match self {
             Waiting::Begin(missing) => {
                 let them = if missing.len() == 1 { "it" } else { "them" };
-                write!(f, "the chain is new and begins when {} can be heard, too: start {them}", list(missing))
+                write!(
+                    f,
+                    "the chain is new and begins when {} can be heard, too: start {them}",
+                    list(missing)
+                )
             }
             Waiting::RegistryLost(ReplicaId(id)) => write!(
                 f,
@@ -55,16 +59,20 @@ impl fmt::Display for Waiting {
                 write!(f, "nothing is heard of {}, and nobody else has everything: start one", list(serving))
             }
             Waiting::Gather(missing) => write!(f, "all were down; waiting a moment for {}", list(missing)),
-            Waiting::NoneWhole(missing) if missing.is_empty() => f.write_str(
-                "all that served were down, and none of them has everything that was acknowledged (their media do not survive \
-                 that): `millrace chain reset` goes on with what is left",
-            ),
-            Waiting::NoneWhole(missing) => write!(
-                f,
-                "all that served were down, and none that is back has everything that was acknowledged: start {}; if that cannot \
-                 be, `millrace chain reset` goes on with what is left",
-                list(missing)
-            ),
+            Waiting::NoneWhole(away, gaps) => {
+                f.write_str(
+                    "all that served were down, and none that is back has everything that was acknowledged",
+                )?;
+                write_gaps(f, gaps)?;
+                if !away.is_empty() {
+                    write!(f, ": start {}; if that cannot be, choose", list(away))?;
+                } else {
+                    f.write_str(". Choose")?;
+                }
+                f.write_str(
+                    ": put the disks back as they were, or `millrace chain reset --accept-data-loss` goes on with what is left",
+                )
+            }
         }
     }
 }
@@ -83,6 +91,25 @@ impl fmt::Display for ResetRefused {
 }
 
 impl std::error::Error for ResetRefused {}
+
+/// Which transactions no log has, if that is known.
+fn write_gaps(f: &mut fmt::Formatter<'_>, gaps: &[(ReplicaId, Gap)]) -> fmt::Result {
+    if gaps.is_empty() {
+        return f.write_str(
+            " (their logs were made anew, or what they are kept on does not survive the end of a process)",
+        );
+    }
+    for (number, (ReplicaId(id), Gap { first, last })) in gaps.iter().enumerate() {
+        let begin = if number == 0 { ": of" } else { ", and" };
+        let them = if first == last {
+            format!("transaction {}", first.0)
+        } else {
+            format!("transactions {} to {}", first.0, last.0)
+        };
+        write!(f, "{begin} {them} the log of replica {id} lacks some or all")?;
+    }
+    Ok(())
+}
 
 fn list(replicas: &[ReplicaId]) -> String {
     let numbers: Vec<_> = replicas.iter().map(|replica| replica.0.to_string()).collect();

@@ -19,9 +19,10 @@ use super::lease::Grant;
 use super::seat::Seat;
 use super::{Replica, Up};
 use crate::chain::{Configuration, Epoch, Image, Log, Lsn, Message, NodeId, Out, Part, Planted, ReplicaId};
+use crate::planted::Bugs;
 use base::Nanos;
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// A later configuration is in force.
     pub(super) fn adopt(&mut self, now: Nanos, configuration: Configuration, out: &mut Out) {
         self.configuration = configuration;
@@ -48,12 +49,23 @@ impl<I: Image, L: Log> Replica<I, L> {
     /// The controller says that it has everything.
     fn serve(&mut self) {
         self.complete = true;
+        self.accept_loss();
         if self.log.last().0 < self.image.applied() {
             // Only an operator who accepts the loss of data makes it serve with less in its log than in its image.
             self.log.restart(self.image.applied(), self.applied_epoch);
             self.recent.clear();
             self.usable = true;
         }
+    }
+
+    /// An operator goes on with what is left: what is damaged here, and all that follows it, is lost.
+    fn accept_loss(&mut self) {
+        let is_reset = self.configuration.reset == self.configuration.epoch;
+        let Some(first) = self.missing.first().copied().filter(|_| is_reset) else { return };
+        self.missing.clear();
+        let sound = Lsn(first.0 - 1);
+        self.committed = self.committed.min(sound);
+        self.cut_back(sound);
     }
 
     /// It joins with what it knows to be committed, or with nothing. What is beyond may have been decided otherwise.
@@ -84,7 +96,7 @@ impl<I: Image, L: Log> Replica<I, L> {
     /// The mistake: it says what is committed, and keeps what it has beyond.
     fn keeps_suffix(&self) -> bool {
         let is_syncing = self.seat.is_some_and(|seat| seat.part == Part::Syncing);
-        is_syncing && self.config.is_planted(Planted::KeepSuffix)
+        is_syncing && self.bugs.has(Planted::KeepSuffix)
     }
 
     /// Forgets what is beyond, which is not committed.

@@ -22,6 +22,7 @@ use super::Replica;
 use super::backoff::Backoff;
 use super::down::Joining;
 use crate::chain::{Image, Log, Lsn, Message, NodeId, Out, Part, Planted};
+use crate::planted::Bugs;
 use base::Nanos;
 
 /// The predecessor's part.
@@ -67,7 +68,7 @@ impl Sending {
     }
 }
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// Sends chunks, as many as may be on their way.
     pub(super) fn send_chunks(&mut self, now: Nanos, out: &mut Out) {
         let Some(down) = &mut self.down else { return };
@@ -149,7 +150,7 @@ impl<I: Image, L: Log> Replica<I, L> {
         if self.log.last().0 < newest || self.broken {
             return;
         }
-        let from = if self.config.is_planted(Planted::TakeOldChunk) { newest } else { from };
+        let from = if self.bugs.has(Planted::TakeOldChunk) { newest } else { from };
         let mut fits = true;
         self.applied_epoch = self.log.last().1;
         for lsn in (from.0 + 1..=newest.0).map(Lsn) {
@@ -177,7 +178,7 @@ impl<I: Image, L: Log> Replica<I, L> {
         if down.part != Part::Syncing || down.resume.is_none() || down.copy.is_some() {
             return;
         }
-        if self.config.is_planted(Planted::JoinTooSoon) && down.joining != Joining::Joined {
+        if self.bugs.has(Planted::JoinTooSoon) && down.joining != Joining::Joined {
             down.joining = Joining::Joined;
             self.lease.beat_now(now);
             return;

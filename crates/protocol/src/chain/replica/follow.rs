@@ -12,6 +12,7 @@
 
 use super::{Down, Replica};
 use crate::chain::{Durability, Entry, Image, Log, Lsn, Message, NodeId, Out, Part, Planted};
+use crate::planted::Bugs;
 use base::Nanos;
 
 /// Bytes of entries in a message, if it has more than one.
@@ -19,13 +20,13 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Entries in a message.
 const BATCH: usize = 512;
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// Takes what is next in order.
     pub(super) fn hear_append(&mut self, entries: Vec<Entry>, out: &mut Out) {
         let mut is_new = false;
         for mut entry in entries {
             let (last, last_epoch) = self.log.last();
-            if entry.lsn > last.next() && self.config.is_planted(Planted::TakeOutOfOrder) {
+            if entry.lsn > last.next() && self.bugs.has(Planted::TakeOutOfOrder) {
                 entry.lsn = last.next();
             }
             if entry.lsn <= last {
@@ -56,7 +57,7 @@ impl<I: Image, L: Log> Replica<I, L> {
 
     /// Up to here this replica may speak for what it has.
     fn secured(&self) -> Lsn {
-        if self.config.is_planted(Planted::AckBeforeLog) { self.log.last().0 } else { self.durable }
+        if self.bugs.has(Planted::AckBeforeLog) { self.log.last().0 } else { self.durable }
     }
 
     /// Up to where everything is committed, as far as can be seen from here.
@@ -73,7 +74,7 @@ impl<I: Image, L: Log> Replica<I, L> {
                 (true, false) => secured,
             };
         }
-        if seat.is_head() && self.config.is_planted(Planted::ReplyBeforeAck) { secured } else { below }
+        if seat.is_head() && self.bugs.has(Planted::ReplyBeforeAck) { secured } else { below }
     }
 
     /// Goes on with everything that may have become possible.
@@ -114,7 +115,7 @@ impl<I: Image, L: Log> Replica<I, L> {
 
     /// Sends the successor what is durable.
     pub(super) fn forward(&mut self, now: Nanos, out: &mut Out) {
-        let early = self.config.is_planted(Planted::ForwardBeforeLog);
+        let early = self.bugs.has(Planted::ForwardBeforeLog);
         let upto = if early { self.log.last().0 } else { self.durable };
         let epoch = self.configuration.epoch;
         while let Some(down) = &mut self.down
@@ -182,7 +183,9 @@ impl<I: Image, L: Log> Replica<I, L> {
         let (received, committed) = ack;
         let last = self.log.last().0;
         let Some(down) = self.down.as_mut().filter(|down| down.resume.is_some()) else { return };
-        if received.max(committed) > last {
+        // Nobody has more copies than there are replicas behind this one.
+        let behind = self.seat.map_or(0, |seat| seat.behind);
+        if received.max(committed) > last || usize::from(copies) > behind {
             self.stats.dropped += 1;
             return;
         }

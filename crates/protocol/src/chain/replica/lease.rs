@@ -8,6 +8,7 @@
 use super::Replica;
 use super::down::Joining;
 use crate::chain::{Config, Configuration, Image, Log, Message, NodeId, Out, Planted};
+use crate::planted::Bugs;
 use base::Nanos;
 use std::collections::VecDeque;
 
@@ -45,8 +46,8 @@ impl Lease {
     }
 
     /// Whether reads may be served.
-    pub(super) fn runs(&self, now: Nanos, config: &Config) -> bool {
-        now < self.grant.until || config.is_planted(Planted::ServeWithoutLease)
+    pub(super) fn runs(&self, now: Nanos, bugs: &impl Bugs<Planted>) -> bool {
+        now < self.grant.until || bugs.has(Planted::ServeWithoutLease)
     }
 
     /// The lease that answers this sign of life ends then.
@@ -56,7 +57,7 @@ impl Lease {
     }
 }
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// Says that it lives, when it is time.
     pub(super) fn beat(&mut self, now: Nanos, out: &mut Out) {
         if now < self.lease.next {
@@ -81,6 +82,8 @@ impl<I: Image, L: Log> Replica<I, L> {
             born: self.born,
             whole: self.is_whole(),
             joined: joined.map(|down| down.replica),
+            missing: self.gap(),
+            stalled_ms: u32::try_from(self.stalled(now).0 / 1_000_000).unwrap_or(u32::MAX),
         };
         out.extend(self.controllers.iter().map(|number| (NodeId::Controller(*number), alive.clone())));
     }

@@ -40,10 +40,12 @@ pub use view::{Stats, View};
 use super::locks::Locks;
 use super::message::{Refusal, RequestId};
 use super::{
-    Config, Configuration, Epoch, Image, Incarnation, Log, Lsn, Message, NodeId, Out, Planted, ReplicaId,
+    Config, Configuration, Epoch, Gap, Image, Incarnation, Log, Lsn, Message, NodeId, Out, Planted, ReplicaId,
 };
+use crate::planted::{Bugs, NoBugs};
 use backoff::Backoff;
 use base::Nanos;
+use base::key::Key;
 use copy::Copying;
 use down::{Down, Joining, Resume};
 use head::Head;
@@ -66,11 +68,14 @@ pub struct Recovered {
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Replica<I, L> {
+pub struct Replica<I, L, B = NoBugs> {
     config: Config,
+    bugs: B,
     id: ReplicaId,
     incarnation: Incarnation,
     controllers: Vec<u16>,
+    /// What the numbers of the sessions that it opens come from.
+    secret: Key,
     image: I,
     log: L,
     /// The log goes on where the image ends.
@@ -87,6 +92,8 @@ pub struct Replica<I, L> {
     asking: Backoff,
     /// As of the last tick.
     durable: Lsn,
+    /// Since when nothing more became durable, though there is more in the log.
+    stalled_since: Nanos,
     committed: Lsn,
     /// Of the last entry that is applied.
     applied_epoch: Epoch,
@@ -98,7 +105,7 @@ pub struct Replica<I, L> {
     seat: Option<Seat>,
     up: Up,
     down: Option<Down>,
-    head: Option<Head>,
+    head: Option<Head<B>>,
     reads: Reads,
     lease: Lease,
     copying: Option<Copying>,
@@ -117,9 +124,9 @@ struct Up {
     said: Option<(Lsn, Lsn)>,
 }
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// A replica that starts, with what it has from its earlier lives. `incarnation` is higher than theirs. Entries that are known to be
-    /// committed are applied at once.
+    /// committed are applied at once. `secret` is known to this replica alone: the system's random numbers, anew in each life.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a thing of its own, and there is one caller per driver"
@@ -129,19 +136,22 @@ impl<I: Image, L: Log> Replica<I, L> {
         id: ReplicaId,
         incarnation: Incarnation,
         controllers: &[u16],
+        secret: Key,
         recovered: Recovered,
         now: Nanos,
         image: I,
         log: L,
-    ) -> Replica<I, L> {
+    ) -> Replica<I, L, B> {
         let (last, applied) = (log.last().0, image.applied());
         let usable = last >= recovered.floor.max(applied) && log.first() <= applied.next();
         let missing = recovered.missing.into_iter().filter(|lsn| *lsn > applied).collect();
         let mut replica = Replica {
             config: config.clone(),
+            bugs: B::default(),
             id,
             incarnation,
             controllers: controllers.to_vec(),
+            secret,
             usable,
             born: recovered.born,
             complete: true,
@@ -150,6 +160,7 @@ impl<I: Image, L: Log> Replica<I, L> {
             taking: None,
             asking: Backoff::default(),
             durable: log.durable(),
+            stalled_since: now,
             committed: if usable { recovered.floor.max(applied) } else { Lsn::ZERO },
             applied_epoch: log.read(applied).map_or(Epoch(0), |entry| entry.epoch),
             placed: applied,
@@ -174,6 +185,12 @@ impl<I: Image, L: Log> Replica<I, L> {
         replica.recover_committed();
         replica.apply(&mut Vec::new());
         replica
+    }
+
+    /// It makes these mistakes, in tests and simulations.
+    #[must_use]
+    pub fn with_bugs(self, bugs: B) -> Replica<I, L, B> {
+        Replica { bugs, ..self }
     }
 
     /// Entries say what was committed when they were made; the newest that can be read knows most.
@@ -216,7 +233,7 @@ impl<I: Image, L: Log> Replica<I, L> {
             self.stats.dropped += 1;
             return;
         };
-        let is_old = epoch < self.configuration.epoch && self.config.is_planted(Planted::TakeOldEpoch);
+        let is_old = epoch < self.configuration.epoch && self.bugs.has(Planted::TakeOldEpoch);
         if epoch != self.configuration.epoch && !is_old {
             self.stats.other_epoch += 1;
             return;
@@ -264,7 +281,7 @@ impl<I: Image, L: Log> Replica<I, L> {
         if self.broken {
             return;
         }
-        self.durable = self.log.durable();
+        self.see_durable(now);
         self.log_stuck();
         if self.up.timer.is_due(now, &self.config) {
             self.connect(now, out);
@@ -273,6 +290,26 @@ impl<I: Image, L: Log> Replica<I, L> {
         self.expire_reads(now, out);
         self.advance(now, out);
         self.beat(now, out);
+    }
+
+    fn see_durable(&mut self, now: Nanos) {
+        let durable = self.log.durable();
+        if durable != self.durable || durable == self.log.last().0 {
+            self.stalled_since = now;
+        }
+        self.durable = durable;
+    }
+
+    /// For how long the medium has kept the log waiting.
+    fn stalled(&self, now: Nanos) -> Nanos {
+        let is_behind = self.durable < self.log.last().0;
+        if is_behind { now.since(self.stalled_since) } else { Nanos::ZERO }
+    }
+
+    /// Where its log lacks entries, for who wants to know what it would take to go on.
+    fn gap(&self) -> Option<Gap> {
+        let first = *self.missing.first()?;
+        Some(Gap { first, last: *self.missing.last()? })
     }
 
     /// When [`Replica::tick`] wants to be called, beside after each time that entries became durable.
@@ -322,7 +359,7 @@ impl<I: Image, L: Log> Replica<I, L> {
     }
 
     /// The keys that transactions have or want, of a head.
-    pub fn locks(&self) -> Option<&Locks> {
+    pub fn locks(&self) -> Option<&Locks<B>> {
         self.head.as_ref().map(Head::locks)
     }
 
@@ -331,9 +368,10 @@ impl<I: Image, L: Log> Replica<I, L> {
         self.stats
     }
 
-    /// Counts tell states apart that are the same.
+    /// Counts, and how long the log has been at a write, tell states apart that are the same.
     pub fn forget_stats(&mut self) {
         self.stats = Stats::default();
+        self.stalled_since = Nanos::MAX;
     }
 
     /// Its state.

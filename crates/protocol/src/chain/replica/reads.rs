@@ -14,6 +14,7 @@ use super::evaluate::{evaluate, user};
 use crate::chain::message::{Refusal, RequestId};
 use crate::chain::transaction::{Abort, Outcome};
 use crate::chain::{Image, Key, Log, Lsn, Message, NodeId, Out, Planted, Transaction};
+use crate::planted::Bugs;
 use base::Nanos;
 use std::collections::BTreeMap;
 
@@ -57,7 +58,7 @@ impl Reads {
     }
 }
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     pub(super) fn hear_read(
         &mut self,
         now: Nanos,
@@ -67,7 +68,7 @@ impl<I: Image, L: Log> Replica<I, L> {
         out: &mut Out,
     ) {
         let is_serving = self.seat.is_some_and(|seat| seat.is_serving());
-        if !is_serving || !self.lease.runs(now, &self.config) {
+        if !is_serving || !self.lease.runs(now, &self.bugs) {
             return self.refuse_elsewhere(from, id, self.tail_elsewhere(), out);
         }
         if self.is_tail() {
@@ -76,7 +77,7 @@ impl<I: Image, L: Log> Replica<I, L> {
                 false => self.refuse(from, id, Refusal::Busy, out),
             };
         }
-        if self.config.is_planted(Planted::ReadDirty) || self.is_clean(&transaction) {
+        if self.bugs.has(Planted::ReadDirty) || self.is_clean(&transaction) {
             return self.answer_read(from, id, &transaction, out);
         }
         self.ask_tail(now, from, id, transaction, out);
@@ -87,8 +88,8 @@ impl<I: Image, L: Log> Replica<I, L> {
         let agreed = self.up.connected || self.seat.is_some_and(|seat| seat.is_head());
         let is_current = agreed && self.copying.is_none() && self.image.applied() >= self.committed;
         let is_settled = is_current && self.lease.grant.settled;
-        let hurries = self.config.is_planted(Planted::ServeUnsettled);
-        self.is_tail() && (is_settled || hurries) && self.lease.runs(now, &self.config)
+        let hurries = self.bugs.has(Planted::ServeUnsettled);
+        self.is_tail() && (is_settled || hurries) && self.lease.runs(now, &self.bugs)
     }
 
     fn answer_read(&mut self, from: NodeId, id: RequestId, transaction: &Transaction, out: &mut Out) {

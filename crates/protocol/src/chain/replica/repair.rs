@@ -10,13 +10,14 @@
 //! Bounds: [`ASKED`] entries are asked for at once.
 
 use super::Replica;
-use crate::chain::{Entry, Image, Log, Lsn, Member, Message, NodeId, Out};
+use crate::chain::{Entry, Image, Log, Lsn, Member, Message, NodeId, Out, Planted};
+use crate::planted::Bugs;
 use base::Nanos;
 
 /// Entries that are asked for at once.
 const ASKED: usize = 16;
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// Whether this replica serves in the configuration, in this life or an earlier one, and its log was not lost since.
     fn has_served(&self) -> bool {
         let is_it = |member: Member| member.replica == self.id && self.born <= member.incarnation;

@@ -10,6 +10,8 @@ pub(super) struct Seat {
     pub(super) before: Option<ReplicaId>,
     /// The successor, serving or syncing.
     pub(super) after: Option<Member>,
+    /// Members behind it.
+    pub(super) behind: usize,
 }
 
 impl Seat {
@@ -19,7 +21,8 @@ impl Seat {
         let me = configuration.members[place];
         let before = place.checked_sub(1).map(|before| configuration.members[before].replica);
         let after = configuration.members.get(place + 1).copied();
-        (me.incarnation == incarnation).then_some(Seat { part: me.part, before, after })
+        let behind = configuration.members.len() - place - 1;
+        (me.incarnation == incarnation).then_some(Seat { part: me.part, before, after, behind })
     }
 
     pub(super) fn is_serving(&self) -> bool {

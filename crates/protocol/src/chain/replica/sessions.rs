@@ -1,25 +1,48 @@
 //! The sessions of a chain as its head sees them: where each has its places in the image, what is remembered there, and which was used least recently.
 //!
-//! A session is an item of `Space::Session`, its LSN as key. What it was answered is in `Space::Reply`: `sequence mod window` is the place,
-//! whose value is the sequence number and the outcome. So replies are logged, copied and checked as all items are.
+//! A session is an item of `Space::Session`, its number as key and the epoch in which it was opened as value. What it was answered is in
+//! `Space::Reply`: `sequence mod window` is the place, whose value is the sequence number and the outcome. So replies are logged, copied and
+//! checked as all items are.
+//!
+//! Invariants:
+//! 1. A number is given once: it is a function, which nobody without the replica's secret can compute, of the replica's life and of the LSN
+//!    at which the session was opened. So a log that was cut short gives its LSNs again, and never a session.
+//! 2. A session that was opened before a reset is not known any more (`Configuration::reset`).
 //!
 //! Bounds: the table has an entry for each session in the image.
 
 use crate::chain::image::{Image, Key, Space};
 use crate::chain::message::RequestId;
 use crate::chain::transaction::Outcome;
-use crate::chain::{Lsn, SessionId};
+use crate::chain::{Epoch, Incarnation, Lsn, ReplicaId, SessionId};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The session that a replica opens at `lsn`.
+pub(super) fn new_session(
+    secret: &base::key::Key,
+    replica: ReplicaId,
+    life: Incarnation,
+    lsn: Lsn,
+) -> SessionId {
+    let parts = [&replica.0.to_le_bytes()[..], &life.0.to_le_bytes(), &lsn.0.to_le_bytes()];
+    // 0 is no session.
+    SessionId(u128::from_be_bytes(secret.tag(&parts).0).max(1))
+}
+
 /// The item of a session.
 pub(super) fn session_key(session: SessionId) -> Key {
-    Key { space: Space::Session, bytes: session.0.to_be_bytes().to_vec() }
+    Key { space: Space::Session, bytes: session.to_bytes().to_vec() }
+}
+
+/// The value of a session's item.
+pub(super) fn session_value(opened: Epoch) -> [u8; 8] {
+    opened.0.to_be_bytes()
 }
 
 /// The place of a request's reply.
 pub(super) fn reply_key(id: RequestId, window: u64) -> Key {
-    let mut bytes = id.session.0.to_be_bytes().to_vec();
+    let mut bytes = id.session.to_bytes().to_vec();
     bytes.extend_from_slice(&(id.sequence % window).to_be_bytes());
     Key { space: Space::Reply, bytes }
 }
@@ -32,7 +55,7 @@ pub(super) fn keys_of(session: SessionId, window: u64) -> Vec<Key> {
 
 /// The session that a key of these two spaces belongs to.
 fn session_of(key: &[u8]) -> Option<SessionId> {
-    Some(SessionId(u64::from_be_bytes(key.get(..8)?.try_into().ok()?)))
+    SessionId::from_bytes(key.get(..16)?)
 }
 
 /// What is known of a request.
@@ -47,9 +70,11 @@ pub(super) enum Memory {
     NoSession,
 }
 
-/// What the image remembers of a request.
-pub(super) fn recall(image: &impl Image, id: RequestId, window: u64) -> Memory {
-    if image.read(&session_key(id.session)).is_none() {
+/// What the image remembers of a request, if its session was not opened before `reset`.
+pub(super) fn recall(image: &impl Image, id: RequestId, window: u64, reset: Epoch) -> Memory {
+    let Some(item) = image.read(&session_key(id.session)) else { return Memory::NoSession };
+    let opened = item.value[..].try_into().map(u64::from_be_bytes);
+    if opened.is_ok_and(|opened| opened < reset.0) {
         return Memory::NoSession;
     }
     let Some(item) = image.read(&reply_key(id, window)) else { return Memory::Fresh };

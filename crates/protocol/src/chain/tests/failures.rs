@@ -388,7 +388,7 @@ fn a_damaged_entry_that_nobody_else_received_is_cut() {
 
 #[test]
 fn a_reset_chain_serves_with_what_is_left() {
-    let mut w = World::new(Config { sessions: 8, ..config(None) }, 2, 0);
+    let mut w = World::new(Config { sessions: 8, ..config() }, 2, 0);
     w.configure(&[1], None);
     w.run(ms(60));
     let session = w.open(7, 1);

@@ -81,7 +81,8 @@ impl World {
         self.governor.next = self.now.plus(ms(25));
         if let Some(members) = self.next_members() {
             let epoch = Epoch(self.governor.configuration.epoch.0 + 1);
-            self.decide(Configuration { epoch, members });
+            let reset = self.governor.configuration.reset;
+            self.decide(Configuration { epoch, reset, members });
         }
     }
 
@@ -130,7 +131,7 @@ impl World {
     /// All that served were down: those that are back and have everything go on, after a while or when all are back.
     fn gather(&mut self, serving: &[Member]) -> Option<Vec<Member>> {
         let now = self.now;
-        let trusts = self.config.is_planted(Planted::TrustEmptyLog);
+        let trusts = self.planted == Some(Planted::TrustEmptyLog);
         let is_back = |m: &&Member| {
             let alive = self.governor.alive.get(&m.replica.0);
             let has_all = |alive: &Alive| trusts || alive.whole && alive.born <= m.incarnation;

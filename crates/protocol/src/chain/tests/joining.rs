@@ -225,7 +225,7 @@ fn one_that_has_joined_is_waited_for_until_it_is_removed() {
 
 #[test]
 fn a_log_that_forgets_too_early_makes_the_copy_begin_anew() {
-    let mut w = World::with_log(config(None), 2, 0, 64);
+    let mut w = World::with_log(config(), 2, 0, 64);
     w.configure(&[1], None);
     w.run(ms(60));
     let session = w.open(7, 1);
@@ -296,7 +296,7 @@ fn a_later_copy_that_was_not_heard_of_is_offered_again() {
 /// What nobody but the joining one needs any more decays where it is to be read.
 #[test]
 fn an_entry_that_only_a_joining_replica_needs_may_decay() {
-    let config = Config { kept: 1, ..config(None) };
+    let config = Config { kept: 1, ..config() };
     let mut w = World::with_log(config, 3, 0, 256);
     w.configure(&[1, 2, 3], None);
     w.run(ms(60));

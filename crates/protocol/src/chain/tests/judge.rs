@@ -19,6 +19,14 @@ pub(super) struct Judge {
 }
 
 impl Judge {
+    /// An operator accepts that what comes after `last` is lost.
+    pub(super) fn accept_loss(&mut self, last: Lsn) {
+        self.order.split_off(&last.next());
+        self.digests.split_off(&last.next());
+        self.committed = self.committed.min(last);
+        self.answered = self.answered.min(last);
+    }
+
     pub(super) fn violation(&mut self, what: String) {
         if self.violations.len() < 20 {
             self.violations.push(what);

@@ -8,4 +8,5 @@ mod judge;
 mod planted;
 mod random;
 mod serving;
+mod sessions;
 mod world;

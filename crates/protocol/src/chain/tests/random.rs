@@ -106,8 +106,8 @@ fn fail(w: &mut World) {
 /// A run of some seconds.
 pub(super) fn run(seed: u64, planted: Option<Planted>) -> World {
     let lease = ms(150);
-    let config = Config { lease, heartbeat: ms(30), window: 8, sessions: 3, ..config(planted) };
-    let mut w = World::new(config, 3, seed);
+    let config = Config { lease, heartbeat: ms(30), window: 8, sessions: 3, ..config() };
+    let mut w = World::planted(config, planted, 3, seed);
     w.govern();
     let serves = |machine: &Machine| machine.view().part.is_some() && machine.view().connected;
     assert!(w.run_until(|w| w.running.values().all(serves)));

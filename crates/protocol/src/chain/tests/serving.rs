@@ -7,13 +7,13 @@ use crate::chain::{
     Config, Durability, Log, Lsn, Message, NodeId, Planted, ReplicaId, SessionId, Transaction,
 };
 
-pub(super) fn config(planted: Option<Planted>) -> Config {
-    Config { session_window: 4, kept: 4, chunk_bytes: 256, planted, ..Config::default() }
+pub(super) fn config() -> Config {
+    Config { session_window: 4, kept: 4, chunk_bytes: 256, ..Config::default() }
 }
 
 /// Replicas 1 to `n` serve.
 pub(super) fn serving(n: u16, planted: Option<Planted>) -> World {
-    let mut world = World::new(config(planted), n, 0);
+    let mut world = World::planted(config(), planted, n, 0);
     world.configure(&(1..=n).collect::<Vec<_>>(), None);
     world.run(ms(60));
     world
@@ -160,8 +160,8 @@ fn conflicts_wait_in_the_order_in_which_they_came_and_others_pass() {
 
 #[test]
 fn too_much_is_refused_and_nothing_malformed_is_done() {
-    too_much_for(Config { queue: 1, ..config(None) });
-    too_much_for(Config { queue_bytes: 1, ..config(None) });
+    too_much_for(Config { queue: 1, ..config() });
+    too_much_for(Config { queue_bytes: 1, ..config() });
 }
 
 /// One may wait.
@@ -192,7 +192,7 @@ fn too_much_for(config: Config) {
 
 #[test]
 fn a_full_log_makes_the_head_busy_until_a_checkpoint() {
-    let mut w = World::with_log(config(None), 2, 0, 6);
+    let mut w = World::with_log(config(), 2, 0, 6);
     w.configure(&[1, 2], None);
     w.run(ms(60));
     let session = w.open(7, 1);
@@ -218,7 +218,7 @@ fn a_full_log_makes_the_head_busy_until_a_checkpoint() {
 
 #[test]
 fn the_session_that_was_used_least_recently_is_forgotten() {
-    let mut w = World::new(Config { sessions: 2, ..config(None) }, 2, 0);
+    let mut w = World::new(Config { sessions: 2, ..config() }, 2, 0);
     w.configure(&[1, 2], None);
     w.run(ms(60));
     let (a, b) = (w.open(1, 1), w.open(2, 1));

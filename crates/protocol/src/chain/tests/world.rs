@@ -11,12 +11,13 @@ use crate::chain::log::memory::Memory;
 use crate::chain::replica::{Recovered, View};
 use crate::chain::{
     Config, Configuration, Durability, Epoch, Image, Incarnation, Log, Lsn, Member, Message, NodeId, Out,
-    Part, Replica, ReplicaId,
+    Part, Planted, Replica, ReplicaId,
 };
+use base::key::Key;
 use base::{Nanos, Prng};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) type Machine = Replica<Plain, Memory>;
+pub(super) type Machine = Replica<Plain, Memory, Option<Planted>>;
 type Script = Box<dyn FnMut(NodeId, NodeId, &Message) -> Fate>;
 
 /// What becomes of a message.
@@ -58,6 +59,7 @@ enum Event {
 pub(super) struct World {
     pub(super) now: Nanos,
     pub(super) config: Config,
+    pub(super) planted: Option<Planted>,
     pub(super) prng: Prng,
     pub(super) running: BTreeMap<u16, Machine>,
     pub(super) disks: BTreeMap<u16, Disk>,
@@ -94,6 +96,20 @@ impl World {
 
     /// Their logs have room for so many entries.
     pub(super) fn with_log(config: Config, replicas: u16, seed: u64, log_capacity: usize) -> World {
+        World::with_all((config, None), replicas, seed, log_capacity)
+    }
+
+    /// Their machines make this mistake.
+    pub(super) fn planted(config: Config, planted: Option<Planted>, replicas: u16, seed: u64) -> World {
+        World::with_all((config, planted), replicas, seed, 4096)
+    }
+
+    fn with_all(
+        (config, planted): (Config, Option<Planted>),
+        replicas: u16,
+        seed: u64,
+        log_capacity: usize,
+    ) -> World {
         config.check().expect("the configuration of a test works");
         let mut world = World {
             now: Nanos::from_secs(1),
@@ -116,6 +132,7 @@ impl World {
             clients: Clients::default(),
             judge: Judge::default(),
             config,
+            planted,
         };
         for id in 1..=replicas {
             world.disks.insert(id, Disk::new(&world));
@@ -153,7 +170,8 @@ impl World {
         let mut members: Vec<_> = serving.iter().map(|id| member(*id, Part::Serving)).collect();
         members.extend(syncing.map(|id| member(id, Part::Syncing)));
         let epoch = Epoch(self.governor.configuration.epoch.0 + 1);
-        self.decide(Configuration { epoch, members });
+        let reset = self.governor.configuration.reset;
+        self.decide(Configuration { epoch, reset, members });
     }
 
     /// It is in force.
@@ -218,7 +236,10 @@ impl World {
         let born = born.unwrap_or(life);
         self.born.insert(id, born);
         let recovered = Recovered { born, missing: log.damaged().collect(), floor: image.applied() };
-        let machine = Replica::new(&self.config, replica, life, &[1], recovered, self.now, image, log);
+        let secret = Key::new(u128::from(self.lives).to_le_bytes());
+        let machine =
+            Replica::new(&self.config, replica, life, &[1], secret, recovered, self.now, image, log)
+                .with_bugs(self.planted);
         self.running.insert(id, machine);
     }
 

@@ -3,11 +3,11 @@
 use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Change, Condition, Found, Malformed};
 use crate::chain::{
-    Configuration, Durability, Entry, Epoch, Incarnation, Lsn, Member, Outcome, Part, ReplicaId, SessionId,
-    Transaction,
+    Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Outcome, Part, ReplicaId,
+    SessionId, Transaction,
 };
 
-/// Places in the order, epochs, sessions and sequence numbers are below this.
+/// Places in the order, epochs and sequence numbers are below this.
 pub const MAX_NUMBER: u64 = 1 << 62;
 
 /// A value with one form.
@@ -64,7 +64,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! { u8 u16 u32 u64 i64 }
+numbers! { u8 u16 u32 u64 u128 i64 }
 
 /// A number in another type; `$is_good` says which there are.
 macro_rules! wrapped {
@@ -94,7 +94,7 @@ fn is_number(number: &u64) -> bool {
 wrapped! {
     Lsn u64 is_number,
     Epoch u64 is_number,
-    SessionId u64 is_number,
+    SessionId u128 |_| true,
     Incarnation u64 |_| true,
     ReplicaId u16 |_| true,
 }
@@ -267,7 +267,8 @@ macro_rules! structs {
 
 structs! {
     Member { replica, incarnation, part }
-    Configuration { epoch, members }
+    Gap { first, last }
+    Configuration { epoch, reset, members }
     Transaction { conditions, reads, writes }
     Found { version, value }
     Outcome { lsn, abort, reads, sums, durability, copies }

@@ -13,7 +13,7 @@
 //! Why the checksum: an entry that was damaged on its way would be written to the logs of all replicas behind. Links may have weaker sums, or none.
 //!
 //! Bounds: [`MAX_MESSAGE`]; a list has at most 65,535 elements. Reading allocates as it finds elements, never as a count says. Places in the
-//! order, epochs, sessions and sequence numbers are below [`MAX_NUMBER`], so that adding to one never overflows.
+//! order, epochs and sequence numbers are below [`MAX_NUMBER`], so that adding to one never overflows.
 //! Whether a transaction is one ([`super::Transaction::check`]) is for the replica to say, which can answer.
 //!
 //! Errors: [`ParseError`]; such a message is as good as lost.
@@ -34,7 +34,7 @@ use std::fmt;
 /// Of every message.
 pub const MAGIC: [u8; 2] = *b"MC";
 /// The version of the format spoken here.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 3;
 /// Bytes before the fields.
 pub const HEADER: usize = 16;
 /// Bytes of the longest message: what a frame of the fabric carries.
@@ -64,7 +64,7 @@ messages! {
     25 EntryCopy { epoch, entry }
     26 NoEntry { epoch, lsn, last }
 
-    32 Alive { epoch, incarnation, beat, last, last_epoch, durability, born, whole, joined }
+    32 Alive { epoch, incarnation, beat, last, last_epoch, durability, born, whole, joined, missing, stalled_ms }
     33 Lead { configuration, beat, incarnation, settled }
 }
 

@@ -1,7 +1,7 @@
 //! What is kept: the payload of an entry in a log, an outcome in an image. Whatever keeps them has sums of its own.
 //!
 //! ```text
-//!  payload:  u64 committed │ u64 session │ u64 sequence │ u16 tuples │ for each: u32 length │ u64 offset │ data
+//!  payload:  u64 committed │ u128 session │ u64 sequence │ u16 tuples │ for each: u32 length │ u64 offset │ data
 //!  outcome:  u64 lsn │ abort │ u16 reads, each: u8 found? u64 version │ u32 length │ value │ u16 sums, each: i64 │ u8 durability │ u8 copies
 //! ```
 
@@ -10,7 +10,7 @@ use crate::chain::transaction::Abort;
 use crate::chain::{Entry, Epoch, Lsn, Outcome, Tuple};
 
 /// Bytes of a payload without tuples.
-const PAYLOAD: usize = 26;
+const PAYLOAD: usize = 34;
 /// Bytes of a tuple without its data.
 const TUPLE: usize = 12;
 /// Bytes of an outcome without abort, reads and sums.

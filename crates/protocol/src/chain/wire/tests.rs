@@ -9,8 +9,8 @@ use super::*;
 use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Change, Condition, Found, Malformed};
 use crate::chain::{
-    Durability, Entry, Epoch, Incarnation, Lsn, Member, Outcome, Part, ReplicaId, SessionId, Transaction,
-    Tuple,
+    Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Outcome, Part, ReplicaId, SessionId,
+    Transaction, Tuple,
 };
 
 const CHAIN: u32 = 0x0102_0304;
@@ -79,7 +79,8 @@ fn entry() -> Entry {
 
 fn configuration() -> Configuration {
     let member = |replica, part| Member { replica: ReplicaId(replica), incarnation: Incarnation(9), part };
-    Configuration { epoch: Epoch(4), members: vec![member(2, Part::Serving), member(1, Part::Syncing)] }
+    let members = vec![member(2, Part::Serving), member(1, Part::Syncing)];
+    Configuration { epoch: Epoch(4), reset: Epoch(3), members }
 }
 
 /// One of each kind of message at least, with something in every field.
@@ -162,6 +163,8 @@ fn examples() -> Vec<(&'static str, Message)> {
                 born: Incarnation(7),
                 whole: false,
                 joined: Some(ReplicaId(1)),
+                missing: Some(Gap { first: Lsn(98), last: Lsn(99) }),
+                stalled_ms: 700,
             },
         ),
         (

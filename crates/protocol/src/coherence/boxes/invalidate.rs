@@ -3,13 +3,14 @@
 use super::super::rounds::{Ended, Target};
 use super::super::{NodeId, Out, Planted};
 use super::Box;
+use crate::planted::Bugs;
 use crate::wire::{Control, Message, Opcode, Round};
 use base::Nanos;
 
 /// Askers that one round of a box remembers.
 const MAX_ASKERS: usize = 64;
 
-impl Box {
+impl<B: Bugs<Planted>> Box<B> {
     pub(super) fn invalidate(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         if !matches!(from, NodeId::Home(_) | NodeId::Box(_)) {
             self.stats.dropped += 1;
@@ -35,7 +36,7 @@ impl Box {
             Some(hash) => self.children.of(hash, now),
             None => self.children.of_where(now, |hash| layout.home_of(hash) == target.home),
         };
-        if children.0.is_empty() || self.config.is_planted(Planted::AckBeforeChildren) {
+        if children.0.is_empty() || self.planted.has(Planted::AckBeforeChildren) {
             self.answer_without_owned(target.clone(), from, round, out);
         }
         if !children.0.is_empty() && self.rounds.has_room() {
@@ -46,7 +47,7 @@ impl Box {
     /// Removes copies and kills tokens; `by` is the round of the home that wants it.
     fn drop_here(&mut self, target: &Target, by: Option<Round>) {
         let (removes, kills) = (Planted::AckWithoutRemoving, Planted::TokenSurvives);
-        let (removes, kills) = (!self.config.is_planted(removes), !self.config.is_planted(kills));
+        let (removes, kills) = (!self.planted.has(removes), !self.planted.has(kills));
         match target.hash() {
             Some(hash) => {
                 if removes {

@@ -39,7 +39,8 @@ use super::lease::outlived;
 use super::ownership::is_ownable;
 use super::rounds::Rounds;
 use super::table::{Layout, Next, Table};
-use super::{Config, Life, NodeId, Out, is_read, is_well_formed};
+use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed};
+use crate::planted::{Bugs, NoBugs};
 use crate::wire::{BoxId, Control, Flags, Incarnation, KeyHash, Message, Opcode, Round, Verb, key_hash};
 use admission::Frequency;
 use base::Nanos;
@@ -81,8 +82,9 @@ pub struct Stats {
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Box {
+pub struct Box<B = NoBugs> {
     config: Config,
+    planted: B,
     id: BoxId,
     incarnation: Incarnation,
     table: Table,
@@ -92,7 +94,7 @@ pub struct Box {
     copies: Copies,
     frequency: Frequency,
     fills: Fills,
-    children: Holders,
+    children: Holders<B>,
     /// Each with who is to be told, and the round he asked in.
     rounds: Rounds<Vec<(NodeId, Round)>>,
     owned: Owned,
@@ -105,10 +107,24 @@ impl Box {
         config: &Config,
         id: BoxId,
         layout: Arc<Layout>,
-        (incarnation, life): (Incarnation, Life),
+        life: (Incarnation, Life),
         now: Nanos,
     ) -> Box {
-        let quiet = life == Life::Again && !config.is_planted(super::Planted::ForgetChildren);
+        Box::with_bugs(config, id, layout, life, now, NoBugs)
+    }
+}
+
+impl<B: Bugs<Planted>> Box<B> {
+    /// The same, with mistakes made on purpose.
+    pub fn with_bugs(
+        config: &Config,
+        id: BoxId,
+        layout: Arc<Layout>,
+        (incarnation, life): (Incarnation, Life),
+        now: Nanos,
+        planted: B,
+    ) -> Box<B> {
+        let quiet = life == Life::Again && !planted.has(Planted::ForgetChildren);
         let timeouts = (config.retransmit, config.retransmit_max);
         Box {
             id,
@@ -119,11 +135,12 @@ impl Box {
             copies: Copies::new(config.copies),
             frequency: Frequency::new(config.copies),
             fills: Fills::new(config.fills, incarnation, config.fill_patience.min(config.lease)),
-            children: Holders::new(config.holders, config.planted),
+            children: Holders::new(config.holders, planted.clone()),
             rounds: Rounds::new((u64::from(incarnation.0) << 32) + 1, config.rounds, timeouts),
             owned: Owned::new(config.owned),
             stats: Stats::default(),
             config: config.clone(),
+            planted,
         }
     }
 

@@ -12,10 +12,11 @@ use super::Box;
 use super::copies::Kept;
 use super::invalidate::answer;
 use super::owned::Entry;
+use crate::planted::Bugs;
 use crate::wire::{Control, Flags, Header, KeyHash, Kind, Message, Opcode, Round, Sharers, Token, Ttl, Verb};
 use base::Nanos;
 
-impl Box {
+impl<B: Bugs<Planted>> Box<B> {
     /// A write that may be done by the owner of its key, from a client.
     pub(super) fn write_ownable(&mut self, now: Nanos, verb: Verb, mut request: Message, out: &mut Out) {
         let hash = request.hash();
@@ -115,7 +116,7 @@ impl Box {
             return;
         };
         let lease = Nanos(u64::from(header.deadline_us) * 1000).min(self.config.lease);
-        let serves_on = self.config.is_planted(Planted::OwnerServesOn);
+        let serves_on = self.planted.has(Planted::OwnerServesOn);
         let lease_end = if serves_on { Nanos::MAX } else { holder_end(asked, Nanos(lease.0 / 2)) };
         if !runs(lease_end, now) || !self.owned.has_room_for(hash) {
             self.stats.late += 1;
@@ -152,7 +153,7 @@ impl Box {
         round: Round,
         out: &mut Out,
     ) {
-        if self.owned.covers(&target) && !self.config.is_planted(Planted::AckBeforeReturn) {
+        if self.owned.covers(&target) && !self.planted.has(Planted::AckBeforeReturn) {
             self.owned.wait(target, asker, round);
         } else {
             out.push((asker, answer(&target, round)));
@@ -164,7 +165,7 @@ impl Box {
         let timeouts = (self.config.retransmit, self.config.retransmit_max);
         let Some(entry) = self.owned.give_back(hash, now, timeouts) else { return };
         let mut returned = entry.returned();
-        if self.config.is_planted(Planted::ReturnWithoutRecords) {
+        if self.planted.has(Planted::ReturnWithoutRecords) {
             returned.records.clear();
         }
         let mut message = Message::new(Opcode::Control(Control::Return), &entry.kept.key);
@@ -175,7 +176,7 @@ impl Box {
         message.value = returned.to_bytes();
         out.push((NodeId::Home(entry.home), message));
         self.stats.returns += 1;
-        if self.config.is_planted(Planted::ReturnOnce) {
+        if self.planted.has(Planted::ReturnOnce) {
             self.owned.forget(hash);
         }
     }

@@ -7,10 +7,11 @@ use super::super::{Out, Planted, Policy, way_back};
 use super::Box;
 use super::copies::Kept;
 use super::owned::item_of;
+use crate::planted::Bugs;
 use crate::wire::{Flags, KeyHash, Message, Round, Sharers, Status, Ttl, Verb};
 use base::Nanos;
 
-impl Box {
+impl<B: Bugs<Planted>> Box<B> {
     pub(super) fn read(&mut self, now: Nanos, verb: Verb, request: Message, out: &mut Out) {
         let hash = request.hash();
         let asked_for = self.frequency.count(hash);
@@ -55,16 +56,16 @@ impl Box {
     fn compute(&self, verb: Verb, kept: &Kept, request: &Message) -> ((Status, u64), bool) {
         // Its life does not matter: it lives, and what changes nothing looks no further.
         let outcome = compute::apply(&Operation::of(verb, request), Some(&item_of(kept)));
-        let same = outcome.effect == Effect::Nothing || self.config.is_planted(Planted::AnswerChanges);
+        let same = outcome.effect == Effect::Nothing || self.planted.has(Planted::AnswerChanges);
         ((outcome.status, outcome.number), same)
     }
 
     /// For how many microseconds boxes below may keep it, out of this one's lease; 0: not at all. Who may is in `children`.
     fn grant(&mut self, now: Nanos, kept: &Kept, request: &Message) -> u32 {
-        let whole = self.config.is_planted(Planted::WholeLeaseToChildren);
+        let whole = self.planted.has(Planted::WholeLeaseToChildren);
         let span = if whole { self.config.lease } else { left(kept.lease_end, now) };
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
-        let asking = self.rounds.covers(kept.hash) && !self.config.is_planted(Planted::GrantWhileAsking);
+        let asking = self.rounds.covers(kept.hash) && !self.planted.has(Planted::GrantWhileAsking);
         let span_us = u32::try_from(span.0 / 1000).unwrap_or(u32::MAX);
         if asking || span_us == 0 {
             return 0;
@@ -109,7 +110,7 @@ impl Box {
             return self.pass_on(reply.clone(), out);
         }
         let asked = match self.fills.take(hash, token) {
-            None if self.config.is_planted(Planted::FillWithoutToken) => Some(now),
+            None if self.planted.has(Planted::FillWithoutToken) => Some(now),
             asked => asked,
         };
         let granted = reply.header.deadline_us > 0 && reply.header.status == Status::Ok;
@@ -131,7 +132,7 @@ impl Box {
         let header = &reply.header;
         // Never longer than this box's own idea of a lease: after a restart it is silent for just that.
         let lease = Nanos(u64::from(header.deadline_us) * 1000).min(self.config.lease);
-        let from = |late: Planted| if self.config.is_planted(late) { now } else { asked };
+        let from = |late: Planted| if self.planted.has(late) { now } else { asked };
         let kept = Kept {
             hash,
             key: reply.key.clone(),
@@ -149,7 +150,7 @@ impl Box {
 
     fn hear_late(&mut self, now: Nanos, hash: KeyHash, reply: &Message) {
         self.stats.late += 1;
-        if self.config.is_planted(Planted::ReplyRevalidates)
+        if self.planted.has(Planted::ReplyRevalidates)
             && let Some(kept) = self.copies.find(hash, &reply.key, now)
         {
             kept.lease_end = holder_end(now, self.config.lease);

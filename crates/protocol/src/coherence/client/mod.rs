@@ -35,8 +35,8 @@ use super::ownership::is_ownable;
 use super::table::Layout;
 use super::{Compute, Config, NodeId, Out};
 use crate::wire::{
-    BoxId, ClientId, Flags, HomeId, Kind, MAX_KEY, MAX_VALUE, Message, OpNumber, RequestId, Status, Ttl,
-    Verb, Version,
+    BoxId, ClientId, Flags, HomeId, Kind, MAX_DATAGRAM, MAX_KEY, MAX_VALUE, Message, OpNumber, RequestId,
+    Status, Ttl, Verb, Version,
 };
 use base::{Nanos, Prng};
 use session::Sessions;
@@ -187,6 +187,8 @@ struct Op {
     attempt: u16,
     /// It was sent to the box first.
     by_box: bool,
+    /// Bytes that the reply needs, where one was too long for a request that is not sealed.
+    room: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,7 +198,7 @@ enum Timer {
 }
 
 /// The number of a read says its operation; writes are numbered per session, from 1.
-const READ: u64 = 1 << 63;
+pub(super) const READ: u64 = 1 << 63;
 /// Timeouts of a box in a row after which it is passed by.
 const SILENT: u32 = 2;
 
@@ -271,6 +273,7 @@ impl Client {
             timeout: self.config.retransmit,
             attempt: 0,
             by_box: false,
+            room: 0,
         };
         self.timers.insert((deadline, Timer::Op(id)));
         self.ops.insert(id, op);
@@ -399,6 +402,7 @@ impl Client {
         }
         header.request = RequestId(header.operation.0 as u16);
         message.value.clone_from(&call.value);
+        message.padding = op.room.min(MAX_DATAGRAM).saturating_sub(message.length());
         out.push((to, message));
     }
 }

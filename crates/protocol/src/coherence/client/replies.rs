@@ -3,7 +3,7 @@
 use super::super::compute::{self, Effect, Item, Operation};
 use super::super::{NodeId, Out, is_well_formed};
 use super::{Answer, Client, Failed, Phase, READ};
-use crate::wire::{Flags, Message, Opcode, Status, Verb, Version};
+use crate::wire::{Flags, MAX_DATAGRAM, Message, Opcode, Status, Verb, Version};
 use base::Nanos;
 
 impl Client {
@@ -31,6 +31,9 @@ impl Client {
         // Asked again, by the timer, with more patience each time.
         if !asked || header.status == Status::Busy {
             return;
+        }
+        if header.status == Status::Pad {
+            return self.make_room(now, id, header.operand, out);
         }
         if op.by_box {
             self.worth.note(header.flags.contains(Flags::FROM_BOX));
@@ -78,6 +81,16 @@ impl Client {
         }
     }
 
+    /// The reply is longer than its request was: asked again at once, with as much room. Each time for more, so that it ends.
+    fn make_room(&mut self, now: Nanos, id: u64, bytes: u64, out: &mut Out) {
+        let op = self.ops.get_mut(&id).expect("it was looked up");
+        let room = usize::try_from(bytes).unwrap_or(MAX_DATAGRAM).min(MAX_DATAGRAM);
+        if room > op.room {
+            op.room = room;
+            self.send(now, id, out);
+        }
+    }
+
     fn hear_write(&mut self, now: Nanos, verb: Verb, reply: &Message, out: &mut Out) {
         let header = &reply.header;
         let Some(session) = self.sessions.known(header.home) else { return };
@@ -102,7 +115,7 @@ impl Client {
     }
 }
 
-fn answer(reply: &Message) -> Answer {
+pub(super) fn answer(reply: &Message) -> Answer {
     let header = &reply.header;
     Answer {
         status: header.status,

@@ -1,8 +1,9 @@
 //! What a client knows of its homes: the session at each, and which writes use or wait for it.
 
 use super::super::{NodeId, Out};
+use super::replies::answer;
 use super::{Client, Phase, Timer};
-use crate::wire::{HomeId, Message, OpNumber, Round, Verb};
+use crate::wire::{HomeId, Message, OpNumber, Round, Status, Verb};
 use base::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -124,11 +125,16 @@ impl Client {
         let (header, home) = (&reply.header, reply.header.home);
         let Some(session) = self.sessions.known(home) else { return };
         if session.asking.is_none_or(|(request, _)| request != header.operation)
-            || header.round <= session.last
+            || (header.round <= session.last && header.status != Status::Unproven)
         {
             return;
         }
         session.asking = None;
+        if header.status == Status::Unproven {
+            let refused: Vec<u64> = session.waiting.drain(..).collect();
+            self.timers.retain(|(_, timer)| *timer != Timer::Session(home));
+            return refused.into_iter().for_each(|id| self.end(now, id, Ok(answer(reply)), out));
+        }
         session.number = Some(header.round);
         session.last = header.round;
         session.next = 1;

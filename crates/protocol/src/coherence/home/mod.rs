@@ -36,6 +36,7 @@ use super::lease::{granter_end, runs};
 use super::rounds::{Rounds, Target};
 use super::table::Layout;
 use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed, way_back};
+use crate::planted::{Bugs, NoBugs};
 use crate::wire::{
     BoxId, Control, Epoch, Flags, HomeId, Incarnation, KeyHash, MAX_VALUE, Message, Opcode, Status, Ttl,
     Verb, key_hash,
@@ -87,8 +88,9 @@ enum Purpose {
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Home<I> {
+pub struct Home<I, B = NoBugs> {
     config: Config,
+    planted: B,
     id: HomeId,
     layout: Arc<Layout>,
     epoch: Epoch,
@@ -97,7 +99,7 @@ pub struct Home<I> {
     serves_from: Nanos,
     /// The last that was given.
     version: u64,
-    holders: Holders,
+    holders: Holders<B>,
     rounds: Rounds<Purpose>,
     sessions: Sessions,
     /// Keys whose copies are being taken back, and the writes that wait for it, in order. If a box owns the key: all requests that
@@ -113,19 +115,33 @@ pub struct Home<I> {
 }
 
 impl<I: Items> Home<I> {
-    /// A home that starts at `now`. `incarnation` must be higher than in any earlier life: whoever starts homes
-    /// numbers them, by the seconds of a clock for instance.
+    /// A home that starts at `now`. `incarnation` must be higher than in any earlier life.
     pub fn new(
+        config: &Config,
+        id: HomeId,
+        layout: Arc<Layout>,
+        life: (Incarnation, Life),
+        now: Nanos,
+        items: I,
+    ) -> Home<I> {
+        Home::with_bugs(config, id, layout, life, now, items, NoBugs)
+    }
+}
+
+impl<I: Items, B: Bugs<Planted>> Home<I, B> {
+    /// The same, with mistakes made on purpose.
+    pub fn with_bugs(
         config: &Config,
         id: HomeId,
         layout: Arc<Layout>,
         (incarnation, life): (Incarnation, Life),
         now: Nanos,
         items: I,
-    ) -> Home<I> {
-        let quiet = life == Life::Again && !config.is_planted(Planted::ServeAtOnce);
+        planted: B,
+    ) -> Home<I, B> {
+        let quiet = life == Life::Again && !planted.has(Planted::ServeAtOnce);
         let first = u64::from(incarnation.0) << 32;
-        let window = if config.is_planted(Planted::OutcomeForgotten) { 1 } else { config.window };
+        let window = if planted.has(Planted::OutcomeForgotten) { 1 } else { config.window };
         let boxes = layout.boxes().count();
         Home {
             id,
@@ -134,8 +150,8 @@ impl<I: Items> Home<I> {
             incarnation,
             items,
             serves_from: if quiet { granter_end(now, config.lease) } else { now },
-            version: if config.is_planted(Planted::VersionsRestart) { 0 } else { first },
-            holders: Holders::new(config.holders, config.planted),
+            version: if planted.has(Planted::VersionsRestart) { 0 } else { first },
+            holders: Holders::new(config.holders, planted.clone()),
             rounds: Rounds::new(first + 1, config.rounds, (config.retransmit, config.retransmit_max)),
             sessions: Sessions::new(first + 1, config.sessions, window),
             writes: BTreeMap::new(),
@@ -145,6 +161,7 @@ impl<I: Items> Home<I> {
             lost: VecDeque::new(),
             stats: Stats::default(),
             config: config.clone(),
+            planted,
         }
     }
 
@@ -178,7 +195,7 @@ impl<I: Items> Home<I> {
         while let Some(ended) = self.rounds.overdue(now, out) {
             self.round_is_over(now, ended, out);
         }
-        if self.config.is_planted(Planted::ApplyAtTimeout) && out.len() > before {
+        if self.planted.has(Planted::ApplyAtTimeout) && out.len() > before {
             while let Some(ended) = self.rounds.give_up() {
                 self.round_is_over(now, ended, out);
             }
@@ -260,7 +277,7 @@ impl<I: Items> Home<I> {
         let hash = request.hash();
         let Some(item) = self.items.read(&request.key, now) else {
             let held = !self.holders.of(hash, now).0.is_empty();
-            if held && !self.config.is_planted(Planted::MissWhileHeld) {
+            if held && !self.planted.has(Planted::MissWhileHeld) {
                 self.take_back(now, hash, &request.key, out);
                 return self.refuse(request, out);
             }
@@ -288,7 +305,7 @@ impl<I: Items> Home<I> {
         let writing = self.writes.contains_key(&hash) || !self.flushes.is_empty();
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         if request.header.flags.contains(Flags::NO_CACHE)
-            || (writing && !self.config.is_planted(Planted::GrantWhileWriting))
+            || (writing && !self.planted.has(Planted::GrantWhileWriting))
         {
             return 0;
         }

@@ -20,6 +20,7 @@ use super::super::{NodeId, Out, Planted, is_read, way_back};
 use super::items::Items;
 use super::owners::Mark;
 use super::{Home, Purpose};
+use crate::planted::Bugs;
 use crate::wire::{
     BoxId, Control, Flags, Header, KeyHash, Kind, Message, OpNumber, Opcode, Status, Token, Ttl, Verb,
     Version,
@@ -53,7 +54,7 @@ fn suitor(header: &Header) -> Option<(BoxId, Token)> {
     Some((by, header.sharers.token_of(by)?))
 }
 
-impl<I: Items> Home<I> {
+impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     /// Somebody wants this key, which is here.
     pub(super) fn note_suitor(&mut self, request: &Message) {
         let hash = request.hash();
@@ -99,7 +100,7 @@ impl<I: Items> Home<I> {
         header.ttl = Ttl::until(item.end, now);
         reply.value = grant.to_bytes();
         let last = Version(self.version + MOST_RECORDS as u64);
-        if !self.config.is_planted(Planted::NoVersionBlock) {
+        if !self.planted.has(Planted::NoVersionBlock) {
             self.version = last.0;
         }
         let recall_at = granter_end(now, Nanos(self.config.lease.0 / 4 * 3));
@@ -108,7 +109,7 @@ impl<I: Items> Home<I> {
     }
 
     fn as_told(&self, mut sessions: Vec<Told>) -> Vec<Told> {
-        if self.config.is_planted(Planted::GrantWithoutSessions) {
+        if self.planted.has(Planted::GrantWithoutSessions) {
             sessions.iter_mut().for_each(|told| (told.highest, told.begun) = (OpNumber(0), 0));
         }
         sessions
@@ -119,7 +120,7 @@ impl<I: Items> Home<I> {
         let hash = request.hash();
         let mark = self.owners.of(hash).expect("the key is away");
         let (owner, reads) = (mark.owner, is_read(verb, request.header.flags));
-        if reads && mark.key == request.key && self.config.is_planted(Planted::ReadWhileOwned) {
+        if reads && mark.key == request.key && self.planted.has(Planted::ReadWhileOwned) {
             let mut reply = request.reply(Status::Ok);
             (reply.header.version, reply.value) = (mark.item.version, mark.item.value.clone());
             return out.push((way_back(&reply.header, None), reply));
@@ -245,10 +246,10 @@ impl<I: Items> Home<I> {
             End::NeverTaken => {}
             End::Lost => {
                 self.stats.lost += 1;
-                if !self.config.is_planted(Planted::LostKeepsSessions) {
+                if !self.planted.has(Planted::LostKeepsSessions) {
                     self.sessions.forget(&mark.told);
                 }
-                if !self.config.is_planted(Planted::LostValueReturns) {
+                if !self.planted.has(Planted::LostValueReturns) {
                     self.lost.truncate(MOST_LOST - 1);
                     self.lost.push_front(mark.key);
                     return None;

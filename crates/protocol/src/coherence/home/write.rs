@@ -9,11 +9,12 @@ use super::super::{NodeId, Out, Planted, way_back};
 use super::items::Items;
 use super::sessions::{Answer, Heard};
 use super::{Home, Purpose};
+use crate::planted::Bugs;
 use crate::wire::{Flags, KeyHash, Message, Status, Ttl, Verb, Version};
 use base::Nanos;
 use std::collections::VecDeque;
 
-impl<I: Items> Home<I> {
+impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     pub(super) fn write(&mut self, now: Nanos, verb: Verb, request: &Message, out: &mut Out) {
         if !self.is_new(request, out) {
             return;
@@ -33,9 +34,9 @@ impl<I: Items> Home<I> {
             return false;
         }
         let heard = match self.sessions.hear(header.round, header.client, header.operation) {
-            Heard::Done(_) | Heard::Running if self.config.is_planted(Planted::NoSessions) => Heard::New,
+            Heard::Done(_) | Heard::Running if self.planted.has(Planted::NoSessions) => Heard::New,
             // Told from new by the session's window, which is then too short.
-            Heard::Old if self.config.is_planted(Planted::OutcomeForgotten) => Heard::New,
+            Heard::Old if self.planted.has(Planted::OutcomeForgotten) => Heard::New,
             heard => heard,
         };
         if header.flags.contains(Flags::OWNABLE) {
@@ -79,14 +80,14 @@ impl<I: Items> Home<I> {
         }
         let hash = request.hash();
         if let Some(waiting) = self.writes.get_mut(&hash) {
-            if self.config.is_planted(Planted::TwoWritesAtOnce) {
+            if self.planted.has(Planted::TwoWritesAtOnce) {
                 return self.apply(now, request, false, out);
             }
             self.queued += 1;
             waiting.push_back(request.clone());
             return;
         }
-        if self.holders.of(hash, now).0.is_empty() || self.config.is_planted(Planted::SkipInvalidation) {
+        if self.holders.of(hash, now).0.is_empty() || self.planted.has(Planted::SkipInvalidation) {
             return self.apply(now, request, true, out);
         }
         self.queued += 1;
@@ -106,7 +107,7 @@ impl<I: Items> Home<I> {
     fn begin_flush(&mut self, now: Nanos, out: &mut Out) {
         let holders = self.holders.of_all(now);
         let target = self.target(&[]);
-        if holders.0.is_empty() || self.config.is_planted(Planted::FlushSkipsBoxes) {
+        if holders.0.is_empty() || self.planted.has(Planted::FlushSkipsBoxes) {
             self.round_is_over(now, Ended { target, purpose: Purpose::Flush, silent: Boxes(0) }, out);
         } else {
             self.rounds.begin(now, target, holders, Purpose::Flush, out);
@@ -118,9 +119,10 @@ impl<I: Items> Home<I> {
             self.stats.dropped += 1;
             return;
         };
-        let round = match self.config.planted {
-            Some(Planted::AnyRound) => self.rounds.like(&Target::of(message), id),
-            _ => Some(message.header.round),
+        let round = if self.planted.has(Planted::AnyRound) {
+            self.rounds.like(&Target::of(message), id)
+        } else {
+            Some(message.header.round)
         };
         if let Some(ended) = round.and_then(|round| self.rounds.answered(round, id)) {
             self.round_is_over(now, ended, out);

@@ -43,8 +43,8 @@ struct Script {
 
 #[derive(Clone, Hash)]
 struct State {
-    boxes: [CacheBox; 2],
-    home: Home<Tree>,
+    boxes: [CacheBox<Option<Planted>>; 2],
+    home: Home<Tree, Option<Planted>>,
     clients: [Script; 2],
     /// In the order of their hashes: what is on its way has no order.
     network: Vec<(u64, NodeId, NodeId, Message)>,
@@ -63,13 +63,14 @@ fn hash_of(value: &impl Hash) -> u64 {
 
 impl State {
     fn new(scripts: [&[Verb]; 2], (doubles, losses): (u32, u32), planted: Option<Planted>) -> State {
-        let config = Config { copies: 2, fills: 1, holders: 4, planted, ..Config::default() };
+        let config = Config { copies: 2, fills: 1, holders: 4, ..Config::default() };
         let places =
             [BoxPlace { id: BoxId(1), above: vec![BoxId(2)] }, BoxPlace { id: BoxId(2), above: vec![] }];
         let layout = Arc::new(Layout::new(&places, &[(HOME, BoxId(2))], 1).expect("a layout"));
         let who = (Incarnation(1), Life::First);
-        let boxes = [1, 2].map(|id| CacheBox::new(&config, BoxId(id), layout.clone(), who, NOW));
-        let mut home = Home::new(&config, HOME, layout, who, NOW, Tree::new(4));
+        let boxes =
+            [1, 2].map(|id| CacheBox::with_bugs(&config, BoxId(id), layout.clone(), who, NOW, planted));
+        let mut home = Home::with_bugs(&config, HOME, layout, who, NOW, Tree::new(4), planted);
         let clients = [0, 1].map(|c| {
             let mut message = Message::request(Verb::Session, &[]);
             message.header.client = ClientId(c + 1);

@@ -54,7 +54,7 @@ pub(super) fn forgotten_children(planted: Option<Planted>) -> World {
 
 /// A lease is counted from when its token was given, and a reply may be slow.
 pub(super) fn slow_reply(planted: Option<Planted>) -> World {
-    let mut w = rack_of(Config { fill_patience: Nanos::from_secs(1), ..config(planted) });
+    let mut w = rack_of(Config { fill_patience: Nanos::from_secs(1), ..config() }, planted);
     w.call(2, Call { life: Nanos::from_millis(450), ..Call::new(Verb::Set, b"short").value(b"lived") });
     w.write(2, "k", "old");
     w.script(|from, to, m, _| {

@@ -11,16 +11,16 @@ use base::Nanos;
 /// What a scenario finds wrong; it does the same with and without a mistake in the machines.
 pub(super) type Scenario = fn(Option<Planted>) -> World;
 
-pub(super) fn config(planted: Option<Planted>) -> Config {
-    Config { copies: 64, fills: 64, compute: Compute::AtHome, planted, ..Config::default() }
+pub(super) fn config() -> Config {
+    Config { copies: 64, fills: 64, compute: Compute::AtHome, ..Config::default() }
 }
 
-pub(super) fn rack_of(config: Config) -> World {
-    World::new(config, 3, 1, 1, 0)
+pub(super) fn rack_of(config: Config, planted: Option<Planted>) -> World {
+    World::new(config, planted, (3, 1, 1), 0)
 }
 
 pub(super) fn rack(planted: Option<Planted>) -> World {
-    rack_of(config(planted))
+    rack_of(config(), planted)
 }
 
 pub(super) fn is(message: &Message, what: Control) -> bool {
@@ -238,7 +238,7 @@ pub(super) fn doubled_invalidation(planted: Option<Planted>) -> World {
 
 /// Two boxes that the home granted the same key are both asked.
 pub(super) fn second_sharer(planted: Option<Planted>) -> World {
-    let mut w = rack_of(Config { policy: Policy::Exclusive, ..config(planted) });
+    let mut w = rack_of(Config { policy: Policy::Exclusive, ..config() }, planted);
     w.write(2, "k", "old");
     for c in [0, 1] {
         w.read(c, "k");
@@ -263,7 +263,7 @@ pub(super) fn eviction_at_box(planted: Option<Planted>) -> World {
 
 /// An exclusive upper box gives its copy up to the one below, and stays as its directory.
 pub(super) fn exclusive(planted: Option<Planted>) -> World {
-    let mut w = rack_of(Config { policy: Policy::Exclusive, ..config(planted) });
+    let mut w = rack_of(Config { policy: Policy::Exclusive, ..config() }, planted);
     w.write(2, "k", "old");
     w.read(2, "k");
     expect!(w, "at the home's ToR", [1, 3, 4].map(|id| w.copies(id)), [0, 1, 0]);
@@ -276,7 +276,7 @@ pub(super) fn exclusive(planted: Option<Planted>) -> World {
 
 /// What changes nothing is answered by a box; what changes something is not (G5).
 pub(super) fn computed(planted: Option<Planted>) -> World {
-    let mut w = rack_of(Config { compute: Compute::TryFirst, ..config(planted) });
+    let mut w = rack_of(Config { compute: Compute::TryFirst, ..config() }, planted);
     w.write(2, "n", "50");
     w.read(0, "n");
     let put = |w: &mut World, n| {

@@ -24,6 +24,7 @@ macro_rules! scenarios {
 mod exhaustive;
 mod failures;
 mod gaps;
+mod guarded;
 mod owned;
 mod planted;
 mod schedules;

@@ -11,7 +11,7 @@ use base::Nanos;
 const CLIENT_0: NodeId = NodeId::Client(ClientId(1));
 
 fn rack(planted: Option<Planted>) -> World {
-    let mut w = rack_of(Config { compute: Compute::Own, ..config(planted) });
+    let mut w = rack_of(Config { compute: Compute::Own, ..config() }, planted);
     w.write(2, "n", "10");
     w
 }

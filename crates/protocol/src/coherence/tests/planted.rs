@@ -3,6 +3,7 @@
 use super::super::Planted;
 use super::failures;
 use super::gaps::{self, Scenario};
+use super::guarded;
 use super::owned;
 
 /// Which scenario finds it.
@@ -32,6 +33,11 @@ fn finder(planted: Planted) -> Scenario {
         Planted::ReturnOnce | Planted::AckBeforeReturn => owned::return_lost,
         Planted::GrantWithoutSessions => owned::late_first_copies,
         Planted::ReadWhileOwned => owned::counting,
+        Planted::TagNotChecked
+        | Planted::NoReplayWindow
+        | Planted::AnyReceiver
+        | Planted::PlainWrites
+        | Planted::LongAnswers => guarded::guarded,
         Planted::NoVersionBlock | Planted::LostValueReturns | Planted::LostKeepsSessions => owned::owner_dies,
     }
 }

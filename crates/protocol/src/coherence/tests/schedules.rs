@@ -7,7 +7,7 @@ use crate::wire::{HomeId, Verb, Version};
 use base::{Nanos, Prng};
 
 /// Times that let much happen in few events.
-fn config(seed: u64, planted: Option<Planted>) -> Config {
+fn config(seed: u64) -> Config {
     Config {
         lease: Nanos::from_millis(20),
         min_grant: Nanos::from_millis(1),
@@ -23,7 +23,6 @@ fn config(seed: u64, planted: Option<Planted>) -> Config {
         copies: 64,
         window: 8,
         operations: 64,
-        planted,
         ..Config::default()
     }
 }
@@ -74,7 +73,8 @@ pub(super) fn play(seed: u64, planted: Option<Planted>, crashes: bool) -> Vec<St
 
 fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
     let mut prng = Prng::for_entity(seed, 1, 2);
-    let mut world = World::new(config(seed, planted), 3, 1 + (seed % 2) as u16, 2, seed).with_controllers(2);
+    let mut world =
+        World::new(config(seed), planted, (3, 1 + (seed % 2) as u16, 2), seed).with_controllers(2);
     let (drop, double, late) = (prng.unit_f64() * 0.1, prng.unit_f64() * 0.15, prng.unit_f64() * 0.2);
     world.script(move |_, _, _, prng| {
         let fate = prng.unit_f64();

@@ -12,7 +12,7 @@ use super::super::home::items::{Items, Tree};
 use super::super::home::{self, Home};
 use super::super::lease::runs;
 use super::super::table::Layout;
-use super::super::{CacheBox, Config, Life, NodeId, Out};
+use super::super::{CacheBox, Config, Life, NodeId, Out, Planted};
 use crate::wire::{
     BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version, key_hash,
 };
@@ -39,10 +39,11 @@ type Result_ = Result<Answer, Failed>;
 pub(super) struct World {
     pub(super) now: Nanos,
     pub(super) config: Config,
+    planted: Option<Planted>,
     layout: Arc<Layout>,
     pub(super) clients: Vec<Client>,
-    pub(super) boxes: BTreeMap<BoxId, CacheBox>,
-    pub(super) homes: BTreeMap<HomeId, Home<Tree>>,
+    pub(super) boxes: BTreeMap<BoxId, CacheBox<Option<Planted>>>,
+    pub(super) homes: BTreeMap<HomeId, Home<Tree, Option<Planted>>>,
     pub(super) controllers: Vec<Controller>,
     network: BTreeMap<(Nanos, u64), (NodeId, NodeId, Message)>,
     held: Vec<(NodeId, NodeId, Message)>,
@@ -70,7 +71,12 @@ pub(super) struct World {
 
 impl World {
     /// `tors` ToRs, `roots` roots, `homes` homes, a client per ToR.
-    pub(super) fn new(config: Config, tors: u16, roots: u16, homes: u16, seed: u64) -> World {
+    pub(super) fn new(
+        config: Config,
+        planted: Option<Planted>,
+        (tors, roots, homes): (u16, u16, u16),
+        seed: u64,
+    ) -> World {
         config.check().expect("the configuration of a test works");
         let layout = Arc::new(Layout::two_levels(tors, roots, homes, 8).expect("a layout"));
         let mut world = World {
@@ -97,6 +103,7 @@ impl World {
             skew: if seed == 0 { 0 } else { 4 },
             layout,
             config,
+            planted,
         };
         for tor in 1..=tors {
             let prng = Prng::for_entity(seed, u64::from(tor), 0x63);
@@ -183,14 +190,17 @@ impl World {
         self.lives += 1;
         let now = self.clock(NodeId::Box(id));
         let who = (Incarnation(self.lives), life);
-        self.boxes.insert(id, CacheBox::new(&self.config, id, self.layout.clone(), who, now));
+        let machine = CacheBox::with_bugs(&self.config, id, self.layout.clone(), who, now, self.planted);
+        self.boxes.insert(id, machine);
     }
 
     fn start_home(&mut self, id: HomeId, life: Life) {
         self.lives += 1;
         let now = self.clock(NodeId::Home(id));
         let who = (Incarnation(self.lives), life);
-        self.homes.insert(id, Home::new(&self.config, id, self.layout.clone(), who, now, Tree::new(1000)));
+        let (layout, items) = (self.layout.clone(), Tree::new(1000));
+        let home = Home::with_bugs(&self.config, id, layout, who, now, items, self.planted);
+        self.homes.insert(id, home);
     }
 
     /// Begins an operation of client `c`.

@@ -58,16 +58,28 @@ fn header() -> impl Strategy<Value = Header> {
     )
 }
 
+fn proof() -> impl Strategy<Value = Option<Proof>> {
+    let roles = prop::sample::select(&[Role::Client, Role::Box, Role::Home, Role::Controller][..]);
+    let proof = (roles, any::<(u16, u32, u64)>(), any::<[u8; 16]>()).prop_map(|(role, numbers, tag)| {
+        let (id, room, counter) = numbers;
+        let id = if role == Role::Client { 0 } else { id };
+        Proof { role, id, room, counter, tag }
+    });
+    prop::option::of(proof)
+}
+
 pub(super) fn message() -> impl Strategy<Value = Message> {
     let bytes = |most| prop::collection::vec(any::<u8>(), 0..=most);
-    (header(), bytes(MAX_KEY), bytes(300), 0usize..100).prop_map(|(header, mut key, value, padding)| {
-        match header.opcode.key_rule() {
-            KeyRule::One if key.is_empty() => key.push(b'k'),
-            KeyRule::None => key.clear(),
-            _ => {}
-        }
-        Message { header, key, value, padding }
-    })
+    (header(), bytes(MAX_KEY), bytes(300), 0usize..100, proof()).prop_map(
+        |(header, mut key, value, padding, proof)| {
+            match header.opcode.key_rule() {
+                KeyRule::One if key.is_empty() => key.push(b'k'),
+                KeyRule::None => key.clear(),
+                _ => {}
+            }
+            Message { header, key, value, proof, padding }
+        },
+    )
 }
 
 proptest! {
@@ -77,7 +89,7 @@ proptest! {
         message.emit(&mut out);
         prop_assert_eq!(&out[..before.len()], &before[..]);
         let bytes = &out[before.len()..];
-        prop_assert_eq!(bytes.len(), length(message.key.len(), message.value.len()) + message.padding);
+        prop_assert_eq!(bytes.len(), message.length());
         let packet = Packet::parse(bytes).expect("it was written here");
         prop_assert_eq!(packet.hash(), message.hash());
         prop_assert_eq!(packet.to_message(), message);

@@ -3,6 +3,7 @@
 
 use super::fields::{Field, Form, at};
 use super::*;
+use crate::coherence::NodeId;
 use std::fmt::Write;
 
 fn hex(bytes: &[u8]) -> String {
@@ -33,10 +34,11 @@ fn shown(field: &Field, head: &[u8]) -> String {
 fn packet(name: &str, message: &Message) -> String {
     let bytes = bytes_of(message);
     assert_eq!(Packet::parse(&bytes).map(|packet| packet.to_message()), Ok(message.clone()), "{name}");
+    let proof = message.proof.map_or(String::new(), |proof| hex(&proof.to_bytes()));
     let fields: Vec<_> =
         FIELDS.iter().map(|field| format!("\"{}\": {}", field.name, shown(field, &bytes))).collect();
     format!(
-        "{{\"name\": \"{name}\", \"fields\": {{{}}}, \"key\": \"{}\", \"value\": \"{}\", \"padding\": {}, \"packet\": \"{}\"}}\n",
+        "{{\"name\": \"{name}\", \"fields\": {{{}}}, \"key\": \"{}\", \"value\": \"{}\", \"proof\": \"{proof}\", \"padding\": {}, \"packet\": \"{}\"}}\n",
         fields.join(", "),
         hex(&message.key),
         hex(&message.value),
@@ -74,7 +76,7 @@ fn extremes() -> Vec<(String, Message)> {
         deadline_us: u32::MAX,
         incarnation: Incarnation(u32::MAX),
         kind: Kind::Table,
-        status: Status::Forgotten,
+        status: Status::Pad,
         hops: u8::MAX,
         at: BoxId(u16::MAX),
         home: HomeId(u16::MAX),
@@ -86,6 +88,9 @@ fn extremes() -> Vec<(String, Message)> {
         assert!(full.header.sharers.push(BoxId(id), Token(u64::MAX)));
     }
     all.push(("CAS, all fields full".into(), full));
+    let mut padded = sealed(&request(Verb::Get), NodeId::Client(request(Verb::Get).header.client));
+    padded.padding = 9;
+    all.push(("GET, sealed and padded".into(), padded));
     all
 }
 
@@ -106,6 +111,9 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
     hash[at::CHECKSUM..][..8].fill(0);
     let sum = extend(0, &hash).wrapping_mul(BASE);
     hash[at::CHECKSUM..][..8].copy_from_slice(&sum.to_le_bytes());
+    let mut unknown = bytes_of(&sealed(&request(Verb::Set), NodeId::Client(ClientId(1))));
+    let role = unknown.len() - Proof::BYTES;
+    unknown[role] = 9;
     let gap = [0, 0, 1, 0];
     let twice = [1, 0, 1, 0];
     vec![
@@ -117,16 +125,18 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
         ("another checksum", with(at::CHECKSUM, &[0])),
         ("an unknown opcode", dressed(at::OPCODE, &[0x12])),
         ("an unknown reply", dressed(at::OPCODE, &[0x40])),
-        ("an unknown flag", dressed(at::FLAGS, &[32, 0])),
+        ("an unknown flag", dressed(at::FLAGS, &[64, 0])),
         ("a key that the opcode has not", dressed(at::OPCODE, &[Opcode::Request(Verb::Noop).code()])),
         ("a filler that is not 0", dressed(HEADER + 7, &[1])),
         ("the hash of another key", hash),
         ("an unknown kind", dressed(at::KIND, &[6])),
-        ("an unknown status", dressed(at::STATUS, &[14])),
+        ("an unknown status", dressed(at::STATUS, &[16])),
         ("an address without a port", dressed(at::ADDRESS, &[1])),
         ("a gap in the sharers", dressed(at::SHARER_BOXES, &gap)),
         ("a sharer twice", dressed(at::SHARER_BOXES, &twice)),
         ("a token in a free place", dressed(at::SHARER_TOKENS, &[1])),
+        ("sealed, and too short for a proof", dressed(at::FLAGS, &[32, 0])),
+        ("a proof of no sender", unknown),
     ]
 }
 
@@ -140,7 +150,7 @@ fn the_vectors_are_the_documents() {
         reasons.insert(std::mem::discriminant(&why));
         let _ = writeln!(text, "{{\"name\": \"{name}\", \"packet\": \"{}\"}}", hex(&bytes));
     }
-    assert_eq!(reasons.len(), 14, "every way to be malformed");
+    assert_eq!(reasons.len(), 15, "every way to be malformed");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire-vectors.jsonl");
     if std::env::var_os("MILLRACE_BLESS").is_some() {
         std::fs::write(path, &text).expect("the document can be written");

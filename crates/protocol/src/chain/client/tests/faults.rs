@@ -21,7 +21,7 @@ impl Chain {
         self.lsn += 1;
         Some(match message {
             Message::Open { token } => {
-                let session = SessionId(self.lsn);
+                let session = SessionId(self.lsn.into());
                 self.sessions.insert(session);
                 Message::Opened { token, session, window: WINDOW }
             }

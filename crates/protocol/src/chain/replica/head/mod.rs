@@ -23,6 +23,7 @@ use crate::chain::locks::Locks;
 use crate::chain::message::{Refusal, RequestId};
 use crate::chain::transaction::Outcome;
 use crate::chain::{Config, Entry, Log, Lsn, Message, NodeId, Out, Planted, SessionId, Transaction};
+use crate::planted::Bugs;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Sessions that are looked at, from the one that was used least recently on, for one of which nothing is under way.
@@ -30,8 +31,8 @@ const CANDIDATES: usize = 16;
 
 /// A head's state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Head {
-    locks: Locks,
+pub(super) struct Head<B> {
+    locks: Locks<B>,
     next_ticket: u64,
     waiting: BTreeMap<u64, (NodeId, Work)>,
     /// Of those that wait.
@@ -72,7 +73,7 @@ struct UnderWay {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Answer {
     Reply(NodeId, RequestId, Outcome),
-    Opened(NodeId, u64),
+    Opened(NodeId, u64, SessionId),
     /// Nothing.
     Closed,
     /// An earlier head knows who asked. These keys were written.
@@ -123,10 +124,10 @@ fn open_id(token: u64) -> RequestId {
     RequestId { session: SessionId(0), sequence: token }
 }
 
-impl Head {
-    fn new(config: &Config, sessions: Sessions) -> Head {
+impl<B: Bugs<Planted>> Head<B> {
+    fn new(bugs: &B, sessions: Sessions) -> Head<B> {
         Head {
-            locks: Locks::new(config),
+            locks: Locks::new(bugs.clone()),
             next_ticket: 1,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
@@ -146,7 +147,7 @@ impl Head {
     }
 
     /// The locks, to be looked at.
-    pub(super) fn locks(&self) -> &Locks {
+    pub(super) fn locks(&self) -> &Locks<B> {
         &self.locks
     }
 
@@ -179,11 +180,11 @@ impl Head {
     }
 }
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// Becomes head as soon as every entry that is not applied can be read: its keys are locked, its places in the image taken.
     pub(super) fn lead(&mut self) {
         let (applied, last) = (self.image.applied(), self.log.last().0);
-        let mut head = Head::new(&self.config, Sessions::of(&self.image));
+        let mut head = Head::new(&self.bugs, Sessions::of(&self.image));
         for lsn in (applied.0 + 1..=last.0).map(Lsn) {
             let Some(entry) = self.recent.entry(&self.log, lsn) else {
                 self.missing.insert(lsn);
@@ -194,7 +195,7 @@ impl<I: Image, L: Log> Replica<I, L> {
                 self.placed = lsn;
             }
             let keys = self.image.keys(&entry.tuples);
-            let locked = if self.config.is_planted(Planted::ForgetLocks) { &[][..] } else { &keys[..] };
+            let locked = if self.bugs.has(Planted::ForgetLocks) { &[][..] } else { &keys[..] };
             head.locks.enqueue(head.next_ticket, locked);
             head.sessions.touch(entry.session, lsn);
             head.bytes += entry.bytes();
@@ -216,7 +217,7 @@ impl<I: Image, L: Log> Replica<I, L> {
         let answers = head.under_way.into_values().map(|under_way| under_way.answer);
         let begun = answers.filter_map(|answer| match answer {
             Answer::Reply(to, id, _) => Some((to, id)),
-            Answer::Opened(to, token) => Some((to, open_id(token))),
+            Answer::Opened(to, token, _) => Some((to, open_id(token))),
             Answer::Closed | Answer::Inherited(_) => None,
         });
         let waiting = head.waiting.into_values().map(|(from, work)| (from, work.id()));

@@ -2,7 +2,9 @@
 
 use super::super::Replica;
 use super::super::evaluate::evaluate;
-use super::super::sessions::{Memory, keys_of, recall, remembered, reply_key, session_key};
+use super::super::sessions::{
+    Memory, keys_of, new_session, recall, remembered, reply_key, session_key, session_value,
+};
 use super::{Answer, UnderWay, Work, open_id};
 use crate::chain::image::{Image, Key};
 use crate::chain::message::{Refusal, RequestId, Status};
@@ -10,8 +12,9 @@ use crate::chain::transaction::{Abort, Outcome};
 use crate::chain::{
     Durability, Entry, Log, Lsn, Message, NodeId, Out, Planted, SessionId, Transaction, Tuple,
 };
+use crate::planted::Bugs;
 
-impl<I: Image, L: Log> Replica<I, L> {
+impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// Runs whoever has its keys, while there is room.
     pub(in crate::chain::replica) fn run_ready(&mut self, out: &mut Out) {
         while let Some(head) = &mut self.head
@@ -47,7 +50,7 @@ impl<I: Image, L: Log> Replica<I, L> {
                 Memory::NoSession => self.refused(from, id, Refusal::NoSession, out),
             },
             Work::Ask(id) => {
-                let status = match recall(&self.image, id, window) {
+                let status = match recall(&self.image, id, window, self.configuration.reset) {
                     Memory::Fresh => Status::Unknown,
                     Memory::Done(outcome) => Status::Done(self.as_of_now(outcome)),
                     Memory::Forgotten | Memory::NoSession => Status::Forgotten,
@@ -58,9 +61,10 @@ impl<I: Image, L: Log> Replica<I, L> {
             Work::Open(token, victim) => {
                 let lsn = self.log.last().0.next();
                 let gone = victim.map_or(Vec::new(), |victim| self.present(keys_of(victim, window)));
-                let new = session_key(SessionId(lsn.0));
+                let session = new_session(&self.secret, self.id, self.incarnation, lsn);
+                let (new, value) = (session_key(session), session_value(self.configuration.epoch));
                 let mut writes: Vec<_> = gone.iter().map(|key| (key, None)).collect();
-                writes.push((&new, Some(&[][..])));
+                writes.push((&new, Some(&value[..])));
                 let mut tuples = Vec::new();
                 if self.image.place(lsn, &writes, &mut tuples).is_err() {
                     self.give_up_opening(victim);
@@ -68,7 +72,7 @@ impl<I: Image, L: Log> Replica<I, L> {
                 }
                 self.stats.opened += 1;
                 self.stats.evicted += u64::from(victim.is_some());
-                self.log_entry(ticket, open_id(token), tuples, Answer::Opened(from, token));
+                self.log_entry(ticket, open_id(token), tuples, Answer::Opened(from, token, session));
                 true
             }
             Work::Close(session) => {
@@ -89,8 +93,8 @@ impl<I: Image, L: Log> Replica<I, L> {
     }
 
     fn recall(&self, id: RequestId) -> Memory {
-        match recall(&self.image, id, self.config.session_window) {
-            Memory::Done(_) if self.config.is_planted(Planted::ForgetReplies) => Memory::Fresh,
+        match recall(&self.image, id, self.config.session_window, self.configuration.reset) {
+            Memory::Done(_) if self.bugs.has(Planted::ForgetReplies) => Memory::Fresh,
             known => known,
         }
     }
@@ -105,7 +109,8 @@ impl<I: Image, L: Log> Replica<I, L> {
         let Some(head) = &mut self.head else { return };
         head.opening -= 1;
         if let Some(victim) = victim {
-            head.sessions.insert(victim, Lsn(victim.0));
+            let opened = self.image.read(&session_key(victim)).map_or(Lsn::ZERO, |item| item.version);
+            head.sessions.insert(victim, opened);
         }
     }
 
@@ -197,8 +202,7 @@ impl<I: Image, L: Log> Replica<I, L> {
                 head.known.remove(&(to, id));
                 self.reply(to, id, outcome, out);
             }
-            Answer::Opened(to, token) => {
-                let session = SessionId(lsn.0);
+            Answer::Opened(to, token, session) => {
                 head.known.remove(&(to, open_id(token)));
                 head.opening -= 1;
                 head.sessions.insert(session, lsn);

@@ -20,7 +20,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn id() -> impl Strategy<Value = RequestId> {
-    (number(), number()).prop_map(|(session, sequence)| RequestId { session: SessionId(session), sequence })
+    (any::<u128>(), number())
+        .prop_map(|(session, sequence)| RequestId { session: SessionId(session), sequence })
 }
 
 fn durability() -> impl Strategy<Value = Durability> {
@@ -94,8 +95,8 @@ fn configurations() -> impl Strategy<Value = Configuration> {
         incarnation: Incarnation(incarnation),
         part,
     });
-    (epoch(), prop::collection::vec(member, 0..5))
-        .prop_map(|(epoch, members)| Configuration { epoch, members })
+    (epoch(), epoch(), prop::collection::vec(member, 0..5))
+        .prop_map(|(epoch, reset, members)| Configuration { epoch, reset, members })
 }
 
 /// Kinds whose fields are worth drawing; the others are among the examples.
