@@ -435,6 +435,14 @@ impl Index {
         self.bucket_number(hash)
     }
 
+    /// How many low bits the hashes in bucket `number` have in common.
+    pub(crate) fn bits_of(&self, number: usize) -> u32 {
+        let low = self.mask.div_ceil(2);
+        // Split already, or the other half of one that is.
+        let is_split = number >= low || number + low < self.count;
+        low.trailing_zeros() + u32::from(is_split)
+    }
+
     pub(crate) fn overflow_used(&self) -> usize {
         self.overflow_used
     }

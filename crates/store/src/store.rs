@@ -175,11 +175,15 @@ impl Store {
     /// Looks at the bucket of `hash` and prefetches the first two lines of every item it may mean: the second miss.
     #[inline(always)]
     pub fn stage_item(&self, hash: u64) {
-        self.index.candidates(hash, |offset| {
-            let at = self.log.base().cast_const().wrapping_add(offset);
-            prefetch(at);
-            prefetch(at.wrapping_add(LINE));
-        });
+        self.index.candidates(hash, |offset| self.stage_at(offset));
+    }
+
+    /// Prefetches the item at `offset` of the heap.
+    #[inline(always)]
+    pub(crate) fn stage_at(&self, offset: usize) {
+        let at = self.log.base().cast_const().wrapping_add(offset);
+        prefetch(at);
+        prefetch(at.wrapping_add(LINE));
     }
 
     /// The item at `offset` of the heap, or the place where one is about to be written.

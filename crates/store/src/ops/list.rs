@@ -1,4 +1,10 @@
 //! LIST: all keys, in bounded steps (`lru_crawler metadump`).
+//!
+//! Buckets are visited in the order of their numbers' bits read backwards, the lowest first. A bucket holds the hashes with the same low bits, so in
+//! that order it is an interval; a split halves its interval, and moves nothing anywhere else. A cursor is the end of an interval, and stays one
+//! however the index grows. (In the order of numbers a split moves items to a bucket that is still to be visited, and they are listed twice.)
+//!
+//! Sources: the cursor of Redis's SCAN, here for linear hashing.
 
 use crate::index::offset_in;
 use crate::ops::peek::Peek;
@@ -6,29 +12,25 @@ use crate::store::Store;
 
 /// Where a listing stands. It stays good while the store changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor(usize);
+pub struct Cursor(u64);
 
 impl Store {
-    /// Calls `visit` for the items of about `buckets` buckets from `cursor` on; returns where to go on, or `None` at the end.
+    /// Calls `visit` for the items of the bucket at `cursor`, most often less than ten; returns where to go on, or `None` at the end.
     ///
-    /// An item that is there throughout is visited at least once, and twice at most where the index grows meanwhile: a split
-    /// moves items to higher buckets only.
-    pub fn list(
-        &self,
-        now: u32,
-        cursor: Cursor,
-        buckets: usize,
-        mut visit: impl FnMut(&Peek<'_>),
-    ) -> Option<Cursor> {
-        let end = cursor.0.saturating_add(buckets.max(1)).min(self.index.bucket_count());
-        for bucket in cursor.0..end {
-            self.index.for_each_in(bucket, |entry| {
-                let item = self.item_at(offset_in(entry));
-                if self.is_visible(now, &item.load()) {
-                    visit(&self.describe(item));
-                }
-            });
-        }
-        (end < self.index.bucket_count()).then_some(Cursor(end))
+    /// A listing visits every key that is there throughout exactly once, and no key twice.
+    pub fn list(&self, now: u32, cursor: Cursor, mut visit: impl FnMut(&Peek<'_>)) -> Option<Cursor> {
+        let hash = cursor.0.reverse_bits();
+        let bucket = self.index.number_of(hash);
+        self.index.for_each_in(bucket, |entry| self.stage_at(offset_in(entry)));
+        self.index.for_each_in(bucket, |entry| {
+            let item = self.item_at(offset_in(entry));
+            if self.is_visible(now, &item.load()) {
+                visit(&self.describe(item));
+            }
+        });
+        let interval = 1 << (u64::BITS - self.index.bits_of(bucket));
+        let next = cursor.0.checked_add(interval)?;
+        self.index.stage(next.reverse_bits());
+        Some(Cursor(next))
     }
 }

@@ -78,6 +78,8 @@ pub enum OpenError {
     TooSmall(u64),
     /// No superblock can be read: no log, or one of which both are damaged.
     NoLog,
+    /// A program of another version made it.
+    Version(String),
     /// It is the log of another, with this identity.
     Foreign(u64),
     /// The medium does not have as many bytes as when the log was made: the ring had this many.
@@ -93,6 +95,10 @@ impl fmt::Display for OpenError {
             }
             OpenError::NoLog => f.write_str(
                 "no redo log is there, or both of its superblocks are damaged: make a new one, and let the replica join as a new one",
+            ),
+            OpenError::Version(version) => write!(
+                f,
+                "the redo log has version {version}, and this program reads 02: use the program that made it; it is not changed"
             ),
             OpenError::Foreign(identity) => {
                 write!(f, "the redo log is that of {identity:#x}: check which replica's files these are")

@@ -34,6 +34,19 @@ struct UnderWay {
     ranges: Vec<Range<u64>>,
     /// A superblock was written too: its place, and the begin that it says.
     freed: Option<(usize, u64)>,
+    /// What that says to be durable.
+    marked: Option<u64>,
+    /// It is nothing else, and begins this generation.
+    generation: Option<u32>,
+}
+
+/// A generation that begins: after a cut or a restart. Before both superblocks say so nothing else is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Beginning {
+    /// Superblocks that do not say it yet.
+    pub(super) due: u8,
+    /// Where the log begins then, at least.
+    pub(super) begin: u64,
 }
 
 /// What was done since the log was opened.
@@ -81,6 +94,11 @@ pub struct Log<M> {
     pub(super) buffer: Vec<u8>,
     pub(super) durable: u64,
     under_way: Option<UnderWay>,
+    pub(super) beginning: Option<Beginning>,
+    /// A superblock says on the medium that everything up to here was durable.
+    marked: u64,
+    /// The next write has a superblock with it.
+    marks: bool,
     pub(super) holes: Vec<Hole>,
     broken: Option<Broken>,
     counters: Counters,
@@ -110,6 +128,9 @@ impl<M: Media> Log<M> {
             buffer: Vec::new(),
             durable: begin.lsn,
             under_way: None,
+            beginning: None,
+            marked: begin.lsn,
+            marks: false,
             holes: Vec::new(),
             broken: None,
             counters: Counters::default(),
@@ -155,13 +176,21 @@ impl<M: Media> Log<M> {
     pub fn sync(&mut self) -> Result<u64, Broken> {
         // What is under way may have been begun before the last append.
         self.end_sync()?;
+        while self.beginning.is_some() {
+            self.begin_sync()?;
+            self.end_sync()?;
+        }
         self.begin_sync()?;
         self.end_sync()
     }
 
     /// Whether [`Log::sync`] has anything to do.
     pub fn needs_sync(&self) -> bool {
-        self.under_way.is_some() || !self.buffer.is_empty() || self.superblock_lags()
+        self.under_way.is_some()
+            || self.beginning.is_some()
+            || self.marks
+            || !self.buffer.is_empty()
+            || self.superblock_lags()
     }
 
     /// Writes what was appended, and begins to make it durable: [`Log::end_sync`] waits for that. Says whether anything is under way; does
@@ -175,7 +204,8 @@ impl<M: Media> Log<M> {
             return Ok(self.under_way.is_some());
         }
         let mut ranges = Vec::new();
-        if !self.buffer.is_empty() {
+        let generation = self.beginning.map(|_| self.generation);
+        if !self.buffer.is_empty() && generation.is_none() {
             self.finish_headers();
             let (at, buffer) = (self.buffer_at(), std::mem::take(&mut self.buffer));
             ranges.extend(self.write(at, &buffer)?.into_iter().filter(|range| !range.is_empty()));
@@ -183,14 +213,18 @@ impl<M: Media> Log<M> {
             self.buffer.clear();
         }
         let mut freed = None;
-        if self.superblock_lags() {
+        let mut marked = None;
+        if self.superblock_lags() || generation.is_some() || self.marks {
+            marked = Some(self.durable);
+            self.marks = false;
             let (place, begin, range) = self.write_superblock()?;
             freed = Some((place, begin));
             ranges.push(range);
         }
         let started = self.media.start(&ranges);
         self.check(Doing::Persisting, started)?;
-        self.under_way = Some(UnderWay { last: self.last(), ranges, freed });
+        let last = if generation.is_some() { self.durable } else { self.last() };
+        self.under_way = Some(UnderWay { last, ranges, freed, generation, marked });
         Ok(true)
     }
 
@@ -211,8 +245,43 @@ impl<M: Media> Log<M> {
             if let Some((place, begin)) = under_way.freed {
                 self.freed[place] = begin;
             }
+            self.marked = under_way.marked.unwrap_or(self.marked);
+            if under_way.generation == Some(self.generation) {
+                self.beginning = self
+                    .beginning
+                    .filter(|beginning| beginning.due > 1)
+                    .map(|beginning| Beginning { due: beginning.due - 1, ..beginning });
+            }
         }
         Ok(self.durable)
+    }
+
+    /// Has the next write say in a superblock up to where the log is durable now, if none says so yet: a promise that does not lie where the records
+    /// do. Records that are lost up to there, all to the end, are damage then, and not the end of the log.
+    pub fn mark(&mut self) {
+        self.marks |= self.marked != self.durable;
+    }
+
+    /// Up to here the end of the log cannot be lost without being missed.
+    pub fn marked(&self) -> u64 {
+        self.marked
+    }
+
+    /// Whether a cut or restart is durable: if not, opening the log may find it as it was before.
+    pub fn is_settled(&self) -> bool {
+        self.beginning.is_none()
+    }
+
+    /// The last record that was written, whether or not it is durable yet.
+    pub(super) fn written(&self) -> u64 {
+        self.under_way.as_ref().map_or(self.durable, |under_way| under_way.last.max(self.durable))
+    }
+
+    /// What is under way makes nothing beyond this durable.
+    pub(super) fn limit_under_way(&mut self, lsn: u64) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.last = lsn;
+        }
     }
 
     /// A record from the first to the last. `None` where it is damaged, or cannot be read any more.
@@ -267,7 +336,9 @@ impl<M: Media> Log<M> {
 
     /// Bytes that records can still take, their headers included.
     pub fn room(&self) -> u64 {
-        self.ring.capacity - (self.end - self.freed[0].min(self.freed[1]))
+        // What is appended while a generation begins is written when both superblocks say where the log begins in it.
+        let freed = self.freed[0].min(self.freed[1]);
+        self.ring.capacity - (self.end - self.beginning.map_or(freed, |beginning| beginning.begin))
     }
 
     /// Bytes that records can take altogether.

@@ -16,8 +16,8 @@
 //! Invariants: (1) [`Log::durable`] is never ahead of what the medium was successfully asked to persist; (2) after an error of the medium
 //! the log is [`Broken`] and stays so: an error of `fsync` drops what was to be written, so trying again proves nothing; (3) room is used
 //! again only when both superblocks on the medium say that it is free; (4) recovery cuts nothing that is proven to have been durable:
-//! it says which records are damaged; (5) a cut or restart is durable when it returns, and a power cut within it leaves either what was
-//! before or what is after.
+//! it says which records are damaged; (5) a cut or restart is durable before any record that is appended after it is written; until then a
+//! power cut leaves either what was before or what is after.
 //!
 //! Bounds: records that are not synced, and 24 bytes per record, are kept in memory; both are bounded by the medium. One process at a time
 //! has a log (files are locked).

@@ -41,7 +41,9 @@ impl<M: Media> Log<M> {
     /// [`OpenError`]; nothing was lost then that was not before.
     pub fn open(mut media: M, identity: u64, judge: Judge) -> Result<(Log<M>, Recovery), OpenError> {
         let ring = Ring::new(media.len()).ok_or(OpenError::TooSmall(media.len()))?;
-        let superblock = Superblock::read(&media)?.first().copied().ok_or(OpenError::NoLog)?;
+        let Some(superblock) = Superblock::read(&media)?.first().copied() else {
+            return Err(Superblock::other_version(&media)?.map_or(OpenError::NoLog, OpenError::Version));
+        };
         if superblock.identity != identity {
             return Err(OpenError::Foreign(superblock.identity));
         }
@@ -62,8 +64,8 @@ impl<M: Media> Log<M> {
 
     /// A new generation, whose number is also the life's.
     fn begin_life(mut self) -> Result<Log<M>, OpenError> {
-        self.begin_generation(self.durable)
-            .map_err(|broken| OpenError::Media(io::Error::new(broken.kind, broken.message)))?;
+        self.begin_generation(self.durable);
+        self.sync().map_err(|broken| OpenError::Media(io::Error::new(broken.kind, broken.message)))?;
         self.incarnation = self.generation;
         Ok(self)
     }

@@ -8,8 +8,12 @@ use super::record::{long_at, word_at};
 use super::ring::START;
 use std::io;
 
-/// "MRREDO01": the format's name and version.
-const MAGIC: u64 = u64::from_le_bytes(*b"MRREDO01");
+/// The format's name.
+const NAME: &[u8; 6] = b"MRREDO";
+/// Its version, two digits: that of records and of what replicas keep in them. 02: sessions have 128 bits.
+const VERSION: &[u8; 2] = b"02";
+const MAGIC: u64 =
+    u64::from_le_bytes([NAME[0], NAME[1], NAME[2], NAME[3], NAME[4], NAME[5], VERSION[0], VERSION[1]]);
 
 /// Bytes of one.
 const BYTES: usize = 128;
@@ -101,6 +105,21 @@ impl Superblock {
             && durable.end - begin.end <= self.capacity
             && begin.end.is_multiple_of(8)
             && durable.end.is_multiple_of(8)
+    }
+
+    /// The version of a log of another one, if that is what a medium holds.
+    pub(super) fn other_version(media: &impl Media) -> io::Result<Option<String>> {
+        for place in 0..2 {
+            let mut magic = [0; 8];
+            media.read_at(offset(place), &mut magic)?;
+            if let Some(version) = magic.strip_prefix(NAME)
+                && version != VERSION
+                && version.iter().all(u8::is_ascii_digit)
+            {
+                return Ok(Some(String::from_utf8_lossy(version).into_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// Both places of a medium, the one that counts first; those that are none are left out.

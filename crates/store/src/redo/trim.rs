@@ -1,23 +1,24 @@
 //! Forgetting: the end of the log, all of it, or its beginning.
 
-use super::error::{Broken, Doing};
-use super::log::Log;
+use super::error::Broken;
+use super::log::{Beginning, Log};
 use super::media::Media;
 
 impl<M: Media> Log<M> {
-    /// Forgets everything after `lsn`, for good once it returns. Waits for what is under way first.
+    /// Forgets everything after `lsn`. That is durable before anything that is appended from now on ([`Log::is_settled`]).
     ///
     /// # Errors
-    /// [`Broken`]: whether anything was forgotten is not known.
+    /// [`Broken`].
     ///
     /// # Panics
     /// If `lsn` is not between what is before the first record and the last one.
     pub fn cut(&mut self, lsn: u64) -> Result<(), Broken> {
         assert!((self.before.0..=self.last()).contains(&lsn), "{lsn} is not in the log");
-        self.end_sync()?;
+        self.usable()?;
         if lsn == self.last() {
             return Ok(());
         }
+        let written = self.written();
         let end = self.position_after(lsn);
         let kept = end.saturating_sub(self.buffer_at());
         self.buffer.truncate(kept as usize);
@@ -25,19 +26,20 @@ impl<M: Media> Log<M> {
         self.places.truncate((lsn - self.before.0) as usize);
         self.holes.retain(|hole| hole.first <= lsn);
         self.holes.iter_mut().for_each(|hole| hole.keep(..=lsn));
-        if lsn >= self.durable {
-            return Ok(());
+        if lsn < written {
+            self.durable = self.durable.min(lsn);
+            self.limit_under_way(lsn);
+            self.begin_generation(lsn);
         }
-        self.durable = lsn;
-        self.begin_generation(lsn)
+        Ok(())
     }
 
-    /// Forgets everything; the next record is the one after `lsn`, and that had `epoch`. For good once it returns.
+    /// Forgets everything; the next record is the one after `lsn`, and that had `epoch`. Durable as [`Log::cut`] is.
     ///
     /// # Errors
-    /// [`Broken`]: whether anything was forgotten is not known.
+    /// [`Broken`].
     pub fn restart(&mut self, lsn: u64, epoch: u64) -> Result<(), Broken> {
-        self.end_sync()?;
+        self.usable()?;
         // Positions go on behind everything that was written.
         self.end = self.buffer_at();
         self.buffer.clear();
@@ -45,7 +47,9 @@ impl<M: Media> Log<M> {
         self.holes.clear();
         self.before = (lsn, epoch);
         self.durable = lsn;
-        self.begin_generation(lsn)
+        self.limit_under_way(lsn);
+        self.begin_generation(lsn);
+        Ok(())
     }
 
     /// Records before `lsn` may go, as far as they are durable. There is room in their place when both superblocks say so, which takes two more
@@ -60,15 +64,11 @@ impl<M: Media> Log<M> {
         self.holes.iter_mut().for_each(|hole| hole.keep(first..));
     }
 
-    /// From now on records have a new generation, and those after `lsn` of earlier ones are void. Written to both superblocks, one after the other.
-    pub(super) fn begin_generation(&mut self, lsn: u64) -> Result<(), Broken> {
+    /// From now on records have a new generation, and those after `lsn` of earlier ones are void. [`Log::begin_sync`] writes it to both
+    /// superblocks, one after the other, before any record of it.
+    pub(super) fn begin_generation(&mut self, lsn: u64) {
         self.generation += 1;
         self.void_after = lsn;
-        for _ in 0..2 {
-            let (place, begin, range) = self.write_superblock()?;
-            self.persist(Doing::Marking, &[range])?;
-            self.freed[place] = begin;
-        }
-        Ok(())
+        self.beginning = Some(Beginning { due: 2, begin: self.position_after(self.before.0) });
     }
 }

@@ -4,6 +4,7 @@
 
 mod forms;
 mod limits;
+mod listing;
 mod model;
 mod planted;
 mod semantics;

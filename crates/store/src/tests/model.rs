@@ -497,7 +497,7 @@ impl Pair {
         let mut found = 0;
         let mut cursor = Some(Cursor::default());
         while let Some(at) = cursor {
-            cursor = self.store.list(now, at, 7, |peek| {
+            cursor = self.store.list(now, at, |peek| {
                 let known = self.known(now, peek.key).expect("the store has a key that the model has not");
                 assert_eq!((&known.value[..], known.version), (peek.value, peek.version));
                 found += 1;

@@ -9,7 +9,8 @@
 //! were applied before it was written. Replaying every entry after `redo_from`, which was applied when it began, over all of them makes it the
 //! state of the last entry replayed, since entries say bytes. `floor` is the last one that was applied when it ended: a log that is replayed must reach it.
 //!
-//! Order: blocks, durable; the map, durable; the header, durable. With that [`Checkpoint::redo_from`] is what the log may forget up to.
+//! Order: blocks, durable; the map, durable; the header, durable. Where the medium persists without being waited for
+//! ([`Media::start`]) a step ends instead of waiting, and the next one looks whether it is done. With that [`Checkpoint::redo_from`] is what the log may forget up to.
 //!
 //! Invariants: (1) what the newest header on the medium says is never written over; (2) a checkpoint during which the image was made empty or began to be
 //! only bytes is abandoned; (3) after an error of the medium nothing is written any more: what is durable is not known. Opening it anew
@@ -40,6 +41,8 @@ use std::ops::Range;
 pub enum Step {
     /// There is more to do.
     More,
+    /// The medium is at work: there is more to do when it is done.
+    Waiting,
     /// The checkpoint is durable.
     Done,
     /// There is none: the image was cleared or loaded meanwhile.
@@ -77,6 +80,8 @@ pub struct Checkpoint<M> {
     header: Header,
     map: Vec<Known>,
     under_way: Option<UnderWay>,
+    persisting: Option<Persisting>,
+    forgetting: Forgetting,
     is_broken: bool,
     counters: Counters,
     /// What is wrong on purpose. None in production.
@@ -92,6 +97,33 @@ struct UnderWay {
     /// Those below this one are written.
     at: usize,
     map: Vec<Known>,
+}
+
+/// What the medium was asked to make durable.
+#[derive(Debug)]
+struct Persisting {
+    ranges: Vec<Range<u64>>,
+    then: Then,
+}
+
+/// What comes when it is.
+#[derive(Debug)]
+enum Then {
+    /// More blocks, or the map.
+    GoOn,
+    /// The header, of this map.
+    Header(Header, Vec<Known>),
+    /// These are the newest.
+    Done(Header, Vec<Known>),
+}
+
+/// Whether it becomes that of an empty image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forgetting {
+    No,
+    /// When what is being made durable is.
+    Due,
+    UnderWay,
 }
 
 impl<M: Media> Checkpoint<M> {
@@ -117,15 +149,30 @@ impl<M: Media> Checkpoint<M> {
         let map = vec![Known::default(); layout.blocks];
         let (bytes, page) = (config.bytes, config.page as u32);
         let header = Header { number: 0, bytes, page, map_crc: 0, redo_from: 0, floor: 0, extent: 0 };
-        let (under_way, counters) = (None, Counters::default());
-        let mut made =
-            Checkpoint { media, layout, header, map, under_way, is_broken: false, counters, planted: None };
+        let mut made = Checkpoint::with(media, layout, header, map);
         let older = layout.header(0);
         made.write(older.start, &[0; HEADER])?;
         made.persist(&[older])?;
         made.finish(Header { number: 1, ..header }, made.map.clone())?;
+        made.settle(true)?;
         made.counters = Counters::default();
         Ok(made)
+    }
+
+    /// As it was found or made.
+    fn with(media: M, layout: Layout, header: Header, map: Vec<Known>) -> Checkpoint<M> {
+        Checkpoint {
+            media,
+            layout,
+            header,
+            map,
+            under_way: None,
+            persisting: None,
+            forgetting: Forgetting::No,
+            is_broken: false,
+            counters: Counters::default(),
+            planted: None,
+        }
     }
 
     /// Entries up to here are in the newest checkpoint: the log may forget them.
@@ -140,7 +187,17 @@ impl<M: Media> Checkpoint<M> {
 
     /// Whether one was begun and is not done.
     pub fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
+        self.under_way.is_some() || self.persisting.is_some()
+    }
+
+    /// Whether [`Checkpoint::forget`] is not durable yet; [`Checkpoint::step`] goes on with it.
+    pub fn is_forgetting(&self) -> bool {
+        self.forgetting != Forgetting::No
+    }
+
+    /// Whether a step would do something, and not find the medium at work.
+    pub fn is_ready(&mut self) -> bool {
+        self.is_under_way() && (self.persisting.is_none() || self.media.is_done())
     }
 
     /// What was done so far.
@@ -165,7 +222,7 @@ impl<M: Media> Checkpoint<M> {
 
     /// Begins one, of all that changed since the last. False if one is under way, or the image is only bytes.
     pub fn begin(&mut self, image: &mut Image) -> bool {
-        if self.under_way.is_some() || !image.is_indexed() {
+        if self.is_under_way() || self.is_forgetting() || !image.is_indexed() {
             return false;
         }
         let changed = std::mem::replace(&mut image.dirty, Bits::new(self.layout.blocks));
@@ -180,41 +237,80 @@ impl<M: Media> Checkpoint<M> {
     /// The medium's; then and from then on. What was the newest checkpoint still is.
     pub fn step(&mut self, image: &mut Image, max_bytes: usize) -> io::Result<Step> {
         self.check_whole()?;
+        if let Some(step) = self.settle(false)? {
+            return Ok(step);
+        }
         let Some(mut under_way) = self.under_way.take() else { return Ok(Step::Idle) };
         if image.life != under_way.life || !image.is_indexed() {
             image.dirty.add(&under_way.changed);
             return Ok(Step::Abandoned);
         }
         let runs = self.write_blocks(image, &mut under_way, max_bytes)?;
-        if !runs.is_empty() {
-            self.persist(&runs)?;
-        }
-        if under_way.at < self.layout.blocks {
+        let waits = if runs.is_empty() { None } else { self.persist_then(runs, Then::GoOn)? };
+        if under_way.at < self.layout.blocks || waits.is_some() {
             self.under_way = Some(under_way);
-            return Ok(Step::More);
+            return Ok(waits.unwrap_or(Step::More));
         }
         let is_planted = self.planted == Some(Planted::ReplayTooLittle);
         let redo_from = if is_planted { image.applied() } else { under_way.redo_from };
         let (number, extent) = (self.header.number + 1, image.extent());
-        self.finish(
-            Header { number, redo_from, floor: image.applied(), extent, ..self.header },
-            under_way.map,
-        )?;
-        self.counters.done += 1;
-        Ok(Step::Done)
+        let header = Header { number, redo_from, floor: image.applied(), extent, ..self.header };
+        let step = self.finish(header, under_way.map)?;
+        Ok(step.unwrap_or(Step::Done))
     }
 
-    /// Makes it the checkpoint of an empty image, for good once this returns: the image is about to be cleared and copied from a neighbour, and what
-    /// is here belongs to a log that is forgotten too.
+    /// Makes it the checkpoint of an empty image: the image is about to be cleared and copied from a neighbour, and what is here belongs to a log that
+    /// is forgotten too. For good once [`Checkpoint::is_forgetting`] says no.
     ///
     /// # Errors
     /// The medium's, as [`Checkpoint::step`]'s.
     pub fn forget(&mut self) -> io::Result<()> {
         self.check_whole()?;
         self.under_way = None;
-        let header =
-            Header { number: self.header.number + 1, redo_from: 0, floor: 0, extent: 0, ..self.header };
-        self.finish(header, vec![Known::default(); self.layout.blocks])
+        self.forgetting = Forgetting::Due;
+        self.settle(false).map(drop)
+    }
+
+    /// Goes on with what is being made durable as far as that is possible; `None` if nothing is any more.
+    fn settle(&mut self, waits: bool) -> io::Result<Option<Step>> {
+        loop {
+            let Some(Persisting { ranges, then }) = self.persisting.take() else {
+                if self.forgetting != Forgetting::Due {
+                    return Ok(None);
+                }
+                self.forgetting = Forgetting::UnderWay;
+                let number = self.header.number + 1;
+                let header = Header { number, redo_from: 0, floor: 0, extent: 0, ..self.header };
+                self.write_map(header, vec![Known::default(); self.layout.blocks])?;
+                continue;
+            };
+            if !waits && !self.media.is_done() {
+                self.persisting = Some(Persisting { ranges, then });
+                return Ok(Some(Step::Waiting));
+            }
+            self.persist(&ranges)?;
+            match then {
+                Then::GoOn => {}
+                // Without a header it never was.
+                Then::Header(..) if self.forgetting == Forgetting::Due => {}
+                Then::Header(header, map) => {
+                    let at = self.layout.header(header.number);
+                    self.write(at.start, &header.emit())?;
+                    self.start(vec![at], Then::Done(header, map))?;
+                }
+                Then::Done(header, map) => {
+                    (self.header, self.map) = (header, map);
+                    match self.forgetting {
+                        Forgetting::UnderWay => self.forgetting = Forgetting::No,
+                        Forgetting::Due => {}
+                        Forgetting::No => {
+                            self.counters.done += 1;
+                            return Ok(Some(Step::Done));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn check_whole(&self) -> io::Result<()> {
@@ -260,16 +356,28 @@ impl<M: Media> Checkpoint<M> {
     }
 
     /// Writes a map and header, each durable before the next.
-    fn finish(&mut self, header: Header, map: Vec<Known>) -> io::Result<()> {
+    fn finish(&mut self, header: Header, map: Vec<Known>) -> io::Result<Option<Step>> {
+        self.write_map(header, map)?;
+        self.settle(false)
+    }
+
+    fn write_map(&mut self, header: Header, map: Vec<Known>) -> io::Result<()> {
         let bytes = emit_map(&map);
         let at = self.layout.map(header.number);
         self.write(at.start, &bytes)?;
-        self.persist(&[at])?;
         let header = Header { map_crc: crc32c::crc32c(&bytes), ..header };
-        let at = self.layout.header(header.number);
-        self.write(at.start, &header.emit())?;
-        self.persist(&[at])?;
-        (self.header, self.map) = (header, map);
+        self.start(vec![at], Then::Header(header, map))
+    }
+
+    fn persist_then(&mut self, ranges: Vec<Range<u64>>, then: Then) -> io::Result<Option<Step>> {
+        self.start(ranges, then)?;
+        self.settle(false)
+    }
+
+    fn start(&mut self, ranges: Vec<Range<u64>>, then: Then) -> io::Result<()> {
+        let started = self.media.start(&ranges);
+        self.note(started, "making a checkpoint durable")?;
+        self.persisting = Some(Persisting { ranges, then });
         Ok(())
     }
 

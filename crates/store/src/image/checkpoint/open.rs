@@ -1,7 +1,7 @@
 //! Finding the newest checkpoint on a medium, and the image in it.
 
+use super::Checkpoint;
 use super::format::{HEADER, Header, Known, Layout, parse_map};
-use super::{Checkpoint, Counters};
 use crate::image::{BLOCK, Bits, Config, ConfigError, Image};
 use crate::redo::media::Media;
 use std::fmt;
@@ -100,16 +100,7 @@ impl<M: Media> Checkpoint<M> {
             // Whatever comes instead, the next checkpoint has all of it.
             (0..layout.blocks).for_each(|block| image.dirty.set(block));
         }
-        let checkpoint = Checkpoint {
-            media,
-            layout,
-            header,
-            map,
-            under_way: None,
-            is_broken: false,
-            counters: Counters::default(),
-            planted: None,
-        };
+        let checkpoint = Checkpoint::with(media, layout, header, map);
         let damaged = damaged.into_iter().map(|block| (block * BLOCK) as u64).collect();
         Ok(Opened { checkpoint, image, redo_from: header.redo_from, floor: header.floor, damaged })
     }

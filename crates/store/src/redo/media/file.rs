@@ -33,7 +33,7 @@ impl File {
     /// # Errors
     /// The system's, with what was being done; `StorageFull` if it has no room.
     pub fn create(path: &Path, len: u64, how: How) -> io::Result<File> {
-        let file = open(OpenOptions::new().create_new(true), path, how)?;
+        let file = open(OpenOptions::new().create_new(true).mode(base::private::FILE_MODE), path, how)?;
         let made = prewrite(&file, len).and_then(|()| sync_folder(path));
         if let Err(e) = made {
             // Of two errors the first one says more.
@@ -54,6 +54,14 @@ impl File {
             return Err(told("cannot use", path, &io::Error::new(io::ErrorKind::InvalidData, "it is empty")));
         }
         Ok(File { file, len, how })
+    }
+
+    /// The same file once more, to read it beside whoever writes. The lock is released when both are dropped.
+    ///
+    /// # Errors
+    /// The system's: no descriptor can be had.
+    pub fn twin(&self) -> io::Result<File> {
+        Ok(File { file: self.file.try_clone()?, ..*self })
     }
 
     /// The file itself, for media that write to it in other ways.

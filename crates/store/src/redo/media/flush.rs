@@ -6,6 +6,7 @@
 use std::io;
 
 /// Bytes of a cache line.
+#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
 /// How lines are written back.
@@ -106,12 +107,11 @@ impl Flush {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
     fn every_instruction_that_is_here_changes_nothing() {
         let bytes: Vec<u8> = (0..=255).collect();
         let better = match Flush::best() {

@@ -6,6 +6,7 @@
 //! | [`Uring`] | the same | a linked `IORING_OP_FSYNC`, which the caller need not wait for |
 //! | [`Mapped`] | the end of the process; loss of power if the file is persistent memory (`MAP_SYNC`) | write-back of cache lines and a fence |
 //! | [`Memory`] | nothing | nothing |
+//! | [`Threaded`] | what the medium inside does | that, on a thread of its own, which the caller need not wait for |
 //! | [`Emulated`] | what the medium inside does | that, and the time it would have taken |
 //! | [`Crashing`] | what a test says | as it says; forgets and fails on demand |
 
@@ -15,6 +16,7 @@ mod file;
 mod flush;
 mod mapped;
 mod memory;
+mod threaded;
 mod uring;
 
 pub use crashing::{Crashing, Fault};
@@ -22,6 +24,7 @@ pub use emulated::{Emulated, Traits};
 pub use file::{File, How};
 pub use mapped::Mapped;
 pub use memory::Memory;
+pub use threaded::Threaded;
 pub use uring::Uring;
 
 use std::io;

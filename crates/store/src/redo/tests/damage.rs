@@ -170,11 +170,35 @@ fn either_superblock_may_be_lost() {
     }
 }
 
+/// Disks that lie lose the same end of all logs. Without a mark that looks as if it had never been there.
+#[test]
+fn what_is_lost_at_the_end_is_damage_up_to_the_mark_and_torn_beyond() {
+    for marked in [false, true] {
+        let mut log = log_of(9);
+        if marked {
+            log.mark();
+            assert!(log.needs_sync());
+            log.sync().expect("no fault");
+            log.mark();
+            assert!(!log.needs_sync() && log.marked() == 9, "it is said once");
+        }
+        append(&mut log, 40);
+        log.sync().expect("no fault");
+        let at = START + 6 * 88;
+        log.media_mut().write_at(at, &[0; 4 * 88]).expect("no fault");
+        log.media_mut().persist(&[at..at + 4 * 88]).expect("no fault");
+        let (_, recovery) = open(log);
+        let expected = if marked { (vec![7, 8, 9], 9) } else { (vec![], 6) };
+        assert_eq!((recovery.damaged, recovery.last), expected);
+    }
+}
+
 #[test]
 fn a_cut_is_in_both_superblocks() {
     for place in [0, 4096] {
         let mut log = log_of(9);
         log.cut(7).expect("no fault");
+        log.sync().expect("no fault");
         log.media_mut().corrupt(place + 10, 4);
         let (log, recovery) = open(log);
         assert_eq!((recovery.last, recovery.damaged.len(), log.last()), (7, 0, 7), "{place}");

@@ -92,17 +92,27 @@ struct Model {
     first: u64,
     last: u64,
     durable: u64,
-    /// What is there if a restart that did not return was done.
-    restarting: Option<u64>,
+    /// What may be there instead, as long as a cut or restart is not durable.
+    before: Option<Box<Model>>,
     appended: u64,
 }
 
 impl Model {
     /// Whether a log that was found may be it. Nothing was damaged, so nothing may be missing.
     fn allows(&self, log: &Log<Shared>) -> Result<(), String> {
-        if self.restarting.is_some_and(|lsn| (log.first(), log.last()) == (lsn + 1, lsn)) {
-            return Ok(());
+        let (here, before) = (self.allows_now(log), self.before.as_ref().map(|before| before.allows(log)));
+        if before.is_some_and(|before| before.is_ok()) { Ok(()) } else { here }
+    }
+
+    /// The records of what was found, which it allows.
+    fn records_of(&self, log: &Log<Shared>) -> &BTreeMap<u64, (u64, Vec<u8>)> {
+        match &self.before {
+            Some(before) if self.allows_now(log).is_err() => before.records_of(log),
+            _ => &self.records,
         }
+    }
+
+    fn allows_now(&self, log: &Log<Shared>) -> Result<(), String> {
         if !(self.durable..=self.last).contains(&log.last()) || log.first() > self.first {
             return Err(format!("{}..={} found", log.first(), log.last()));
         }
@@ -161,23 +171,20 @@ impl Run {
             }
             Act::Cut { back } => {
                 let lsn = log.last().saturating_sub(back).max(log.first() - 1);
-                // Until it returns, both are possible.
-                model.durable = model.durable.min(lsn);
+                let before = Box::new(model.clone());
                 log.cut(lsn).map_err(|_| Stop)?;
-                (model.last, model.durable) = (lsn, log.durable());
+                (model.last, model.durable, model.before) = (lsn, model.durable.min(lsn), Some(before));
             }
             Act::Restart { lsn } => {
-                model.restarting = Some(lsn);
+                let before = Some(Box::new(model.clone()));
                 log.restart(lsn, 9).map_err(|_| Stop)?;
-                *model = Model {
-                    first: lsn + 1,
-                    last: lsn,
-                    durable: lsn,
-                    appended: model.appended,
-                    ..Model::default()
-                };
+                let (first, last, durable, appended) = (lsn + 1, lsn, lsn, model.appended);
+                *model = Model { records: BTreeMap::new(), first, last, durable, before, appended };
             }
             Act::Reopen => return self.reopen(),
+        }
+        if log.is_settled() {
+            model.before = None;
         }
         assert_eq!((log.first(), log.last(), log.durable()), (model.first, model.last, model.durable));
         Ok(())
@@ -196,10 +203,15 @@ impl Run {
     /// What was found is how it is from now on.
     fn take(&mut self, log: Log<Shared>) {
         let (first, last) = (log.first(), log.last());
-        let records =
-            self.model.records.clone().into_iter().filter(|(lsn, _)| (first..=last).contains(lsn)).collect();
+        let records = self
+            .model
+            .records_of(&log)
+            .clone()
+            .into_iter()
+            .filter(|(lsn, _)| (first..=last).contains(lsn))
+            .collect();
         self.model =
-            Model { records, first, last, durable: last, restarting: None, appended: self.model.appended };
+            Model { records, first, last, durable: last, before: None, appended: self.model.appended };
         self.log = log;
     }
 
