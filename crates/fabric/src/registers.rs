@@ -54,6 +54,8 @@ base::registers! {
         "Connections beyond this are refused.";
     ConnectionsIdle "connections.idle" base::registers::Kind::Seconds, 0, 1 << 31, 0, live,
         "A connection that sent nothing for this long is closed; 0 never.";
+    LinkBuffers "link.buffers" Size, 1 << 20, 1 << 40, 64 << 20, live,
+        "Bytes that frames which have begun to come may take, over all Unix and TCP links of the process, beside 64 KiB for each.";
     MonitorSample "monitor.sample" Count, 0, 1 << 30, 64, live,
         "One of this many calls is timed for the stage histograms; 0 times none. Counters count every call.";
     TraceSample "trace.sample" Count, 0, 1 << 30, 0, live,

@@ -41,7 +41,7 @@ fn the_stubs_of_the_examples_are_what_the_generator_writes() {
 fn the_stubs_of_the_program_are_what_the_generator_writes() {
     let demo = config("../millrace/src/rpc/demo").deferred("/demo.Echo/Wait");
     committed("../millrace/src/rpc/demo", "demo", demo, "../millrace/src/rpc/demo/demo.proto");
-    let txn = ["Execute", "Open", "Close", "Status", "Info"]
+    let txn = ["Execute", "Open", "Close", "Status", "Info", "Export"]
         .iter()
         .fold(config("../millrace/src/txn"), |config, method| {
             config.deferred(format!("/millrace.Txn/{method}"))

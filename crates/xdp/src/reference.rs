@@ -72,6 +72,7 @@ impl Reference<'_> {
             && packet.status() == Status::Ok
             && packet.header().sharers == Sharers::default()
             && packet.header().hops == 0
+            && packet.proof().is_none()
             && packet.origin().is_none()
     }
 
@@ -104,7 +105,7 @@ impl Reference<'_> {
             }
         }
         let mut bytes = Vec::new();
-        header.emit(request.key(), value, 0, &mut bytes);
+        header.emit(request.key(), value, (None, 0), &mut bytes);
         Some(bytes)
     }
 }

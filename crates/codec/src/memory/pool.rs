@@ -80,14 +80,41 @@ impl Memory {
         Memory::reserve(Place::Acc, bytes)
     }
 
-    /// The process's own host memory, 16 GiB of address space, reserved when first asked for.
+    /// The process's own host memory: 16 GiB of address space, or as much as the system gives of it, down to 64 MiB. Reserved when first asked for.
+    /// A server asks when it starts, with [`Memory::prepare`].
     ///
     /// # Panics
-    /// If the system refuses the address space.
+    /// If the system refuses even that.
     pub fn process() -> &'static Arc<Memory> {
+        Memory::prepare().expect("address space for messages can be reserved")
+    }
+
+    /// As [`Memory::process`], for whoever can still tell somebody that there is none.
+    ///
+    /// # Errors
+    /// The system refuses 64 MiB of address space.
+    pub fn prepare() -> io::Result<&'static Arc<Memory>> {
         static PROCESS: OnceLock<Arc<Memory>> = OnceLock::new();
-        let bytes = if cfg!(miri) { 4 << 20 } else { 16 << 30 };
-        PROCESS.get_or_init(|| Memory::host(bytes).expect("address space for messages can be reserved"))
+        if let Some(memory) = PROCESS.get() {
+            return Ok(memory);
+        }
+        let (most, least) = if cfg!(miri) { (4 << 20, 4 << 20) } else { (16 << 30, 64 << 20) };
+        let mut bytes: usize = most;
+        let memory = loop {
+            match Memory::host(bytes) {
+                Ok(memory) => break memory,
+                Err(_) if bytes > least => bytes /= 2,
+                Err(error) => {
+                    let text = format!(
+                        "the system refuses {} MiB of address space for messages ({error}): raise `ulimit -v`, or vm.overcommit_memory's limit",
+                        bytes >> 20
+                    );
+                    return Err(io::Error::new(error.kind(), text));
+                }
+            }
+        };
+        // Another thread may have been faster; then this one's address space goes back.
+        Ok(PROCESS.get_or_init(|| memory))
     }
 
     fn reserve(place: Place, bytes: usize) -> io::Result<Arc<Memory>> {

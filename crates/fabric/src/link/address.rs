@@ -64,6 +64,16 @@ impl Address {
             Address::Tcp(_) => Transport::Tcp,
         }
     }
+
+    /// Whether nobody on another machine can reach it. A name that cannot be resolved may be anything.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Memory(_) | Address::Shm(_) | Address::Unix(_) => true,
+            Address::Udp(endpoint) | Address::Tcp(endpoint) => {
+                endpoint.resolve().is_ok_and(|address| address.ip().is_loopback())
+            }
+        }
+    }
 }
 
 /// Why a text is no address.

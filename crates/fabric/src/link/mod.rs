@@ -98,6 +98,15 @@ pub trait Link: Send {
     /// [`Lost`], when nothing more will come; what came before was handed out by earlier calls.
     fn recv(&mut self, now: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost>;
 
+    /// Frames that are longer than this break the protocol from now on, and no more than one of them is buffered: for a peer that has not said
+    /// who it is. Transports whose memory does not grow with what a peer announces need not care.
+    fn set_max_frame(&mut self, _bytes: usize) {}
+
+    /// The user whose process is at the other end, where the system says so: Unix sockets and shared memory.
+    fn peer_user(&self) -> Option<u32> {
+        None
+    }
+
     /// When [`Link::flush`] must be called though nothing happened; [`Nanos::MAX`] for never.
     fn next_deadline(&self) -> Nanos;
 
@@ -238,6 +247,8 @@ pub enum Lost {
     Violation,
     /// The peer is another one than before.
     Restarted,
+    /// The peer began a frame for which this process has no room, or did not finish it in time.
+    NoRoom,
 }
 
 impl fmt::Display for Lost {
@@ -247,6 +258,7 @@ impl fmt::Display for Lost {
             Lost::Dead => "the peer is dead or out of reach",
             Lost::Violation => "the peer broke the transport's protocol",
             Lost::Restarted => "the peer was started anew",
+            Lost::NoRoom => "the peer began a frame that does not fit into link.buffers now, or took too long to finish it",
         })
     }
 }

@@ -38,11 +38,13 @@ struct ShmLink<K: LaneKind> {
     /// Nothing more will come.
     lost: Option<Lost>,
     look_at: Nanos,
+    peer_user: Option<u32>,
 }
 
 fn link_of<K: LaneKind + 'static>(segment: &Segment, side: Side, socket: OwnedFd) -> Box<dyn Link> {
+    let peer_user = unix_socket::peer_user(&socket);
     let lanes = Lanes::<K>::new(segment, side, socket);
-    Box::new(ShmLink { lanes, gone: None, lost: None, look_at: Nanos::ZERO })
+    Box::new(ShmLink { lanes, gone: None, lost: None, look_at: Nanos::ZERO, peer_user })
 }
 
 /// A side of `segment`, whatever its ring.
@@ -136,6 +138,10 @@ impl<K: LaneKind> Link for ShmLink<K> {
                 }
             }
         }
+    }
+
+    fn peer_user(&self) -> Option<u32> {
+        self.peer_user
     }
 
     fn next_deadline(&self) -> Nanos {

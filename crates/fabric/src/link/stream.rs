@@ -5,7 +5,8 @@
 //! Waiting: the descriptor is an epoll set with the socket alone in it, so that an armed link is woken by what it waits for: bytes
 //! to read, or, while something could not be written, room.
 //!
-//! Bounds: outgoing [`LinkOptions::bytes`] and one frame; incoming one frame and 64 KiB.
+//! Bounds: outgoing [`LinkOptions::bytes`] and one frame; incoming one frame and 64 KiB, of which what exceeds 64 KiB comes out of
+//! [`framing::BUFFERS`] for [`FRAME_TIMEOUT`] at most.
 //!
 //! Errors: a stream that ends between two frames was closed, one that ends within a frame or with an error is dead. A machine
 //! that falls silent is found dead after [`SILENCE_S`] seconds (keepalive and user timeout of TCP).
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 /// Seconds after which a silent machine counts as dead.
 const SILENCE_S: u32 = 30;
+/// A frame that takes buffers from other links is there within this, or its link ends.
+const FRAME_TIMEOUT: Nanos = Nanos::from_secs(20);
 /// Of the output buffer stays allocated.
 const KEEP: usize = 256 << 10;
 
@@ -45,6 +48,8 @@ struct StreamLink {
     mute: bool,
     /// The socket gives nothing any more, and why; whole frames may still be in `input`.
     ended: Option<Lost>,
+    /// When a long frame that has begun must be there.
+    frame_until: Nanos,
 }
 
 impl StreamLink {
@@ -73,6 +78,7 @@ impl StreamLink {
             refused: false,
             mute: false,
             ended: None,
+            frame_until: Nanos::MAX,
         })
     }
 
@@ -118,7 +124,11 @@ impl StreamLink {
 
     /// Reads once; whether something came.
     fn read(&mut self) -> bool {
-        let lost = match recv(&self.socket, self.input.space(), RecvFlags::DONTWAIT) {
+        let Ok(space) = self.input.space() else {
+            self.ended = Some(Lost::NoRoom);
+            return false;
+        };
+        let lost = match recv(&self.socket, space, RecvFlags::DONTWAIT) {
             Ok((_, 0)) if self.input.is_within_frame() => Lost::Dead,
             Ok((_, 0)) => Lost::Closed,
             Ok((_, count)) => {
@@ -134,6 +144,7 @@ impl StreamLink {
 
     fn sleep(&mut self, receives: bool) -> bool {
         self.write();
+        self.input.trim();
         let has_room = self.refused && self.unwritten() < self.limit;
         if has_room {
             self.refused = false;
@@ -183,7 +194,11 @@ impl Link for StreamLink {
         self.write();
     }
 
-    fn recv(&mut self, _: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
+    fn set_max_frame(&mut self, bytes: usize) {
+        self.input.set_max_frame(bytes);
+    }
+
+    fn recv(&mut self, now: Nanos, max: usize, into: &mut Frames) -> Result<usize, Lost> {
         if max == 0 || into.bytes() >= Frames::ENOUGH {
             return Ok(0);
         }
@@ -191,14 +206,25 @@ impl Link for StreamLink {
         while taken == 0 && self.ended.is_none() && self.read() {
             taken = self.take(max, into)?;
         }
+        if taken > 0 || !self.input.is_long() {
+            self.frame_until = Nanos::MAX;
+        } else if self.frame_until == Nanos::MAX {
+            self.frame_until = now.plus(FRAME_TIMEOUT);
+        } else if now >= self.frame_until {
+            self.ended = Some(Lost::NoRoom);
+        }
         match self.ended {
             Some(lost) if taken == 0 => Err(lost),
             _ => Ok(taken),
         }
     }
 
+    fn peer_user(&self) -> Option<u32> {
+        (self.transport == Transport::Unix).then(|| unix_socket::peer_user(&self.socket)).flatten()
+    }
+
     fn next_deadline(&self) -> Nanos {
-        Nanos::MAX
+        self.frame_until
     }
 
     fn is_drained(&self) -> bool {

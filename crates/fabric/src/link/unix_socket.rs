@@ -62,6 +62,11 @@ impl UnixSocket {
     }
 }
 
+/// The user whose process connected this socket, or listens at it.
+pub(super) fn peer_user(socket: &OwnedFd) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(socket).ok().map(|peer| peer.uid.as_raw())
+}
+
 /// Connects to the socket at `path`, and waits at most `timeout` for a place among those that wait to be accepted.
 ///
 /// # Errors

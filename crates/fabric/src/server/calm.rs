@@ -11,7 +11,7 @@
 //!         readable · news from a shared socket · a time has come · something to send · a switch
 //! ```
 //! A busy connection is read in every turn. A calm one's link is armed, as it is for sleep, and its descriptor is in the set. The
-//! listeners' descriptors are there too, always. A *look* asks the set, and asks calm connections what their descriptors do not
+//! listeners' descriptors are there too, always, and those of links that have not said Hello ([`greet`](super::greet)). A *look* asks the set, and asks calm connections what their descriptors do not
 //! show: their times, and [`Link::has_news`](crate::link::Link::has_news). Rings are always busy, since looking at one costs nothing.
 //!
 //! Invariants:
@@ -51,6 +51,8 @@ pub(super) const CALM_AFTER: Nanos = Nanos::from_micros(200);
 const MOST: usize = 64;
 /// In an event's data: a listener's place follows, and not a connection's number.
 const LISTENER: u64 = 1 << 63;
+/// In an event's data: the number of a link without a Hello follows.
+const GREETING: u64 = 1 << 62;
 
 type Room = [MaybeUninit<epoll::Event>; MOST];
 
@@ -121,6 +123,11 @@ impl Calm {
         Ok(())
     }
 
+    /// Watches a link without a Hello.
+    pub(super) fn add_greeting(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> io::Result<()> {
+        self.add(descriptor, GREETING | number)
+    }
+
     /// No listener is watched any more; these were.
     pub(super) fn remove_listeners(&mut self, listeners: &[Box<dyn Listener>]) {
         listeners.iter().for_each(|listener| self.remove(listener.descriptor()));
@@ -133,7 +140,7 @@ impl Calm {
         Ok(())
     }
 
-    fn remove(&mut self, descriptor: BorrowedFd<'_>) {
+    pub(super) fn remove(&mut self, descriptor: BorrowedFd<'_>) {
         epoll::delete(&self.set, descriptor).expect("what is taken out of the set is in it");
         self.watched -= 1;
     }
@@ -164,6 +171,8 @@ impl Server {
             let data = event.data.u64();
             if data & LISTENER != 0 {
                 self.accept_clients((data & !LISTENER) as usize, now);
+            } else if data & GREETING != 0 {
+                self.call_greeting(data & !GREETING);
             } else if let Some(connection) = find(&mut self.connections, data) {
                 connection.take_up(&mut self.calm, now);
             }

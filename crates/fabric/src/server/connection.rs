@@ -452,6 +452,11 @@ impl Connection {
         nothing_taken && self.calls.len() == 0 && self.waiting.is_empty() && self.links.is_drained()
     }
 
+    /// When it sent its last frame, if it is open and has no calls.
+    pub(super) fn silent_since(&self) -> Option<Nanos> {
+        (self.phase == Phase::Open && self.calls.len() == 0).then_some(self.heard)
+    }
+
     /// When something is to be done though nothing happens.
     pub(super) fn next_deadline(&self, core: &Core) -> Nanos {
         self.links.next_deadline().min(self.limit(core).0)

@@ -3,8 +3,13 @@
 //! What is refused is told why and closed. A Hello with a token makes the link the second one of that connection (see
 //! [`switch`](crate::connection::switch)); while the connection is still leaving its old link, the Hello waits.
 //!
-//! Bounds: as many links as connections may still be made, each for [`Options::handshake_limit`](super::Options::handshake_limit).
+//! Bounds: as many links as connections may still be made, each for [`Options::handshake_limit`](super::Options::handshake_limit) and with one
+//! frame of [`HELLO_MAX`] bytes.
+//!
+//! A socket without a Hello is watched by the set of [`calm`](super::calm), and read when something came: hundreds of links that say nothing cost a turn
+//! nothing. Rings and sessions of a shared socket are looked at in every turn, which is no system call.
 
+use super::calm::Calm;
 use super::connection::Connection;
 use super::{Core, Options, Server};
 use crate::connection::handshake::{Hello, Token, VERSION, Welcome};
@@ -15,6 +20,10 @@ use crate::status::{Code, Status};
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 
+/// Bytes of a frame from a link that has not said Hello: all that it can have buffered.
+const HELLO_MAX: usize = 4 << 10;
+/// To make room for a new connection, one without calls that was silent for as long is closed.
+const EVICT_AFTER: Nanos = Nanos::from_secs(5);
 /// Clients taken from a listener in one look.
 const ACCEPT_MOST: usize = 16;
 
@@ -24,6 +33,12 @@ pub(super) struct Greeting {
     since: Nanos,
     /// One that waits until its connection has left its old link.
     hello: Option<Hello>,
+    /// Told apart in the set.
+    number: u64,
+    /// It is in the set.
+    is_watched: bool,
+    /// The set says that something came, or nobody has looked yet.
+    is_called: bool,
 }
 
 /// What to do with a link.
@@ -36,12 +51,37 @@ enum Verdict {
 }
 
 impl Greeting {
-    pub(super) fn new(link: Box<dyn Link>, now: Nanos) -> Greeting {
-        Greeting { link, since: now, hello: None }
+    fn new(mut link: Box<dyn Link>, number: u64, now: Nanos) -> Greeting {
+        link.set_max_frame(HELLO_MAX);
+        Greeting { link, since: now, hello: None, number, is_watched: false, is_called: true }
     }
 
     pub(super) fn link(&mut self) -> &mut dyn Link {
         &mut *self.link
+    }
+
+    /// Whether the set wakes whoever waits for it.
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// Has the set watch it, if its descriptor is its own.
+    fn watch(&mut self, calm: &mut Calm) {
+        let is_socket = !self.link.transport().is_ring() && self.link.shared_socket().is_none();
+        self.is_watched = is_socket && calm.add_greeting(self.link.descriptor(), self.number).is_ok();
+    }
+
+    /// Out of the set, before the link is closed or somebody else's.
+    pub(super) fn leave(&mut self, calm: &mut Calm) {
+        if std::mem::take(&mut self.is_watched) {
+            calm.remove(self.link.descriptor());
+        }
+    }
+
+    /// When it must be looked at next, unless the set says so before.
+    fn look_at(&self, core: &Core) -> Nanos {
+        let rests = self.is_watched && !self.is_called && self.hello.is_none();
+        if rests { self.next_deadline(core) } else { Nanos::ZERO }
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -58,6 +98,7 @@ impl Greeting {
         if self.link.next_deadline() <= now {
             self.link.flush(now);
         }
+        self.is_called = false;
         if self.hello.is_none() {
             let mut frames = Frames::default();
             match self.link.recv(now, 1, &mut frames) {
@@ -79,6 +120,12 @@ impl Greeting {
             None => Verdict::Wait,
             Some(hello) => hello.join.map_or_else(|| Verdict::Open(hello.clone()), Verdict::Join),
         }
+    }
+
+    /// The link of a client that said Hello: it carries any frame that may be answered.
+    fn into_link(mut self, max_frame: usize) -> Box<dyn Link> {
+        self.link.set_max_frame(max_frame);
+        self.link
     }
 
     /// Tells the client why not, and ends the link.
@@ -124,17 +171,51 @@ impl Server {
         }
     }
 
-    /// Takes a link whose client will say Hello. Beyond [`Options::max_connections`](super::Options::max_connections) it is refused.
+    /// Takes a link whose client will say Hello. At [`Options::max_connections`](super::Options::max_connections) whoever has the least to lose
+    /// makes room: the oldest link without a Hello, or else the connection without calls that was silent for longest, if that is a while. So
+    /// nobody keeps others out by doing nothing. If there is none, the new one is refused.
     pub fn accept(&mut self, link: Box<dyn Link>, now: Nanos) {
-        let greeting = Greeting::new(link, now);
+        self.greeted += 1;
+        let mut greeting = Greeting::new(link, self.greeted, now);
         if self.core.draining {
             greeting.refuse(&Status::new(Code::Unavailable, "the server is shutting down"), now);
-        } else if self.greetings.len() + self.connections.len() >= self.core.options.max_connections {
+        } else if self.is_full() && !self.make_room(now) {
             greeting
                 .refuse(&Status::new(Code::ResourceExhausted, "the server has no room for connections"), now);
         } else {
+            greeting.watch(&mut self.calm);
             self.greetings.push(greeting);
+            self.greet_at = Nanos::ZERO;
         }
+    }
+
+    /// The set says that something came for a link without a Hello.
+    pub(super) fn call_greeting(&mut self, number: u64) {
+        if let Some(greeting) = self.greetings.iter_mut().find(|greeting| greeting.number == number) {
+            greeting.is_called = true;
+            self.greet_at = Nanos::ZERO;
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.greetings.len() + self.connections.len() >= self.core.options.max_connections
+    }
+
+    /// Ends a link or a connection that nobody will miss; whether there was one.
+    fn make_room(&mut self, now: Nanos) -> bool {
+        let first = self.greetings.iter().enumerate().min_by_key(|(_, greeting)| greeting.since);
+        if let Some((oldest, greeting)) = first
+            && now >= greeting.since.plus(EVICT_AFTER)
+        {
+            self.greetings.swap_remove(oldest).leave(&mut self.calm);
+            self.core.refused += 1;
+            return true;
+        }
+        let silent = self.connections.iter().filter(|connection| connection.silent_since().is_some());
+        let longest = silent.min_by_key(|connection| connection.silent_since());
+        let number =
+            longest.filter(|longest| now >= longest.heard.plus(EVICT_AFTER)).map(|longest| longest.number);
+        number.is_some_and(|number| self.evict(number, now))
     }
 
     /// Answers the Hellos that came; how many. A server with work reads sockets only when it `looks`, as it does with calm
@@ -143,7 +224,9 @@ impl Server {
         let reads_sockets = looks || self.calm.is_idle(now);
         let (mut at, mut done) = (0, 0);
         while let Some(greeting) = self.greetings.get_mut(at) {
-            if !reads_sockets && !greeting.link.transport().is_ring() {
+            let is_due = greeting.look_at(&self.core) <= now;
+            let may_read = reads_sockets || greeting.is_called || greeting.is_watched;
+            if !is_due || !may_read && !greeting.link.transport().is_ring() {
                 at += 1;
                 continue;
             }
@@ -153,7 +236,8 @@ impl Server {
                 continue;
             }
             done += 1;
-            let greeting = self.greetings.swap_remove(at);
+            let mut greeting = self.greetings.swap_remove(at);
+            greeting.leave(&mut self.calm);
             match verdict {
                 Verdict::Open(hello) => self.open(greeting, &hello, now),
                 Verdict::Join(token) => self.join(greeting, &token, now),
@@ -164,6 +248,8 @@ impl Server {
                 Verdict::Drop | Verdict::Wait => {}
             }
         }
+        let next = self.greetings.iter().map(|greeting| greeting.look_at(&self.core));
+        self.greet_at = next.fold(Nanos::MAX, Nanos::min);
         done
     }
 
@@ -189,7 +275,7 @@ impl Server {
         let number = self.core.next_number;
         self.core.next_number += 1;
         // The Hello came.
-        let links = Links::new(greeting.link, 0, 1);
+        let links = Links::new(greeting.into_link(self.core.options.max_frame()), 0, 1);
         let mut connection = Connection::new(number, links, token, calls, window, now);
         connection.traffic = self.core.watch_connection(number, connection.transport());
         let body = self.welcome(&connection).emit();
@@ -241,7 +327,7 @@ impl Server {
         }
         let connection = &mut self.connections[at];
         connection.take_up(&mut self.calm, now);
-        connection.links.replace(greeting.link, 1, 1);
+        connection.links.replace(greeting.into_link(self.core.options.max_frame()), 1, 1);
         connection.switch_traffic(&mut self.core);
         // What was received and not taken yet came over what is the old link now.
         connection.kept.side = Side::Old;

@@ -66,12 +66,20 @@ impl Server {
         true
     }
 
+    /// Ends a connection that makes room for another.
+    pub(super) fn evict(&mut self, number: u64, now: Nanos) -> bool {
+        let Some(connection) = find(&mut self.connections, number) else { return false };
+        connection.end(End::Idle);
+        self.bury(now);
+        true
+    }
+
     /// Takes nothing new, answers what is open, and then ends all connections; [`Server::is_drained`] says when.
     pub fn drain(&mut self, now: Nanos) {
         self.core.draining = true;
         self.calm.remove_listeners(&self.listeners);
         self.listeners.clear();
-        self.greetings.clear();
+        self.greetings.drain(..).for_each(|mut greeting| greeting.leave(&mut self.calm));
         for connection in &mut self.connections {
             // Sessions over UDP are calm beside their listener alone.
             connection.take_up(&mut self.calm, now);

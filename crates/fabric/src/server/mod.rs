@@ -42,7 +42,7 @@ mod tests;
 pub use connection::{Counters, End};
 pub use executor::{Executor, Full, Origin};
 pub use manage::ConnectionInfo;
-pub use options::Options;
+pub use options::{Options, REQUEST};
 pub use returns::{Spawner, TooMany};
 pub use router::{Executed, Router, Scratch};
 pub use workers::{ServicePlan, WorkersPlan};
@@ -57,6 +57,7 @@ use crate::registers::{Id, Registers, Watch, wait_policy};
 use crate::service::Service;
 use base::units::Nanos;
 use calm::Calm;
+use codec::memory::Memory;
 use connection::{Batch, Connection};
 use greet::Greeting;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
@@ -73,6 +74,10 @@ pub struct Server {
     registers: Option<(Arc<Registers>, Watch)>,
     calm: Calm,
     greetings: Vec<Greeting>,
+    /// Links that ever were greeted.
+    greeted: u64,
+    /// Before then there is nothing to do for those without a Hello.
+    greet_at: Nanos,
     /// By number, ascending.
     connections: Vec<Connection>,
     sleeper: Sleeper,
@@ -136,11 +141,12 @@ impl Server {
         let (sleeper, waker) = waiting_on_eventfd().expect("the system gives an eventfd");
         let calm = Calm::new().expect("the system gives an epoll set");
         let returns = Arc::new(Returns::new(waker));
+        let router = Router::new(Arc::clone(&returns), options.request);
         let core = Core {
+            scratch: router.scratch(),
             options,
-            router: Arc::new(Router::new(Arc::clone(&returns))),
+            router: Arc::new(router),
             returns,
-            scratch: Scratch::default(),
             frames: Frames::default(),
             tasks: Tasks::default(),
             fresh: Vec::new(),
@@ -160,6 +166,8 @@ impl Server {
             registers: None,
             calm,
             greetings: Vec::new(),
+            greeted: 0,
+            greet_at: Nanos::ZERO,
             connections: Vec::new(),
             sleeper,
             returned: Vec::new(),
@@ -180,8 +188,9 @@ impl Server {
     /// Listens at `address` too.
     ///
     /// # Errors
-    /// The system's: somebody else listens there, for one.
+    /// The system's: somebody else listens there, for one; or it has no address space for messages, which is better said now than at a first call.
     pub fn listen(mut self, address: &Address) -> io::Result<Server> {
+        Memory::prepare()?;
         let listener = link::listen(address, &self.core.options.link)?;
         self.calm.add_listener(self.listeners.len(), &*listener)?;
         self.listeners.push(listener);
@@ -280,7 +289,8 @@ impl Server {
         if looks {
             self.look(now);
         }
-        let mut done = if self.greetings.is_empty() { 0 } else { self.greet(looks, now) };
+        let mut done =
+            if self.greetings.is_empty() || now < self.greet_at { 0 } else { self.greet(looks, now) };
         for connection in self.connections.iter_mut().filter(|connection| !connection.is_calm()) {
             done += connection.turn(&mut self.core, now);
         }

@@ -1,13 +1,19 @@
 //! What a server allows.
 
 use crate::batch::Policy;
+use crate::frame::{HEADER, MAX_FRAME, MAX_METADATA};
 use crate::link::LinkOptions;
+use crate::link::framing::BUFFERS;
 use crate::registers::{Id, Registers};
 use base::units::Nanos;
+use codec::decode::Limits;
 
 /// Bounds and times of a server. Those of connections count for what comes after a change.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What a request may be and may take in memory while it is decoded. A link that carries a longer frame by `input_bytes` is closed before it
+    /// is read, where frames come in pieces.
+    pub request: Limits,
     /// Calls in flight of one connection.
     pub max_calls: u32,
     /// Items of a stream, in each direction, that may be sent before credit comes.
@@ -34,9 +40,22 @@ pub struct Options {
     pub drain_limit: Nanos,
 }
 
+/// 2 bytes on the wire can be a whole object in memory, and the thread that decodes has others to serve: 8 MiB of empty messages would be
+/// 257 MiB and more than a second.
+pub const REQUEST: Limits =
+    Limits { depth: 100, input_bytes: MAX_FRAME, slack_bytes: 1 << 20, amplification: 4 };
+
+impl Options {
+    /// Bytes of the longest frame that is answered.
+    pub(super) fn max_frame(&self) -> usize {
+        (HEADER + MAX_METADATA).saturating_add(self.request.input_bytes).min(MAX_FRAME)
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
+            request: REQUEST,
             max_calls: 1024,
             window: 64,
             quantum: 64,
@@ -65,5 +84,6 @@ impl Options {
             seconds => Nanos::from_secs(seconds),
         };
         self.link.follow(registers);
+        BUFFERS.set_limit(registers.size(Id::LinkBuffers));
     }
 }

@@ -13,6 +13,7 @@ use crate::frame::{END, Frame, HEADER, Header, Kind, MAX_MESSAGE};
 use crate::service::{Answered, Context, Incoming, MethodDescriptor, Service, Tools, too_long};
 use crate::status::{Code, Status};
 use base::units::Nanos;
+use codec::decode::Limits;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct Router {
     methods: Vec<Entry>,
     services: Vec<Arc<dyn Service>>,
     infos: Vec<ServiceInfo>,
+    /// What a request may take while it is decoded.
+    limits: Limits,
     pub(super) returns: Arc<Returns>,
 }
 
@@ -37,12 +40,17 @@ pub(super) struct Entry {
 }
 
 /// What a thread that executes uses again for each call.
-#[derive(Default)]
 pub struct Scratch {
     tools: Tools,
     metadata: Vec<u8>,
     /// The `traceparent` of the call's own span, if it leaves one.
     pub(super) span: String,
+}
+
+impl Scratch {
+    fn new(limits: Limits) -> Scratch {
+        Scratch { tools: Tools::new(limits), metadata: Vec::new(), span: String::new() }
+    }
 }
 
 /// What became of a request.
@@ -55,8 +63,9 @@ pub enum Executed<'s> {
 }
 
 impl Router {
-    pub(super) fn new(returns: Arc<Returns>) -> Router {
-        let mut router = Router { methods: Vec::new(), services: Vec::new(), infos: Vec::new(), returns };
+    pub(super) fn new(returns: Arc<Returns>, limits: Limits) -> Router {
+        let mut router =
+            Router { methods: Vec::new(), services: Vec::new(), infos: Vec::new(), limits, returns };
         router.add(Arc::new(Reflection::of(&[])));
         router
     }
@@ -89,6 +98,11 @@ impl Router {
         assert!(self.infos.len() <= MAX_SERVICES, "a server has {MAX_SERVICES} services at most");
         self.services.push(service);
         self.methods[0].service = Arc::new(Reflection::of(&self.services));
+    }
+
+    /// For a thread that executes.
+    pub fn scratch(&self) -> Scratch {
+        Scratch::new(self.limits)
     }
 
     /// What it serves, as a Welcome says it.
@@ -148,7 +162,7 @@ impl Router {
             Ok(Err(status)) => scratch.failure(request.header.call, &status),
             Err(_) => {
                 // A decoder or encoder that was left half-way is not used again.
-                *scratch = Scratch::default();
+                *scratch = self.scratch();
                 scratch.failure(request.header.call, &Status::new(Code::Internal, "the handler panicked"))
             }
         }

@@ -94,7 +94,8 @@ impl Server {
             true => connection.links.arm_for_room(),
             false => connection.kept.frames.is_empty() && connection.links.arm(),
         });
-        if !connections_idle || !greetings.iter_mut().all(|greeting| greeting.link().arm()) {
+        let mut alone = greetings.iter_mut().filter(|greeting| !greeting.is_watched());
+        if !connections_idle || !alone.all(|greeting| greeting.link().arm()) {
             return false;
         }
         if core.executor.as_mut().is_some_and(|executor| !executor.arm()) {
@@ -109,7 +110,8 @@ impl Server {
         self.calm.look_soon();
         let busy = self.connections.iter_mut().filter(|connection| !connection.is_calm());
         busy.for_each(|connection| connection.links.disarm());
-        self.greetings.iter_mut().for_each(|greeting| greeting.link().disarm());
+        let alone = self.greetings.iter_mut().filter(|greeting| !greeting.is_watched());
+        alone.for_each(|greeting| greeting.link().disarm());
         if let Some(executor) = &mut self.core.executor {
             executor.disarm();
         }
@@ -123,10 +125,11 @@ impl Server {
         if let Some(executor) = &self.core.executor {
             executor.descriptors(&mut workers);
         }
-        // The set stands for calm connections and listeners.
+        // The set stands for calm connections, listeners, and sockets without a Hello.
         let busy = self.connections.iter().filter(|connection| !connection.is_calm());
         let links = busy.flat_map(|connection| connection.links.descriptors());
-        let greetings = self.greetings.iter().map(Greeting::descriptor);
+        let alone = self.greetings.iter().filter(|greeting| !greeting.is_watched());
+        let greetings = alone.map(Greeting::descriptor);
         links.chain(greetings).chain(workers).chain([own, self.calm.descriptor()])
     }
 

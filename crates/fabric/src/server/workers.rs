@@ -265,7 +265,8 @@ struct Handler {
 impl Execute for Handlers {
     fn worker(&self, _number: usize) -> Box<dyn Work> {
         let router = Arc::clone(&self.0);
-        Box::new(Handler { router, scratch: Scratch::default(), clock: Clock::shared() })
+        let scratch = router.scratch();
+        Box::new(Handler { router, scratch, clock: Clock::shared() })
     }
 }
 

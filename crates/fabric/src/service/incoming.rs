@@ -7,7 +7,7 @@ use super::context::Context;
 use super::responder::Responder;
 use crate::server::Returns;
 use crate::status::{Code, Status};
-use codec::decode::Decoder;
+use codec::decode::{Decoder, Limits};
 use codec::encode::Encoder;
 use codec::memory::{Arena, OutOfMemory};
 use codec::typed::{Message, MessageView};
@@ -15,12 +15,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a thread that runs handlers uses again for each call.
-#[derive(Default)]
 pub(crate) struct Tools {
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
     pub(crate) arena: Arena,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl Tools {
+    pub(crate) fn new(limits: Limits) -> Tools {
+        Tools {
+            decoder: Decoder::new(limits),
+            encoder: Encoder::default(),
+            arena: Arena::default(),
+            bytes: Vec::new(),
+        }
+    }
 }
 
 /// Where the answer is.

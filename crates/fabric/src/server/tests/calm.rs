@@ -99,6 +99,40 @@ fn a_request_over_a_calm_socket_waits_for_a_look_at_most() {
 }
 
 #[test]
+fn links_without_a_hello_are_read_when_something_came() {
+    let mut rig = Rig::new(0, Options::default());
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        let (link, peer) = wire_like(Transport::Tcp, usize::MAX);
+        rig.server.accept(link, rig.now);
+        silent.push(peer);
+    }
+    rig.work(Nanos::from_millis(1));
+    assert!(silent.iter().all(|peer| peer.reads() == 1), "each is looked at once");
+    assert_eq!(rig.server.calm.counts(), [0, 100]);
+    // Nor does a server that sleeps wait for each of them.
+    assert!(rig.server.arm() && rig.server.descriptors().count() <= 3);
+    rig.server.disarm();
+    silent[40].hello(Hello::default());
+    rig.work(LOOK_EVERY.plus(STEP));
+    silent[40].hear_welcome();
+    assert!(silent.iter().enumerate().all(|(at, peer)| peer.reads() == 1 || at == 40));
+    rig.work(Nanos::from_millis(1));
+    // Whoever still says nothing is told so in time.
+    rig.now = rig.now.plus(Options::default().handshake_limit);
+    rig.work(STEP);
+    assert_eq!(code_of_refusal(&silent[41]), Code::DeadlineExceeded);
+    rig.work(Nanos::from_millis(1));
+    assert_eq!(rig.server.greetings.len(), 0);
+}
+
+fn code_of_refusal(peer: &Peer) -> Code {
+    let heard = peer.hear().pop().expect("a word");
+    assert_eq!(heard.header.kind, Kind::Refuse);
+    Code::of(heard.header.method)
+}
+
+#[test]
 fn the_only_client_is_read_in_every_turn() {
     let (mut server, _) = server_with(Options::default());
     let (peer, _) = connect_over(Transport::Unix, &mut server, 10, NOW);

@@ -1,13 +1,16 @@
 //! Hello, and what is refused.
 
-use super::services::ECHO;
+use super::services::{ECHO, LATER};
 use super::wire::{Heard, wire};
 use super::{NOW, code, connect, pair, server_with, settle};
 use crate::connection::handshake::{Hello, VERSION};
 use crate::frame::{END, Header, Kind};
+use crate::link::Address;
 use crate::server::Options;
 use crate::status::Code;
 use base::units::Nanos;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 
 /// What the server says to this, and whether it closes the link.
 fn answer(hello: &[u8]) -> (Vec<Heard>, bool) {
@@ -88,6 +91,32 @@ fn connections_beyond_the_limit_are_refused() {
     connect(&mut server, 10);
 }
 
+/// A thousand connections that did nothing kept everybody else out for ever.
+#[test]
+fn who_does_nothing_makes_room_and_who_has_a_call_does_not() {
+    let (mut server, _) = server_with(Options { max_connections: 3, ..Options::default() });
+    let (busy, _) = connect(&mut server, 10);
+    busy.request(1, LATER, b"");
+    let (silent, _) = connect(&mut server, 10);
+    settle(&mut server, NOW);
+    let later = NOW.plus(Nanos::from_secs(3));
+    let (link, mute) = wire(10);
+    server.accept(link, later);
+    settle(&mut server, later);
+    // Of two that did nothing the one that has not even said Hello goes when it is its time, and the other before that.
+    let full = NOW.plus(Nanos::from_secs(6));
+    let (link, newcomer) = wire(10);
+    server.accept(link, full);
+    newcomer.hello(Hello::default());
+    settle(&mut server, full);
+    newcomer.hear_welcome();
+    assert!(silent.is_closed() && !busy.is_closed() && !mute.is_closed());
+    let (link, refused) = wire(10);
+    server.accept(link, full);
+    assert!(refused.is_closed(), "nobody was silent for long");
+    assert!(!newcomer.is_closed() && !busy.is_closed());
+}
+
 #[test]
 fn what_a_client_asks_for_is_granted_up_to_the_limit() {
     let (mut server, _) = server_with(Options { max_calls: 8, ..Options::default() });
@@ -154,4 +183,29 @@ fn a_second_link_takes_over_and_the_first_is_read_to_its_end() {
         server.connections(NOW.plus(Nanos(5))).map(|found| (found.number, found.is_switching)).next(),
         Some((1, false))
     );
+}
+
+/// Before they had said who they are, 16 connections could make a server buffer 128 MiB.
+#[test]
+fn a_frame_longer_than_a_hello_may_be_ends_a_link_before_it_is_read() {
+    let path = std::env::temp_dir().join(format!("millrace-fabric-hello-{}", std::process::id()));
+    let (server, _) = server_with(Options::default());
+    let mut server = server.listen(&Address::Unix(path.clone())).expect("it listens");
+    let say = |length: u32| {
+        let mut stream = UnixStream::connect(&path).expect("it listens");
+        stream.write_all(&length.to_le_bytes()).expect("there is room");
+        stream.set_nonblocking(true).expect("a socket");
+        stream
+    };
+    let (mut good, _bad) = (say(4096), say(4097));
+    // However long the system takes to hand the bytes over; a server that reads on never refuses.
+    for _ in 0..100_000 {
+        server.poll(NOW);
+        if server.refused() > 0 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(server.refused(), 1);
+    assert!(good.read(&mut [0; 8]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
 }
