@@ -154,7 +154,7 @@ impl Tensors {
     /// # Errors
     /// It cannot be read, or is no safetensors file.
     pub fn open(path: &Path) -> Result<Tensors, TensorsError> {
-        let file = File::open(path)?;
+        let file = base::files::open(path)?;
         let len = file.metadata()?.len();
         Tensors::new(Source::File(file), len)
     }

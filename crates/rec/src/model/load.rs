@@ -15,13 +15,13 @@ use crate::memo::PlanError;
 use crate::mlp::{Activation, Layer, Mlp};
 use crate::reduce::Pooling;
 use crate::tensors::{Tensor, Tensors, TensorsError};
-use base::Bytes;
+use base::{Bytes, files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 /// The longest manifest that is read.
-const MAX_MANIFEST: u64 = 4 << 20;
+pub const MAX_MANIFEST: u64 = 4 << 20;
 
 /// How a model is loaded.
 #[derive(Clone, Debug, Default)]
@@ -84,20 +84,13 @@ impl From<TensorsError> for LoadError {
 pub fn load(path: &Path, options: &LoadOptions) -> Result<Model, LoadError> {
     let file = if path.is_dir() { path.join("model.safetensors") } else { path.to_owned() };
     let json = file.with_extension("json");
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        |error| LoadError::Io(path, error)
-    };
-    let mut manifest = match fs::metadata(&json) {
+    let mut manifest = match files::read(&json, MAX_MANIFEST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Manifest::default(),
-        Err(error) => return Err(LoadError::Io(json, error)),
-        Ok(about) if about.len() > MAX_MANIFEST => {
-            return Err(LoadError::Manifest(format!(
-                "has {} bytes; expected at most {MAX_MANIFEST}",
-                about.len()
-            )));
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            return Err(LoadError::Manifest(error.to_string()));
         }
-        Ok(_) => Manifest::parse(&fs::read(&json).map_err(io(&json))?).map_err(LoadError::Manifest)?,
+        Err(error) => return Err(LoadError::Io(json, error)),
+        Ok(bytes) => Manifest::parse(&bytes).map_err(LoadError::Manifest)?,
     };
     let tensors = Tensors::open(&file).map_err(|error| match error {
         TensorsError::Io(error) => LoadError::Io(file.clone(), error),

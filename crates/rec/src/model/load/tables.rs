@@ -131,7 +131,7 @@ pub(super) fn planned(
     // The file, and what is made of it: as much again, and as much while its names are checked.
     budget.take(len.saturating_mul(3))?;
     let hash = table.hash();
-    let plan = match Plan::load(&fs::read(file).map_err(io)?, table.rows(), hash) {
+    let plan = match Plan::load(&base::files::read(file, len).map_err(io)?, table.rows(), hash) {
         Ok(plan) => plan,
         Err(error) => return Err(LoadError::Plan(name, error)),
     };
