@@ -18,13 +18,11 @@ from typing import Self
 from .compute import TRIED, unchanged
 from .errors import NotDone, Refused, Unknown
 from .hash import key_hash
-from .link import Link
+from .link import READ, Link
 from .topology import Address, Topology
 from .wire import MAX_KEY, MAX_VALUE, NEVER, Flags, Op, Packet, Status
 from .worth import Worth
 
-_READ = 1 << 63
-"""The numbers of reads have this bit, so that none is a write's."""
 _SILENT = 2
 """Timeouts of a box in a row after which it is passed by."""
 
@@ -63,9 +61,9 @@ class Client:
         self._topology = topology if isinstance(topology, Topology) else Topology.read(topology)
         self._tuning = self._topology.tuning
         self._box = self._topology.boxes[self._topology.box(box)]
-        self._link: Link | None = Link(self._topology)
         self._lock = threading.Lock()
         self._id = secrets.randbits(64) or 1
+        self._link: Link | None = Link(self._topology, self._id)
         self._next_read = 1
         self._sessions: dict[int, _Session] = {home: _Session() for home in self._topology.homes}
         self._worth = Worth(self._tuning.worth)
@@ -205,7 +203,7 @@ class Client:
 
     def _read(self, link: Link, request: Packet, deadline: float) -> Packet | None:
         """The outcome of what is asked as a read; `None`: it would change something."""
-        request.operation = self._next_read | _READ
+        request.operation = self._next_read | READ
         request.request = request.operation & 0xFFFF
         self._next_read += 1
         plain = Flags.NONE if request.opcode == Op.GET else Flags.TRY
@@ -262,7 +260,7 @@ class Client:
     def _ask_session(self, link: Link, home: int, last: int, deadline: float) -> int:
         """A session that the home knows: one that is newer than `last`."""
         while True:
-            request = Packet(Op.SESSION, client=self._id, home=home, operation=self._next_read | _READ)
+            request = Packet(Op.SESSION, client=self._id, home=home, operation=self._next_read | READ)
             request.request = request.operation & 0xFFFF
             self._next_read += 1
             reply = link.ask(request, lambda _: self._topology.homes[home], deadline)

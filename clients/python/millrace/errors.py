@@ -11,7 +11,7 @@ class NotDone(MillraceError):
     """Nobody answered. It was not done, and will not be."""
 
     def __init__(self) -> None:
-        super().__init__("nobody answered, and nothing was done; are the nodes of the topology running?")
+        super().__init__("nobody answered, and nothing was done; are the nodes of the topology running? Have they this client's key?")
 
 
 class Unknown(MillraceError):
@@ -28,6 +28,7 @@ class Refused(MillraceError):
         Status.TOO_LARGE: "the value does not fit a datagram",
         Status.NOT_NUMBER: "what is there is no number",
         Status.NO_ROOM: "in the value, or at the home",
+        Status.UNPROVEN: "only clients with the cluster's key may write; name it in the topology: [cluster] client_key = \"FILE\"",
         Status.NOT_HOME: "the home goes by another topology; all must have the same file",
     }
 

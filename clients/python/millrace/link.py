@@ -1,6 +1,7 @@
 """A client's socket: sends a request, and again, until its reply comes or time is over.
 
-What is lost, doubled, damaged, late or from a stranger is dealt with here: a reply is taken only if it answers this request.
+What is lost, doubled, damaged, late, forged or from a stranger is dealt with here: a reply is taken only if it answers this request. With
+a key all but reads is sealed, and answered so; reads go without, with as much padding as their reply needs.
 """
 
 import contextlib
@@ -10,8 +11,14 @@ import socket
 import time
 from collections.abc import Callable
 
+from .proof import Seal
 from .topology import Address, Topology
 from .wire import MAX_DATAGRAM, REPLY, Malformed, Op, Packet, Status, parse
+
+READ = 1 << 63
+"""The numbers of reads have this bit, so that none is a write's."""
+_SMALL = 184
+"""Bytes of padding of every GET: most values need no more."""
 
 Route = Callable[[Packet], Address]
 """Where a request is sent to. It sees which attempt it is, and may set flags."""
@@ -20,8 +27,10 @@ Route = Callable[[Packet], Address]
 class Link:
     """One socket. It is used by one thread at a time."""
 
-    def __init__(self, topology: Topology) -> None:
-        self._nodes = topology.addresses()
+    def __init__(self, topology: Topology, client: int) -> None:
+        self._nodes = topology.nodes()
+        key = topology.client_key()
+        self._seal = None if key is None else Seal(key, client)
         self._tuning = topology.tuning
         hosts = [ipaddress.ip_address(host) for host, _ in self._nodes]
         is_v6, is_near = hosts[0].version == 6, all(host.is_loopback for host in hosts)
@@ -36,12 +45,17 @@ class Link:
     def ask(self, request: Packet, route: Route, deadline: float) -> Packet | None:
         """The reply to `request`, or `None` if there is none by `deadline`. BUSY is no reply: it is asked again later."""
         pause = self._tuning.retransmit
+        if request.opcode == Op.GET:
+            request.padding = _SMALL
         while time.monotonic() < deadline:
             to = route(request)
             with contextlib.suppress(OSError):  # What the system does not take is as good as lost.
-                self._socket.sendto(request.emit(), to)
+                self._socket.sendto(self._sealed(request, to), to)
             until = time.monotonic() + pause * random.uniform(1, 1.25)
             reply = self._hear(request, min(until, deadline))
+            if reply is not None and reply.status == Status.PAD:
+                request.padding = reply.operand - len(request.body())
+                continue
             if reply is not None:
                 return reply
             request.attempt = min(request.attempt + 1, 0xFFFF)
@@ -57,9 +71,33 @@ class Link:
                 packet = parse(datagram)
             except (TimeoutError, Malformed, ConnectionError):
                 continue
-            if sender[:2] in self._nodes and answers(packet, request) and packet.status != Status.BUSY:
+            if self._is_reply(packet, request, sender[:2]) and packet.status != Status.BUSY:
                 return packet
         return None
+
+
+    def _sealed(self, request: Packet, to: Address) -> bytes:
+        if self._seal is None or is_read(request):
+            return request.emit()
+        body = request.body(sealed=True)
+        return body + self._seal.prove(body, self._nodes[to])
+
+    def _is_reply(self, packet: Packet, request: Packet, sender: Address) -> bool:
+        if sender not in self._nodes or not answers(packet, request):
+            return False
+        if packet.status == Status.PAD and packet.operand - len(request.body()) <= request.padding:
+            return False
+        if self._seal is None:
+            return True
+        if not packet.proof:
+            # Anybody could have written it: it changes nothing, and no more is believed of it.
+            return is_read(request)
+        return self._seal.believes(packet.body(), packet.proof, self._nodes[sender])
+
+
+def is_read(request: Packet) -> bool:
+    """Whether it is answered without a proof."""
+    return bool(request.operation & READ) and request.opcode != Op.SESSION
 
 
 def answers(packet: Packet, request: Packet) -> bool:

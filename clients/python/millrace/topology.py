@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadTopology
+from .proof import BOX, CONTROLLER, HOME, client_key
 
 Address = tuple[str, int]
 
@@ -35,29 +36,36 @@ class Topology:
     homes: dict[int, Address]
     """In the order of the file, which gives keys their homes."""
     boxes: dict[int, Address]
-    others: frozenset[Address] = frozenset()
-    """Where controllers are."""
+    others: tuple[Address, ...] = ()
+    """Where controllers are, in their order."""
     tuning: Tuning = field(default_factory=Tuning)
+    key: bytes | None = None
+    """The clients' key, where no file has it."""
+    key_file: Path | None = None
+    cluster_key_file: Path | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> "Topology":
         """Of a file; raises `OSError` or `BadTopology`."""
         try:
-            return cls.parse(tomllib.loads(Path(path).read_text()))
+            return cls.parse(tomllib.loads(Path(path).read_text()), Path(path).parent)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadTopology) as cause:
             raise BadTopology(f"the topology {path} makes no sense: {cause}") from None
 
     @classmethod
-    def parse(cls, file: dict[str, Any]) -> "Topology":
-        """Of what a file says; raises `BadTopology`."""
+    def parse(cls, file: dict[str, Any], folder: Path = Path()) -> "Topology":
+        """Of what a file in this folder says; raises `BadTopology`."""
         slots = file.get("slots", 64)
         if not isinstance(slots, int) or slots < 1 or slots > 1 << 16 or slots & (slots - 1):
             raise BadTopology(f"{slots} slots: must be a power of two up to 65536")
         boxes, homes = _numbered(file, "box"), _numbered(file, "home")
         if not boxes or not homes:
             raise BadTopology("it needs at least one box and one home")
-        others = frozenset(_address(entry) for entry in _tables(file, "controller"))
-        return cls(slots, homes, boxes, others, _tuning(file.get("coherence", {})))
+        others = tuple(_address(entry) for entry in _tables(file, "controller"))
+        cluster = file.get("cluster", {})
+        named = {name: folder / str(cluster[name]) for name in ("key", "client_key") if name in cluster}
+        tuning = _tuning(file.get("coherence", {}))
+        return cls(slots, homes, boxes, others, tuning, None, named.get("client_key"), named.get("key"))
 
     def home_of(self, hashed: int) -> int:
         """The home of the keys with this hash."""
@@ -73,9 +81,20 @@ class Topology:
             raise BadTopology(f"the topology has no box {box} to ask; its boxes are {there}")
         return box
 
-    def addresses(self) -> set[Address]:
-        """Of all nodes."""
-        return {*self.boxes.values(), *self.homes.values(), *self.others}
+    def nodes(self) -> dict[Address, tuple[int, int]]:
+        """Who is at which address: what it is, and its number."""
+        boxes = {address: (BOX, number) for number, address in self.boxes.items()}
+        homes = {address: (HOME, number) for number, address in self.homes.items()}
+        others = {address: (CONTROLLER, index) for index, address in enumerate(self.others)}
+        return {**others, **homes, **boxes}
+
+    def client_key(self) -> bytes | None:
+        """What clients prove themselves with; `None`: the file names no key. Raises `OSError` or `BadTopology`."""
+        if self.key is not None:
+            return self.key
+        if self.key_file is not None:
+            return _read_key(self.key_file)
+        return None if self.cluster_key_file is None else client_key(_read_key(self.cluster_key_file))
 
 
 def _tables(file: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -121,3 +140,16 @@ def _tuning(registers: dict[str, Any]) -> Tuning:
     spans = {name: number(name, getattr(plain, name) * 1e6) / 1e6 for name in ("retransmit", "retransmit_max", "patience", "bypass")}
     tries_first = registers.get("compute", "try_first") == "try_first"
     return Tuning(worth=number("worth", plain.worth), tries_first=tries_first, **spans)
+
+
+def _read_key(path: Path) -> bytes:
+    """The key in a file that only its owner can read; raises `OSError` or `BadTopology`."""
+    if path.stat().st_mode & 0o077:
+        raise BadTopology(f"others can read the key file {path}: chmod 600 {path}")
+    try:
+        key = bytes.fromhex(path.read_text().strip())
+    except ValueError:
+        key = b""
+    if len(key) != 16:
+        raise BadTopology(f"the key file {path} must hold 32 hexadecimal digits")
+    return key

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
 from .hash import checksum, key_hash, padded
+from .proof import BOX, CLIENT, CONTROLLER, HOME, PROOF_BYTES
 
 MAGIC = b"mlrinc"
 PROTOCOL = 1
 HEADER_BYTES = 160
 MAX_KEY = 250
-MAX_VALUE = 65088
+MAX_VALUE = 65056
 MAX_DATAGRAM = 65507
 NEVER = 2**64 - 1
 """A `ttl` that does not end. One less: as long as what was there before."""
@@ -69,6 +70,7 @@ class Flags(IntFlag):
     TRY = 4
     OWNABLE = 8
     OWNED = 16
+    SEALED = 32
 
 
 class Status(IntEnum):
@@ -88,6 +90,8 @@ class Status(IntEnum):
     NO_ROOM = 11
     TOO_LATE = 12
     FORGOTTEN = 13
+    UNPROVEN = 14
+    PAD = 15
 
 
 class Kind(IntEnum):
@@ -136,11 +140,18 @@ class Packet:
     address: bytes = bytes(16)
     sharer_boxes: tuple[int, ...] = (0, 0, 0, 0)
     sharer_tokens: tuple[int, ...] = (0, 0, 0, 0)
+    proof: bytes = b""
+    """Who wrote it: 32 bytes, or none. Flag SEALED says so in the packet, and is not among `flags`."""
 
     def emit(self) -> bytes:
         """The datagram."""
+        return self.body() + self.proof + bytes(self.padding)
+
+    def body(self, sealed: bool = False) -> bytes:
+        """Header, key and value, which a proof is of."""
+        flags = self.flags | (Flags.SEALED if sealed or self.proof else 0)
         head = _HEADER.pack(
-            self.request, MAGIC, PROTOCOL, self.opcode, self.flags, key_hash(self.key),
+            self.request, MAGIC, PROTOCOL, self.opcode, flags, key_hash(self.key),
             0, self.version, self.client, self.operation, self.operand, self.round, self.ttl,
             self.epoch, self.item_flags, self.deadline, self.incarnation, len(self.value),
             len(self.key), self.kind, self.status, self.hops,
@@ -149,7 +160,7 @@ class Packet:
         )  # fmt: skip
         packet = bytearray(head + _filled(self.key) + _filled(self.value))
         packet[_CHECKSUM] = checksum(packet).to_bytes(8, "little")
-        return bytes(packet) + bytes(self.padding)
+        return bytes(packet)
 
 
 def parse(datagram: bytes) -> Packet:
@@ -179,10 +190,13 @@ def parse(datagram: bytes) -> Packet:
         raise Malformed("filler that is not 0")
     if hashed != key_hash(key):
         raise Malformed("the hash of another key")
+    proof = datagram[end : end + PROOF_BYTES] if flags & Flags.SEALED else b""
+    if flags & Flags.SEALED and len(proof) < PROOF_BYTES:
+        raise Malformed("too short for its proof")
     packet = Packet(
-        opcode, key, value, len(datagram) - end, request, flags, version, client, operation, operand, round_,
+        opcode, key, value, len(datagram) - end - len(proof), request, flags & ~int(Flags.SEALED), version, client, operation, operand, round_,
         ttl, epoch, item_flags, deadline, incarnation, kind, status, hops, box, home, attempt,
-        int.from_bytes(port, "big"), address, tuple(sharers[:4]), tuple(sharers[4:]),
+        int.from_bytes(port, "big"), address, tuple(sharers[:4]), tuple(sharers[4:]), proof,
     )  # fmt: skip
     _check(packet)
     return packet
@@ -213,6 +227,13 @@ def _check(packet: Packet) -> None:
     free = (*packet.sharer_boxes[used:], *packet.sharer_tokens[used:])
     if any(free) or len(set(packet.sharer_boxes[:used])) != used:
         raise Malformed("sharers with gaps, remains or a box twice")
+    if packet.proof and not _is_somebody(packet.proof):
+        raise Malformed("a proof of no sender")
+
+
+def _is_somebody(proof: bytes) -> bool:
+    role, zero, number = proof[0], proof[1], proof[2:4]
+    return zero == 0 and (role in (BOX, HOME, CONTROLLER) or (role == CLIENT and number == bytes(2)))
 
 
 def _filled(data: bytes) -> bytes:

@@ -24,7 +24,7 @@ class Outcomes(unittest.TestCase):
         self.assertEqual(on(Op.DELETE, None), (Status.MISS, 0))
         self.assertEqual(on(Op.APPEND, None, b"x"), (Status.MISS, 0))
         self.assertEqual(on(Op.APPEND, b"abc", b"d", operand=3), (Status.NO_ROOM, 0))
-        self.assertEqual(on(Op.APPEND, bytes(65088), b"d"), (Status.NO_ROOM, 0))
+        self.assertEqual(on(Op.APPEND, bytes(65056), b"d"), (Status.NO_ROOM, 0))
         self.assertEqual(on(Op.COND_PUT, b"10", operand=10), (Status.NOT_STORED, 10))
         for op, operand in [(Op.MIN, 11), (Op.MAX, 9), (Op.OR, 2)]:
             self.assertEqual(on(op, b"10", operand=operand), (Status.OK, 10))

@@ -23,7 +23,7 @@ class Topologies(unittest.TestCase):
         topology = parse(text)
         self.assertEqual(list(topology.homes), [7, 3])
         self.assertEqual(topology.boxes, {2: ("127.0.0.1", 7101)})
-        self.assertIn(("127.0.0.1", 7109), topology.addresses())
+        self.assertIn(("127.0.0.1", 7109), topology.nodes())
         self.assertEqual(topology.tuning, Tuning(patience=2.0, worth=0))
         self.assertEqual((topology.box(None), topology.box(2)), (2, 2))
 

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from millrace.hash import SUM_BASE, extend, key_hash, padded
-from millrace.wire import MAX_DATAGRAM, MAX_KEY, MAX_VALUE, Malformed, Op, Packet, parse
+from millrace.proof import CLIENT, HOME, Seal, client_key, siphash, tag
+from millrace.wire import MAX_DATAGRAM, MAX_KEY, MAX_VALUE, Flags, Malformed, Op, Packet, parse
 
 VECTORS = Path(__file__).parents[3] / "docs" / "wire-vectors.jsonl"
 DERIVED = {"magic", "protocol", "hash", "checksum", "key_len", "value_len"}
@@ -29,6 +30,8 @@ class Wire(unittest.TestCase):
                 self.assertEqual(said.pop("key").hex(), vector["key"])
                 self.assertEqual(said.pop("value").hex(), vector["value"])
                 self.assertEqual(said.pop("padding"), vector["padding"])
+                self.assertEqual(said.pop("proof").hex(), vector["proof"])
+                said["flags"] |= Flags.SEALED if packet.proof else 0
                 fields = {name: field for name, field in vector["fields"].items() if name not in DERIVED}
                 said["address"] = said["address"].hex()
                 said["sharer_boxes"] = list(said["sharer_boxes"])
@@ -49,6 +52,30 @@ class Wire(unittest.TestCase):
             damaged[bit // 8] ^= 1 << bit % 8
             with self.subTest(bit=bit), self.assertRaises(Malformed):
                 parse(bytes(damaged))
+
+    def test_the_function_is_siphash_2_4_128(self) -> None:
+        # The authors' vectors.
+        key = bytes(range(16))
+        self.assertEqual(siphash(key, b"").hex(), "a3817f04ba25a8e66df67214c7550293")
+        self.assertEqual(siphash(key, bytes(range(15))).hex(), "5493e99933b0a8117e08ec0f97cfc3d9")
+
+    def test_tags_are_those_of_the_vectors(self) -> None:
+        cluster = bytes(range(16))
+        keys = {CLIENT: client_key(cluster)}
+        home_2 = bytes([HOME, 0, 2]) + bytes(13)
+        sealed = [vector for vector in self.vectors if vector.get("proof")]
+        self.assertGreater(len(sealed), 2)
+        for vector in sealed:
+            packet = parse(bytes.fromhex(vector["packet"]))
+            key = keys.get(packet.proof[0], tag(cluster, b"derive", b"cache/member"))
+            with self.subTest(vector["name"]):
+                self.assertEqual(tag(key, packet.body(), packet.proof[:16], home_2), packet.proof[16:])
+
+    def test_a_client_seals_as_the_vectors_do(self) -> None:
+        vector = next(vector for vector in self.vectors if vector["name"].startswith("SET, sealed"))
+        packet = parse(bytes.fromhex(vector["packet"]))
+        seal = Seal(client_key(bytes(range(16))), packet.client)
+        self.assertEqual(seal.prove(packet.body(), (HOME, 2)).hex(), vector["proof"])
 
     def test_the_longest_packet_fits_a_datagram(self) -> None:
         datagram = Packet(Op.SET, b"k" * MAX_KEY, b"v" * MAX_VALUE).emit()

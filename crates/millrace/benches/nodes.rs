@@ -15,7 +15,7 @@ use millrace::inc::machine::Machine;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::table::Layout;
-use protocol::coherence::{CacheBox, Config, Home, Life, NodeId};
+use protocol::coherence::{CacheBox, Config, Guard, Home, Life, NodeId};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Message, OpNumber, Verb, Version};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::gettid;
@@ -69,18 +69,24 @@ fn start<'scope>(scope: &'scope Scope<'scope, '_>, per_call: usize, stop: &'scop
     let [at_home, at_box] = sockets;
     let home = Home::new(&config, HomeId(1), layout.clone(), FIRST, now, shelf);
     let cache = CacheBox::new(&config, BoxId(1), layout, FIRST, now);
-    [run(scope, home, (at_home, &book), per_call, stop), run(scope, cache, (at_box, &book), per_call, stop)]
+    [
+        run(scope, home, (at_home, &book, HOME), per_call, stop),
+        run(scope, cache, (at_box, &book, BOX), per_call, stop),
+    ]
 }
 
 fn run<'scope, M: Machine + Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     machine: M,
-    (socket, book): (UdpSocket, &Arc<Book>),
+    (socket, book, node): (UdpSocket, &Arc<Book>, NodeId),
     per_call: usize,
     stop: &'scope AtomicBool,
 ) -> Node {
     let address = socket.local_addr().expect("bound");
-    let mut driver = Driver::new(machine, socket, book.clone()).expect("a socket").with_per_call(per_call);
+    // The load's packets have no proof: what one costs is in `cargo bench -p millrace-protocol --bench wire`.
+    let guard = Guard::new(node, FIRST.0, None);
+    let driver = Driver::new(machine, socket, book.clone(), guard).expect("a socket");
+    let mut driver = driver.with_per_call(per_call);
     let (say, hear) = channel();
     scope.spawn(move || {
         say.send(gettid().as_raw_nonzero().get()).expect("somebody waits for it");

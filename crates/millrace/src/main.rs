@@ -6,6 +6,7 @@ use millrace::check::Check;
 use millrace::demo::Demo;
 use millrace::inc::Inc;
 use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
+use millrace::key::Key;
 use millrace::lab::Lab;
 use millrace::load::{self, BenchArgs};
 use millrace::model::Model;
@@ -21,6 +22,7 @@ use millrace::txn::Txn;
 use millrace::up::Up;
 use millrace::wire::Wire;
 use millrace::{probe, registers};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 
 /// millrace serves datacenter requests on the path they travel.
@@ -47,6 +49,7 @@ enum Command {
     CacheBox(BoxNode),
     Home(HomeNode),
     Controller(ControllerNode),
+    Key(Key),
     Lab(Lab),
     Model(Model),
     Plan(Box<Plan>),
@@ -72,7 +75,15 @@ impl<E: Into<Box<dyn std::error::Error>>> From<E> for Failure {
     }
 }
 
+/// Takes as many descriptors as this process may have: the soft limit, 1024, is for programs that still use select. One that cannot be raised
+/// is as good as before.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 fn main() -> ExitCode {
+    raise_descriptor_limit();
     let result: Result<(), Failure> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
         Command::Demo(demo) => demo.run().map_err(Into::into),
@@ -86,6 +97,7 @@ fn main() -> ExitCode {
         Command::CacheBox(node) => node.run().map_err(Into::into),
         Command::Home(node) => node.run().map_err(Into::into),
         Command::Controller(node) => node.run().map_err(Into::into),
+        Command::Key(key) => key.run().map_err(Into::into),
         Command::Lab(lab) => lab.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Model(model) => model.run().map_err(|error| Failure { error, code: 1 }),
         Command::Plan(plan) => plan.run().map_err(|error| Failure { error, code: 1 }),

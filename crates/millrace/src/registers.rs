@@ -44,7 +44,8 @@ base::registers! {
     NetIdleTimeout "net.idle_timeout" Seconds, 0, 1 << 31, 0, live,
         "A connection that sent nothing for this long is closed; 0 never.";
     NetPipeline "net.pipeline" Count, 1, 1 << 16, 256, live,
-        "Requests of one connection in flight per turn; the rest of its pipeline waits its turn, so others are served between.";
+        "What the requests of one connection may cost per turn; the rest of its pipeline waits its turn, so others are served \
+         between. A small request costs 1, and 1 more per 4 KiB there or back; `stats` 32, a slice of a listing 16.";
     NetBufferLimit "net.buffer_limit" Size, 1 << 20, 1 << 40, 256 << 20, live,
         "Bytes that all connections together may buffer (values arriving, replies that slow readers leave). Beyond it new large \
          values are refused and the slowest readers closed.";
@@ -56,6 +57,8 @@ base::registers! {
         "Slots of each ring of a shared-memory connection.";
     ShmArena "shm.arena" Size, 64 << 10, 1 << 30, 4 << 20, start,
         "Bytes in each direction beside a shared-memory connection's rings. A message may take half of it.";
+    ShmMemory "shm.memory" Size, 1 << 20, 1 << 40, 1 << 30, live,
+        "Bytes that the segments of all shared-memory connections may take together, beside store.memory; a client beyond is refused.";
     ShmBusyPoll "shm.busy_poll" Micros, 0, 1_000_000, 50, live,
         "How long an edge keeps polling a shared-memory connection that has gone quiet before it sleeps on it. A wake-up costs \
          the client a system call and both some ten microseconds.";

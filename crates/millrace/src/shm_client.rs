@@ -65,9 +65,10 @@ impl Client {
         socket.set_read_timeout(Some(HANDOVER))?;
         let segment = Segment::receive(&socket).map_err(|e| match e {
             AttachError::System(e) => e,
-            AttachError::NothingSent => {
-                io::Error::new(io::ErrorKind::ConnectionRefused, "the server gives no rings here, or no more")
-            }
+            AttachError::NothingSent => io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "the server gives no rings here, or has no memory for more (its shm.memory)",
+            ),
             e => io::Error::new(io::ErrorKind::InvalidData, e),
         })?;
         let max_message = segment.geometry().max_message as usize;

@@ -7,8 +7,9 @@ use base::Bytes;
 use clap::{ArgAction, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Run a node that memcached clients can use.
 ///
@@ -243,6 +244,7 @@ impl Up {
         let node = Node::start(&config).map_err(UpError::Start)?;
         let pidfile = self.pidfile.as_deref().map(Pidfile::write).transpose()?;
         announce(&config, &node);
+        warn_of_descriptors(descriptors_wanted(&config));
         let signal = signals.forever().next();
         crate::complain!("millrace: {}, draining", signal.map_or("stopped", name_of));
         node.stop();
@@ -276,14 +278,11 @@ fn announce(config: &Config, node: &Node) {
     let registers = &config.registers;
     for address in node.tcp() {
         crate::complain!("millrace: serving memcached clients on {address}");
-        if !address.ip().is_loopback() {
-            crate::complain!(
-                "millrace: {address} can be reached from other machines, without any authentication"
-            );
-        }
+        crate::reach::warn("memcached", *address);
     }
     for address in node.udp() {
         crate::complain!("millrace: serving memcached clients on UDP {address}");
+        crate::reach::warn("memcached over UDP", *address);
     }
     if let Some(path) = &config.listen.unix {
         crate::complain!("millrace: serving memcached clients on {}", path.display());
@@ -293,6 +292,9 @@ fn announce(config: &Config, node: &Node) {
     }
     if let Some(address) = node.admin() {
         crate::complain!("millrace: metrics and registers on http://{address}/");
+    }
+    if let Some(token) = node.admin_token() {
+        crate::complain!("millrace: changing a register wants the token in {}", token.display());
     }
     if config.verbosity > 0 {
         let store = node.report().kv.store;
@@ -305,21 +307,52 @@ fn announce(config: &Config, node: &Node) {
     }
 }
 
+/// Descriptors that as many connections as are allowed want, and everything else besides.
+fn descriptors_wanted(config: &Config) -> u64 {
+    // Per edge an epoll and a wake-up; libraries, listeners, the admin port and its reserve.
+    let beside = 64 + 4 * config.registers.read(Id::EdgeThreads);
+    config.registers.read(Id::NetMaxConnections).saturating_add(beside)
+}
+
+/// Says so if this process may not have that many descriptors.
+fn warn_of_descriptors(wanted: u64) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if let Some(limit) = limit.filter(|&limit| limit < wanted) {
+        crate::complain!(
+            "millrace: this process may open {limit} descriptors, but its connections (-c) want {wanted}: clients beyond are turned away. Raise the \
+             limit (`ulimit -Hn`, LimitNOFILE= of systemd), or lower -c"
+        );
+    }
+}
+
 /// A file with our process id; gone when we are.
 struct Pidfile(PathBuf);
 
 impl Pidfile {
-    fn write(path: &std::path::Path) -> Result<Pidfile, UpError> {
-        std::fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|e| UpError::System(format!("cannot write the pid file {}: {e}", path.display())))?;
+    /// Writes it beside its place and moves it there: what was there is replaced, and if that was a link, the link and not the file it leads to.
+    fn write(path: &Path) -> Result<Pidfile, UpError> {
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(format!(".{}", std::process::id()));
+        let write = || {
+            let mut file = std::fs::File::create_new(&fresh)?;
+            writeln!(file, "{}", std::process::id())?;
+            std::fs::rename(&fresh, path)
+        };
+        write().map_err(|e| {
+            // Nobody else has this name.
+            let _ = std::fs::remove_file(&fresh);
+            UpError::System(format!("cannot write the pid file {}: {e}", path.display()))
+        })?;
         Ok(Pidfile(path.to_path_buf()))
     }
 }
 
 impl Drop for Pidfile {
     fn drop(&mut self) {
-        // Somebody may have removed it already.
-        let _ = std::fs::remove_file(&self.0);
+        // Somebody may have removed it already, or replaced it by their own.
+        if std::fs::read_to_string(&self.0).is_ok_and(|id| id.trim() == std::process::id().to_string()) {
+            let _ = std::fs::remove_file(&self.0);
+        }
     }
 }
 
@@ -391,6 +424,21 @@ mod tests {
             config("--admin 0").expect("good flags").listen.admin.map(|a| a.ip().is_loopback()),
             Some(true)
         );
+    }
+
+    #[test]
+    fn a_pid_file_replaces_a_link_and_not_what_it_leads_to() {
+        let place = std::env::temp_dir().join(format!("millrace-pid-{}", std::process::id()));
+        std::fs::create_dir_all(&place).expect("a directory");
+        let (precious, path) = (place.join("precious"), place.join("pid"));
+        std::fs::write(&precious, "kept").expect("a file");
+        std::os::unix::fs::symlink(&precious, &path).expect("a link");
+        let pidfile = Pidfile::write(&path).expect("it is written");
+        let read = |path: &Path| std::fs::read_to_string(path).expect("a file");
+        assert_eq!((read(&precious), read(&path)), ("kept".into(), format!("{}\n", std::process::id())));
+        drop(pidfile);
+        assert!(!path.exists() && precious.exists());
+        std::fs::remove_dir_all(&place).expect("it is ours");
     }
 
     #[test]

@@ -5,42 +5,14 @@
 
 mod chained;
 
-use chained::{PATIENCE, Up, Writer, chain, stderr, stdout};
+use chained::{PATIENCE, Up, Writer, chain, checksum, stderr, until_all_serve};
 use millrace::chain::status::ask;
-use millrace::txn::info::{Info, Member};
 use protocol::chain::{Lsn, Transaction};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Small, so that a test is quick and its log fills.
 const SMALL: [&str; 6] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m"];
-
-/// Until all three serve in the same configuration, each in the life that it lives now.
-fn until_all_serve(up: &Up) {
-    let begun = Instant::now();
-    loop {
-        let infos: Vec<_> = up.addresses().iter().filter_map(|address| ask(address, None).ok()).collect();
-        let serves = |info: &Info| {
-            let members =
-                infos.iter().filter(|other| other.epoch == info.epoch).flat_map(|other| &other.members);
-            let me =
-                |member: &&Member| (member.replica, member.incarnation) == (info.replica, info.incarnation);
-            members.filter(|member| me(member) && !member.syncing).count() == 3
-        };
-        if infos.len() == 3 && infos.iter().all(serves) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not all serve: {infos:?}");
-        std::thread::yield_now();
-    }
-}
-
-/// Compares all replicas, and says what the command says.
-fn checksum(up: &Up, replicas: usize) -> String {
-    let output = chain(&["checksum", "--connect", &up.list(), "--replicas", &replicas.to_string()]);
-    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
-    stdout(&output)
-}
 
 #[test]
 fn any_replica_may_die_under_load_and_comes_back_the_same() {
@@ -104,6 +76,47 @@ fn what_was_acknowledged_outlives_all_processes_and_a_damaged_log_is_repaired() 
     up.end();
 }
 
+/// As disks that lie do in a power cut. It was cut off without a word, and the chain went on without what it had acknowledged.
+#[test]
+fn an_end_that_all_logs_lost_is_an_error_with_a_choice() {
+    let up = Up::start("tail", &SMALL);
+    until_all_serve(&up);
+    let mut writer = Writer::new(&up);
+    let mut last = Lsn(0);
+    for number in 0..20 {
+        last = writer
+            .execute(Transaction::new().put(format!("key {number}"), format!("needle {number} of hay")))
+            .lsn;
+    }
+    let marked = |address| {
+        let figures = ask(address, None).map(|info| info.figures).unwrap_or_default();
+        figures.iter().any(|(name, lsn)| name == "log_marked_lsn" && *lsn >= last.0 as f64)
+    };
+    let (begun, addresses) = (Instant::now(), up.addresses());
+    while !addresses.iter().all(marked) {
+        assert!(begun.elapsed() < PATIENCE, "the logs are not marked");
+        std::thread::yield_now();
+    }
+    let folder = up.end();
+    for id in ["1", "2", "3"] {
+        let log = folder.join(id).join("log");
+        let mut bytes = std::fs::read(&log).expect("a log");
+        let needle = b"needle 15 of hay";
+        let at = bytes.windows(needle.len()).position(|window| window == needle).expect("it is logged");
+        bytes[at..].fill(0);
+        std::fs::write(&log, bytes).expect("the log can be written");
+    }
+    let up = Up::again(folder, &SMALL);
+    let first = last.0 - 4;
+    let says = format!("of transactions {first} to {} the log of replica", last.0);
+    let begun = Instant::now();
+    while !up.lines().iter().any(|line| line.contains(&says) && line.contains("--accept-data-loss")) {
+        assert!(begun.elapsed() < PATIENCE, "nobody says {says:?}: {:?}", up.lines());
+        std::thread::yield_now();
+    }
+    up.end();
+}
+
 #[test]
 fn who_was_away_for_long_is_given_the_image() {
     let up = Up::start("image", &[&SMALL[..], &["--restart"]].concat());
@@ -145,19 +158,46 @@ fn a_log_that_cannot_be_written_stops_its_replica_and_nothing_else() {
     up.end();
 }
 
+/// Each write of each log takes longer than a lease: replicas say that they live all the same, and nobody is left out.
+#[test]
+fn a_disk_that_is_slower_than_the_lease_costs_nobody_its_place() {
+    let slow = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--media", "emulated:700000000"];
+    let up = Up::start("slow", &slow);
+    until_all_serve(&up);
+    let epochs = || -> Vec<_> {
+        up.addresses()
+            .iter()
+            .map(|address| ask(address, None).expect("it answers while it writes").epoch)
+            .collect()
+    };
+    let before = epochs();
+    let mut writer = Writer::patient(&up, PATIENCE / 3);
+    for sum in 1..4 {
+        assert_eq!(writer.execute(Transaction::new().add("sum", 1)).sums, [sum]);
+    }
+    assert_eq!(epochs(), before, "{:?}", up.lines());
+    assert!(up.lines().iter().any(|line| line.contains("is slow, and alive")), "{:?}", up.lines());
+    up.end();
+}
+
 #[test]
 fn wrong_flags_give_sentences() {
     let folder = chained::folder("flags");
     let data = folder.join("1").display().to_string();
-    let replica = |more: &[&str]| {
+    let keyed = |more: &[&str]| {
         let usual =
             ["replica", "--id", "1", "--listen", "tcp:127.0.0.1:0", "--controllers", "tcp:127.0.0.1:1"];
         chain(&[&usual[..], more].concat())
     };
+    let replica = |more: &[&str]| keyed(&[&["--no-key"], more].concat());
+    let unnamed = keyed(&["--peers", "1=tcp:127.0.0.1:0", "--media", "memory"]);
+    assert_eq!(unnamed.status.code(), Some(1));
+    assert!(stderr(&unnamed).contains("name its key with --key FILE"), "{}", stderr(&unnamed));
     for (more, code, says) in [
         (&["--peers", "1=tcp:127.0.0.1:0"][..], 1, "say where with --data DIR"),
         (&["--peers", "2=tcp:127.0.0.1:0", "--media", "memory"], 1, "names replicas 2, and not 1"),
         (&["--peers", "1=unix:/a,1=unix:/b", "--media", "memory"], 1, "replica 1 of --peers is named twice"),
+        (&["--peers", "1=tcp:127.0.0.1:0,2=tcp:10.9.8.7:1", "--media", "memory"], 1, "--no-key"),
         (&["--peers", "tcp:127.0.0.1:0"], 2, "write NUMBER=ADDRESS"),
         (&["--peers", "1=http://x"], 2, "no address"),
         (&["--peers", "1=tcp:127.0.0.1:0", "--media", "floppy"], 2, "is no medium"),

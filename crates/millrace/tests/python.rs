@@ -362,6 +362,30 @@ fn python_and_rust_clients_agree_through_two_boxes() {
     rack.end();
 }
 
+/// Writes are sealed, by both; a read goes without a seal, and is asked again with room for what it found.
+#[test]
+fn big_values_go_from_one_to_the_other() {
+    let Some(python) = python() else { return };
+    let mut rack = Rack::start("big", python);
+    let mut client = Client::init(&rack.topology, Some(2)).expect("a client");
+    for size in [1, 184, 185, 5_000, 65_056] {
+        let value = vec![size as u8; size];
+        client.set(b"of rust", &value).expect("stored");
+        for _ in 0..2 {
+            let item = rack.python(&json!({"box": 1, "op": "get", "key": "of rust"}));
+            assert_eq!(item["value"], hex(&value), "{size}");
+        }
+        let said = json!({"box": 1, "op": "set", "key": "of python", "value": hex(&value)});
+        assert!(rack.python(&said).is_number(), "{size}");
+        for _ in 0..2 {
+            let item = client.get(b"of python").expect("an answer").expect("it is there");
+            assert!(item.value == value, "{size}");
+        }
+    }
+    // Box 1 is asked, and answers what comes again.
+    rack.end();
+}
+
 /// Asks until a box answers: a copy ends with its lease, and a fill may come to nothing.
 fn warm(rack: &mut Rack, value: &str) {
     let get = json!({"box": 1, "op": "get", "key": "colour"});

@@ -13,6 +13,7 @@ struct Serving {
     process: Child,
     address: String,
     admin: String,
+    token: String,
     folder: PathBuf,
 }
 
@@ -31,7 +32,9 @@ impl Serving {
         let mut line = || lines.next().expect("a line").expect("text");
         assert_eq!(line(), address);
         let admin = line().strip_prefix("http://").expect("the admin port").to_owned();
-        Serving { process, address, admin, folder }
+        let file = line().strip_prefix("token ").expect("the token's file").to_owned();
+        let token = std::fs::read_to_string(file).expect("a token").trim().to_owned();
+        Serving { process, address, admin, token, folder }
     }
 
     /// A call of demo.Echo; whether it succeeded.
@@ -43,10 +46,10 @@ impl Serving {
     /// Status and body of an HTTP request.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.admin).expect("the port");
-        let (host, len) = (&self.admin, body.len());
+        let (host, len, token) = (&self.admin, body.len(), &self.token);
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
         )
         .expect("it reads");
         let mut answer = String::new();

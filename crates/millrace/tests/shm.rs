@@ -298,6 +298,21 @@ fn quit_closes_after_the_replies_and_a_stopped_node_hangs_up() {
 }
 
 #[test]
+fn segments_take_no_more_than_shm_memory_and_come_back() {
+    // Room for two of a little more than a MiB.
+    let served = Served::with(&[("shm.arena", "512k"), ("shm.memory", "3m")]);
+    let (mut first, second) = (served.client(), served.client());
+    let error = Client::connect(&served.path).err().expect("there is no room");
+    assert!(error.to_string().contains("shm.memory"), "{error}");
+    served.until("one was refused", |r| r.net.shm_refusals == 1 && r.net.shm_connections == 2);
+    assert!((2 << 20..3 << 20).contains(&served.node().report().segment_bytes));
+    assert_eq!(call(&mut first, "mn\r\n"), "MN\r\n");
+    drop(second);
+    served.until("it is closed", |r| r.net.shm_connections == 1);
+    assert_eq!(call(&mut served.client(), "mn\r\n"), "MN\r\n");
+}
+
+#[test]
 fn clients_beyond_the_limit_are_turned_away() {
     let served = Served::with(&[("net.max_connections", "2")]);
     let mut clients = [served.client(), served.client()];

@@ -53,13 +53,24 @@ fn every_end_has_its_exit_status_and_every_reply_its_durability() {
     assert_eq!((&replies[1]["reads"][0]["value"], replies[1]["copies"].as_u64()), (&"6".into(), Some(1)));
     assert_eq!(replies.len(), 2);
 
-    let (code, said, _) = txn(&["status", "--connect", &all, "999999", "1"], "");
+    // A line for each transaction, in order, whatever became of it.
+    let (code, said, complaint) =
+        txn(&["--connect", &all, "--json"], "get ann\ngit a\nput bob x; add bob 1\nget bob\n");
+    let replies: Vec<serde_json::Value> = said.lines().map(|line| line.parse().expect("JSON")).collect();
+    assert_eq!((code, replies.len(), complaint.as_str()), (2, 4, ""), "{said}");
+    assert_eq!((&replies[1]["done"], replies[1]["error"].is_string()), (&false.into(), true), "{said}");
+    assert!(replies[2]["error"].is_string() && replies[3]["reads"][0]["value"] == "4", "{said}");
+
+    let (code, said, _) = txn(&["status", "--connect", &all, &"9".repeat(32), "1"], "");
     assert_eq!(code, 3);
     assert!(said.contains("cannot be told"), "{said}");
     drop(chain);
     let (code, _, complaint) = txn(&["--connect", &all, "--timeout", "1s", "get a"], "");
     assert_eq!(code, 2);
     assert!(complaint.contains("no replica was reached"), "{complaint}");
+    let (code, said, _) = txn(&["--connect", &all, "--timeout", "1s", "--json", "get a"], "");
+    let said: serde_json::Value = said.trim().parse().expect("JSON");
+    assert_eq!((code, &said["done"], said["error"].is_string()), (2, &false.into(), true), "{said}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Args;
 use super::service::Service;
+use base::prng::Prng;
 use fabric::link::Address;
 use millrace::txn::info::Info;
 use millrace::txn::spawned::{Plan, Spawned};
@@ -56,6 +57,7 @@ impl Chain {
         let mut client =
             Client::connect(addresses, &Options::default()).map_err(|error| error.to_string())?;
         let mut shots = 0;
+        let mut random = Prng::new(args.seed);
         let mut next = args.kill_every.map(|every| began + every);
         let mut told = began;
         while began.elapsed() < length {
@@ -81,8 +83,16 @@ impl Chain {
                     (_, true) => "tail",
                     _ => "middle",
                 };
-                service.killed(format!("kill {} (replica {}, {part})", shots + 1, victim.replica.0));
-                if spawned.kill(victim.replica.0) {
+                let pause = args.pause.filter(|_| shots % 2 == 1);
+                service.killed(part, if pause.is_some() { "stopped" } else { "killed" });
+                let hit = match pause {
+                    Some(most) => {
+                        let time = most.mul_f64(random.unit_f64());
+                        spawned.pause(victim.replica.0, time)
+                    }
+                    None => spawned.kill(victim.replica.0),
+                };
+                if hit {
                     shots += 1;
                     next = Some(Instant::now() + every);
                 }

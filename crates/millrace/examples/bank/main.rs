@@ -54,13 +54,16 @@ pub struct Args {
     /// Shoot a replica (kill -9) so often, one after the other; it is started again. Only of a chain that was started here
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "connect")]
     kill_every: Option<Duration>,
+    /// Stop every second victim (SIGSTOP) for up to this long and let it go on, instead of shooting it
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "kill_every")]
+    pause: Option<Duration>,
     /// After a kill, transfers must go on within this
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     bound: Duration,
     /// Replicas of a chain that is started here
     #[arg(long, value_name = "N", default_value_t = 3)]
     replicas: u16,
-    /// What its logs are on: file, dsync, pmem, memory
+    /// What its logs are on: file, dsync, pmem, memory; emulated:NANOSECONDS is a disk that takes so long for each write
     #[arg(long, value_name = "MEDIA", default_value = "file")]
     media: String,
     /// Most that its accounts and ledger may take, some hundred bytes for each transfer

@@ -1,12 +1,16 @@
 //! How long nobody's transfer was done, after each kill.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One replica's end.
 #[derive(Clone, Debug)]
 struct Kill {
-    what: String,
+    /// Which part of the chain it was.
+    part: &'static str,
+    /// What was done to it.
+    what: &'static str,
     at: Instant,
     /// The longest time between two transfers that were done, of those that overlap the time since.
     longest: Duration,
@@ -37,9 +41,9 @@ impl Service {
         seen.last = Some(now);
     }
 
-    /// A replica was shot.
-    pub fn killed(&self, what: String) {
-        self.seen().kills.push(Kill { what, at: Instant::now(), longest: Duration::ZERO });
+    /// A replica was shot, or stopped.
+    pub fn killed(&self, part: &'static str, what: &'static str) {
+        self.seen().kills.push(Kill { part, what, at: Instant::now(), longest: Duration::ZERO });
     }
 
     /// Transfers so far, and for how long there has been none.
@@ -51,8 +55,16 @@ impl Service {
     /// Prints the gaps.
     pub fn verdict(&self, bound: Duration) -> Result<(), String> {
         let seen = self.seen();
-        for kill in &seen.kills {
-            println!("after {} nothing was done for {} ms at most", kill.what, kill.longest.as_millis());
+        let mut all: BTreeMap<(&str, &str), Vec<Duration>> = BTreeMap::new();
+        seen.kills.iter().for_each(|kill| all.entry((kill.part, kill.what)).or_default().push(kill.longest));
+        for ((part, what), mut stalls) in all {
+            stalls.sort();
+            println!(
+                "{part} {what} {} times: then nothing was done for {} ms (median), {} ms at most",
+                stalls.len(),
+                stalls[stalls.len() / 2].as_millis(),
+                stalls[stalls.len() - 1].as_millis()
+            );
         }
         match seen.kills.iter().map(|kill| kill.longest).max() {
             None => Ok(()),

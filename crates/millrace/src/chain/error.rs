@@ -4,6 +4,7 @@ use super::controller::ControllerError;
 use super::media::Media;
 use super::registers::SetError;
 use base::Bytes;
+use base::key::KeyError;
 use fabric::link::Address;
 use protocol::chain::{BadConfig, ReplicaId};
 use std::net::SocketAddr;
@@ -36,6 +37,16 @@ pub enum ChainError {
     Differ(String),
     Restless(u32),
     Controller(ControllerError),
+    Key(KeyError),
+    NoKey,
+    Exposed(Address),
+    InTheWay(PathBuf),
+    Unfinished(PathBuf),
+    NoTail,
+    NoBackup(String),
+    BadBackup(PathBuf, String),
+    NotABackup(PathBuf, String),
+    Unsound(usize, usize),
 }
 
 impl ChainError {
@@ -82,7 +93,8 @@ impl fmt::Display for ChainError {
             }
             ChainError::Damaged(what, path, how) => write!(
                 f,
-                "the {what} {} cannot be used: {how}\n  remove the replica's directory to start it empty: the others give it everything",
+                "the {what} {} cannot be used: {how}\n  keep the directory, since it may be the last that has everything. If others serve (`millrace chain status`), move it elsewhere and start \
+                 the replica with an empty one: they give it everything",
                 path.display()
             ),
             ChainError::Stopped(what, path, how) => write!(
@@ -114,6 +126,42 @@ impl fmt::Display for ChainError {
                 "the replicas were not at the same transaction in {tries} attempts: one of them is catching up, or away (`millrace chain status` says which)"
             ),
             ChainError::Controller(error) => error.fmt(f),
+            ChainError::Key(error) => write!(
+                f,
+                "{error}\n  all members of a chain have the same key: `millrace key new FILE` makes one, copy it to each and name it with --key"
+            ),
+            ChainError::NoKey => f.write_str(
+                "a member of a chain proves that it is one: name its key with --key FILE (`millrace key new FILE` makes one), or say --no-key",
+            ),
+            ChainError::Exposed(address) => write!(
+                f,
+                "--no-key, and {address} can be reached from other machines: whoever does could pass for a member. Name a key with --key FILE"
+            ),
+            ChainError::InTheWay(path) => write!(
+                f,
+                "{} is there already, and nothing is written over: name another place, or move it elsewhere",
+                path.display()
+            ),
+            ChainError::Unfinished(path) => write!(
+                f,
+                "{} is there: what is left of a backup that was not finished, or one that is under way. Remove it if none is",
+                path.display()
+            ),
+            ChainError::NoTail => f.write_str(
+                "no replica that answers is the tail and serves: its items would be old. `millrace chain status` says how the chain is; try again when it serves",
+            ),
+            ChainError::NoBackup(why) => write!(f, "there is no backup: {why}"),
+            ChainError::BadBackup(path, why) => write!(
+                f,
+                "{} is damaged, and nothing serves from it: {why}\n  take an older backup; `millrace chain verify DIR…` says which are good",
+                path.display()
+            ),
+            ChainError::NotABackup(path, what) => write!(
+                f,
+                "{} is no backup, but {what}: `millrace chain backup` makes one from a chain that serves",
+                path.display()
+            ),
+            ChainError::Unsound(bad, all) => write!(f, "{bad} of {all} are damaged or cannot be read"),
         }
     }
 }

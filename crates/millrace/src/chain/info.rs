@@ -55,7 +55,10 @@ impl Node {
 
     /// Counts and sizes, by name; those that end in `_total` only grow.
     pub(super) fn figures(&self) -> Vec<(&'static str, f64)> {
+        let view = self.replica.view();
         let mut figures = self.place.found.figures();
+        figures.push(("connected", f64::from(u8::from(view.connected))));
+        figures.push(("missing_entries", view.missing as f64));
         figures.extend(self.replica.log().figures());
         figures.extend(self.replica.image().figures());
         figures.extend(named(&self.replica.stats()).map(|(name, count)| (name, count as f64)));
@@ -72,7 +75,9 @@ impl Node {
             ("messages_received_total", all.received),
             ("messages_dropped_total", all.dropped),
             ("messages_malformed_total", all.malformed),
-            ("strangers_total", self.links.strangers()),
+            ("strangers_total", self.links.refused().strangers),
+            ("unproven_links_total", self.links.refused().unproven),
+            ("second_processes_total", self.links.refused().twice),
             ("calls_waiting", self.desk.waiting() as u64),
             ("calls_answered_total", self.desk.answered()),
         ];

@@ -10,13 +10,16 @@
 //! | `controller`, `registry` | `chain controller`, `chain reset`: who is in the chain; where that is kept |
 //! | `up` | `chain up`: all of it on one machine |
 //! | `status` | `chain status`, `chain checksum` |
+//! | `export`, `backup` | what a replica gives of itself in pieces; `chain backup`, `restore`, `verify` |
 //! | `registers`, `error` | what can be tuned; what can go wrong, and what to do about it |
 //!
 //! The protocol, and why it is strictly serializable: `docs/design/006-chain.md`. How it is operated: `docs/chain-operate.md`.
 
+mod backup;
 pub mod controller;
 pub mod disk;
 pub mod error;
+mod export;
 mod info;
 pub mod links;
 pub mod media;
@@ -51,6 +54,9 @@ enum Command {
     Reset(Box<controller::Reset>),
     Status(status::StatusCommand),
     Checksum(status::Checksum),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
+    Verify(backup::Verify),
 }
 
 impl Chain {
@@ -66,6 +72,9 @@ impl Chain {
             Command::Reset(reset) => reset.run().map_err(ChainError::Controller),
             Command::Status(status) => status.run(),
             Command::Checksum(checksum) => checksum.run(),
+            Command::Backup(backup) => backup.run(),
+            Command::Restore(restore) => restore.run(),
+            Command::Verify(verify) => verify.run(),
         }
     }
 }

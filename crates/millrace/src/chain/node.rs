@@ -1,35 +1,48 @@
 //! A replica's loop: one thread that has the machine, the links to other nodes, the clients' server, the log and the image.
 //!
 //! ```text
-//!   hear: calls, messages, deadlines ──▶ machine ──▶ speak ──▶ sync the log ──▶ machine ──▶ speak ──▶ a step of a checkpoint ──▶ again
+//!   hear: calls, messages, deadlines ──▶ machine ──▶ speak ──▶ what is durable by now ──▶ machine ──▶ speak ──▶ a step of a checkpoint ──▶ again
+//!                                                      │ ▲
+//!                                 log and checkpoint: a thread each, which writes and waits for the device
 //! ```
-//! **Group commit** comes by itself: whatever arrives while the log is being written is heard in the next turn, and made durable by one
+//! **Group commit** comes by itself: whatever arrives while the log is being written is appended, and made durable by the next
 //! write. Nothing waits for company, so one transaction at a time is as fast as the medium.
 //!
-//! Why the log is written on this thread: handing it to another costs a wake-up there and one back, 35 µs each here
-//! (LIMITS), against some 200 µs of the write itself; and there is nothing that this thread could do meanwhile for the same transactions.
+//! Why log and checkpoint have threads of their own: this one holds the lease. A device that takes as long as the lease for a write
+//! would have the replica taken for dead, though nothing is wrong with it but that it is slow; and all replicas may have such devices at once.
+//! That costs a wake-up there and one back, 35 µs each (LIMITS), for each write of some 200 µs. What is durable sooner
+//! ([`store::redo::media`]) is written here. Only the repair of a damaged entry still waits for the device.
 //!
 //! Invariants:
 //! 1. What a failed log or image brought the machine to say is not sent: after each call of the machine both are asked first.
 //! 2. Answers that need no log (reads, what others have committed) leave before the log is written.
+//! 3. Nothing is written to the log while the checkpoint of an image that was cleared is not forgotten for good.
 //!
 //! Bounds: those of [`super::links`], [`super::service`] and the machine.
 
 use super::disk::{DiskImage, DiskLog, Found, Progress};
 use super::error::ChainError;
+use super::export::Export;
 use super::links::Links;
 use super::media::Media;
 use super::metrics::Questions;
 use super::registers::{Id, Registers};
 use super::service::{Desk, Inquiry};
+use base::key::Key;
+use base::steady::Steady;
 use base::{Clock, Nanos};
 use fabric::server::Server;
 use protocol::chain::{Image, Incarnation, Log, Lsn, Message, NodeId, Out, Replica, ReplicaId};
+use ring::wait::Sleeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whoever is told to stop notices within this.
 const NOTICE: Nanos = Nanos::from_millis(20);
+/// How often the log says in another place what is durable: so much of its end can be lost without anybody noticing, if all logs lose it.
+const MARK_INTERVAL: Nanos = Nanos::from_millis(100);
 /// A log that is so full keeps nothing for neighbours.
 const SCARCE_PERCENT: u64 = 85;
 
@@ -44,6 +57,12 @@ pub struct Node {
     came: Vec<(NodeId, Message)>,
     /// Calls of `Info` that are not answered.
     inquiries: Vec<Inquiry>,
+    /// Calls of `Export` that are not answered.
+    pub(super) exports: VecDeque<Export>,
+    /// When the log was marked.
+    marked_at: Nanos,
+    /// Rung by the threads of log and checkpoint.
+    sleeper: Sleeper,
     spin: bool,
     checkpoint_percent: u64,
     checkpoint_step: usize,
@@ -71,6 +90,8 @@ pub struct Place {
     pub serves: String,
     /// What its recovery found.
     pub found: Found,
+    /// The chain's key.
+    pub key: Key,
 }
 
 impl Node {
@@ -80,6 +101,7 @@ impl Node {
         place: Place,
         links: Links,
         (server, desk): (Server, Desk),
+        sleeper: Sleeper,
         registers: &Registers,
     ) -> Node {
         Node {
@@ -91,6 +113,9 @@ impl Node {
             out: Vec::new(),
             came: Vec::new(),
             inquiries: Vec::new(),
+            exports: VecDeque::new(),
+            marked_at: Nanos::ZERO,
+            sleeper,
             spin: registers.is_on(Id::Spin),
             checkpoint_percent: registers.read(Id::CheckpointPercent),
             checkpoint_step: registers.size(Id::CheckpointStep),
@@ -110,10 +135,12 @@ impl Node {
     /// Takes turns until it is told to stop. What is acknowledged is durable at every moment, so there is nothing to bring to an end.
     ///
     /// # Errors
-    /// The log or the image failed: the replica must not go on.
+    /// The clock jumped; the log or the image failed: the replica must not go on.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), ChainError> {
+        let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
+            steady.check().map_err(|jump| ChainError::System("trust the clock", io::Error::other(jump)))?;
             if self.turn()? == 0 && !self.spin {
                 self.rest();
             }
@@ -131,26 +158,56 @@ impl Node {
             done += self.hear();
             self.speak()?;
         }
-        if self.replica.log().is_behind() {
-            self.links.flush(self.clock.now());
-            self.replica.log_mut().sync();
-            self.replica.tick(self.clock.now(), &mut self.out);
-            self.speak()?;
-            done += 1;
-        }
+        done += self.sync()?;
         done += self.checkpoint()?;
         self.answer_inquiries();
+        done += self.answer_exports();
         self.answer_questions();
         self.links.flush(self.clock.now());
+        for notice in self.links.take_notices() {
+            let Place { id, chain, .. } = self.place;
+            crate::complain!("replica {} of chain {chain}: {notice}", id.0);
+        }
         Ok(done)
+    }
+
+    /// Has what was appended made durable, and tells the machine what is; whether there was something to tell.
+    fn sync(&mut self) -> Result<usize, ChainError> {
+        let mut done = usize::from(self.end_sync());
+        let now = self.clock.now();
+        if now >= self.marked_at.plus(MARK_INTERVAL) {
+            self.marked_at = now;
+            self.replica.log_mut().mark();
+        }
+        if self.replica.log().is_behind() && !self.replica.image().is_forgetting() {
+            self.links.flush(self.clock.now());
+            self.replica.log_mut().begin_sync();
+            // A medium without a thread of its own is done at once.
+            done += usize::from(self.end_sync());
+        }
+        if done > 0 {
+            self.replica.tick(self.clock.now(), &mut self.out);
+        }
+        self.speak()?;
+        Ok(done)
+    }
+
+    fn end_sync(&mut self) -> bool {
+        let log = self.replica.log_mut();
+        let is_synced = log.is_synced();
+        if is_synced {
+            log.end_sync();
+        }
+        is_synced
     }
 
     /// Hands what came, and what is due, to the machine.
     fn hear(&mut self) -> usize {
         let now = self.clock.now();
-        let Node { replica, links, desk, server, out, came, inquiries, .. } = self;
+        let Node { replica, links, desk, server, out, came, inquiries, exports, .. } = self;
         let mut done = server.poll(now);
-        done += desk.take(now, inquiries, |client, message| replica.handle(now, client, message, out));
+        done +=
+            desk.take(now, inquiries, exports, |client, message| replica.handle(now, client, message, out));
         done += links.poll(now, came);
         for (from, message) in came.drain(..) {
             replica.handle(now, from, message, out);
@@ -183,7 +240,7 @@ impl Node {
     fn checkpoint(&mut self) -> Result<usize, ChainError> {
         self.release();
         let (log, image) = (self.replica.log(), self.replica.image());
-        if !image.is_checkpointing() {
+        if !image.is_checkpointing() && !image.is_forgetting() {
             let view = self.replica.view();
             // A replica that has copied its image acknowledges nothing before that is done; a log that is full takes nothing.
             let grown = log.payload_bytes() - self.checkpointed_at >= log.capacity() / 8;
@@ -197,13 +254,17 @@ impl Node {
                 return Ok(0);
             }
         }
-        if let Progress::Done(redo_from) = self.replica.image_mut().step_checkpoint(self.checkpoint_step) {
-            self.checkpointed = redo_from;
-            self.release();
-            if self.saves_copy && !self.replica.view().copying {
-                self.replica.checkpointed();
+        match self.replica.image_mut().step_checkpoint(self.checkpoint_step) {
+            Progress::Waiting => return Ok(0),
+            Progress::More | Progress::Abandoned => {}
+            Progress::Done(redo_from) => {
+                self.checkpointed = redo_from;
+                self.release();
+                if self.saves_copy && !self.replica.view().copying {
+                    self.replica.checkpointed();
+                }
+                self.replica.tick(self.clock.now(), &mut self.out);
             }
-            self.replica.tick(self.clock.now(), &mut self.out);
         }
         self.speak()?;
         Ok(1)
@@ -250,14 +311,17 @@ impl Node {
 
     /// Sleeps until there is something to do.
     fn rest(&mut self) {
-        // Both are armed: one that is not would not wake us.
+        // All are armed: one that is not would not wake us.
         let armed = self.server.arm();
-        if self.links.arm() && armed {
+        self.sleeper.arm();
+        let is_durable = self.replica.log_mut().is_synced() || self.replica.image_mut().is_ready();
+        if self.links.arm() && armed && !is_durable {
             let deadlines =
                 [self.server.next_deadline(), self.links.next_deadline(), self.replica.next_deadline()];
             let next = deadlines.into_iter().min().unwrap_or(Nanos::MAX);
             let span = next.since(self.clock.now()).min(NOTICE);
-            let descriptors = self.server.descriptors().chain(self.links.descriptors());
+            let disk = self.sleeper.descriptor().expect("made with an eventfd");
+            let descriptors = self.server.descriptors().chain(self.links.descriptors()).chain([disk]);
             let mut fds: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             let span =
                 Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
@@ -265,6 +329,7 @@ impl Node {
             let _ = poll(&mut fds, Some(&span));
         }
         self.server.disarm();
+        self.sleeper.disarm();
         self.links.disarm();
     }
 }

@@ -74,7 +74,6 @@ pub fn config(chain: u32, registers: &Registers) -> Config {
         drift_percent: registers.read(Id::Drift),
         gather: micros(Id::Gather),
         patience: micros(Id::Patience),
-        planted: None,
     }
 }
 

@@ -8,13 +8,16 @@ use super::node::{Node, Place};
 use super::registers::{Registers, config};
 use super::service::Desk;
 use crate::inc::stop_flag;
+use crate::txn::words;
+use base::key::Key;
 use base::{Bytes, Clock};
 use fabric::link::Address;
 use fabric::server::{Options, Server};
 use protocol::chain::{Image as _, NodeId, Replica, ReplicaId};
+use ring::wait::waiting_on_eventfd;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -25,14 +28,15 @@ use std::time::Instant;
 /// --listen. Which replicas there are is said in --peers, the same for all of them; each listens for the others at its own address there.
 /// Replicas that were down come back by themselves: they replay their log, and are given the rest by the chain.
 ///
-/// It prints what it recovered, and a line when it is ready. There is no authentication and no encryption: keep the addresses on loopback
-/// or a network that you trust.
+/// It prints what it recovered, and a line when it is ready. Members prove to each other that they have the chain's key (--key). Clients prove
+/// nothing, and nothing is encrypted: keep --listen on loopback or a network that you trust.
 ///
 /// Exit status: 0 when told to stop, 1 when it could not start, 2 wrong usage, 4 when its log or image could not be written: nothing is
 /// acknowledged from then on.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_long_help = "\
 Example, three replicas on three machines with a controller on the first:
+  millrace key new /etc/millrace/chain7.key     # once; copy it to all three, and add --key /etc/millrace/chain7.key to each line
   millrace chain controller --chain 7 --replicas 1,2,3 --state /var/lib/millrace/chain7 --listen tcp:10.0.0.1:7400
   millrace chain replica --chain 7 --id 1 --data /var/lib/millrace/replica --listen tcp:10.0.0.1:7401 \\
     --peers 1=tcp:10.0.0.1:7411,2=tcp:10.0.0.2:7411,3=tcp:10.0.0.3:7411 --controllers tcp:10.0.0.1:7400
@@ -67,6 +71,9 @@ pub struct ReplicaNode {
     #[command(flatten)]
     storage: Storage,
 
+    #[command(flatten)]
+    secret: Secret,
+
     /// Set a register; may be repeated. `millrace registers --chain` lists them
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
@@ -78,6 +85,45 @@ pub struct ReplicaNode {
     /// End when standard input is closed, too
     #[arg(long)]
     pub until_eof: bool,
+}
+
+/// The key of a cluster's members, when nothing else is said: a file in the directory of each.
+pub const KEY_FILE: &str = "cluster.key";
+
+/// By what the members of a chain know each other.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Secret {
+    /// The chain's key, the same file for all its replicas and controllers; `millrace key new FILE` makes one. Without it: cluster.key beside what
+    /// this node keeps
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+
+    /// No key: every process that reaches the addresses may say that it is a member. On loopback and sockets of this machine only
+    #[arg(long, conflicts_with = "key")]
+    pub no_key: bool,
+}
+
+impl Secret {
+    /// The key in the file that was named, or in the one `beside` what the node keeps. `addresses` are those of the members.
+    ///
+    /// # Errors
+    /// There is none, or others can read it; or no key is wanted and a member is on another machine.
+    pub fn key<'a>(
+        &self,
+        beside: Option<&Path>,
+        addresses: impl IntoIterator<Item = &'a Address>,
+    ) -> Result<Key, ChainError> {
+        if self.no_key {
+            return match addresses.into_iter().find(|address| !address.is_local()) {
+                Some(address) => Err(ChainError::Exposed(address.clone())),
+                None => Ok(Key::new([0; 16])),
+            };
+        }
+        match self.key.as_deref().or(beside) {
+            Some(path) => Key::read(path).map_err(ChainError::Key),
+            None => Err(ChainError::NoKey),
+        }
+    }
 }
 
 /// Where a replica keeps its log and its image.
@@ -169,31 +215,42 @@ impl ReplicaNode {
         let numbers: Vec<u16> = controllers.iter().map(|(number, _)| *number).collect();
 
         let (desk, service) = Desk::new();
-        let options = Options { max_connections: 4096, ..Options::default() };
+        let options = Options { max_connections: 4096, request: words::REQUEST, ..Options::default() };
         let mut server = Server::new(options).service(service);
         for address in &self.listen {
             server = server.listen(address).map_err(|error| ChainError::Listen(address.clone(), error))?;
+            crate::reach::warn_of("this replica of the chain", address);
         }
         let serves = self.advertise.clone().or_else(|| server.addresses().next().cloned());
         let serves = serves.map_or(String::new(), |address| address.to_string());
 
+        let beside = self.storage.data.as_ref().map(|data| data.join(KEY_FILE));
+        let at = self.peers.iter().map(|(_, address)| address).chain(controllers.iter().map(|(_, at)| at));
+        let key = self.secret.key(beside.as_deref(), at)?;
         let id = ReplicaId(self.id);
-        let (disk, found) = disk::open(&self.storage, &config, id)?;
+        let (sleeper, waker) =
+            waiting_on_eventfd().map_err(|error| ChainError::System("have an eventfd", error))?;
+        let wake = Arc::new(move || {
+            waker.wake();
+        });
+        let (disk, found) = disk::open(&self.storage, &config, id, wake)?;
         let nodes = peers.into_iter().map(|(id, address)| (NodeId::Replica(id), Some(address))).chain(
             controllers.into_iter().map(|(number, address)| (NodeId::Controller(number), Some(address))),
         );
-        let links = Links::new(self.chain, NodeId::Replica(id), Some(&listen), &serves, nodes)
+        let links = Links::new(&key, self.chain, NodeId::Replica(id), Some(&listen), &serves, nodes)
             .map_err(|error| ChainError::Listen(listen.clone(), error))?;
 
         let Disk { image, log, recovered, incarnation } = disk;
         let (begun, before) = (Instant::now(), image.applied());
         let now = Clock::shared().now();
-        let replica = Replica::new(&config, id, incarnation, &numbers, recovered, now, image, log);
+        let secret = Key::generate();
+        let replica = Replica::new(&config, id, incarnation, &numbers, secret, recovered, now, image, log);
         let view = replica.view();
         let found = found.replayed(before, view.applied, view.last, begun.elapsed());
         say(&format!("{}: {found}", self.name()));
-        let place = Place { chain: self.chain, id, incarnation, media: self.storage.media, serves, found };
-        Ok(Node::new(replica, place, links, (server, desk), &registers))
+        let place =
+            Place { chain: self.chain, id, incarnation, media: self.storage.media, serves, found, key };
+        Ok(Node::new(replica, place, links, (server, desk), sleeper, &registers))
     }
 
     /// The replicas, and where this one listens.

@@ -8,19 +8,20 @@
 //!
 //! Bounds: `MOST_WAITING` calls; further ones are refused as busy. Calls whose callers gave up are dropped every `SWEEP_EVERY`.
 
+use super::export::Export;
 use crate::txn::proto::millrace as proto;
-use crate::txn::words::{put_answer, put_opened, put_refusal, put_status, take_request};
+use crate::txn::words::{put_answer, put_opened, put_refusal, put_status, take_request, take_session};
 use base::Nanos;
 use fabric::service::Context;
 use fabric::status::{Code, Status};
 use fabric::stub::Deferred;
 use proto::{
-    CloseReply, CloseRequestView, ExecuteReply, ExecuteRequestView, InfoReply, InfoRequestView, OpenReply,
-    OpenRequestView, StatusReply, StatusRequestView, TxnServer,
+    CloseReply, CloseRequestView, ExecuteReply, ExecuteRequestView, ExportReply, ExportRequestView,
+    InfoReply, InfoRequestView, OpenReply, OpenRequestView, StatusReply, StatusRequestView, TxnServer,
 };
 use protocol::chain::message::{Refusal, RequestId};
-use protocol::chain::{Lsn, Message, NodeId, SessionId};
-use std::collections::BTreeMap;
+use protocol::chain::{Lsn, Message, NodeId};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Calls that wait for the machine.
@@ -34,8 +35,9 @@ type Calls = Arc<Mutex<Vec<Call>>>;
 enum Call {
     /// For the machine.
     Ask(Message, Waiting),
-    /// For the process.
+    /// For the process, both.
     Info(Inquiry),
+    Export(Export),
 }
 
 /// A call that waits for the machine.
@@ -85,8 +87,10 @@ impl proto::Txn for Front {
     }
 
     fn close(&self, request: CloseRequestView<'_>, reply: Deferred<CloseReply>, _context: &mut Context<'_>) {
-        let session = SessionId(request.session());
-        self.leave(Call::Ask(Message::Close { session }, Waiting::Close(reply)));
+        match take_session(request.session()) {
+            Ok(session) => self.leave(Call::Ask(Message::Close { session }, Waiting::Close(reply))),
+            Err(status) => reply.fail(status),
+        }
     }
 
     fn status(
@@ -95,13 +99,27 @@ impl proto::Txn for Front {
         reply: Deferred<StatusReply>,
         _context: &mut Context<'_>,
     ) {
-        let id = RequestId { session: SessionId(request.session()), sequence: request.sequence() };
-        self.leave(Call::Ask(Message::Ask { id }, Waiting::Status(reply)));
+        match take_session(request.session()) {
+            Ok(session) => {
+                let id = RequestId { session, sequence: request.sequence() };
+                self.leave(Call::Ask(Message::Ask { id }, Waiting::Status(reply)));
+            }
+            Err(status) => reply.fail(status),
+        }
     }
 
     fn info(&self, request: InfoRequestView<'_>, reply: Deferred<InfoReply>, _context: &mut Context<'_>) {
         let digest = request.digest().then_some(Lsn(request.digest_at()));
         self.leave(Call::Info(Inquiry { digest, reply }));
+    }
+
+    fn export(
+        &self,
+        request: ExportRequestView<'_>,
+        reply: Deferred<ExportReply>,
+        _context: &mut Context<'_>,
+    ) {
+        self.leave(Call::Export(Export::new(request, reply)));
     }
 }
 
@@ -134,11 +152,12 @@ impl Desk {
         (desk, TxnServer::new(Front(calls)))
     }
 
-    /// Hands what was asked to the machine, and to `inquiries` what is not the machine's; how many calls that is.
+    /// Hands what was asked to the machine, and to `inquiries` and `exports` what is not the machine's; how many calls that is.
     pub fn take(
         &mut self,
         now: Nanos,
         inquiries: &mut Vec<Inquiry>,
+        exports: &mut VecDeque<Export>,
         mut ask: impl FnMut(NodeId, Message),
     ) -> usize {
         let mut taken = std::mem::take(&mut self.taken);
@@ -147,6 +166,7 @@ impl Desk {
         for call in taken.drain(..) {
             match call {
                 Call::Info(inquiry) => inquiries.push(inquiry),
+                Call::Export(export) => exports.push_back(export),
                 Call::Ask(_, waiting) if self.waiting.len() >= MOST_WAITING => waiting.refuse(&Refusal::Busy),
                 Call::Ask(message, waiting) => {
                     let client = self.next;

@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const DIGEST_PATIENCE: Duration = Duration::from_secs(30);
 /// How long until the transaction is there as of which it is wanted.
 const AHEAD_PATIENCE: Duration = Duration::from_secs(3);
+/// A write of a log that takes longer is worth a word.
+const SLOW_SECONDS: f64 = 0.1;
 /// Attempts to find all replicas at one transaction.
 const TRIES: u32 = 12;
 
@@ -191,6 +193,7 @@ impl Answers {
         for (replica, why) in &self.away {
             out += &format!("{:<8}away: {why}\n", replica.0);
         }
+        self.waits(newest).for_each(|wait| out += &wait);
         for info in infos().filter(|info| !info.hottest.is_empty()) {
             let keys =
                 info.hottest.iter().map(|(key, waiting)| format!("{} ({waiting})", key.escape_ascii()));
@@ -203,6 +206,29 @@ impl Answers {
             }
         }
         out
+    }
+
+    /// Who serves, and has not agreed with its predecessor: nothing is committed until it has.
+    fn waits<'a>(&'a self, newest: &'a Info) -> impl Iterator<Item = String> + 'a {
+        let serving: Vec<ReplicaId> =
+            newest.members.iter().filter(|member| !member.syncing).map(|member| member.replica).collect();
+        let here = |id: ReplicaId| {
+            self.here.get(&id).map(|(_, info)| info).filter(|info| info.epoch == newest.epoch)
+        };
+        let pairs: Vec<_> =
+            serving.windows(2).filter_map(|pair| Some((here(pair[0])?, here(pair[1])?))).collect();
+        pairs.into_iter().filter(|(_, after)| figure(after, "connected") == 0.0).map(|(before, after)| {
+            let (one, other) = (before.replica.0, after.replica.0);
+            let mut text = format!("replica {other} waits until it has agreed with replica {one} on where its log goes on");
+            if after.last > before.last {
+                text += &format!(
+                    ": it has transactions to {}, and replica {one} to {} only, so the end of that log was lost\n  if this lasts, end all \
+                     replicas and start {other} alone: the chain goes on with everything that it has, and the others are made its copies",
+                    after.last.0, before.last.0
+                );
+            }
+            text + "\n"
+        })
     }
 
     fn json(&self) -> serde_json::Value {
@@ -252,10 +278,13 @@ fn survives(info: &Info) -> &'static str {
     }
 }
 
+fn figure(info: &Info, name: &str) -> f64 {
+    info.figures.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value)
+}
+
 /// Recovery and write amplification in a line.
 fn summary(info: &Info) -> String {
-    let figure =
-        |name: &str| info.figures.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value);
+    let figure = |name: &str| figure(info, name);
     let payload = figure("log_payload_bytes_total");
     let amplification = if payload > 0.0 {
         let written = figure("log_written_bytes_total") + figure("image_written_bytes_total");
@@ -263,8 +292,14 @@ fn summary(info: &Info) -> String {
     } else {
         "nothing logged since its start".to_owned()
     };
+    let outstanding = figure("log_write_outstanding_seconds");
+    let slow = if outstanding > SLOW_SECONDS {
+        format!("; its log has been at one write for {outstanding:.1} s: its disk is slow")
+    } else {
+        String::new()
+    };
     format!(
-        "replica {}: recovered {} records in {:.3} s ({} torn bytes, {} damaged); log {:.0} % full; {amplification}\n",
+        "replica {}: recovered {} records in {:.3} s ({} torn bytes, {} damaged); log {:.0} % full; {amplification}{slow}\n",
         info.replica.0,
         figure("recovered_records"),
         figure("recovery_seconds"),
@@ -344,4 +379,57 @@ fn digests(addresses: &[Address], at: Lsn) -> Vec<Info> {
 fn same_lsn(sums: &[Info]) -> Option<Lsn> {
     let first = sums.first()?.applied;
     sums.iter().all(|info| info.applied == first).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::txn::info::Member;
+    use protocol::chain::{Durability, Epoch, Incarnation};
+
+    fn info(id: u16, last: u64, connected: bool) -> Info {
+        let member = |id| Member {
+            replica: ReplicaId(id),
+            incarnation: Incarnation(1),
+            syncing: false,
+            address: None,
+        };
+        Info {
+            chain: 1,
+            replica: ReplicaId(id),
+            incarnation: Incarnation(1),
+            epoch: Epoch(4),
+            members: [1, 2, 3].map(member).to_vec(),
+            is_head: id == 1,
+            is_tail: id == 3,
+            serves_reads: false,
+            last: Lsn(last),
+            durable: Lsn(last),
+            committed: Lsn(last),
+            applied: Lsn(last),
+            durability: Durability::PowerLoss,
+            media: "file".to_owned(),
+            waiting: 0,
+            under_way: 0,
+            digest: None,
+            hottest: Vec::new(),
+            figures: vec![("connected".to_owned(), f64::from(u8::from(connected)))],
+        }
+    }
+
+    /// Head and middle lost the ends of their logs, the tail did not: nothing is committed, and nobody said why.
+    #[test]
+    fn a_chain_that_hangs_says_who_waits_for_whom() {
+        let answers = |tail_connected| {
+            let infos = [info(1, 300, true), info(2, 300, true), info(3, 500, tail_connected)];
+            let address: Address = "tcp:127.0.0.1:1".parse().expect("an address");
+            let here = infos.map(|info| (info.replica, (address.clone(), info))).into_iter().collect();
+            Answers { here, ..Answers::default() }.text(false)
+        };
+        let text = answers(false);
+        assert!(text.contains("replica 3 waits until it has agreed with replica 2"), "{text}");
+        assert!(text.contains("it has transactions to 500, and replica 2 to 300 only"), "{text}");
+        assert!(text.contains("start 3 alone"), "{text}");
+        assert!(!answers(true).contains("waits"));
+    }
 }

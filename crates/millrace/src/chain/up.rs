@@ -11,9 +11,10 @@ use super::controller::{ControllerError, Process, Setting};
 use super::error::ChainError;
 use super::media::Media;
 use super::registers::config;
-use super::replica::{registers, say, stop_at_eof};
+use super::replica::{KEY_FILE, registers, say, stop_at_eof};
 use crate::inc::stop_flag;
 use base::Bytes;
+use base::key::Key;
 use clap::{Args, ValueEnum};
 use fabric::link::Address;
 use protocol::chain::ReplicaId;
@@ -158,11 +159,12 @@ impl Up {
         }
         let sockets = self.sockets()?;
         let addresses = self.addresses(&sockets.0)?;
-        let controller = self.controller(&addresses, &stop)?;
+        let key_file = self.key_file(&sockets.0)?;
+        let controller = self.controller(&addresses, &key_file, &stop)?;
         let (tell, news) = channel();
         let mut replicas = Vec::new();
         for id in 1..=self.replicas {
-            replicas.push(Replica::start(id, self.command(id, &addresses), &tell)?);
+            replicas.push(Replica::start(id, self.command(id, &addresses, &key_file), &tell)?);
         }
         let ended = self.watch(&mut replicas, &tell, &news, &stop);
         // The replicas first: they have something to tell the controller to the end.
@@ -183,6 +185,15 @@ impl Up {
         Ok(Sockets(path))
     }
 
+    /// The members' key: with the data, or for as long as this runs.
+    fn key_file(&self, sockets: &Path) -> Result<PathBuf, ChainError> {
+        let folder = self.data.as_deref().unwrap_or(sockets);
+        std::fs::create_dir_all(folder).map_err(|error| ChainError::Directory(folder.to_owned(), error))?;
+        let file = folder.join(KEY_FILE);
+        Key::read_or_make(&file).map_err(ChainError::Key)?;
+        Ok(file)
+    }
+
     /// Where the controller (first) and the replicas listen for each other.
     fn addresses(&self, sockets: &Path) -> Result<Vec<Address>, ChainError> {
         (0..=self.replicas)
@@ -199,16 +210,20 @@ impl Up {
     fn controller(
         &self,
         addresses: &[Address],
+        key_file: &Path,
         stop: &Arc<AtomicBool>,
     ) -> Result<JoinHandle<()>, ChainError> {
         let config = config(self.chain, &registers(&self.set)?);
         config.check()?;
         let keeps = self.data.as_ref().filter(|_| self.media().needs_directory());
         let state = keeps.map(|data| data.join("controller"));
-        let registry = registry(&config, 0, state.as_deref(), &self.etcd).map_err(ControllerError::from)?;
+        let state = state.as_slice();
+        let registry = registry(&config, 0, state, &self.etcd).map_err(ControllerError::from)?;
+        let key = Key::read(key_file).map_err(ChainError::Key)?;
         let mut process = Process::open(Setting {
             config,
             number: 0,
+            key,
             replicas: (1..=self.replicas).map(ReplicaId).collect(),
             listen: addresses[0].clone(),
             registry,
@@ -221,7 +236,7 @@ impl Up {
     }
 
     /// What a replica is started with.
-    fn command(&self, id: u16, addresses: &[Address]) -> Vec<String> {
+    fn command(&self, id: u16, addresses: &[Address], key_file: &Path) -> Vec<String> {
         let nth = |first: u16| if first == 0 { 0 } else { first.saturating_add(id - 1) };
         let peers: Vec<String> =
             addresses.iter().enumerate().skip(1).map(|(id, address)| format!("{id}={address}")).collect();
@@ -235,6 +250,7 @@ impl Up {
         }
         say("peers", peers.join(","));
         say("controllers", addresses[0].to_string());
+        say("key", key_file.display().to_string());
         say("media", self.media().to_string());
         say("log-size", self.log_size.0.to_string());
         say("data-size", self.data_size.0.to_string());

@@ -23,9 +23,8 @@ use super::padding::Padding;
 use super::topology::Topology;
 use base::{Nanos, Prng};
 use protocol::coherence::client::{Answer, Call, Failed, Refused};
-use protocol::coherence::{self, Config};
+use protocol::coherence::{self, Config, Guard};
 use protocol::wire::{ClientId, HomeId, Status, Verb, Version};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -52,7 +51,9 @@ impl fmt::Display for ClientError {
                 f.write_str("a key has 1 to 250 bytes, and a value must fit a datagram of 64 KiB with it")
             }
             ClientError::NotDone => {
-                f.write_str("nobody answered, and nothing was done; are the nodes of the topology running?")
+                f.write_str(
+                "nobody answered, and nothing was done; are the nodes of the topology running? Have they this client's key?",
+            )
             }
             ClientError::Unknown => {
                 f.write_str("nobody answered; whether it was done is not known: get would say")
@@ -65,6 +66,9 @@ impl fmt::Display for ClientError {
             ClientError::Status(Status::NotHome) => {
                 f.write_str("NOT_HOME: the home goes by another topology; all must have the same file")
             }
+            ClientError::Status(Status::Unproven) => f.write_str(
+                "UNPROVEN: only clients with the cluster's key may write; name it in the topology: [cluster] client_key = \"FILE\"",
+            ),
             ClientError::Status(status) => f.write_str(status.name()),
         }
     }
@@ -290,7 +294,8 @@ pub fn driver(topology: &Topology, tor: Option<u16>) -> Result<Driver<coherence:
     let config: &Config = topology.config();
     let layout = topology.layout().clone();
     let machine = coherence::Client::new(config, id, tor, layout, Prng::new(random()));
-    let driver = Driver::new(machine, socket, topology.book().clone()).map_err(IncError::Socket)?;
+    let guard = Guard::of_client(id, topology.client_keys()?);
+    let driver = Driver::new(machine, socket, topology.book().clone(), guard).map_err(IncError::Socket)?;
     Ok(driver.with_padding(Padding::new(topology.pad_waste())))
 }
 
@@ -303,9 +308,7 @@ fn done(answer: &Answer, otherwise: &[Status]) -> Result<bool, ClientError> {
     }
 }
 
-/// Sixty-four bits that no other client has: the standard library's hashers are seeded by the system. Not 0.
+/// Sixty-four bits that no other client has, and nobody can guess. Not 0.
 fn random() -> u64 {
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish().max(1)
+    u64::from_le_bytes(base::key::random()).max(1)
 }

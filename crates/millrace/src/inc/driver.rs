@@ -4,9 +4,9 @@
 //!   wait: the socket, or the machine's deadline ──▶ up to BATCH datagrams: parse, handle ──▶ tick ──▶ send ──▶ again
 //! ```
 //!
-//! **Clients' addresses travel in packets**, so that no node has a table of clients. Whoever hears a request from an address that is not
-//! in the [`Book`] notes it as the packet's origin (*expand*); what a machine sends to a client goes to that origin, which is taken out
-//! (*shrink*). An origin that a client itself wrote, and boxes that it named, are overwritten: only nodes of the book are believed.
+//! **Clients' addresses travel in packets**, so that no node has a table of clients. Whoever hears a client's request notes its address as the
+//! packet's origin (*expand*); what a machine sends to a client goes to that origin, which is taken out (*shrink*). What is believed, and of
+//! whom, is the [`Guard`]'s to say: it opens every packet, and seals those that leave.
 //!
 //! Datagrams are received and sent in batches ([`super::datagrams`]); what a machine says is sent in the order in which it was said.
 //!
@@ -20,9 +20,11 @@ use super::datagrams::{Arrivals, BATCH, Departures};
 use super::machine::{Counters, Machine};
 use super::padding::Padding;
 use super::times::{Outcome, Times};
+use base::steady::Steady;
 use base::{Clock, Nanos};
-use protocol::coherence::{NodeId, Out};
-use protocol::wire::{MAX_DATAGRAM, Message, Opcode, Origin, Packet, Sharers};
+use protocol::coherence::guard::{Refusal, Source};
+use protocol::coherence::{Guard, NodeId, Out};
+use protocol::wire::{Message, Origin};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -46,6 +48,10 @@ pub struct Traffic {
     pub malformed: u64,
     /// Of these, packets from addresses that have no business to send them.
     pub strangers: u64,
+    /// Of these, packets whose sender has not proven that he may say such a thing: he has no key, or another.
+    pub unproven: u64,
+    /// Of these, packets that were heard before, or are so old that they may have been.
+    pub repeated: u64,
     /// Datagrams.
     pub sent: u64,
     /// Packets that the system did not take, or whose receiver has no address.
@@ -54,11 +60,13 @@ pub struct Traffic {
 
 impl Traffic {
     /// All, with their names.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
+    pub fn named(&self) -> [(&'static str, u64); 7] {
         [
             ("received", self.received),
             ("malformed", self.malformed),
             ("strangers", self.strangers),
+            ("unproven", self.unproven),
+            ("heard before", self.repeated),
             ("sent", self.sent),
             ("unsent", self.unsent),
         ]
@@ -71,6 +79,7 @@ pub struct Driver<M> {
     machine: M,
     socket: UdpSocket,
     book: Arc<Book>,
+    guard: Guard,
     clock: Clock,
     out: Out,
     arrivals: Arrivals,
@@ -88,11 +97,11 @@ pub struct Driver<M> {
 }
 
 impl<M: Machine> Driver<M> {
-    /// Puts the machine at the socket.
+    /// Puts the machine at the socket; `guard` is of the same node or client.
     ///
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn new(machine: M, socket: UdpSocket, book: Arc<Book>) -> io::Result<Driver<M>> {
+    pub fn new(machine: M, socket: UdpSocket, book: Arc<Book>, guard: Guard) -> io::Result<Driver<M>> {
         socket.set_nonblocking(true)?;
         // With less room more is lost under load, which costs time only.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
@@ -100,6 +109,7 @@ impl<M: Machine> Driver<M> {
             machine,
             socket,
             book,
+            guard,
             clock: Clock::shared(),
             out: Vec::new(),
             arrivals: Arrivals::new(),
@@ -188,11 +198,15 @@ impl<M: Machine> Driver<M> {
     /// Takes turns until it is told to stop.
     ///
     /// # Errors
-    /// The socket failed.
+    /// The socket failed, or the clock jumped.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
-            self.turn(NOTICE)?;
+            self.wait(NOTICE)?;
+            // Before a lease is relied on: while it waited the machine may have slept.
+            steady.check().map_err(io::Error::other)?;
+            self.serve()?;
         }
         Ok(())
     }
@@ -233,25 +247,14 @@ impl<M: Machine> Driver<M> {
     fn take(&mut self, at: usize, read: Nanos) {
         self.traffic.received += 1;
         let (from, bytes) = self.arrivals.datagram(at);
-        let packet = Packet::parse(bytes).ok().filter(|_| bytes.len() <= MAX_DATAGRAM);
-        let (Some(from), Some(packet)) = (from, packet) else {
+        let Some(from) = from else {
             self.traffic.malformed += 1;
             return;
         };
-        let mut message = packet.to_message();
-        let sender = match self.book.node_at(from) {
-            Some(node) => node,
-            None if M::SERVES_CLIENTS && matches!(message.header.opcode, Opcode::Request(_)) => {
-                message.header.origin = Origin::new(from);
-                message.header.sharers = Sharers::default();
-                // It was for a reply on this way; from here on it is a burden.
-                message.padding = 0;
-                NodeId::Client(message.header.client)
-            }
-            None => {
-                self.traffic.strangers += 1;
-                return;
-            }
+        let source = Source { node: self.book.node_at(from), origin: Origin::new(from) };
+        let (sender, message) = match self.guard.open(bytes, source) {
+            Ok(heard) => heard,
+            Err(refusal) => return self.refuse(refusal),
         };
         if let Some(padding) = &mut self.padding {
             padding.hear(&message);
@@ -277,10 +280,23 @@ impl<M: Machine> Driver<M> {
         result
     }
 
-    fn depart(&mut self, to: NodeId, mut message: Message) {
-        if let Some(padding) = &mut self.padding {
-            padding.pad(to, &mut message);
+    /// Counts what is not heard. A stranger who asked for what he may not have is told so.
+    fn refuse(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Malformed(_) => self.traffic.malformed += 1,
+            Refusal::Stranger => self.traffic.strangers += 1,
+            Refusal::Unproven => self.traffic.unproven += 1,
+            Refusal::Repeated => self.traffic.repeated += 1,
+            Refusal::Answered(reply) => {
+                self.traffic.unproven += 1;
+                self.depart(NodeId::Client(reply.header.client), *reply);
+            }
         }
+    }
+
+    fn depart(&mut self, to: NodeId, mut message: Message) {
+        let is_plain = self.padding.as_mut().is_some_and(|padding| padding.pad(to, &mut message));
+        let origin = message.header.origin;
         let address = match to {
             NodeId::Client(_) => message.header.origin.take().map(Origin::socket_addr),
             node => self.book.address_of(node),
@@ -289,7 +305,11 @@ impl<M: Machine> Driver<M> {
             self.traffic.unsent += 1;
             return;
         };
-        self.departures.push(address, |bytes| message.emit(bytes));
+        let (guard, room) = (&mut self.guard, origin.map_or(0, |origin| origin.room));
+        self.departures.push(address, |bytes| match is_plain {
+            true => message.emit(bytes),
+            false => guard.emit(to, room, &mut message, bytes),
+        });
         if self.departures.is_full() {
             self.send();
         }

@@ -2,6 +2,7 @@
 
 use super::book;
 use super::client::ClientError;
+use base::key::KeyError;
 use protocol::coherence::table::BadLayout;
 use protocol::coherence::{BadConfig, NodeId};
 use std::net::SocketAddr;
@@ -38,6 +39,10 @@ pub enum IncError {
     Fast(LoadError),
     FastFamily(NodeId, SocketAddr),
     Metrics(SocketAddr, io::Error),
+    Key(KeyError),
+    Life(PathBuf, io::Error),
+    NoKey,
+    Exposed(NodeId, SocketAddr),
 }
 
 impl IncError {
@@ -119,6 +124,22 @@ impl fmt::Display for IncError {
             IncError::Client(cause) => cause.fmt(f),
             IncError::Refused { status, .. } => f.write_str(status),
             IncError::Fast(cause) => cause.fmt(f),
+            IncError::Key(cause) => {
+                write!(f, "{cause}\n  `millrace key new` makes a key; all nodes of a topology have the same")
+            }
+            IncError::Life(path, cause) => write!(
+                f,
+                "the number of this node's life cannot be kept in {}: {cause}\n  it must be higher in each life, or versions of items repeat: name a file that stays, and that this program can write, with --state",
+                path.display()
+            ),
+            IncError::NoKey => f.write_str(
+                "the topology names no key for its nodes: write [cluster] and key = \"cluster.key\" in it, and make it with `millrace key new`. On one machine, --no-key does without",
+            ),
+            IncError::Exposed(node, address) => write!(
+                f,
+                "--no-key, and {} is at {address}, which other machines reach: whoever does could pass for a node. Name a key: [cluster] key = \"FILE\"",
+                name(node)
+            ),
             IncError::Metrics(address, cause) => {
                 write!(
                     f,

@@ -75,6 +75,8 @@ impl Fast {
         let mut options = Options::new(address.port());
         options.live.address = Some(ip);
         options.live.filter = topology.filter();
+        // Whoever forges a sender's address gets it no more bytes than he sends.
+        options.live.max_growth = 0;
         options.capacity = self.capacity.map_or(2 * topology.config().copies, |capacity| capacity as usize);
         Ok(options)
     }

@@ -2,7 +2,8 @@
 
 use super::items::Shelf;
 use base::Nanos;
-use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out};
+use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out, Planted};
+use protocol::planted::Bugs;
 use protocol::wire::Message;
 
 /// Counts of a node, each with its name, in the order in which people read them.
@@ -10,9 +11,6 @@ pub type Counters = Vec<(&'static str, u64)>;
 
 /// A state machine that is driven by messages and time.
 pub trait Machine {
-    /// Whether requests from addresses that nobody told it of are its business: clients'.
-    const SERVES_CLIENTS: bool;
-
     /// Takes a message.
     fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out);
 
@@ -32,10 +30,8 @@ pub trait Machine {
 }
 
 macro_rules! machine {
-    ($type:ty, $serves:literal, |$self:ident| $counters:expr) => {
-        impl Machine for $type {
-            const SERVES_CLIENTS: bool = $serves;
-
+    ($type:ty $(, $bugs:ident)?; |$self:ident| $counters:expr) => {
+        impl$(<$bugs: Bugs<Planted>>)? Machine for $type {
             fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
                 <$type>::handle(self, now, from, message, out);
             }
@@ -56,7 +52,7 @@ macro_rules! machine {
     };
 }
 
-machine!(CacheBox, true, |cache| {
+machine!(CacheBox<B>, B; |cache| {
     let stats = cache.stats();
     vec![
         ("hits", stats.hits),
@@ -73,7 +69,7 @@ machine!(CacheBox, true, |cache| {
     ]
 });
 
-machine!(Home<Shelf>, true, |home| {
+machine!(Home<Shelf, B>, B; |home| {
     let stats = home.stats();
     vec![
         ("hits", stats.hits),
@@ -92,12 +88,12 @@ machine!(Home<Shelf>, true, |home| {
     ]
 });
 
-machine!(Controller, false, |controller| {
+machine!(Controller; |controller| {
     let boxes = u64::from(controller.live().0.count_ones());
     vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes)]
 });
 
-machine!(Client, false, |client| {
+machine!(Client; |client| {
     let stats = client.stats();
     vec![
         ("under way", client.under_way() as u64),

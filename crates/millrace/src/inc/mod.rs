@@ -27,6 +27,7 @@ pub mod driver;
 mod error;
 mod fast;
 pub mod items;
+mod life;
 pub mod machine;
 pub mod metrics;
 pub mod node;
@@ -36,6 +37,7 @@ mod pipelined;
 pub mod plan;
 pub mod registers;
 pub mod run;
+mod secret;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
@@ -55,7 +57,7 @@ use std::sync::atomic::AtomicBool;
 /// Clients ask their box; it answers from its copy, or sends the request on to the item's home and keeps the answer. Homes do all writes, and
 /// wait until no box has the old value. So every operation on a key is linearizable, whatever is lost and whoever crashes.
 ///
-/// All nodes and clients read one topology file. There is no authentication and no encryption: keep it on loopback or a network that you
+/// All nodes and clients read one topology file. Nodes and clients prove with the key that it names who they are; nothing is encrypted: keep it on loopback or a network that you
 /// trust.
 ///
 /// Exit status of operations: 0 done, 3 nothing there, 4 the condition does not hold, 5 nobody answered, 1 all else, 2 wrong usage.

@@ -7,14 +7,16 @@ use super::metrics::Questions;
 use super::tiered::Tiered;
 use super::topology::Topology;
 use base::Clock;
-use protocol::coherence::{CacheBox, Controller, Home, Life, NodeId};
+use protocol::coherence::guard::Keys;
+use protocol::coherence::{CacheBox, Controller, Guard, Home, Life, NodeId, Planted};
+use protocol::planted::{Bugs, NoBugs};
 use protocol::wire::Incarnation;
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xdp::{Live, Tier};
 
-/// Runs `node` at `socket` until `stop`, and says what it counted. Whatever it knew is gone then; nobody is told.
+/// Runs `node` of a topology made in this process at `socket` until `stop`, and says what it counted. Whatever it knew is gone then; nobody is told.
 ///
 /// `incarnation` must be higher than in all its earlier lives.
 ///
@@ -30,16 +32,21 @@ pub fn run(
     life: (Incarnation, Life),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
-    run_with(Equipment::default(), topology, node, socket, life, stop)
+    let equipment = Equipment::<NoBugs> { keys: topology.held_keys(), ..Equipment::default() };
+    run_with(equipment, topology, node, socket, life, stop)
 }
 
 /// What a node may have besides.
 #[derive(Default)]
-pub struct Equipment {
+pub struct Equipment<B = NoBugs> {
     /// A box's fast tier, empty, with what it goes by.
     pub fast: Option<(Tier, Live)>,
     /// Where it is asked what it counted.
     pub questions: Option<Questions>,
+    /// By which it and the others know each other; none: by their addresses alone.
+    pub keys: Option<Keys>,
+    /// What is wrong with its machine on purpose.
+    pub planted: B,
 }
 
 /// The same, equipped.
@@ -49,40 +56,37 @@ pub struct Equipment {
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_with(
-    equipment: Equipment,
+pub fn run_with<B: Bugs<Planted>>(
+    equipment: Equipment<B>,
     topology: &Topology,
     node: NodeId,
     socket: UdpSocket,
     (incarnation, life): (Incarnation, Life),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
-    let Equipment { fast, questions } = equipment;
+    let Equipment { fast, questions, keys, planted } = equipment;
     let (config, layout) = (topology.config(), topology.layout().clone());
     let now = Clock::shared().now();
+    let guard = Guard::new(node, incarnation, keys);
     match node {
         NodeId::Box(id) => {
-            let cache = CacheBox::new(config, id, layout, (incarnation, life), now);
+            let cache = CacheBox::with_bugs(config, id, layout, (incarnation, life), now, planted);
             match fast {
                 Some((tier, live)) => {
-                    drive(Tiered::new(cache, tier, live), topology, socket, questions, stop)
+                    drive(Tiered::new(cache, tier, live), guard, topology, (socket, questions), stop)
                 }
-                None => drive(cache, topology, socket, questions, stop),
+                None => drive(cache, guard, topology, (socket, questions), stop),
             }
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());
-            drive(
-                Home::new(config, id, layout, (incarnation, life), now, items),
-                topology,
-                socket,
-                questions,
-                stop,
-            )
+            let home = Home::with_bugs(config, id, layout, (incarnation, life), now, items, planted);
+            drive(home, guard, topology, (socket, questions), stop)
         }
         NodeId::Controller(index) => {
             let all = topology.controllers();
-            drive(Controller::new(config, index, all, layout, now), topology, socket, questions, stop)
+            let controller = Controller::new(config, index, all, layout, now);
+            drive(controller, guard, topology, (socket, questions), stop)
         }
         NodeId::Client(_) => unreachable!("a client is no node of a topology"),
     }
@@ -90,12 +94,12 @@ pub fn run_with(
 
 fn drive<M: Machine>(
     machine: M,
+    guard: Guard,
     topology: &Topology,
-    socket: UdpSocket,
-    questions: Option<Questions>,
+    (socket, questions): (UdpSocket, Option<Questions>),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
-    let mut driver = Driver::new(machine, socket, topology.book().clone())?;
+    let mut driver = Driver::new(machine, socket, topology.book().clone(), guard)?;
     let Some(questions) = questions else {
         driver.run(stop)?;
         return Ok(driver.counters());

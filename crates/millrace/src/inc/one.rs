@@ -16,8 +16,8 @@ use protocol::wire::{BoxId, HomeId};
 /// them. That needs root (or CAP_BPF and CAP_NET_ADMIN), Linux 5.18, x86-64 and IPv4. Without one of them the box says what is missing, and
 /// answers everything itself, unless --xdp-required.
 ///
-/// Values to about 190 bytes fit any request; longer ones, to 1024, those that their client has padded, as the Rust client does; what is
-/// longer the user tier answers. On veth, in native mode, the interface at the other end needs an XDP program as well, if only one that passes
+/// A reply is never longer than its request: clients pad theirs for values to 184 bytes, the Rust client for those to 1024 that it knows; what
+/// is longer, or sealed, the user tier answers. On veth, in native mode, the interface at the other end needs an XDP program as well, if only one that passes
 /// everything, else the kernel drops what is sent back.
 ///
 /// With register coherence.filter in the topology file, requests of keys that are seldom asked for pass by the box without waking it, if the

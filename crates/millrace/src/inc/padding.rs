@@ -1,11 +1,12 @@
-//! How much a client pads its GETs, so that a box's XDP program can write the reply over the request.
+//! How much a client pads its GETs, so that a box's XDP program can write the reply over the request: nobody is answered with more bytes than
+//! he sent, unless the request is sealed, and what is sealed the program leaves to the box.
 //!
-//! A frame can grow by some 200 bytes in the driver, no more; a longer reply fits only a request that was as long already. So the client
-//! remembers how long values were, key by key, and sends that many bytes after the key. Where no such box answers they are wasted, which an
-//! account bounds: what a reply from a box filled is paid back with a share on top, the rest is lost.
+//! Every GET has room for a small value, which costs less than to be asked again. Of longer ones the client remembers how long they were, key by key, and sends that many bytes after the key. Where no such box answers they are wasted, which an
+//! account bounds: what a reply from a box filled is paid back with a share on top, the rest is lost. What is too long for the program, or the
+//! account, is asked for with a sealed request.
 //!
 //! ```text
-//!  padded bytes over the client's life  ≤  CREDIT + DRIP · GETs + useful bytes · (1 + coherence.pad_waste / 100)
+//!  bytes of padding beyond 184 over the client's life  ≤  CREDIT + DRIP · GETs + useful bytes · (1 + coherence.pad_waste / 100)
 //! ```
 //!
 //! Bounds: `PLACES` keys, by their hashes. Of two that share a place the one that boxes answer stays: a key that comes from its home needs a second
@@ -17,8 +18,10 @@ use protocol::wire::{Flags, KeyHash, Message, Opcode, Status, Verb, padded};
 
 /// Keys that are remembered, a power of two.
 const PLACES: usize = 1 << 15;
-/// Bytes by which a reply may be longer than its request without padding. Drivers give some more; this is what is sure.
-const GROWTH: usize = 184;
+/// Bytes of padding that every GET to a box has.
+const SMALL: usize = 184;
+/// Bytes of padding of what is tried at a box: the reply may be a number.
+const NUMBER: usize = 24;
 /// Bytes that may be wasted before any was useful.
 const CREDIT: u64 = 64 << 10;
 /// Bytes that a GET adds to what may be wasted, so that padding is tried again now and then.
@@ -41,6 +44,8 @@ struct Place {
     expected: u16,
     /// Of the last request.
     sent: u16,
+    /// It was longer than what is padded for.
+    is_long: bool,
     /// A box answered for it, and no other key has claimed the place since.
     stays: bool,
 }
@@ -51,28 +56,42 @@ impl Padding {
         Padding { places: vec![Place::default(); PLACES].into(), credit: CREDIT, waste }
     }
 
-    /// Pads what is about to be sent, if it is a GET to a box whose reply would not fit otherwise.
-    pub fn pad(&mut self, to: NodeId, request: &mut Message) {
-        let plain =
-            request.header.opcode == Opcode::Request(Verb::Get) && request.header.flags == Flags::NONE;
-        if self.waste == 0 || !plain || !matches!(to, NodeId::Box(_)) {
-            return;
+    /// Pads what is about to be sent, if it may go without a seal: a read at a box, whose reply fits as far as is known. False: it is to be
+    /// sealed, and is not padded.
+    pub fn pad(&mut self, to: NodeId, request: &mut Message) -> bool {
+        let Opcode::Request(verb) = request.header.opcode else { return false };
+        // One that has room already was answered that its reply is long.
+        if !matches!(to, NodeId::Box(_)) || request.padding > 0 {
+            return false;
         }
+        match request.header.flags {
+            Flags::TRY => request.padding = NUMBER,
+            Flags::NONE if verb == Verb::Get => match self.expected(request.hash()) {
+                Some(bytes) => request.padding = bytes.max(SMALL),
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    /// Bytes of padding for a GET of such a key; none where they would be too many.
+    fn expected(&mut self, hash: KeyHash) -> Option<usize> {
         self.credit = (self.credit + DRIP).min(CREDIT);
-        let hash = request.hash();
         let place = &mut self.places[hash.0 as usize % PLACES];
         if place.hash != hash {
-            return;
+            return Some(0);
         }
-        let affordable = u64::from(place.expected) <= self.credit;
+        let affordable = self.waste > 0 && u64::from(place.expected) <= self.credit;
         place.sent = if affordable { place.expected } else { 0 };
         self.credit -= u64::from(place.sent);
-        request.padding = usize::from(place.sent);
+        (place.sent == place.expected && !place.is_long).then_some(place.sent.into())
     }
 
     /// Learns from what came.
     pub fn hear(&mut self, reply: &Message) {
-        if self.waste == 0 || reply.header.opcode != Opcode::Reply(Verb::Get) {
+        let is_get = reply.header.opcode == Opcode::Reply(Verb::Get);
+        if !is_get || reply.header.status == Status::Pad {
             return;
         }
         let hash = reply.hash();
@@ -87,8 +106,9 @@ impl Padding {
             place.stays = false;
             return;
         }
-        let fits = reply.header.status == Status::Ok && (GROWTH + 1..=xdp::MAX_VALUE).contains(&bytes);
-        *place = Place { hash, expected: if fits { bytes as u16 } else { 0 }, sent: 0, stays: from_box };
+        let fits = reply.header.status == Status::Ok && (SMALL + 1..=xdp::MAX_VALUE).contains(&bytes);
+        let (expected, is_long) = (if fits { bytes as u16 } else { 0 }, bytes > xdp::MAX_VALUE);
+        *place = Place { hash, expected, sent: 0, is_long, stays: from_box };
     }
 }
 
@@ -99,17 +119,17 @@ mod tests {
 
     const TO: NodeId = NodeId::Box(BoxId(1));
 
-    /// What a GET is padded by; it is answered with so many bytes.
+    /// What a GET is padded by, beyond what all are; it is answered with so many bytes.
     fn ask(padding: &mut Padding, key: &[u8], bytes: usize, from_box: bool) -> usize {
         let mut request = Message::request(Verb::Get, key);
-        padding.pad(TO, &mut request);
+        let _is_plain = padding.pad(TO, &mut request);
         let mut reply = request.reply(Status::Ok);
         reply.value = vec![1; bytes];
         if from_box {
             reply.header.flags = Flags::FROM_BOX;
         }
         padding.hear(&reply);
-        request.padding
+        if request.padding == SMALL { 0 } else { request.padding }
     }
 
     #[test]
@@ -140,13 +160,20 @@ mod tests {
         let mut padding = Padding::new(100);
         ask(&mut padding, b"key", 1000, true);
         let mut to_home = Message::request(Verb::Get, b"key");
-        padding.pad(NodeId::Home(HomeId(1)), &mut to_home);
+        assert!(!padding.pad(NodeId::Home(HomeId(1)), &mut to_home));
         let mut again = Message::request(Verb::Get, b"key");
         again.header.flags = Flags::NO_CACHE;
-        padding.pad(TO, &mut again);
+        assert!(!padding.pad(TO, &mut again));
         let mut write = Message::request(Verb::Set, b"key");
-        padding.pad(TO, &mut write);
+        assert!(!padding.pad(TO, &mut write));
         assert_eq!([to_home.padding, again.padding, write.padding], [0; 3]);
+        let mut tried = Message::request(Verb::Add, b"key");
+        tried.header.flags = Flags::TRY;
+        assert!(padding.pad(TO, &mut tried) && tried.padding == NUMBER);
+        let mut told = Message { padding: 1200, ..Message::request(Verb::Get, b"other") };
+        assert!(!padding.pad(TO, &mut told), "it is to be sealed");
+        ask(&mut padding, b"long", 5000, true);
+        assert!(!padding.pad(TO, &mut Message::request(Verb::Get, b"long")), "so is this");
         assert_eq!(ask(&mut padding, b"key", 1000, true), 1000);
     }
 

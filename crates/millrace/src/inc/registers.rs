@@ -50,10 +50,10 @@ base::registers! {
         "How long a client passes a silent box by.";
     Worth "coherence.worth" Count, 0, 99, 10, start,
         "Percent of its reads that a client's box must answer; below that the client asks the home, and the box for one read in eight. 0: always the box.";
-    Computing "coherence.compute" Choice(&["at_home", "try_first", "own"]), 0, 2, 1, start,
-        "Where operations that compute are done. at_home: at the home. try_first: those that may change nothing (cond_put, cas, add, append, min, max, or) first in a box's copy. own: incr, decr, cond_put, min, max and or in the client's box, to which the home gives a key that is asked for again and again; a box that dies takes the keys with it that it has then.";
+    Computing "coherence.compute" Choice(&["at_home", "try_first", "own_lossy"]), 0, 2, 1, start,
+        "Where operations that compute are done. at_home: at the home. try_first: those that may change nothing (cond_put, cas, add, append, min, max, or) first in a box's copy. own_lossy: incr, decr, cond_put, min, max and or in the client's box, to which the home gives a key that is asked for again and again; a box that dies takes the keys with it that it has then, acknowledged increments included.";
     Owned "coherence.owned" Count, 1, 1 << 20, 256, start,
-        "Keys that a box has at a time with coherence.compute = own.";
+        "Keys that a box has at a time with coherence.compute = own_lossy.";
     Heartbeat "coherence.heartbeat" Micros, 1000, 60_000_000, 50_000, start,
         "How often the controller asks for signs of life.";
     Health "coherence.health" Micros, 1000, 600_000_000, 200_000, start,
@@ -98,7 +98,6 @@ pub fn config(registers: &Registers) -> Config {
         owned: size(Id::Owned),
         heartbeat: micros(Id::Heartbeat),
         health: micros(Id::Health),
-        planted: None,
     }
 }
 

@@ -1,23 +1,25 @@
 //! Nodes of a topology as a process: `millrace inc run`, and what the commands of single nodes share with it.
 //!
-//! **Incarnations** are seconds of the clock. A node that may have run before waits for the next second and takes that: so it is
-//! higher than in every earlier life, which took a second that had begun. The clock must not be set back between two lives by more than
-//! the time between them.
+//! **Incarnations** rise from life to life, whatever the clock does: `inc::life` keeps the last.
 
 use super::machine::Counters;
 use super::node::Equipment;
 use super::topology::Topology;
-use super::{IncError, book, metrics, node, stop_flag};
+use super::{IncError, book, life, metrics, node, stop_flag};
 use crate::admin::Admin;
+use base::Nanos;
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::Incarnation;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Seconds that a clock is behind an earlier life before that is said.
+const SET_BACK: u32 = 60;
 
 /// What all commands that run nodes are told.
 #[derive(clap::Args, Debug)]
@@ -26,9 +28,18 @@ pub struct Common {
     #[arg(long, value_name = "FILE")]
     topology: PathBuf,
 
-    /// It never ran before, so that it need not wait. Wrong if it did: then what is promised does not hold
+    /// It never ran before, so that it need not be silent. Wrong if it did: then what is promised does not hold
     #[arg(long)]
     first: bool,
+
+    /// Keep the number of this life here, for the next: it must rise, though the clock be set back. Nodes of one machine share it. Without this:
+    /// a file beside the topology, rack.life for rack.toml
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// No key: every process of this machine may pass for a node or a client. Only where all addresses are loopback
+    #[arg(long)]
+    no_key: bool,
 
     /// End when standard input is closed, too
     #[arg(long)]
@@ -90,12 +101,17 @@ impl Common {
         }
         let life = if self.first { Life::First } else { Life::Again };
         // First the sockets: whoever has them runs, and is the only one.
+        let keys = topology.node_keys(self.no_key)?;
         let mut bound: Vec<(NodeId, UdpSocket, Equipment)> = nodes
             .iter()
-            .map(|node| Ok((*node, topology.bind(*node)?, equip(*node)?)))
+            .map(|node| {
+                let socket = topology.bind(*node)?;
+                Ok((*node, socket, Equipment { keys: keys.clone(), ..equip(*node)? }))
+            })
             .collect::<Result<_, IncError>>()?;
         let admin = self.metrics.map(|address| serve_metrics(address, &mut bound)).transpose()?;
-        let incarnation = Incarnation(incarnation(life));
+        let file = self.state.clone().unwrap_or_else(|| self.topology.with_extension("life"));
+        let incarnation = incarnation(&file, life)?;
         for (node, _, equipment) in &bound {
             say(&ready(topology, *node, incarnation, life, equipment))?;
         }
@@ -106,6 +122,7 @@ impl Common {
             let serve = |(node, socket, equipment)| {
                 let stop = &stop;
                 scope.spawn(move || {
+                    let _guard = crate::guard::AbortOnPanic("the in-network cache");
                     let life = (incarnation, life);
                     let counters = node::run_with(equipment, topology, node, socket, life, stop);
                     // One that fails takes the others with it.
@@ -145,14 +162,19 @@ fn stop_at_eof(stop: Arc<AtomicBool>) {
     });
 }
 
-/// Seconds of the clock; for a later life, of the next second, when it has come.
-fn incarnation(life: Life) -> u32 {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if life == Life::Again {
-        let spent = now().subsec_nanos();
-        std::thread::sleep(Duration::from_nanos(1_000_000_000 - u64::from(spent)));
+/// The number of this life, by the system's clock.
+fn incarnation(file: &Path, life: Life) -> Result<Incarnation, IncError> {
+    let clock = || Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let wait = |span: Nanos| std::thread::sleep(Duration::from_nanos(span.0));
+    let next = life::next(file, life == Life::Again, clock, wait)?;
+    // Nodes that begin in one second take numbers that are a little ahead of it.
+    if next.behind > SET_BACK {
+        let (behind, file) = (next.behind, file.display());
+        crate::complain!(
+            "the clock is {behind} s behind an earlier life that {file} knows of: it was set back"
+        );
     }
-    now().as_secs() as u32
+    Ok(Incarnation(next.number))
 }
 
 fn ready(

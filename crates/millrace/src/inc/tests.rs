@@ -7,7 +7,9 @@ use super::plan::{registers, sockets};
 use super::topology::{Shape, Topology};
 use protocol::coherence::client::Call;
 use protocol::coherence::{Life, NodeId};
-use protocol::wire::{BoxId, Control, HomeId, Incarnation, Message, Opcode, Packet, Status, Verb, Version};
+use protocol::wire::{
+    BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Packet, Status, Verb, Version,
+};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -107,8 +109,8 @@ fn a_hit_is_the_boxes_and_a_write_takes_it_away_everywhere() {
 
 #[test]
 fn the_home_hears_nothing_of_hits() {
-    // Without a controller nothing but this client speaks.
-    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    // Without a controller nothing but this client speaks. A box that was slow is asked again at once.
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[("coherence.bypass", "0")]);
     let mut client = running.client(1);
     client.set(b"k", b"v").expect("stored");
     warm(&mut client, b"k");
@@ -225,6 +227,76 @@ fn malformed_datagrams_and_strangers_are_counted_and_dropped() {
     assert_eq!(home.hear().header.status, Status::Miss);
     let counted = &running.count()[&NodeId::Home(HomeId(1))];
     assert_eq!((counted["malformed"], counted["strangers"], counted["dropped"]), (5, 3, 0));
+}
+
+/// A keyless client reads; what it asks is answered with no more than it sent, and it writes nothing.
+#[test]
+fn who_has_no_key_reads_as_much_as_he_sends_and_writes_nothing() {
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    let mut client = running.client(1);
+    let value = vec![7; 5000];
+    client.set(b"k", &value).expect("stored");
+    for node in [NodeId::Home(HomeId(1)), NodeId::Box(BoxId(1)), NodeId::Box(BoxId(2))] {
+        let stranger = Stranger::of(&running, node);
+        let mut request = Message::request(Verb::Get, b"k");
+        (request.header.home, request.header.client) = (HomeId(1), ClientId(9));
+        stranger.send(&request);
+        let refused = stranger.hear();
+        assert_eq!((refused.header.status, refused.value.len()), (Status::Pad, 0), "{node:?}");
+        assert!(refused.length() <= request.length());
+        request.padding = usize::try_from(refused.header.operand).expect("a length") - request.length();
+        stranger.send(&request);
+        let answer = stranger.hear();
+        assert!(answer.value == value && answer.length() <= request.length(), "{node:?}");
+        let mut write = Message { value: b"evil".to_vec(), ..Message::request(Verb::Set, b"k") };
+        (write.header.home, write.header.client) = (HomeId(1), ClientId(9));
+        stranger.send(&write);
+        assert_eq!(stranger.hear().header.status, Status::Unproven, "{node:?}");
+    }
+    assert_eq!(client.get(b"k").expect("an answer").map(|item| item.value), Some(value));
+    let counted = running.count();
+    assert!(counted[&NodeId::Home(HomeId(1))]["unproven"] >= 1, "{counted:?}");
+}
+
+/// From the address of a node: what the system keeps others from, a raw socket does not.
+#[test]
+fn a_nodes_address_proves_nothing() {
+    let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 1 };
+    let bound = sockets(&shape).expect("ports");
+    let topology = Topology::two_levels(&shape, |node| bound[&node].1, &registers(&[]).expect("none"));
+    let topology = Arc::new(topology.expect("it fits together"));
+    let home = NodeId::Home(HomeId(1));
+    let stop = Arc::new(AtomicBool::new(false));
+    let socket = bound[&home].0.try_clone().expect("a socket");
+    let (of_home, over) = (topology.clone(), stop.clone());
+    let life = (Incarnation(1), Life::First);
+    let thread = std::thread::spawn(move || node::run(&of_home, home, socket, life, &over));
+    let forger = &bound[&NodeId::Controller(0)].0;
+    let mut bytes = Vec::new();
+    Message::new(Opcode::Control(Control::Heartbeat), &[]).emit(&mut bytes);
+    for _ in 0..3 {
+        forger.send_to(&bytes, bound[&home].1).expect("sent");
+    }
+    // The home has heard those before this.
+    let mut client = Client::init(&topology, None).expect("a client");
+    client.set(b"k", b"v").expect("stored");
+    stop.store(true, Ordering::Relaxed);
+    let counted: BTreeMap<_, _> = thread.join().expect("no panic").expect("no failure").into_iter().collect();
+    assert_eq!((counted["unproven"], counted["strangers"]), (3, 0));
+}
+
+/// The cluster's key is for nodes, the clients' for clients; without one, programs read.
+#[test]
+fn a_client_without_a_key_is_told_what_it_needs() {
+    let running = Running::start(Shape { controllers: 0, ..TREE }, &[]);
+    let text = running.topology.text().replace("[cluster]\nkey = \"cluster.key\"\n", "");
+    let keyless = Topology::parse(&text, "rack.toml".as_ref()).expect("the same without a key");
+    let mut client = Client::init(&keyless, Some(1)).expect("a client");
+    let value = vec![3; 40_000];
+    running.client(2).set(b"big", &value).expect("stored");
+    assert_eq!(client.get(b"big").expect("an answer").map(|item| item.value), Some(value), "it pads");
+    let refused = client.set(b"k", b"v").expect_err("it has no key").to_string();
+    assert!(refused.contains("client_key"), "{refused}");
 }
 
 #[test]

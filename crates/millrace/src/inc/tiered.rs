@@ -24,7 +24,8 @@ use super::machine::{Counters, Machine};
 use base::{Clock, Nanos};
 use protocol::coherence::boxes::changes::Changes;
 use protocol::coherence::boxes::copies::Kept;
-use protocol::coherence::{CacheBox, NodeId, Out};
+use protocol::coherence::{CacheBox, NodeId, Out, Planted};
+use protocol::planted::{Bugs, NoBugs};
 use protocol::wire::{KeyHash, Message};
 use xdp::{Counter, Entries, Histogram, Item, Live, Tier};
 
@@ -34,8 +35,8 @@ const FEED: Nanos = Nanos::from_millis(250);
 const LOOK: Nanos = Nanos::from_millis(1);
 
 /// The box.
-pub struct Tiered {
-    cache: CacheBox,
+pub struct Tiered<B = NoBugs> {
+    cache: CacheBox<B>,
     tier: Tier,
     live: Live,
     /// Empty, but for its memory.
@@ -46,10 +47,10 @@ pub struct Tiered {
     aged_at: u64,
 }
 
-impl Tiered {
+impl<B: Bugs<Planted>> Tiered<B> {
     /// Of a machine that keeps nothing yet and a tier that is empty and goes by `live`. Times that the machine is told are those of
     /// [`Clock::shared`].
-    pub fn new(mut cache: CacheBox, tier: Tier, live: Live) -> Tiered {
+    pub fn new(mut cache: CacheBox<B>, tier: Tier, live: Live) -> Tiered<B> {
         assert!(
             tier.entries().is_empty() && cache.copies().next().is_none(),
             "a box begins with nothing in either tier"
@@ -95,9 +96,7 @@ impl Tiered {
     }
 }
 
-impl Machine for Tiered {
-    const SERVES_CLIENTS: bool = true;
-
+impl<B: Bugs<Planted>> Machine for Tiered<B> {
     fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         self.cache.handle(now, from, message, out);
         self.follow();
@@ -153,7 +152,7 @@ impl Moment {
 }
 
 /// Makes entries what the machine's copies are, where they changed.
-fn mirror(cache: &CacheBox, entries: &mut Entries, changes: &Changes, moment: Moment) {
+fn mirror<B: Bugs<Planted>>(cache: &CacheBox<B>, entries: &mut Entries, changes: &Changes, moment: Moment) {
     match changes.hashes() {
         Some(hashes) => hashes.iter().for_each(|hash| mirror_hash(cache, entries, *hash, moment)),
         None => {
@@ -163,7 +162,7 @@ fn mirror(cache: &CacheBox, entries: &mut Entries, changes: &Changes, moment: Mo
     }
 }
 
-fn mirror_hash(cache: &CacheBox, entries: &mut Entries, hash: KeyHash, moment: Moment) {
+fn mirror_hash<B: Bugs<Planted>>(cache: &CacheBox<B>, entries: &mut Entries, hash: KeyHash, moment: Moment) {
     entries.retain_of(hash, |key| cache.copies_of(hash).any(|kept| kept.key == key));
     cache.copies_of(hash).for_each(|kept| put(entries, kept, moment));
 }

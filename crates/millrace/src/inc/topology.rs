@@ -3,6 +3,10 @@
 //! ```toml
 //! slots = 64                  # a power of two; keys are spread over homes by slot
 //!
+//! [cluster]
+//! key = "cluster.key"         # of nodes; paths are from this file's folder. `millrace key new` makes one
+//! client_key = "client.key"   # all that clients need; `millrace key client` makes it of the other
+//!
 //! [[box]]
 //! id = 1                      # 1 to 64
 //! address = "127.0.0.1:7101"
@@ -25,15 +29,18 @@
 use super::IncError;
 use super::book::Book;
 use super::registers::{self, Registers};
+use super::secret::{self, Secret};
 use base::Bytes;
+use base::key::Key;
 use protocol::coherence::controller::MAX_CONTROLLERS;
+use protocol::coherence::guard::Keys;
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{Config, NodeId};
 use protocol::wire::{BoxId, HomeId};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Slots where none are given.
@@ -51,7 +58,18 @@ struct File {
     #[serde(default, rename = "controller")]
     controllers: Vec<ControllerEntry>,
     #[serde(default)]
+    cluster: Option<ClusterEntry>,
+    #[serde(default)]
     coherence: toml::Table,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClusterEntry {
+    #[serde(default)]
+    pub(super) key: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) client_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,6 +138,7 @@ pub struct Topology {
     book: Arc<Book>,
     controllers: u8,
     config: Config,
+    secret: Secret,
     memory: Bytes,
     filter: u8,
     pad_waste: u64,
@@ -167,10 +186,12 @@ impl Topology {
         }
         let controllers = (0..).zip(&file.controllers).map(|(i, e)| (NodeId::Controller(i), e.address));
         let addresses = addresses.chain(controllers).collect();
-        Topology::new(boxes.collect(), homes, file.slots, addresses, &registers)
+        let topology = Topology::new(boxes.collect(), homes, file.slots, addresses, &registers)?;
+        let secret = file.cluster.map_or(Secret::None, |entry| Secret::of(entry, path));
+        Ok(Topology { secret, ..topology })
     }
 
-    /// Two levels, as [`Layout::two_levels`] has them: every ToR below every root.
+    /// Two levels, as [`Layout::two_levels`] has them: every ToR below every root. It has a new key.
     ///
     /// # Errors
     /// As [`Topology::read`]: the addresses, or the registers, do not fit.
@@ -184,7 +205,8 @@ impl Topology {
         let roots = above.iter().map(|id| BoxPlace { id: *id, above: vec![] });
         let homes = (0..shape.homes).map(|i| (HomeId(i + 1), BoxId(shape.tors - i % shape.tors))).collect();
         let addresses = shape.nodes().into_iter().map(|node| (node, address_of(node))).collect();
-        Topology::new(tors.chain(roots).collect(), homes, SLOTS, addresses, registers)
+        let topology = Topology::new(tors.chain(roots).collect(), homes, SLOTS, addresses, registers)?;
+        Ok(Topology { secret: Secret::Held(Key::generate()), ..topology })
     }
 
     fn new(
@@ -207,6 +229,7 @@ impl Topology {
             book: Arc::new(book),
             controllers: controllers as u8,
             config,
+            secret: Secret::None,
             memory: registers::memory(registers),
             filter: registers::filter(registers),
             pad_waste: registers::pad_waste(registers),
@@ -214,14 +237,6 @@ impl Topology {
             boxes,
             homes,
         })
-    }
-
-    /// With something wrong on purpose in all machines, that a judge must find.
-    #[cfg(test)]
-    #[must_use]
-    pub fn planted(mut self, planted: Option<protocol::coherence::Planted>) -> Topology {
-        self.config.planted = planted;
-        self
     }
 
     /// What never changes.
@@ -292,7 +307,9 @@ impl Topology {
     pub fn bind(&self, node: NodeId) -> Result<UdpSocket, IncError> {
         let unknown = || IncError::Unknown(node, self.nodes());
         let address = self.book.address_of(node).ok_or_else(unknown)?;
-        UdpSocket::bind(address).map_err(|cause| IncError::Bind(node, address, cause))
+        let socket = UdpSocket::bind(address).map_err(|cause| IncError::Bind(node, address, cause))?;
+        crate::reach::warn("a node of the in-network cache", address);
+        Ok(socket)
     }
 
     /// A socket for a client: any port, and loopback where all nodes are there.
@@ -311,9 +328,69 @@ impl Topology {
         UdpSocket::bind((ip, 0))
     }
 
+    /// The keys of a topology that was made in this process.
+    pub fn held_keys(&self) -> Option<Keys> {
+        self.secret.held().map(Keys::of_cluster)
+    }
+
+    /// What its nodes prove themselves with; none only if `no_key` says so, and then on one machine alone. On one machine the key is made where
+    /// it is not there.
+    ///
+    /// # Errors
+    /// There is no key, or none that only its owner can read.
+    pub fn node_keys(&self, no_key: bool) -> Result<Option<Keys>, IncError> {
+        let elsewhere = self.elsewhere();
+        match (no_key, elsewhere) {
+            (true, Some((node, address))) => Err(IncError::Exposed(node, address)),
+            (true, None) => Ok(None),
+            (false, _) => {
+                let key = self.secret.cluster_key(elsewhere.is_none())?.ok_or(IncError::NoKey)?;
+                Ok(Some(Keys::of_cluster(&key)))
+            }
+        }
+    }
+
+    /// A node that other machines reach.
+    fn elsewhere(&self) -> Option<(NodeId, SocketAddr)> {
+        self.book.iter().find(|(_, address)| !address.ip().is_loopback())
+    }
+
+    /// What its clients prove themselves with; none where the file names no key. On one machine it is made, as for nodes: who comes first makes it.
+    ///
+    /// # Errors
+    /// A file that it names holds no key that only its owner can read.
+    pub fn client_keys(&self) -> Result<Option<Keys>, IncError> {
+        Ok(self.secret.client_key(self.elsewhere().is_none())?.map(Keys::of_client))
+    }
+
+    /// The same with its key in this process, to be written beside it elsewhere; with a new key where it names none.
+    ///
+    /// # Errors
+    /// It names one that cannot be read.
+    pub fn holding_its_key(self) -> Result<Topology, IncError> {
+        let key = self.secret.cluster_key(false)?.unwrap_or_else(Key::generate);
+        Ok(Topology { secret: Secret::Held(key), ..self })
+    }
+
+    /// Writes it into a file, and a key that only this process has into one beside it: `rack.key` for `rack.toml`.
+    ///
+    /// # Errors
+    /// The system's, or there is another key.
+    pub fn write(&self, path: &Path) -> Result<(), IncError> {
+        let key = path.with_extension("key");
+        self.secret.write(&key)?;
+        let name = Path::new(key.file_name().unwrap_or_default());
+        std::fs::write(path, self.text_with(name)).map_err(|cause| IncError::Write(path.to_path_buf(), cause))
+    }
+
     /// As a file.
     pub fn text(&self) -> String {
+        self.text_with(Path::new(secret::FILE))
+    }
+
+    fn text_with(&self, key: &Path) -> String {
         let mut text = format!("slots = {}\n", self.layout.slots());
+        text.push_str(&self.secret.text(key));
         let at = |node| self.book.address_of(node).map_or(String::new(), |address| address.to_string());
         for place in &self.boxes {
             let above: Vec<_> = place.above.iter().map(BoxId::to_string).collect();
@@ -401,6 +478,39 @@ mod tests {
             let error = parse(&text).expect_err("it is wrong").to_string();
             assert!(error.contains(words), "{words:?} in {error:?}");
         }
+    }
+
+    #[test]
+    fn keys_are_read_made_and_asked_for() {
+        let folder = std::env::temp_dir().join(format!("millrace-topology-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("rack.toml");
+        let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
+        let held = Topology::two_levels(&shape, address, &Registers::default()).expect("it fits");
+        held.write(&file).expect("two files");
+        let read = Topology::read(&file).expect("what was written");
+        let keys = read.node_keys(false).expect("its key");
+        assert!(keys.is_some() && keys == held.held_keys() && read.held_keys().is_none());
+        let clients = read.client_keys().expect("of the same key");
+        assert!(clients.is_some() && clients != keys && clients == held.client_keys().expect("held"));
+        let client_key = held.secret.client_key(false).expect("held").expect("there is one");
+        client_key.write_new(&folder.join("client.key")).expect("a file");
+        let text = read.text().replace("\nkey = ", "\nclient_key = \"client.key\"\n# ");
+        let of_clients = Topology::parse(&text, &file).expect("the same for clients");
+        assert_eq!(of_clients.client_keys().expect("its key"), clients);
+        let error = of_clients.node_keys(false).expect_err("it is for clients").to_string();
+        assert!(error.contains("[cluster]") && error.contains("--no-key"), "{error}");
+        assert_eq!(of_clients.node_keys(true).expect("all are here"), None);
+        let elsewhere = Topology::parse(&text.replace("127.0.0.1", "10.0.0.1"), &file).expect("one");
+        let error = elsewhere.node_keys(true).expect_err("others reach it").to_string();
+        assert!(error.contains("other machines"), "{error}");
+        std::fs::remove_file(folder.join("rack.key")).expect("it is there");
+        assert!(read.client_keys().expect("who comes first makes it").is_some());
+        assert!(folder.join("rack.key").exists());
+        let far = Topology::parse(&read.text().replace("127.0.0.1", "10.0.0.1"), &file).expect("one");
+        std::fs::remove_file(folder.join("rack.key")).expect("it was made");
+        assert!(far.client_keys().is_err() && far.node_keys(false).is_err(), "not for several machines");
+        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]

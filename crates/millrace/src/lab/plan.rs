@@ -44,7 +44,7 @@ impl Plan {
     /// File or settings make no sense.
     pub fn topology(&self) -> Result<Topology, LabError> {
         let topology = match &self.topology {
-            Some(path) => Topology::read(path)?,
+            Some(path) => Topology::read(path)?.holding_its_key()?,
             None => Topology::two_levels(&self.shape, address_of, &self.registers()?)?,
         };
         Ok(topology)

@@ -79,8 +79,7 @@ impl Site {
     fn establish(&mut self) -> Result<(), LabError> {
         self.state.write(&self.name)?;
         let file = state::topology_file(&self.name);
-        let writing = LabError::io(format!("writing {}", file.display()));
-        fs::write(&file, self.topology.text()).map_err(writing)?;
+        self.topology.write(&file)?;
         let batches = self.network.batches();
         ip::run(&batches[0])?;
         for node in self.network.places().keys() {

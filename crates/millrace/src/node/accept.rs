@@ -4,6 +4,7 @@
 //! round-robin does not, and this thread runs only when a client connects.
 
 use super::counters::NetCounters;
+use crate::spare::Spare;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
@@ -79,7 +80,7 @@ pub fn run(
     door: &Door<'_>,
     stop: BorrowedFd<'_>,
 ) {
-    let mut next = 0;
+    let mut acceptor = Acceptor { inboxes, door, next: 0, spare: Spare::new(1), is_short: false };
     loop {
         let mut watched: Vec<PollFd<'_>> =
             listeners.iter().map(|(_, l)| PollFd::new(l, PollFlags::IN)).collect();
@@ -91,7 +92,7 @@ pub fn run(
         let ready: Vec<bool> = watched.iter().map(|w| w.revents().contains(PollFlags::IN)).collect();
         let stopping = ready.last().is_some_and(|&ready| ready);
         for ((purpose, listener), _) in listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-            accept_ready(*purpose, listener, inboxes, &mut next, door);
+            acceptor.accept_ready(*purpose, listener, stop);
         }
         if stopping {
             return;
@@ -99,44 +100,88 @@ pub fn run(
     }
 }
 
-fn accept_ready(
-    purpose: Purpose,
-    listener: &OwnedFd,
-    inboxes: &[Arc<Inbox>],
-    next: &mut usize,
-    door: &Door<'_>,
-) {
-    loop {
-        match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => {
-                door.net.total_connections.add(1);
-                if door.net.curr_connections.read() >= (door.most)() {
-                    door.net.rejected_connections.add(1);
-                    // Best effort: memcached's words, then closed.
-                    let words = b"ERROR Too many open connections\r\n";
-                    let _ = super::output::send(socket.as_fd(), &[words]);
-                    continue;
+struct Acceptor<'a> {
+    inboxes: &'a [Arc<Inbox>],
+    door: &'a Door<'a>,
+    next: usize,
+    /// A descriptor that is given up to turn a client away when there is no other: one that stays in the backlog would wake us for ever.
+    spare: Spare,
+    /// Descriptors have run out, and that was said.
+    is_short: bool,
+}
+
+impl Acceptor<'_> {
+    fn accept_ready(&mut self, purpose: Purpose, listener: &OwnedFd, stop: BorrowedFd<'_>) {
+        loop {
+            match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => self.take(purpose, socket),
+                Err(Errno::AGAIN) => return,
+                // The client was gone before we looked.
+                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    if !self.turn_away(e, listener) {
+                        // The client waits in the backlog. Look again when one may have closed.
+                        rest(stop);
+                        return;
+                    }
                 }
-                door.net.curr_connections.add(1);
-                tune(&socket);
-                inboxes[*next % inboxes.len()].put(purpose, socket);
-                *next += 1;
-            }
-            Err(Errno::AGAIN) => return,
-            // The client was gone before we looked.
-            Err(Errno::CONNABORTED | Errno::INTR) => {}
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                // Out of descriptors: the client waits in the backlog. Look again when time has passed or one has closed.
-                door.net.rejected_connections.add(1);
-                std::thread::sleep(std::time::Duration::from_millis(10));
-                return;
-            }
-            Err(e) => {
-                crate::complain!("millrace: accept failed: {e}");
-                return;
+                Err(e) => {
+                    crate::complain!("millrace: accept failed: {e}");
+                    rest(stop);
+                    return;
+                }
             }
         }
     }
+
+    fn take(&mut self, purpose: Purpose, socket: OwnedFd) {
+        let net = self.door.net;
+        net.total_connections.add(1);
+        self.spare.keep_back();
+        if net.curr_connections.read() >= (self.door.most)() {
+            return self.refuse(&socket);
+        }
+        self.is_short = false;
+        net.curr_connections.add(1);
+        tune(&socket);
+        self.inboxes[self.next % self.inboxes.len()].put(purpose, socket);
+        self.next += 1;
+    }
+
+    /// Best effort: memcached's words, then closed.
+    fn refuse(&self, socket: &OwnedFd) {
+        self.door.net.rejected_connections.add(1);
+        let _ = super::output::send(socket.as_fd(), &[b"ERROR Too many open connections\r\n"]);
+    }
+
+    /// There is no descriptor or no memory for the next client: with the spare descriptor it is told so. Whether that was done.
+    fn turn_away(&mut self, error: Errno, listener: &OwnedFd) -> bool {
+        if !std::mem::replace(&mut self.is_short, true) {
+            crate::complain!(
+                "millrace: clients are turned away: {}; raise the limit of open files, or lower -c (said once until one is accepted again)",
+                io::Error::from(error)
+            );
+        }
+        if !self.spare.give_up() {
+            return false;
+        }
+        let accepted = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+        if let Ok(socket) = &accepted {
+            self.door.net.total_connections.add(1);
+            self.refuse(socket);
+        }
+        let has_taken = accepted.is_ok();
+        drop(accepted);
+        self.spare.keep_back();
+        has_taken
+    }
+}
+
+/// Rests, but not beyond the end.
+fn rest(stop: BorrowedFd<'_>) {
+    let rest = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    // However it ends, the listeners are looked at again.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(stop, PollFlags::IN)], Some(&rest));
 }
 
 /// Socket options that cost nothing where they do not apply: a Unix socket refuses them, and nothing is lost.

@@ -5,12 +5,13 @@
 //! [`Connection::step`] is where they differ on the way in, [`Connection::write`] on the way out; the edge sees neither.
 
 use super::datagrams::Datagrams;
-use super::input::{BufferLimit, Buffered, Input, Pool};
-use super::kv::Reply;
+use super::input::{BufferLimit, Input, Pool};
+use super::kv::{Listing, Reply};
 use super::messages::Messages;
 use super::rings::Rings;
 use super::stream::{Piece, Stream};
 use base::Nanos;
+use base::budget::Budget;
 use protocol::memcache::{Command, Line, Parser, Step};
 use ring::arena::Span;
 use std::io;
@@ -41,6 +42,14 @@ pub struct Connection {
     pub turn: usize,
     /// Requests that it had in flight in its last turn.
     pub submitted: usize,
+    /// What those have cost, their replies included.
+    pub spent: usize,
+    /// The listing of keys that its client is being sent.
+    pub listing: Option<Listing>,
+    /// What its requests have cost beyond what it had for them; it is taken from its next turns.
+    pub debt: usize,
+    /// It has had its turn since it last ran out of requests: it goes on behind those that have not.
+    pub lags: bool,
     /// When the client last made room for replies that wait; when they began to wait, if it has not.
     pub made_room: Nanos,
     /// When the client last sent something.
@@ -89,6 +98,10 @@ impl Connection {
             wants: 0,
             turn: FIRST_TURN,
             submitted: 0,
+            spent: 0,
+            listing: None,
+            debt: 0,
+            lags: false,
             made_room: now,
             heard: now,
             closing: false,
@@ -105,7 +118,7 @@ impl Connection {
         self.is_stuck().then(|| self.unsent() as u128 * u128::from(stalled))
     }
 
-    /// Sizes the next turn by what the last one left waiting; never beyond `most`.
+    /// Sizes the next turn by what the last one left waiting and what it cost; never beyond `most`, in requests as in cost.
     pub fn size_turn(&mut self, most: usize) {
         let waiting = self.unsent();
         if waiting > SPILL_WANTED {
@@ -113,6 +126,17 @@ impl Connection {
         } else if waiting == 0 {
             self.turn = (self.turn * 2).min(most);
         }
+        // A reply's cost is known too late to stop at: the next ones are taken to be like the last.
+        if self.spent > most {
+            self.turn = self.turn.min((self.submitted * most / self.spent).max(1));
+        }
+    }
+
+    /// What its requests may cost in this turn, of a quantum of `quantum`; 0 while it is in debt for more.
+    pub fn allowance(&mut self, quantum: usize) -> usize {
+        let paid = self.debt.min(quantum);
+        self.debt -= paid;
+        quantum - paid
     }
 
     /// What the edge's epoll watches.
@@ -122,6 +146,11 @@ impl Connection {
             Wire::Rings(rings) => rings.descriptor(),
             Wire::Datagrams(datagrams) => datagrams.descriptor(),
         }
+    }
+
+    /// Whether it has something for a turn: more of a listing, or enough that arrived for another look at the input.
+    pub fn has_work(&self) -> bool {
+        self.listing.is_some() || self.can_parse()
     }
 
     /// Whether enough has arrived for another look at the input.
@@ -240,12 +269,12 @@ impl Connection {
     ///
     /// # Errors
     /// When all connections together buffer too much.
-    pub fn make_room(&mut self, limit: u64, pool: &mut Pool) -> Result<(), BufferLimit> {
+    pub fn make_room(&mut self, pool: &mut Pool) -> Result<(), BufferLimit> {
         if self.input.is_empty() {
             self.input.release(pool);
             return Ok(());
         }
-        self.input.reserve(self.wants, limit, pool)
+        self.input.reserve(self.wants, pool)
     }
 
     /// Writes `replies`, whose bytes `bytes` finds; `ends` says that a message ends with them. What the client does not take
@@ -258,7 +287,7 @@ impl Connection {
         replies: &'a [Reply],
         bytes: impl Fn(Span) -> &'a [u8],
         ends: bool,
-        buffered: &Buffered,
+        buffered: &Budget,
     ) -> io::Result<usize> {
         let pieces = joined(replies, bytes);
         let slices = || pieces.iter().map(Piece::bytes).filter(|piece| !piece.is_empty()).collect::<Vec<_>>();
@@ -266,6 +295,15 @@ impl Connection {
             Wire::Stream(stream) => stream.write(&pieces, buffered),
             Wire::Rings(rings) => Ok(rings.write(&slices(), ends, buffered)),
             Wire::Datagrams(datagrams) => Ok(datagrams.write(&slices(), ends)),
+        }
+    }
+
+    /// Whether what is still to come of the reply would be dropped.
+    pub fn reply_is_too_long(&self) -> bool {
+        match &self.wire {
+            Wire::Stream(_) => false,
+            Wire::Rings(rings) => rings.reply_is_too_long(),
+            Wire::Datagrams(datagrams) => datagrams.reply_is_too_long(),
         }
     }
 
@@ -298,7 +336,7 @@ impl Connection {
     ///
     /// # Errors
     /// The socket's: the client is gone.
-    pub fn resend(&mut self, buffered: &Buffered) -> io::Result<bool> {
+    pub fn resend(&mut self, buffered: &Budget) -> io::Result<bool> {
         match &mut self.wire {
             Wire::Stream(stream) => stream.spill.flush(stream.socket.as_fd(), buffered),
             Wire::Rings(rings) => Ok(rings.resend(buffered)),
@@ -307,7 +345,7 @@ impl Connection {
     }
 
     /// Drops the replies that wait.
-    pub fn clear(&mut self, buffered: &Buffered) {
+    pub fn clear(&mut self, buffered: &Budget) {
         match &mut self.wire {
             Wire::Stream(stream) => stream.spill.clear(buffered),
             Wire::Rings(rings) => rings.clear(buffered),
@@ -321,7 +359,7 @@ fn joined<'a>(replies: &'a [Reply], bytes: impl Fn(Span) -> &'a [u8]) -> Vec<Pie
     let mut pieces = Vec::with_capacity(8);
     let mut run: Option<Span> = None;
     for reply in replies {
-        match &reply.detached {
+        match reply.detached() {
             None => match run.and_then(|run| run.join(reply.span)) {
                 Some(joined) => run = Some(joined),
                 None => pieces.extend(run.replace(reply.span).map(|span| Piece::Bytes(bytes(span)))),
@@ -346,7 +384,7 @@ mod tests {
     #[test]
     fn a_turn_grows_while_the_client_keeps_up_and_shrinks_when_it_does_not() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
-        let buffered = Buffered::default();
+        let buffered = Budget::new(0);
         let wire = Wire::Stream(Stream::over(ours.into()));
         let mut connection = Connection::new(wire, Parser::new(1 << 20), 0, Nanos::ZERO);
         for wanted in [16, 32, 64, 128, 200, 200] {
@@ -364,5 +402,18 @@ mod tests {
         connection.clear(&buffered);
         connection.size_turn(200);
         assert_eq!(connection.turn, 2);
+        (connection.turn, connection.submitted, connection.spent) = (100, 100, 500);
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 40, "as many as cost what a turn may");
+    }
+
+    #[test]
+    fn debts_are_paid_before_anything_is_had() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+        let wire = Wire::Stream(Stream::over(ours.into()));
+        let mut connection = Connection::new(wire, Parser::new(1 << 20), 0, Nanos::ZERO);
+        connection.debt = 250;
+        let had: Vec<usize> = (0..4).map(|_| connection.allowance(100)).collect();
+        assert_eq!(had, [0, 0, 50, 100]);
     }
 }

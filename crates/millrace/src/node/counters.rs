@@ -53,6 +53,8 @@ counters! {
     conn_yields
     /// UDP replies refused by the amplification cap.
     udp_refusals
+    /// Shared-memory connections refused because their segments together would pass `shm.memory`.
+    shm_refusals
     /// Shared-memory connections open now.
     shm_connections
 }
@@ -66,6 +68,11 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// As [`Counter::add`]; whether these are the first.
+    pub fn add_first(&self, n: u64) -> bool {
+        self.0.fetch_add(n, Ordering::Relaxed) == 0
     }
 
     /// Counts one less; for gauges.

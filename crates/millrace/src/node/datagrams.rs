@@ -132,6 +132,11 @@ impl Datagrams {
         }
     }
 
+    /// Whether the reply that is being put together is longer than it may be.
+    pub fn reply_is_too_long(&self) -> bool {
+        self.gathering.is_too_long()
+    }
+
     fn send(&self, to: Asker, reply: &[u8]) -> usize {
         let Some(datagrams) = udp::datagrams(to.request_id, reply, PAYLOAD_MAX) else { return 0 };
         let mut sent = 0;

@@ -6,46 +6,20 @@
 //! Invariant: while requests parsed from the buffer are in flight, the buffer is neither moved, grown nor written
 //! (the edge finishes every request of a turn before it reads again), so requests may borrow from it.
 
+use base::budget::Budget;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes buffered by all connections of a node together, against its limit.
-#[derive(Debug, Default)]
-pub struct Buffered(AtomicU64);
-
-impl Buffered {
-    /// Bytes now.
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Counts `bytes` more, unless that passes `limit`.
-    pub fn reserve(&self, bytes: u64, limit: u64) -> bool {
-        let grown = self.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if grown > limit {
-            self.0.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        grown <= limit
-    }
-
-    /// Counts `bytes` less.
-    pub fn free(&self, bytes: u64) {
-        let before = self.0.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "freed {bytes} of {before} buffered bytes");
-    }
-}
 
 /// Buffers of the ordinary size, kept for the next connection that needs one.
 #[derive(Debug)]
 pub struct Pool {
     size: usize,
     spare: Vec<Box<[u8]>>,
-    buffered: Arc<Buffered>,
+    buffered: Arc<Budget>,
 }
 
 impl Pool {
     /// A pool of buffers of `size` bytes, counted in `buffered` while lent.
-    pub fn new(size: usize, buffered: Arc<Buffered>) -> Pool {
+    pub fn new(size: usize, buffered: Arc<Budget>) -> Pool {
         Pool { size, spare: Vec::new(), buffered }
     }
 
@@ -59,13 +33,13 @@ impl Pool {
 
     fn lend(&mut self) -> Box<[u8]> {
         // Ordinary buffers are always granted: connections are limited in number, and refusing to read would hang them.
-        self.buffered.reserve(self.size as u64, u64::MAX);
+        self.buffered.take(self.size);
         self.spare.pop().unwrap_or_else(|| vec![0; self.size].into_boxed_slice())
     }
 
     fn take_back(&mut self, buffer: Box<[u8]>) {
         const KEPT: usize = 64;
-        self.buffered.free(buffer.len() as u64);
+        self.buffered.give(buffer.len());
         if buffer.len() == self.size && self.spare.len() < KEPT {
             self.spare.push(buffer);
         }
@@ -117,10 +91,10 @@ impl Input {
     /// Adds a copy of `bytes`, growing the buffer as [`Input::reserve`] does.
     ///
     /// # Errors
-    /// When the growth would take all connections together past `limit`; nothing is added then.
-    pub fn append(&mut self, bytes: &[u8], limit: u64, pool: &mut Pool) -> Result<(), BufferLimit> {
+    /// When the growth would take all connections together past their budget; nothing is added then.
+    pub fn append(&mut self, bytes: &[u8], pool: &mut Pool) -> Result<(), BufferLimit> {
         self.space(pool);
-        self.reserve(self.end - self.start + bytes.len(), limit, pool)?;
+        self.reserve(self.end - self.start + bytes.len(), pool)?;
         self.buffer[self.end..][..bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
         Ok(())
@@ -135,15 +109,15 @@ impl Input {
     /// Makes sure that the unconsumed bytes can grow to `whole` bytes in one piece.
     ///
     /// # Errors
-    /// When the growth would take all connections together past `limit`; nothing changes then.
-    pub fn reserve(&mut self, whole: usize, limit: u64, pool: &mut Pool) -> Result<(), BufferLimit> {
+    /// When the growth would take all connections together past their budget; nothing changes then.
+    pub fn reserve(&mut self, whole: usize, pool: &mut Pool) -> Result<(), BufferLimit> {
         if whole <= self.buffer.len() {
             if whole > self.buffer.len() - self.start {
                 self.compact();
             }
             return Ok(());
         }
-        if !pool.buffered.reserve(whole as u64, limit) {
+        if !pool.buffered.try_take(whole) {
             return Err(BufferLimit);
         }
         let mut grown = vec![0; whole].into_boxed_slice();
@@ -183,43 +157,43 @@ mod tests {
 
     #[test]
     fn bytes_arrive_are_consumed_and_the_buffer_goes_back() {
-        let buffered = Arc::new(Buffered::default());
+        let buffered = Arc::new(Budget::new(1000));
         let mut pool = Pool::new(8, buffered.clone());
         let mut input = Input::default();
-        assert_eq!(buffered.bytes(), 0);
+        assert_eq!(buffered.taken(), 0);
         fill(&mut input, &mut pool, b"abcdefgh");
         input.consume(3);
         fill(&mut input, &mut pool, b"ij");
         assert_eq!(input.bytes(), b"defghij");
-        assert_eq!(buffered.bytes(), 8, "holding bytes");
+        assert_eq!(buffered.taken(), 8, "holding bytes");
         input.consume(7);
         assert!(input.is_empty());
         input.release(&mut pool);
-        assert_eq!((buffered.bytes(), pool.spare.len()), (0, 1));
+        assert_eq!((buffered.taken(), pool.spare.len()), (0, 1));
     }
 
     #[test]
     fn a_large_value_grows_the_buffer_up_to_the_limit_of_all() {
-        let buffered = Arc::new(Buffered::default());
+        let buffered = Arc::new(Budget::new(120));
         let mut pool = Pool::new(8, buffered.clone());
         let (mut a, mut b) = (Input::default(), Input::default());
         fill(&mut a, &mut pool, b"12345678");
-        a.reserve(100, 120, &mut pool).expect("within the limit");
-        assert_eq!((a.bytes(), buffered.bytes()), (&b"12345678"[..], 100));
-        assert_eq!(b.reserve(100, 120, &mut pool), Err(BufferLimit));
+        a.reserve(100, &mut pool).expect("within the limit");
+        assert_eq!((a.bytes(), buffered.taken()), (&b"12345678"[..], 100));
+        assert_eq!(b.reserve(100, &mut pool), Err(BufferLimit));
         a.release(&mut pool);
-        assert_eq!(buffered.bytes(), 0);
-        assert_eq!(b.reserve(100, 120, &mut pool), Ok(()));
+        assert_eq!(buffered.taken(), 0);
+        assert_eq!(b.reserve(100, &mut pool), Ok(()));
         assert!(b.space(&mut pool).len() >= 100);
     }
 
     #[test]
     fn reserving_within_the_buffer_only_compacts() {
-        let mut pool = Pool::new(8, Arc::default());
+        let mut pool = Pool::new(8, Arc::new(Budget::new(0)));
         let mut input = Input::default();
         fill(&mut input, &mut pool, b"abcdef");
         input.consume(5);
-        input.reserve(8, 0, &mut pool).expect("no growth, so no limit");
+        input.reserve(8, &mut pool).expect("no growth, so no limit");
         assert_eq!(input.bytes(), b"f");
         assert_eq!(input.space(&mut pool).len(), 7);
     }

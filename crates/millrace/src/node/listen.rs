@@ -9,10 +9,16 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+const PORT: &str = "another port with -p";
+const UDP_PORT: &str = "another port with -U";
+const PATH: &str = "another path with -s or --shm";
+
 /// A socket that could not be opened, and where.
 #[derive(Debug)]
 pub struct ListenError {
     place: String,
+    /// How another place is chosen.
+    choose: &'static str,
     source: io::Error,
 }
 
@@ -21,7 +27,10 @@ impl fmt::Display for ListenError {
         write!(f, "cannot listen on {}: {}", self.place, self.source)?;
         match self.source.kind() {
             io::ErrorKind::AddrInUse => {
-                write!(f, "; another program has it: choose another with -p, or stop that program")
+                write!(f, "; another program has it: choose {}, or stop that program", self.choose)
+            }
+            io::ErrorKind::AlreadyExists => {
+                write!(f, ", and stays as it is: remove it, or choose {}", self.choose)
             }
             io::ErrorKind::AddrNotAvailable => {
                 write!(f, "; this machine has no such address: see `ip address`")
@@ -55,7 +64,7 @@ pub fn tcp(address: SocketAddr, backlog: i32) -> Result<(OwnedFd, SocketAddr), L
         let address = bound.local_addr()?;
         Ok((bound.into(), address))
     };
-    open().map_err(|source| ListenError { place: address.to_string(), source })
+    open().map_err(|source| ListenError { place: address.to_string(), choose: PORT, source })
 }
 
 /// A UDP socket on `address`, and the address that was bound.
@@ -68,7 +77,7 @@ pub fn udp(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), ListenError> {
         let bound = socket.local_addr()?;
         Ok((socket.into(), bound))
     };
-    open().map_err(|source| ListenError { place: format!("UDP {address}"), source })
+    open().map_err(|source| ListenError { place: format!("UDP {address}"), choose: UDP_PORT, source })
 }
 
 /// A Unix stream listener; it removes its path when dropped.
@@ -101,7 +110,7 @@ pub fn unix(path: &Path, mask: u32, backlog: i32) -> Result<UnixListener, Listen
         listen(&listener.socket, backlog)?;
         Ok(listener)
     };
-    open().map_err(|source| ListenError { place: path.display().to_string(), source })
+    open().map_err(|source| ListenError { place: path.display().to_string(), choose: PATH, source })
 }
 
 fn remove_stale(path: &Path) -> io::Result<()> {
@@ -111,8 +120,9 @@ fn remove_stale(path: &Path) -> io::Result<()> {
             Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
             Err(_) => std::fs::remove_file(path),
         },
-        // Not a socket: bind says that the address is in use, and nothing is removed.
-        Ok(_) | Err(_) => Ok(()),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        // Nothing there, or bind says what is wrong.
+        Err(_) => Ok(()),
     }
 }
 
@@ -126,7 +136,7 @@ mod tests {
         let (_held, address) = tcp(loopback, 8).expect("a free port");
         assert_ne!(address.port(), 0);
         let error = tcp(address, 8).expect_err("taken").to_string();
-        assert!(error.contains("choose another"), "{error}");
+        assert!(error.contains("choose another port with -p"), "{error}");
     }
 
     #[test]
@@ -142,5 +152,13 @@ mod tests {
         let replaced = unix(&copy, 0o700, 8).expect("a stale socket is replaced");
         drop(replaced);
         assert!(!copy.exists());
+        std::fs::write(&copy, "precious").expect("a file");
+        let error = unix(&copy, 0o700, 8).err().expect("a file is there").to_string();
+        assert!(
+            error.contains("no socket, and stays as it is: remove it, or choose another path with -s"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read_to_string(&copy).expect("still there"), "precious");
+        std::fs::remove_file(&copy).expect("ours");
     }
 }

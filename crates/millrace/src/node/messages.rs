@@ -80,8 +80,6 @@ pub struct Arrivals<'a> {
     pub input: &'a mut Input,
     /// The edge's buffers.
     pub pool: &'a mut Pool,
-    /// Bytes that all connections together may buffer.
-    pub limit: u64,
     /// Messages to take at most.
     pub most: usize,
     /// Bytes after which no further message is taken.
@@ -96,7 +94,7 @@ impl Arrivals<'_> {
 
     /// A message arrived. It is refused where there is no memory for it.
     pub fn take(&mut self, bytes: &[u8]) {
-        match self.input.append(bytes, self.limit, self.pool) {
+        match self.input.append(bytes, self.pool) {
             Ok(()) => self.messages.arrived.push_back(Message { left: bytes.len(), refusal: None }),
             Err(_) => self.refuse(Line::OutOfMemoryReading),
         }
@@ -145,6 +143,11 @@ impl Gathering {
         })
     }
 
+    /// Whether the reply so far is longer than its limit, so that nothing of it will be sent.
+    pub fn is_too_long(&self) -> bool {
+        self.too_long
+    }
+
     /// Takes the buffer of a gathered reply back for the next.
     pub fn reuse(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= KEPT {
@@ -157,23 +160,17 @@ impl Gathering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::input::Buffered;
+    use base::budget::Budget;
     use std::sync::Arc;
 
     #[test]
     fn messages_are_taken_up_to_the_bounds_and_refused_beyond_memory() {
-        let buffered = Arc::new(Buffered::default());
+        // Eight bytes, and nine more while they move to a larger buffer.
+        let buffered = Arc::new(Budget::new(17));
         let (mut messages, mut input) = (Messages::default(), Input::default());
         let mut pool = Pool::new(8, buffered.clone());
-        let mut arrivals = Arrivals {
-            messages: &mut messages,
-            input: &mut input,
-            pool: &mut pool,
-            // Eight bytes, and nine more while they move to a larger buffer.
-            limit: 17,
-            most: 4,
-            enough: 9,
-        };
+        let mut arrivals =
+            Arrivals { messages: &mut messages, input: &mut input, pool: &mut pool, most: 4, enough: 9 };
         arrivals.take(b"12345678");
         assert!(arrivals.wants_more());
         arrivals.take(b"too long for all together");

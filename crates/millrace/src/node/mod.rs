@@ -28,6 +28,7 @@ pub mod shared;
 mod stream;
 
 use crate::admin::Admin;
+use crate::guard::AbortOnPanic;
 use crate::registers::Id;
 use accept::{Door, Inbox, Purpose};
 use config::Config;
@@ -39,6 +40,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -187,6 +189,11 @@ impl Node {
         &self.udp
     }
 
+    /// The file with the token that changes at the admin port want.
+    pub fn admin_token(&self) -> Option<&Path> {
+        self.admin.as_ref().map(Admin::token)
+    }
+
     /// The admin address that was bound.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
@@ -232,7 +239,8 @@ fn start(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, StartError> {
     let run = move || {
-        let _guard = AbortOnPanic;
+        // Requests in flight borrow from their edge's buffers: no other thread may go on once an edge has lost its own.
+        let _guard = AbortOnPanic("the node");
         if let Some(core) = core {
             // Pinning is a preference: a core that was taken away meanwhile costs speed, not service.
             let _ = base::cpu::pin_to(core);
@@ -245,18 +253,5 @@ fn start(
 impl Drop for Node {
     fn drop(&mut self) {
         self.finish();
-    }
-}
-
-/// Ends the process when the thread that holds it panics: requests in flight borrow from their edge's buffers, so no other
-/// thread may go on once an edge has lost its own. A panic is a broken invariant of ours, and has said which.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            crate::complain!("millrace: a thread of the node panicked; stopping at once");
-            std::process::abort();
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! system call, copied once (by the kernel). Only what the socket does not take is copied into [`Spill`], and a connection
 //! with a spill is not read from until the client has caught up.
 
-use super::input::Buffered;
+use base::budget::Budget;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -103,7 +103,7 @@ impl Spill {
     }
 
     /// Adds a copy of `bytes`, counted in `buffered`.
-    pub fn copy(&mut self, mut bytes: &[u8], buffered: &Buffered) {
+    pub fn copy(&mut self, mut bytes: &[u8], buffered: &Budget) {
         self.count(bytes.len(), buffered);
         if let Some(Piece::Copied(last)) = self.pieces.back_mut() {
             let (fitting, rest) = bytes.split_at(bytes.len().min(SPILL_PIECE.saturating_sub(last.len())));
@@ -114,7 +114,7 @@ impl Spill {
     }
 
     /// Adds a shared body whose first `sent` bytes have gone out already.
-    pub fn share(&mut self, body: Body, sent: usize, buffered: &Buffered) {
+    pub fn share(&mut self, body: Body, sent: usize, buffered: &Budget) {
         if sent == body.len() {
             return;
         }
@@ -131,7 +131,7 @@ impl Spill {
     ///
     /// # Errors
     /// The socket's.
-    pub fn flush(&mut self, fd: BorrowedFd<'_>, buffered: &Buffered) -> io::Result<bool> {
+    pub fn flush(&mut self, fd: BorrowedFd<'_>, buffered: &Budget) -> io::Result<bool> {
         while let Some(first) = self.pieces.front() {
             let whole = first.bytes().len();
             self.sent += send(fd, &[&first.bytes()[self.sent..]])?;
@@ -141,21 +141,21 @@ impl Spill {
             self.sent = 0;
             self.pieces.pop_front();
             self.held -= whole;
-            buffered.free(whole as u64);
+            buffered.give(whole);
         }
         Ok(true)
     }
 
     /// Drops what waits.
-    pub fn clear(&mut self, buffered: &Buffered) {
-        buffered.free(self.held as u64);
+    pub fn clear(&mut self, buffered: &Budget) {
+        buffered.give(self.held);
         *self = Spill::default();
     }
 
-    fn count(&mut self, bytes: usize, buffered: &Buffered) {
+    fn count(&mut self, bytes: usize, buffered: &Budget) {
         self.held += bytes;
         // Always granted: the edge closes the slowest reader when all together pass the limit.
-        buffered.reserve(bytes as u64, u64::MAX);
+        buffered.take(bytes);
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_every_byte_in_order() {
         let (ours, mut theirs) = UnixStream::pair().expect("a socket pair");
-        let buffered = Buffered::default();
+        let buffered = Budget::new(0);
         let body: Body = Arc::new(vec![b'v'; 1 << 20]);
         let mut spill = Spill::default();
         let head = b"VALUE k 0 1048576\r\n";
@@ -178,7 +178,7 @@ mod tests {
         spill.share(body, sent - head.len(), &buffered);
         spill.copy(b"\r\n", &buffered);
         spill.copy(b"END\r\n", &buffered);
-        assert_eq!(buffered.bytes() as usize, spill.bytes());
+        assert_eq!(buffered.taken(), spill.bytes());
         let mut received = vec![0; sent];
         theirs.read_exact(&mut received).expect("what was sent");
         while !spill.flush(ours.as_fd(), &buffered).expect("an open socket") {
@@ -190,27 +190,27 @@ mod tests {
         theirs.read_to_end(&mut received).expect("the rest");
         assert_eq!(received.len(), head.len() + (1 << 20) + 7);
         assert!(received.ends_with(b"v\r\nEND\r\n"));
-        assert_eq!((buffered.bytes(), spill.bytes()), (0, 0));
+        assert_eq!((buffered.taken(), spill.bytes()), (0, 0));
     }
 
     #[test]
     fn what_is_held_is_counted_until_it_is_free() {
         let (ours, mut theirs) = UnixStream::pair().expect("a socket pair");
-        let buffered = Buffered::default();
+        let buffered = Budget::new(0);
         let mut spill = Spill::default();
         for _ in 0..100 {
             spill.copy(&[b'x'; 50_000], &buffered);
         }
-        assert_eq!(buffered.bytes(), 5_000_000);
+        assert_eq!(buffered.taken(), 5_000_000);
         let mut received = 0;
         while !spill.flush(ours.as_fd(), &buffered).expect("an open socket") {
             let held: usize = spill.pieces.iter().map(|piece| piece.bytes().len()).sum();
-            assert_eq!((spill.bytes() as u64, spill.bytes()), (buffered.bytes(), held));
+            assert_eq!((spill.bytes(), spill.bytes()), (buffered.taken(), held));
             assert!(spill.pieces.iter().all(|piece| piece.bytes().len() <= SPILL_PIECE));
             received += theirs.read(&mut vec![0; 1 << 16]).expect("some bytes");
         }
         assert!(received < 5_000_000);
-        assert_eq!((buffered.bytes(), spill.bytes()), (0, 0));
+        assert_eq!((buffered.taken(), spill.bytes()), (0, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! Zen 3).
 //!
 //! Bounds: a segment is two arenas and two rings; its pages exist once somebody writes to them, which its client may do to all
-//! of them. So all connections together take up to `net.max_connections` segments, beside `store.memory`.
+//! of them. So a segment counts in full: all together take at most `shm.memory`, beside `store.memory`.
 //!
 //! Invariants
 //! 1. A connection with replies that did not fit is not read until they do, so a client that takes none cannot make us buffer.
@@ -23,15 +23,16 @@
 //!
 //! Errors: a client that breaks the ring's protocol ([`Violation`]) loses its connection.
 
-use super::input::Buffered;
 use super::messages::{Arrivals, Gathering, Says};
 use crate::registers::{Id, Registers};
+use base::budget::{Budget, Share};
 use protocol::memcache::Line;
 use ring::Tag;
 use ring::shm::{Geometry, Pages, Segment, SendError, ShmServer, Violation};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The server's end.
 pub struct Rings {
@@ -41,6 +42,8 @@ pub struct Rings {
     gathering: Gathering,
     unsent: VecDeque<(Tag, Vec<u8>)>,
     unsent_bytes: usize,
+    /// The segment, in the budget of all.
+    _segment: Share<Arc<Budget>>,
     max_message: usize,
     /// In the edge's list of connections that it polls.
     pub polled: bool,
@@ -52,8 +55,8 @@ impl Rings {
     /// Makes a segment, hands it over `socket` and serves it.
     ///
     /// # Errors
-    /// The system's: no memory, no descriptors, a client that is gone already.
-    pub fn hand_over(socket: OwnedFd, registers: &Registers) -> io::Result<Rings> {
+    /// `OutOfMemory` where `segments` has no room for another; else the system's: no memory, no descriptors, a client that is gone already.
+    pub fn hand_over(socket: OwnedFd, registers: &Registers, segments: &Arc<Budget>) -> io::Result<Rings> {
         let arena = registers.read(Id::ShmArena).next_power_of_two();
         let geometry = Geometry {
             entries: registers.size(Id::ShmEntries).next_power_of_two() as u32,
@@ -61,6 +64,10 @@ impl Rings {
             response_arena: arena,
             max_message: (arena / 2) as u32,
         };
+        let mut share = Share::new(segments.clone());
+        if !share.resize(geometry.segment_bytes().unwrap_or(usize::MAX)) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let segment = Segment::create(geometry, Pages::Base)?;
         segment.send(&socket)?;
         Ok(Rings {
@@ -69,6 +76,7 @@ impl Rings {
             gathering: Gathering::default(),
             unsent: VecDeque::new(),
             unsent_bytes: 0,
+            _segment: share,
             max_message: geometry.max_message as usize,
             polled: false,
             gone: false,
@@ -103,7 +111,7 @@ impl Rings {
 
     /// Adds `pieces` to the reply of the oldest message and sends it if this `ends` it; it is on its way after
     /// [`Rings::flush`]. Returns the bytes sent.
-    pub fn write(&mut self, pieces: &[&[u8]], ends: bool, buffered: &Buffered) -> usize {
+    pub fn write(&mut self, pieces: &[&[u8]], ends: bool, buffered: &Budget) -> usize {
         let Some(reply) = self.gathering.add(pieces, ends, self.max_message) else { return 0 };
         let tag = self.askers.pop_front().expect("a reply is to a message that arrived");
         match reply {
@@ -117,7 +125,7 @@ impl Rings {
         }
     }
 
-    fn send(&mut self, tag: Tag, bytes: &[u8], buffered: &Buffered) -> usize {
+    fn send(&mut self, tag: Tag, bytes: &[u8], buffered: &Budget) -> usize {
         // Behind others that wait it waits too, or the largest replies would wait for ever.
         let result =
             if self.unsent.is_empty() { self.server.reply(tag, bytes) } else { Err(SendError::Full) };
@@ -125,7 +133,7 @@ impl Rings {
             Ok(()) => bytes.len(),
             Err(SendError::Full) => {
                 self.unsent_bytes += bytes.len();
-                buffered.reserve(bytes.len() as u64, u64::MAX);
+                buffered.take(bytes.len());
                 self.unsent.push_back((tag, bytes.to_vec()));
                 0
             }
@@ -136,18 +144,23 @@ impl Rings {
     }
 
     /// Sends what waited for room. True when nothing waits any more.
-    pub fn resend(&mut self, buffered: &Buffered) -> bool {
+    pub fn resend(&mut self, buffered: &Budget) -> bool {
         while let Some((tag, bytes)) = self.unsent.front() {
             if self.server.reply(*tag, bytes) == Err(SendError::Full) {
                 self.server.flush();
                 return false;
             }
             self.unsent_bytes -= bytes.len();
-            buffered.free(bytes.len() as u64);
+            buffered.give(bytes.len());
             self.unsent.pop_front();
         }
         self.server.flush();
         true
+    }
+
+    /// Whether the reply that is being put together is longer than it may be.
+    pub fn reply_is_too_long(&self) -> bool {
+        self.gathering.is_too_long()
     }
 
     /// Sends the replies on their way.
@@ -166,8 +179,8 @@ impl Rings {
     }
 
     /// Drops what waits.
-    pub fn clear(&mut self, buffered: &Buffered) {
-        buffered.free(self.unsent_bytes as u64);
+    pub fn clear(&mut self, buffered: &Budget) {
+        buffered.give(self.unsent_bytes);
         self.unsent.clear();
         self.unsent_bytes = 0;
     }

@@ -2,10 +2,10 @@
 
 use super::accept::Inbox;
 use super::counters::{NetCounters, NetSnapshot};
-use super::input::Buffered;
 use super::kv::{Kv, KvReport};
 use crate::registers::{Id, Register, Registers};
 use base::Nanos;
+use base::budget::Budget;
 use engine::{Counters, Engine, Form, Progress, Settings, StageSummary, Stages};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,9 @@ pub struct Shared {
     /// What the edges count.
     pub net: Arc<NetCounters>,
     /// Bytes that connections buffer.
-    pub buffered: Arc<Buffered>,
+    pub buffered: Arc<Budget>,
+    /// Bytes of the segments of shared-memory connections.
+    pub segments: Arc<Budget>,
     /// Where requests spend their time.
     pub stages: Arc<Stages>,
     engine: Mutex<Engine<Kv>>,
@@ -48,6 +50,8 @@ pub struct Report {
     pub net: NetSnapshot,
     /// Bytes that connections buffer now.
     pub buffered_bytes: u64,
+    /// Bytes of the segments of shared-memory connections.
+    pub segment_bytes: u64,
     /// Commands and store.
     pub kv: KvReport,
     /// Where requests spend their time.
@@ -107,14 +111,16 @@ impl Shared {
     pub fn new(
         registers: Arc<Registers>,
         net: Arc<NetCounters>,
-        buffered: Arc<Buffered>,
+        buffered: Arc<Budget>,
         engine: Engine<Kv>,
         inboxes: Vec<Arc<Inbox>>,
     ) -> Shared {
+        let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
             registers,
             net,
             buffered,
+            segments,
             stages: engine.stages(),
             engine: Mutex::new(engine),
             guests: AtomicUsize::new(0),
@@ -170,8 +176,13 @@ impl Shared {
 
     /// Passes a live register on to whoever does not read it on every pass.
     pub fn register_changed(&self, name: &str) {
-        if name == Id::SPECS[Id::StoreMemory as usize].name {
+        let is = |id: Id| name == Id::SPECS[id as usize].name;
+        if is(Id::StoreMemory) {
             self.engine().0.service().apply_memory_limit(self.registers.size(Id::StoreMemory));
+        } else if is(Id::NetBufferLimit) {
+            self.buffered.set_limit(self.registers.size(Id::NetBufferLimit));
+        } else if is(Id::ShmMemory) {
+            self.segments.set_limit(self.registers.size(Id::ShmMemory));
         }
     }
 
@@ -187,7 +198,8 @@ impl Shared {
             uptime_s: self.uptime_s(),
             engine: engine.into(),
             net: self.net.snapshot(),
-            buffered_bytes: self.buffered.bytes(),
+            buffered_bytes: self.buffered.taken() as u64,
+            segment_bytes: self.segments.taken() as u64,
             kv,
             stages: self.stages.summary().into_iter().map(StageReport::from).collect(),
         }

@@ -1,8 +1,8 @@
 //! A stream socket (TCP or Unix) as an edge keeps it: replies go out in one write per turn, and what the socket does not take
 //! is kept until it does.
 
-use super::input::Buffered;
 use super::output::{self, Body, Spill};
+use base::budget::Budget;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -53,7 +53,7 @@ impl Stream {
     ///
     /// # Errors
     /// The socket's: the client is gone.
-    pub fn write(&mut self, pieces: &[Piece<'_>], buffered: &Buffered) -> io::Result<usize> {
+    pub fn write(&mut self, pieces: &[Piece<'_>], buffered: &Budget) -> io::Result<usize> {
         let sent = if self.spill.is_empty() {
             let slices: Vec<&[u8]> = pieces.iter().map(Piece::bytes).collect();
             output::send(self.socket.as_fd(), &slices)?

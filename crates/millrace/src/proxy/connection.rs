@@ -9,8 +9,9 @@ use super::reply::{Form, append_line, append_reply};
 use super::shared::Shared;
 use super::translate::{Meaning, meaning, version};
 use super::{reply, stats};
-use crate::node::input::{BufferLimit, Buffered, Input, Pool};
+use crate::node::input::{BufferLimit, Input, Pool};
 use crate::node::output::{self, Spill};
+use base::budget::Budget;
 use protocol::memcache::{Command, Line, Parser, Step};
 use protocol::wire::MAX_VALUE;
 use rustix::event::epoll::EventFlags;
@@ -20,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of replies that are put together before they are sent.
 const WRITE: usize = 256 << 10;
 /// Bytes that all connections of a proxy may buffer; beyond it, what arrives is refused.
-const BUFFER_LIMIT: u64 = 256 << 20;
+pub(super) const BUFFER_LIMIT: usize = 256 << 20;
 /// Room for the reply to `version`.
 const VERSION_BOUND: usize = 64;
 
@@ -158,7 +159,7 @@ impl Connection {
             self.input.release(pool);
             return Ok(());
         }
-        let room = self.input.reserve(self.wants, BUFFER_LIMIT, pool);
+        let room = self.input.reserve(self.wants, pool);
         if room.is_err() {
             // Best effort: the connection closes whether or not the client hears why.
             let _ = output::send(self.socket.as_fd(), &[Line::OutOfMemoryReading.bytes()]);
@@ -213,14 +214,14 @@ impl Connection {
     ///
     /// # Errors
     /// The socket's: the client is gone.
-    pub fn resend(&mut self, buffered: &Buffered) -> io::Result<usize> {
+    pub fn resend(&mut self, buffered: &Budget) -> io::Result<usize> {
         let before = self.unsent();
         self.spill.flush(self.socket.as_fd(), buffered)?;
         Ok(before - self.unsent())
     }
 
     /// Gives back what it holds.
-    pub fn release(&mut self, pool: &mut Pool, buffered: &Buffered) {
+    pub fn release(&mut self, pool: &mut Pool, buffered: &Budget) {
         self.input.release(pool);
         self.spill.clear(buffered);
     }

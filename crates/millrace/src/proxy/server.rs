@@ -3,6 +3,7 @@
 use super::error::ProxyError;
 use super::shared::{Options, Shared};
 use super::worker::Worker;
+use crate::guard::AbortOnPanic;
 use crate::inc::machine::Counters;
 use crate::inc::{Topology, client};
 use crate::node::accept::{self, Door, Inbox, Purpose};
@@ -43,6 +44,7 @@ impl Proxy {
         let mut addresses = Vec::new();
         for &address in listen {
             let (socket, bound) = listen::tcp(address, BACKLOG).map_err(ProxyError::Listen)?;
+            crate::reach::warn("the proxy", bound);
             listeners.push((Purpose::Stream, socket));
             addresses.push(bound);
         }
@@ -66,6 +68,7 @@ impl Proxy {
                 .map_err(system("make a worker"))?;
             let shared = proxy.shared.clone();
             let run = move || {
+                let _guard = AbortOnPanic("the proxy");
                 let counters = worker.run();
                 // One that fails takes the others with it.
                 shared.stop();
@@ -77,6 +80,7 @@ impl Proxy {
         }
         let (shared, inboxes, stop) = (proxy.shared.clone(), proxy.inboxes.clone(), proxy.stop.clone());
         let run = move || {
+            let _guard = AbortOnPanic("the proxy");
             let most = || shared.options.connections;
             accept::run(listeners, &inboxes, &Door { net: &shared.net, most: &most }, stop.as_fd());
         };

@@ -1,9 +1,10 @@
 //! What the threads of one proxy share: counters, bounds, and the stop flag.
 
+use super::connection::BUFFER_LIMIT;
 use super::stats::Counters;
 use crate::inc::machine;
 use crate::node::counters::NetCounters;
-use crate::node::input::Buffered;
+use base::budget::Budget;
 use protocol::wire::{BoxId, HomeId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +34,7 @@ pub struct Shared {
     /// Commands.
     pub commands: Counters,
     /// Bytes that connections buffer.
-    pub buffered: Arc<Buffered>,
+    pub buffered: Arc<Budget>,
     /// Of each thread's client and socket, when the thread last published them.
     clients: Vec<Mutex<machine::Counters>>,
     stopping: AtomicBool,
@@ -48,7 +49,7 @@ impl Shared {
             homes,
             net: NetCounters::default(),
             commands: Counters::default(),
-            buffered: Arc::default(),
+            buffered: Arc::new(Budget::new(BUFFER_LIMIT)),
             clients: (0..options.threads).map(|_| Mutex::default()).collect(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),

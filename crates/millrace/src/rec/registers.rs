@@ -21,10 +21,12 @@ base::registers! {
         "Queries that one request may hold.";
     Body "rec.body" Size, 1 << 10, 1 << 30, 16 << 20, live,
         "Bytes that the body of an HTTP request may have; a message of the fabric has a bound of its own.";
+    BodyTimeout "rec.body_timeout" Micros, 1000, 1 << 40, 10_000_000, start,
+        "How long the body of an HTTP request may take to arrive; then it is answered 408, and holds nothing any more.";
     InFlight "rec.in_flight" Count, 1, 1 << 16, 256, start,
         "Requests over HTTP that may be under way; further ones are answered 503.";
     Held "rec.held" Size, 1 << 20, 1 << 40, 256 << 20, live,
-        "Bytes of HTTP bodies that may be held at once; further ones are answered 503.";
+        "Bytes of requests that may be held at once, arrived or arriving; further ones are answered 503.";
     Ring "rec.ring" Count, 2, 1 << 16, 1024, start,
         "Slots of the rings between edges, preprocessing and engine, rounded up to a power of two. What finds no slot is refused.";
     Spin "wait.spin" Switch, 0, 1, 0, start,

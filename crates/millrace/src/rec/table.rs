@@ -3,7 +3,6 @@
 use super::files::{self, Failure};
 use rec::manifest::{Manifest, TableEntry};
 use rec::{Lists, LoadOptions, Plan};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +24,7 @@ impl Target {
     pub(super) fn of(path: &Path, name: Option<&str>) -> Result<Target, Failure> {
         let tensors = if path.is_dir() { path.join("model.safetensors") } else { path.to_owned() };
         let json = tensors.with_extension("json");
-        let kept = match fs::read(&json) {
+        let kept = match base::files::read(&json, rec::model::load::MAX_MANIFEST) {
             Ok(bytes) => Some(Manifest::parse(&bytes).map_err(|what| format!("{}: {what}", json.display()))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(format!("{}: {error}", json.display()).into()),

@@ -33,7 +33,7 @@ pub struct Serve {
     #[arg(short, long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
 
-    /// Metrics, registers, connections and traces over HTTP, for operators; there is no authentication
+    /// Metrics, registers, connections and traces over HTTP, for operators; changes need the token whose file is printed
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<SocketAddr>,
 
@@ -86,6 +86,7 @@ impl Serve {
         }
         if let Some(admin) = &admin {
             println!("http://{}", admin.address());
+            println!("token {}", admin.token().display());
         }
         std::io::stdout().flush().map_err(RpcError::Output)?;
         if self.until_eof {
@@ -109,6 +110,7 @@ fn server(batch: Batch) -> Server {
 }
 
 fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
+    crate::reach::warn_of("this RPC server", address);
     server.listen(address).map_err(|cause| RpcError::Server(format!("{address}: {cause}")))
 }
 

@@ -4,11 +4,13 @@ use super::clock::Clock;
 use super::script::Script;
 use super::topology::Topology;
 use base::Nanos;
+use protocol::coherence::guard::{Guard, Keys};
 use protocol::coherence::home::items::Tree;
-use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out};
+use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out, Planted};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Message};
 use sim::nodes::Node;
 use sim::{NodeSet, random};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Items of a home: more than any workload has keys.
@@ -16,15 +18,18 @@ const ITEMS: usize = 256;
 /// A client's id is its index, and which life of it this is.
 const CLIENTS: u64 = 256;
 
+/// A box that may have a planted bug.
+pub type SimulatedBox = CacheBox<Option<Planted>>;
+
 /// What runs on a node.
 #[derive(Clone, Debug)]
 pub enum Machine {
     /// A client.
     Client(Box<Client>),
     /// A box.
-    Box(Box<CacheBox>),
+    Box(Box<SimulatedBox>),
     /// A home.
-    Home(Box<Home<Tree>>),
+    Home(Box<Home<Tree, Option<Planted>>>),
     /// A controller.
     Controller(Box<Controller>),
 }
@@ -186,6 +191,10 @@ impl Numbers {
 /// A machine, its clock, and how often it has begun.
 #[derive(Debug)]
 pub struct Place {
+    /// What it knows of others' proofs in this life.
+    pub guard: Guard<Option<Planted>>,
+    /// Sealed packets that its machine heard in this life.
+    pub heard: HashSet<Vec<u8>>,
     /// None while it is down.
     pub machine: Option<Machine>,
     /// Of the node: a crash leaves it alone.
@@ -194,6 +203,15 @@ pub struct Place {
     pub life: u32,
     /// As others know it in this life.
     pub id: NodeId,
+}
+
+/// What a node or client has of the key.
+fn keys(script: &Script, id: NodeId) -> Option<Keys> {
+    let key = script.key.as_ref()?;
+    Some(match id {
+        NodeId::Client(_) => Keys::of_client(Keys::client_key(key)),
+        _ => Keys::of_cluster(key),
+    })
 }
 
 /// Begins a life of `node`: the `birth`-th of all lives in the world.
@@ -217,9 +235,14 @@ pub fn begin(
             let tor = topology.clients[index as usize];
             Machine::Client(Box::new(Client::new(config, id, tor, Arc::clone(layout), prng)))
         }
-        Role::Box(id) => Machine::Box(Box::new(CacheBox::new(config, id, Arc::clone(layout), who, now))),
+        Role::Box(id) => {
+            let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, script.planted);
+            Machine::Box(Box::new(machine))
+        }
         Role::Home(id) => {
-            Machine::Home(Box::new(Home::new(config, id, Arc::clone(layout), who, now, Tree::new(ITEMS))))
+            let (layout, items) = (Arc::clone(layout), Tree::new(ITEMS));
+            let home = Home::with_bugs(config, id, layout, who, now, items, script.planted);
+            Machine::Home(Box::new(home))
         }
         Role::Controller(i) => {
             let controller = Controller::new(config, i, topology.controllers, Arc::clone(layout), now);
@@ -235,5 +258,8 @@ pub fn begin(
             _ => unreachable!("a controller's role is that of a controller"),
         },
     };
+    let who = if let NodeId::Client(_) = place.id { Incarnation(0) } else { who.0 };
+    place.guard = Guard::with_bugs(place.id, who, keys(script, place.id), script.planted);
+    place.heard.clear();
     place.machine = Some(machine);
 }

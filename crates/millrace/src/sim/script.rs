@@ -8,6 +8,7 @@
 
 use super::nodes::Numbers;
 use super::topology::{MOST_KEYS, Topology};
+use base::key::Key;
 use base::{Nanos, Picos, Prng};
 use protocol::coherence::client::Call;
 use protocol::coherence::{Compute, Config, Planted, Policy};
@@ -56,6 +57,10 @@ pub struct Script {
     pub seed: u64,
     /// For all machines.
     pub config: Config,
+    /// By which nodes and clients prove who they are; in half of all runs there is none.
+    pub key: Option<Key>,
+    /// What is wrong with them on purpose.
+    pub planted: Option<Planted>,
     /// In the order of their names.
     pub keys: Vec<Vec<u8>>,
     /// In no order.
@@ -71,7 +76,7 @@ impl Script {
     pub fn draw(seed: u64, topology: &Topology, ops: usize, planted: Option<Planted>) -> Script {
         let mut random = random::stream(seed, 0, "script");
         let worth = one_of(&mut random::stream(seed, 0, "worth"), &WORTHS);
-        let config = Config { worth, ..draw_config(&mut random, ops, planted) };
+        let config = Config { worth, ..draw_config(&mut random, ops) };
         // In some runs all want one key, and everything comes late and twice: what is old meets what is new.
         let is_crowded = random.below(4) == 0;
         let count = match topology.keys {
@@ -83,7 +88,11 @@ impl Script {
         let keys: Vec<_> = (0..count).map(|i| format!("k{i}").into_bytes()).collect();
         let until = Picos(one_of(&mut random, &GAPS).0 * ops.max(1) as u64);
         let numbers = Numbers::of(topology);
-        let plan = draw_plan(seed, &mut random, &config, &numbers, (until, is_crowded));
+        let mut plan = draw_plan(seed, &mut random, &config, &numbers, (until, is_crowded));
+        let key = draw_key(seed);
+        if key.is_some() {
+            plan.0.extend(draw_strangers(seed, &numbers, until));
+        }
         let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
         let clients = u64::from(numbers.clients().end);
         let draw = |i: usize| {
@@ -93,7 +102,7 @@ impl Script {
             let client = workload.draw_client(&mut random, &want, client, clients) as Node;
             Intent { at, client, want }
         };
-        Script { seed, intents: (0..ops).map(draw).collect(), config, keys, plan, until }
+        Script { seed, intents: (0..ops).map(draw).collect(), config, key, planted, keys, plan, until }
     }
 
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.
@@ -107,7 +116,7 @@ fn one_of<T: Copy>(random: &mut Prng, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
-fn draw_config(random: &mut Prng, ops: usize, planted: Option<Planted>) -> Config {
+fn draw_config(random: &mut Prng, ops: usize) -> Config {
     let lease = Nanos::from_millis(one_of(random, &[6, 12, 20]));
     let retransmit = Nanos::from_millis(one_of(random, &[1, 2, 4]));
     Config {
@@ -137,7 +146,6 @@ fn draw_config(random: &mut Prng, ops: usize, planted: Option<Planted>) -> Confi
         owned: one_of(random, &[1, 64]),
         heartbeat: Nanos::from_millis(12),
         health: Nanos::from_millis(30),
-        planted,
     }
 }
 
@@ -194,6 +202,23 @@ fn draw_plan(
     };
     faults.extend(Plan::draw(seed, &bounds).0);
     Plan(faults)
+}
+
+fn draw_key(seed: u64) -> Option<Key> {
+    let mut random = random::stream(seed, 0, "key");
+    let bytes = std::array::from_fn(|_| random.below(256) as u8);
+    (random.below(2) == 0).then(|| Key::new(bytes))
+}
+
+/// Somebody who has no key, on any of the links for some of the time.
+fn draw_strangers(seed: u64, numbers: &Numbers, until: Picos) -> impl Iterator<Item = Fault> {
+    let mut random = random::stream(seed, 0, "strangers");
+    let all = numbers.all();
+    (0..random.below(4)).map(move |_| {
+        let at = Picos(1 + random.below(until.0 / 2));
+        let lasts = Picos(1 + random.below(until.since(at).0 - 1));
+        Fault { at, lasts, what: What::Stranger(Links { from: all, to: all, both_ways: false }) }
+    })
 }
 
 /// What operations are drawn from.

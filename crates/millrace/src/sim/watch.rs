@@ -8,16 +8,16 @@
 //! A box is looked at when something happened to it, all boxes when a home has changed a key: between these nothing
 //! can become wrong but by the clock, and a box that answers is looked at.
 
-use super::nodes::{Machine, Numbers};
+use super::nodes::{Machine, Numbers, SimulatedBox};
 use super::record::WORLD;
 use super::script::Script;
 use super::topology::Topology;
 use super::world::{Happening, World};
 use base::{Nanos, Picos};
+use protocol::coherence::Out;
 use protocol::coherence::client::Answer;
 use protocol::coherence::home::items::Items as _;
 use protocol::coherence::lease::runs;
-use protocol::coherence::{CacheBox, Out};
 use protocol::wire::{
     BoxId, ClientId, Flags, HomeId, Message, OpNumber, Opcode, Round, Status, Verb, Version, key_hash,
 };
@@ -186,12 +186,12 @@ impl World<'_> {
     }
 
     /// What is wrong with a key at a box.
-    fn wrong_at(&self, key: usize, machine: &CacheBox, now: Nanos) -> Option<String> {
+    fn wrong_at(&self, key: usize, machine: &SimulatedBox, now: Nanos) -> Option<String> {
         self.wrong_owner(key, machine, now).or_else(|| self.wrong_copy(key, machine, now))
     }
 
     /// What is wrong if a box could answer as the owner of a key.
-    fn wrong_owner(&self, key: usize, machine: &CacheBox, now: Nanos) -> Option<String> {
+    fn wrong_owner(&self, key: usize, machine: &SimulatedBox, now: Nanos) -> Option<String> {
         let Key { name, lost_until, .. } = &self.watch.keys[key];
         machine.owned(name, now)?;
         let (id, owner) = (machine.id(), self.owner(key));
@@ -205,7 +205,7 @@ impl World<'_> {
     }
 
     /// What is wrong with a box's copy of a key, if it has one that it could answer from.
-    fn wrong_copy(&self, key: usize, machine: &CacheBox, now: Nanos) -> Option<String> {
+    fn wrong_copy(&self, key: usize, machine: &SimulatedBox, now: Nanos) -> Option<String> {
         let Key { name, lost_until, .. } = &self.watch.keys[key];
         let kept = machine.copies().find(|kept| kept.key == *name && runs(kept.end(), now))?;
         let (id, version, shown) = (machine.id(), kept.version, name.escape_ascii());

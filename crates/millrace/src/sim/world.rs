@@ -3,7 +3,7 @@
 //! ```text
 //!   0 ─── safety: operations, faults ─── until │ calm, all up, a lease … │ liveness: must succeed │ a box dies: must succeed │ end
 //! ```
-//! Messages are bytes on every hop: written by [`protocol::wire`], damaged perhaps, and read again. A timer is an event at the moment at
+//! Messages are bytes on every hop (`packets`): sealed where the run has a key, damaged perhaps, repeated and forged by strangers, and opened. A timer is an event at the moment at
 //! which the node's clock shows its deadline.
 //!
 //! Invariants looked at after every event are in `watch`; operations in `issue`; this file has time, messages, crashes.
@@ -13,66 +13,23 @@
 use super::clock::Clock;
 use super::issue::Underway;
 use super::nodes::{self, Machine, Numbers, Place, Role};
+use super::packets::{Datagram, Stranger};
 use super::record::Record;
 use super::script::{DELAY, Script};
 use super::topology::Topology;
 use super::watch::Watch;
 use super::words;
-use base::{Picos, Prng};
-use protocol::coherence::{NodeId, Out};
-use protocol::wire::{Message, Packet};
-use sim::faults::Step;
-use sim::network::{Network, Payload, Weather};
+use base::Picos;
+use protocol::coherence::{Guard, NodeId, Out};
+use protocol::wire::{Incarnation, Message};
+use sim::faults::{Step, What};
+use sim::network::{Network, Weather};
 use sim::nodes::Node;
 use sim::{Fingerprint, Queue, random};
+use std::collections::HashSet;
 
 /// Events of a run at most, for each operation; usual are 12.
 const MOST_EVENTS_PER_OP: u64 = 2_000;
-
-/// What travels.
-#[derive(Clone, Debug)]
-pub struct Datagram {
-    bytes: Vec<u8>,
-    /// Before it was damaged.
-    original: Option<Vec<u8>>,
-}
-
-impl Datagram {
-    /// As it was written.
-    pub fn new(bytes: Vec<u8>) -> Datagram {
-        Datagram { bytes, original: None }
-    }
-
-    /// What arrives.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// It is not as it was written.
-    pub fn is_damaged(&self) -> bool {
-        self.original.is_some()
-    }
-
-    /// Which bytes were changed, where nothing was cut off.
-    fn damage(&self) -> Vec<(usize, u8, u8)> {
-        let original = self.original.iter().flatten().copied();
-        let bytes = original.zip(self.bytes.iter().copied()).enumerate();
-        bytes
-            .filter(|(_, (before, after))| before != after)
-            .map(|(i, (before, after))| (i, before, after))
-            .collect()
-    }
-}
-
-impl Payload for Datagram {
-    fn damage(&mut self, random: &mut Prng) {
-        let before = self.bytes.clone();
-        self.bytes.damage(random);
-        if self.bytes != before {
-            self.original.get_or_insert(before);
-        }
-    }
-}
 
 /// What happens.
 #[derive(Debug)]
@@ -128,6 +85,7 @@ pub struct World<'a> {
     timers: Vec<Picos>,
     births: u32,
     pub(super) record: Record,
+    pub(super) stranger: Stranger,
     pub(super) underway: Underway,
     pub(super) watch: Watch,
     pub(super) is_calm: bool,
@@ -150,7 +108,9 @@ impl<'a> World<'a> {
         let count = numbers.count();
         let place = |node| {
             let clock = Clock::draw(&mut random::stream(script.seed, node, "clock"));
-            Place { machine: None, clock, life: 0, id: NodeId::Controller(0) }
+            let id = NodeId::Controller(0);
+            let guard = Guard::with_bugs(id, Incarnation(0), None, None);
+            Place { guard, heard: HashSet::new(), machine: None, clock, life: 0, id }
         };
         let mut world = World {
             network: Network::new(script.seed, count, Weather::fair(DELAY)),
@@ -158,6 +118,7 @@ impl<'a> World<'a> {
             timers: vec![Picos::MAX; count as usize],
             births: 0,
             record: Record::default(),
+            stranger: Stranger::default(),
             underway: Underway::default(),
             watch: Watch::new(topology, script, &numbers),
             is_calm: false,
@@ -251,34 +212,11 @@ impl<'a> World<'a> {
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
-            self.print.bytes(&datagram.bytes);
+            self.print.bytes(datagram.bytes());
         }
     }
 
     // ---- messages and timers
-
-    fn arrive(&mut self, node: Node, from: NodeId, datagram: &Datagram) {
-        let packet = match Packet::parse(&datagram.bytes) {
-            Ok(packet) => packet,
-            Err(malformed) => {
-                if datagram.original.is_none() {
-                    self.broken(format!("a packet that {from:?} wrote cannot be read: {malformed}"), b"");
-                }
-                return self.note(|names| format!("{:<13} drops a packet: {malformed}", names.name(node)));
-            }
-        };
-        let message = packet.to_message();
-        if datagram.original.is_some() {
-            let damage = datagram.damage();
-            return self
-                .broken(format!("a packet with damage {damage:?} was read as {message:?}"), &message.key);
-        }
-        if self.places[node as usize].machine.is_none() {
-            return;
-        }
-        self.note(|names| format!("{:<13} ◀ {}: {message:?}", names.name(node), words::sender(names, from)));
-        self.act(node, Some((from, &message)));
-    }
 
     fn timer(&mut self, node: Node, life: u32, at: Picos) {
         let place = &self.places[node as usize];
@@ -295,7 +233,7 @@ impl<'a> World<'a> {
     }
 
     /// A message, or time, reaches a node that is up.
-    fn act(&mut self, node: Node, message: Option<(NodeId, &Message)>) {
+    pub(super) fn act(&mut self, node: Node, message: Option<(NodeId, &Message)>) {
         let mut out = std::mem::take(&mut self.out);
         let place = &mut self.places[node as usize];
         let now = place.clock.read(self.queue.now());
@@ -320,24 +258,6 @@ impl<'a> World<'a> {
         self.set_timer(node);
     }
 
-    fn send_all(&mut self, node: Node, out: &mut Out) {
-        let from = self.places[node as usize].id;
-        let now = self.queue.now();
-        for (to, message) in out.drain(..) {
-            let Some(to) = self.numbers.node_of(to) else { continue };
-            if node < self.numbers.clients().end {
-                self.underway.note_write(node, &message);
-            }
-            let mut bytes = Vec::new();
-            message.emit(&mut bytes);
-            let datagram = Datagram::new(bytes);
-            let queue = &mut self.queue;
-            self.network.send(now, node, to, datagram, |at, datagram| {
-                queue.push(at, to, Happening::Arrival { from, datagram });
-            });
-        }
-    }
-
     fn set_timer(&mut self, node: Node) {
         let place = &self.places[node as usize];
         let Some(machine) = &place.machine else { return };
@@ -360,7 +280,13 @@ impl<'a> World<'a> {
             Step::Crash(node) if node < self.numbers.count() => self.crash(node),
             Step::Restart(node) if node < self.numbers.count() => self.begin(node),
             step => {
+                let is_stranger = |number: u32| matches!(plan.0.get(number as usize), Some(fault) if matches!(fault.what, What::Stranger(_)));
                 self.network.step(step);
+                if let Step::End(number) = step
+                    && is_stranger(number)
+                {
+                    self.speak_as_stranger();
+                }
             }
         }
     }

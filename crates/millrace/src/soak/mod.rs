@@ -14,6 +14,7 @@
 //! The default memory is 512 MiB: rings and buffers take about 5 MiB before a client comes, that no limit counts
 //! (measured with one edge), and more with clients, which must not be 3 % of it.
 
+mod attack;
 mod chaos;
 mod client;
 mod ledger;
@@ -88,9 +89,10 @@ pub struct Soak {
     report: Option<PathBuf>,
 }
 
-/// What a process of this program can be besides the soak itself.
+/// What else there is.
 #[derive(Subcommand, Debug)]
 enum Role {
+    Attack(attack::Attack),
     /// One client; started by the soak, tells on standard output what it does
     #[command(hide = true)]
     Client(ClientArgs),
@@ -143,9 +145,13 @@ impl Soak {
     /// # Errors
     /// When it could not be run, or a promise was broken.
     pub fn run(self) -> Result<(), SoakError> {
-        if let Some(Role::Client(args)) = self.role {
-            args.run();
-            return Ok(());
+        match self.role {
+            Some(Role::Client(args)) => {
+                args.run();
+                return Ok(());
+            }
+            Some(Role::Attack(attack)) => return attack.run(),
+            None => {}
         }
         if self.memory < LEAST_MEMORY {
             return Err(SoakError::Run(format!(

@@ -13,7 +13,7 @@ use fabric::channel::{self, CallOptions};
 use fabric::link::Address;
 use protocol::chain::client::{self, Failure, Reads};
 use protocol::chain::message::{Refusal, RequestId, Status};
-use protocol::chain::{Config, NodeId, Out, Outcome, ReplicaId, Transaction};
+use protocol::chain::{Config, NodeId, Out, Outcome, ReplicaId, SessionId, Transaction};
 use ring::wait::WaitPolicy;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -191,6 +191,11 @@ impl Client {
         self.places.iter_mut().map(ask).collect()
     }
 
+    /// The session that it writes in, once it has one. Whoever knows it can write in it.
+    pub fn session(&self) -> Option<SessionId> {
+        self.machine.session()
+    }
+
     /// What became of a transaction of any session. What is still under way is waited for.
     ///
     /// # Errors
@@ -206,9 +211,8 @@ impl Client {
             let left = Duration::from(until.since(self.clock.now()));
             let asked = place.connected(&options).and_then(|(channel, stub)| {
                 let reply = stub.status(channel, &CallOptions::within(left), |request| {
-                    request.set_session(id.session.0);
                     request.set_sequence(id.sequence);
-                    Ok(())
+                    words::put_session(id.session, |bytes| request.set_session(bytes))
                 });
                 let answer = reply.and_then(|reply| words::take_status(reply.view()));
                 answer.map_err(|status| status.to_string())

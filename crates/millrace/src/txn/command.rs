@@ -47,7 +47,7 @@ Examples:
   millrace txn 'if-at-least ann 4; add ann -4; add bob 4'
   millrace txn --connect tcp:10.0.0.1:7401,tcp:10.0.0.2:7401 --json 'get ann; get bob'
   printf 'put a 1\\nget a\\n' | millrace txn
-  millrace txn status 1234 1"
+  millrace txn status 5f0c2ab90d1e4477a3b1c6d2e8f90312 1"
 )]
 pub struct Txn {
     #[command(subcommand)]
@@ -82,7 +82,7 @@ struct Whom {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     timeout: Duration,
 
-    /// Print replies as JSON, one line each
+    /// Print replies as JSON, one line each; errors too, so that there is a line for each transaction
     #[arg(long)]
     json: bool,
 }
@@ -109,7 +109,7 @@ struct StatusOf {
     whom: Whom,
 
     /// The session
-    session: u64,
+    session: SessionId,
 
     /// The number that the transaction has in it
     sequence: u64,
@@ -144,13 +144,18 @@ impl Whom {
         let mut out = std::io::stdout().lock();
         let _ = if self.json { writeln!(out, "{json}") } else { write!(out, "{text}") };
     }
+
+    /// Says why there is no reply: for people on standard error, for programs as the line in which they look for the reply.
+    fn complain(&self, error: &str, json: &serde_json::Value) {
+        if self.json { self.say("", json) } else { crate::complain!("millrace: {error}") }
+    }
 }
 
 impl Txn {
     /// Runs it.
     pub fn run(&self) -> ExitCode {
-        let end = match &self.command {
-            Some(Command::Status(status)) => status.run(),
+        let (whom, end) = match &self.command {
+            Some(Command::Status(status)) => (&status.whom, status.run()),
             Some(Command::Bench(bench)) => match bench.run() {
                 Ok(()) => return ExitCode::SUCCESS,
                 Err(why) => {
@@ -158,10 +163,10 @@ impl Txn {
                     return ExitCode::FAILURE;
                 }
             },
-            None => self.execute(),
+            None => (&self.whom, self.execute()),
         };
         let end = end.unwrap_or_else(|error| {
-            crate::complain!("millrace: {error}");
+            whom.complain(&error.to_string(), &reply::error_json(&error));
             error.exit_code()
         });
         ExitCode::from(end)
@@ -189,7 +194,8 @@ impl Txn {
         let transaction: Transaction = match text.parse() {
             Ok(transaction) => transaction,
             Err(error) => {
-                crate::complain!("millrace: {error}");
+                let json = serde_json::json!({ "done": false, "error": error.to_string() });
+                self.whom.complain(&error.to_string(), &json);
                 return End::NotDone;
             }
         };
@@ -199,7 +205,7 @@ impl Txn {
                 if outcome.abort.is_none() { End::Done } else { End::Aborted }
             }
             Err(error) => {
-                crate::complain!("millrace: {error}");
+                self.whom.complain(&error.to_string(), &reply::error_json(&error));
                 if matches!(error, TxnError::Unknown { .. }) { End::Unknown } else { End::NotDone }
             }
         }
@@ -209,7 +215,7 @@ impl Txn {
 impl StatusOf {
     fn run(&self) -> Result<u8, TxnError> {
         let mut client = self.whom.client(Who::Tail)?;
-        let id = RequestId { session: SessionId(self.session), sequence: self.sequence };
+        let id = RequestId { session: self.session, sequence: self.sequence };
         let nothing = Transaction::new();
         let (end, text, json) = match client.status(id)? {
             Status::Done(outcome) => {

@@ -54,7 +54,7 @@ impl fmt::Display for TxnError {
             TxnError::Unknown { id: Some(id), why } => write!(
                 f,
                 "no answer, so whether it was done is not known: {why}\n  `millrace txn status {} {}` tells what became of it",
-                id.session.0, id.sequence
+                id.session, id.sequence
             ),
             TxnError::Unknown { id: None, why } => write!(f, "no answer: {why}"),
             TxnError::TooMany => f.write_str("as much is under way as may be: poll, then try again"),

@@ -7,6 +7,7 @@
 
 use super::info::{Info, Member};
 use crate::chain::service::{Desk, Inquiry};
+use base::key::Key;
 use base::{Clock, Nanos};
 use fabric::link::Address;
 use fabric::server::{Options, Server};
@@ -176,6 +177,7 @@ impl Whole {
             id,
             Incarnation(self.incarnations),
             &[CONTROLLER],
+            Key::generate(),
             Recovered { born: Incarnation(self.incarnations), ..Recovered::default() },
             self.clock.now(),
             Plain::new(SLOTS, SLOT_BYTES),
@@ -216,7 +218,11 @@ impl Whole {
             let Node { machine, server, desk, inquiries } = node;
             let mut out = Vec::new();
             done += server.poll(now);
-            done += desk.take(now, inquiries, |from, message| machine.handle(now, from, message, &mut out));
+            // Its image is of another kind, and not for backups: dropped, they are refused.
+            let mut exports = VecDeque::new();
+            done += desk.take(now, inquiries, &mut exports, |from, message| {
+                machine.handle(now, from, message, &mut out)
+            });
             let is_behind = machine.log().last().0 > machine.log().durable();
             if is_behind || machine.next_deadline() <= now {
                 machine.log_mut().sync();

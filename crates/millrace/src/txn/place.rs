@@ -298,16 +298,14 @@ fn start(channel: &mut Channel, stub: &TxnClient, number: u64, message: &Message
     match message {
         Message::Open { .. } => stub.open_async(channel, &options, number, |_| Ok(())),
         Message::Close { session } => stub.close_async(channel, &options, number, |request| {
-            request.set_session(session.0);
-            Ok(())
+            words::put_session(*session, |bytes| request.set_session(bytes))
         }),
         Message::Request { id, transaction } => stub.execute_async(channel, &options, number, |request| {
             words::put_request(*id, transaction, request)
         }),
         Message::Ask { id } => stub.status_async(channel, &options, number, |request| {
-            request.set_session(id.session.0);
             request.set_sequence(id.sequence);
-            Ok(())
+            words::put_session(id.session, |bytes| request.set_session(bytes))
         }),
         _ => return Ok(()),
     }

@@ -1,6 +1,7 @@
 //! What became of a transaction, for people and for programs. Every reply to a write says what it survives, and in how
 //! many copies it is.
 
+use super::error::TxnError;
 use protocol::chain::text::Quoted;
 use protocol::chain::transaction::{Abort, Change};
 use protocol::chain::{Durability, Outcome, Transaction};
@@ -105,6 +106,16 @@ fn abort(abort: Abort) -> Value {
         Abort::Overflow(place) => json!({ "why": "overflow", "place": place }),
         Abort::NoRoom => json!({ "why": "no-room" }),
         Abort::LongReply => json!({ "why": "long-reply" }),
+    }
+}
+
+/// Why there is no reply, as JSON: `done` is false, or null where it is not known; then session and sequence are what `millrace txn status` wants.
+pub fn error_json(error: &TxnError) -> Value {
+    match error {
+        TxnError::Unknown { id, why } => json!({
+            "done": null, "error": why, "session": id.map(|id| id.session.to_string()), "sequence": id.map(|id| id.sequence),
+        }),
+        error => json!({ "done": false, "error": error.to_string() }),
     }
 }
 

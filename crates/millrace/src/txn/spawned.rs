@@ -127,9 +127,19 @@ impl Spawned {
         let mut known = lock(&self.known.0);
         let Some(replica) = known.replicas.get_mut(&replica) else { return false };
         // Until it has said who it is again, it is not shot again.
-        let process = std::mem::take(&mut replica.process);
-        let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-        pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+        signal(std::mem::take(&mut replica.process), Signal::KILL)
+    }
+
+    /// Stops a replica for this long, as a machine that is suspended, and lets it go on; whether it was there.
+    pub fn pause(&self, replica: u16, time: Duration) -> bool {
+        let process = lock(&self.known.0).replicas.get(&replica).map_or(0, |replica| replica.process);
+        if !signal(process, Signal::STOP) {
+            return false;
+        }
+        std::thread::sleep(time);
+        // It may have been killed meanwhile.
+        signal(process, Signal::CONT);
+        true
     }
 }
 
@@ -161,6 +171,11 @@ fn said<'a>(line: &'a str, verb: &str) -> Option<(u16, &'a str)> {
     let (who, what) = line.split_once(verb)?;
     let number = who.strip_prefix("replica ")?.split(' ').next()?;
     Some((number.parse().ok()?, what))
+}
+
+fn signal(process: u32, signal: Signal) -> bool {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
 fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {

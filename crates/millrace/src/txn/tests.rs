@@ -116,8 +116,7 @@ fn what_became_of_a_transaction_is_told_to_whoever_asks() {
     let chain = Local::start(2);
     let mut writer = client(chain.addresses());
     let outcome = writer.execute(Transaction::new().put("a", "1")).expect("done");
-    // The first session of this chain was opened by its first entry.
-    let id = RequestId { session: SessionId(outcome.lsn.0 - 1), sequence: 1 };
+    let id = RequestId { session: writer.session().expect("one was opened"), sequence: 1 };
     let mut other = client(chain.addresses());
     assert_eq!(other.status(id), Ok(Status::Done(outcome)));
     let later = RequestId { sequence: 2, ..id };

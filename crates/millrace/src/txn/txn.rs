@@ -12,7 +12,7 @@ pub fn types() -> &'static ::codec::schema::Types {
 pub const DESCRIPTORS: &[u8] = include_bytes!("txn.desc");
 
 /// Of the layout that the accessors rely on; compared with the table's when that is made.
-pub const LAYOUT_HASH: u64 = 0x3c1c8aef58008944;
+pub const LAYOUT_HASH: u64 = 0x5550816f4bd8efcb;
 
 /// Package `millrace`.
 #[allow(dead_code)]
@@ -582,6 +582,9 @@ pub mod millrace {
     pub struct ExecuteRequest;
 
     impl ExecuteRequest {
+        /// The field `session`, to be moved between the memories.
+        pub const SESSION: ::codec::place::FieldId = ::codec::typed::field(3, 0);
+
         /// The field `transaction`, to be moved between the memories.
         pub const TRANSACTION: ::codec::place::FieldId = ::codec::typed::field(3, 2);
     }
@@ -594,26 +597,32 @@ pub mod millrace {
     pub struct ExecuteRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        ExecuteRequest, ExecuteRequestView, ExecuteRequestMut, class 3, size 48, super::types
+        ExecuteRequest, ExecuteRequestView, ExecuteRequestMut, class 3, size 56, super::types
     }
 
     impl<'a> ExecuteRequestView<'a> {
-        /// 0 for a transaction that only reads.
-        pub fn session(self) -> u64 {
+        /// Empty for a transaction that only reads.
+        pub fn session(self) -> &'a [u8] {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(24) }
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `session` is in accelerator memory.
+        pub fn session_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
         }
 
         /// From 1 on, with no more under way than the session's window.
         pub fn sequence(self) -> u64 {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(32) }
+            unsafe { self.0.scalar(40) }
         }
 
         /// `transaction`.
         pub fn transaction(self) -> Option<TransactionView<'a>> {
             // SAFETY: offset and kind are the table's.
-            unsafe { ::codec::typed::message::<Transaction>(self.0, 2, 40) }
+            unsafe { ::codec::typed::message::<Transaction>(self.0, 2, 48) }
         }
 
         /// True if `transaction` is there.
@@ -625,35 +634,42 @@ pub mod millrace {
         /// True if `transaction` is in accelerator memory.
         pub fn transaction_is_in_acc(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.is_acc(40) }
+            unsafe { self.0.is_acc(48) }
         }
     }
 
     impl<'a> ExecuteRequestMut<'_, 'a> {
-        /// Sets `session`.
-        pub fn set_session(&mut self, value: u64) {
+        /// Sets `session` to a copy of `value`.
+        pub fn set_session(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.set(field, value) }
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `session` to `value` itself.
+        pub fn lend_session(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
         }
 
         /// Makes `session` absent.
         pub fn clear_session(&mut self) {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.clear(field, 8) }
+            unsafe { self.0.clear(field, 16) }
         }
 
         /// Sets `sequence`.
         pub fn set_sequence(&mut self, value: u64) {
-            let field = ::codec::object::Slot::new(1, 32);
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
         /// Makes `sequence` absent.
         pub fn clear_sequence(&mut self) {
-            let field = ::codec::object::Slot::new(1, 32);
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 8) }
         }
@@ -662,14 +678,14 @@ pub mod millrace {
         pub fn transaction_mut(
             &mut self,
         ) -> Result<TransactionMut<'_, 'a>, ::codec::memory::OutOfMemory> {
-            let field = ::codec::object::Slot::new(2, 40);
+            let field = ::codec::object::Slot::new(2, 48);
             // SAFETY: offset and kind are the table's.
             unsafe { ::codec::typed::message_mut::<Transaction>(self.0.borrow(), field) }
         }
 
         /// Makes `transaction` absent.
         pub fn clear_transaction(&mut self) {
-            let field = ::codec::object::Slot::new(2, 40);
+            let field = ::codec::object::Slot::new(2, 48);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 8) }
         }
@@ -1398,6 +1414,9 @@ pub mod millrace {
     pub struct OpenReply;
 
     impl OpenReply {
+        /// The field `session`, to be moved between the memories.
+        pub const SESSION: ::codec::place::FieldId = ::codec::typed::field(11, 0);
+
         /// The field `refusal`, to be moved between the memories.
         pub const REFUSAL: ::codec::place::FieldId = ::codec::typed::field(11, 2);
     }
@@ -1410,26 +1429,32 @@ pub mod millrace {
     pub struct OpenReplyMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        OpenReply, OpenReplyView, OpenReplyMut, class 11, size 48, super::types
+        OpenReply, OpenReplyView, OpenReplyMut, class 11, size 56, super::types
     }
 
     impl<'a> OpenReplyView<'a> {
-        /// Not 0.
-        pub fn session(self) -> u64 {
+        /// 16 bytes that nobody else can guess. Whoever has them is the session's owner.
+        pub fn session(self) -> &'a [u8] {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(24) }
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `session` is in accelerator memory.
+        pub fn session_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
         }
 
         /// So many requests may be under way.
         pub fn window(self) -> u64 {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(32) }
+            unsafe { self.0.scalar(40) }
         }
 
         /// `refusal`.
         pub fn refusal(self) -> Option<RefusalView<'a>> {
             // SAFETY: offset and kind are the table's.
-            unsafe { ::codec::typed::message::<Refusal>(self.0, 2, 40) }
+            unsafe { ::codec::typed::message::<Refusal>(self.0, 2, 48) }
         }
 
         /// True if `refusal` is there.
@@ -1441,49 +1466,56 @@ pub mod millrace {
         /// True if `refusal` is in accelerator memory.
         pub fn refusal_is_in_acc(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.is_acc(40) }
+            unsafe { self.0.is_acc(48) }
         }
     }
 
     impl<'a> OpenReplyMut<'_, 'a> {
-        /// Sets `session`.
-        pub fn set_session(&mut self, value: u64) {
+        /// Sets `session` to a copy of `value`.
+        pub fn set_session(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.set(field, value) }
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `session` to `value` itself.
+        pub fn lend_session(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
         }
 
         /// Makes `session` absent.
         pub fn clear_session(&mut self) {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.clear(field, 8) }
+            unsafe { self.0.clear(field, 16) }
         }
 
         /// Sets `window`.
         pub fn set_window(&mut self, value: u64) {
-            let field = ::codec::object::Slot::new(1, 32);
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
         /// Makes `window` absent.
         pub fn clear_window(&mut self) {
-            let field = ::codec::object::Slot::new(1, 32);
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 8) }
         }
 
         /// `refusal`, made if it is not there.
         pub fn refusal_mut(&mut self) -> Result<RefusalMut<'_, 'a>, ::codec::memory::OutOfMemory> {
-            let field = ::codec::object::Slot::new(2, 40);
+            let field = ::codec::object::Slot::new(2, 48);
             // SAFETY: offset and kind are the table's.
             unsafe { ::codec::typed::message_mut::<Refusal>(self.0.borrow(), field) }
         }
 
         /// Makes `refusal` absent.
         pub fn clear_refusal(&mut self) {
-            let field = ::codec::object::Slot::new(2, 40);
+            let field = ::codec::object::Slot::new(2, 48);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 8) }
         }
@@ -1493,6 +1525,11 @@ pub mod millrace {
     #[derive(Clone, Copy, Debug)]
     pub struct CloseRequest;
 
+    impl CloseRequest {
+        /// The field `session`, to be moved between the memories.
+        pub const SESSION: ::codec::place::FieldId = ::codec::typed::field(12, 0);
+    }
+
     /// A finished [`CloseRequest`].
     #[derive(Clone, Copy)]
     pub struct CloseRequestView<'a>(::codec::object::View<'a>);
@@ -1501,30 +1538,43 @@ pub mod millrace {
     pub struct CloseRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        CloseRequest, CloseRequestView, CloseRequestMut, class 12, size 32, super::types
+        CloseRequest, CloseRequestView, CloseRequestMut, class 12, size 40, super::types
     }
 
     impl<'a> CloseRequestView<'a> {
         /// `session`.
-        pub fn session(self) -> u64 {
+        pub fn session(self) -> &'a [u8] {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(24) }
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `session` is in accelerator memory.
+        pub fn session_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
         }
     }
 
     impl<'a> CloseRequestMut<'_, 'a> {
-        /// Sets `session`.
-        pub fn set_session(&mut self, value: u64) {
+        /// Sets `session` to a copy of `value`.
+        pub fn set_session(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.set(field, value) }
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `session` to `value` itself.
+        pub fn lend_session(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
         }
 
         /// Makes `session` absent.
         pub fn clear_session(&mut self) {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.clear(field, 8) }
+            unsafe { self.0.clear(field, 16) }
         }
     }
 
@@ -1588,6 +1638,11 @@ pub mod millrace {
     #[derive(Clone, Copy, Debug)]
     pub struct StatusRequest;
 
+    impl StatusRequest {
+        /// The field `session`, to be moved between the memories.
+        pub const SESSION: ::codec::place::FieldId = ::codec::typed::field(14, 0);
+    }
+
     /// A finished [`StatusRequest`].
     #[derive(Clone, Copy)]
     pub struct StatusRequestView<'a>(::codec::object::View<'a>);
@@ -1596,48 +1651,61 @@ pub mod millrace {
     pub struct StatusRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        StatusRequest, StatusRequestView, StatusRequestMut, class 14, size 40, super::types
+        StatusRequest, StatusRequestView, StatusRequestMut, class 14, size 48, super::types
     }
 
     impl<'a> StatusRequestView<'a> {
         /// `session`.
-        pub fn session(self) -> u64 {
+        pub fn session(self) -> &'a [u8] {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(24) }
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `session` is in accelerator memory.
+        pub fn session_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
         }
 
         /// `sequence`.
         pub fn sequence(self) -> u64 {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(32) }
+            unsafe { self.0.scalar(40) }
         }
     }
 
     impl<'a> StatusRequestMut<'_, 'a> {
-        /// Sets `session`.
-        pub fn set_session(&mut self, value: u64) {
+        /// Sets `session` to a copy of `value`.
+        pub fn set_session(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.set(field, value) }
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `session` to `value` itself.
+        pub fn lend_session(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
         }
 
         /// Makes `session` absent.
         pub fn clear_session(&mut self) {
             let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.clear(field, 8) }
+            unsafe { self.0.clear(field, 16) }
         }
 
         /// Sets `sequence`.
         pub fn set_sequence(&mut self, value: u64) {
-            let field = ::codec::object::Slot::new(1, 32);
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
         /// Makes `sequence` absent.
         pub fn clear_sequence(&mut self) {
-            let field = ::codec::object::Slot::new(1, 32);
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 8) }
         }
@@ -2597,6 +2665,433 @@ pub mod millrace {
         }
     }
 
+    /// Message `millrace.ExportRequest`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ExportRequest;
+
+    impl ExportRequest {
+        /// The field `proof`, to be moved between the memories.
+        pub const PROOF: ::codec::place::FieldId = ::codec::typed::field(21, 0);
+    }
+
+    /// A finished [`ExportRequest`].
+    #[derive(Clone, Copy)]
+    pub struct ExportRequestView<'a>(::codec::object::View<'a>);
+
+    /// A [`ExportRequest`] being built.
+    pub struct ExportRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ExportRequest, ExportRequestView, ExportRequestMut, class 21, size 56, super::types
+    }
+
+    impl<'a> ExportRequestView<'a> {
+        /// The tag of the replica's chain, number and life under the chain's key: sessions are in an image, and whoever has one may write in it.
+        pub fn proof(self) -> &'a [u8] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `proof` is in accelerator memory.
+        pub fn proof_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// The piece from here on is wanted.
+        pub fn offset(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(40) }
+        }
+
+        /// And the entries after this one; none if it is absent.
+        pub fn after(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(48) }
+        }
+
+        /// True if `after` is there.
+        pub fn has_after(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(2) }
+        }
+    }
+
+    impl<'a> ExportRequestMut<'_, 'a> {
+        /// Sets `proof` to a copy of `value`.
+        pub fn set_proof(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `proof` to `value` itself.
+        pub fn lend_proof(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
+        }
+
+        /// Makes `proof` absent.
+        pub fn clear_proof(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `offset`.
+        pub fn set_offset(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `offset` absent.
+        pub fn clear_offset(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `after`.
+        pub fn set_after(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(2, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `after` absent.
+        pub fn clear_after(&mut self) {
+            let field = ::codec::object::Slot::new(2, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+    }
+
+    /// Message `millrace.ExportReply`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ExportReply;
+
+    impl ExportReply {
+        /// The field `piece`, to be moved between the memories.
+        pub const PIECE: ::codec::place::FieldId = ::codec::typed::field(22, 5);
+
+        /// The field `entries`, to be moved between the memories.
+        pub const ENTRIES: ::codec::place::FieldId = ::codec::typed::field(22, 6);
+    }
+
+    /// A finished [`ExportReply`].
+    #[derive(Clone, Copy)]
+    pub struct ExportReplyView<'a>(::codec::object::View<'a>);
+
+    /// A [`ExportReply`] being built.
+    pub struct ExportReplyMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ExportReply, ExportReplyView, ExportReplyMut, class 22, size 104, super::types
+    }
+
+    impl<'a> ExportReplyView<'a> {
+        /// The configuration that it acts by, and the last one that accepted loss.
+        pub fn epoch(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(56) }
+        }
+
+        /// `reset`.
+        pub fn reset(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(64) }
+        }
+
+        /// The piece is as of this transaction.
+        pub fn applied(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(72) }
+        }
+
+        /// The image has so many bytes, and may have so many.
+        pub fn extent(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(80) }
+        }
+
+        /// `capacity`.
+        pub fn capacity(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(88) }
+        }
+
+        /// `piece`.
+        pub fn piece(self) -> &'a [u8] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `piece` is in accelerator memory.
+        pub fn piece_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// What the log has of each entry: some of those that were asked for, from the first on.
+        pub fn entries(self) -> ::codec::typed::List<'a, Logged> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::List::of(self.0, 40) }
+        }
+
+        /// True if `entries` is in accelerator memory.
+        pub fn entries_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+
+        /// The log has forgotten the first of them.
+        pub fn forgotten(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar::<u8>(100) != 0 }
+        }
+
+        /// CRC32C of the piece, then of each entry's payload.
+        pub fn crc(self) -> u32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(96) }
+        }
+    }
+
+    impl<'a> ExportReplyMut<'_, 'a> {
+        /// Sets `epoch`.
+        pub fn set_epoch(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(0, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `epoch` absent.
+        pub fn clear_epoch(&mut self) {
+            let field = ::codec::object::Slot::new(0, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `reset`.
+        pub fn set_reset(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(1, 64);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `reset` absent.
+        pub fn clear_reset(&mut self) {
+            let field = ::codec::object::Slot::new(1, 64);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `applied`.
+        pub fn set_applied(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(2, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `applied` absent.
+        pub fn clear_applied(&mut self) {
+            let field = ::codec::object::Slot::new(2, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `extent`.
+        pub fn set_extent(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(3, 80);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `extent` absent.
+        pub fn clear_extent(&mut self) {
+            let field = ::codec::object::Slot::new(3, 80);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `capacity`.
+        pub fn set_capacity(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(4, 88);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `capacity` absent.
+        pub fn clear_capacity(&mut self) {
+            let field = ::codec::object::Slot::new(4, 88);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `piece` to a copy of `value`.
+        pub fn set_piece(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(5, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `piece` to `value` itself.
+        pub fn lend_piece(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(5, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
+        }
+
+        /// Makes `piece` absent.
+        pub fn clear_piece(&mut self) {
+            let field = ::codec::object::Slot::new(5, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Appends an empty message to `entries`.
+        pub fn push_entries(&mut self) -> Result<LoggedMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(6, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::push_message::<Logged>(&mut self.0, field) }
+        }
+
+        /// One element of `entries`; panics if there is none.
+        pub fn entries_mut(&mut self, index: usize) -> LoggedMut<'_, 'a> {
+            let field = ::codec::object::Slot::new(6, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::messages_mut::<Logged>(&mut self.0, field, index) }
+        }
+
+        /// Takes one element out of `entries`; panics if there is none.
+        pub fn remove_entries(&mut self, index: usize) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(6, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.remove::<::codec::object::Addr>(field, index) }
+        }
+
+        /// Keeps the first `len` elements of `entries`.
+        pub fn truncate_entries(&mut self, len: usize) {
+            let field = ::codec::object::Slot::new(6, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.truncate(field, len) }
+        }
+
+        /// Makes `entries` absent.
+        pub fn clear_entries(&mut self) {
+            let field = ::codec::object::Slot::new(6, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `forgotten`.
+        pub fn set_forgotten(&mut self, value: bool) {
+            let field = ::codec::object::Slot::new(7, 100);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, u8::from(value)) }
+        }
+
+        /// Makes `forgotten` absent.
+        pub fn clear_forgotten(&mut self) {
+            let field = ::codec::object::Slot::new(7, 100);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 1) }
+        }
+
+        /// Sets `crc`.
+        pub fn set_crc(&mut self, value: u32) {
+            let field = ::codec::object::Slot::new(8, 96);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `crc` absent.
+        pub fn clear_crc(&mut self) {
+            let field = ::codec::object::Slot::new(8, 96);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+    }
+
+    /// An entry in a log.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Logged;
+
+    impl Logged {
+        /// The field `payload`, to be moved between the memories.
+        pub const PAYLOAD: ::codec::place::FieldId = ::codec::typed::field(23, 1);
+    }
+
+    /// A finished [`Logged`].
+    #[derive(Clone, Copy)]
+    pub struct LoggedView<'a>(::codec::object::View<'a>);
+
+    /// A [`Logged`] being built.
+    pub struct LoggedMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        Logged, LoggedView, LoggedMut, class 23, size 48, super::types
+    }
+
+    impl<'a> LoggedView<'a> {
+        /// `epoch`.
+        pub fn epoch(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(40) }
+        }
+
+        /// `payload`.
+        pub fn payload(self) -> &'a [u8] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `payload` is in accelerator memory.
+        pub fn payload_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+    }
+
+    impl<'a> LoggedMut<'_, 'a> {
+        /// Sets `epoch`.
+        pub fn set_epoch(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(0, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `epoch` absent.
+        pub fn clear_epoch(&mut self) {
+            let field = ::codec::object::Slot::new(0, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `payload` to a copy of `value`.
+        pub fn set_payload(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `payload` to `value` itself.
+        pub fn lend_payload(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(1, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
+        }
+
+        /// Makes `payload` absent.
+        pub fn clear_payload(&mut self) {
+            let field = ::codec::object::Slot::new(1, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
     /// What is known of `millrace.Txn` without a peer.
     pub static TXN: ::fabric::stub::ServiceDescriptor = ::fabric::stub::ServiceDescriptor {
         name: "millrace.Txn",
@@ -2626,8 +3121,13 @@ pub mod millrace {
                 client_streaming: false,
                 server_streaming: false,
             },
+            ::fabric::stub::MethodDescriptor {
+                name: "Export",
+                client_streaming: false,
+                server_streaming: false,
+            },
         ],
-        hash: 0x9134899c168e5fd6,
+        hash: 0x9541a2449a9003c7,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -2692,6 +3192,17 @@ pub mod millrace {
             let _ = (request, context);
             reply.fail(::fabric::stub::unimplemented("/millrace.Txn/Info"));
         }
+
+        /// A piece of everything that this replica has, for a backup. The replica keeps nothing of it: whoever asks says how far it is.
+        fn export(
+            &self,
+            request: ExportRequestView<'_>,
+            reply: ::fabric::stub::Deferred<ExportReply>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) {
+            let _ = (request, context);
+            reply.fail(::fabric::stub::unimplemented("/millrace.Txn/Export"));
+        }
     }
 
     /// Serves an implementation of [`Txn`].
@@ -2747,6 +3258,11 @@ pub mod millrace {
                         Txn::info(&*self.0, request, reply, context)
                     })
                 }
+                5 => {
+                    ::fabric::stub::deferred::<ExportRequest, ExportReply>(call, |request, reply, context| {
+                        Txn::export(&*self.0, request, reply, context)
+                    })
+                }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
@@ -2760,6 +3276,7 @@ pub mod millrace {
         close: ::fabric::stub::Method,
         status: ::fabric::stub::Method,
         info: ::fabric::stub::Method,
+        export: ::fabric::stub::Method,
     }
 
     impl TxnClient {
@@ -2770,8 +3287,8 @@ pub mod millrace {
         pub fn new(
             channel: &impl ::fabric::stub::Caller,
         ) -> Result<TxnClient, ::fabric::stub::NotServed> {
-            let [execute, open, close, status, info] = ::fabric::stub::resolve(channel, &TXN)?;
-            Ok(TxnClient { execute, open, close, status, info })
+            let [execute, open, close, status, info, export] = ::fabric::stub::resolve(channel, &TXN)?;
+            Ok(TxnClient { execute, open, close, status, info, export })
         }
 
         /// Does a transaction; asked again with the same session and sequence, it answers what it answered.
@@ -2917,6 +3434,35 @@ pub mod millrace {
             fill: impl FnOnce(&mut InfoRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
             channel.build::<InfoRequest>(self.info, options, user, fill)
+        }
+
+        /// A piece of everything that this replica has, for a backup. The replica keeps nothing of it: whoever asks says how far it is.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn export(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut ExportRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<ExportReply>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<ExportRequest, ExportReply>(channel, self.export, options, fill)
+        }
+
+        /// Starts a call of [`Self::export`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn export_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut ExportRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<ExportRequest>(self.export, options, user, fill)
         }
     }
 

@@ -4,11 +4,23 @@
 //! knows is INVALID_ARGUMENT, with the place; whether a transaction keeps its bounds is for `Transaction::check` to say.
 
 use super::proto::millrace as proto;
+use codec::decode::Limits;
 use codec::memory::OutOfMemory;
 use fabric::status::{Code, Status as RpcStatus};
 use protocol::chain::message::{Refusal, RequestId, Status};
-use protocol::chain::transaction::{Abort, Change, Condition, Found, Malformed};
+use protocol::chain::transaction::{Abort, Change, Condition, Found, MAX_BYTES, MAX_OPS, Malformed};
 use protocol::chain::{Durability, Lsn, Outcome, ReplicaId, SessionId, Transaction};
+
+/// What a request to a replica may be, and take while it is decoded: whatever a transaction within its bounds needs, and little more, because the
+/// thread that decodes holds the replica's lease.
+pub const REQUEST: Limits = Limits {
+    depth: 8,
+    // Beside keys and values each operation has tags, lengths and numbers, of 32 bytes at most.
+    input_bytes: MAX_BYTES + 32 * MAX_OPS + 1024,
+    // The arena gives memory in chunks; 128 bytes are room for an operation's object.
+    slack_bytes: (64 << 10) + 128 * MAX_OPS,
+    amplification: 1,
+};
 
 /// What a replica answers to a transaction.
 pub type Answer = Result<Outcome, Refusal>;
@@ -88,6 +100,22 @@ pub fn take_transaction(from: proto::TransactionView<'_>) -> Result<Transaction,
     })
 }
 
+/// Reads a session; none is no bytes.
+///
+/// # Errors
+/// It has another length.
+pub fn take_session(bytes: &[u8]) -> Result<SessionId, RpcStatus> {
+    SessionId::from_bytes(bytes).ok_or_else(|| invalid("a session has 16 bytes"))
+}
+
+/// Writes a session; none is no bytes.
+///
+/// # Errors
+/// No memory.
+pub fn put_session<E>(session: SessionId, put: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    if session == SessionId(0) { Ok(()) } else { put(&session.to_bytes()) }
+}
+
 /// Writes what is asked in `Execute`.
 ///
 /// # Errors
@@ -97,7 +125,7 @@ pub fn put_request(
     transaction: &Transaction,
     to: &mut proto::ExecuteRequestMut<'_, '_>,
 ) -> Result<(), OutOfMemory> {
-    to.set_session(id.session.0);
+    put_session(id.session, |bytes| to.set_session(bytes))?;
     to.set_sequence(id.sequence);
     put_transaction(transaction, &mut to.transaction_mut()?)
 }
@@ -107,7 +135,7 @@ pub fn put_request(
 /// # Errors
 /// There is no transaction, or as [`take_transaction`].
 pub fn take_request(from: proto::ExecuteRequestView<'_>) -> Result<(RequestId, Transaction), RpcStatus> {
-    let id = RequestId { session: SessionId(from.session()), sequence: from.sequence() };
+    let id = RequestId { session: take_session(from.session())?, sequence: from.sequence() };
     let transaction = from.transaction().ok_or_else(|| invalid("there is no transaction in the request"))?;
     Ok((id, take_transaction(transaction)?))
 }
@@ -368,7 +396,7 @@ pub fn put_opened(
 ) -> Result<(), OutOfMemory> {
     match answer {
         Ok((session, window)) => {
-            to.set_session(session.0);
+            to.set_session(&session.to_bytes())?;
             to.set_window(window);
             Ok(())
         }
@@ -383,7 +411,7 @@ pub fn put_opened(
 pub fn take_opened(from: proto::OpenReplyView<'_>) -> Result<Result<(SessionId, u64), Refusal>, RpcStatus> {
     match (from.refusal(), from.session(), from.window()) {
         (Some(refusal), ..) => take_refusal(refusal).map(Err),
-        (None, 1.., window @ 1..) => Ok(Ok((SessionId(from.session()), window))),
+        (None, [_, ..], window @ 1..) => Ok(Ok((take_session(from.session())?, window))),
         (None, ..) => Err(invalid("the reply has no session, or no window")),
     }
 }

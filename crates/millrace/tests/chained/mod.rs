@@ -1,10 +1,15 @@
 //! A chain of processes, and a client that wants to know what became of everything.
 
+// Each suite is a program of its own and uses its own part of this module.
+#![allow(dead_code)]
+
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
+use millrace::chain::status::ask;
+use millrace::txn::info::{Info, Member};
 use millrace::txn::proto::millrace::TxnClient;
 use millrace::txn::words::{put_request, take_answer, take_opened};
-use protocol::chain::message::RequestId;
+use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::{Outcome, SessionId, Transaction};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -63,6 +68,11 @@ impl Up {
 
     /// With what an earlier one left.
     pub fn again(folder: PathBuf, words: &[&str]) -> Up {
+        Up::within(folder, words, &[])
+    }
+
+    /// The same, with these in its environment.
+    pub fn within(folder: PathBuf, words: &[&str], environment: &[(&str, PathBuf)]) -> Up {
         // A replica whose file may not grow is to be told so, not killed.
         let mut process = Command::new("sh")
             .args([
@@ -79,6 +89,7 @@ impl Up {
             .arg("--data")
             .arg(&folder)
             .args(words)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -178,6 +189,33 @@ fn remove(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+/// Until all three serve in the same configuration, each in the life that it lives now.
+pub fn until_all_serve(up: &Up) {
+    let begun = Instant::now();
+    loop {
+        let infos: Vec<_> = up.addresses().iter().filter_map(|address| ask(address, None).ok()).collect();
+        let serves = |info: &Info| {
+            let members =
+                infos.iter().filter(|other| other.epoch == info.epoch).flat_map(|other| &other.members);
+            let me =
+                |member: &&Member| (member.replica, member.incarnation) == (info.replica, info.incarnation);
+            members.filter(|member| me(member) && !member.syncing).count() == 3
+        };
+        if infos.len() == 3 && infos.iter().all(serves) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not all serve: {infos:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Compares all replicas, and says what the command says.
+pub fn checksum(up: &Up, replicas: usize) -> String {
+    let output = chain(&["checksum", "--connect", &up.list(), "--replicas", &replicas.to_string()]);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
 /// A session whose requests all get an outcome, whoever dies.
 pub struct Writer {
     addresses: Vec<Address>,
@@ -185,30 +223,37 @@ pub struct Writer {
     connection: Option<(Channel, TxnClient)>,
     session: Option<SessionId>,
     sequence: u64,
+    /// How long one replica may take.
+    patience: Duration,
 }
 
 impl Writer {
     pub fn new(up: &Up) -> Writer {
-        Writer { addresses: up.addresses(), at: 0, connection: None, session: None, sequence: 0 }
+        Writer::patient(up, Duration::from_secs(2))
+    }
+
+    pub fn patient(up: &Up, patience: Duration) -> Writer {
+        Writer { addresses: up.addresses(), at: 0, connection: None, session: None, sequence: 0, patience }
     }
 
     /// What became of it. It is sent with the same number until that is known.
     pub fn execute(&mut self, transaction: Transaction) -> Outcome {
         let session = self.session();
         self.sequence += 1;
+        let patience = CallOptions::within(self.patience);
         let id = RequestId { session, sequence: self.sequence };
         self.insist(|channel, client| {
-            let reply = client
-                .execute(channel, &patience(), |request| put_request(id, &transaction, request))
-                .ok()?;
+            let reply =
+                client.execute(channel, &patience, |request| put_request(id, &transaction, request)).ok()?;
             take_answer(reply.view()).expect("a reply").ok()
         })
     }
 
     fn session(&mut self) -> SessionId {
         if self.session.is_none() {
+            let patience = CallOptions::within(self.patience);
             let opened = self.insist(|channel, client| {
-                let reply = client.open(channel, &patience(), |_| Ok(())).ok()?;
+                let reply = client.open(channel, &patience, |_| Ok(())).ok()?;
                 take_opened(reply.view()).expect("a reply").ok()
             });
             self.session = Some(opened.0);
@@ -238,7 +283,22 @@ impl Writer {
     }
 }
 
-/// How long one replica may take.
-fn patience() -> CallOptions<'static> {
-    CallOptions::within(Duration::from_secs(2))
+impl Writer {
+    /// Whether a chain, perhaps another one, does not know this session.
+    pub fn is_refused(&mut self, up: &Up, transaction: Transaction) -> bool {
+        let session = self.session.expect("it was opened");
+        self.sequence += 1;
+        let id = RequestId { session, sequence: self.sequence };
+        (self.addresses, self.at, self.connection) = (up.addresses(), 0, None);
+        let patience = CallOptions::within(self.patience);
+        self.insist(|channel, client| {
+            let reply =
+                client.execute(channel, &patience, |request| put_request(id, &transaction, request)).ok()?;
+            match take_answer(reply.view()).expect("a reply") {
+                Ok(_) => Some(false),
+                Err(Refusal::NoSession) => Some(true),
+                Err(_) => None,
+            }
+        })
+    }
 }

@@ -7,13 +7,14 @@ use crate::chain::registry::etcd::{Etcd, EtcdRegistry};
 use crate::chain::registry::file::FileRegistry;
 use crate::chain::registry::memory::MemoryRegistry;
 use crate::chain::registry::{Registry, RegistryError};
+use crate::chain::replica::{KEY_FILE, Secret};
 use crate::inc::stop_flag;
 use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::controller::ResetRefused;
 use protocol::chain::{Config, Configuration, ReplicaId};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Run a controller of a chain until Ctrl-C or SIGTERM: it decides which replicas are in the chain, and in which order.
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// With --state the registry is a file, for one controller. With --etcd it is an etcd cluster, and there may be several controllers, each with its
 /// own --number: one leads, and another takes over some 4 seconds after it died. A deposed one can change nothing.
 ///
-/// There is no authentication and no encryption: keep the addresses on loopback or a network that you trust.
+/// Members prove to each other that they have the chain's key (--key); what travels between them is not encrypted.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_long_help = "\
 Examples:
@@ -96,6 +97,9 @@ struct Common {
     #[command(flatten)]
     place: Place,
 
+    #[command(flatten)]
+    secret: Secret,
+
     /// Set a register, as at the replicas; may be repeated. `millrace registers --chain` lists them
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -105,9 +109,10 @@ struct Common {
 #[derive(clap::Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 struct Place {
-    /// Keep the configuration in this file; beside it are FILE.lock and FILE.new
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
+    /// Keep the configuration in this file and two copies beside it (FILE.2, FILE.3); or in several files on different disks, A,B,C. Most of them
+    /// must be writable; one that is damaged or lost is made again
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    state: Vec<PathBuf>,
 
     /// Keep the configuration in etcd, at the first of these endpoints that answers: http://HOST:PORT
     #[arg(long, value_name = "URL", value_delimiter = ',')]
@@ -121,7 +126,7 @@ struct Place {
 pub fn registry(
     config: &Config,
     number: u16,
-    state: Option<&Path>,
+    state: &[PathBuf],
     etcd: &[String],
 ) -> Result<Box<dyn Registry>, RegistryError> {
     match state {
@@ -129,8 +134,8 @@ pub fn registry(
             let etcd = Etcd { drift_percent: config.drift_percent, ..Etcd::at(etcd.to_vec()) };
             Ok(Box::new(EtcdRegistry::new(etcd, config.chain, number)?))
         }
-        Some(file) => Ok(Box::new(FileRegistry::open(config.chain, file)?)),
-        None => Ok(Box::<MemoryRegistry>::default()),
+        [] => Ok(Box::<MemoryRegistry>::default()),
+        files => Ok(Box::new(FileRegistry::open(config.chain, files)?)),
     }
 }
 
@@ -239,9 +244,12 @@ impl Common {
         if let Some((_, twice)) = replicas.iter().enumerate().find(is_twice) {
             return Err(ControllerError::Twice(*twice));
         }
-        let registry = registry(&config, self.number, self.place.state.as_deref(), &self.place.etcd)?;
+        let beside = self.place.state.first().map(|state| state.with_file_name(KEY_FILE));
+        let key = self.secret.key(beside.as_deref(), [&self.listen]);
+        let key = key.map_err(|error| ControllerError::Key(error.to_string()))?;
+        let registry = registry(&config, self.number, &self.place.state, &self.place.etcd)?;
         let (number, listen) = (self.number, self.listen.clone());
-        Process::open(Setting { config, number, replicas, listen, registry })
+        Process::open(Setting { config, number, key, replicas, listen, registry })
     }
 }
 

@@ -17,6 +17,8 @@ pub enum ControllerError {
     System(io::Error),
     /// A value of `--set` is wrong.
     Set(String),
+    /// There is no key by which members know each other; a sentence.
+    Key(String),
     /// A replica is named twice.
     Twice(ReplicaId),
     /// Another controller leads; or the registry did not answer, for this reason.
@@ -35,7 +37,7 @@ impl fmt::Display for ControllerError {
             ControllerError::Registry(error) => error.fmt(f),
             ControllerError::Listen(address, error) => write!(f, "cannot listen at {address}: {error}"),
             ControllerError::System(error) => write!(f, "cannot start the controller: {error}"),
-            ControllerError::Set(text) => f.write_str(text),
+            ControllerError::Set(text) | ControllerError::Key(text) => f.write_str(text),
             ControllerError::Twice(ReplicaId(id)) => write!(f, "--replicas names {id} twice"),
             ControllerError::NoLeadership(None) => {
                 f.write_str("another controller leads: end all controllers of this chain, then try again")

@@ -7,6 +7,8 @@ use super::driver::Driver;
 use super::error::ControllerError;
 use crate::chain::links::Links;
 use crate::chain::registry::Registry;
+use base::key::Key;
+use base::steady::Steady;
 use base::{Clock, Nanos};
 use fabric::link::Address;
 use protocol::chain::controller::View;
@@ -24,6 +26,8 @@ pub struct Setting {
     pub config: Config,
     /// Its number; each controller of a chain has its own.
     pub number: u16,
+    /// What all members have, and nobody else.
+    pub key: Key,
     /// All replicas, in the order in which a new chain has them.
     pub replicas: Vec<ReplicaId>,
     /// Where it listens.
@@ -50,9 +54,9 @@ impl Process {
     /// # Errors
     /// The address cannot be had, or the system gives no thread or descriptor.
     pub fn open(setting: Setting) -> Result<Process, ControllerError> {
-        let Setting { config, number, replicas, listen, registry } = setting;
+        let Setting { config, number, key, replicas, listen, registry } = setting;
         let peers = replicas.iter().map(|replica| (NodeId::Replica(*replica), None));
-        let links = Links::new(config.chain, NodeId::Controller(number), Some(&listen), "", peers)
+        let links = Links::new(&key, config.chain, NodeId::Controller(number), Some(&listen), "", peers)
             .map_err(|error| ControllerError::Listen(listen.clone(), error))?;
         let (sleeper, waker) = waiting_on_eventfd().map_err(ControllerError::System)?;
         let wake = move || {
@@ -82,10 +86,15 @@ impl Process {
         &self.name
     }
 
-    /// Takes turns until it is told to stop; then leadership is given up. `say` is called for each line.
+    /// Takes turns until it is told to stop, or the clock jumps; then leadership is given up. `say` is called for each line.
     pub fn run(&mut self, stop: &AtomicBool, mut say: impl FnMut(&str)) {
+        let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
+            if let Err(jump) = steady.check() {
+                say(&format!("{}: {jump}", self.name));
+                return;
+            }
             if self.turn(&mut say) == 0 {
                 self.rest();
             }
@@ -104,7 +113,7 @@ impl Process {
             self.links.send(now, to, &message);
         }
         self.links.flush(now);
-        if done > 0 || self.said.is_empty() {
+        if done > 0 || self.said.is_empty() || self.links.has_notices() {
             self.tell(now, say);
         }
         done
@@ -117,6 +126,9 @@ impl Process {
             say(&format!("{}: {line}", self.name));
         }
         self.said = lines;
+        for notice in self.links.take_notices() {
+            say(&format!("{}: {notice}", self.name));
+        }
     }
 
     /// Sleeps until there is something to do.
@@ -145,9 +157,19 @@ fn lines(view: &View, leads: bool, trouble: Option<&str>) -> Vec<String> {
     if leads {
         lines.extend(view.configuration.as_ref().map(describe));
         lines.extend(view.waiting.as_ref().map(|waiting| format!("nobody serves: {waiting}")));
+        lines.extend(view.slow.iter().map(slow));
     }
     lines.extend(trouble.map(str::to_owned));
     lines
+}
+
+/// What an operator is told of a medium that is slow: rounded, so that it is said again when it is twice as long.
+fn slow((replica, stalled): &(ReplicaId, Nanos)) -> String {
+    let ms = 1 << (stalled.0 / 1_000_000).max(1).ilog2();
+    format!(
+        "replica {} is slow, and alive: its log has been at one write for {ms} ms and more. The chain waits for it; look at its disk",
+        replica.0
+    )
 }
 
 /// `epoch 5: 1 (head), 3 (tail), 2 (catching up)`

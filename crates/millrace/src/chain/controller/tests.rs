@@ -3,6 +3,7 @@
 use super::command::registry;
 use super::*;
 use crate::chain::links::Links;
+use base::key::Key;
 use base::{Clock, Nanos};
 use clap::Parser;
 use fabric::link::Address;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// No step takes as long unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const KEY: Key = Key::new([0; 16]);
 
 /// A replica that has nothing but its log's end.
 struct Replica {
@@ -34,7 +37,7 @@ impl Replica {
         let id = ReplicaId(id);
         let peers = [(NodeId::Controller(0), Some(controller.clone()))];
         Replica {
-            links: Links::new(1, NodeId::Replica(id), None, "", peers).expect("links"),
+            links: Links::new(&KEY, 1, NodeId::Replica(id), None, "", peers).expect("links"),
             life,
             beat: 0,
             last,
@@ -69,6 +72,8 @@ impl Replica {
                 born: Incarnation(1),
                 whole: self.whole,
                 joined: None,
+                missing: None,
+                stalled_ms: 0,
             };
             self.links.send(now, NodeId::Controller(0), &alive);
         }
@@ -108,9 +113,9 @@ struct Running {
 impl Running {
     fn start(state: &Path, listen: &Address) -> Running {
         let config = Config::default();
-        let registry = registry(&config, 0, Some(state), &[]).expect("a file");
+        let registry = registry(&config, 0, &[state.to_path_buf()], &[]).expect("a file");
         let replicas = (1..=3).map(ReplicaId).collect();
-        let setting = Setting { config, number: 0, replicas, listen: listen.clone(), registry };
+        let setting = Setting { config, number: 0, replicas, listen: listen.clone(), registry, key: KEY };
         let mut process = Process::open(setting).expect("it opens");
         let address = process.address().expect("it listens").clone();
         let stop = Arc::new(AtomicBool::new(false));
@@ -163,7 +168,8 @@ struct Line {
 fn a_reset_goes_on_with_the_longest_log() {
     let state = scratch().join("chain");
     let socket = format!("unix:{}", state.with_file_name("socket").display());
-    let words = ["reset", "--accept-data-loss", "--replicas", "1,2,3", "--listen", &socket, "--state"];
+    let words =
+        ["reset", "--no-key", "--accept-data-loss", "--replicas", "1,2,3", "--listen", &socket, "--state"];
     let line = Line::try_parse_from(words.iter().copied().chain([state.to_str().expect("text")]));
     let reset = line.map_err(|error| error.to_string()).expect("the flags are right").reset;
     let address: Address = socket.parse().expect("an address");
@@ -185,12 +191,15 @@ fn a_reset_goes_on_with_the_longest_log() {
     replicas.join().expect("they end");
     let refused = reset.reset(&mut process, &AtomicBool::new(true)).expect_err("it was told to stop");
     assert!(refused.to_string().contains("nothing was reset"));
+    // Its registry may still be writing what followed the reset.
+    drop(process);
     std::fs::remove_dir_all(state.parent().expect("a directory")).expect("it is removed");
 }
 
 #[test]
 fn wrong_flags_get_a_sentence() {
-    let right = ["reset", "--accept-data-loss", "--replicas", "1,2", "--listen", "tcp:127.0.0.1:0"];
+    let right =
+        ["reset", "--no-key", "--accept-data-loss", "--replicas", "1,2", "--listen", "tcp:127.0.0.1:0"];
     let parse = |more: &[&str]| Line::try_parse_from(right.iter().chain(more).copied());
     for wrong in [&[][..], &["--state", "a", "--etcd", "http://b"], &["--state", "a", "--serve", "x"]] {
         assert!(parse(wrong).is_err(), "{wrong:?}");

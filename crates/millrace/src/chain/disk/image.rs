@@ -35,6 +35,8 @@ pub struct DiskImage<M = AnyMedia> {
 pub enum Progress {
     /// There is more to do.
     More,
+    /// The medium is at work, and wakes the loop when it is done.
+    Waiting,
     /// Everything up to here is in it, for good: the log may forget it.
     Done(Lsn),
     /// There will be none: the image became another one meanwhile.
@@ -88,6 +90,11 @@ impl<M: Media> DiskImage<M> {
         self.image.is_indexed()
     }
 
+    /// Bytes that it may have.
+    pub fn capacity(&self) -> u64 {
+        self.image.config().bytes
+    }
+
     /// Whether it can be gone on with.
     ///
     /// # Errors
@@ -101,6 +108,17 @@ impl<M: Media> DiskImage<M> {
     /// Whether a checkpoint is being written.
     pub fn is_checkpointing(&self) -> bool {
         self.checkpoint.as_ref().is_some_and(Checkpoint::is_under_way)
+    }
+
+    /// Whether what the checkpoint had is not forgotten for good yet: no entry that was appended since may be durable before
+    /// ([`DiskImage::step_checkpoint`] goes on with it).
+    pub fn is_forgetting(&self) -> bool {
+        self.checkpoint.as_ref().is_some_and(Checkpoint::is_forgetting)
+    }
+
+    /// Whether a step would find something to do.
+    pub fn is_ready(&mut self) -> bool {
+        self.checkpoint.as_mut().is_some_and(Checkpoint::is_ready)
     }
 
     /// Begins a checkpoint; false where there cannot be one now.
@@ -118,6 +136,7 @@ impl<M: Media> DiskImage<M> {
         };
         match checkpoint.step(image, bytes) {
             Ok(Step::More) => Progress::More,
+            Ok(Step::Waiting) => Progress::Waiting,
             Ok(Step::Done) => Progress::Done(Lsn(checkpoint.redo_from())),
             Ok(Step::Idle | Step::Abandoned) => Progress::Abandoned,
             Err(error) => {

@@ -9,7 +9,7 @@ use base::{Clock, Nanos};
 use protocol::chain::log::Full;
 use protocol::chain::{Durability, Entry, Epoch, Log, Lsn};
 use std::path::PathBuf;
-use store::redo::{self, Media, ReplaceError};
+use store::redo::{self, Class, Media, ReplaceError};
 
 /// A redo log on any medium.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub struct DiskLog<M = AnyMedia> {
     syncs: u64,
     synced_entries: u64,
     sync_time: Nanos,
+    /// When the write that is under way was begun.
+    begun: Option<Nanos>,
+    /// The longest write since the start.
+    sync_max: Nanos,
 }
 
 impl<M: Media> DiskLog<M> {
@@ -35,6 +39,8 @@ impl<M: Media> DiskLog<M> {
             syncs: 0,
             synced_entries: 0,
             sync_time: Nanos::ZERO,
+            begun: None,
+            sync_max: Nanos::ZERO,
         }
     }
 
@@ -43,27 +49,47 @@ impl<M: Media> DiskLog<M> {
         self.log.broken().is_none() && self.log.needs_sync()
     }
 
-    /// Makes everything durable that was appended, with one write. What goes wrong is told by [`DiskLog::check`].
+    /// Makes everything durable that was appended, and waits for it. What goes wrong is told by [`DiskLog::check`], here and below.
     pub fn sync(&mut self) {
-        let (clock, before) = (Clock::shared(), self.log.durable());
-        let begun = clock.now();
-        // The log remembers its error.
-        if let Ok(durable) = self.log.sync() {
-            self.syncs += 1;
-            self.synced_entries += durable.saturating_sub(before);
-            self.sync_time = self.sync_time.plus(clock.now().since(begun));
+        // The log remembers its error, here and below.
+        let _ = self.log.sync();
+    }
+
+    /// Begins to make what was appended durable, if nothing is under way; the medium wakes the loop when it is.
+    pub fn begin_sync(&mut self) {
+        if self.begun.is_none() && self.log.begin_sync() == Ok(true) {
+            self.begun = Some(Clock::shared().now());
         }
     }
 
-    /// Writes what was appended; [`DiskLog::end_sync`] makes that durable, and nothing that is appended meanwhile.
-    pub fn begin_sync(&mut self) {
-        // The log remembers its error, here and below.
-        let _ = self.log.begin_sync();
+    /// Has the next write say for good what is durable by now; one is made for it if nothing else is to be written.
+    pub fn mark(&mut self) {
+        if self.log.class() > Class::Volatile {
+            self.log.mark();
+        }
     }
 
-    /// See [`DiskLog::begin_sync`]. Does nothing if nothing was begun.
+    /// Whether what is under way need not be waited for any more.
+    pub fn is_synced(&mut self) -> bool {
+        self.begun.is_some() && self.log.sync_is_done()
+    }
+
+    /// Ends what was begun, waiting for it if need be.
     pub fn end_sync(&mut self) {
-        let _ = self.log.end_sync();
+        let before = self.log.durable();
+        let ended = self.log.end_sync();
+        if let (Ok(durable), Some(begun)) = (ended, self.begun.take()) {
+            let took = Clock::shared().now().since(begun);
+            self.syncs += 1;
+            self.synced_entries += durable.saturating_sub(before);
+            self.sync_time = self.sync_time.plus(took);
+            self.sync_max = self.sync_max.max(took);
+        }
+    }
+
+    /// For how long the write that is under way has been.
+    pub fn outstanding(&self) -> Nanos {
+        self.begun.map_or(Nanos::ZERO, |begun| Clock::shared().now().since(begun))
     }
 
     /// Whether its medium did not fail.
@@ -132,9 +158,12 @@ impl<M: Media> DiskLog<M> {
             ("log_syncs_total", self.syncs as f64),
             ("log_synced_entries_total", self.synced_entries as f64),
             ("log_sync_seconds_total", self.sync_time.as_secs_f64()),
+            ("log_sync_max_seconds", self.sync_max.as_secs_f64()),
+            ("log_write_outstanding_seconds", self.outstanding().as_secs_f64()),
             ("log_percent_used", self.percent_used() as f64),
             ("log_capacity_bytes", self.log.capacity() as f64),
             ("log_first_lsn", self.log.first() as f64),
+            ("log_marked_lsn", self.log.marked() as f64),
         ]
     }
 }

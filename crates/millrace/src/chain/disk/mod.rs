@@ -5,7 +5,8 @@
 //! ```
 //! The machine applies what is known to be committed; the rest is the chain's to decide on. A directory whose log and checkpoint do not fit
 //! together is that of a replica which was being given a copy of the image when it died, or that lost one of them: it has nothing, and says
-//! that it is not *whole*; the chain gives it everything.
+//! that it is not *whole*; the chain gives it everything. A log or checkpoint of which not even the head can be read is put aside, under the
+//! name `….damaged-N`, and a new one made: nothing is removed that somebody might still read. If nobody else has everything, the controller says so.
 //!
 //! Lives: each has a higher number than all before, also when the directory was lost: microseconds of the clock, and more than the file
 //! `life` says.
@@ -24,9 +25,11 @@ use super::error::ChainError;
 use super::replica::Storage;
 use base::Bytes;
 use files::Files;
+pub use files::replace;
 use protocol::chain::replica::Recovered;
 use protocol::chain::{Config, Durability, Incarnation, Lsn, ReplicaId};
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::redo::{Class, Media};
 
@@ -58,6 +61,8 @@ pub struct Found {
     applied: Lsn,
     last: Lsn,
     seconds: f64,
+    /// What could not be used, in sentences.
+    aside: Vec<String>,
 }
 
 /// What a medium survives, in the chain's words.
@@ -69,13 +74,21 @@ pub fn survives(class: Class) -> Durability {
     }
 }
 
+/// Called when a medium that was not waited for is done.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// Opens, or makes, what a replica has. What is known to be committed is applied by the machine, when it is made of it.
 ///
 /// # Errors
 /// The directory cannot be used, is another replica's or in use, or log or image cannot be opened or made.
-pub fn open(storage: &Storage, config: &Config, id: ReplicaId) -> Result<(Disk, Found), ChainError> {
+pub fn open(
+    storage: &Storage,
+    config: &Config,
+    id: ReplicaId,
+    wake: Wake,
+) -> Result<(Disk, Found), ChainError> {
     let begun = Instant::now();
-    let files = Files::new(storage)?;
+    let mut files = Files::new(storage, wake)?;
     let (log, recovery, life) = files.log(u64::from(config.chain) << 16 | u64::from(id.0))?;
     let start = files.image()?;
     let recovery = recovery.unwrap_or_default();
@@ -86,6 +99,7 @@ pub fn open(storage: &Storage, config: &Config, id: ReplicaId) -> Result<(Disk, 
         damaged: recovery.damaged.len(),
         damaged_blocks: start.damaged,
         opening: begun.elapsed(),
+        aside: files.aside.clone(),
         ..Found::default()
     };
     let (recovered, image, log) = start
@@ -110,6 +124,9 @@ impl Found {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for aside in &self.aside {
+            write!(f, "{aside}; ")?;
+        }
         if self.damaged_blocks > 0 {
             write!(f, "{} blocks of its checkpoint are damaged, so it starts empty; ", self.damaged_blocks)?;
         }
@@ -136,6 +153,7 @@ impl Found {
             ("recovered_bytes", self.bytes as f64),
             ("recovered_torn_bytes", self.torn_bytes as f64),
             ("recovered_damaged", self.damaged as f64),
+            ("recovered_files_aside", self.aside.len() as f64),
             ("recovered_damaged_blocks", self.damaged_blocks as f64),
             ("recovered_replayed", self.replayed as f64),
             ("recovery_seconds", self.seconds),

@@ -1,10 +1,12 @@
 //! Log and image of a replica, opened on any medium, and what the machine is told of what was found. Processes and simulations share it.
 
+use super::files::is_damage;
 use super::{DiskImage, DiskLog};
 use protocol::chain::replica::Recovered;
 use protocol::chain::{Incarnation, Lsn};
+use std::fmt;
 use std::path::PathBuf;
-use store::image::checkpoint::Checkpoint;
+use store::image::checkpoint::{self, Checkpoint};
 use store::image::{Config, Image};
 use store::redo::{Judge, Log, Media, OpenError, Recovery};
 
@@ -20,6 +22,22 @@ pub struct Start<M> {
     floor: Lsn,
     /// Blocks that are not what they were: it is empty then.
     pub damaged: usize,
+}
+
+/// Why there is no image.
+#[derive(Debug)]
+pub enum StartError {
+    /// What is on the medium is no checkpoint any more. A sentence, here and below.
+    Damaged(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (StartError::Damaged(why) | StartError::Other(why)) = self;
+        f.write_str(why)
+    }
 }
 
 /// For the machine: what was found, image and log.
@@ -59,13 +77,18 @@ impl<M: Media> Start<M> {
     ///
     /// # Errors
     /// As above.
-    pub fn new(media: M, is_new: bool, config: &Config) -> Result<Start<M>, String> {
+    pub fn new(media: M, is_new: bool, config: &Config) -> Result<Start<M>, StartError> {
         if is_new {
-            let image = Image::new(config).map_err(|error| error.to_string())?;
-            let checkpoint = Checkpoint::create(media, config).map_err(|error| error.to_string())?;
+            let other = |why: String| StartError::Other(why);
+            let image = Image::new(config).map_err(|error| other(error.to_string()))?;
+            let checkpoint = Checkpoint::create(media, config).map_err(|error| other(error.to_string()))?;
             return Ok(Start::empty(image, Some(checkpoint)));
         }
-        let opened = Checkpoint::open(media, config).map_err(|error| error.to_string())?;
+        let opened = Checkpoint::open(media, config).map_err(|error| match &error {
+            checkpoint::OpenError::NoCheckpoint => StartError::Damaged(error.to_string()),
+            checkpoint::OpenError::Media(cause) if is_damage(cause) => StartError::Damaged(error.to_string()),
+            _ => StartError::Other(error.to_string()),
+        })?;
         Ok(Start {
             image: opened.image,
             checkpoint: Some(opened.checkpoint),

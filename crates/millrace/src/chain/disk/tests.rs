@@ -27,7 +27,7 @@ impl Folder {
     }
 
     fn open_as(&self, id: ReplicaId) -> Result<(Disk, Found), ChainError> {
-        open(&self.storage(), &Config::default(), id)
+        open(&self.storage(), &Config::default(), id, Arc::new(|| {}))
     }
 }
 
@@ -64,7 +64,7 @@ fn checkpoint(disk: &mut Disk) -> Lsn {
     assert!(disk.image.begin_checkpoint());
     loop {
         match disk.image.step_checkpoint(64 << 10) {
-            Progress::More => {}
+            Progress::More | Progress::Waiting => {}
             Progress::Done(lsn) => return lsn,
             Progress::Abandoned => panic!("{:?}", disk.image.check()),
         }
@@ -114,6 +114,11 @@ fn an_image_that_was_cleared_does_not_come_back() {
     checkpoint(&mut disk);
     disk.image.clear();
     disk.log.restart(Lsn(3), Epoch(2));
+    while disk.image.is_forgetting() {
+        disk.image.step_checkpoint(0);
+    }
+    disk.log.sync();
+    disk.log.check().expect("the disk works");
     drop(disk);
     let (disk, _) = folder.open();
     assert_eq!(
@@ -121,6 +126,61 @@ fn an_image_that_was_cleared_does_not_come_back() {
         (Lsn(0), Lsn(4)),
         "the machine sees that they do not fit"
     );
+}
+
+/// A file of which not even the head can be read is kept under another name, and the replica has nothing: others give it everything.
+#[test]
+fn a_log_that_is_none_is_put_aside_and_the_replica_starts_empty() {
+    let folder = Folder::new("aside");
+    let (mut disk, _) = folder.open();
+    write(&mut disk, 1..=5);
+    drop(disk);
+    let path = folder.0.join("log");
+    let whole = std::fs::read(&path).expect("the log");
+    let mut headless = whole.clone();
+    headless[..8192].fill(7);
+    for (number, bad) in [(1, &headless[..]), (2, &whole[..100_000]), (3, &[])] {
+        std::fs::write(&path, bad).expect("the log");
+        let (disk, found) = folder.open();
+        assert_eq!((disk.log.last().0, disk.log.first()), (Lsn(0), Lsn(1)));
+        assert_eq!(disk.recovered.born, disk.incarnation, "what it had acknowledged is not there any more");
+        let aside = folder.0.join(format!("log.damaged-{number}"));
+        assert!(found.to_string().contains(&format!("is kept as {}", aside.display())), "{found}");
+        assert_eq!(std::fs::read(aside).expect("it is kept"), bad);
+    }
+    let (disk, found) = folder.open();
+    assert!(disk.recovered.born < disk.incarnation && !found.to_string().contains("kept"), "{found}");
+}
+
+/// The log alone has everything, as long as it has forgotten nothing.
+#[test]
+fn a_checkpoint_that_is_none_is_put_aside_and_the_log_is_replayed() {
+    let folder = Folder::new("headless");
+    let (mut disk, _) = folder.open();
+    write(&mut disk, 1..=5);
+    checkpoint(&mut disk);
+    drop(disk);
+    let path = folder.0.join("data");
+    let mut bytes = std::fs::read(&path).expect("the checkpoint");
+    bytes[..8192].fill(7);
+    std::fs::write(&path, &bytes).expect("the checkpoint");
+    let (disk, found) = folder.open();
+    assert!(found.to_string().contains("data.damaged-1"), "{found}");
+    assert_eq!((disk.image.applied(), disk.log.first(), disk.log.last().0), (Lsn(0), Lsn(1), Lsn(5)));
+    assert!(disk.recovered.born < disk.incarnation, "its log is what it was");
+}
+
+/// Any local user could read what a chain keeps.
+#[test]
+fn what_is_kept_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new("modes");
+    drop(folder.open());
+    let mode = |path: PathBuf| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(folder.0.clone()), 0o700);
+    for name in ["log", "data", "life"] {
+        assert_eq!(mode(folder.0.join(name)), 0o600, "{name}");
+    }
 }
 
 #[test]

@@ -2,30 +2,33 @@
 //!
 //! ```text
 //!  replica 2 ── dials ──▶ replica 1        the higher number dials the lower; a replica dials controllers
-//!            ── greeting (chain, who, where it serves) ──▶  first, and again whenever there was silence; whoever is someone else is hung up on
-//!            ◀─ greeting ──────────────
+//!            ◀─ HELLO, PROOF ─▶  both ends prove that they have the cluster's key (`handshake`)
 //!            ◀─ messages (`protocol::chain::wire`), a frame each ─▶
 //! ```
 //! Any fabric transport carries them: rings in shared memory within a machine, UDP sessions, Unix or TCP streams between.
 //!
 //! Invariants:
 //! 1. A message is sent once, whole, or not at all: nothing of a link that was lost is sent again. The machines send again what matters.
-//! 2. A node that greets anew over another link is believed, and the link before is dropped: it may not have noticed its end yet.
-//! 3. Nothing here blocks. What may take long, to dial, is done by a thread of its own (`dials`).
+//! 2. A link carries messages only when the other end has proven itself, and only then is the link before it dropped. A process that has the
+//!    name of another that is alive is refused, and both ends say so: of two processes with one number the first stays.
+//! 3. On this machine a member is a process of the same user, or of root: others are hung up on before they say anything.
+//! 4. Nothing here blocks. What may take long, to dial, is done by a thread of its own (`dials`).
 //!
-//! Bounds: `MOST_QUEUED` bytes that wait for room, for each peer; beyond it messages are dropped and counted. `MOST_ARRIVALS` links
-//! that have not greeted, each for `SILENCE`.
+//! Bounds: `MOST_QUEUED` bytes that wait for room, for each peer; beyond it messages are dropped and counted. `ARRIVALS_MAX` links
+//! that have not proven themselves, beyond which the oldest is dropped.
 //!
 //! Errors: a link that is lost, silent for `SILENCE`, or says what is no message of this chain, is dropped and dialled again, after
-//! 5 ms at first and `LONGEST_PAUSE` at most. No authentication: whoever reaches the address can be anyone.
+//! 5 ms at first and `LONGEST_PAUSE` at most. Who is behind a proven link is known; what travels on it is not encrypted, and who can change
+//! bytes on its way can change messages.
 
 mod dials;
-mod greeting;
+mod handshake;
 
 use base::Nanos;
+use base::key::{Key, random};
 use dials::Dials;
 use fabric::link::{self, Address, Frames, Link, LinkOptions, Listener, SendError};
-use greeting::Greeting;
+use handshake::{Frame, Handshake, Hello, Refusal, Side, Step};
 use protocol::chain::{Message, NodeId, ReplicaId, wire};
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
@@ -33,14 +36,18 @@ use std::io;
 
 /// Bytes that wait for room in the link to one peer.
 const MOST_QUEUED: usize = 32 << 20;
-/// Links that were accepted and have not greeted.
-const MOST_ARRIVALS: usize = 64;
+/// Links that were accepted and have not proven themselves.
+const ARRIVALS_MAX: usize = 64;
 /// Frames taken from one peer before it is another's turn.
 const QUANTUM: usize = 64;
-/// A peer to which nothing was said for as long is greeted again.
+/// A peer to which nothing was said for as long is sent a BEAT.
 const BEAT: Nanos = Nanos::from_millis(500);
 /// A peer of which nothing was heard for as long is out of reach.
 const SILENCE: Nanos = Nanos::from_secs(3);
+/// A peer of which something was heard within this is alive: no other process takes its name.
+const ALIVE: Nanos = Nanos::from_millis(1200);
+/// The same trouble with the same peer is said once within this.
+const NOTICE_INTERVAL: Nanos = Nanos::from_secs(60);
 /// Between two attempts to dial.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(5);
 const LONGEST_PAUSE: Nanos = Nanos::from_millis(500);
@@ -49,19 +56,31 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// The links of one node.
 pub struct Links {
-    chain: u32,
-    /// What every link begins with.
-    greeting: Vec<u8>,
+    key: Key,
+    /// This node. Each link begins with it, and a nonce of its own.
+    hello: Hello,
     listener: Option<Box<dyn Listener>>,
     look_at: Nanos,
     peers: Vec<Peer>,
-    arrivals: Vec<Arrival>,
+    /// Links on which the other end has not proven itself.
+    handshakes: Vec<Handshake>,
     dials: Dials,
     frames: Frames,
     /// A message on its way into a link.
     bytes: Vec<u8>,
-    /// Links of nodes that are not expected here.
-    strangers: u64,
+    refused: Refused,
+    notices: Vec<String>,
+}
+
+/// Links that were not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Of nodes that are not expected here.
+    pub strangers: u64,
+    /// Of processes without the cluster's key, and those that said nothing in time.
+    pub unproven: u64,
+    /// Of a second process with the name of one that is alive.
+    pub twice: u64,
 }
 
 /// Another node.
@@ -73,8 +92,12 @@ struct Peer {
     /// Messages that found no room.
     queue: VecDeque<Vec<u8>>,
     queued: usize,
+    /// Which process it is, of the link that is up or was last.
+    instance: u64,
     /// Where clients find it, as it says; empty if it does not.
     serves: String,
+    /// When trouble with it was said last.
+    noticed: Option<Nanos>,
     heard: Nanos,
     said: Nanos,
     /// Before the next attempt.
@@ -87,12 +110,6 @@ enum State {
     Down(Nanos),
     Dialling,
     Up(Box<dyn Link>),
-}
-
-/// A link that was accepted and has not greeted.
-struct Arrival {
-    link: Box<dyn Link>,
-    since: Nanos,
 }
 
 /// What went between this node and another.
@@ -123,11 +140,12 @@ impl Counts {
 
 impl Links {
     /// The links of `me` in a chain. It listens at `listen` for those of `peers` that dial it, and dials the others where
-    /// they are. It tells all of them that clients find it at `serves`.
+    /// they are. It tells all of them that clients find it at `serves`, and believes those that have the cluster's key.
     ///
     /// # Errors
     /// It cannot listen there, or the system gives no eventfd.
     pub fn new(
+        key: &Key,
         chain: u32,
         me: NodeId,
         listen: Option<&Address>,
@@ -135,22 +153,30 @@ impl Links {
         peers: impl IntoIterator<Item = (NodeId, Option<Address>)>,
     ) -> io::Result<Links> {
         let listener = listen.map(|address| link::listen(address, &options())).transpose()?;
+        listen.into_iter().for_each(|address| crate::reach::warn_of("this member of the chain", address));
         let peers = peers
             .into_iter()
             .filter(|(node, _)| *node != me)
             .map(|(node, address)| Peer::new(node, address.filter(|_| dials(me, node))))
             .collect();
         Ok(Links {
-            chain,
-            greeting: Greeting { chain, node: me, serves: serves.to_owned() }.emit(),
+            key: key.derive("chain"),
+            hello: Hello {
+                chain,
+                node: me,
+                instance: u64::from_le_bytes(random()),
+                nonce: [0; 16],
+                serves: serves.to_owned(),
+            },
             listener,
             look_at: Nanos::ZERO,
             peers,
-            arrivals: Vec::new(),
+            handshakes: Vec::new(),
             dials: Dials::new()?,
             frames: Frames::default(),
             bytes: Vec::new(),
-            strangers: 0,
+            refused: Refused::default(),
+            notices: Vec::new(),
         })
     }
 
@@ -163,7 +189,7 @@ impl Links {
     pub fn send(&mut self, now: Nanos, to: NodeId, message: &Message) {
         let Some(peer) = self.peers.iter_mut().find(|peer| peer.node == to) else { return };
         self.bytes.clear();
-        wire::emit(self.chain, message, &mut self.bytes);
+        wire::emit(self.hello.chain, message, &mut self.bytes);
         peer.send(now, &self.bytes);
     }
 
@@ -175,46 +201,129 @@ impl Links {
             self.look(now);
         }
         for peer in &mut self.peers {
-            peer.poll(now, self.chain, &mut self.frames, into);
-            peer.keep(now, &self.greeting, &self.dials);
+            peer.poll(now, self.hello.chain, &mut self.frames, into);
+            peer.keep(now, &self.dials);
         }
         into.len() - before
     }
 
-    /// New links, and dials that have ended.
+    /// New links, dials that have ended, and handshakes.
     fn look(&mut self, now: Nanos) {
         while let Some((node, link)) = self.dials.next() {
-            let peer = self.peers.iter_mut().find(|peer| peer.node == node).expect("it was dialled");
             match link {
-                Ok(link) => peer.rise(now, &self.greeting, link),
-                Err(_) => peer.fall(now),
+                Ok(link) => {
+                    self.handshakes.push(Handshake::new(now, link, Side::Dialled(node), &self.hello));
+                }
+                Err(_) => self.peer(node).fall(now),
             }
         }
         if let Some(listener) = &mut self.listener {
             // An error is one client's, or passes: there are no descriptors just now.
             while let Ok(Some(link)) = listener.accept(now) {
-                if self.arrivals.len() < MOST_ARRIVALS {
-                    self.arrivals.push(Arrival { link, since: now });
+                if !link.peer_user().is_none_or(is_ours) {
+                    self.refused.strangers += 1;
+                    continue;
+                }
+                let is_arrival = |handshake: &Handshake| handshake.side == Side::Accepted;
+                if self.handshakes.iter().filter(|handshake| is_arrival(handshake)).count() >= ARRIVALS_MAX {
+                    // Whoever has something to prove does so at once: the oldest is the least likely to.
+                    let oldest = self.handshakes.iter().position(is_arrival).expect("there are many");
+                    self.handshakes.remove(oldest);
+                    self.refused.unproven += 1;
+                }
+                self.handshakes.push(Handshake::new(now, link, Side::Accepted, &self.hello));
+            }
+        }
+        let mut at = 0;
+        while at < self.handshakes.len() {
+            match self.handshakes[at].step(now, self.hello.chain, &self.key, &mut self.frames) {
+                Step::Wait => at += 1,
+                step => {
+                    let handshake = self.handshakes.remove(at);
+                    self.end_handshake(now, handshake, step);
                 }
             }
         }
-        for at in (0..self.arrivals.len()).rev() {
-            match self.arrivals[at].greeting(now, &mut self.frames) {
-                Heard::Nothing => {}
-                Heard::Gone => drop(self.arrivals.swap_remove(at)),
-                Heard::Greeting(theirs) => {
-                    let Arrival { link, .. } = self.arrivals.swap_remove(at);
-                    let expected = |peer: &&mut Peer| peer.node == theirs.node && peer.address.is_none();
-                    match self.peers.iter_mut().find(expected) {
-                        Some(peer) if theirs.chain == self.chain => {
-                            peer.serves = theirs.serves;
-                            peer.rise(now, &self.greeting, link);
-                        }
-                        _ => self.strangers += 1,
+    }
+
+    fn peer(&mut self, node: NodeId) -> &mut Peer {
+        self.peers.iter_mut().find(|peer| peer.node == node).expect("only peers are dialled")
+    }
+
+    fn end_handshake(&mut self, now: Nanos, handshake: Handshake, step: Step) {
+        let side = handshake.side;
+        let why = match step {
+            Step::Proven(hello) => match self.admit(now, side, &hello) {
+                Ok(()) => {
+                    let link = handshake.into_link(&self.key);
+                    let peer = self.peer(hello.node);
+                    (peer.instance, peer.serves) = (hello.instance, hello.serves);
+                    return peer.rise(now, link);
+                }
+                Err(why) => {
+                    handshake.refuse(now, why);
+                    self.refused.twice += u64::from(why == Refusal::Twice);
+                    if why == Refusal::Twice {
+                        self.notice(now, hello.node, "has been refused here: ", why);
                     }
+                    why
                 }
+            },
+            Step::Refuse(why) => {
+                handshake.refuse(now, why);
+                if let Side::Dialled(node) = side {
+                    self.notice(now, node, "is not believed: ", why);
+                }
+                why
             }
+            Step::Refused(why) => {
+                if let Side::Dialled(node) = side {
+                    self.notice(now, node, "refuses this node: ", why);
+                    return self.peer(node).fall(now);
+                }
+                why
+            }
+            Step::Gone | Step::Wait => Refusal::Unproven,
+        };
+        match side {
+            Side::Dialled(node) => self.peer(node).fall(now),
+            Side::Accepted if why == Refusal::Stranger => self.refused.strangers += 1,
+            Side::Accepted if why == Refusal::Unproven => self.refused.unproven += 1,
+            Side::Accepted => {}
         }
+    }
+
+    /// Whether a node that has proven itself may have its link (invariant 2).
+    fn admit(&self, now: Nanos, side: Side, hello: &Hello) -> Result<(), Refusal> {
+        let dialled = side != Side::Accepted;
+        let expected = |peer: &&Peer| peer.node == hello.node && peer.address.is_some() == dialled;
+        let peer = self.peers.iter().find(expected).ok_or(Refusal::Stranger)?;
+        let is_alive = matches!(peer.state, State::Up(_)) && now < peer.heard.plus(ALIVE);
+        if is_alive && peer.instance != hello.instance { Err(Refusal::Twice) } else { Ok(()) }
+    }
+
+    /// Keeps a sentence for whoever runs this node.
+    fn notice(&mut self, now: Nanos, node: NodeId, what: &str, why: Refusal) {
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.node == node) else { return };
+        if peer.noticed.is_none_or(|noticed| now >= noticed.plus(NOTICE_INTERVAL)) {
+            peer.noticed = Some(now);
+            let name = match node {
+                NodeId::Replica(ReplicaId(number)) => format!("replica {number}"),
+                NodeId::Controller(number) => format!("controller {number}"),
+                NodeId::Client(_) => unreachable!("clients are no peers"),
+            };
+            self.notices.push(format!("{name} {what}{why}"));
+        }
+    }
+
+    /// Whether [`Links::take_notices`] has any.
+    pub fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    /// Sentences for an operator that were not taken yet.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
     }
 
     /// Puts what was sent on its way.
@@ -225,17 +334,16 @@ impl Links {
     /// When [`Links::poll`] is wanted although nothing comes.
     pub fn next_deadline(&self) -> Nanos {
         let peers = self.peers.iter().map(Peer::next_deadline);
-        let arrivals =
-            self.arrivals.iter().map(|arrival| arrival.link.next_deadline().min(arrival.since.plus(SILENCE)));
+        let handshakes = self.handshakes.iter().map(Handshake::next_deadline);
         let listener = self.listener.iter().map(|listener| listener.next_deadline());
-        peers.chain(arrivals).chain(listener).min().unwrap_or(Nanos::MAX)
+        peers.chain(handshakes).chain(listener).min().unwrap_or(Nanos::MAX)
     }
 
     /// Before sleeping on the descriptors: whether there is nothing to do. Whatever it says, [`Links::disarm`] comes next.
     pub fn arm(&mut self) -> bool {
         let armed = self.dials.arm()
             && self.peers.iter_mut().all(Peer::arm)
-            && self.arrivals.iter_mut().all(|arrival| arrival.link.arm());
+            && self.handshakes.iter_mut().all(|handshake| handshake.link.arm());
         // One that was armed later may have read what came for one that was armed before.
         armed && !self.all().any(|link| link.has_news())
     }
@@ -245,7 +353,7 @@ impl Links {
         self.look_at = Nanos::ZERO;
         self.dials.disarm();
         self.peers.iter_mut().filter_map(Peer::link_mut).for_each(|link| link.disarm());
-        self.arrivals.iter_mut().for_each(|arrival| arrival.link.disarm());
+        self.handshakes.iter_mut().for_each(|handshake| handshake.link.disarm());
     }
 
     /// Readable when there is something to do.
@@ -255,8 +363,8 @@ impl Links {
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn Link> {
-        let arrivals = self.arrivals.iter().map(|arrival| &*arrival.link);
-        self.peers.iter().filter_map(Peer::link).chain(arrivals)
+        let handshakes = self.handshakes.iter().map(|handshake| &*handshake.link);
+        self.peers.iter().filter_map(Peer::link).chain(handshakes)
     }
 
     /// The other nodes: whether there is a link, and what went over it.
@@ -270,9 +378,9 @@ impl Links {
         Some(&*peer.serves).filter(|serves| !serves.is_empty())
     }
 
-    /// Links of nodes that are not expected here.
-    pub fn strangers(&self) -> u64 {
-        self.strangers
+    /// Links that were not taken.
+    pub fn refused(&self) -> Refused {
+        self.refused
     }
 }
 
@@ -290,31 +398,6 @@ fn options() -> LinkOptions {
     LinkOptions { bytes: 4 << 20, ..LinkOptions::default() }
 }
 
-/// What a link that was accepted said.
-enum Heard {
-    Nothing,
-    Gone,
-    Greeting(Greeting),
-}
-
-impl Arrival {
-    fn greeting(&mut self, now: Nanos, frames: &mut Frames) -> Heard {
-        frames.clear();
-        if self.link.next_deadline() <= now {
-            self.link.flush(now);
-        }
-        match self.link.recv(now, 1, frames) {
-            Err(_) => Heard::Gone,
-            // What overtook the greeting is sent again.
-            Ok(_) => match frames.pop().and_then(Greeting::parse) {
-                Some(greeting) => Heard::Greeting(greeting),
-                None if now >= self.since.plus(SILENCE) => Heard::Gone,
-                None => Heard::Nothing,
-            },
-        }
-    }
-}
-
 impl Peer {
     fn new(node: NodeId, address: Option<Address>) -> Peer {
         let dial_at = if address.is_some() { Nanos::ZERO } else { Nanos::MAX };
@@ -324,7 +407,9 @@ impl Peer {
             state: State::Down(dial_at),
             queue: VecDeque::new(),
             queued: 0,
+            instance: 0,
             serves: String::new(),
+            noticed: None,
             heard: Nanos::ZERO,
             said: Nanos::ZERO,
             pause: FIRST_PAUSE,
@@ -347,12 +432,12 @@ impl Peer {
     }
 
     /// There is a link now; one before it is dropped (invariant 2), and what waited for it (invariant 1).
-    fn rise(&mut self, now: Nanos, greeting: &[u8], link: Box<dyn Link>) {
+    fn rise(&mut self, now: Nanos, link: Box<dyn Link>) {
         self.forget_queue();
         self.state = State::Up(link);
         self.counts.links += 1;
-        self.heard = now;
-        self.greet(now, greeting);
+        (self.heard, self.said) = (now, now);
+        self.pause = FIRST_PAUSE;
     }
 
     fn fall(&mut self, now: Nanos) {
@@ -368,10 +453,10 @@ impl Peer {
         self.queued = 0;
     }
 
-    fn greet(&mut self, now: Nanos, greeting: &[u8]) {
+    fn beat(&mut self, now: Nanos) {
         self.said = now;
         // One that has no room for it has something else to send.
-        let _ = self.link_mut().map(|link| offer(link, greeting));
+        let _ = self.link_mut().map(|link| offer(link, &Frame::Beat.emit()));
     }
 
     fn send(&mut self, now: Nanos, bytes: &[u8]) {
@@ -415,27 +500,23 @@ impl Peer {
         }
         while let Some(frame) = frames.pop() {
             self.heard = now;
-            match (wire::parse(frame), Greeting::parse(frame)) {
-                (Ok((theirs, message)), _) if theirs == chain => {
+            match wire::parse(frame) {
+                Ok((theirs, message)) if theirs == chain => {
                     self.counts.received += 1;
                     into.push((self.node, message));
                 }
-                // It is the one that was dialled, so there is somebody there.
-                (_, Some(theirs)) if theirs.chain == chain && theirs.node == self.node => {
-                    self.serves = theirs.serves;
-                    self.pause = FIRST_PAUSE;
-                }
-                (_, Some(_)) => return self.fall(now),
+                // A BEAT, or the end of a handshake that overtook it.
+                _ if Frame::parse(frame).is_some() => {}
                 _ => self.counts.malformed += 1,
             }
         }
     }
 
     /// Does what time asks for.
-    fn keep(&mut self, now: Nanos, greeting: &[u8], dials: &Dials) {
+    fn keep(&mut self, now: Nanos, dials: &Dials) {
         match (&self.state, &self.address) {
             (State::Up(_), _) if now >= self.heard.plus(SILENCE) => self.fall(now),
-            (State::Up(_), _) if now >= self.said.plus(BEAT) => self.greet(now, greeting),
+            (State::Up(_), _) if now >= self.said.plus(BEAT) => self.beat(now),
             (State::Down(at), Some(address)) if now >= *at => {
                 dials.start(self.node, address.clone());
                 self.state = State::Dialling;
@@ -462,6 +543,11 @@ fn offer(link: &mut dyn Link, bytes: &[u8]) -> Result<(), SendError> {
     // Every message is longer than the shortest frame: its envelope alone is.
     let (head, body) = bytes.split_at(fabric::frame::HEADER);
     link.try_send(head, body)
+}
+
+/// Whether a process of this user may be a member beside one of ours. One of root's has the key anyway.
+fn is_ours(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::*;
 use base::Clock;
 use protocol::chain::{Epoch, Lsn};
 
+const KEY: Key = Key::new([7; 16]);
 const PATIENCE: Nanos = Nanos::from_secs(20);
 
 fn replica(id: u16) -> NodeId {
@@ -30,14 +31,15 @@ fn addresses(test: &str) -> Vec<Address> {
 
 /// Node 1 listens at an address; node 2 dials it.
 fn pair(address: &Address) -> (Links, Links) {
-    let first =
-        Links::new(7, replica(1), Some(address), "tcp:here:1", [(replica(2), None)]).expect("it listens");
+    let first = Links::new(&KEY, 7, replica(1), Some(address), "tcp:here:1", [(replica(2), None)])
+        .expect("it listens");
     let second = dialler(2, first.address().expect("it listens"), 7);
     (first, second)
 }
 
 fn dialler(id: u16, to: &Address, chain: u32) -> Links {
-    Links::new(chain, replica(id), None, "tcp:there:2", [(replica(1), Some(to.clone()))]).expect("an eventfd")
+    Links::new(&KEY, chain, replica(id), None, "tcp:there:2", [(replica(1), Some(to.clone()))])
+        .expect("an eventfd")
 }
 
 /// Turns of all nodes, until something is so.
@@ -132,7 +134,8 @@ fn a_node_that_died_is_dialled_until_it_is_back() {
     drop(first);
     until(&mut [&mut second], &mut came, |nodes, _| !is_up(nodes[0]));
     second.send(Clock::shared().now(), replica(1), &message(1));
-    let mut again = Links::new(7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
+    let mut again =
+        Links::new(&KEY, 7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
     until(&mut [&mut again, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
     second.send(Clock::shared().now(), replica(1), &message(2));
     until(&mut [&mut again, &mut second], &mut came, |_, came| !came.is_empty());
@@ -142,12 +145,12 @@ fn a_node_that_died_is_dialled_until_it_is_back() {
 }
 
 #[test]
-fn a_node_that_greets_anew_takes_the_place_of_itself() {
+fn a_process_that_starts_anew_takes_the_place_of_the_one_that_fell_silent() {
     let address = Address::Memory("links-anew".into());
     let (mut first, mut second) = pair(&address);
     let mut came = Vec::new();
     until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
-    // Its first life is not over as far as anybody can tell.
+    // Its first life is not over as far as anybody can tell, but nothing is heard of it any more.
     let mut anew = dialler(2, &address, 7);
     until(&mut [&mut first, &mut anew], &mut came, |nodes, _| {
         nodes[0].peers().next().is_some_and(|(_, _, counts)| counts.links == 2) && is_up(nodes[1])
@@ -157,13 +160,70 @@ fn a_node_that_greets_anew_takes_the_place_of_itself() {
     assert_eq!(came, [(replica(1), message(5))]);
 }
 
+/// Before, whoever came last was believed, and the real one stayed out in silence.
+#[test]
+fn a_second_process_with_a_name_is_refused_while_the_first_lives_and_both_ends_say_so() {
+    let address = Address::Memory("links-twice".into());
+    let (mut first, mut second) = pair(&address);
+    let mut came = Vec::new();
+    until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+    let mut copy = dialler(2, &address, 7);
+    until(&mut [&mut first, &mut second, &mut copy], &mut came, |nodes, _| nodes[0].refused().twice >= 3);
+    assert!(!is_up(&copy) && is_up(&second));
+    for links in [&mut first, &mut copy] {
+        let notices = links.take_notices();
+        assert!(notices.len() == 1 && notices[0].contains("another process"), "{notices:?}");
+    }
+    second.send(Clock::shared().now(), replica(1), &message(1));
+    until(&mut [&mut first, &mut second, &mut copy], &mut came, |_, came| !came.is_empty());
+    assert_eq!(came, [(replica(2), message(1))]);
+}
+
+/// One connection that said that it was replica 2 had the head acknowledge 962 writes that nobody else had.
+#[test]
+fn without_the_key_nobody_is_believed_and_a_live_link_stays() {
+    for address in addresses("unproven") {
+        let (mut first, mut second) = pair(&address);
+        let at = first.address().expect("it listens").clone();
+        let mut came = Vec::new();
+        until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
+        let (wrong, to) = (Key::new([8; 16]), [(replica(1), Some(at.clone()))]);
+        let mut forger = Links::new(&wrong, 7, replica(2), None, "", to).expect("an eventfd");
+        // Nor does it help to talk at once, or to send back what one is sent.
+        let dial = std::thread::spawn(move || link::connect(&at, &options()));
+        until(&mut [&mut first, &mut second], &mut came, |_, _| dial.is_finished());
+        let mut mute = dial.join().expect("it dials").expect("it listens");
+        let mut frames = Frames::default();
+        let mut forged = Vec::new();
+        wire::emit(7, &message(66), &mut forged);
+        until(&mut [&mut first, &mut second, &mut forger], &mut came, |nodes, _| {
+            let now = Clock::shared().now();
+            let _ = offer(&mut *mute, &forged);
+            frames.clear();
+            let _ = mute.recv(now, 8, &mut frames);
+            while let Some(frame) = frames.pop() {
+                let _ = offer(&mut *mute, frame);
+            }
+            mute.flush(now);
+            nodes[0].refused().unproven >= 2 && nodes[2].has_notices()
+        });
+        assert!(!is_up(&forger) && is_up(&second), "{address}");
+        assert!(forger.take_notices()[0].contains("different cluster keys"), "{address}");
+        let (_, _, counts) = first.peers().next().expect("one peer");
+        assert_eq!((counts.links, counts.received, came.len()), (1, 0, 0), "{address}");
+    }
+}
+
 #[test]
 fn strangers_are_hung_up_on() {
     let address = Address::Memory("links-strangers".into());
-    let mut first = Links::new(7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
+    let mut first =
+        Links::new(&KEY, 7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
     let (mut unknown, mut foreign) = (dialler(9, &address, 7), dialler(2, &address, 8));
     let mut came = Vec::new();
-    until(&mut [&mut first, &mut unknown, &mut foreign], &mut came, |nodes, _| nodes[0].strangers() >= 2);
+    until(&mut [&mut first, &mut unknown, &mut foreign], &mut came, |nodes, _| {
+        nodes[0].refused().strangers >= 1 && nodes[2].has_notices()
+    });
     assert!(!is_up(&first) && came.is_empty());
 }
 
@@ -189,4 +249,27 @@ fn what_finds_no_room_is_bounded() {
     let all = 64 - counts.dropped as usize;
     until(&mut [&mut first, &mut second], &mut came, |_, came| came.len() == all);
     assert!(came.iter().all(|(_, message)| *message == long));
+}
+
+#[test]
+fn a_local_member_is_of_our_user_or_roots() {
+    let ours = rustix::process::geteuid().as_raw();
+    assert!(is_ours(ours) && is_ours(0) && !is_ours(ours + 1));
+    let folder = std::env::temp_dir().join(format!("millrace-links-user-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (unix, shm) = (folder.join("unix"), folder.join("shm"));
+    for address in [Address::Unix(unix), Address::Shm(shm)] {
+        let mut listener = link::listen(&address, &LinkOptions::default()).expect("it listens");
+        let _dialled = std::thread::scope(|scope| {
+            let dialler = scope.spawn(|| link::connect(&address, &LinkOptions::default()));
+            let accepted = loop {
+                if let Ok(Some(link)) = listener.accept(Nanos::ZERO) {
+                    break link;
+                }
+            };
+            assert_eq!(accepted.peer_user(), Some(ours), "{address}");
+            dialler.join().expect("no panic").expect("connected")
+        });
+    }
+    let _ = std::fs::remove_dir_all(folder);
 }

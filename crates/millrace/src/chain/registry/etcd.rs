@@ -312,3 +312,54 @@ fn found(range: &Value) -> Result<Option<Found>, RegistryError> {
 fn number(value: &Value) -> Option<i64> {
     value.as_str().and_then(|text| text.parse().ok()).or_else(|| value.as_i64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// JSON with etcd's names in it, anywhere.
+    fn answer() -> impl Strategy<Value = Value> {
+        let word = prop_oneof![
+            any::<i64>().prop_map(|number| json!(number.to_string())),
+            any::<i64>().prop_map(|number| json!(number)),
+            any::<String>().prop_map(|text| json!(BASE64.encode(text))),
+            proptest::collection::vec(any::<u8>(), 0..9).prop_map(|bytes| json!(BASE64.encode(bytes))),
+            any::<String>().prop_map(Value::from),
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+        ];
+        let name = prop_oneof![
+            Just("kvs"),
+            Just("value"),
+            Just("mod_revision"),
+            Just("responses"),
+            Just("response_range"),
+            Just("succeeded"),
+        ];
+        word.prop_recursive(6, 60, 4, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::btree_map(name.clone(), inner, 0..5)
+                    .prop_map(|map| map.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        /// A stranger at etcd's port, or a newer etcd: whatever it says is an answer, no answer, or refused.
+        #[test]
+        fn any_json_is_a_key_or_none_or_refused(answer in answer(), revision: i64, text: String) {
+            for range in [&answer, range_of(&answer), &json!({ "kvs": [answer] }), &json!({ "kvs": answer })] {
+                if let Ok(Some(found)) = found(range) {
+                    let pair = &range["kvs"][0];
+                    prop_assert_eq!(pair["value"].as_str().unwrap_or_default(), BASE64.encode(&found.value));
+                    prop_assert_eq!(number(&pair["mod_revision"]), Some(found.revision));
+                }
+            }
+            let pair = json!({ "value": BASE64.encode(&text), "mod_revision": revision.to_string() });
+            let found = super::found(&json!({ "kvs": [pair] })).expect("etcd's words").expect("a key");
+            prop_assert_eq!((found.value, found.revision), (text, revision));
+        }
+    }
+}

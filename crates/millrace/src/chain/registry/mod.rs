@@ -67,11 +67,22 @@ pub trait Registry: Send {
     fn pace(&self) -> Duration;
 }
 
+/// What the text in a controller's file says, for people.
+///
+/// # Errors
+/// It is no configuration, or a damaged one. A sentence.
+pub fn describe(text: &str) -> Result<String, String> {
+    let (chain, configuration) = text::read(text)?;
+    Ok(format!("configuration of chain {chain}: {}", super::controller::process::describe(&configuration)))
+}
+
 /// Why a registry could not do it, and what to do about it.
 #[derive(Debug)]
 pub enum RegistryError {
     /// Doing this to that file failed.
     File(&'static str, PathBuf, io::Error),
+    /// This copy is there, cannot be read, and may have a newer configuration than those that can.
+    Unread(PathBuf, io::Error),
     /// Another controller has it.
     Locked(PathBuf),
     /// What is there is not what this chain's controllers write.
@@ -86,6 +97,12 @@ impl fmt::Display for RegistryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RegistryError::File(what, path, error) => write!(f, "cannot {what} {}: {error}", path.display()),
+            RegistryError::Unread(path, error) => write!(
+                f,
+                "cannot read {}: {error}; it may have a newer configuration than the copies that can be read: make it readable, or remove it \
+                 if it is lost for good",
+                path.display()
+            ),
             RegistryError::Locked(path) => write!(
                 f,
                 "{} is in use by a controller that runs: a file is for one controller; end that one, or give both --etcd",

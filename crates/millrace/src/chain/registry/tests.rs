@@ -26,7 +26,7 @@ fn configuration(epoch: u64, who: u64) -> Configuration {
         incarnation: Incarnation(who),
         part: if replica == 3 { Part::Syncing } else { Part::Serving },
     };
-    Configuration { epoch: Epoch(epoch), members: (1..=3).map(member).collect() }
+    Configuration { epoch: Epoch(epoch), reset: Epoch(0), members: (1..=3).map(member).collect() }
 }
 
 /// A directory that is gone in the end.
@@ -97,26 +97,26 @@ fn memory_conforms() {
 #[test]
 fn a_file_conforms_and_is_there_afterwards() {
     let directory = Directory::new();
-    conforms(Box::new(FileRegistry::open(7, &directory.0.join("made/chain")).expect("it opens")));
-    let mut again = FileRegistry::open(7, &directory.0.join("made/chain")).expect("it opens");
+    conforms(Box::new(FileRegistry::open(7, &[directory.0.join("made/chain")]).expect("it opens")));
+    let mut again = FileRegistry::open(7, &[directory.0.join("made/chain")]).expect("it opens");
     assert_eq!(again.load().expect("it loads"), Some(configuration(9, 1)));
 }
 
 #[test]
 fn a_file_is_for_one_controller() {
     let directory = Directory::new();
-    let first = FileRegistry::open(7, &directory.file()).expect("it opens");
-    let second = FileRegistry::open(7, &directory.file()).expect_err("it is locked");
+    let first = FileRegistry::open(7, &[directory.file()]).expect("it opens");
+    let second = FileRegistry::open(7, &[directory.file()]).expect_err("it is locked");
     assert!(second.to_string().contains("in use by a controller"), "{second}");
     drop(first);
-    FileRegistry::open(7, &directory.file()).expect("it is free again");
+    FileRegistry::open(7, &[directory.file()]).expect("it is free again");
 }
 
 #[test]
 fn a_crash_at_any_step_leaves_the_old_or_the_new_file() {
     let directory = Directory::new();
     let path = directory.file();
-    let mut registry = FileRegistry::open(7, &path).expect("it opens");
+    let mut registry = FileRegistry::open(7, std::slice::from_ref(&path)).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
     let new = text::emit(7, &configuration(2, 1));
     // While the new file is written, and when it was, before it was renamed.
@@ -129,21 +129,108 @@ fn a_crash_at_any_step_leaves_the_old_or_the_new_file() {
     fs::write(directory.0.join("chain.new"), text::emit(7, &configuration(3, 1))).expect("it writes");
     fs::rename(directory.0.join("chain.new"), &path).expect("it renames");
     drop(registry);
-    let mut registry = FileRegistry::open(7, &path).expect("it opens");
+    let mut registry = FileRegistry::open(7, std::slice::from_ref(&path)).expect("it opens");
     assert_eq!(registry.load().expect("it loads"), Some(configuration(3, 1)));
 }
 
 #[test]
 fn a_file_that_cannot_be_written_says_so_and_stays() {
     let directory = Directory::new();
-    let mut registry = FileRegistry::open(7, &directory.file()).expect("it opens");
+    let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
     fs::create_dir(directory.0.join("chain.new")).expect("in the way");
-    let error = registry.swap(Epoch(1), &configuration(2, 1)).expect_err("it cannot");
+    assert_eq!(registry.swap(Epoch(1), &configuration(2, 1)).expect("most are written"), Swapped::Done);
+    fs::create_dir(directory.0.join("chain.2.new")).expect("in the way");
+    let error = registry.swap(Epoch(2), &configuration(3, 1)).expect_err("most are not");
     assert!(error.to_string().contains("cannot write"), "{error}");
-    assert_eq!(registry.load().expect("it loads"), Some(configuration(1, 1)));
+    // It may have been done: one copy has it.
     fs::remove_dir(directory.0.join("chain.new")).expect("out of the way");
-    assert_eq!(registry.swap(Epoch(1), &configuration(2, 1)).expect("it writes"), Swapped::Done);
+    assert_eq!(registry.swap(Epoch(2), &configuration(3, 1)).expect("it writes"), Swapped::Done);
+}
+
+/// One file was the chain's only memory of who has everything.
+#[test]
+fn a_copy_that_is_lost_or_damaged_is_made_again_from_another() {
+    let directory = Directory::new();
+    let copy = |name: &str| directory.0.join(name);
+    let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
+    registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
+    registry.swap(Epoch(1), &configuration(2, 1)).expect("it writes");
+    drop(registry);
+    let right = text::emit(7, &configuration(2, 1));
+    let older = text::emit(7, &configuration(1, 1));
+    fs::write(copy("chain"), right.replace("epoch", "epoxy")).expect("it is damaged");
+    fs::write(copy("chain.2"), older).expect("it is an old one");
+    let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
+    assert_eq!(registry.load().expect("one is whole"), Some(configuration(2, 1)));
+    fs::remove_file(copy("chain.3")).expect("it is lost");
+    assert_eq!(registry.load().expect("two are whole"), Some(configuration(2, 1)));
+    for name in ["chain", "chain.2", "chain.3"] {
+        assert_eq!(fs::read_to_string(copy(name)).expect("it is there"), right, "{name}");
+    }
+    assert!(fs::read_to_string(copy("chain.damaged")).expect("it is kept").contains("epoxy"));
+    drop(registry);
+    for name in ["chain", "chain.2", "chain.3"] {
+        fs::write(copy(name), "x").expect("all are damaged");
+    }
+    let error =
+        FileRegistry::open(7, &[directory.file()]).expect("it opens").load().expect_err("none is whole");
+    assert!(error.to_string().contains("is no configuration of this chain"), "{error}");
+}
+
+/// What two copies had went back to what a third one, which was not written then, had: epochs were given twice.
+#[test]
+fn a_copy_that_cannot_be_read_may_be_the_newest() {
+    let directory = Directory::new();
+    let at = |name: &str| directory.0.join(name);
+    let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
+    registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
+    fs::create_dir(at("chain.3.new")).expect("in the way");
+    registry.swap(Epoch(1), &configuration(2, 1)).expect("most are written");
+    fs::remove_dir(at("chain.3.new")).expect("out of the way");
+    for name in ["chain", "chain.2"] {
+        fs::rename(at(name), at("away").with_extension(name)).expect("it moves");
+        fs::create_dir(at(name)).expect("nobody can read it");
+    }
+    let error = registry.load().expect_err("the third is not known to be the newest");
+    assert!(error.to_string().contains("cannot read") && error.to_string().contains("remove it"), "{error}");
+    registry.swap(Epoch(2), &configuration(3, 1)).expect_err("nor is it changed");
+    let older = text::emit(7, &configuration(1, 1));
+    assert_eq!(fs::read_to_string(at("chain.3")).expect("it is there"), older);
+    fs::remove_dir(at("chain")).expect("it was empty");
+    fs::rename(at("away.chain"), at("chain")).expect("it can be read again");
+    assert_eq!(registry.load().expect("two can be read"), Some(configuration(2, 1)));
+}
+
+/// A configuration that was used, and that one copy had, was lost with it.
+#[test]
+fn what_one_copy_has_is_stored_before_it_counts() {
+    let directory = Directory::new();
+    let at = |name: &str| directory.0.join(name);
+    let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
+    registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
+    for name in ["chain.new", "chain.2.new"] {
+        fs::create_dir(at(name)).expect("in the way");
+    }
+    registry.swap(Epoch(1), &configuration(2, 1)).expect_err("most are not written");
+    registry.load().expect_err("one copy has it");
+    fs::remove_dir(at("chain.new")).expect("out of the way");
+    assert_eq!(registry.load().expect("two have it"), Some(configuration(2, 1)));
+    assert_eq!(fs::read(at("chain")).expect("it is there"), text::emit(7, &configuration(2, 1)).into_bytes());
+}
+
+#[test]
+fn copies_are_where_they_are_said_to_be() {
+    let directory = Directory::new();
+    let paths = ["a/state", "b/state", "c/state"].map(|path| directory.0.join(path));
+    let mut registry = FileRegistry::open(7, &paths).expect("it opens");
+    registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
+    drop(registry);
+    fs::remove_dir_all(directory.0.join("a")).expect("a disk is lost");
+    fs::remove_dir_all(directory.0.join("c")).expect("and another one");
+    let mut registry = FileRegistry::open(7, &paths).expect("it opens");
+    assert_eq!(registry.load().expect("one is there"), Some(configuration(1, 1)));
+    assert!(paths.iter().all(|path| path.exists()), "all are there again");
 }
 
 #[test]
@@ -162,7 +249,7 @@ fn no_damaged_or_foreign_text_is_believed() {
     }
     let directory = Directory::new();
     fs::write(directory.file(), [0xff; 9]).expect("it writes");
-    FileRegistry::open(7, &directory.file()).expect("it opens").load().expect_err("it is no text");
+    FileRegistry::open(7, &[directory.file()]).expect("it opens").load().expect_err("it is no text");
 }
 
 /// An etcd of our own, which ends with the test.

@@ -1,7 +1,7 @@
 //! A configuration as text: JSON, and a checksum, so that a damaged one is not believed.
 //!
 //! ```text
-//!   {"chain":7,"epoch":5,"members":[{"replica":1,"incarnation":1763800000,"part":"serving"}]} crc32c 1a2b3c4d
+//!   {"chain":7,"epoch":5,"reset":0,"members":[{"replica":1,"incarnation":1763800000,"part":"serving"}]} crc32c 1a2b3c4d
 //! ```
 
 use protocol::chain::{Configuration, Epoch, Incarnation, Member, Part, ReplicaId};
@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 struct Stored {
     chain: u32,
     epoch: u64,
+    /// Absent in what was written before there were resets with a number: no reset.
+    #[serde(default)]
+    reset: u64,
     members: Vec<StoredMember>,
 }
 
@@ -41,22 +44,28 @@ pub(super) fn emit(chain: u32, configuration: &Configuration) -> String {
         },
     };
     let members = configuration.members.iter().map(member).collect();
-    let stored = Stored { chain, epoch: configuration.epoch.0, members };
+    let stored = Stored { chain, epoch: configuration.epoch.0, reset: configuration.reset.0, members };
     let json = serde_json::to_string(&stored).expect("numbers and words");
     format!("{json} crc32c {:08x}\n", crc32c::crc32c(json.as_bytes()))
 }
 
 /// Reads one of this chain.
 pub(super) fn parse(chain: u32, text: &str) -> Result<Configuration, String> {
+    let (whose, configuration) = read(text)?;
+    if whose != chain {
+        return Err(format!("it is of chain {whose}, and not of {chain}"));
+    }
+    Ok(configuration)
+}
+
+/// Reads one, and whose it is.
+pub(super) fn read(text: &str) -> Result<(u32, Configuration), String> {
     let (json, sum) = text.trim_end().rsplit_once(" crc32c ").ok_or("its checksum is missing")?;
     let sum = u32::from_str_radix(sum, 16).map_err(|_| "its checksum is none")?;
     if sum != crc32c::crc32c(json.as_bytes()) {
         return Err("it was changed or damaged: its checksum is another".into());
     }
     let stored: Stored = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    if stored.chain != chain {
-        return Err(format!("it is of chain {}, and not of {chain}", stored.chain));
-    }
     let member = |member: &StoredMember| Member {
         replica: ReplicaId(member.replica),
         incarnation: Incarnation(member.incarnation),
@@ -66,5 +75,55 @@ pub(super) fn parse(chain: u32, text: &str) -> Result<Configuration, String> {
         },
     };
     let members = stored.members.iter().map(member).collect();
-    Ok(Configuration { epoch: Epoch(stored.epoch), members })
+    let configuration = Configuration { epoch: Epoch(stored.epoch), reset: Epoch(stored.reset), members };
+    Ok((stored.chain, configuration))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn configuration() -> impl Strategy<Value = Configuration> {
+        let member =
+            (any::<u16>(), any::<u64>(), any::<bool>()).prop_map(|(replica, incarnation, serves)| Member {
+                replica: ReplicaId(replica),
+                incarnation: Incarnation(incarnation),
+                part: if serves { Part::Serving } else { Part::Syncing },
+            });
+        (any::<u64>(), any::<u64>(), vec(member, 0..5)).prop_map(|(epoch, reset, members)| Configuration {
+            epoch: Epoch(epoch),
+            reset: Epoch(reset),
+            members,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_changed_is_not(
+            configuration in configuration(),
+            chain: u32,
+            changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let text = emit(chain, &configuration);
+            prop_assert_eq!(parse(chain, &text), Ok(configuration.clone()));
+            prop_assert!(parse(chain.wrapping_add(1), &text).is_err());
+            let mut bytes = text.into_bytes();
+            changes.iter().for_each(|(at, byte)| *at.get_mut(&mut bytes) = *byte);
+            // The end of the line and the case of a digit say nothing; four changed bytes in a row are found by their sum.
+            if let Ok(read) = parse(chain, &String::from_utf8_lossy(&bytes)) {
+                prop_assert_eq!(read, configuration);
+            }
+        }
+
+        /// With a good sum, so that it is looked at.
+        #[test]
+        fn any_text_is_a_configuration_or_refused(json in "[\\[\\]{}\",:a-z0-9 -]{0,80}|\\PC{0,80}", chain: u32) {
+            let _ = parse(chain, &json);
+            if let Ok(read) = parse(chain, &format!("{json} crc32c {:08x}", crc32c::crc32c(json.as_bytes()))) {
+                prop_assert_eq!(parse(chain, &emit(chain, &read)), Ok(read));
+            }
+        }
+    }
 }

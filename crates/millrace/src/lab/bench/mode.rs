@@ -92,8 +92,7 @@ impl Running {
 
     fn start_ours(mode: Mode, site: &mut Site, args: &Bench) -> Result<Running, LabError> {
         let file = state::folder(site.name()).join(format!("{}.toml", mode as u8));
-        let text = topology(mode, args)?.text();
-        std::fs::write(&file, text).map_err(LabError::io(format!("writing {}", file.display())))?;
+        topology(mode, args)?.write(&file)?;
         let mut start = |node, words: Vec<String>| {
             let role = format!("{} of {mode}", crate::lab::place::name(node)).replace(", ", " ");
             let space = site.network().namespace(node);

@@ -10,6 +10,7 @@ use crate::lab::run::rack::Rack;
 use crate::lab::site::require_root;
 use crate::lab::{LabError, Plan, Site, namespace, network, place, state};
 use protocol::coherence::NodeId;
+use protocol::planted::NoBugs;
 use protocol::wire::{BoxId, HomeId};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -48,7 +49,7 @@ impl Rig {
                     let at = |node| beside(network::address_of(node), number);
                     let topology = Topology::two_levels(&SHAPE, at, &registers)?;
                     let bound = sockets(site, &topology)?;
-                    Rack::of(topology, bound)?
+                    Rack::of(topology, bound, NoBugs)?
                 }
             };
             let topology = rack.topology().clone();
@@ -127,7 +128,7 @@ fn start_with_xdp(
     registers.set("coherence.compute", "try_first").map_err(crate::inc::IncError::Register)?;
     let topology = Topology::two_levels(&SHAPE, |node| beside(network::address_of(node), port), &registers)?;
     let file = state::folder(site.name()).join("xdp.toml");
-    std::fs::write(&file, topology.text()).map_err(LabError::io(format!("writing {}", file.display())))?;
+    topology.write(&file)?;
     for (node, words) in [
         (NodeId::Home(HomeId(1)), "home 1"),
         (NodeId::Box(BoxId(1)), "box 1 --xdp to-client1 --xdp-required"),

@@ -73,7 +73,7 @@ impl Way {
         let name = |choice| match choice {
             "at_home" => "server".to_string(),
             "try_first" => "box, a copy".to_string(),
-            "own" => "box, owned".to_string(),
+            "own_lossy" => "box, owned".to_string(),
             other => format!("box, {other}"),
         };
         let by_register = |choice: &&'static str| Way {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn each_choice_of_the_register_is_a_way() {
-        let ways = Way::all(&["at_home", "try_first", "own"], true);
+        let ways = Way::all(&["at_home", "try_first", "own_lossy"], true);
         let names: Vec<&str> = ways.iter().map(|way| way.name.as_str()).collect();
         assert_eq!(names, ["client", "server", "box, a copy", "box, owned", "box, XDP"]);
         assert_eq!(ways.iter().filter(|way| way.is_server()).count(), 1);

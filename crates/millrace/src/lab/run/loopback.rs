@@ -11,16 +11,17 @@ use super::{Outcome, Run, Scene};
 use crate::lab::LabError;
 use crate::load::progress;
 use base::Nanos;
-use protocol::coherence::Life;
+use protocol::coherence::{Life, Planted};
+use protocol::planted::Bugs;
 use protocol::wire::BoxId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-struct Threads<'a> {
-    rack: &'a mut Rack,
+struct Threads<'a, B> {
+    rack: &'a mut Rack<B>,
     is_done: &'a dyn Fn() -> bool,
 }
 
-impl Stage for Threads<'_> {
+impl<B: Bugs<Planted> + Send + 'static> Stage for Threads<'_, B> {
     fn kill(&mut self, role: Role) -> Result<(), LabError> {
         match role {
             Role::Node(node) => Ok(self.rack.kill(node)?),
@@ -45,7 +46,11 @@ impl Stage for Threads<'_> {
 }
 
 /// Runs and judges on these nodes, ending early at `stop`.
-pub fn measure(run: &Run, mut rack: Rack, stop: &AtomicBool) -> Result<Outcome, LabError> {
+pub fn measure<B: Bugs<Planted> + Send + 'static>(
+    run: &Run,
+    mut rack: Rack<B>,
+    stop: &AtomicBool,
+) -> Result<Outcome, LabError> {
     let mix = Mix::new(run.load.writes, run.load.compute).map_err(LabError::Mix)?;
     let roles: Vec<Role> = rack.topology().nodes().into_iter().map(Role::Node).collect();
     let (kills, seconds) = run.kills(&roles, BoxId(1), rack.topology().config().lease);

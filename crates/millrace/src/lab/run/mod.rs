@@ -45,7 +45,7 @@ use base::Nanos;
 use conduct::Death;
 use kill::{Kill, Role, all_roles};
 use load::Load;
-use protocol::coherence::NodeId;
+use protocol::coherence::{Compute, NodeId};
 use protocol::wire::BoxId;
 use rack::Rack;
 use record::{Part, Recorded, Wipe};
@@ -66,7 +66,8 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 /// down in the end, also after Ctrl-C. Whoever is killed loses all that it knew, says nothing to anybody, and comes back.
 ///
 /// The verdict is that every key is linearizable: no stale read, no acknowledged write lost (a home is a cache in memory: its items are gone
-/// when it dies, all at one moment). The exit status is 1 if one is not. For each death it also says how long no operation at all was
+/// when it dies, all at one moment; with coherence.compute=own_lossy so are, one by one, keys that a box owned when it died: as many as homes
+/// count as lost, and no more). The exit status is 1 if one is not. For each death it also says how long no operation at all was
 /// answered, how long the client that waited longest waited, and how long that may be: for a box lease + retransmission, for a home until it
 /// is back + lease + retransmission, for a controller or another client nothing.
 ///
@@ -195,16 +196,44 @@ impl Run {
     }
 
     fn judge(&self, parts: Vec<Part>, scene: Scene, topology: &Topology) -> Result<Outcome, LabError> {
-        let recorded = Recorded::merge(parts, &wipes(&scene.deaths, topology), scene.begun);
+        let (wipes, owners) = (wipes(&scene.deaths, topology), owners(&scene.deaths, topology));
+        let recorded = Recorded::merge(parts, &wipes, &owners, scene.begun);
         if let Some(path) = &self.history {
             recorded.write(path).map_err(|cause| LabError::History(path.clone(), cause))?;
         }
         // A home that ran out of room has lost items: each as if it had been deleted.
         let may_evict = scene.nodes.iter().any(|(_, line)| counted(line, "evicted") > 0);
-        let report = check(&recorded.history, &Rules { may_evict, ..Rules::default() });
+        let rules = Rules { may_evict, ..Rules::default() };
+        let lost = scene.nodes.iter().map(|(_, line)| counted(line, "lost")).sum();
+        let report = forgive(check(&recorded.history, &rules), &recorded, &rules, lost);
         let stalls = stalls(&recorded.ends, &scene.deaths, &scene.lives, scene.took, topology.config());
         Ok(Outcome { recorded, scene, stalls, report })
     }
+}
+
+/// When boxes died that may have owned keys.
+fn owners(deaths: &[Death], topology: &Topology) -> Vec<Nanos> {
+    let owns = topology.config().compute == Compute::Own;
+    let boxes = deaths.iter().filter(|death| owns && matches!(death.role, Role::Node(NodeId::Box(_))));
+    boxes.map(|death| death.at).collect()
+}
+
+/// With `coherence.compute = own_lossy` a box that dies takes keys with it. A key that is explained by such a loss is good, if homes
+/// counted as many keys as lost as there are of these; no key beyond their count is.
+fn forgive(mut report: Report, recorded: &Recorded, rules: &Rules, lost: u64) -> Report {
+    let Some(lossy) = recorded.lossy.as_ref().filter(|_| lost > 0 && !report.violations.is_empty()) else {
+        return report;
+    };
+    let with_losses = check(lossy, rules);
+    let is_bad = |key: &[u8]| {
+        with_losses.violations.iter().chain(&with_losses.gave_up).any(|finding| finding.key == key)
+    };
+    let explained = report.violations.iter().filter(|finding| !is_bad(&finding.key)).count();
+    if explained as u64 <= lost {
+        report.violations.retain(|finding| is_bad(&finding.key));
+        report.good += explained;
+    }
+    report
 }
 
 /// The flushes that deaths of homes are. Of several homes one flushes its own keys only; so of the others it must be one that may never be.

@@ -4,10 +4,12 @@
 //! lives again.
 
 use crate::inc::machine::Counters;
+use crate::inc::node::{self, Equipment};
 use crate::inc::registers::Registers;
 use crate::inc::topology::{Shape, Topology};
-use crate::inc::{IncError, node, plan};
-use protocol::coherence::{Life, NodeId};
+use crate::inc::{IncError, plan};
+use protocol::coherence::{Life, NodeId, Planted};
+use protocol::planted::{Bugs, NoBugs};
 use protocol::wire::Incarnation;
 use std::collections::BTreeMap;
 use std::io;
@@ -24,8 +26,10 @@ struct Living {
 
 /// All nodes, dead or alive.
 #[derive(Debug)]
-pub struct Rack {
+pub struct Rack<B = NoBugs> {
     topology: Arc<Topology>,
+    /// What is wrong with its nodes on purpose.
+    planted: B,
     sockets: BTreeMap<NodeId, UdpSocket>,
     living: BTreeMap<NodeId, Living>,
     lives: u32,
@@ -37,17 +41,21 @@ impl Rack {
     /// Starts all nodes for the first time.
     pub fn start(shape: &Shape, registers: &Registers) -> Result<Rack, IncError> {
         let bound = plan::sockets(shape).map_err(IncError::Socket)?;
-        Rack::of(Topology::two_levels(shape, |node| bound[&node].1, registers)?, bound)
+        Rack::of(Topology::two_levels(shape, |node| bound[&node].1, registers)?, bound, NoBugs)
     }
+}
 
+impl<B: Bugs<Planted> + Send + 'static> Rack<B> {
     /// Starts the nodes of a topology for the first time, at these sockets.
     pub fn of(
         topology: Topology,
         bound: BTreeMap<NodeId, (UdpSocket, SocketAddr)>,
-    ) -> Result<Rack, IncError> {
+        planted: B,
+    ) -> Result<Rack<B>, IncError> {
         let nodes = topology.nodes();
         let mut rack = Rack {
             topology: Arc::new(topology),
+            planted,
             sockets: bound.into_iter().map(|(node, (socket, _))| (node, socket)).collect(),
             living: BTreeMap::new(),
             lives: 0,
@@ -68,11 +76,17 @@ impl Rack {
         socket.set_nonblocking(true).map_err(IncError::Socket)?;
         while socket.recv(&mut [0; 1]).is_ok() {}
         self.lives += 1;
-        let (incarnation, topology) = (Incarnation(self.lives), self.topology.clone());
+        let (life, topology) = ((Incarnation(self.lives), life), self.topology.clone());
+        let equipment = Equipment {
+            fast: None,
+            questions: None,
+            keys: topology.held_keys(),
+            planted: self.planted.clone(),
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let over = stop.clone();
         let thread =
-            std::thread::spawn(move || node::run(&topology, node, socket, (incarnation, life), &over));
+            std::thread::spawn(move || node::run_with(equipment, &topology, node, socket, life, &over));
         self.living.insert(node, Living { stop, thread });
         Ok(())
     }
@@ -104,7 +118,7 @@ impl Rack {
     }
 }
 
-impl Drop for Rack {
+impl<B> Drop for Rack<B> {
     /// A run that failed leaves no node behind.
     fn drop(&mut self) {
         self.living.values().for_each(|living| living.stop.store(true, Ordering::Relaxed));

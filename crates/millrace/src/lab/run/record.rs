@@ -156,6 +156,8 @@ pub struct End {
 pub struct Recorded {
     /// In order.
     pub history: History<Op, Ret>,
+    /// The same, and for each owner of keys that died a flush that any key may have met or not; none where no owner died.
+    pub lossy: Option<History<Op, Ret>>,
     /// Of all clients.
     pub latencies: Latencies,
     /// In order.
@@ -175,10 +177,12 @@ pub struct Wipe {
 
 /// The client whose operations are [`Wipe`]s.
 const NOBODY: u32 = u32::MAX;
+/// The one whose operations are losses that may have been.
+const OWNERS: u32 = NOBODY - 1;
 
 impl Recorded {
-    /// Merges what was seen since `begun`, by time. At one moment calls come first: so nothing is ordered that was not.
-    pub fn merge(parts: Vec<Part>, wipes: &[Wipe], begun: Nanos) -> Recorded {
+    /// Merges what was seen since `begun`, by time; `owners` are when boxes died that may have owned keys. At one moment calls come first: so nothing is ordered that was not.
+    pub fn merge(parts: Vec<Part>, wipes: &[Wipe], owners: &[Nanos], begun: Nanos) -> Recorded {
         let mut events: Vec<(u32, Event)> = Vec::new();
         for part in parts {
             let Sink::Memory(of) = part.sink else { unreachable!("what is on disk is read before") };
@@ -193,22 +197,36 @@ impl Recorded {
                 events.push((NOBODY, (begun.plus(to), id, Saw::Return(ret, None))));
             }
         }
+        for (number, died) in (0..).zip(owners) {
+            let (key, op) = (Vec::new(), Op::Flush { delay: None });
+            let id = u64::from(OWNERS) << 32 | number;
+            events.push((OWNERS, (begun.plus(*died), id, Saw::Call { key, op })));
+        }
         events.sort_by_key(|(_, (at, id, saw))| (*at, matches!(saw, Saw::Return(..)), *id));
         let (history, latencies) = (History::new(), Latencies::new());
-        let mut recorded = Recorded { history, latencies, ends: Vec::new(), called: 0 };
+        let lossy = (!owners.is_empty()).then(History::new);
+        let mut recorded = Recorded { history, lossy, latencies, ends: Vec::new(), called: 0 };
         let mut called = HashMap::new();
         for (client, (at, id, saw)) in events {
             let at = at.since(begun);
             match saw {
                 Saw::Call { key, op } => {
                     called.insert(id, at);
-                    recorded.called += u64::from(client != NOBODY);
-                    recorded.history.call(Picos::from(at), client, id, &key, op);
+                    recorded.called += u64::from(client < OWNERS);
+                    if let Some(lossy) = &mut recorded.lossy {
+                        lossy.call(Picos::from(at), client, id, &key, op.clone());
+                    }
+                    if client != OWNERS {
+                        recorded.history.call(Picos::from(at), client, id, &key, op);
+                    }
                 }
                 Saw::Return(ret, class) => {
                     if let Some(class) = class {
                         recorded.latencies.0[class as usize].saturating_record(at.since(called[&id]).0);
                         recorded.ends.push(End { at, client, class });
+                    }
+                    if let Some(lossy) = &mut recorded.lossy {
+                        lossy.returns(Picos::from(at), id, ret.clone());
                     }
                     recorded.history.returns(Picos::from(at), id, ret);
                 }

@@ -1,12 +1,16 @@
 //! The laboratory: what it must not find, and what it must.
 
 use super::rack::Rack;
-use super::{Outcome, Run, loopback};
+use super::record::{Part, Recorded};
+use super::{Outcome, Run, forgive, loopback};
 use crate::inc::Topology;
 use crate::inc::plan::sockets;
 use crate::lab::LabError;
+use base::Nanos;
 use clap::Parser;
 use protocol::coherence::Planted;
+use sim::check::{Rules, check};
+use sim::kv::{Op, Ret, Status, Value};
 use std::sync::atomic::AtomicBool;
 
 #[derive(Parser)]
@@ -45,10 +49,42 @@ fn planted_bugs_are_found() {
         let registers = run.plan.registers().expect("settings");
         let topology =
             Topology::two_levels(&run.plan.shape, |node| bound[&node].1, &registers).expect("it fits");
-        let rack = Rack::of(topology.planted(Some(planted)), bound).expect("it starts");
+        let rack = Rack::of(topology, bound, Some(planted)).expect("it starts");
         let outcome = loopback::measure(&run, rack, &AtomicBool::new(false)).expect("it runs");
         assert!(!outcome.report.violations.is_empty(), "{planted:?} was not found");
     }
+}
+
+/// Counters that were acknowledged, and gone after the death of a box: of as many keys as homes count as lost.
+#[test]
+fn the_judge_forgives_what_owners_lost_and_no_more() {
+    let mut part = Part::new(0);
+    let at = Nanos::from_millis;
+    for (number, key) in [b"a", b"b"].into_iter().enumerate() {
+        let from = 10 * number as u64;
+        let set = Op::Set { value: Value::of(b"5"), ttl: None };
+        let id = part.call(at(from + 1), key, set).expect("memory takes it");
+        part.returns(at(from + 2), id, Ret::of(Status::Ok), None).expect("memory takes it");
+        let id = part.call(at(from + 60), key, Op::Get).expect("memory takes it");
+        part.returns(at(from + 61), id, Ret::of(Status::Miss), None).expect("memory takes it");
+    }
+    let recorded = Recorded::merge(vec![part], &[], &[at(50)], Nanos::ZERO);
+    let rules = Rules::default();
+    let judged = |lost| forgive(check(&recorded.history, &rules), &recorded, &rules, lost);
+    assert_eq!([0, 1, 2, 3].map(|lost| judged(lost).violations.len()), [2, 2, 0, 0]);
+    assert_eq!(judged(2).good, 2);
+}
+
+/// A counter that its owner takes with it, in a real run.
+#[test]
+fn an_owner_that_dies_takes_what_its_home_says() {
+    let outcome = measure(
+        "--seconds 2 --back 100ms --compute 40 --keys 20 --set coherence.compute=own_lossy \
+         --set coherence.lease=100000 --operations 1000000 --kill box:1@300ms --kill box:2@800ms --kill box:1@1300ms",
+    )
+    .expect("it runs");
+    assert!(outcome.report.is_linearizable(), "{:#?}", outcome.report);
+    assert_eq!(outcome.scene.deaths.len(), 3);
 }
 
 #[test]

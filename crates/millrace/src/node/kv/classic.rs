@@ -1,6 +1,6 @@
 //! The classic commands and the small ones: everything whose reply is one line, and retrieval of one key.
 
-use super::{INLINE_VALUE, Kv, PROTOCOL_VERSION, Reply, VALUE_BOUND, inline, share, verb_of};
+use super::{INLINE_VALUE, Kv, PROTOCOL_VERSION, Reply, VALUE_BOUND, inline, share, verb_of, with_value};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Exptime, Get, KEY_MAX, Line, StoreVerb, TooLarge};
 use ring::arena::Producer;
@@ -44,9 +44,9 @@ impl Kv {
         if get.last {
             reply.line(Line::End);
         }
-        let len = reply.len() as u32;
+        let len = reply.len();
         let detached = detached.map(|(at, body)| self.detach(at, body));
-        Some(Reply { span: room.commit(len), detached })
+        Some(with_value(room, len, detached))
     }
 
     /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
@@ -112,6 +112,8 @@ impl Kv {
             Command::CacheMemlimit { mib, .. } => self.memory_limit(mib),
             Command::Shutdown(how) => self.shutdown(how),
             Command::Answered { line, .. } | Command::Malformed { line, .. } => line,
+            // The edge makes slices of it.
+            Command::Dump(_) => Line::Error,
             // Verbosity is accepted, as memcached does, and changes nothing while the node runs.
             _ => Line::Ok,
         })

@@ -1,6 +1,6 @@
 //! The meta commands: `mg`, `ms`, `md`, `ma`, `me`.
 
-use super::{INLINE_VALUE, Kv, Reply, VALUE_BOUND, inline, share};
+use super::{INLINE_VALUE, Kv, Reply, VALUE_BOUND, inline, share, with_value};
 use protocol::memcache::emit::{self, MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored, SMALL_BOUND};
 use protocol::memcache::{KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, SetMode};
 use ring::arena::Producer;
@@ -57,9 +57,9 @@ impl Kv {
                 }
             }
         }
-        let len = reply.len() as u32;
+        let len = reply.len();
         let detached = detached.map(|(at, body)| self.detach(at, body));
-        Some(Reply { span: room.commit(len), detached })
+        Some(with_value(room, len, detached))
     }
 
     pub(super) fn meta_set(&mut self, set: &MetaSet<'_>, hash: u64, out: &mut Producer) -> Option<Reply> {

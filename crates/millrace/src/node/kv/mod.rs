@@ -1,6 +1,6 @@
 //! The key-value service: memcached commands on a store, as the engine executes them.
 //!
-//! One file per family of commands: `classic`, `meta`, `stats`. This file has what they share: the request and reply as
+//! One file per family of commands: `classic`, `meta`, `stats`, `listing`. This file has what they share: the request and reply as
 //! they travel in the port's slots, the room that a reply needs, and the counters.
 //!
 //! Invariant: nothing is executed before the room for its reply is reserved. Small replies and values up to
@@ -10,22 +10,23 @@
 //! Bounds: detached bytes on their way to an edge are at most [`DETACHED_MAX`], or one value.
 
 mod classic;
+mod listing;
 mod meta;
 mod stats;
 
 use super::accept::Inbox;
 use super::config::Config;
 use super::counters::NetCounters;
-use super::input::Buffered;
 use super::output::Body;
 use super::shared::Shared;
 use crate::registers::{Id, Registers};
 use base::Nanos;
+use base::budget::Budget;
 use base::hash::Hasher64;
 use base::pages::PageKind;
 use engine::{EdgePort, Engine, Service};
 use protocol::memcache::emit::{self, SMALL_BOUND};
-use protocol::memcache::{Command, KEY_MAX, Line, Meta, StoreVerb};
+use protocol::memcache::{Command, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
 use ring::doorbell::Tracker;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::{Hit, Key, Mode, Store};
 
+pub use listing::Listing;
 pub use stats::KvReport;
 pub(crate) use stats::command_counters;
 
@@ -52,13 +54,27 @@ const VALUE_BOUND: usize = SMALL_BOUND + INLINE_VALUE + 16;
 /// Room for the largest family of statistics.
 const STATS_BOUND: usize = 16 << 10;
 
+/// What a request that lists statistics costs, in small requests.
+const STATS_COST: usize = 32;
+
+/// What a slice of a listing costs.
+const SLICE_COST: usize = 16;
+
+/// Bytes in a request or reply that cost as much as a small request.
+const BYTES_PER_COST: usize = 4 << 10;
+
 /// How often the wall clock is looked at.
 const WALL_CLOCK: Nanos = Nanos::from_millis(50);
 
-/// A command on its way to the engine, with the hash of its key.
+/// A command on its way to the engine, with the hash of its key; or a slice of a listing.
 pub struct Request {
     hash: u64,
-    command: Command<'static>,
+    work: Work,
+}
+
+enum Work {
+    Command(Command<'static>),
+    Slice(Listing),
 }
 
 impl Request {
@@ -81,7 +97,24 @@ impl Request {
             Command::TooLarge(large) => coded(&large.meta),
             _ => 0,
         };
-        Request { hash, command }
+        Request { hash, work: Work::Command(command) }
+    }
+
+    /// The request for the next slice of `listing`.
+    pub fn slice(listing: Listing) -> Request {
+        Request { hash: 0, work: Work::Slice(listing) }
+    }
+
+    /// What it takes of its connection's quantum; 1 for a small request. The bytes of its reply come on top: [`cost_of_bytes`].
+    #[inline]
+    pub fn cost(&self) -> usize {
+        match &self.work {
+            Work::Command(Command::Store(store)) => 1 + store.value.len() / BYTES_PER_COST,
+            Work::Command(Command::MetaSet(set)) => 1 + set.value.len() / BYTES_PER_COST,
+            Work::Command(Command::Stats(Stats::General | Stats::Settings)) => STATS_COST,
+            Work::Command(_) => 1,
+            Work::Slice(_) => SLICE_COST,
+        }
     }
 }
 
@@ -89,8 +122,34 @@ impl Request {
 pub struct Reply {
     /// Its bytes in the port's arena; none where the client wants no reply.
     pub span: Span,
-    /// A value that stands between them.
-    pub detached: Option<Box<Detached>>,
+    /// What few replies have.
+    pub beside: Option<Box<Beside>>,
+}
+
+/// What does not fit the arena, or is not for the client.
+pub struct Beside {
+    /// A value that stands between the reply's bytes.
+    pub value: Option<Detached>,
+    /// The listing goes on here.
+    pub next: Option<Listing>,
+}
+
+impl Reply {
+    /// A value that stands between its bytes.
+    #[inline]
+    pub fn detached(&self) -> Option<&Detached> {
+        self.beside.as_ref()?.value.as_ref()
+    }
+
+    /// Its bytes, altogether.
+    pub fn bytes(&self) -> usize {
+        self.span.len() + self.detached().map_or(0, |value| value.body.len())
+    }
+}
+
+/// What replies of so many bytes cost their connection beyond the requests themselves.
+pub fn cost_of_bytes(bytes: usize) -> usize {
+    bytes / BYTES_PER_COST
 }
 
 /// A value outside the arena.
@@ -121,12 +180,13 @@ pub struct Kv {
     registers: Arc<Registers>,
     net: Arc<NetCounters>,
     config: Arc<Config>,
-    buffered: Arc<Buffered>,
+    buffered: Arc<Budget>,
     detached: Arc<AtomicU64>,
     /// Unix seconds.
     now: u32,
     now_is_of: Nanos,
     started: u32,
+    usage: stats::Usage,
 }
 
 /// What a node is wired from: the shared part, a port for each edge, and the hash that edges compute.
@@ -139,7 +199,7 @@ pub type Assembled = (Arc<Shared>, Vec<EdgePort<Kv>>, Hasher64);
 pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, store::ConfigError> {
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
-    let buffered = Arc::new(Buffered::default());
+    let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
     let kv = Kv::new(config, net.clone(), buffered.clone())?;
     let hasher = *kv.store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
@@ -160,11 +220,7 @@ pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, 
 }
 
 impl Kv {
-    fn new(
-        config: &Config,
-        net: Arc<NetCounters>,
-        buffered: Arc<Buffered>,
-    ) -> Result<Kv, store::ConfigError> {
+    fn new(config: &Config, net: Arc<NetCounters>, buffered: Arc<Budget>) -> Result<Kv, store::ConfigError> {
         let registers = config.registers.clone();
         let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
         let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));
@@ -186,6 +242,7 @@ impl Kv {
             now: 0,
             now_is_of: Nanos::ZERO,
             started: 0,
+            usage: stats::Usage::default(),
         };
         kv.read_wall_clock(Nanos::ZERO);
         kv.started = kv.now;
@@ -223,10 +280,10 @@ impl Kv {
         on_their_way == 0 || on_their_way + len as u64 <= DETACHED_MAX
     }
 
-    fn detach(&self, at: usize, body: Body) -> Box<Detached> {
+    fn detach(&self, at: usize, body: Body) -> Detached {
         let bytes = body.len() as u64;
         self.detached.fetch_add(bytes, Ordering::Relaxed);
-        Box::new(Detached { at, body, _in_ring: InRing { bytes, all: self.detached.clone() } })
+        Detached { at, body, _in_ring: InRing { bytes, all: self.detached.clone() } }
     }
 }
 
@@ -246,7 +303,13 @@ fn random_seed() -> u64 {
 
 /// Finishes a reply whose bytes are all in the arena.
 fn inline(room: Reservation<'_>, len: usize) -> Reply {
-    Reply { span: room.commit(len as u32), detached: None }
+    Reply { span: room.commit(len as u32), beside: None }
+}
+
+/// Finishes a reply with a value that may stand outside the arena.
+fn with_value(room: Reservation<'_>, len: usize, value: Option<Detached>) -> Reply {
+    let beside = value.map(|value| Box::new(Beside { value: Some(value), next: None }));
+    Reply { span: room.commit(len as u32), beside }
 }
 
 impl Service for Kv {
@@ -276,13 +339,16 @@ impl Service for Kv {
     #[inline]
     fn execute(&mut self, request: &Request, out: &mut Producer) -> Option<Reply> {
         let hash = request.hash;
-        match &request.command {
+        let command = match &request.work {
+            Work::Command(command) => command,
+            Work::Slice(listing) => return self.slice(listing, out),
+        };
+        match command {
             Command::Get(get) => self.get(get, hash, out),
             Command::Store(store) => self.classic_store(store, hash, out),
             Command::MetaGet(get) => self.meta_get(get, hash, out),
             Command::MetaSet(set) => self.meta_set(set, hash, out),
             Command::Stats(which) => self.stats(which, out),
-            Command::Dump(dump) => self.dump(dump, out),
             other => self.small(other, hash, out),
         }
     }
@@ -290,10 +356,10 @@ impl Service for Kv {
     fn expire(&mut self, request: &Request, out: &mut Producer) -> Option<Reply> {
         let mut room = out.reserve(SMALL_BOUND as u32)?;
         let mut reply = emit::Reply::new(&mut room);
-        if !request.command.noreply() {
+        if !matches!(&request.work, Work::Command(command) if command.noreply()) {
             reply.bytes(b"SERVER_ERROR deadline exceeded\r\n");
             // A retrieval is still waiting for its end.
-            if matches!(&request.command, Command::Get(get) if get.last) {
+            if matches!(&request.work, Work::Command(Command::Get(get)) if get.last) {
                 reply.line(Line::End);
             }
         }

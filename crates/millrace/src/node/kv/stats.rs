@@ -1,20 +1,15 @@
-//! What the commands count, and the statistics that clients ask for: `stats` and its families, and key listings.
+//! What the commands count, and the statistics that clients ask for: `stats` and its families.
 //!
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
-use super::{INLINE_VALUE, Kv, PROTOCOL_VERSION, Reply, STATS_BOUND, inline};
-use crate::node::output::Body;
+use super::{Kv, PROTOCOL_VERSION, Reply, STATS_BOUND, inline};
 use crate::registers::Id;
-use protocol::memcache::emit::{self, LINE_BOUND};
-use protocol::memcache::{Dump, Line, Stats};
+use base::Nanos;
+use protocol::memcache::emit;
+use protocol::memcache::{Line, Stats};
 use ring::arena::Producer;
 use serde::Serialize;
-use std::fmt::Write;
-use std::sync::Arc;
-use store::{ArithOutcome, Cursor, DeleteOutcome, SetError, SetOutcome, Store};
-
-/// A listing of keys longer than this is refused: it is made in one piece.
-const DUMP_MAX: usize = 64 << 20;
+use store::{ArithOutcome, DeleteOutcome, SetError, SetOutcome, Store};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident)*) => {
@@ -208,9 +203,6 @@ pub(super) fn report(commands: &Counters, store: &Store) -> KvReport {
 impl Kv {
     /// `stats` and its families.
     pub(super) fn stats(&mut self, which: &Stats<'_>, out: &mut Producer) -> Option<Reply> {
-        if let Stats::Cachedump { limit, .. } = which {
-            return self.cachedump(*limit as usize, out);
-        }
         let mut room = out.reserve(STATS_BOUND as u32)?;
         let mut reply = emit::Reply::new(&mut room);
         let end = match which {
@@ -232,6 +224,7 @@ impl Kv {
             }
             Stats::DetailOn | Stats::DetailOff => Line::Ok,
             Stats::DetailDump => Line::End,
+            // Listings are answered in slices: `listing`.
             Stats::Cachedump { .. } | Stats::Other(_) => Line::Error,
         };
         reply.line(end);
@@ -242,14 +235,14 @@ impl Kv {
     fn general(&mut self, reply: &mut emit::Reply<'_>) -> Line {
         let net = self.net.snapshot();
         let s = self.store.stats();
-        let usage = rusage();
+        self.usage.refresh(self.now_is_of);
         reply.stat_number("pid", std::process::id().into());
         reply.stat_number("uptime", self.now.saturating_sub(self.started).into());
         reply.stat_number("time", self.now.into());
         reply.stat("version", PROTOCOL_VERSION);
         reply.stat_number("pointer_size", usize::BITS.into());
-        reply.stat("rusage_user", &usage.0);
-        reply.stat("rusage_system", &usage.1);
+        reply.stat("rusage_user", &self.usage.user);
+        reply.stat("rusage_system", &self.usage.system);
         reply.stat_number("max_connections", self.registers.read(Id::NetMaxConnections));
         reply.stat_number("curr_connections", net.curr_connections);
         reply.stat_number("total_connections", net.total_connections);
@@ -270,7 +263,7 @@ impl Kv {
         reply.stat_number("reclaimed", s.expired);
         reply.stat_number("memory_bytes", s.memory as u64);
         reply.stat_number("large_bytes", s.large_memory as u64);
-        reply.stat_number("buffered_bytes", self.buffered.bytes());
+        reply.stat_number("buffered_bytes", self.buffered.taken() as u64);
         reply.stat_number("ghost_hits", s.ghost_hits);
         Line::End
     }
@@ -328,87 +321,25 @@ impl Kv {
         reply.stat_number("total_malloced", s.memory as u64);
         Line::End
     }
+}
 
-    /// `stats cachedump`: some keys with their sizes.
-    fn cachedump(&mut self, limit: usize, out: &mut Producer) -> Option<Reply> {
-        // memcached gives at most 2 MiB; the first keys it meets, as many as fit.
-        const MOST: usize = 2 << 20;
-        let mut text = String::new();
-        let mut left = if limit == 0 { usize::MAX } else { limit };
-        self.list_keys(|peek| {
-            if left > 0 && text.len() < MOST - 512 {
-                left -= 1;
-                let key = String::from_utf8_lossy(peek.key);
-                let _ = write!(text, "ITEM {key} [{} b; {} s]\r\n", peek.value.len(), peek.expiry);
-            }
-            left > 0
-        });
-        self.listing(text, Line::End, out)
-    }
+/// CPU time of this process, as memcached prints it: seconds and microseconds. Kept for a while: the system is slow to say it.
+#[derive(Default)]
+pub(super) struct Usage {
+    user: String,
+    system: String,
+    /// The look at the wall clock that it is as old as.
+    of: Option<Nanos>,
+}
 
-    /// `lru_crawler metadump` and `mgdump`: all keys.
-    pub(super) fn dump(&mut self, dump: &Dump<'_>, out: &mut Producer) -> Option<Reply> {
-        let mut text = String::new();
-        let mut whole = true;
-        self.list_keys(|peek| {
-            whole = text.len() < DUMP_MAX;
-            let key = uri_encoded(peek.key);
-            let _ = if dump.as_meta_get {
-                write!(text, "mg {key}\r\n")
-            } else {
-                let exp = if peek.expiry == 0 { -1 } else { i64::from(peek.expiry) };
-                let fetch = if peek.fetched { "yes" } else { "no" };
-                let (la, cas, size) = (peek.access, peek.version, peek.footprint);
-                writeln!(text, "key={key} exp={exp} la={la} cas={cas} fetch={fetch} cls=1 size={size}")
-            };
-            whole
-        });
-        if !whole {
-            text = format!("SERVER_ERROR the listing is longer than {DUMP_MAX} bytes\r\n");
-            return self.listing(text, Line::End, out);
+impl Usage {
+    fn refresh(&mut self, now: Nanos) {
+        if self.of.replace(now) != Some(now) {
+            (self.user, self.system) = rusage();
         }
-        self.listing(text, if dump.as_meta_get { Line::MetaMiss } else { Line::End }, out)
-    }
-
-    fn list_keys(&self, mut visit: impl FnMut(&store::Peek<'_>) -> bool) {
-        const BUCKETS: usize = 64;
-        let mut go_on = true;
-        let mut cursor = Some(Cursor::default());
-        while let Some(from) = cursor.filter(|_| go_on) {
-            cursor = self.store.list(self.now, from, BUCKETS, |peek| go_on = go_on && visit(peek));
-        }
-    }
-
-    fn listing(&self, text: String, end: Line, out: &mut Producer) -> Option<Reply> {
-        let mut room = out.reserve((INLINE_VALUE + LINE_BOUND) as u32)?;
-        let mut reply = emit::Reply::new(&mut room);
-        let mut detached = None;
-        if text.len() <= INLINE_VALUE {
-            reply.bytes(text.as_bytes());
-        } else {
-            let body: Body = Arc::new(text.into_bytes());
-            detached = Some(self.detach(0, body));
-        }
-        reply.line(end);
-        let len = reply.len() as u32;
-        Some(Reply { span: room.commit(len), detached })
     }
 }
 
-/// A key as listings write it: everything but letters, digits and `-._~` as `%NN`.
-fn uri_encoded(key: &[u8]) -> String {
-    let mut out = String::with_capacity(key.len());
-    for &b in key {
-        if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
-            out.push(b.into());
-        } else {
-            let _ = write!(out, "%{b:02X}");
-        }
-    }
-    out
-}
-
-/// CPU time of this process, user and system, as memcached prints it: seconds and microseconds.
 fn rusage() -> (String, String) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // Fields 14 and 15, counted behind the command's name, which may hold spaces.

@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often signals are looked for.
@@ -45,7 +46,7 @@ pub struct Serve {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7500")]
     http: SocketAddr,
 
-    /// Metrics and registers over HTTP, for operators; there is no authentication
+    /// Metrics and registers over HTTP, for operators; changes need the token whose file is printed
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<SocketAddr>,
 
@@ -93,7 +94,13 @@ impl Serve {
     /// # Errors
     /// It cannot be served.
     pub fn run(&self) -> Result<(), ServeError> {
-        // Before there are threads, and before a model takes its time.
+        // While a model is loaded a signal ends it at once, and so does a second one at the end.
+        let ends_at_once = Arc::new(AtomicBool::new(true));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&ends_at_once))
+                .map_err(ServeError::Signal)?;
+        }
+        // Before there are threads.
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(ServeError::Signal)?;
         let server = Server::start(Plan {
             source: self.model.source(),
@@ -102,6 +109,7 @@ impl Serve {
             cores: self.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok()),
             registers: registers(&self.settings)?,
         })?;
+        ends_at_once.store(false, Ordering::Relaxed);
         let admin = self.admin.map(|address| {
             let operated = Operated {
                 registers: Arc::clone(server.registers()),
@@ -118,6 +126,9 @@ impl Serve {
         let mut out = std::io::stdout().lock();
         for address in server.addresses() {
             let _ = writeln!(out, "{address}");
+        }
+        if let Some(admin) = &admin {
+            crate::complain!("millrace: changing a register wants the token in {}", admin.token().display());
         }
         let ports = server.http().into_iter().chain(admin.as_ref().map(Admin::address));
         ports.for_each(|address| drop(writeln!(out, "http://{address}")));
@@ -137,10 +148,7 @@ impl Serve {
             }
             std::thread::sleep(LOOK);
         };
-        // A second signal ends it at once.
-        for signal in [SIGINT, SIGTERM] {
-            let _ = signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::new(true.into()));
-        }
+        ends_at_once.store(true, Ordering::Relaxed);
         drop(admin);
         drop(server);
         died.map_or(Ok(()), |thread| Err(ServeError::Died(thread)))

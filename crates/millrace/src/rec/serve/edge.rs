@@ -1,6 +1,5 @@
 //! What both edges share: the way to the preprocessing core, and what they say of the model.
 
-use super::budget::Budget;
 use super::counters::{Counters, add};
 use super::job::{Input, Job, Reply};
 use super::refusal::Refusal;
@@ -8,12 +7,19 @@ use super::rings::Door;
 use super::shelf::Shelf;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use base::budget::{Budget, Share};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that a request holds until it is answered.
+pub type Hold = Share<Arc<Budget>>;
+
+/// What is full when there is no room for a request's bytes.
+pub const HELD: &str = "rec.held bytes of requests";
 
 /// One edge. Its door has one user at a time, the edge's thread; the lock is never waited for.
 pub struct Edge {
     door: Mutex<Door<Job>>,
-    budget: Budget,
+    budget: Arc<Budget>,
     clock: Clock,
     /// The model.
     pub shelf: Arc<Shelf>,
@@ -27,14 +33,14 @@ impl Edge {
     /// An edge in front of `door`.
     pub fn new(
         door: Door<Job>,
-        budget: &Budget,
+        budget: &Arc<Budget>,
         shelf: &Arc<Shelf>,
         counters: &Arc<Counters>,
         registers: &Arc<Registers>,
     ) -> Edge {
         Edge {
             door: Mutex::new(door),
-            budget: budget.clone(),
+            budget: Arc::clone(budget),
             clock: Clock::shared(),
             shelf: Arc::clone(shelf),
             counters: Arc::clone(counters),
@@ -42,15 +48,21 @@ impl Edge {
         }
     }
 
-    /// Hands a request over, or refuses it.
-    pub fn submit(&self, input: Input, reply: Reply) {
+    /// Nothing of `rec.held` yet: for a request that comes piece by piece.
+    pub fn hold(&self) -> Hold {
+        self.budget.set_limit(self.registers.size(Id::Held));
+        Share::new(Arc::clone(&self.budget))
+    }
+
+    /// Hands a request over, or refuses it. `hold` has what came of it already; the rest is taken here.
+    pub fn submit(&self, input: Input, reply: Reply, mut hold: Hold) {
         let bytes = match &input {
             Input::Message(body) => body.len(),
             Input::Http { body, .. } => body.len(),
         };
-        let Some(hold) = self.budget.hold(bytes, self.registers.size(Id::Held)) else {
-            return self.refuse(reply, &Refusal::Busy("rec.held bytes of requests"));
-        };
+        if !hold.resize(bytes) {
+            return self.refuse(reply, &Refusal::Busy(HELD));
+        }
         let job = Job { arrived: self.clock.now(), input, reply, hold };
         let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(job) = door.push(job) {

@@ -24,7 +24,6 @@
 //!
 //! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
 
-mod budget;
 mod busy;
 mod command;
 mod counters;

@@ -23,6 +23,8 @@ pub enum Refusal {
     Busy(&'static str),
     /// The body is longer than it may be.
     TooLong(usize),
+    /// The body did not arrive in time.
+    Slow,
     /// A fault of this server.
     Internal(&'static str),
 }
@@ -35,6 +37,7 @@ impl Refusal {
             Refusal::NoModel { .. } => StatusCode::NOT_FOUND,
             Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Slow => StatusCode::REQUEST_TIMEOUT,
             Refusal::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -45,6 +48,7 @@ impl Refusal {
             Refusal::Wrong(_) | Refusal::Malformed(_) => Code::InvalidArgument,
             Refusal::NoModel { .. } => Code::NotFound,
             Refusal::Busy(_) | Refusal::TooLong(_) => Code::ResourceExhausted,
+            Refusal::Slow => Code::DeadlineExceeded,
             Refusal::Internal(_) => Code::Internal,
         };
         Status::new(code, self.to_string())
@@ -63,6 +67,7 @@ impl fmt::Display for Refusal {
             Refusal::TooLong(most) => {
                 write!(f, "the body is longer than {most} bytes (register rec.body): send fewer queries")
             }
+            Refusal::Slow => f.write_str("the body did not arrive within rec.body_timeout"),
             Refusal::Internal(why) => write!(f, "a fault of the server: {why}"),
         }
     }

@@ -2,18 +2,19 @@
 //!
 //! The end goes down the pipeline: edges take nothing more and wait for what is under way, then preprocessing finds its edges gone, then the engine.
 
-use super::budget::Budget;
 use super::counters::Counters;
 use super::edge::Edge;
 use super::engine::Engine;
 use super::front::Front;
 use super::job::{Job, Ready};
-use super::oip::{Http, Port};
+use super::oip::Http;
 use super::preprocess::Preprocess;
 use super::rings::ring;
 use super::shelf::{Shelf, Source};
+use crate::http::{Limits, Port};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use base::budget::Budget;
 use fabric::link::Address;
 use ring::wait::{WaitPolicy, waiting};
 use std::net::SocketAddr;
@@ -22,6 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io};
+
+/// Of the port for inference over HTTP. What is under way at the end has the time of `drain`.
+const LIMITS: Limits =
+    Limits { connections: 1024, head_timeout: Duration::from_secs(30), drain: Duration::from_secs(5) };
 
 /// What is to be served where.
 pub struct Plan {
@@ -94,7 +99,7 @@ impl Server {
         let Plan { source, listen, http, cores, registers } = plan;
         let counters = Arc::new(Counters::default());
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
-        let (budget, slots) = (Budget::default(), registers.size(Id::Ring));
+        let (budget, slots) = (Arc::new(Budget::new(registers.size(Id::Held))), registers.size(Id::Ring));
         let policy = if registers.is_on(Id::Spin) { WaitPolicy::SPIN } else { WaitPolicy::default() };
         let (to_preprocess, preprocess_waker) = waiting();
         let (to_engine, engine_waker) = waiting();
@@ -108,12 +113,14 @@ impl Server {
         fabric = fabric.service(Front(fabric_edge));
         for address in &listen {
             fabric = fabric.listen(address).map_err(|error| ServeError::Listen(address.clone(), error))?;
+            crate::reach::warn_of("recommendation", address);
         }
         let addresses = fabric.addresses().cloned().collect();
         let port = http
             .map(|address| {
                 let routes = Http::routes(http_edge);
-                Port::start(address, routes).map_err(|error| ServeError::Http(address, error))
+                Port::start("rec-http", address, routes, LIMITS)
+                    .map_err(|error| ServeError::Http(address, error))
             })
             .transpose()?;
 

@@ -7,7 +7,6 @@ use clap::Args;
 use rec::features::{Dictionary, Unknown};
 use rec::request::Served;
 use rec::{LoadError, LoadOptions, RowFormat};
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -93,7 +92,7 @@ const MOST_FEATURES: usize = 1 << 30;
 
 /// The dictionary in a file.
 fn dictionary(path: &Path, rows: u32) -> Result<Dictionary, String> {
-    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let file = base::files::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let read = Dictionary::read(BufReader::new(file), rows, Unknown::Hash, MOST_FEATURES);
     read.map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -10,18 +10,19 @@
 //! Not spoken: compression of messages, TLS (put a proxy in front, or keep it on loopback, where it listens unless told otherwise).
 
 mod bridge;
+mod clients;
 mod stream;
 mod wire;
 
 use super::RpcError;
 use bridge::Bridge;
 use clap::Args;
+use clients::{Clients, Limits};
 use fabric::link::Address;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 /// Let gRPC clients call a fabric server
 ///
@@ -40,6 +41,10 @@ pub struct Gateway {
     /// Give up connecting to the server after this many milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     connect_timeout: u64,
+
+    /// Serve at most this many connections; at more, the one that was idle for longest makes room
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: usize,
 }
 
 impl Gateway {
@@ -56,6 +61,7 @@ impl Gateway {
 
     async fn serve(&self) -> io::Result<()> {
         let listener = TcpListener::bind(self.listen).await?;
+        crate::reach::warn("the gateway", listener.local_addr()?);
         let bridge = Bridge::new(self.to.clone(), Duration::from_millis(self.connect_timeout));
         if let Err(status) = bridge.connect().await {
             crate::complain!("millrace: {status}; the gateway will try again with each call");
@@ -63,31 +69,11 @@ impl Gateway {
         println!("gRPC on {} for {}", listener.local_addr()?, self.to);
         let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        loop {
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, _)) => drop(tokio::task::spawn_local(connection(Rc::clone(&bridge), socket))),
-                    Err(error) => {
-                        // Out of descriptors, for example: those who are served go on.
-                        crate::complain!("millrace: accepting a connection: {error}");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
-                },
-                _ = interrupt.recv() => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
-            }
+        let mut clients = Clients::new(bridge, Limits::of(self.connections));
+        tokio::select! {
+            never = clients.serve(&listener) => match never {},
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
         }
-    }
-}
-
-/// Serves one client connection to its end. What it does wrong ends it and nothing else.
-async fn connection(bridge: Rc<Bridge>, socket: TcpStream) {
-    // Refused only for sockets that are no TCP.
-    let _ = socket.set_nodelay(true);
-    let mut builder = h2::server::Builder::new();
-    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
-    let Ok(mut connection) = builder.handshake(socket).await else { return };
-    while let Some(Ok((request, respond))) = connection.accept().await {
-        tokio::task::spawn_local(stream::serve(Rc::clone(&bridge), request, respond));
     }
 }

@@ -193,6 +193,98 @@ mod tests {
             prop_assert!(!splitter.is_torn());
             prop_assert_eq!(back, messages);
         }
+
+        /// Prefixes that are good more often than chance would have it.
+        #[test]
+        fn any_bytes_are_cut_the_same_in_one_piece_and_in_many(
+            pieces in proptest::collection::vec((0u8..3, 0u32..40, proptest::collection::vec(any::<u8>(), 0..40)), 0..6),
+            at_once in 1usize..30,
+        ) {
+            let piece = |(flag, len, bytes): (u8, u32, Vec<u8>)| {
+                // Mostly not compressed, sometimes far too long.
+                let len = if len == 39 { u32::MAX } else { len };
+                [&[flag / 2][..], &len.to_be_bytes(), &bytes].concat()
+            };
+            let bytes: Vec<u8> = pieces.into_iter().flat_map(piece).collect();
+            prop_assert_eq!(cut(&bytes, bytes.len().max(1)), cut(&bytes, at_once));
+        }
+
+        #[test]
+        fn any_headers_are_metadata_or_refused(
+            headers in proptest::collection::vec(("[a-z][a-z0-9_.-]{0,12}(-bin)?", proptest::collection::vec(any::<u8>(), 0..30)), 0..8),
+        ) {
+            let mut map = HeaderMap::new();
+            for (name, value) in &headers {
+                if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+                    map.append(name, value);
+                }
+            }
+            if let Ok(frames) = metadata(&map) {
+                let mut back = HeaderMap::new();
+                add_metadata(&mut back, &frames);
+                let again = metadata(&back).expect("it was metadata before");
+                let order = |frames: &[u8]| {
+                    let mut all: Vec<_> =
+                        frame::metadata(frames).map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
+                    all.sort();
+                    all
+                };
+                prop_assert_eq!(order(&again), order(&frames));
+            }
+        }
+
+        #[test]
+        fn any_timeout_is_a_time_or_refused(text in "([0-9]{0,10}[HMSmunx]?|\\PC{0,12})") {
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes())
+                && timeout(&value).is_ok()
+            {
+                let (digits, unit) = text.split_at(text.len() - 1);
+                prop_assert!((1..=8).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()));
+                prop_assert!("HMSmun".contains(unit));
+            }
+        }
+
+        /// A server's words and metadata are anybody's, too.
+        #[test]
+        fn any_outcome_is_trailers(text in any::<String>(), bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let trailers = super::trailers(&Err(Status::new(Code::Internal, text.clone())), &bytes);
+            prop_assert_eq!(&trailers["grpc-status"], "13");
+            let said = trailers.get("grpc-message").map(|said| decoded(said.as_bytes())).unwrap_or_default();
+            prop_assert_eq!(String::from_utf8(said), Ok(Status::new(Code::Internal, text).message().to_owned()));
+        }
+    }
+
+    /// All messages, and how it ended.
+    fn cut(bytes: &[u8], at_once: usize) -> (Vec<Bytes>, Result<bool, Status>) {
+        let (mut splitter, mut messages) = (Messages::default(), Vec::new());
+        for piece in bytes.chunks(at_once) {
+            splitter.push(piece);
+            loop {
+                match splitter.pop() {
+                    Ok(Some(message)) => messages.push(message),
+                    Ok(None) => break,
+                    Err(status) => return (messages, Err(status)),
+                }
+            }
+        }
+        (messages, Ok(splitter.is_torn()))
+    }
+
+    /// What was percent-encoded.
+    fn decoded(mut text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        while let Some((&first, rest)) = text.split_first() {
+            let (byte, used) = match first {
+                b'%' => {
+                    let digits = std::str::from_utf8(&rest[..2]).expect("two digits");
+                    (u8::from_str_radix(digits, 16).expect("two digits"), 2)
+                }
+                plain => (plain, 0),
+            };
+            out.push(byte);
+            text = &rest[used..];
+        }
+        out
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub type SimLog = DiskLog<Crashing>;
 /// The image that is simulated.
 pub type SimImage = DiskImage<Crashing>;
 /// The machine that is simulated.
-pub type Machine = Replica<SimImage, SimLog>;
+pub type Machine = Replica<SimImage, SimLog, Option<Planted>>;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Disk {
         let judge = if planted == Some(Planted::TruncateMidLog) { Judge::FirstBad } else { Judge::Proof };
         let (log, recovery) =
             start::open_log(log, is_new, IDENTITY, judge).map_err(|error| error.to_string())?;
-        let mut start = Start::new(data, is_new, &config())?;
+        let mut start = Start::new(data, is_new, &config()).map_err(|error| error.to_string())?;
         if is_new {
             self.born = life;
         }

@@ -54,6 +54,8 @@ pub struct Script {
     pub seed: u64,
     /// For all machines.
     pub config: Config,
+    /// The mistake that they make.
+    pub planted: Option<Planted>,
     /// Of each replica.
     pub disks: Vec<Disk>,
     /// Whom clients ask who only read.
@@ -72,7 +74,7 @@ impl Script {
     /// Of this seed, with so many transactions.
     pub fn draw(seed: u64, shape: &Shape, ops: usize, planted: Option<Planted>) -> Script {
         let mut random = random::stream(seed, 0, "chain script");
-        let config = draw_config(&mut random, shape.clients as usize, ops, planted);
+        let config = draw_config(&mut random, shape.clients as usize, ops);
         let count = shape.keys.unwrap_or_else(|| 1 + draw_twice_below(&mut random, MOST_KEYS));
         let keys: Vec<_> = (0..count).map(|i| format!("k{i}").into_bytes()).collect();
         let until = Picos(one_of(&mut random, &GAPS).0 * ops.max(1) as u64);
@@ -87,7 +89,17 @@ impl Script {
             Intent { at, client, transaction: workload.draw_transaction(&mut random, i) }
         };
         let reads = one_of(&mut random, &[Reads::Tail, Reads::Spread]);
-        Script { seed, intents: (0..ops).map(draw).collect(), config, disks, reads, keys, plan, until }
+        Script {
+            seed,
+            intents: (0..ops).map(draw).collect(),
+            config,
+            planted,
+            disks,
+            reads,
+            keys,
+            plan,
+            until,
+        }
     }
 
     /// For clients, which have as much under way as is asked of them.
@@ -132,7 +144,7 @@ fn draw_twice_below(random: &mut Prng, bound: u64) -> u64 {
     random.below(below)
 }
 
-fn draw_config(random: &mut Prng, clients: usize, ops: usize, planted: Option<Planted>) -> Config {
+fn draw_config(random: &mut Prng, clients: usize, ops: usize) -> Config {
     let lease = Nanos::from_millis(one_of(random, &[6, 12, 20]));
     let retransmit = Nanos::from_millis(one_of(random, &[1, 2, 4]));
     Config {
@@ -153,7 +165,6 @@ fn draw_config(random: &mut Prng, clients: usize, ops: usize, planted: Option<Pl
         drift_percent: 2,
         gather: one_of(random, &[lease, Nanos(lease.0 / 4)]),
         patience: Nanos(8 * lease.0 + 20_000_000),
-        planted,
     }
 }
 
@@ -218,6 +229,8 @@ const TROUBLES: &[Trouble] = &[
     Trouble::Rot,
     Trouble::Rot,
     Trouble::Lost,
+    Trouble::Slow,
+    Trouble::Slow,
 ];
 
 /// What transactions are drawn from.

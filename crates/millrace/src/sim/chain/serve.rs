@@ -50,12 +50,18 @@ impl World<'_> {
         let now = self.now();
         let index = self.index(node);
         let life = self.places[node as usize].life;
+        let is_slow = self.has_trouble(node, Trouble::Slow);
         let Some(Actor::Replica(machine)) = self.places[node as usize].actor.as_mut() else { return };
         let driver = &mut self.drivers[index];
         let disk = self.disks[index].as_mut().expect("every replica has a disk");
         let made = *disk.made();
+        // Long enough for a lease that was not renewed meanwhile to be over.
+        let slow = is_slow.then(|| Picos(2 * self.script.lease().0));
         let after = |random: &mut base::Prng| {
             let usual = random.below(made.sync.0.max(1));
+            if let Some(slow) = slow {
+                return now.plus(slow).plus(Picos(usual));
+            }
             now.plus(Picos(if random.below(16) == 0 { 8 * usual } else { usual }))
         };
         driver.release(machine);
@@ -119,7 +125,7 @@ impl World<'_> {
     /// with nothing, as is said to whoever operates it.
     pub(super) fn open_disk(&mut self, node: Node, life: Incarnation) -> Option<Parts<Crashing>> {
         let index = self.index(node);
-        let planted = self.script.config.planted;
+        let planted = self.script.planted;
         let disk = self.disks[index].as_mut().expect("every replica has a disk");
         let why = match disk.open(life, planted) {
             Ok(parts) => return Some(parts),
@@ -193,7 +199,7 @@ impl World<'_> {
                 self.disks[index].as_mut().expect("every replica has a disk").lose();
                 self.places[node as usize].has_stopped = true;
             }
-            Trouble::Pause => {}
+            Trouble::Pause | Trouble::Slow => {}
         }
         self.luck[index] = luck;
     }

@@ -15,20 +15,20 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::AckBeforeLog, 1),
     (Planted::ForwardBeforeLog, 1),
     (Planted::ReplyBeforeAck, 1),
-    (Planted::ForgetReplies, 2),
-    (Planted::TakeOutOfOrder, 2),
-    (Planted::ServeWithoutLease, 1414),
+    (Planted::ForgetReplies, 3),
+    (Planted::TakeOutOfOrder, 4),
+    (Planted::ServeWithoutLease, 186),
     (Planted::ServeUnsettled, 11),
     (Planted::ReadDirty, 6),
-    (Planted::ForgetLocks, 43),
+    (Planted::ForgetLocks, 5),
     (Planted::IgnoreLocks, 1),
-    (Planted::TakeOldEpoch, 95),
-    (Planted::KeepSuffix, 128),
-    (Planted::TakeOldChunk, 4),
-    (Planted::JoinTooSoon, 18),
-    (Planted::DeposeTooSoon, 1308),
+    (Planted::TakeOldEpoch, 11),
+    (Planted::KeepSuffix, 234),
+    (Planted::TakeOldChunk, 1),
+    (Planted::JoinTooSoon, 185),
+    (Planted::DeposeTooSoon, 1414),
     (Planted::TrustEmptyLog, 12),
-    (Planted::TruncateMidLog, 1722),
+    (Planted::TruncateMidLog, 2499),
     (Planted::ReplayTooLittle, 5),
 ];
 
@@ -48,6 +48,27 @@ fn sound_machines_break_no_promise() {
         assert!(campaign.violations.is_empty(), "{name}: {:?}", campaign.violations);
         let [committed, configurations] = campaign.marks;
         assert!(committed > 1_000 && configurations > 80, "{name}: {committed} {configurations}");
+    }
+}
+
+/// As long as it says that it lives, nobody takes its place, whatever its medium does. A replica that says nothing as long is replaced.
+#[test]
+fn a_medium_that_is_slow_for_longer_than_the_lease_costs_no_place() {
+    for seed in 1..6 {
+        let with = |plan: &str| {
+            let plan = Some(plan.parse::<Plan>().expect("a plan"));
+            // For several leases.
+            Case { plan, ops: 600, ..case("three").seeded(seed, None) }.play(false)
+        };
+        let (first, last) = (3, 5);
+        let usual = with("");
+        let paused = with(&format!("pause@20000000000+80000000000:{first}"));
+        assert!(paused.configurations > usual.configurations, "seed {seed}: {}", usual.configurations);
+        for node in first..=last {
+            let slow = with(&format!("slow@20000000000+80000000000:{node}"));
+            assert_eq!(slow.violation, None, "seed {seed}, node {node}");
+            assert_eq!(slow.configurations, usual.configurations, "seed {seed}, node {node}");
+        }
     }
 }
 

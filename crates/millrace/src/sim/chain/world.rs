@@ -9,8 +9,9 @@
 //! Bounds: [`MOST_EVENTS`]; a world in which more happens does not come to rest, which is a violation.
 
 use super::super::clock::Clock;
+use super::super::packets::Datagram;
 use super::super::words;
-use super::super::world::{Datagram, Violation};
+use super::super::world::Violation;
 use super::disk::{Disk, End, Machine};
 use super::issue::Underway;
 use super::record::Record;
@@ -19,9 +20,10 @@ use super::script::{DELAY, Script};
 use super::serve::Driver;
 use super::shape::{Role, Shape};
 use super::watch::Watch;
+use base::key::Key;
 use base::{Nanos, Picos, Prng};
 use protocol::chain::{
-    Client, Configuration, Controller, Epoch, Incarnation, Message, NodeId, Out, Replica, wire,
+    Client, Configuration, Controller, Epoch, Incarnation, Message, NodeId, Out, Planted, Replica, wire,
 };
 use sim::faults::{Step, Trouble};
 use sim::network::{Network, Weather};
@@ -82,7 +84,7 @@ pub enum Actor {
     /// A replica.
     Replica(Box<Machine>),
     /// A controller.
-    Controller(Box<Controller>),
+    Controller(Box<Controller<Option<Planted>>>),
 }
 
 /// A node.
@@ -474,19 +476,22 @@ impl<'a> World<'a> {
                 let life = Incarnation(self.births);
                 let Some((recovered, image, log)) = self.open_disk(node, life) else { return };
                 let controllers: Vec<u16> = (0..self.shape.controllers as u16).collect();
-                Actor::Replica(Box::new(Replica::new(
+                let machine = Replica::new(
                     config,
                     id,
                     life,
                     &controllers,
+                    Key::new(u128::from(self.births).to_le_bytes()),
                     recovered,
                     now,
                     image,
                     log,
-                )))
+                );
+                Actor::Replica(Box::new(machine.with_bugs(self.script.planted)))
             }
             (Role::Controller(number), _) => {
-                Actor::Controller(Box::new(Controller::standby(config, number, &self.shape.replica_ids())))
+                let controller = Controller::standby(config, number, &self.shape.replica_ids());
+                Actor::Controller(Box::new(controller.with_bugs(self.script.planted)))
             }
             (Role::Client(_), _) => unreachable!("a client is known by its number"),
         };

@@ -99,7 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
-    fn a_request_arrives_as_it_was(session: u64, sequence: u64, transaction in transaction()) {
+    fn a_request_arrives_as_it_was(session: u128, sequence: u64, transaction in transaction()) {
         let id = RequestId { session: SessionId(session), sequence };
         let taken = sent::<proto::ExecuteRequest, _>(|to| put_request(id, &transaction, to), take_request);
         prop_assert_eq!(taken, Ok((id, transaction)));
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn a_session_arrives_as_it_was(session in 1u64.., window in 1u64.., refusal in proptest::option::of(refusal())) {
+    fn a_session_arrives_as_it_was(session in 1u128.., window in 1u64.., refusal in proptest::option::of(refusal())) {
         let answer = refusal.map_or(Ok((SessionId(session), window)), Err);
         let taken = sent::<proto::OpenReply, _>(
             |to| put_opened(answer.as_ref().map(|opened| *opened), to),
@@ -181,4 +181,58 @@ fn words_of_a_newer_version_are_refused() {
         take_refusal,
     );
     assert!(elsewhere.is_err());
+}
+
+/// The largest transactions there can be are decoded within [`REQUEST`]; eight mebibytes of empty operations, which took the head's thread for more
+/// than a second, are not, and neither is a mebibyte of them.
+#[test]
+fn a_request_takes_what_a_transaction_may_and_no_more() {
+    let decode = |bytes: &[u8]| {
+        let arena = Arena::default();
+        proto::ExecuteRequest::decode(&mut Decoder::new(REQUEST), bytes, &arena).map(drop)
+    };
+    let encoded = |transaction: &Transaction| {
+        let arena = Arena::default();
+        let mut message = proto::ExecuteRequest::new(&arena).expect("memory");
+        let session = SessionId(u128::MAX);
+        put_request(RequestId { session, sequence: u64::MAX }, transaction, &mut message).expect("memory");
+        let mut encoder = Encoder::default();
+        proto::ExecuteRequest::freeze(message).encode(&mut encoder).expect("a message").to_vec()
+    };
+    let key = |n: usize| format!("{n:0250}").into_bytes();
+    let many = Transaction {
+        writes: (0..MAX_OPS).map(|n| (key(n), Change::Put(vec![1; MAX_BYTES / MAX_OPS - 250]))).collect(),
+        ..Transaction::default()
+    };
+    let conditions = Transaction {
+        conditions: (0..MAX_OPS)
+            .map(|n| (key(n), Condition::Value(vec![1; MAX_BYTES / MAX_OPS - 250])))
+            .collect(),
+        ..Transaction::default()
+    };
+    let numbers = Transaction {
+        writes: (0..MAX_OPS).map(|n| (n.to_string().into_bytes(), Change::Add(i64::MIN))).collect(),
+        ..Transaction::default()
+    };
+    let long = Transaction {
+        writes: (0..16).map(|n| (vec![n], Change::Put(vec![1; (64 << 10) - 1]))).collect(),
+        ..Transaction::default()
+    };
+    for largest in [many, conditions, numbers, long] {
+        largest.check().expect("within its bounds");
+        assert_eq!(decode(&encoded(&largest)), Ok(()));
+    }
+    for empties in [4 << 20, 1 << 20, 100_000] {
+        // A transaction of nothing but writes that say nothing.
+        let writes = [0x1a, 0x00].repeat(empties / 2);
+        let mut bytes = vec![0x1a];
+        let mut length = writes.len();
+        while length >= 0x80 {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        bytes.extend(writes);
+        assert!(decode(&bytes).is_err(), "{empties} bytes of empty writes");
+    }
 }

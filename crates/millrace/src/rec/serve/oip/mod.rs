@@ -6,9 +6,7 @@
 //! | `routes` | paths |
 //! | `port` | the HTTP server |
 
-mod port;
 mod reply;
 mod routes;
 
-pub use port::Port;
 pub use routes::Http;

@@ -12,30 +12,36 @@
 //!
 //! Errors are `{"error": "…"}`.
 //!
-//! Bounds: `rec.in_flight` requests whose bodies are read or that are under way, of `rec.body` bytes each, `rec.held` together.
+//! Bounds: `rec.in_flight` requests under way, of `rec.body` bytes each; bodies that are there or on their way have `rec.held` bytes together,
+//! and `rec.body_timeout` to come.
 
 use super::reply::{self, JSON_LENGTH};
+use crate::admin::is_foreign_page;
 use crate::rec::registers::Id;
 use crate::rec::serve::counters::add;
-use crate::rec::serve::edge::Edge;
+use crate::rec::serve::edge::{Edge, HELD, Hold};
 use crate::rec::serve::job::{Input, Reply};
 use crate::rec::serve::preprocess::is_asked_for;
 use crate::rec::serve::refusal::Refusal;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use bytes::BytesMut;
+use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 /// The HTTP edge.
 pub struct Http {
     edge: Arc<Edge>,
     places: Semaphore,
+    body_timeout: Duration,
 }
 
 /// What a path names.
@@ -49,6 +55,7 @@ impl Http {
     /// The routes of an edge.
     pub fn routes(edge: Arc<Edge>) -> Router {
         let places = Semaphore::new(edge.registers.size(Id::InFlight));
+        let body_timeout = Duration::from_micros(edge.registers.read(Id::BodyTimeout));
         let mut routes = Router::new()
             .route("/v2", get(async || Json(reply::server())))
             .route("/v2/health/live", get(async || StatusCode::OK))
@@ -63,7 +70,7 @@ impl Http {
         }
         routes
             .fallback(async || reply::error(StatusCode::NOT_FOUND, "there is no such path; see GET /v2"))
-            .with_state(Arc::new(Http { edge, places }))
+            .with_state(Arc::new(Http { edge, places, body_timeout }))
     }
 }
 
@@ -89,7 +96,14 @@ async fn index(State(http): State<Arc<Http>>) -> Response {
         .into_response()
 }
 
-async fn load(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
+async fn load(State(http): State<Arc<Http>>, Path(asked): Path<Asked>, headers: HeaderMap) -> Response {
+    // A page in somebody's browser can send this without asking anybody.
+    if is_foreign_page(&headers) {
+        return reply::error(
+            StatusCode::FORBIDDEN,
+            "models are not loaded for web pages; see MILLRACE_ADMIN_HOSTS",
+        );
+    }
     if let Err(why) = is_asked_for(&asked.model, None, &http.edge.shelf.current()) {
         return reply::refusal(&why);
     }
@@ -123,6 +137,24 @@ async fn infer(
     }
 }
 
+/// The bytes of a body, counted while they come: what is not there yet holds nothing.
+async fn collect(mut body: Body, most: usize, hold: &mut Hold) -> Result<Bytes, Refusal> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Refusal::Malformed(format!("the body did not arrive: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let came = bytes.len() + data.len();
+        if came > most {
+            return Err(Refusal::TooLong(most));
+        }
+        if !hold.resize(came) {
+            return Err(Refusal::Busy(HELD));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.freeze())
+}
+
 impl Http {
     async fn infer(
         &self,
@@ -131,10 +163,6 @@ impl Http {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
-        let _place = self.places.try_acquire().map_err(|_| {
-            add(&self.edge.counters.refused, 1);
-            Refusal::Busy("rec.in_flight requests over HTTP")
-        })?;
         let header = match headers.get(JSON_LENGTH) {
             None => None,
             Some(value) => {
@@ -147,17 +175,20 @@ impl Http {
             }
         };
         let most = self.edge.registers.size(Id::Body);
-        let body = to_bytes(body, most).await.map_err(|error| {
+        let mut hold = self.edge.hold();
+        let body = match tokio::time::timeout(self.body_timeout, collect(body, most, &mut hold)).await {
+            Ok(collected) => collected,
+            Err(_) => Err(Refusal::Slow),
+        };
+        let body = body.inspect_err(|_| add(&self.edge.counters.refused, 1))?;
+        // Only now: who does not finish sending keeps nobody else out.
+        let _place = self.places.try_acquire().map_err(|_| {
             add(&self.edge.counters.refused, 1);
-            let source = std::error::Error::source(&error);
-            match source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>()) {
-                true => Refusal::TooLong(most),
-                false => Refusal::Malformed(format!("the body did not arrive: {error}")),
-            }
+            Refusal::Busy("rec.in_flight requests over HTTP")
         })?;
         let (answer, answered) = oneshot::channel();
         let reply = Reply::Http { answer, id: None, is_binary: false };
-        self.edge.submit(Input::Http { body, header, model, version }, reply);
+        self.edge.submit(Input::Http { body, header, model, version }, reply, hold);
         let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
         Ok(reply::scored(&scored))
     }

@@ -1,0 +1,48 @@
+//! What a panic in a thread of a server does to the others: it ends the process, with a word.
+//!
+//! A panic is a broken invariant of ours, and has said which. Threads of a server share what it was about: a process that goes on with fewer of them
+//! serves wrongly, or not at all while it seems to live. One that ends is started anew by whoever runs it.
+
+/// Ends the process when the thread that holds it panics.
+pub struct AbortOnPanic(
+    /// Whose thread it is: `the node`.
+    pub &'static str,
+);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            crate::complain!("millrace: a thread of {} panicked; stopping at once", self.0);
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// Makes this test the process that panics.
+    const VICTIM: &str = "MILLRACE_TEST_PANICS";
+
+    #[test]
+    fn a_panic_in_one_thread_ends_the_process() {
+        if std::env::var_os(VICTIM).is_some() {
+            let thread = std::thread::spawn(|| {
+                let _guard = AbortOnPanic("the test");
+                panic!("as planned");
+            });
+            let _ = thread.join();
+            return;
+        }
+        let program = std::env::current_exe().expect("this program");
+        let name = "guard::tests::a_panic_in_one_thread_ends_the_process";
+        let child = Command::new(program).args(["--exact", name, "--nocapture"]).env(VICTIM, "1").output();
+        let output = child.expect("it runs");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("a thread of the test panicked"), "{text}");
+    }
+}

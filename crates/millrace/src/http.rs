@@ -1,0 +1,298 @@
+//! An HTTP/1 server on a thread of its own: operators' ports ([`crate::admin`]) and inference over HTTP.
+//!
+//! Why not `axum::serve`: its accept loop sleeps a second when there is no descriptor, needs timers for it that a caller may not have given, and
+//! knows no bound on connections and no timeout for a request that does not come.
+//!
+//! Invariants:
+//! 1. The port answers as long as the process lives. Descriptors are kept back for the moment in which others have taken all of them; a
+//!    panic is printed and the server goes on with the same listener.
+//! 2. A connection whose request does not come within [`Limits::head_timeout`] is closed, whatever it sends meanwhile; so is one that is idle.
+//! 3. At [`Limits::connections`] one that is idle makes room: the oldest that never asked anything, else the one whose last answer is longest ago.
+//!
+//! Bounds: [`Limits`]; 16 KiB of buffer for each connection before its request's head is there.
+
+use crate::spare::Spare;
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tower_service::Service as _;
+
+/// Descriptors that are kept back for connections when the process has no others.
+const RESERVED: usize = 4;
+/// How long the listener rests when a connection cannot be taken for a reason that may pass.
+const ACCEPT_RETRY: Duration = Duration::from_millis(20);
+/// Bytes buffered of a request's head.
+const HEAD_MAX: usize = 16 << 10;
+
+/// What a port allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// How long the head of a request may take, and a connection be idle.
+    pub head_timeout: Duration,
+    /// How long requests that are under way have at the end; zero: they are cut off.
+    pub drain: Duration,
+}
+
+/// The port, serving since it was made and until it is dropped.
+pub struct Port {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Port {
+    /// Binds `address` and serves these routes from a new thread of that name.
+    ///
+    /// # Errors
+    /// The system's, for example when the address is taken.
+    pub fn start(name: &str, address: SocketAddr, routes: Router, limits: Limits) -> io::Result<Port> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        crate::reach::warn(&format!("the port {name}"), address);
+        let (stop, stopped) = watch::channel(false);
+        // The first is made here, so that a failure is the caller's to tell.
+        let mut runtime = Some(runtime()?);
+        let title = name.to_owned();
+        let serve = move || {
+            loop {
+                let Some(current) = runtime.take().or_else(|| self::runtime().ok()) else {
+                    std::thread::sleep(ACCEPT_RETRY);
+                    continue;
+                };
+                let Ok(listener) = listener.try_clone() else {
+                    std::thread::sleep(ACCEPT_RETRY);
+                    continue;
+                };
+                let server = Server::new(routes.clone(), limits, stopped.clone());
+                match catch_unwind(AssertUnwindSafe(|| current.block_on(server.serve(listener)))) {
+                    Ok(()) => return,
+                    Err(_) => crate::complain!(
+                        "millrace: the port {title} at {address} panicked, and is served anew"
+                    ),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(serve)?;
+        Ok(Port { address, stop, thread: Some(thread) })
+    }
+
+    /// The address that was bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // Its thread may have ended.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()
+}
+
+/// A connection.
+struct Open {
+    task: AbortHandle,
+    asked: Arc<Asked>,
+}
+
+/// What was asked on a connection.
+#[derive(Default)]
+struct Asked {
+    /// Requests under way.
+    busy: AtomicUsize,
+    /// The number of the port's request that was the last here; 0: none yet.
+    last: AtomicU64,
+}
+
+struct Server {
+    routes: Router,
+    limits: Limits,
+    stopped: watch::Receiver<bool>,
+    tasks: JoinSet<()>,
+    /// From the oldest on.
+    open: VecDeque<Open>,
+    /// Requests so far, on all connections.
+    requests: Arc<AtomicU64>,
+    spare: Spare,
+}
+
+impl Server {
+    fn new(routes: Router, limits: Limits, stopped: watch::Receiver<bool>) -> Server {
+        Server {
+            routes,
+            limits,
+            stopped,
+            tasks: JoinSet::new(),
+            open: VecDeque::new(),
+            requests: Arc::default(),
+            spare: Spare::new(RESERVED),
+        }
+    }
+
+    async fn serve(mut self, listener: TcpListener) {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a nonblocking listener");
+        let mut stopped = self.stopped.clone();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => self.take(stream),
+                    Err(error) => self.refused(&error).await,
+                },
+                Some(_) = self.tasks.join_next() => {
+                    self.open.retain(|open| !open.task.is_finished());
+                    self.spare.keep_back();
+                }
+                // A dropped sender stops it just as well.
+                _ = stopped.wait_for(|stop| *stop) => break,
+            }
+        }
+        drop(listener);
+        // Connections that have a request under way answer it; those that are idle end by themselves.
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(self.limits.drain, all).await;
+    }
+
+    /// A connection could not be taken.
+    async fn refused(&mut self, error: &io::Error) {
+        let out_of_descriptors = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        if !out_of_descriptors || !self.spare.give_up() {
+            // One client's error, or one that passes.
+            tokio::time::sleep(ACCEPT_RETRY).await;
+        }
+    }
+
+    fn take(&mut self, stream: TcpStream) {
+        self.open.retain(|open| !open.task.is_finished());
+        if self.open.len() >= self.limits.connections {
+            let idle =
+                self.open.iter().enumerate().filter(|(_, open)| open.asked.busy.load(Ordering::Relaxed) == 0);
+            // Of several that never asked the first, which is the oldest.
+            let idle = idle.min_by_key(|(_, open)| open.asked.last.load(Ordering::Relaxed)).map(|(at, _)| at);
+            // All of them are busy: the new one is closed.
+            let Some(open) = idle.and_then(|idle| self.open.remove(idle)) else { return };
+            open.task.abort();
+        }
+        // Answers are written whole; waiting for more of them would be waiting for the client.
+        let _ = stream.set_nodelay(true);
+        let asked = Arc::new(Asked::default());
+        let counts = Counts { here: Arc::clone(&asked), all: Arc::clone(&self.requests) };
+        let (routes, limits, stopped) = (self.routes.clone(), self.limits, self.stopped.clone());
+        let task = self.tasks.spawn(connection(stream, routes, counts, limits, stopped));
+        self.open.push_back(Open { task, asked });
+    }
+}
+
+/// Where a connection counts its requests.
+#[derive(Clone)]
+struct Counts {
+    here: Arc<Asked>,
+    all: Arc<AtomicU64>,
+}
+
+impl Counts {
+    /// A request has come; it is under way until the result is dropped.
+    fn begin(&self) -> Busy {
+        self.here.busy.fetch_add(1, Ordering::Relaxed);
+        self.here.last.store(self.all.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Busy(Arc::clone(&self.here))
+    }
+}
+
+struct Busy(Arc<Asked>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    routes: Router,
+    counts: Counts,
+    limits: Limits,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+        let busy = counts.begin();
+        let mut routes = routes.clone();
+        async move {
+            let answer = routes.call(request.map(Body::new)).await;
+            drop(busy);
+            answer
+        }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(HEAD_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(served);
+    // Errors are the client's.
+    tokio::select! {
+        _ = served.as_mut() => return,
+        _ = stopped.wait_for(|stop| *stop) => {}
+    }
+    served.as_mut().graceful_shutdown();
+    let _ = served.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    /// Ninety connections that said nothing put out one that asked: the oldest made room, whoever it was.
+    #[test]
+    fn who_asks_stays_and_who_never_did_makes_room() {
+        let routes = Router::new().route("/", axum::routing::get(async || "here"));
+        let limits = Limits { connections: 4, head_timeout: Duration::from_secs(600), drain: Duration::ZERO };
+        let port = Port::start("test", "127.0.0.1:0".parse().expect("an address"), routes, limits);
+        let port = port.expect("a port");
+        let mut polite = std::net::TcpStream::connect(port.address()).expect("it listens");
+        let mut ask = |count: usize| {
+            polite.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap_or_else(|e| panic!("{count}: {e}"));
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"here") {
+                let mut some = [0; 256];
+                let n = polite.read(&mut some).unwrap_or_else(|e| panic!("{count}: {e}"));
+                assert!(n > 0, "{count}: put out");
+                answer.extend_from_slice(&some[..n]);
+            }
+        };
+        ask(0);
+        let mut silent = Vec::new();
+        for count in 1..30 {
+            let mut stream = std::net::TcpStream::connect(port.address()).expect("it listens");
+            stream.write_all(b"GET / HT").expect("there is room");
+            silent.push(stream);
+            ask(count);
+        }
+        // Taken one after the other, so that all but the last three were put out before this answer.
+        let stream = silent.first_mut().expect("one of them");
+        assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)), "the oldest silent one is still there");
+    }
+}

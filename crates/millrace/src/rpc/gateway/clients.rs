@@ -1,0 +1,226 @@
+//! The gateway's connections: as many as are allowed, none of them silent for ever.
+//!
+//! As [`crate::http`] does it: at the limit the connection that has been without calls for longest makes room, a client has a time to begin to speak
+//! HTTP/2, one without calls for a while is told to go ([`Limits`]), and a descriptor is kept back.
+
+use super::bridge::Bridge;
+use super::stream;
+use crate::spare::Spare;
+use h2::server::Connection;
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+/// What clients are allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// How long a client may take for HTTP/2's preface, and for its last frames after it was told to go.
+    pub handshake: Duration,
+    /// How long a connection may be without calls. Clients connect again when they need to.
+    pub idle: Duration,
+}
+
+impl Limits {
+    /// So many connections.
+    pub const fn of(connections: usize) -> Limits {
+        Limits { connections, handshake: Duration::from_secs(10), idle: Duration::from_secs(300) }
+    }
+}
+
+/// How long the listener rests when a connection cannot be taken for a reason that may pass.
+const ACCEPT_RETRY: Duration = Duration::from_millis(20);
+
+/// What is known of a connection from outside its task.
+struct Standing {
+    calls: Cell<usize>,
+    /// When it last had a call, or was accepted.
+    since: Cell<Instant>,
+}
+
+/// A call, for as long as it is under way.
+struct Call(Rc<Standing>);
+
+impl Call {
+    fn of(standing: &Rc<Standing>) -> Call {
+        standing.calls.set(standing.calls.get() + 1);
+        Call(Rc::clone(standing))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.calls.set(self.0.calls.get() - 1);
+        self.0.since.set(Instant::now());
+    }
+}
+
+struct Open {
+    task: AbortHandle,
+    standing: Rc<Standing>,
+}
+
+/// All connections.
+pub struct Clients {
+    bridge: Rc<Bridge>,
+    limits: Limits,
+    tasks: JoinSet<()>,
+    open: Vec<Open>,
+    spare: Spare,
+    /// Descriptors have run out, and that was said.
+    is_short: bool,
+}
+
+impl Clients {
+    /// None yet; their calls go over `bridge`.
+    pub fn new(bridge: Rc<Bridge>, limits: Limits) -> Clients {
+        let (tasks, open, spare) = (JoinSet::new(), Vec::new(), Spare::new(1));
+        Clients { bridge, limits, tasks, open, spare, is_short: false }
+    }
+
+    /// Accepts and serves for ever. The connections end when this is dropped.
+    pub async fn serve(&mut self, listener: &TcpListener) -> Infallible {
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, _)) => self.take(socket),
+                    Err(error) => self.refused(&error).await,
+                },
+                Some(_) = self.tasks.join_next() => {
+                    self.open.retain(|open| !open.task.is_finished());
+                    self.spare.keep_back();
+                    self.is_short = false;
+                }
+            }
+        }
+    }
+
+    async fn refused(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_short, true) {
+            crate::complain!("millrace: accepting a connection: {error} (said once until one ends)");
+        }
+        let out_of_descriptors = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        // With the spare descriptor the next one is taken, for whom another makes room.
+        if !out_of_descriptors || !self.spare.give_up() {
+            sleep(ACCEPT_RETRY).await;
+        }
+    }
+
+    fn take(&mut self, socket: TcpStream) {
+        self.open.retain(|open| !open.task.is_finished());
+        if self.open.len() >= self.limits.connections || self.is_short {
+            let idle = self.open.iter().enumerate().filter(|(_, open)| open.standing.calls.get() == 0);
+            let longest = idle.min_by_key(|(_, open)| open.standing.since.get()).map(|(at, _)| at);
+            // All have calls under way: the new one is closed.
+            let Some(at) = longest else { return };
+            self.open.swap_remove(at).task.abort();
+        }
+        let standing = Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) });
+        let serving = connection(Rc::clone(&self.bridge), socket, Rc::clone(&standing), self.limits);
+        let task = self.tasks.spawn_local(serving);
+        self.open.push(Open { task, standing });
+    }
+}
+
+/// Serves one client connection to its end. What it does wrong ends it and nothing else.
+async fn connection(bridge: Rc<Bridge>, socket: TcpStream, standing: Rc<Standing>, limits: Limits) {
+    // Refused only for sockets that are no TCP.
+    let _ = socket.set_nodelay(true);
+    let mut builder = h2::server::Builder::new();
+    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
+    let Ok(Ok(mut connection)) = timeout(limits.handshake, builder.handshake(socket)).await else { return };
+    loop {
+        match timeout(limits.idle, connection.accept()).await {
+            Ok(Some(Ok((request, respond)))) => {
+                let (bridge, call) = (Rc::clone(&bridge), Call::of(&standing));
+                tokio::task::spawn_local(async move {
+                    stream::serve(bridge, request, respond).await;
+                    drop(call);
+                });
+            }
+            Ok(_) => return,
+            Err(_) if standing.calls.get() > 0 || standing.since.get().elapsed() < limits.idle => {}
+            Err(_) => return dismiss(connection, limits).await,
+        }
+    }
+}
+
+/// Tells an idle client that no more calls are taken here.
+async fn dismiss(mut connection: Connection<TcpStream, bytes::Bytes>, limits: Limits) {
+    connection.graceful_shutdown();
+    // It need not answer.
+    let _ = timeout(limits.handshake, async { while connection.accept().await.is_some() {} }).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const TWO: Limits = Limits::of(2);
+
+    /// Runs `scenario` beside a gateway.
+    fn beside(limits: Limits, scenario: impl AsyncFnOnce(std::net::SocketAddr)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let run = async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports");
+            let address = listener.local_addr().expect("bound");
+            let nowhere = "memory:nowhere".parse().expect("an address");
+            let mut clients = Clients::new(Bridge::new(nowhere, Duration::ZERO), limits);
+            tokio::select! {
+                never = clients.serve(&listener) => match never {},
+                () = scenario(address) => {}
+            }
+        };
+        tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime"), run);
+    }
+
+    async fn speaks_http2(socket: &mut TcpStream) -> bool {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        socket.write_all(preface).await.is_ok() && socket.read_exact(&mut [0; 9]).await.is_ok()
+    }
+
+    async fn until_closed(socket: &mut TcpStream) {
+        // With an end, or as it was closed with bytes unread, an error.
+        let _ = socket.read_to_end(&mut Vec::new()).await;
+    }
+
+    #[test]
+    fn at_the_limit_the_one_that_was_idle_for_longest_makes_room() {
+        beside(TWO, async |address| {
+            let mut first = TcpStream::connect(address).await.expect("it listens");
+            assert!(speaks_http2(&mut first).await);
+            let mut second = TcpStream::connect(address).await.expect("it listens");
+            assert!(speaks_http2(&mut second).await);
+            let mut third = TcpStream::connect(address).await.expect("it listens");
+            assert!(speaks_http2(&mut third).await);
+            until_closed(&mut first).await;
+            let mut fourth = TcpStream::connect(address).await.expect("it listens");
+            assert!(speaks_http2(&mut fourth).await);
+            until_closed(&mut second).await;
+        });
+    }
+
+    #[test]
+    fn who_says_nothing_is_closed() {
+        beside(Limits { handshake: Duration::from_millis(1), ..TWO }, async |address| {
+            let mut silent = TcpStream::connect(address).await.expect("it listens");
+            until_closed(&mut silent).await;
+        });
+    }
+
+    #[test]
+    fn who_has_no_calls_is_told_to_go() {
+        beside(Limits { idle: Duration::from_millis(1), ..TWO }, async |address| {
+            let mut idle = TcpStream::connect(address).await.expect("it listens");
+            assert!(speaks_http2(&mut idle).await);
+            until_closed(&mut idle).await;
+        });
+    }
+}
