@@ -4,28 +4,16 @@
 //! `cargo +nightly fuzz run chain_message`
 #![no_main]
 
+mod dress;
+
 use libfuzzer_sys::fuzz_target;
 use protocol::chain::{Configuration, wire};
-
-/// Makes bytes worth reading.
-fn dress(bytes: &mut [u8]) {
-    if bytes.len() < wire::HEADER {
-        return;
-    }
-    bytes[4..6].copy_from_slice(&wire::MAGIC);
-    bytes[6] = wire::VERSION;
-    bytes[7] %= wire::STORED_CONFIGURATION + 1;
-    let length = (bytes.len() - wire::HEADER) as u32;
-    bytes[12..16].copy_from_slice(&length.to_le_bytes());
-    let sum = crc32c::crc32c(&bytes[4..]);
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
-}
 
 fuzz_target!(|input: &[u8]| {
     let Some((good, bytes)) = input.split_first() else { return };
     let mut bytes = bytes.to_vec();
     if good & 1 == 0 {
-        dress(&mut bytes);
+        dress::chain_message(&mut bytes);
     }
     if let Ok((chain, message)) = wire::parse(&bytes) {
         let mut again = Vec::new();
