@@ -107,6 +107,8 @@ pub struct State {
     armed: AtomicU32,
     lie: AtomicU32,
     rates: [AtomicU32; KINDS],
+    /// Processes that began to draw: each draws otherwise, so that one which is started again does not fail in the same place for ever.
+    processes: AtomicU32,
     /// How long a slow sync takes.
     pub slow_ns: AtomicU64,
     /// How far the cycle counter jumps at most.
@@ -199,8 +201,8 @@ impl Control {
         Ok(Control { state, path: path.to_path_buf() })
     }
 
-    /// The state in a file that a test made.
-    pub(crate) fn open(path: &Path) -> io::Result<&'static State> {
+    /// The state in a file that a test made, and the number of this process among those that opened it.
+    pub(crate) fn open(path: &Path) -> io::Result<(&'static State, u32)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if file.metadata()?.len() != size_of::<State>() as u64 {
             return Err(io::ErrorKind::InvalidData.into());
@@ -209,7 +211,7 @@ impl Control {
         if state.magic.load(Ordering::Acquire) != MAGIC {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(state)
+        Ok((state, state.processes.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The file.

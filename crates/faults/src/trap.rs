@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static STATE: OnceLock<&'static State> = OnceLock::new();
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// What a test says.
 pub fn state() -> Option<&'static State> {
@@ -29,7 +30,8 @@ extern "C" fn loaded() {
         }
     }
     match Control::open(Path::new(&path)) {
-        Ok(state) => {
+        Ok((state, process)) => {
+            PROCESS.store(process, Ordering::Relaxed);
             let _ = STATE.set(state);
             install();
         }
@@ -158,5 +160,6 @@ fn begin(state: &State) -> u64 {
     unsafe { raw::syscall(libc::SYS_prctl, args) };
     let name = mix64(u128::from_le_bytes(name) as u64) ^ (u128::from_le_bytes(name) >> 64) as u64;
     let ordinal = NAMED[(name % 256) as usize].fetch_add(1, Ordering::Relaxed);
-    mix64(mix64(state.seed.load(Ordering::Relaxed) ^ name).wrapping_add(ordinal.into()))
+    let process = u64::from(PROCESS.load(Ordering::Relaxed)) << 32;
+    mix64(mix64(state.seed.load(Ordering::Relaxed) ^ name).wrapping_add(process | u64::from(ordinal)))
 }

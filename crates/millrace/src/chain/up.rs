@@ -16,9 +16,10 @@ use crate::inc::stop_flag;
 use base::Bytes;
 use base::key::Key;
 use clap::{Args, ValueEnum};
-use fabric::link::Address;
+use fabric::link::{Address, Endpoint};
 use protocol::chain::ReplicaId;
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -127,7 +128,7 @@ struct Replica {
 
 /// What the threads that listen to replicas tell.
 enum News {
-    Line(u16, String),
+    Line(String),
     /// It says nothing more.
     Silent(u16),
 }
@@ -164,7 +165,7 @@ impl Up {
         let (tell, news) = channel();
         let mut replicas = Vec::new();
         for id in 1..=self.replicas {
-            replicas.push(Replica::start(id, self.command(id, &addresses, &key_file), &tell)?);
+            replicas.push(Replica::start(id, self.command(id, &addresses, &key_file)?, &tell)?);
         }
         let ended = self.watch(&mut replicas, &tell, &news, &stop);
         // The replicas first: they have something to tell the controller to the end.
@@ -200,8 +201,8 @@ impl Up {
             .map(|node| match self.links {
                 Over::Shm => Ok(Address::Shm(sockets.join(node.to_string()))),
                 Over::Unix => Ok(Address::Unix(sockets.join(node.to_string()))),
-                Over::Tcp => free_port(true),
-                Over::Udp => free_port(false),
+                Over::Tcp => free_port(true).map(Address::Tcp),
+                Over::Udp => free_port(false).map(Address::Udp),
             })
             .collect()
     }
@@ -236,15 +237,18 @@ impl Up {
     }
 
     /// What a replica is started with.
-    fn command(&self, id: u16, addresses: &[Address], key_file: &Path) -> Vec<String> {
-        let nth = |first: u16| if first == 0 { 0 } else { first.saturating_add(id - 1) };
+    fn command(&self, id: u16, addresses: &[Address], key_file: &Path) -> Result<Vec<String>, ChainError> {
+        let nth = |first: u16| match first {
+            0 => free_port(true).map(|free| free.port),
+            _ => Ok(first.saturating_add(id - 1)),
+        };
         let peers: Vec<String> =
             addresses.iter().enumerate().skip(1).map(|(id, address)| format!("{id}={address}")).collect();
         let mut words: Vec<String> = ["chain", "replica", "--until-eof"].map(str::to_owned).into();
         let mut say = |flag: &str, value: String| words.extend([format!("--{flag}"), value]);
         say("id", id.to_string());
         say("chain", self.chain.to_string());
-        say("listen", format!("tcp:127.0.0.1:{}", nth(self.port)));
+        say("listen", format!("tcp:127.0.0.1:{}", nth(self.port)?));
         if let Some(shm) = &self.shm {
             say("listen", format!("shm:{}.{id}", shm.display()));
         }
@@ -258,10 +262,10 @@ impl Up {
             say("data", data.join(id.to_string()).display().to_string());
         }
         if let Some(admin) = self.admin {
-            say("admin", format!("127.0.0.1:{}", nth(admin)));
+            say("admin", format!("127.0.0.1:{}", nth(admin)?));
         }
         self.set.iter().for_each(|assignment| say("set", assignment.clone()));
-        words
+        Ok(words)
     }
 
     /// Passes on what the replicas say, until it is told to stop.
@@ -274,12 +278,7 @@ impl Up {
     ) -> Result<(), ChainError> {
         while !stop.load(Ordering::Relaxed) {
             match news.recv_timeout(NOTICE) {
-                Ok(News::Line(id, line)) => {
-                    if let Some(replica) = replicas.iter_mut().find(|replica| replica.id == id) {
-                        replica.remember(&line);
-                    }
-                    say(&line);
-                }
+                Ok(News::Line(line)) => say(&line),
                 Ok(News::Silent(id)) => {
                     let Some(at) = replicas.iter().position(|replica| replica.id == id) else { continue };
                     let mut replica = replicas.swap_remove(at);
@@ -315,23 +314,12 @@ impl Replica {
         let tell = tell.clone();
         let listen = move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let _ = tell.send(News::Line(id, line));
+                let _ = tell.send(News::Line(line));
             }
             let _ = tell.send(News::Silent(id));
         };
         std::thread::Builder::new().name("chain-listen".into()).spawn(listen).map_err(failed)?;
         Ok(Replica { id, command, child, input })
-    }
-
-    /// Takes the port that the system chose for a replica, so that it has it again when it is started again.
-    fn remember(&mut self, line: &str) {
-        let Some((_, rest)) = line.split_once(" serves clients at ") else { return };
-        let Some(first) = rest.split([',', ' ']).next().filter(|text| text.starts_with("tcp:")) else {
-            return;
-        };
-        if let Some(listen) = self.command.iter_mut().find(|word| *word == "tcp:127.0.0.1:0") {
-            *listen = first.to_owned();
-        }
     }
 
     fn how_it_ended(&mut self) -> String {
@@ -347,14 +335,27 @@ impl Drop for Replica {
     }
 }
 
-/// A port on loopback that nobody has.
-fn free_port(stream: bool) -> Result<Address, ChainError> {
-    let loopback = ("127.0.0.1", 0);
-    let failed = |error| ChainError::System("find a free port", error);
-    let bound = if stream {
-        std::net::TcpListener::bind(loopback).and_then(|socket| socket.local_addr()).map_err(failed)?
-    } else {
-        std::net::UdpSocket::bind(loopback).and_then(|socket| socket.local_addr()).map_err(failed)?
+/// The first port that the system gives to connections that go out.
+fn first_outgoing() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok();
+    range.and_then(|range| range.split_whitespace().next()?.parse().ok()).unwrap_or(32768)
+}
+
+/// A port on loopback that nobody has, and that nobody is given for a connection: its replica has it again when it is started again.
+fn free_port(stream: bool) -> Result<Endpoint, ChainError> {
+    const FIRST: u16 = 10_000;
+    const TRIES: u32 = 100;
+    let bind = |port| {
+        let at = (Ipv4Addr::LOCALHOST, port);
+        match stream {
+            true => TcpListener::bind(at).and_then(|socket| socket.local_addr()),
+            false => UdpSocket::bind(at).and_then(|socket| socket.local_addr()),
+        }
     };
-    Ok(if stream { Address::Tcp(bound.into()) } else { Address::Udp(bound.into()) })
+    let several = first_outgoing().saturating_sub(FIRST);
+    let drawn = |_| FIRST + (u64::from_le_bytes(base::key::random()) % u64::from(several.max(1))) as u16;
+    let tries = if several == 0 { 0 } else { TRIES };
+    let quiet = (0..tries).map(drawn).find_map(|port| bind(port).ok());
+    let found = quiet.map_or_else(|| bind(0), Ok);
+    found.map(Into::into).map_err(|error| ChainError::System("find a free port", error))
 }

@@ -177,6 +177,11 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let lines = self.said.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let last = &lines[lines.len().saturating_sub(40)..];
+            eprintln!("what the chain said in the end:\n{}", last.join("\n"));
+        }
         if !self.keep {
             drop(self.process.stdin.take());
             let _ = self.process.wait();

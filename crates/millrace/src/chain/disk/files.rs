@@ -186,13 +186,22 @@ impl Files {
             return Ok(Life { number: Incarnation(micros), born: Incarnation(micros) });
         }
         let path = self.path("life");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let mut known = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        let number = known.next().map_or(micros, |last| micros.max(last + 1));
+        let failed = |error| ChainError::Directory(path.clone(), error);
+        // A file that cannot be read is not one that is not there: the number could be lower than the last, which nobody would hear.
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(read.map_err(failed)?),
+        };
+        let mut known =
+            text.iter().flat_map(|text| text.split_whitespace()).map_while(|word| word.parse().ok());
+        let last: Option<u64> = known.next();
+        if text.is_some() && last.is_none() {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it holds no number of a life")));
+        }
+        let number = last.map_or(micros, |last| micros.max(last.saturating_add(1)));
         // What is not known may be anything, so it counts as lost.
         let born = known.next().filter(|_| !makes_log).unwrap_or(number);
-        replace(&path, format!("{number} {born}\n").as_bytes())
-            .map_err(|error| ChainError::Directory(path, error))?;
+        replace(&path, format!("{number} {born}\n").as_bytes()).map_err(failed)?;
         Ok(Life { number: Incarnation(number), born: Incarnation(born) })
     }
 

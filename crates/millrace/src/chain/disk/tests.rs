@@ -170,6 +170,23 @@ fn a_checkpoint_that_is_none_is_put_aside_and_the_log_is_replayed() {
     assert!(disk.recovered.born < disk.incarnation, "its log is what it was");
 }
 
+/// The clock took its place before, which may have been set back: the controller heard nothing of a replica that lived earlier than itself.
+#[test]
+fn a_life_that_cannot_be_read_is_not_the_first() {
+    let folder = Folder::new("life");
+    drop(folder.open());
+    let life = folder.0.join("life");
+    let known = std::fs::read(&life).expect("it is there");
+    for text in [&b""[..], b"0.5\n", b"\xff\xfe"] {
+        std::fs::write(&life, text).expect("the folder is ours");
+        assert!(folder.open_as(ReplicaId(1)).is_err(), "{text:?}");
+    }
+    std::fs::remove_file(&life).and_then(|()| std::fs::create_dir(&life)).expect("the folder is ours");
+    assert!(folder.open_as(ReplicaId(1)).is_err(), "an error of the system");
+    std::fs::remove_dir(&life).and_then(|()| std::fs::write(&life, known)).expect("the folder is ours");
+    drop(folder.open());
+}
+
 /// Any local user could read what a chain keeps.
 #[test]
 fn what_is_kept_is_its_owners_alone() {

@@ -95,6 +95,11 @@ impl Memory {
         }
     }
 
+    /// It can be read again.
+    pub fn mend(&mut self, lsn: Lsn) {
+        self.damaged.remove(&lsn);
+    }
+
     /// Those that cannot be read.
     pub fn damaged(&self) -> impl Iterator<Item = Lsn> {
         self.damaged.iter().copied()

@@ -7,6 +7,8 @@
 //! The last entries before a crash may decay without a trace. A new head whose successor has more takes that over, one entry after the other: what was
 //! committed is there, and what was not may be committed as well.
 //!
+//! What could not be read is tried again as often as others are asked: a medium that failed for a moment may be the last that has it.
+//!
 //! Bounds: [`ASKED`] entries are asked for at once.
 
 use super::Replica;
@@ -39,12 +41,18 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
 
     /// Asks for what is missing, when it is time.
     pub(super) fn ask_missing(&mut self, now: Nanos, out: &mut Out) {
-        if self.wanted().next().is_none() || !self.has_served() {
+        if self.wanted().next().is_none() {
             return self.asking.stop();
         }
         let is_first = self.asking.at() == Nanos::MAX;
         self.asking.start(now, &self.config);
         if !is_first && !self.asking.is_due(now, &self.config) {
+            return;
+        }
+        if !is_first {
+            self.read_again(now);
+        }
+        if !self.has_served() {
             return;
         }
         let epoch = self.configuration.epoch;
@@ -53,6 +61,19 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
             let ask = Message::AskEntry { epoch, lsn };
             out.extend(others.map(|member| (NodeId::Replica(member.replica), ask.clone())));
         }
+    }
+
+    /// A medium may fail for a moment only, and this may be the last that has the entry.
+    fn read_again(&mut self, now: Nanos) {
+        let first = self.missing.iter().copied().take(ASKED);
+        let readable: Vec<Lsn> = first.filter(|lsn| self.log.read(*lsn).is_some()).collect();
+        if readable.is_empty() {
+            return;
+        }
+        for lsn in &readable {
+            self.missing.remove(lsn);
+        }
+        self.repaired(now);
     }
 
     pub(super) fn hear_ask_entry(&mut self, from: NodeId, lsn: Lsn, out: &mut Out) {

@@ -334,6 +334,28 @@ fn damage_is_repaired_from_a_neighbour_before_taking_part() {
     }
 }
 
+/// A disk that could not read an entry once kept a chain from serving for good, where nobody else had it.
+#[test]
+fn what_can_be_read_again_is_not_missing_any_more() {
+    let mut w = serving(1, None);
+    let session = w.open(7, 1);
+    for sequence in 1..=4 {
+        w.done(7, 1, id(session, sequence), &add("n", 1));
+    }
+    w.crash(1, false);
+    w.disks.get_mut(&1).expect("down").log.damage(Lsn(3));
+    w.start(1);
+    w.run(ms(60));
+    assert!(!w.view(1).whole && w.view(1).missing == 1, "{:?}", w.view(1));
+    w.machine(1).log_mut().mend(Lsn(3));
+    w.run(ms(500));
+    assert!(w.view(1).whole && w.view(1).missing == 0, "{:?}", w.view(1));
+    w.configure(&[1], None);
+    w.run(ms(100));
+    assert_eq!(w.done(7, 1, id(session, 5), &add("n", 1)).sums, [5]);
+    w.assert_well();
+}
+
 /// One lost its checkpoint, the other an entry: the log of the first has it.
 #[test]
 fn who_serves_nothing_more_still_has_a_log_to_repair_from() {
