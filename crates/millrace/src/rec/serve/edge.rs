@@ -1,25 +1,20 @@
 //! What both edges share: the way to the preprocessing core, and what they say of the model.
 
 use super::counters::{Counters, add};
+use super::held::{Held, Hold};
 use super::job::{Input, Job, Reply};
 use super::refusal::Refusal;
 use super::rings::Door;
 use super::shelf::Shelf;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
-use base::budget::{Budget, Share};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Bytes that a request holds until it is answered.
-pub type Hold = Share<Arc<Budget>>;
-
-/// What is full when there is no room for a request's bytes.
-pub const HELD: &str = "rec.held bytes of requests";
 
 /// One edge. Its door has one user at a time, the edge's thread; the lock is never waited for.
 pub struct Edge {
     door: Mutex<Door<Job>>,
-    budget: Arc<Budget>,
+    /// Bytes of requests.
+    pub held: Arc<Held>,
     clock: Clock,
     /// The model.
     pub shelf: Arc<Shelf>,
@@ -33,14 +28,14 @@ impl Edge {
     /// An edge in front of `door`.
     pub fn new(
         door: Door<Job>,
-        budget: &Arc<Budget>,
+        held: &Arc<Held>,
         shelf: &Arc<Shelf>,
         counters: &Arc<Counters>,
         registers: &Arc<Registers>,
     ) -> Edge {
         Edge {
             door: Mutex::new(door),
-            budget: Arc::clone(budget),
+            held: Arc::clone(held),
             clock: Clock::shared(),
             shelf: Arc::clone(shelf),
             counters: Arc::clone(counters),
@@ -50,8 +45,7 @@ impl Edge {
 
     /// Nothing of `rec.held` yet: for a request that comes piece by piece.
     pub fn hold(&self) -> Hold {
-        self.budget.set_limit(self.registers.size(Id::Held));
-        Share::new(Arc::clone(&self.budget))
+        self.held.hold(self.registers.size(Id::Held))
     }
 
     /// Hands a request over, or refuses it. `hold` has what came of it already; the rest is taken here.
@@ -60,8 +54,8 @@ impl Edge {
             Input::Message(body) => body.len(),
             Input::Http { body, .. } => body.len(),
         };
-        if !hold.resize(bytes) {
-            return self.refuse(reply, &Refusal::Busy(HELD));
+        if let Err(full) = self.held.take(&mut hold, bytes) {
+            return self.refuse(reply, &full);
         }
         let job = Job { arrived: self.clock.now(), input, reply, hold };
         let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);

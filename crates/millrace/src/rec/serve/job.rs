@@ -1,7 +1,7 @@
 //! A request on its way from an edge over the preprocessing core to the engine, and how it is answered.
 
 use super::counters::Stages;
-use super::edge::Hold;
+use super::held::Hold;
 use super::refusal::Refusal;
 use super::words::put_scores;
 use crate::rec::proto::millrace::InferReply;

@@ -20,7 +20,7 @@
 //! | `preprocess`, `words` | the preprocessing core; the fabric's messages |
 //! | `engine` | the engine core |
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
-//! | `budget`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
+//! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //!
 //! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
 
@@ -30,6 +30,7 @@ mod counters;
 mod edge;
 mod engine;
 mod front;
+mod held;
 mod job;
 pub mod oip;
 pub mod preprocess;

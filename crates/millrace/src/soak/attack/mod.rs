@@ -6,9 +6,8 @@
 //!        ├── hostile ─ a thread that misbehaves in one of the ways of `kinds`
 //!        └── show      the table
 //! ```
-//! Quiet and attacked slices take turns, so that both see the same machine; the ratio is that of neighbours. An attack
-//! costs the machine processor time too, which the client would feel whatever the server did: on two cores a ratio says what server and
-//! attacker together do.
+//! Quiet and attacked slices take turns, so that both see the same machine; the ratio is that of neighbours. Attackers would have machines of
+//! their own: here they have the processor time that nobody else wants (SCHED_IDLE), so the client feels what the server does for them.
 
 mod hostile;
 mod kinds;

@@ -13,11 +13,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Between two requests.
-const PAUSE: Duration = Duration::from_micros(500);
+const PAUSE_BETWEEN_REQUESTS: Duration = Duration::from_micros(500);
 /// The longest that is told apart, in ns.
-const LONGEST: u64 = 60_000_000_000;
+const LONGEST_NS: u64 = 60_000_000_000;
 /// For an answer; what takes longer has failed.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks once.
 pub trait Polite {
@@ -41,7 +41,7 @@ pub struct Felt {
 impl Felt {
     /// Asks for so long.
     pub fn of(polite: &mut dyn Polite, time: Duration) -> Felt {
-        let mut nanos = Histogram::new_with_bounds(1, LONGEST, 3).expect("good bounds");
+        let mut nanos = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("good bounds");
         let (mut failed, mut why) = (0, None);
         let began = Instant::now();
         while began.elapsed() < time {
@@ -53,7 +53,7 @@ impl Felt {
                     why.get_or_insert(error);
                 }
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(PAUSE_BETWEEN_REQUESTS);
         }
         Felt { nanos: Some(nanos), failed, why }
     }
@@ -115,9 +115,9 @@ fn tcp(address: SocketAddr) -> Result<Address, String> {
 
 fn stream(to: SocketAddr) -> Result<BufReader<TcpStream>, String> {
     let open = || {
-        let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+        let stream = TcpStream::connect_timeout(&to, ANSWER_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(BufReader::new(stream))
     };
     open().map_err(|e: std::io::Error| format!("{to}: {e}"))
@@ -147,7 +147,7 @@ struct Echo {
 impl Polite for Echo {
     fn ask(&mut self) -> Result<(), String> {
         const HELLO: &[u8] = b"\x0a\x05hello";
-        let reply = self.channel.call_bytes(self.method, &CallOptions::within(TIMEOUT), HELLO);
+        let reply = self.channel.call_bytes(self.method, &CallOptions::within(ANSWER_TIMEOUT), HELLO);
         let reply = reply.map_err(|status| status.to_string())?;
         (reply.body == HELLO).then_some(()).ok_or_else(|| "the echo says something else".to_owned())
     }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server starts within this.
-const START: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Items of a node, so that listing them is work.
 const ITEMS: usize = 200_000;
 /// What may be buffered, where it is set here.
@@ -183,7 +183,8 @@ impl Rig {
         let began = Instant::now();
         let process = self.processes.last_mut().expect("just pushed");
         while TcpStream::connect(ready).is_err() {
-            if process.child.try_wait().is_ok_and(|ended| ended.is_some()) || began.elapsed() > START {
+            if process.child.try_wait().is_ok_and(|ended| ended.is_some()) || began.elapsed() > START_TIMEOUT
+            {
                 let said = fs::read_to_string(&said).unwrap_or_default();
                 return Err(format!("{name} did not start; it said:\n{said}"));
             }

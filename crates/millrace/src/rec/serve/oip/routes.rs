@@ -13,23 +13,24 @@
 //! Errors are `{"error": "…"}`.
 //!
 //! Bounds: `rec.in_flight` requests under way, of `rec.body` bytes each; bodies that are there or on their way have `rec.held` bytes together,
-//! and `rec.body_timeout` to come.
+//! and `rec.body_timeout` to come. When there is no room for another, the one of those on their way that has the most is refused.
 
 use super::reply::{self, JSON_LENGTH};
 use crate::admin::is_foreign_page;
 use crate::rec::registers::Id;
 use crate::rec::serve::counters::add;
-use crate::rec::serve::edge::{Edge, HELD, Hold};
+use crate::rec::serve::edge::Edge;
+use crate::rec::serve::held::{Coming, Hold};
 use crate::rec::serve::job::{Input, Reply};
 use crate::rec::serve::preprocess::is_asked_for;
 use crate::rec::serve::refusal::Refusal;
 use axum::Router;
+use axum::body::HttpBody as _;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use bytes::BytesMut;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::json;
@@ -137,22 +138,29 @@ async fn infer(
     }
 }
 
-/// The bytes of a body, counted while they come: what is not there yet holds nothing.
-async fn collect(mut body: Body, most: usize, hold: &mut Hold) -> Result<Bytes, Refusal> {
-    let mut bytes = BytesMut::new();
+/// The bytes of a body of `most` at most, counted while they come: what is not there yet holds nothing.
+async fn collect(mut body: Body, most: usize, edge: &Edge) -> Result<(Bytes, Hold), Refusal> {
+    let mut coming: Option<Coming<'_>> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Refusal::Malformed(format!("the body did not arrive: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        let came = bytes.len() + data.len();
-        if came > most {
+        let came = coming.as_ref().map_or(0, Coming::len);
+        if came + data.len() > most {
             return Err(Refusal::TooLong(most));
         }
-        if !hold.resize(came) {
-            return Err(Refusal::Busy(HELD));
+        match &mut coming {
+            // Most come in one piece, and are not on their way to anybody's notice.
+            None if body.is_end_stream() => {
+                let mut hold = edge.hold();
+                edge.held.take(&mut hold, data.len())?;
+                // A copy: what came may be a part of a larger buffer.
+                return Ok((Bytes::copy_from_slice(&data), hold));
+            }
+            None => coming = Some(edge.held.begin(&data, edge.hold())?),
+            Some(coming) => coming.append(&data)?,
         }
-        bytes.extend_from_slice(&data);
     }
-    Ok(bytes.freeze())
+    coming.map_or_else(|| Ok((Bytes::new(), edge.hold())), Coming::end)
 }
 
 impl Http {
@@ -175,12 +183,11 @@ impl Http {
             }
         };
         let most = self.edge.registers.size(Id::Body);
-        let mut hold = self.edge.hold();
-        let body = match tokio::time::timeout(self.body_timeout, collect(body, most, &mut hold)).await {
+        let body = match tokio::time::timeout(self.body_timeout, collect(body, most, &self.edge)).await {
             Ok(collected) => collected,
             Err(_) => Err(Refusal::Slow),
         };
-        let body = body.inspect_err(|_| add(&self.edge.counters.refused, 1))?;
+        let (body, hold) = body.inspect_err(|_| add(&self.edge.counters.refused, 1))?;
         // Only now: who does not finish sending keeps nobody else out.
         let _place = self.places.try_acquire().map_err(|_| {
             add(&self.edge.counters.refused, 1);
