@@ -5,6 +5,7 @@ use base::Prng;
 use fabric::link::Address;
 use millrace::txn::{Client, Options, TxnError};
 use protocol::chain::Transaction;
+use std::time::Instant;
 
 /// Ledger entries that are read in one transaction.
 const PAGE: usize = 256;
@@ -12,8 +13,8 @@ const PAGE: usize = 256;
 /// What became of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was acknowledged.
-    Done,
+    /// It was acknowledged, at this time.
+    Done(Instant),
     /// It was refused, or aborted.
     NotDone,
     /// No answer came.
@@ -75,20 +76,26 @@ pub fn balances(client: &mut Client, accounts: u32) -> Result<(u64, Vec<i64>), T
     Ok((outcome.lsn.0, balances.collect()))
 }
 
-/// Holds ledger and balances against what became of each transfer.
-pub fn balance(addresses: &[Address], args: &Args, entries: &[Entry]) -> Result<(), String> {
+/// Holds ledger and balances against what became of each transfer; of a chain from a backup, what was acknowledged until that was begun.
+pub fn balance(
+    addresses: &[Address],
+    args: &Args,
+    entries: &[Entry],
+    backup: Option<Instant>,
+) -> Result<(), String> {
     let mut client = Client::connect(addresses, &Options::default()).map_err(|error| error.to_string())?;
     let mut expected = vec![args.balance; args.accounts as usize];
-    let (mut done, mut unknown_done, mut wrong) = (0u64, 0u64, Vec::new());
+    let (mut done, mut later, mut unknown_done, mut wrong) = (0u64, 0u64, 0u64, Vec::new());
     for page in entries.chunks(PAGE) {
         let read = page.iter().fold(Transaction::new(), |read, entry| read.get(entry.key()));
         let outcome = client.execute(read).map_err(|error| format!("the ledger cannot be read: {error}"))?;
         for (entry, found) in page.iter().zip(&outcome.reads) {
             let key = || String::from_utf8_lossy(&entry.key()).into_owned();
             match (entry.fate, found.is_some()) {
-                (Fate::Done, false) => wrong.push(format!("{} was acknowledged, and is not there", key())),
+                (Fate::Done(at), false) if backup.is_some_and(|backup| at >= backup) => later += 1,
+                (Fate::Done(_), false) => wrong.push(format!("{} was acknowledged, and is not there", key())),
                 (Fate::NotDone, true) => wrong.push(format!("{} was refused, and is there", key())),
-                (Fate::Done, true) => done += 1,
+                (Fate::Done(_), true) => done += 1,
                 (Fate::Unknown, true) => unknown_done += 1,
                 (Fate::NotDone | Fate::Unknown, false) => {}
             }
@@ -106,6 +113,11 @@ pub fn balance(addresses: &[Address], args: &Args, entries: &[Entry]) -> Result<
         }
     }
     let unknown = entries.iter().filter(|entry| entry.fate == Fate::Unknown).count();
+    if backup.is_some() {
+        println!(
+            "restored: {later} transfers were acknowledged after the backup had begun, and are not in it"
+        );
+    }
     println!(
         "{} transfers: {done} acknowledged, all in the ledger; {unknown} without an answer, of which {unknown_done} were done; balances are what the ledger says",
         entries.len()

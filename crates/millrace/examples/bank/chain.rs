@@ -7,7 +7,9 @@ use fabric::link::Address;
 use millrace::txn::info::Info;
 use millrace::txn::spawned::{Plan, Spawned};
 use millrace::txn::{Client, Options};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Between two looks.
@@ -18,18 +20,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A chain.
 pub struct Chain {
     spawned: Option<Spawned>,
+    /// With the logs in it, and beside it the backup.
     folder: Option<PathBuf>,
+    program: PathBuf,
 }
 
 impl Chain {
     /// The one that is named, or a new one.
     pub fn of(args: &Args) -> Result<Chain, String> {
         if !args.connect.is_empty() {
-            return Ok(Chain { spawned: None, folder: None });
+            return Ok(Chain { spawned: None, folder: None, program: PathBuf::new() });
         }
         let program = args.program.clone().map_or_else(beside, Ok)?;
         let folder = std::env::temp_dir().join(format!("millrace-bank-{}", std::process::id()));
-        let needs_folder = args.media != "memory";
+        Chain::start(args, program, folder)
+    }
+
+    fn start(args: &Args, program: PathBuf, folder: PathBuf) -> Result<Chain, String> {
+        let needs_folder = args.media != "memory" || args.restore;
         let plan = Plan {
             replicas: args.replicas,
             media: args.media.clone(),
@@ -38,7 +46,27 @@ impl Chain {
             more: ["--data-size", &args.data_size].map(Into::into).into(),
         };
         let spawned = Spawned::start(&program, &plan)?;
-        Ok(Chain { spawned: Some(spawned), folder: needs_folder.then_some(folder) })
+        Ok(Chain { spawned: Some(spawned), folder: needs_folder.then_some(folder), program })
+    }
+
+    /// Another one, from the backup.
+    pub fn restored(self, args: &Args) -> Result<Chain, String> {
+        let folder = self.folder.clone().ok_or("it has no directory")?;
+        let (backup, again) = (beside_folder(&folder, "backup"), beside_folder(&folder, "restored"));
+        run_program(
+            &self.program,
+            "restore",
+            &[
+                ("--from", backup.clone()),
+                ("--id", "1".into()),
+                ("--data", again.join("1")),
+                ("--state", again.join("controller")),
+            ],
+        )?;
+        let program = self.program.clone();
+        drop(self);
+        let _ = std::fs::remove_dir_all(backup);
+        Chain::start(args, program, again)
     }
 
     /// Where its replicas are.
@@ -46,20 +74,21 @@ impl Chain {
         self.spawned.as_ref().map_or_else(|| args.connect.clone(), Spawned::addresses)
     }
 
-    /// Shows progress and shoots, until the time is over.
+    /// Shows progress, shoots, and backs up, until the time is over; when the backup was begun.
     pub fn watch(
         &self,
         args: &Args,
         addresses: &[Address],
         (began, length): (Instant, Duration),
         service: &Service,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Instant>, String> {
         let mut client =
             Client::connect(addresses, &Options::default()).map_err(|error| error.to_string())?;
         let mut shots = 0;
         let mut random = Prng::new(args.seed);
         let mut next = args.kill_every.map(|every| began + every);
         let mut told = began;
+        let mut backup: Option<(Instant, JoinHandle<Result<(), String>>)> = None;
         while began.elapsed() < length {
             std::thread::sleep(LOOK.min(length.saturating_sub(began.elapsed())));
             if told.elapsed() > Duration::from_secs(1) {
@@ -72,24 +101,41 @@ impl Chain {
                     silence.as_millis()
                 );
             }
+            if args.restore
+                && backup.is_none()
+                && began.elapsed() > length / 2
+                && let Some(folder) = &self.folder
+            {
+                let (program, key) = (self.program.clone(), folder.join("cluster.key"));
+                let to = beside_folder(folder, "backup");
+                let from = addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
+                let make = move || {
+                    run_program(
+                        &program,
+                        "backup",
+                        &[("--connect", from.into()), ("--key", key), ("--to", to)],
+                    )
+                };
+                backup = Some((Instant::now(), std::thread::spawn(make)));
+            }
             let due = next.is_some_and(|at| Instant::now() >= at) && began.elapsed() + args.bound < length;
             // The next one only when the last is back: a chain survives all but one, but not all.
             if let (true, Some(spawned), Some(every)) = (due, &self.spawned, args.kill_every)
                 && let Some(infos) = whole(&mut client, args.replicas)
             {
                 let victim = &infos[shots as usize % infos.len()];
-                let part = match (victim.is_head, victim.is_tail) {
-                    (true, _) => "head",
-                    (_, true) => "tail",
+                let pause = args.pause.filter(|_| shots % 2 == 1).map(|most| most.mul_f64(random.unit_f64()));
+                let is_controller = pause.is_some() && shots % 8 == 7;
+                let part = match (is_controller, victim.is_head, victim.is_tail) {
+                    (true, ..) => "controller",
+                    (_, true, _) => "head",
+                    (.., true) => "tail",
                     _ => "middle",
                 };
-                let pause = args.pause.filter(|_| shots % 2 == 1);
                 service.killed(part, if pause.is_some() { "stopped" } else { "killed" });
                 let hit = match pause {
-                    Some(most) => {
-                        let time = most.mul_f64(random.unit_f64());
-                        spawned.pause(victim.replica.0, time)
-                    }
+                    Some(time) if is_controller => spawned.pause_controller(time),
+                    Some(time) => spawned.pause(victim.replica.0, time),
                     None => spawned.kill(victim.replica.0),
                 };
                 if hit {
@@ -98,7 +144,7 @@ impl Chain {
                 }
             }
         }
-        Ok(())
+        backup.map_or(Ok(None), |(begun, made)| made.join().expect("no panic").map(|()| Some(begun)))
     }
 
     /// Whether the stores of all replicas are the same, once all are back.
@@ -154,6 +200,27 @@ fn report(sums: &[(u64, Option<u64>)]) -> Result<(), String> {
     }
     println!("{} replicas have the same store as of transaction {}: {}", sums.len(), sums[0].0, digests[0]);
     Ok(())
+}
+
+fn beside_folder(folder: &Path, what: &str) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(format!("-{what}"));
+    name.into()
+}
+
+/// Runs `millrace chain` to its end.
+fn run_program(program: &Path, verb: &str, flags: &[(&str, PathBuf)]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.args(["chain", verb]);
+    for (flag, value) in flags {
+        command.arg(flag).arg(value);
+    }
+    let output =
+        command.output().map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("millrace chain {verb} failed: {}", String::from_utf8_lossy(&output.stderr))),
+    }
 }
 
 /// The millrace that was built with this example.

@@ -10,7 +10,8 @@
 //! 2. in the end: each acknowledged transfer is in the ledger, each refused one is not, and the balances are what the ledger says: nothing was lost
 //!    or done twice, also of those whose outcome was never heard;
 //! 3. after each kill: the longest time in which nobody's transfer was done, against a stated bound;
-//! 4. in the end: all replicas are back, and the checksums of their whole stores are equal.
+//! 4. in the end: all replicas are back, and the checksums of their whole stores are equal;
+//! 5. of a chain from a backup that was made meanwhile: the same as 2, for all that was acknowledged before the backup was begun.
 
 mod audit;
 mod books;
@@ -54,9 +55,12 @@ pub struct Args {
     /// Shoot a replica (kill -9) so often, one after the other; it is started again. Only of a chain that was started here
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "connect")]
     kill_every: Option<Duration>,
-    /// Stop every second victim (SIGSTOP) for up to this long and let it go on, instead of shooting it
+    /// Stop every second victim (SIGSTOP) for up to this long and let it go on, instead of shooting it; every eighth is the controller
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "kill_every")]
     pause: Option<Duration>,
+    /// Back the chain up when half of the time is over, and in the end start another one from the backup, and hold its books
+    #[arg(long, conflicts_with = "connect")]
+    restore: bool,
     /// After a kill, transfers must go on within this
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     bound: Duration,
@@ -95,7 +99,7 @@ fn run(args: &Args) -> Result<(), String> {
     let service = Service::default();
     let length = args.minutes.map_or(args.time, |minutes| Duration::from_secs(60 * minutes));
     let began = Instant::now();
-    let (entries, audits) = std::thread::scope(|scope| {
+    let (backup, entries, audits) = std::thread::scope(|scope| {
         let transfers: Vec<_> = (0..args.threads)
             .map(|thread| {
                 let (addresses, service, stop) = (&addresses, &service, &stop);
@@ -108,10 +112,14 @@ fn run(args: &Args) -> Result<(), String> {
         let entries: Result<Vec<_>, String> =
             transfers.into_iter().map(|thread| thread.join().expect("no panic")).collect();
         let audits = auditor.join().expect("no panic");
-        watched.and(Ok((entries?.concat(), audits?)))
+        Ok::<_, String>((watched?, entries?.concat(), audits?))
     })?;
     println!("{} audits saw the whole total, and no negative balance", audits);
-    books::balance(&addresses, args, &entries)?;
+    books::balance(&addresses, args, &entries, None)?;
     chain.compare(args, &addresses)?;
+    if let Some(begun) = backup {
+        let restored = chain.restored(args)?;
+        books::balance(&restored.addresses(args), args, &entries, Some(begun))?;
+    }
     service.verdict(args.bound)
 }

@@ -9,7 +9,7 @@ use millrace::txn::{Client, Options, TxnError};
 use protocol::chain::{Outcome, Transaction};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How soon it notices that it is to stop.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ pub fn work(
         while let Some((ticket, result)) = client.poll() {
             if let Some(at) = under_way.remove(&ticket) {
                 entries[at].fate = fate(result);
-                if entries[at].fate == Fate::Done {
+                if matches!(entries[at].fate, Fate::Done(_)) {
                     service.done();
                 }
             }
@@ -62,7 +62,7 @@ fn transfer(entry: &Entry) -> Transaction {
 
 fn fate(result: Result<Outcome, TxnError>) -> Fate {
     match result {
-        Ok(outcome) if outcome.abort.is_none() => Fate::Done,
+        Ok(outcome) if outcome.abort.is_none() => Fate::Done(Instant::now()),
         Ok(_) | Err(TxnError::Refused(_) | TxnError::NotDone(_) | TxnError::Nobody(_)) => Fate::NotDone,
         Err(_) => Fate::Unknown,
     }

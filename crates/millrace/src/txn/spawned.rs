@@ -133,14 +133,23 @@ impl Spawned {
     /// Stops a replica for this long, as a machine that is suspended, and lets it go on; whether it was there.
     pub fn pause(&self, replica: u16, time: Duration) -> bool {
         let process = lock(&self.known.0).replicas.get(&replica).map_or(0, |replica| replica.process);
-        if !signal(process, Signal::STOP) {
-            return false;
-        }
-        std::thread::sleep(time);
-        // It may have been killed meanwhile.
-        signal(process, Signal::CONT);
-        true
+        pause(process, time)
     }
+
+    /// The same with its controller, the process that starts the replicas.
+    pub fn pause_controller(&self, time: Duration) -> bool {
+        pause(self.process.id(), time)
+    }
+}
+
+fn pause(process: u32, time: Duration) -> bool {
+    if !signal(process, Signal::STOP) {
+        return false;
+    }
+    std::thread::sleep(time);
+    // It may have been killed meanwhile.
+    signal(process, Signal::CONT);
+    true
 }
 
 impl Known {

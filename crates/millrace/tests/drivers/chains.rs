@@ -100,7 +100,7 @@ fn a_chain_loses_nothing_when_disks_are_full_broken_or_slow() {
 }
 
 /// Nobody is answered wrongly because a clock jumps; what waits for a time may wait longer, or less.
-const CLOCKS_JUMP: Rates<'static> = &[(Kind::CounterJump, 20)];
+const CLOCKS_JUMP: Rates<'static> = &[(Kind::CounterJump, 20), (Kind::CounterBack, 20)];
 
 #[test]
 fn a_chain_goes_on_while_clocks_jump() {

@@ -218,6 +218,8 @@ pub enum Message {
         last: Lsn,
         /// See `last`.
         last_epoch: Epoch,
+        /// The last entry of which it knows that all that serve have it.
+        committed: Lsn,
         /// What its log survives.
         durability: Durability,
         /// The life in which its log was made. It has nothing of what was acknowledged in earlier ones.

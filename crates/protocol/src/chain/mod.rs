@@ -178,6 +178,9 @@ pub struct Configuration {
     /// That of the last configuration that accepted loss ([`Controller::reset`]); 0 for none. Sessions from before it are refused: what they
     /// were told may be among what was lost.
     pub reset: Epoch,
+    /// Up to here all was committed when this configuration was made, as far as the controller had heard: whoever comes back with less has
+    /// lost it.
+    pub kept: Lsn,
     /// From head to tail.
     pub members: Vec<Member>,
 }

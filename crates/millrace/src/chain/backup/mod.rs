@@ -217,7 +217,7 @@ impl Restore {
     ) -> Result<(), ChainError> {
         let epoch = Epoch(contents.epoch.0 + 1);
         let member = Member { replica: ReplicaId(self.id), incarnation: life, part: Part::Serving };
-        let first = Configuration { epoch, reset: epoch, members: vec![member] };
+        let first = Configuration { epoch, reset: epoch, members: vec![member], ..Configuration::default() };
         match registry.swap(Epoch(0), &first) {
             Ok(Swapped::Done) => Ok(()),
             Ok(Swapped::Other(_)) => Err(ChainError::InTheWay(self.state[0].clone())),

@@ -73,6 +73,7 @@ impl Replica {
                 whole: self.whole,
                 joined: None,
                 missing: None,
+                committed: Lsn(0),
                 stalled_ms: 0,
             };
             self.links.send(now, NodeId::Controller(0), &alive);

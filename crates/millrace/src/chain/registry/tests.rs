@@ -26,7 +26,7 @@ fn configuration(epoch: u64, who: u64) -> Configuration {
         incarnation: Incarnation(who),
         part: if replica == 3 { Part::Syncing } else { Part::Serving },
     };
-    Configuration { epoch: Epoch(epoch), reset: Epoch(0), members: (1..=3).map(member).collect() }
+    Configuration { epoch: Epoch(epoch), members: (1..=3).map(member).collect(), ..Configuration::default() }
 }
 
 /// A directory that is gone in the end.

@@ -1,10 +1,10 @@
 //! A configuration as text: JSON, and a checksum, so that a damaged one is not believed.
 //!
 //! ```text
-//!   {"chain":7,"epoch":5,"reset":0,"members":[{"replica":1,"incarnation":1763800000,"part":"serving"}]} crc32c 1a2b3c4d
+//!   {"chain":7,"epoch":5,"reset":0,"kept":0,"members":[{"replica":1,"incarnation":1763800000,"part":"serving"}]} crc32c 1a2b3c4d
 //! ```
 
-use protocol::chain::{Configuration, Epoch, Incarnation, Member, Part, ReplicaId};
+use protocol::chain::{Configuration, Epoch, Incarnation, Lsn, Member, Part, ReplicaId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -15,6 +15,9 @@ struct Stored {
     /// Absent in what was written before there were resets with a number: no reset.
     #[serde(default)]
     reset: u64,
+    /// Absent in what was written before it was kept: nothing.
+    #[serde(default)]
+    kept: u64,
     members: Vec<StoredMember>,
 }
 
@@ -44,7 +47,8 @@ pub(super) fn emit(chain: u32, configuration: &Configuration) -> String {
         },
     };
     let members = configuration.members.iter().map(member).collect();
-    let stored = Stored { chain, epoch: configuration.epoch.0, reset: configuration.reset.0, members };
+    let Configuration { epoch, reset, kept, .. } = configuration;
+    let stored = Stored { chain, epoch: epoch.0, reset: reset.0, kept: kept.0, members };
     let json = serde_json::to_string(&stored).expect("numbers and words");
     format!("{json} crc32c {:08x}\n", crc32c::crc32c(json.as_bytes()))
 }
@@ -75,8 +79,8 @@ pub(super) fn read(text: &str) -> Result<(u32, Configuration), String> {
         },
     };
     let members = stored.members.iter().map(member).collect();
-    let configuration = Configuration { epoch: Epoch(stored.epoch), reset: Epoch(stored.reset), members };
-    Ok((stored.chain, configuration))
+    let (epoch, reset) = (Epoch(stored.epoch), Epoch(stored.reset));
+    Ok((stored.chain, Configuration { epoch, reset, kept: Lsn(stored.kept), members }))
 }
 
 #[cfg(test)]
@@ -92,9 +96,11 @@ mod tests {
                 incarnation: Incarnation(incarnation),
                 part: if serves { Part::Serving } else { Part::Syncing },
             });
-        (any::<u64>(), any::<u64>(), vec(member, 0..5)).prop_map(|(epoch, reset, members)| Configuration {
+        let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
+        (numbers, vec(member, 0..5)).prop_map(|((epoch, reset, kept), members)| Configuration {
             epoch: Epoch(epoch),
             reset: Epoch(reset),
+            kept: Lsn(kept),
             members,
         })
     }

@@ -75,7 +75,7 @@ mod tests {
         };
         assert!(leads(0, 1) && !leads(5, 2) && leads(8, 1) && !leads(12, 2) && leads(19, 2) && !leads(20, 1));
         let mut store = |epoch| {
-            let new = Configuration { epoch: Epoch(epoch), reset: Epoch(0), members: Vec::new() };
+            let new = Configuration { epoch: Epoch(epoch), ..Configuration::default() };
             matches!(registry.ask(Picos(30), 1, Request::Store(new)), Answer::Store(Ok(())))
         };
         assert!(store(1) && !store(1) && store(2) && !store(4));

@@ -1,7 +1,7 @@
 //! The rules: what the next configuration is, if there is to be one.
 
 use super::{Controller, Waiting};
-use crate::chain::{Configuration, Epoch, Incarnation, Lsn, Member, Part, Planted, ReplicaId};
+use crate::chain::{Configuration, Epoch, Gap, Incarnation, Lsn, Member, Part, Planted, ReplicaId};
 use crate::planted::Bugs;
 use base::Nanos;
 
@@ -69,7 +69,7 @@ impl<B: Bugs<Planted>> Controller<B> {
             return Err(Waiting::Begin(missing));
         }
         let members = self.replicas.iter().map(|id| self.as_member(*id, Part::Serving)).collect();
-        Ok(Some(Configuration { epoch: Epoch(1), reset: Epoch(0), members }))
+        Ok(Some(Configuration { epoch: Epoch(1), reset: Epoch(0), kept: Lsn::ZERO, members }))
     }
 
     /// The one after `current`, the same members if none is due.
@@ -85,17 +85,29 @@ impl<B: Bugs<Planted>> Controller<B> {
                 let is_lost = |sign: Sign| sign.lost_at().is_some_and(|lost_at| lost_at <= heard_at);
                 serving.iter().filter(|(_, sign)| !is_lost(*sign)).map(|(member, _)| *member).collect()
             }
-            None => self.after_all_were_lost(now, &serving)?,
+            None => self.after_all_were_lost(now, current.kept, &serving)?,
         };
         members.extend(self.last_member(now, current, &members));
         let epoch = Epoch(current.epoch.0 + 1);
-        Ok(Some(Configuration { epoch, reset: current.reset, members }))
+        let kept = self.kept(current);
+        Ok(Some(Configuration { epoch, reset: current.reset, kept, members }))
+    }
+
+    /// What is known to be committed: what a member said in this configuration, or was known before.
+    fn kept(&self, current: &Configuration) -> Lsn {
+        let said = current.members.iter().filter_map(|member| {
+            let heard = self.heard.get(&member.replica)?;
+            let is_now = (heard.incarnation, heard.epoch) == (member.incarnation, current.epoch);
+            is_now.then_some(heard.committed)
+        });
+        said.fold(current.kept, Lsn::max)
     }
 
     /// Of those that served, the ones that came back with everything.
     fn after_all_were_lost(
         &mut self,
         now: Nanos,
+        kept: Lsn,
         serving: &[(Member, Sign)],
     ) -> Result<Vec<Member>, Waiting> {
         let is_back = |(member, sign): &(Member, Sign)| {
@@ -115,7 +127,7 @@ impl<B: Bugs<Planted>> Controller<B> {
         // A log that was made after its replica began to serve is one in place of what was lost.
         let has_all = |member: &Member| {
             let heard = &self.heard[&member.replica];
-            trusts_all || heard.whole && heard.born <= member.incarnation
+            trusts_all || heard.whole && heard.born <= member.incarnation && heard.last >= kept
         };
         let back = back.iter().map(|(member, _)| member).filter(|member| has_all(member));
         let whole: Vec<_> = back.map(|member| self.as_member(member.replica, Part::Serving)).collect();
@@ -124,7 +136,8 @@ impl<B: Bugs<Planted>> Controller<B> {
         }
         let gap = |(member, _): &(Member, Sign)| {
             let heard = self.heard.get(&member.replica).filter(|heard| heard.born <= member.incarnation)?;
-            Some((member.replica, heard.missing?))
+            let cut = (heard.last < kept).then_some(Gap { first: heard.last.next(), last: kept });
+            Some((member.replica, heard.missing.or(cut)?))
         };
         Err(Waiting::NoneWhole(missing, serving.iter().filter_map(gap).collect()))
     }

@@ -73,6 +73,7 @@ struct Heard {
     epoch: Epoch,
     last: Lsn,
     last_epoch: Epoch,
+    committed: Lsn,
     born: Incarnation,
     whole: bool,
     joined: Option<ReplicaId>,
@@ -254,7 +255,7 @@ impl<B: Bugs<Planted>> Controller<B> {
         let before = seen.chain(self.configuration.iter().map(|c| c.epoch)).max().unwrap_or_default();
         let members = vec![Member { replica, incarnation, part: Part::Serving }];
         let epoch = Epoch(before.0 + 1);
-        self.proposal = Some(Configuration { epoch, reset: epoch, members });
+        self.proposal = Some(Configuration { epoch, reset: epoch, kept: Lsn::ZERO, members });
         self.waiting = None;
         Ok(replica)
     }
@@ -300,6 +301,7 @@ impl<B: Bugs<Planted>> Controller<B> {
             beat,
             last,
             last_epoch,
+            committed,
             durability: _,
             born,
             whole,
@@ -323,6 +325,7 @@ impl<B: Bugs<Planted>> Controller<B> {
             epoch,
             last,
             last_epoch,
+            committed,
             born,
             whole,
             joined,

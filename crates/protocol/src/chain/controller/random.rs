@@ -78,6 +78,7 @@ impl Replica {
             beat: self.beat,
             last: Lsn(self.data),
             last_epoch: self.data_epoch,
+            committed: Lsn::ZERO,
             durability: Durability::PowerLoss,
             born: Incarnation(self.born),
             whole: true,

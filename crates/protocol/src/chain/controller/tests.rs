@@ -20,6 +20,7 @@ struct Says {
     life: u64,
     epoch: u64,
     last: u64,
+    committed: u64,
     /// The life that made its log.
     born: u64,
     whole: bool,
@@ -28,7 +29,7 @@ struct Says {
 }
 
 fn says(replica: u16, life: u64) -> Says {
-    Says { replica, life, epoch: 0, last: 0, born: 1, whole: true, joined: None, missing: None }
+    Says { replica, life, epoch: 0, last: 0, committed: 0, born: 1, whole: true, joined: None, missing: None }
 }
 
 fn configuration(epoch: u64, members: &[(u16, u64, Part)]) -> Configuration {
@@ -37,7 +38,8 @@ fn configuration(epoch: u64, members: &[(u16, u64, Part)]) -> Configuration {
         incarnation: Incarnation(*life),
         part: *part,
     };
-    Configuration { epoch: Epoch(epoch), reset: Epoch(0), members: members.iter().map(member).collect() }
+    let members = members.iter().map(member).collect();
+    Configuration { epoch: Epoch(epoch), members, ..Configuration::default() }
 }
 
 /// All of life 1, serving.
@@ -70,6 +72,7 @@ impl Script {
             beat: self.beat,
             last: Lsn(what.last),
             last_epoch: Epoch(if what.last > 0 { what.epoch } else { 0 }),
+            committed: Lsn(what.committed),
             durability: Durability::PowerLoss,
             born: Incarnation(what.born),
             whole: what.whole,
@@ -318,6 +321,41 @@ fn what_no_log_has_is_named_and_the_choice_with_it() {
     // One of them finds its disk again.
     script.hear_and_store(Says { last: 9, ..says(2, 3) });
     assert_eq!(script.members()[0], (2, 3, Serving));
+}
+
+/// Disks that all went back to an earlier time, with the marks of their logs, looked like a chain that has everything.
+#[test]
+fn logs_that_end_before_what_was_committed_have_lost_it() {
+    let mut script = Script::new(Some(three()));
+    let serve = |id| Says { last: 21, committed: 20, ..says(id, 1) };
+    script.pass(Nanos::from_millis(600), &[serve(1), serve(2)]);
+    assert_eq!(
+        script.members(),
+        [(1, 1, Serving), (2, 1, Serving)],
+        "one was lost, so the registry was written"
+    );
+    assert_eq!(script.controller.configuration().map(|c| c.kept), Some(Lsn(20)));
+    script.pass(Nanos::from_millis(600), &[]);
+    let back = |id, last| Says { last, committed: 12, ..says(id, 2) };
+    script.pass_as_they_are(Nanos::from_secs(5), &[back(1, 12), back(2, 19)]);
+    assert_eq!(script.members(), [(1, 1, Serving), (2, 1, Serving)], "nobody serves");
+    let waiting = script.controller.waiting().expect("nobody has everything").to_string();
+    assert!(waiting.contains("of transactions 13 to 20 the log of replica 1 lacks some"), "{waiting}");
+    assert!(waiting.contains("transaction 20 the log of replica 2 lacks"), "{waiting}");
+    // The right disk.
+    script.hear_and_store(Says { last: 20, ..says(2, 3) });
+    assert_eq!(script.members()[0], (2, 3, Serving));
+    assert_eq!(script.controller.configuration().map(|c| c.kept), Some(Lsn(20)), "it is not forgotten");
+}
+
+#[test]
+fn what_an_operator_gives_up_is_not_missed_any_more() {
+    let mut script = Script::new(Some(Configuration { kept: Lsn(20), ..three() }));
+    script.pass(Nanos::from_millis(600), &[]);
+    script.pass_as_they_are(Nanos::from_secs(5), &[Says { last: 12, ..says(1, 2) }]);
+    assert_eq!(script.epoch(), 5, "nobody serves");
+    assert_eq!(script.controller.reset(script.now, None), Ok(ReplicaId(1)));
+    assert_eq!(script.store().kept, Lsn(0));
 }
 
 /// Its directory was lost; then it was started once more, and finds the empty log that the life before made.

@@ -78,6 +78,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
             beat,
             last,
             last_epoch,
+            committed: self.committed,
             durability: self.log.class(),
             born: self.born,
             whole: self.is_whole(),

@@ -82,7 +82,7 @@ impl World {
         if let Some(members) = self.next_members() {
             let epoch = Epoch(self.governor.configuration.epoch.0 + 1);
             let reset = self.governor.configuration.reset;
-            self.decide(Configuration { epoch, reset, members });
+            self.decide(Configuration { epoch, reset, members, ..Configuration::default() });
         }
     }
 

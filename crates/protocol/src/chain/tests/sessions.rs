@@ -12,7 +12,7 @@ fn reset_onto(world: &mut World, replica: u16) {
     let member = Member { replica: ReplicaId(replica), incarnation, part: Part::Serving };
     let last = world.view(replica).last;
     world.judge.accept_loss(last);
-    world.decide(Configuration { epoch, reset: epoch, members: vec![member] });
+    world.decide(Configuration { epoch, reset: epoch, members: vec![member], ..Configuration::default() });
     let serves = world.run_until(|w| w.view(replica).is_head && w.view(replica).epoch == epoch);
     assert!(serves, "it serves alone");
     world.run(ms(600));

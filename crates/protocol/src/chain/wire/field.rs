@@ -268,7 +268,7 @@ macro_rules! structs {
 structs! {
     Member { replica, incarnation, part }
     Gap { first, last }
-    Configuration { epoch, reset, members }
+    Configuration { epoch, reset, kept, members }
     Transaction { conditions, reads, writes }
     Found { version, value }
     Outcome { lsn, abort, reads, sums, durability, copies }

@@ -64,7 +64,7 @@ messages! {
     25 EntryCopy { epoch, entry }
     26 NoEntry { epoch, lsn, last }
 
-    32 Alive { epoch, incarnation, beat, last, last_epoch, durability, born, whole, joined, missing, stalled_ms }
+    32 Alive { epoch, incarnation, beat, last, last_epoch, committed, durability, born, whole, joined, missing, stalled_ms }
     33 Lead { configuration, beat, incarnation, settled }
 }
 

@@ -80,7 +80,7 @@ fn entry() -> Entry {
 fn configuration() -> Configuration {
     let member = |replica, part| Member { replica: ReplicaId(replica), incarnation: Incarnation(9), part };
     let members = vec![member(2, Part::Serving), member(1, Part::Syncing)];
-    Configuration { epoch: Epoch(4), reset: Epoch(3), members }
+    Configuration { epoch: Epoch(4), reset: Epoch(3), kept: Lsn(90), members }
 }
 
 /// One of each kind of message at least, with something in every field.
@@ -159,6 +159,7 @@ fn examples() -> Vec<(&'static str, Message)> {
                 beat: 1000,
                 last: Lsn(100),
                 last_epoch,
+                committed: Lsn(95),
                 durability: Durability::Volatile,
                 born: Incarnation(7),
                 whole: false,

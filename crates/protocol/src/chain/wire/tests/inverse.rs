@@ -95,8 +95,8 @@ fn configurations() -> impl Strategy<Value = Configuration> {
         incarnation: Incarnation(incarnation),
         part,
     });
-    (epoch(), epoch(), prop::collection::vec(member, 0..5))
-        .prop_map(|(epoch, reset, members)| Configuration { epoch, reset, members })
+    (epoch(), epoch(), lsn(), prop::collection::vec(member, 0..5))
+        .prop_map(|(epoch, reset, kept, members)| Configuration { epoch, reset, kept, members })
 }
 
 /// Kinds whose fields are worth drawing; the others are among the examples.
