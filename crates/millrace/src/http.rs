@@ -4,14 +4,14 @@
 //! knows no bound on connections and no timeout for a request that does not come.
 //!
 //! Invariants:
-//! 1. The port answers as long as the process lives. Descriptors are kept back for the moment in which others have taken all of them; a
+//! 1. A port [of operators](Limits::of_operators) answers as long as the process lives, also when clients have taken all descriptors they can get. A
 //!    panic is printed and the server goes on with the same listener.
 //! 2. A connection whose request does not come within [`Limits::head_timeout`] is closed, whatever it sends meanwhile; so is one that is idle.
 //! 3. At [`Limits::connections`] one that is idle makes room: the oldest that never asked anything, else the one whose last answer is longest ago.
 //!
 //! Bounds: [`Limits`]; 16 KiB of buffer for each connection before its request's head is there.
 
-use crate::spare::Spare;
+use crate::descriptors;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
@@ -29,8 +29,6 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tower_service::Service as _;
 
-/// Descriptors that are kept back for connections when the process has no others.
-const RESERVED: usize = 4;
 /// How long the listener rests when a connection cannot be taken for a reason that may pass.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 /// Bytes buffered of a request's head.
@@ -45,6 +43,8 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long requests that are under way have at the end; zero: they are cut off.
     pub drain: Duration,
+    /// The last descriptors of the process are for this port, too.
+    pub of_operators: bool,
 }
 
 /// The port, serving since it was made and until it is dropped.
@@ -136,7 +136,6 @@ struct Server {
     open: VecDeque<Open>,
     /// Requests so far, on all connections.
     requests: Arc<AtomicU64>,
-    spare: Spare,
 }
 
 impl Server {
@@ -148,7 +147,6 @@ impl Server {
             tasks: JoinSet::new(),
             open: VecDeque::new(),
             requests: Arc::default(),
-            spare: Spare::new(RESERVED),
         }
     }
 
@@ -159,11 +157,16 @@ impl Server {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => self.take(stream),
-                    Err(error) => self.refused(&error).await,
+                    // One client's error, or one that passes.
+                    Err(error) => {
+                        if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+                            self.make_room();
+                        }
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
                 },
                 Some(_) = self.tasks.join_next() => {
                     self.open.retain(|open| !open.task.is_finished());
-                    self.spare.keep_back();
                 }
                 // A dropped sender stops it just as well.
                 _ = stopped.wait_for(|stop| *stop) => break,
@@ -175,25 +178,12 @@ impl Server {
         let _ = tokio::time::timeout(self.limits.drain, all).await;
     }
 
-    /// A connection could not be taken.
-    async fn refused(&mut self, error: &io::Error) {
-        let out_of_descriptors = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
-        if !out_of_descriptors || !self.spare.give_up() {
-            // One client's error, or one that passes.
-            tokio::time::sleep(ACCEPT_RETRY).await;
-        }
-    }
-
     fn take(&mut self, stream: TcpStream) {
         self.open.retain(|open| !open.task.is_finished());
-        if self.open.len() >= self.limits.connections {
-            let idle =
-                self.open.iter().enumerate().filter(|(_, open)| open.asked.busy.load(Ordering::Relaxed) == 0);
-            // Of several that never asked the first, which is the oldest.
-            let idle = idle.min_by_key(|(_, open)| open.asked.last.load(Ordering::Relaxed)).map(|(at, _)| at);
-            // All of them are busy: the new one is closed.
-            let Some(open) = idle.and_then(|idle| self.open.remove(idle)) else { return };
-            open.task.abort();
+        let is_reserved = !self.limits.of_operators && descriptors::is_reserved(&stream);
+        if (self.open.len() >= self.limits.connections || is_reserved) && !self.make_room() {
+            // All are busy: the new one is closed.
+            return;
         }
         // Answers are written whole; waiting for more of them would be waiting for the client.
         let _ = stream.set_nodelay(true);
@@ -202,6 +192,15 @@ impl Server {
         let (routes, limits, stopped) = (self.routes.clone(), self.limits, self.stopped.clone());
         let task = self.tasks.spawn(connection(stream, routes, counts, limits, stopped));
         self.open.push_back(Open { task, asked });
+    }
+
+    /// Ends a connection that is idle: of several that never asked the oldest. Whether there was one.
+    fn make_room(&mut self) -> bool {
+        let idle =
+            self.open.iter().enumerate().filter(|(_, open)| open.asked.busy.load(Ordering::Relaxed) == 0);
+        let idle = idle.min_by_key(|(_, open)| open.asked.last.load(Ordering::Relaxed)).map(|(at, _)| at);
+        let open = idle.and_then(|idle| self.open.remove(idle));
+        open.inspect(|open| open.task.abort()).is_some()
     }
 }
 
@@ -269,7 +268,12 @@ mod tests {
     #[test]
     fn who_asks_stays_and_who_never_did_makes_room() {
         let routes = Router::new().route("/", axum::routing::get(async || "here"));
-        let limits = Limits { connections: 4, head_timeout: Duration::from_secs(600), drain: Duration::ZERO };
+        let limits = Limits {
+            connections: 4,
+            head_timeout: Duration::from_secs(600),
+            drain: Duration::ZERO,
+            of_operators: true,
+        };
         let port = Port::start("test", "127.0.0.1:0".parse().expect("an address"), routes, limits);
         let port = port.expect("a port");
         let mut polite = std::net::TcpStream::connect(port.address()).expect("it listens");

@@ -3,8 +3,12 @@
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+
+/// A port that is gone leaves its connections in the backlog for ever: that is a failure, and not a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ended with the test.
 struct Node(Child);
@@ -18,8 +22,7 @@ impl Drop for Node {
 
 fn page(address: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    // A port that is gone leaves its connections in the backlog for ever: that is a failure, and not a test that hangs.
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
@@ -54,6 +57,7 @@ fn the_admin_port_answers_when_clients_have_taken_all_descriptors() {
     assert!(held.iter().filter(|stream| stream.is_ok()).count() > 96, "more than it has descriptors");
     // Those for whom there is none are told so; they do not wait until another goes.
     let last = held.last_mut().expect("some").as_mut().expect("it is connected");
+    last.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let mut words = String::new();
     last.read_to_string(&mut words).expect("words and the end");
     assert_eq!(words, "ERROR Too many open connections\r\n");

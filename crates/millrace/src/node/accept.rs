@@ -4,7 +4,7 @@
 //! round-robin does not, and this thread runs only when a client connects.
 
 use super::counters::NetCounters;
-use crate::spare::Spare;
+use crate::descriptors;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
@@ -80,7 +80,7 @@ pub fn run(
     door: &Door<'_>,
     stop: BorrowedFd<'_>,
 ) {
-    let mut acceptor = Acceptor { inboxes, door, next: 0, spare: Spare::new(1), is_short: false };
+    let mut acceptor = Acceptor { inboxes, door, next: 0, is_short: false };
     loop {
         let mut watched: Vec<PollFd<'_>> =
             listeners.iter().map(|(_, l)| PollFd::new(l, PollFlags::IN)).collect();
@@ -104,9 +104,7 @@ struct Acceptor<'a> {
     inboxes: &'a [Arc<Inbox>],
     door: &'a Door<'a>,
     next: usize,
-    /// A descriptor that is given up to turn a client away when there is no other: one that stays in the backlog would wake us for ever.
-    spare: Spare,
-    /// Descriptors have run out, and that was said.
+    /// Descriptors or memory have run out, and that was said.
     is_short: bool,
 }
 
@@ -119,11 +117,10 @@ impl Acceptor<'_> {
                 // The client was gone before we looked.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    if !self.turn_away(e, listener) {
-                        // The client waits in the backlog. Look again when one may have closed.
-                        rest(stop);
-                        return;
-                    }
+                    self.complain_once(&io::Error::from(e).to_string());
+                    // The client waits in the backlog. Look again when some may be free.
+                    rest(stop);
+                    return;
                 }
                 Err(e) => {
                     crate::complain!("millrace: accept failed: {e}");
@@ -137,8 +134,12 @@ impl Acceptor<'_> {
     fn take(&mut self, purpose: Purpose, socket: OwnedFd) {
         let net = self.door.net;
         net.total_connections.add(1);
-        self.spare.keep_back();
         if net.curr_connections.read() >= (self.door.most)() {
+            return self.refuse(&socket);
+        }
+        // It is told so: a client that stays in the backlog would wake us for ever.
+        if descriptors::is_reserved(&socket) {
+            self.complain_once("clients have taken their descriptors");
             return self.refuse(&socket);
         }
         self.is_short = false;
@@ -154,26 +155,12 @@ impl Acceptor<'_> {
         let _ = super::output::send(socket.as_fd(), &[b"ERROR Too many open connections\r\n"]);
     }
 
-    /// There is no descriptor or no memory for the next client: with the spare descriptor it is told so. Whether that was done.
-    fn turn_away(&mut self, error: Errno, listener: &OwnedFd) -> bool {
+    fn complain_once(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_short, true) {
             crate::complain!(
-                "millrace: clients are turned away: {}; raise the limit of open files, or lower -c (said once until one is accepted again)",
-                io::Error::from(error)
+                "millrace: clients are turned away: {why}; raise the limit of open files, or lower -c (said once until one is accepted again)"
             );
         }
-        if !self.spare.give_up() {
-            return false;
-        }
-        let accepted = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
-        if let Ok(socket) = &accepted {
-            self.door.net.total_connections.add(1);
-            self.refuse(socket);
-        }
-        let has_taken = accepted.is_ok();
-        drop(accepted);
-        self.spare.keep_back();
-        has_taken
     }
 }
 

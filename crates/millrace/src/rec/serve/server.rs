@@ -25,8 +25,12 @@ use std::time::Duration;
 use std::{fmt, io};
 
 /// Of the port for inference over HTTP. What is under way at the end has the time of `drain`.
-const LIMITS: Limits =
-    Limits { connections: 1024, head_timeout: Duration::from_secs(30), drain: Duration::from_secs(5) };
+const LIMITS: Limits = Limits {
+    connections: 1024,
+    head_timeout: Duration::from_secs(30),
+    drain: Duration::from_secs(5),
+    of_operators: false,
+};
 
 /// What is to be served where.
 pub struct Plan {

@@ -1,15 +1,14 @@
 //! The gateway's connections: as many as are allowed, none of them silent for ever.
 //!
 //! As [`crate::http`] does it: at the limit the connection that has been without calls for longest makes room, a client has a time to begin to speak
-//! HTTP/2, one without calls for a while is told to go ([`Limits`]), and a descriptor is kept back.
+//! HTTP/2, and one without calls for a while is told to go ([`Limits`]).
 
 use super::bridge::Bridge;
 use super::stream;
-use crate::spare::Spare;
+use crate::descriptors;
 use h2::server::Connection;
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -72,7 +71,6 @@ pub struct Clients {
     limits: Limits,
     tasks: JoinSet<()>,
     open: Vec<Open>,
-    spare: Spare,
     /// Descriptors have run out, and that was said.
     is_short: bool,
 }
@@ -80,8 +78,7 @@ pub struct Clients {
 impl Clients {
     /// None yet; their calls go over `bridge`.
     pub fn new(bridge: Rc<Bridge>, limits: Limits) -> Clients {
-        let (tasks, open, spare) = (JoinSet::new(), Vec::new(), Spare::new(1));
-        Clients { bridge, limits, tasks, open, spare, is_short: false }
+        Clients { bridge, limits, tasks: JoinSet::new(), open: Vec::new(), is_short: false }
     }
 
     /// Accepts and serves for ever. The connections end when this is dropped.
@@ -90,31 +87,32 @@ impl Clients {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((socket, _)) => self.take(socket),
-                    Err(error) => self.refused(&error).await,
+                    Err(error) => {
+                        self.complain_once(&error.to_string());
+                        sleep(ACCEPT_RETRY).await;
+                    }
                 },
                 Some(_) = self.tasks.join_next() => {
                     self.open.retain(|open| !open.task.is_finished());
-                    self.spare.keep_back();
                     self.is_short = false;
                 }
             }
         }
     }
 
-    async fn refused(&mut self, error: &io::Error) {
+    fn complain_once(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_short, true) {
-            crate::complain!("millrace: accepting a connection: {error} (said once until one ends)");
-        }
-        let out_of_descriptors = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
-        // With the spare descriptor the next one is taken, for whom another makes room.
-        if !out_of_descriptors || !self.spare.give_up() {
-            sleep(ACCEPT_RETRY).await;
+            crate::complain!("millrace: accepting a connection: {why} (said once until one ends)");
         }
     }
 
     fn take(&mut self, socket: TcpStream) {
         self.open.retain(|open| !open.task.is_finished());
-        if self.open.len() >= self.limits.connections || self.is_short {
+        let is_reserved = descriptors::is_reserved(&socket);
+        if is_reserved {
+            self.complain_once("clients have taken their descriptors");
+        }
+        if self.open.len() >= self.limits.connections || is_reserved {
             let idle = self.open.iter().enumerate().filter(|(_, open)| open.standing.calls.get() == 0);
             let longest = idle.min_by_key(|(_, open)| open.standing.since.get()).map(|(at, _)| at);
             // All have calls under way: the new one is closed.
