@@ -29,12 +29,8 @@ use std::path::{self, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const LIMITS: Limits = Limits {
-    connections: 64,
-    head_timeout: Duration::from_secs(10),
-    drain: Duration::ZERO,
-    of_operators: true,
-};
+const LIMITS: Limits =
+    Limits { connections: 64, head_timeout: Duration::from_secs(10), drain: Duration::ZERO, reserved: 8 };
 /// How long a request may take: bodies are short.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Names a file with the token, in the form of a key.

@@ -4,7 +4,7 @@
 //! knows no bound on connections and no timeout for a request that does not come.
 //!
 //! Invariants:
-//! 1. A port [of operators](Limits::of_operators) answers as long as the process lives, also when clients have taken all descriptors they can get. A
+//! 1. A port with [`Limits::reserved`] answers as long as the process lives, also when clients have taken all descriptors they can get. A
 //!    panic is printed and the server goes on with the same listener.
 //! 2. A connection whose request does not come within [`Limits::head_timeout`] is closed, whatever it sends meanwhile; so is one that is idle.
 //! 3. At [`Limits::connections`] one that is idle makes room: the oldest that never asked anything, else the one whose last answer is longest ago.
@@ -43,8 +43,8 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long requests that are under way have at the end; zero: they are cut off.
     pub drain: Duration,
-    /// The last descriptors of the process are for this port, too.
-    pub of_operators: bool,
+    /// Connections at once while clients have taken [all descriptors they may have](descriptors); none at a port for clients.
+    pub reserved: usize,
 }
 
 /// The port, serving since it was made and until it is dropped.
@@ -158,12 +158,7 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => self.take(stream),
                     // One client's error, or one that passes.
-                    Err(error) => {
-                        if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
-                            self.make_room();
-                        }
-                        tokio::time::sleep(ACCEPT_RETRY).await;
-                    }
+                    Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
                 },
                 Some(_) = self.tasks.join_next() => {
                     self.open.retain(|open| !open.task.is_finished());
@@ -180,8 +175,9 @@ impl Server {
 
     fn take(&mut self, stream: TcpStream) {
         self.open.retain(|open| !open.task.is_finished());
-        let is_reserved = !self.limits.of_operators && descriptors::is_reserved(&stream);
-        if (self.open.len() >= self.limits.connections || is_reserved) && !self.make_room() {
+        let is_short = descriptors::is_reserved(&stream);
+        let most = if is_short { self.limits.reserved } else { self.limits.connections };
+        if self.open.len() >= most && !self.make_room() {
             // All are busy: the new one is closed.
             return;
         }
@@ -272,7 +268,7 @@ mod tests {
             connections: 4,
             head_timeout: Duration::from_secs(600),
             drain: Duration::ZERO,
-            of_operators: true,
+            reserved: 4,
         };
         let port = Port::start("test", "127.0.0.1:0".parse().expect("an address"), routes, limits);
         let port = port.expect("a port");

@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits {
     connections: 1024,
     head_timeout: Duration::from_secs(30),
     drain: Duration::from_secs(5),
-    of_operators: false,
+    reserved: 0,
 };
 
 /// What is to be served where.
