@@ -43,7 +43,7 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// How long requests that are under way have at the end; zero: they are cut off.
     pub drain: Duration,
-    /// Connections at once while clients have taken [all descriptors they may have](descriptors); none at a port for clients.
+    /// Connections at once while clients have taken all descriptors they may have; none at a port for clients.
     pub reserved: usize,
 }
 
