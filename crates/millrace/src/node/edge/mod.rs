@@ -11,8 +11,7 @@
 //! connection has `net.pipeline` of it; what a reply costs is known afterwards, and is a *debt* that its next turns pay first. A turn has two rounds.
 //! In the first are those that have not had a turn since they last ran dry, however many there are. Those that want more than one turn at once
 //! *lag*: of these one, or a few that are cheap, have the second round, as much as the first had. So who asks now and then waits for a laggard's share, not
-//! for all of them.
-//!
+//! for all of them. While such a one is about, turns are shorter.
 //!
 //! Why whole turns: every request submitted in a turn is answered before the turn ends, so requests may borrow from the
 //! input buffers, replies need no copy of their own, and one wake-up's requests form one batch whose cache misses overlap.
@@ -86,6 +85,8 @@ pub struct Edge {
     runnable: VecDeque<u32>,
     /// Those that have more to do after their turn.
     laggards: VecDeque<u32>,
+    /// When somebody last asked for little.
+    asked_little: Nanos,
     /// Shared-memory connections that are looked at every time round.
     polled: Vec<u32>,
     /// When epoll was last asked.
@@ -138,6 +139,7 @@ impl Edge {
             generation: 0,
             runnable: VecDeque::new(),
             laggards: VecDeque::new(),
+            asked_little: Nanos::ZERO,
             polled: Vec::new(),
             looked: Nanos::ZERO,
             owed: VecDeque::new(),

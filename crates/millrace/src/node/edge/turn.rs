@@ -7,14 +7,22 @@ use crate::registers::Id;
 use base::Nanos;
 use engine::StageRun;
 
-/// What laggards may cost in a turn in which the others cost less.
+/// What laggards may cost in a turn in which the others cost less, and what who asks for little asks for at most.
 const LAGGARDS_COST: usize = 16;
+/// What a connection may cost in a turn while somebody asks for little now and then: such a one comes in the middle of a turn, and waits for its end.
+/// Shorter turns are mostly system calls.
+const SHORT_TURN: usize = 64;
+/// For so long after it asked, it is thought to ask again.
+const SHORT_TURNS_FOR: Nanos = Nanos::from_millis(5);
 
 impl Edge {
     /// A round for those that have waited for this turn, and one for a laggard.
     pub(super) fn turn(&mut self) {
         self.pool.resize(self.shared.registers.size(Id::EdgeReadBuffer));
-        let quantum = self.shared.registers.size(Id::NetPipeline);
+        let mut quantum = self.shared.registers.size(Id::NetPipeline);
+        if self.now.since(self.asked_little) < SHORT_TURNS_FOR {
+            quantum = quantum.min(SHORT_TURN);
+        }
         let others = self.round(quantum, usize::MAX, |edge| edge.runnable.pop_front());
         // Laggards have half of a turn. Among themselves they do more at a time, which is cheaper.
         let share = others.unwrap_or(0).max(LAGGARDS_COST);
@@ -37,7 +45,11 @@ impl Edge {
             && let Some(id) = next(self)
         {
             begun.get_or_insert_with(|| self.clock.now());
-            cost += self.submit(id, quantum);
+            let asked = self.submit(id, quantum);
+            if (1..quantum.min(LAGGARDS_COST)).contains(&asked) && !live(&mut self.connections, id).lags {
+                self.asked_little = self.now;
+            }
+            cost += asked;
             ran.push(id);
         }
         if let Some(begun) = begun {

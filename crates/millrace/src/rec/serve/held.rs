@@ -2,6 +2,8 @@
 //!
 //! A body that is on its way has promised nothing: when there is no room for the bytes of another request, the one of those that has the most is given
 //! up. So bodies that never end keep out nobody who sends less than they have.
+//!
+//! Large bodies take turns (`oip::routes`), so that a crowd of them does not come and go at the speed of the network.
 
 use super::refusal::Refusal;
 use base::budget::{Budget, Share};
@@ -120,6 +122,17 @@ impl Coming<'_> {
             }
             coming.give_up_the_largest();
         }
+    }
+
+    /// It will have so many bytes: they are not copied as it grows.
+    ///
+    /// # Errors
+    /// It made room for somebody.
+    pub fn expect(&mut self, total: usize) -> Result<(), Refusal> {
+        let mut coming = self.held.coming();
+        let part = coming.parts.get_mut(&self.id).ok_or(MADE_ROOM)?;
+        part.bytes.reserve(total.saturating_sub(part.bytes.len()));
+        Ok(())
     }
 
     /// It is whole.

@@ -67,7 +67,9 @@ impl fmt::Display for Refusal {
             Refusal::TooLong(most) => {
                 write!(f, "the body is longer than {most} bytes (register rec.body): send fewer queries")
             }
-            Refusal::Slow => f.write_str("the body did not arrive within rec.body_timeout"),
+            Refusal::Slow => {
+                f.write_str("the body did not arrive within rec.body_timeout, or a large one stopped coming")
+            }
             Refusal::Internal(why) => write!(f, "a fault of the server: {why}"),
         }
     }

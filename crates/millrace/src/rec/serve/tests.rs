@@ -471,6 +471,23 @@ fn who_does_not_finish_sending_holds_bytes_and_no_place() {
     drop((half, large));
 }
 
+/// Without an end to its turn, one client that stops sending keeps out all large bodies until `rec.body_timeout`.
+#[test]
+fn a_large_body_that_stops_coming_loses_its_turn() {
+    let one_at_a_time = [("rec.body", "1m"), ("rec.held", "2m"), ("rec.body_timeout", "600000000")];
+    let server = start_with(Box::new(|| Ok(served(1))), &one_at_a_time);
+    let mut stopped = Http::to(&server);
+    let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+    stopped.0.write_all(&[head.as_bytes(), &[b' '; 600_000]].concat()).expect("it is read");
+    let padded = |bytes| format!("{}{}", " ".repeat(bytes), json!({ "inputs": inputs() })).into_bytes();
+    let mut large = Http::to(&server);
+    let (status, ..) = large.ask("POST", "/v2/models/tiny/infer", "", &padded(800_000));
+    assert_eq!(status, 200);
+    let mut answer = [0; 12];
+    stopped.0.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
 #[test]
 fn models_are_not_loaded_for_web_pages() {
     let server = start();

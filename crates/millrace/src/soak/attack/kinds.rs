@@ -56,6 +56,8 @@ pub enum Way {
     Stay(fn() -> Vec<u8>),
     /// Send this again and again, and read what comes.
     Repeat(fn() -> Vec<u8>),
+    /// The same, as ordinary clients do: to compare, and not judged.
+    Load(fn() -> Vec<u8>),
     /// Send this again and again, and never read.
     Deaf(fn() -> Vec<u8>),
     /// Call this method of the fabric with this body again and again.
@@ -111,6 +113,15 @@ pub const KINDS: &[Kind] = &[
             let keys: String = (0..5000).map(|key| format!(" k{key}")).collect();
             format!("get{keys}\r\n").into_bytes()
         }),
+    },
+    Kind {
+        name: "node-load",
+        says: "to compare: 8 clients with a pipeline of ordinary requests",
+        role: Role::Node,
+        polite: Asks::Item,
+        to: |places| places.service,
+        links: 8,
+        way: Way::Load(|| b"get k9\r\n".to_vec()),
     },
     Kind {
         name: "node-deaf",

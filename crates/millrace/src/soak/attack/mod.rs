@@ -22,7 +22,7 @@ use crate::load::{interrupt, progress};
 use base::Bytes;
 use clap::Args;
 use indicatif::ProgressBar;
-use kinds::{KINDS, Kind};
+use kinds::{KINDS, Kind, Way};
 use polite::Felt;
 use rig::Rig;
 use serde::Serialize;
@@ -69,6 +69,8 @@ pub struct Attack {
 pub struct Outcome {
     /// Its name.
     pub attack: &'static str,
+    /// Whether it is judged; else it is there to compare.
+    pub is_attack: bool,
     /// The polite client's p50, attacked over quiet.
     pub p50: Option<Ratio>,
     /// And p99.
@@ -115,7 +117,7 @@ impl Attack {
         } else {
             print!("{}", show::text(&outcomes, self.bound));
         }
-        match outcomes.iter().filter(|outcome| !outcome.is_good).count() {
+        match outcomes.iter().filter(|outcome| outcome.is_attack && !outcome.is_good).count() {
             0 => Ok(()),
             bad => Err(SoakError::Broken(bad as u64)),
         }
@@ -162,6 +164,7 @@ impl Attack {
         };
         let mut outcome = Outcome {
             attack: kind.name,
+            is_attack: !matches!(kind.way, Way::Load(_)),
             p50: of(|(p50, _)| p50),
             p99: of(|(_, p99)| p99),
             longest_us: felt.longest_us(),

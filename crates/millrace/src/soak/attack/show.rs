@@ -55,7 +55,12 @@ pub fn text(outcomes: &[Outcome], bound: f64) -> String {
             micros(outcome.longest_us),
             format!("{} of {}", whole(outcome.failed.0), whole(outcome.failed.0 + outcome.answers)),
             memory,
-            if outcome.is_good { "good" } else { "NOT GOOD" }.to_owned(),
+            match (outcome.is_attack, outcome.is_good) {
+                (false, _) => "to compare",
+                (true, true) => "good",
+                (true, false) => "NOT GOOD",
+            }
+            .to_owned(),
         ]);
     }
     let mut text = format!("\n{table}");

@@ -13,7 +13,8 @@
 //! Errors are `{"error": "…"}`.
 //!
 //! Bounds: `rec.in_flight` requests under way, of `rec.body` bytes each; bodies that are there or on their way have `rec.held` bytes together,
-//! and `rec.body_timeout` to come. When there is no room for another, the one of those on their way that has the most is refused.
+//! and `rec.body_timeout` to come. When there is no room for another, the one of those on their way that has the most is refused. Bodies are read on
+//! beyond [`LARGE_BODY`] bytes in turns, as many at once as fill half of `rec.held`, and while they come: small ones find room and time beside them.
 
 use super::reply::{self, JSON_LENGTH};
 use crate::admin::is_foreign_page;
@@ -38,10 +39,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
+/// A body with more bytes than this is large.
+const LARGE_BODY: usize = 256 << 10;
+/// From one piece of a large body to the next.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The HTTP edge.
 pub struct Http {
     edge: Arc<Edge>,
     places: Semaphore,
+    /// Large bodies that may be read at once.
+    large: Semaphore,
     body_timeout: Duration,
 }
 
@@ -56,6 +64,8 @@ impl Http {
     /// The routes of an edge.
     pub fn routes(edge: Arc<Edge>) -> Router {
         let places = Semaphore::new(edge.registers.size(Id::InFlight));
+        let (held, body) = (edge.registers.size(Id::Held), edge.registers.size(Id::Body));
+        let large = Semaphore::new((held / 2 / body.max(LARGE_BODY)).max(1));
         let body_timeout = Duration::from_micros(edge.registers.read(Id::BodyTimeout));
         let mut routes = Router::new()
             .route("/v2", get(async || Json(reply::server())))
@@ -71,7 +81,7 @@ impl Http {
         }
         routes
             .fallback(async || reply::error(StatusCode::NOT_FOUND, "there is no such path; see GET /v2"))
-            .with_state(Arc::new(Http { edge, places, body_timeout }))
+            .with_state(Arc::new(Http { edge, places, large, body_timeout }))
     }
 }
 
@@ -139,13 +149,20 @@ async fn infer(
 }
 
 /// The bytes of a body of `most` at most, counted while they come: what is not there yet holds nothing.
-async fn collect(mut body: Body, most: usize, edge: &Edge) -> Result<(Bytes, Hold), Refusal> {
+async fn collect(mut body: Body, most: usize, http: &Http) -> Result<(Bytes, Hold), Refusal> {
+    let edge = &http.edge;
     let mut coming: Option<Coming<'_>> = None;
-    while let Some(frame) = body.frame().await {
+    let mut turn = None;
+    loop {
+        let piece = match &turn {
+            Some(_) => tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| Refusal::Slow)?,
+            None => body.frame().await,
+        };
+        let Some(frame) = piece else { break };
         let frame = frame.map_err(|error| Refusal::Malformed(format!("the body did not arrive: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        let came = coming.as_ref().map_or(0, Coming::len);
-        if came + data.len() > most {
+        let came = coming.as_ref().map_or(0, Coming::len) + data.len();
+        if came > most {
             return Err(Refusal::TooLong(most));
         }
         match &mut coming {
@@ -158,6 +175,16 @@ async fn collect(mut body: Body, most: usize, edge: &Edge) -> Result<(Bytes, Hol
             }
             None => coming = Some(edge.held.begin(&data, edge.hold())?),
             Some(coming) => coming.append(&data)?,
+        }
+        if came > LARGE_BODY && turn.is_none() && !body.is_end_stream() {
+            // What waits here is not read: its client finds its connection full.
+            turn = Some(http.large.acquire().await.expect("it is never closed"));
+            let rest = body.size_hint().exact().map_or(0, |rest| rest.min((most - came) as u64) as usize);
+            coming.as_mut().map_or(Ok(()), |coming| coming.expect(came + rest))?;
+        }
+        if turn.is_some() {
+            // There is a thread for all connections, and the next piece may be here already.
+            tokio::task::yield_now().await;
         }
     }
     coming.map_or_else(|| Ok((Bytes::new(), edge.hold())), Coming::end)
@@ -183,7 +210,7 @@ impl Http {
             }
         };
         let most = self.edge.registers.size(Id::Body);
-        let body = match tokio::time::timeout(self.body_timeout, collect(body, most, &self.edge)).await {
+        let body = match tokio::time::timeout(self.body_timeout, collect(body, most, self)).await {
             Ok(collected) => collected,
             Err(_) => Err(Refusal::Slow),
         };
