@@ -192,6 +192,32 @@ fn pipelined_statistics_take_turns_by_what_they_cost() {
     }
 }
 
+/// Who came in the middle of a turn waited until 256 requests of somebody's pipeline were done.
+#[test]
+fn turns_are_short_while_somebody_asks_for_little() {
+    let mut rig = Rig::with(1);
+    let (mut greedy, mut other) = (rig.connect(), rig.connect());
+    greedy.send("get k0\r\n".repeat(4000));
+    let mut turns = Vec::new();
+    while rig.edge.has_work() || turns.is_empty() {
+        other.send("get k0\r\n");
+        rig.step();
+        other.hears("VALUE k0 0 1\r\nv\r\nEND\r\n");
+        let before = rig.executed();
+        rig.step();
+        turns.push(rig.executed() - before);
+        greedy.listen();
+    }
+    // How long ago the other one asked is measured in time, so where this thread was put aside a turn is longer.
+    turns.sort_unstable();
+    assert_eq!(turns[turns.len() / 2], 64, "{turns:?}");
+    greedy.send("get k0\r\n".repeat(4000));
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    let before = rig.executed();
+    rig.step();
+    assert!(rig.executed() - before >= 256, "{} requests", rig.executed() - before);
+}
+
 #[test]
 fn cachedump_lists_as_many_as_were_asked_for() {
     let mut rig = Rig::with(500);
