@@ -247,7 +247,7 @@ fn sessions_from_before_a_restore_are_refused() {
     good(&restore(&saved, &again));
     let up = Up::again(again, &SMALL);
     until_all_serve(&up);
-    assert!(writer.is_refused(&up, Transaction::new().put("key", "of an old session")));
+    assert!(writer.is_refused(up.addresses(), Transaction::new().put("key", "of an old session")));
     let found = Writer::new(&up).execute(Transaction::new().get("key").put("other", "x")).reads;
     assert_eq!(found[0].as_ref().map(|found| &found.value[..]), Some(&b"before"[..]));
     up.end();

@@ -5,7 +5,7 @@
 
 mod chained;
 
-use chained::{PATIENCE, Up, Writer, chain, checksum, stderr, until_all_serve};
+use chained::{Members, PATIENCE, Up, Writer, chain, checksum, stderr, until_all_serve};
 use millrace::chain::status::ask;
 use protocol::chain::{Lsn, Transaction};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,6 +115,55 @@ fn an_end_that_all_logs_lost_is_an_error_with_a_choice() {
         std::thread::yield_now();
     }
     up.end();
+}
+
+/// Disks that all go back in time, a registry that is lost, and an operator who accepts it. Places in the log are given again then, and with them the numbers of sessions were: a
+/// client from before was told the outcome of another's request, and its own was never done.
+#[test]
+fn after_a_reset_nobody_is_told_the_outcome_of_another() {
+    let mut members = Members::new("reset");
+    let put = |key: String| Transaction::new().put(key, "x");
+    let copy = |from: &str, to: &str, members: &Members| {
+        for id in 1..=3 {
+            let (from, to) =
+                (members.path(from).join(format!("{id}")), members.path(to).join(format!("{id}")));
+            std::fs::create_dir_all(&to).expect("a folder");
+            for file in std::fs::read_dir(from).expect("a folder") {
+                let file = file.expect("a file");
+                std::fs::copy(file.path(), to.join(file.file_name())).expect("it can be copied");
+            }
+        }
+    };
+    members.start_controller();
+    members.start_replicas();
+    let mut old = Writer::of(members.addresses());
+    (0..10).for_each(|number| drop(old.execute(put(format!("early {number}")))));
+    members.kill();
+    copy("", "kept", &members);
+
+    members.start_controller();
+    members.start_replicas();
+    let late = (0..10).map(|number| old.execute(put(format!("late {number}"))).lsn).last().expect("ten");
+    members.kill();
+    copy("kept", "", &members);
+    for state in ["state", "state.2", "state.3"] {
+        std::fs::remove_file(members.path(state)).expect("the controller has three copies");
+    }
+
+    members.start_replicas();
+    let reset = members.reset();
+    assert!(reset.status.success(), "{}", stderr(&reset));
+    members.start_controller();
+    let mut new = Writer::of(members.addresses());
+    let mut last = Lsn(0);
+    while last < Lsn(late.0 + 20) {
+        last = new.execute(put("new".to_owned())).lsn;
+    }
+    assert!(old.is_refused(members.addresses(), put("never".to_owned())));
+    let keys = ["never", "early 9", "late 9", "new"];
+    let reads = keys.iter().fold(Transaction::new(), |all, key| all.get(*key));
+    let there = new.execute(reads).reads.iter().map(Option::is_some).collect::<Vec<_>>();
+    assert_eq!(there, [false, true, false, true], "{keys:?}");
 }
 
 #[test]

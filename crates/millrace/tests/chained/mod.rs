@@ -190,6 +190,108 @@ impl Drop for Up {
     }
 }
 
+/// Three replicas and a controller, each a process that is started and ended alone: for what `chain up` does not do.
+pub struct Members {
+    folder: PathBuf,
+    running: Vec<Child>,
+}
+
+impl Members {
+    pub fn new(test: &str) -> Members {
+        let folder = folder(test);
+        let members = Members { folder, running: Vec::new() };
+        let made = Command::new(PROGRAM).args(["key", "new"]).arg(members.path("cluster.key")).output();
+        assert!(made.expect("the program").status.success());
+        members
+    }
+
+    /// A file of theirs.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn socket(&self, name: &str) -> String {
+        format!("unix:{}", self.path(name).display())
+    }
+
+    /// Where the replicas serve clients.
+    pub fn addresses(&self) -> Vec<Address> {
+        (1..=3).map(|id| self.socket(&format!("clients-{id}")).parse().expect("an address")).collect()
+    }
+
+    /// What a controller is told, and who does its work for once.
+    fn leading(&self) -> Vec<String> {
+        let key = self.path("cluster.key").display().to_string();
+        let state = self.path("state").display().to_string();
+        let words =
+            ["--replicas", "1,2,3", "--listen", &self.socket("controller"), "--state", &state, "--key", &key];
+        words.map(str::to_owned).into()
+    }
+
+    pub fn start_controller(&mut self) {
+        let words = self.leading();
+        self.spawn("controller", &words);
+    }
+
+    pub fn start_replicas(&mut self) {
+        let peers: Vec<String> =
+            (1..=3).map(|id| format!("{id}={}", self.socket(&format!("peers-{id}")))).collect();
+        let (peers, controller) = (peers.join(","), self.socket("controller"));
+        let key = self.path("cluster.key").display().to_string();
+        for id in 1..=3 {
+            let (number, clients) = (id.to_string(), self.socket(&format!("clients-{id}")));
+            let data = self.path(&number).display().to_string();
+            let words = [
+                "--id",
+                &number,
+                "--listen",
+                &clients,
+                "--peers",
+                &peers,
+                "--controllers",
+                &controller,
+                "--data",
+                &data,
+                "--key",
+                &key,
+                "--log-size",
+                "8m",
+                "--data-size",
+                "8m",
+            ];
+            self.spawn("replica", &words.map(str::to_owned));
+        }
+    }
+
+    fn spawn(&mut self, role: &str, words: &[String]) {
+        let process = Command::new(PROGRAM).args(["chain", role]).args(words).stdout(Stdio::null()).spawn();
+        self.running.push(process.expect("the program"));
+    }
+
+    /// Kills all.
+    pub fn kill(&mut self) {
+        for mut process in self.running.drain(..) {
+            process.kill().expect("it is ours");
+            process.wait().expect("it is ours");
+        }
+    }
+
+    /// `chain reset`, while no controller runs.
+    pub fn reset(&self) -> Output {
+        let words = self.leading();
+        let words: Vec<&str> =
+            ["reset", "--accept-data-loss"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        chain(&words)
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        self.kill();
+        remove(&self.folder);
+    }
+}
+
 fn remove(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
 }
@@ -238,7 +340,13 @@ impl Writer {
     }
 
     pub fn patient(up: &Up, patience: Duration) -> Writer {
-        Writer { addresses: up.addresses(), at: 0, connection: None, session: None, sequence: 0, patience }
+        Writer { patience, ..Writer::of(up.addresses()) }
+    }
+
+    /// At these replicas.
+    pub fn of(addresses: Vec<Address>) -> Writer {
+        let patience = Duration::from_secs(2);
+        Writer { addresses, at: 0, connection: None, session: None, sequence: 0, patience }
     }
 
     /// What became of it. It is sent with the same number until that is known.
@@ -290,11 +398,11 @@ impl Writer {
 
 impl Writer {
     /// Whether a chain, perhaps another one, does not know this session.
-    pub fn is_refused(&mut self, up: &Up, transaction: Transaction) -> bool {
+    pub fn is_refused(&mut self, addresses: Vec<Address>, transaction: Transaction) -> bool {
         let session = self.session.expect("it was opened");
         self.sequence += 1;
         let id = RequestId { session, sequence: self.sequence };
-        (self.addresses, self.at, self.connection) = (up.addresses(), 0, None);
+        (self.addresses, self.at, self.connection) = (addresses, 0, None);
         let patience = CallOptions::within(self.patience);
         self.insist(|channel, client| {
             let reply =
