@@ -1,12 +1,13 @@
 //! `millrace demo`: the main job in one command: a node in this process, real memcached traffic through real sockets, every
 //! value checked, a table, and a page with plots.
 
+use crate::load::LoadError;
 use crate::load::demo::{DemoResult, drive};
 use crate::load::target::Target;
-use crate::load::{LoadError, interrupt, progress};
 use crate::node::config::Config;
 use crate::node::shared::StageReport;
 use crate::node::{Node, StartError};
+use crate::process::{interrupt, progress};
 use crate::registers::Id;
 use crate::report::{StageBreakdown, pages, tables};
 use base::Bytes;

@@ -18,6 +18,7 @@ pub mod node;
 pub mod parallel;
 pub mod plan;
 pub mod probe;
+pub mod process;
 pub mod proxy;
 pub(crate) mod reach;
 pub mod rec;

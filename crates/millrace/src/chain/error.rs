@@ -50,6 +50,11 @@ pub enum ChainError {
 }
 
 impl ChainError {
+    /// Ctrl-C and SIGTERM cannot be caught.
+    pub(super) fn signals(cause: io::Error) -> ChainError {
+        ChainError::Child(format!("signals cannot be caught: {cause}"))
+    }
+
     /// The exit status. See the help of `millrace chain`.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -7,7 +7,7 @@ use super::media::Media;
 use super::node::{Node, Place};
 use super::registers::{Registers, config};
 use super::service::Desk;
-use crate::inc::stop_flag;
+use crate::process::{say, stop_at_eof, stop_flag};
 use crate::txn::words;
 use base::key::Key;
 use base::{Bytes, Clock};
@@ -15,11 +15,9 @@ use fabric::link::Address;
 use fabric::server::{Options, Server};
 use protocol::chain::{Image as _, NodeId, Replica, ReplicaId};
 use ring::wait::waiting_on_eventfd;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Run a replica of a chain until Ctrl-C or SIGTERM.
@@ -186,7 +184,7 @@ impl ReplicaNode {
     /// # Errors
     /// It could not start, or its log or image failed.
     pub fn run(&self) -> Result<(), ChainError> {
-        let stop = stop_flag().map_err(|error| ChainError::Child(error.to_string()))?;
+        let stop = stop_flag().map_err(ChainError::signals)?;
         if self.until_eof {
             stop_at_eof(Arc::clone(&stop));
         }
@@ -278,20 +276,4 @@ impl ReplicaNode {
         }
         Ok(controllers)
     }
-}
-
-/// Prints a line that others may wait for.
-pub fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    // Whoever does not listen any more does not stop a replica.
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-/// Sets the flag when standard input is closed.
-pub fn stop_at_eof(stop: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
-        // An error ends it as the end does.
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        stop.store(true, Ordering::Relaxed);
-    });
 }

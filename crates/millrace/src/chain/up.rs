@@ -11,8 +11,9 @@ use super::controller::{ControllerError, Process, Setting};
 use super::error::ChainError;
 use super::media::Media;
 use super::registers::config;
-use super::replica::{KEY_FILE, registers, say, stop_at_eof};
-use crate::inc::stop_flag;
+use super::replica::{KEY_FILE, registers};
+use crate::process::stop_flag;
+use crate::process::{say, stop_at_eof};
 use base::Bytes;
 use base::key::Key;
 use clap::{Args, ValueEnum};
@@ -148,7 +149,7 @@ impl Up {
     /// # Errors
     /// It could not start, or all replicas ended.
     pub fn run(&self) -> Result<(), ChainError> {
-        let stop = stop_flag().map_err(|error| ChainError::Child(error.to_string()))?;
+        let stop = stop_flag().map_err(ChainError::signals)?;
         if self.until_eof {
             stop_at_eof(Arc::clone(&stop));
         }

@@ -3,7 +3,7 @@
 use super::IncError;
 use super::client::{Client, ClientError};
 use super::topology::Topology;
-use crate::load::args::duration;
+use crate::process::parse::duration;
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{Status, Verb, Version};

@@ -48,10 +48,6 @@ pub use client::{Client, ClientError, Item, Swap};
 pub use error::IncError;
 pub use topology::Topology;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 /// A cache in the network that stays coherent: boxes on the way to homes, over UDP.
 ///
 /// Clients ask their box; it answers from its copy, or sends the request on to the item's home and keeps the answer. Homes do all writes, and
@@ -87,18 +83,4 @@ impl Inc {
             Command::Ask(ask) => ask.run(),
         }
     }
-}
-
-/// A flag that becomes true at Ctrl-C or SIGTERM; the second ends the program.
-///
-/// # Errors
-/// The system's, when the signals cannot be caught.
-pub fn stop_flag() -> Result<Arc<AtomicBool>, IncError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .map_err(IncError::Signal)?;
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(IncError::Signal)?;
-    }
-    Ok(stop)
 }

@@ -5,8 +5,9 @@
 use super::machine::Counters;
 use super::node::Equipment;
 use super::topology::Topology;
-use super::{IncError, book, life, metrics, node, stop_flag};
+use super::{IncError, book, life, metrics, node};
 use crate::admin::Admin;
+use crate::process::{stop_at_eof, stop_flag};
 use base::Nanos;
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::Incarnation;
@@ -15,7 +16,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds that a clock is behind an earlier life before that is said.
@@ -95,7 +96,7 @@ impl Common {
         nodes: &[NodeId],
         equip: impl Fn(NodeId) -> Result<Equipment, IncError>,
     ) -> Result<(), IncError> {
-        let stop = stop_flag()?;
+        let stop = stop_flag().map_err(IncError::Signal)?;
         if self.until_eof {
             stop_at_eof(Arc::clone(&stop));
         }
@@ -152,14 +153,6 @@ fn serve_metrics(
     });
     let routes = metrics::routes(ends.collect());
     Admin::start(address, routes).map_err(|cause| IncError::Metrics(address, cause))
-}
-
-fn stop_at_eof(stop: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
-        // An error ends it as the end does.
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        stop.store(true, Ordering::Relaxed);
-    });
 }
 
 /// The number of this life, by the system's clock.

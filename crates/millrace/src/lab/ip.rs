@@ -7,9 +7,8 @@
 
 use super::LabError;
 use super::network::Batch;
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
+use crate::process::end_with_this_process;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Runs a batch.
@@ -31,18 +30,6 @@ pub fn run(batch: &Batch) -> Result<(), LabError> {
     let line = failed_line(&said).and_then(|number| batch.lines.get(number.checked_sub(1)?));
     let line = [within.join(" "), line.map_or("-batch -", String::as_str).to_string()].join(" ");
     Err(LabError::Ip { line: line.trim().to_string(), said })
-}
-
-/// The command is killed when this process, or the thread that starts it, ends.
-pub(crate) fn end_with_this_process(command: &mut Command) {
-    let parent = getpid();
-    let bind = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Had the parent ended before, nobody would be told.
-        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
-    };
-    // SAFETY: between fork and exec it makes two system calls, and touches no memory but its own stack.
-    unsafe { command.pre_exec(bind) };
 }
 
 /// Of what a batch printed: `Command failed -:3`.

@@ -6,14 +6,14 @@
 use super::LoadError;
 use super::args::{BenchArgs, Check};
 use super::fleet::Fleet;
-use super::interrupt;
-use super::progress;
 use super::server::ServerProcess;
 use super::summary::Summary;
 use super::tally::Tally;
 use super::target::Target;
 use super::versus::{Side, Versus, alternate};
 use super::workload::{Job, Pace, Phase, Workload};
+use crate::process::interrupt;
+use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use crate::report::{pages, tables};
 use base::Nanos;

@@ -2,9 +2,9 @@
 
 use super::{Failure, platform, print};
 use crate::parallel;
+use crate::process::panics::caught;
 use crate::report::Table;
 use crate::repro::{experiment, number};
-use crate::sim::panics::caught;
 use clap::Args;
 use model::experiment::audit::{Answer, Question};
 use model::experiment::{Experiment, Row, Rows};

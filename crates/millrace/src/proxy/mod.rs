@@ -31,7 +31,7 @@ pub use error::ProxyError;
 pub use server::Proxy as Running;
 pub use shared::Options;
 
-use crate::inc::Topology;
+use crate::inc::{IncError, Topology};
 use crate::node::config::parse_address;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -100,7 +100,7 @@ impl Proxy {
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), ProxyError> {
         let topology = Topology::read(&self.topology)?;
-        let stop = crate::inc::stop_flag()?;
+        let stop = crate::process::stop_flag().map_err(IncError::Signal)?;
         let cores = base::cpu::allowed_cores().len();
         let options = Options {
             threads: self.threads.map_or(cores, usize::from),

@@ -2,7 +2,7 @@
 
 use super::files::{self, Failure};
 use super::table::Target;
-use crate::load::progress;
+use crate::process::progress;
 use crate::report::Table;
 use crate::report::format::{percent, whole};
 use clap::Args;

@@ -2,7 +2,7 @@
 
 use super::files::{self, Failure};
 use super::serve::rows;
-use crate::load::args::count;
+use crate::process::parse::count;
 use crate::report::format::whole;
 use clap::Args;
 use rec::{Model, RowFormat};

@@ -4,7 +4,7 @@ use super::RpcError;
 use super::descriptions::short_path;
 use super::json::{self, Style};
 use super::target::Target;
-use crate::load::args::duration;
+use crate::process::parse::duration;
 use clap::Args;
 use fabric::channel::{CallId, CallOptions, Channel, Method, StartError, What};
 use fabric::frame::{metadata, push_metadata};

@@ -22,7 +22,6 @@ mod issue;
 mod minimal;
 mod nodes;
 mod packets;
-pub(crate) mod panics;
 mod play;
 mod record;
 mod script;
@@ -34,7 +33,7 @@ mod watch;
 mod words;
 mod world;
 
-use crate::load::progress;
+use crate::process::progress;
 use campaign::{Campaign, Hunt};
 use clap::Args;
 use play::Case;

@@ -1,12 +1,13 @@
 //! One run: a seed played from beginning to end, and judged.
 
+use super::indices;
 use super::nodes::Numbers;
 use super::record::EXACT;
 use super::script::Script;
 use super::topology::Topology;
 use super::trial::{Outcome, Summary, Trial};
 use super::world::{Violation, World};
-use super::{indices, panics};
+use crate::process::panics;
 use protocol::coherence::Planted;
 use sim::Fingerprint;
 use sim::check::{self, Rules};

@@ -26,7 +26,7 @@ mod show;
 mod slot;
 mod trial;
 
-use crate::load::{interrupt, progress};
+use crate::process::{interrupt, progress};
 use base::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use client::ClientArgs;

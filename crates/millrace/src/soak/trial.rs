@@ -12,7 +12,7 @@ use super::parts;
 use super::server::{Footprint, Limits, Said, Server};
 use super::slot::{Board, Faults, Slot, Victim};
 use crate::load::args::run_number;
-use crate::load::progress;
+use crate::process::progress;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use protocol::memcache::client::{Reply, request};

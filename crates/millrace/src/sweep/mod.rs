@@ -15,10 +15,10 @@ pub mod gather;
 pub mod journal;
 pub mod shard;
 
-use crate::load::{interrupt, progress};
 use crate::parallel;
+use crate::process::panics::caught;
+use crate::process::{interrupt, progress};
 use crate::repro::experiment;
-use crate::sim::panics::caught;
 use clap::{Args, Subcommand};
 use gather::Gathered;
 use journal::Journal;

@@ -4,7 +4,7 @@ use super::bench::Bench;
 use super::client::{Client, Options};
 use super::error::TxnError;
 use super::reply;
-use crate::load::args::duration;
+use crate::process::parse::duration;
 use clap::ValueEnum;
 use fabric::link::Address;
 use protocol::chain::client::Reads;

@@ -22,7 +22,7 @@ use super::registry::file::FileRegistry;
 use super::registry::{Registry as _, Swapped, describe};
 use super::replica::Secret;
 use super::status::ask;
-use crate::load::progress;
+use crate::process::progress;
 use crate::txn::info::Info;
 use base::Bytes;
 use fabric::link::Address;

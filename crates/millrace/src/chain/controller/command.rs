@@ -8,12 +8,12 @@ use crate::chain::registry::file::FileRegistry;
 use crate::chain::registry::memory::MemoryRegistry;
 use crate::chain::registry::{Registry, RegistryError};
 use crate::chain::replica::{KEY_FILE, Secret};
-use crate::inc::stop_flag;
+use crate::process::{say, stop_flag};
 use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::controller::ResetRefused;
 use protocol::chain::{Config, Configuration, ReplicaId};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -145,8 +145,7 @@ impl ControllerNode {
     /// # Errors
     /// It could not start.
     pub fn run(&self) -> Result<(), ControllerError> {
-        let stop =
-            stop_flag().map_err(|error| ControllerError::System(io::Error::other(error.to_string())))?;
+        let stop = stop_flag().map_err(signals)?;
         let mut process = self.common.open()?;
         say(&ready(&process));
         process.run(&stop, say);
@@ -160,8 +159,7 @@ impl Reset {
     /// # Errors
     /// It was not done, and why.
     pub fn run(&self) -> Result<(), ControllerError> {
-        let stop =
-            stop_flag().map_err(|error| ControllerError::System(io::Error::other(error.to_string())))?;
+        let stop = stop_flag().map_err(signals)?;
         let mut process = self.open()?;
         say(&ready(&process));
         let done = self.reset(&mut process, &stop)?;
@@ -258,9 +256,6 @@ fn ready(process: &Process) -> String {
     format!("{} is ready: replicas find it at {address}", process.name())
 }
 
-/// Prints a line that others may wait for.
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    // Whoever does not listen any more does not stop a controller.
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+fn signals(cause: io::Error) -> ControllerError {
+    ControllerError::System(io::Error::other(format!("signals cannot be caught: {cause}")))
 }

@@ -23,8 +23,8 @@ mod way;
 
 use super::LabError;
 use crate::inc::registers::Registers;
-use crate::load::args::duration;
-use crate::load::progress;
+use crate::process::parse::duration;
+use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use base::Nanos;
 use cell::{Cell, Row};
@@ -99,7 +99,7 @@ impl Compute {
     /// # Errors
     /// A result is wrong, or it could not be run.
     pub fn run(&self) -> Result<(), LabError> {
-        let stop = crate::load::interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
+        let stop = crate::process::interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(&stop)?;
         let text = match self.json {
             true => serde_json::to_string_pretty(&outcome).expect("results are plain data") + "\n",

@@ -3,8 +3,9 @@
 use super::Faults;
 use super::queue::{Counts, Queue};
 use super::wire::{MAX_FRAME, Wire};
-use crate::inc::stop_flag;
+use crate::inc::IncError;
 use crate::lab::LabError;
+use crate::process::stop_flag;
 use base::{Clock, Nanos, Prng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +47,7 @@ impl Carry {
         let wires = [Wire::open(&self.a)?, Wire::open(&self.b)?];
         let queue = |direction| Queue::new(self.faults, Prng::for_entity(self.seed, direction, 0x6c));
         let mut queues = [queue(0), queue(1)];
-        let stop = stop_flag()?;
+        let stop = stop_flag().map_err(IncError::Signal)?;
         // Without it the kernel is up to 50 µs late, so as to wake several at once.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         println!("{} and {} are joined, {}", self.a, self.b, self.faults);

@@ -3,7 +3,7 @@
 use super::kill::{Role, Step};
 use super::record::now;
 use crate::lab::LabError;
-use crate::load::progress;
+use crate::process::progress;
 use base::Nanos;
 use indicatif::ProgressBar;
 

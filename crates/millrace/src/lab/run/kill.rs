@@ -2,7 +2,7 @@
 
 use crate::lab::LabError;
 use crate::lab::place;
-use crate::load::args::duration;
+use crate::process::parse::duration;
 use base::Nanos;
 use protocol::coherence::NodeId;
 use std::fmt;

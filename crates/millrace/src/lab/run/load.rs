@@ -1,7 +1,7 @@
 //! The load: what clients ask for, how often, for how long.
 
 use super::record::now;
-use crate::load::args::duration;
+use crate::process::parse::duration;
 use base::Nanos;
 use std::time::Duration;
 

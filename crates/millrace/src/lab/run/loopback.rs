@@ -9,7 +9,7 @@ use super::stall;
 use super::user::{Mix, User};
 use super::{Outcome, Run, Scene};
 use crate::lab::LabError;
-use crate::load::progress;
+use crate::process::progress;
 use base::Nanos;
 use protocol::coherence::{Life, Planted};
 use protocol::planted::Bugs;

@@ -40,7 +40,7 @@ use super::LabError;
 use super::plan::Plan;
 use super::state::parse_name;
 use crate::inc::{self, Topology};
-use crate::load::args::duration;
+use crate::process::parse::duration;
 use base::Nanos;
 use conduct::Death;
 use kill::{Kill, Role, all_roles};
@@ -159,7 +159,7 @@ impl Run {
     /// # Errors
     /// A key is not linearizable, or it could not be run.
     pub fn run(&self) -> Result<(), LabError> {
-        let stop = inc::stop_flag()?;
+        let stop = crate::process::stop_flag().map_err(inc::IncError::Signal)?;
         let outcome = self.measure(&stop)?;
         show::print(self, &outcome).map_err(LabError::io("cannot write"))?;
         let long = outcome.stalls.iter().filter(|stall| !stall.is_bounded()).count();

@@ -3,9 +3,10 @@
 use super::load::{Load, Pace};
 use super::record::Part;
 use super::user::{Mix, User};
-use crate::inc::{Topology, stop_flag};
+use crate::inc::{IncError, Topology};
 use crate::lab::LabError;
-use crate::load::args::duration;
+use crate::process::parse::duration;
+use crate::process::stop_flag;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl Solo {
         let part = Part::on_disk(self.number, &self.journal).map_err(writing)?;
         let pace = Pace { every: self.every.into() };
         let user = User::new(&topology, (self.number, self.of), self.tor, &mix, &self.load, (part, pace))?;
-        let stop = stop_flag()?;
+        let stop = stop_flag().map_err(IncError::Signal)?;
         println!("client {} asks box {}", self.number, self.tor);
         user.work(&AtomicU64::new(self.load.operations), &stop).map(drop)
     }

@@ -17,7 +17,7 @@ use crate::lab::process::{Process, Started};
 use crate::lab::site::require_root;
 use crate::lab::state::{self, State};
 use crate::lab::{LabError, Plan, Site, command};
-use crate::load::progress;
+use crate::process::progress;
 use base::Nanos;
 use protocol::coherence::{Life, NodeId};
 use sim::network::PerMillion;

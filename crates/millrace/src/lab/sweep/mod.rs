@@ -17,7 +17,7 @@ mod theory;
 
 use crate::inc::plan::{registers, setting};
 use crate::inc::{IncError, registers as list};
-use crate::load::progress;
+use crate::process::progress;
 use cell::{Case, Cell, Shares, Spread};
 use clap::Args;
 use network::Shape;

@@ -15,8 +15,8 @@ mod show;
 mod subject;
 mod tally;
 
-use crate::load::args::{duration, rate};
-use crate::load::{interrupt, progress};
+use crate::process::parse::{duration, rate};
+use crate::process::{interrupt, progress};
 use crate::rec::registers::Registers;
 use crate::rec::serve::{ModelArgs, Plan, Server};
 use crate::report::environment::{self, Fact};

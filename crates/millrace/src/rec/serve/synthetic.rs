@@ -65,7 +65,7 @@ const LOG: usize = 20_000;
 /// # Errors
 /// It is no such number.
 pub fn rows(text: &str) -> Result<u32, String> {
-    let rows = crate::load::args::count(text)?;
+    let rows = crate::process::parse::count(text)?;
     u32::try_from(rows)
         .ok()
         .filter(|&rows| rows > 0)

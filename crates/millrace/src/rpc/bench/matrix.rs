@@ -11,8 +11,8 @@
 
 use super::Bench;
 use super::load::{Caller, Plan, drive};
-use crate::load::progress;
 use crate::load::ratio::Spread;
+use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use crate::rpc::demo::proto::demo::{EchoClient, SayReply};
 use crate::rpc::serve::{Child, Local};

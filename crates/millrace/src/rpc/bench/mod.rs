@@ -13,8 +13,8 @@ mod show;
 mod single;
 
 use super::RpcError;
-use crate::load::args::{count, duration, rate};
-use crate::load::{interrupt, progress};
+use crate::process::parse::{count, duration, rate};
+use crate::process::{interrupt, progress};
 use clap::Args;
 use fabric::link::Address;
 pub use matrix::Batch;

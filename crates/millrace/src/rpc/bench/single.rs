@@ -2,7 +2,7 @@
 
 use super::Bench;
 use super::load::{Caller, Plan, Tally, drive};
-use crate::load::progress;
+use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use crate::rpc::demo::proto::demo::{EchoClient, SayReply};
 use crate::rpc::descriptions::{Descriptions, short_path};

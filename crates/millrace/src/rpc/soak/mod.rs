@@ -14,8 +14,8 @@ mod client;
 mod ledger;
 
 use super::RpcError;
-use crate::load::args::duration;
-use crate::load::{interrupt, progress};
+use crate::process::parse::duration;
+use crate::process::{interrupt, progress};
 use base::prng::Prng;
 use clap::Args;
 use client::{Account, Client};

@@ -2,10 +2,11 @@
 
 use super::super::trial::{Outcome, Summary, Trial};
 use super::super::world::Violation;
-use super::super::{OPS, indices, panics};
+use super::super::{OPS, indices};
 use super::script::Script;
 use super::shape::Shape;
 use super::world::World;
+use crate::process::panics;
 use protocol::chain::Planted;
 use sim::Fingerprint;
 use sim::faults::Plan;

@@ -16,9 +16,9 @@ mod rig;
 mod show;
 
 use super::SoakError;
-use crate::load::args::duration;
 use crate::load::ratio::Ratio;
-use crate::load::{interrupt, progress};
+use crate::process::parse::duration;
+use crate::process::{interrupt, progress};
 use base::Bytes;
 use clap::Args;
 use indicatif::ProgressBar;

@@ -19,8 +19,8 @@ mod side;
 mod tally;
 mod workload;
 
-use crate::load::args::{count, duration};
-use crate::load::{interrupt, progress};
+use crate::process::parse::{count, duration};
+use crate::process::{interrupt, progress};
 use crate::report::environment::{self, Fact};
 use crate::txn::spawned::Plan;
 use base::cpu::{allowed_cores, pin_to};

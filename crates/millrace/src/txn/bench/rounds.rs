@@ -4,8 +4,8 @@
 use super::side::{Load, Side, Slice};
 use super::tally::Tally;
 use super::workload::Workload;
-use crate::load::progress;
 use crate::load::summary::Latency;
+use crate::process::progress;
 use indicatif::ProgressBar;
 use ring::probe;
 use serde::Serialize;

@@ -6,7 +6,7 @@ pub mod etcd;
 pub mod redis;
 
 use super::workload::{Kind, Task, Workload};
-use crate::lab::ip::end_with_this_process;
+use crate::process::end_with_this_process;
 use protocol::chain::Transaction;
 use protocol::chain::transaction::Change;
 use std::net::TcpListener;
