@@ -12,7 +12,6 @@
 //! `MILLRACE_ADMIN_HOSTS`), since a page can have its own name lead here (DNS rebinding), and must not come from another origin.
 
 use crate::http::{Limits, Port};
-use crate::registers::{Row, SetError, rows};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -20,7 +19,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use base::key::{Key, KeyError};
-use base::registers::{Register, Registers};
+use base::registers::{Register, Registers, SetError, Shown};
+use serde::Serialize;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -217,6 +217,31 @@ pub trait Tuned: Send + Sync + 'static {
 
     /// One was set.
     fn register_changed(&self, _name: &str) {}
+}
+
+/// [`Shown`] for programs.
+#[derive(Serialize)]
+#[serde(remote = "Shown")]
+struct ShownAs {
+    name: &'static str,
+    value: String,
+    number: u64,
+    unit: &'static str,
+    range: [u64; 2],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    choices: &'static [&'static str],
+    default: String,
+    live: bool,
+    help: &'static str,
+}
+
+/// A register as JSON.
+#[derive(Serialize)]
+pub struct Row(#[serde(with = "ShownAs")] pub Shown);
+
+/// Registers as JSON.
+pub fn rows(shown: Vec<Shown>) -> Vec<Row> {
+    shown.into_iter().map(Row).collect()
 }
 
 /// The routes of registers.

@@ -4,12 +4,13 @@
 use crate::load::LoadError;
 use crate::load::demo::{DemoResult, drive};
 use crate::load::target::Target;
+use crate::load::{pages, tables};
 use crate::node::config::Config;
+use crate::node::registers::Id;
 use crate::node::shared::StageReport;
 use crate::node::{Node, StartError};
 use crate::process::{interrupt, progress};
-use crate::registers::Id;
-use crate::report::{StageBreakdown, pages, tables};
+use crate::report::StageBreakdown;
 use base::Bytes;
 use clap::Args;
 use std::fmt;
@@ -50,7 +51,7 @@ pub enum DemoError {
     /// The node did not start.
     Start(StartError),
     /// A setting was refused.
-    Register(crate::registers::SetError),
+    Register(crate::node::registers::SetError),
     /// The traffic failed, or a value was wrong.
     Load(LoadError),
     /// The report could not be written; everything else was done.

@@ -24,7 +24,6 @@ pub(crate) mod reach;
 pub mod rec;
 pub mod registers;
 pub mod report;
-pub mod repro;
 pub mod rpc;
 pub mod shm_client;
 pub mod sim;

@@ -2,7 +2,7 @@
 
 use crate::node::Node;
 use crate::node::config::{Config, ConfigError, MEMCACHED_PORT, parse_address};
-use crate::registers::{Id, SetError};
+use crate::node::registers::{Id, SetError};
 use base::Bytes;
 use clap::{ArgAction, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -9,6 +9,7 @@
 //! | `info`, `metrics` | what a replica says of itself: `Txn.Info`, Prometheus text |
 //! | `controller`, `registry` | `chain controller`, `chain reset`: who is in the chain; where that is kept |
 //! | `up` | `chain up`: all of it on one machine |
+//! | `local` | a chain within this process, for tests and examples |
 //! | `status` | `chain status`, `chain checksum` |
 //! | `export`, `backup` | what a replica gives of itself in pieces; `chain backup`, `restore`, `verify` |
 //! | `registers`, `error` | what can be tuned; what can go wrong, and what to do about it |
@@ -22,6 +23,7 @@ pub mod error;
 mod export;
 mod info;
 pub mod links;
+mod local;
 pub mod media;
 mod metrics;
 pub mod node;
@@ -33,6 +35,7 @@ pub mod status;
 pub mod up;
 
 pub use error::ChainError;
+pub use local::Local;
 
 /// Transactions over a chain of replicas with a persistent redo log.
 ///

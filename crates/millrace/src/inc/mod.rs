@@ -15,6 +15,7 @@
 //! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
+//! | `rack` | all nodes of a topology in this process, to be killed and revived |
 //! | `error` | what can go wrong, and what to do about it |
 //!
 //! What the machines promise, and why: `docs/design/004-box.md`.
@@ -35,6 +36,7 @@ pub mod one;
 pub mod padding;
 mod pipelined;
 pub mod plan;
+pub mod rack;
 pub mod registers;
 pub mod run;
 mod secret;

@@ -9,10 +9,12 @@
 //!         demo ───┘   server (CPU of the other side)           ├── ledger ── value (what may be read)
 //!                                                              └── tally (histograms, counts) ── summary
 //! ```
-//! Nothing here knows how our own server works: it is one target among others.
+//! Nothing here knows how our own server works: it is one target among others. `tables` and `pages` show what came of it; `calls` is the
+//! same for a channel of the fabric, one thread's load.
 
 pub mod args;
 pub mod bench;
+pub mod calls;
 pub mod connection;
 pub mod demo;
 pub mod dialect;
@@ -21,12 +23,14 @@ pub mod keys;
 pub mod ledger;
 pub mod line;
 pub mod mix;
+pub mod pages;
 pub mod ratio;
 pub mod resp;
 pub mod server;
 pub mod shm;
 pub mod sizes;
 pub mod summary;
+pub mod tables;
 pub mod tally;
 pub mod target;
 pub mod value;

@@ -263,10 +263,10 @@ fn two_servers_are_compared_in_turns() {
     let super::bench::Outcome::Versus(versus) = &result.outcome else { panic!("a comparison") };
     assert_eq!(versus.pairs.len(), 3);
     assert!(versus.compared.iter().any(|c| c.metric == "throughput"));
-    let page = crate::report::pages::bench(&result).html();
+    let page = crate::load::pages::bench(&result).html();
     assert!(page.contains("Comparison") && page.ends_with("</html>\n") && !page.contains("NaN"));
     assert!(serde_json::to_string(&result).is_ok());
-    assert!(crate::report::tables::bench_text(&result).contains("A / B"));
+    assert!(crate::load::tables::bench_text(&result).contains("A / B"));
 }
 
 #[test]
@@ -281,8 +281,8 @@ fn a_stop_ends_the_run_with_what_was_measured() {
     let result = demo::drive(&target, Duration::from_secs(60), &bar, stop).unwrap_or_else(|e| panic!("{e}"));
     ender.join().expect("no panic");
     assert!(!result.phases.is_empty() && result.seconds < 30.0);
-    assert!(crate::report::tables::demo_text(&result).contains("preload"));
-    assert!(crate::report::pages::demo(&result).html().contains("millrace demo"));
+    assert!(crate::load::tables::demo_text(&result).contains("preload"));
+    assert!(crate::load::pages::demo(&result).html().contains("millrace demo"));
     assert_ne!(run_number(0), run_number(1));
 }
 

@@ -1,10 +1,10 @@
 //! `millrace model audit`: how much of an answer rests on numbers that were assumed or fitted.
 
 use super::{Failure, platform, print};
+use crate::model::repro::{experiment, number};
 use crate::parallel;
 use crate::process::panics::caught;
 use crate::report::Table;
-use crate::repro::{experiment, number};
 use clap::Args;
 use model::experiment::audit::{Answer, Question};
 use model::experiment::{Experiment, Row, Rows};

@@ -1,10 +1,10 @@
 //! `millrace model fit`: constants that were fitted are fitted again, on calibration results only, for all to see.
 
 use super::{Failure, platform, print};
+use crate::model::repro::{comparison, experiment, number};
 use crate::process::panics::caught;
 use crate::process::progress;
 use crate::report::Table;
-use crate::repro::{comparison, experiment, number};
 use clap::Args;
 use model::Platforms;
 use model::experiment::Rows;

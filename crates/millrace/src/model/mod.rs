@@ -3,8 +3,10 @@
 //! A file per command; platforms are named as `millrace model platforms` lists them, or by the path of a file.
 
 mod audit;
+mod evaluation;
 mod files;
 mod fit;
+pub mod repro;
 
 use crate::host::{CheckHost, ThisHost};
 use clap::Subcommand;

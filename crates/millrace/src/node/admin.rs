@@ -11,7 +11,7 @@
 use super::metrics;
 use super::shared::Shared;
 use crate::admin::{Tuned, register_routes};
-use crate::registers::{Id, Registers};
+use crate::node::registers::{Id, Registers};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};

@@ -1,6 +1,6 @@
 //! What a node is told at start: where to listen, and every register. From defaults, then the config file, then flags.
 
-use crate::registers::{Registers, SetError};
+use crate::node::registers::{Registers, SetError};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ fn scalar(name: &str, value: &toml::Value) -> Result<String, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registers::Id;
+    use crate::node::registers::Id;
 
     fn apply(text: &str) -> Result<Config, String> {
         let mut config = Config::default();

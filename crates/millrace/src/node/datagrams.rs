@@ -13,7 +13,7 @@
 
 use super::counters::NetCounters;
 use super::messages::{Arrivals, Gathering, Says};
-use crate::registers::{Id, Registers};
+use crate::node::registers::{Id, Registers};
 use protocol::memcache::Line;
 use protocol::memcache::udp::{self, FRAME_LEN, Frame, PAYLOAD_MAX, UdpError};
 use std::collections::VecDeque;

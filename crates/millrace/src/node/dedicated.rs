@@ -21,7 +21,7 @@
 use super::edge::{IDLE_STEPS, NAP};
 use super::kv::Kv;
 use super::shared::Shared;
-use crate::registers::{Id, Registers};
+use crate::node::registers::{Id, Registers};
 use engine::EdgePort;
 use ring::wait::{Outcome, Sleeper, WaitPolicy, Waker, waiting};
 use std::sync::Arc;

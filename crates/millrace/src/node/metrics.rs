@@ -4,7 +4,7 @@
 //! Engine stages become summaries with quantiles, registers one gauge family with the register's name as label.
 
 use super::shared::Report;
-use crate::registers::Shown;
+use crate::node::registers::Shown;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_sample() {
-        let text = text(&Report::default(), &crate::registers::Registers::default().show());
+        let text = text(&Report::default(), &crate::node::registers::Registers::default().show());
         assert!(text.contains("millrace_net_bytes_read 0"));
         assert!(text.contains("millrace_register{name=\"engine.group\",unit=\"count\"} 16"));
         for line in text.lines().filter(|l| !l.starts_with('#')) {

@@ -23,13 +23,14 @@ pub(crate) mod listen;
 mod messages;
 mod metrics;
 pub(crate) mod output;
+pub mod registers;
 mod rings;
 pub mod shared;
 mod stream;
 
 use crate::admin::Admin;
 use crate::guard::AbortOnPanic;
-use crate::registers::Id;
+use crate::node::registers::Id;
 use accept::{Door, Inbox, Purpose};
 use config::Config;
 use edge::Edge;

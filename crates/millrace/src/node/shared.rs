@@ -3,7 +3,7 @@
 use super::accept::Inbox;
 use super::counters::{NetCounters, NetSnapshot};
 use super::kv::{Kv, KvReport};
-use crate::registers::{Id, Register, Registers};
+use crate::node::registers::{Id, Register, Registers};
 use base::Nanos;
 use base::budget::Budget;
 use engine::{Counters, Engine, Form, Progress, Settings, StageSummary, Stages};

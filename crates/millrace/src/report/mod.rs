@@ -1,7 +1,7 @@
 //! Results for people: tables for the terminal, and one HTML file with plots that needs nothing from outside.
 //!
 //! Shape: [`table`] prints both ways; [`plot`], [`fit`] and [`chart`] draw SVG from plain numbers on the scales of [`axis`]; [`html`] puts a
-//! page together; [`pages`] and [`evaluation`] know which of our results becomes which page.
+//! page together. What becomes of whose results is theirs to know: `load::pages`, `model::evaluation`.
 //!
 //! Why hand-written SVG: three kinds of plot, styled by the page's own light and dark colours, are shorter than
 //! teaching a plotting library to leave colours alone.
@@ -9,14 +9,11 @@
 pub mod axis;
 pub mod chart;
 pub mod environment;
-pub mod evaluation;
 pub mod fit;
 pub mod format;
 pub mod html;
-pub mod pages;
 pub mod plot;
 pub mod table;
-pub mod tables;
 
 pub use html::{Block, Report, Section, Tile};
 pub use table::Table;

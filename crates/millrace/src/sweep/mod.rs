@@ -15,10 +15,10 @@ pub mod gather;
 pub mod journal;
 pub mod shard;
 
+use crate::model::repro::experiment;
 use crate::parallel;
 use crate::process::panics::caught;
 use crate::process::{interrupt, progress};
-use crate::repro::experiment;
 use clap::{Args, Subcommand};
 use gather::Gathered;
 use journal::Journal;

@@ -52,7 +52,8 @@ pub type Ticket = u64;
 /// A client of one chain.
 ///
 /// ```
-/// use millrace::txn::{Client, Local, Options};
+/// use millrace::chain::Local;
+/// use millrace::txn::{Client, Options};
 /// use protocol::chain::Transaction;
 ///
 /// let chain = Local::start(3);

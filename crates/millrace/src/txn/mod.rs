@@ -8,7 +8,6 @@
 //! | `places`, `place` | the replicas that a client knows, and a channel to each |
 //! | `error`, `reply` | why there is no outcome; outcomes as text and JSON |
 //! | `command` | `millrace txn` |
-//! | `local` | a chain within this process, for tests and examples |
 //! | `spawned` | a chain of processes on this machine, for benchmarks, examples and tests |
 //! | `bench` | `millrace txn bench` |
 
@@ -17,7 +16,6 @@ mod client;
 mod command;
 mod error;
 pub mod info;
-mod local;
 mod place;
 mod places;
 pub mod reply;
@@ -35,4 +33,3 @@ pub mod proto {
 pub use client::{Client, Options, Ticket};
 pub use command::Txn;
 pub use error::TxnError;
-pub use local::Local;

@@ -1,6 +1,7 @@
 //! Clients against a chain within this process.
 
-use super::{Client, Local, Options, TxnError};
+use super::{Client, Options, TxnError};
+use crate::chain::Local;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
 use protocol::chain::message::{Refusal, RequestId, Status};

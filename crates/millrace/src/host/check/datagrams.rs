@@ -3,10 +3,10 @@
 use super::{Bench, Kind, Row, code};
 use crate::node::Node;
 use crate::node::config::Config;
+use crate::node::registers::Id;
 use crate::probe::echo::datagrams::costs;
 use crate::probe::wakeups;
 use crate::probe::{cores, timing};
-use crate::registers::Id;
 use base::{Clock, Nanos};
 use model::system::host::{Asleep, Host, datagrams};
 use protocol::memcache::udp::Frame;

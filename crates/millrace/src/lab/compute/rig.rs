@@ -4,9 +4,9 @@
 //! more pair of nodes there, processes: a box with its XDP program before it.
 
 use super::way::Way;
+use crate::inc::rack::Rack;
 use crate::inc::topology::Shape;
 use crate::inc::{Client, Topology, plan};
-use crate::lab::run::rack::Rack;
 use crate::lab::site::require_root;
 use crate::lab::{LabError, Plan, Site, namespace, network, place, state};
 use protocol::coherence::NodeId;

@@ -3,11 +3,11 @@
 use super::conduct::{Stage, conduct};
 use super::kill::{Role, schedule};
 use super::load::Pace;
-use super::rack::Rack;
 use super::record::{Part, now};
 use super::stall;
 use super::user::{Mix, User};
 use super::{Outcome, Run, Scene};
+use crate::inc::rack::Rack;
 use crate::lab::LabError;
 use crate::process::progress;
 use base::Nanos;

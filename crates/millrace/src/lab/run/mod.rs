@@ -10,7 +10,7 @@
 //! | `load`, `user`, `solo` | what clients ask for; a client; a client as a process |
 //! | `record`, `journal` | what clients saw, in memory and in files that survive them |
 //! | `kill`, `conduct` | who dies when, as a schedule; the schedule at work |
-//! | `loopback` with `rack`, `spaces` | where the roles live |
+//! | `loopback`, `spaces` | where the roles live |
 //! | `stall`, `show` | how long the load stood still; what is printed |
 //!
 //! Who is killed says nothing to anybody; all that it knew is gone. It comes back empty, with a higher incarnation. A home's death is in the
@@ -26,7 +26,6 @@ mod journal;
 mod kill;
 mod load;
 mod loopback;
-pub(crate) mod rack;
 mod record;
 mod show;
 pub mod solo;
@@ -39,6 +38,7 @@ mod user;
 use super::LabError;
 use super::plan::Plan;
 use super::state::parse_name;
+use crate::inc::rack::Rack;
 use crate::inc::{self, Topology};
 use crate::process::parse::duration;
 use base::Nanos;
@@ -47,7 +47,6 @@ use kill::{Kill, Role, all_roles};
 use load::Load;
 use protocol::coherence::{Compute, NodeId};
 use protocol::wire::BoxId;
-use rack::Rack;
 use record::{Part, Recorded, Wipe};
 use sim::check::{Report, Rules, check};
 use stall::{Stall, stalls};

@@ -1,10 +1,10 @@
 //! The laboratory: what it must not find, and what it must.
 
-use super::rack::Rack;
 use super::record::{Part, Recorded};
 use super::{Outcome, Run, forgive, loopback};
 use crate::inc::Topology;
 use crate::inc::plan::sockets;
+use crate::inc::rack::Rack;
 use crate::lab::LabError;
 use base::Nanos;
 use clap::Parser;

@@ -202,8 +202,8 @@ fn part(verb: Verb, answer: &Answer) -> Part<'_> {
 #[cfg(test)]
 mod tests {
     use crate::inc::plan;
+    use crate::inc::rack::Rack;
     use crate::inc::topology::Shape;
-    use crate::lab::run::rack::Rack;
     use crate::load::bench::execute;
     use crate::load::{BenchArgs, LoadError};
     use clap::Parser;

@@ -40,7 +40,7 @@ use super::dedicated::Link;
 use super::input::Pool;
 use super::kv::{Kv, Reply};
 use super::shared::Shared;
-use crate::registers::Id;
+use crate::node::registers::Id;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::{Clock, Nanos};

@@ -3,7 +3,7 @@
 use super::{Edge, Owed, live};
 use crate::node::connection::Parsed;
 use crate::node::kv::{Listing, Reply, Request, cost_of_bytes};
-use crate::registers::Id;
+use crate::node::registers::Id;
 use base::Nanos;
 use engine::StageRun;
 

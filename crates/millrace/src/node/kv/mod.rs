@@ -19,7 +19,7 @@ use super::config::Config;
 use super::counters::NetCounters;
 use super::output::Body;
 use super::shared::Shared;
-use crate::registers::{Id, Registers};
+use crate::node::registers::{Id, Registers};
 use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;

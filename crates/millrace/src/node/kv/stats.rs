@@ -3,7 +3,7 @@
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
 use super::{Kv, PROTOCOL_VERSION, Reply, STATS_BOUND, inline};
-use crate::registers::Id;
+use crate::node::registers::Id;
 use base::Nanos;
 use protocol::memcache::emit;
 use protocol::memcache::{Line, Stats};

@@ -1,9 +1,9 @@
 //! One connection's load over the fabric, on the machinery of `millrace rpc bench`.
 
 use super::tally::StageTally;
+use crate::load::calls::Caller;
 use crate::rec::proto::millrace::InferReply;
 use crate::rec::serve::take_stages;
-use crate::rpc::bench::load::Caller;
 use fabric::channel::{CallOptions, Channel, Event, Method, StartError};
 use fabric::status::{Code, Status};
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
 //! One connection's load over HTTP/1.1: one request at a time. Requests are made before, so that the client does little.
 
 use super::tally::StageTally;
+use crate::load::calls::{Plan, Tally};
 use crate::rec::serve::Stages;
-use crate::rpc::bench::load::{Plan, Tally};
 use base::prng::Prng;
 use base::{Clock, Nanos};
 use serde_json::Value;

@@ -10,7 +10,7 @@
 //! Why: a virtual machine's cores move, so only what was measured in turns may be compared.
 
 use super::Bench;
-use super::load::{Caller, Plan, drive};
+use crate::load::calls::{Caller, Plan, drive};
 use crate::load::ratio::Spread;
 use crate::process::progress;
 use crate::report::environment::{self, Fact};

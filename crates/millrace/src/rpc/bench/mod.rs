@@ -2,12 +2,10 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `load` | one thread's calls on one channel |
 //! | `single` | threads, each with a connection, on a server that runs already |
 //! | `matrix` | servers that it starts itself, measured in turns |
 //! | `show` | both, as text and as pages |
 
-pub(crate) mod load;
 mod matrix;
 mod show;
 mod single;

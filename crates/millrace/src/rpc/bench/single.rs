@@ -1,7 +1,7 @@
 //! Load on a server that runs already.
 
 use super::Bench;
-use super::load::{Caller, Plan, Tally, drive};
+use crate::load::calls::{Caller, Plan, Tally, drive};
 use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use crate::rpc::demo::proto::demo::{EchoClient, SayReply};

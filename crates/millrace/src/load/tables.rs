@@ -1,7 +1,5 @@
 //! Our results as tables and as text for the terminal.
 
-use super::format::{digits, micros, percent, ratio, short, whole};
-use super::table::Table;
 use crate::load::bench::{BenchResult, Outcome, Setup};
 use crate::load::demo::DemoResult;
 use crate::load::mix::OpKind;
@@ -9,6 +7,8 @@ use crate::load::ratio::Spread;
 use crate::load::summary::{Latency, Summary};
 use crate::load::versus::{Compared, Versus};
 use crate::load::workload::Pace;
+use crate::report::format::{digits, micros, percent, ratio, short, whole};
+use crate::report::table::Table;
 use std::fmt::Write;
 
 fn latency_cells(latency: &Latency) -> [String; 7] {

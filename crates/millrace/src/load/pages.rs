@@ -1,14 +1,14 @@
 //! Which of our results becomes which page.
 
-use super::axis::{Scale, Unit};
-use super::format::{digits, micros, percent, ratio, short, whole};
-use super::html::{Block, Report, Section, Tile};
-use super::plot::{Line, LinePlot, stage_bar};
 use super::tables;
 use crate::load::bench::{BenchResult, Outcome};
 use crate::load::demo::{DemoPhase, DemoResult};
 use crate::load::summary::Summary;
 use crate::load::versus::{Turn, Versus};
+use crate::report::axis::{Scale, Unit};
+use crate::report::format::{digits, micros, percent, ratio, short, whole};
+use crate::report::html::{Block, Report, Section, Tile};
+use crate::report::plot::{Line, LinePlot, stage_bar};
 
 /// The page of a benchmark.
 pub fn bench(result: &BenchResult) -> Report {

@@ -5,8 +5,8 @@
 //!
 //! Bounds: [`SLOTS`] items (and remembered replies) of [`SLOT_BYTES`] with their keys; a log of [`ENTRIES`], of which half is forgotten when it is full.
 
-use super::info::{Info, Member};
 use crate::chain::service::{Desk, Inquiry};
+use crate::txn::info::{Info, Member};
 use base::key::Key;
 use base::{Clock, Nanos};
 use fabric::link::Address;
@@ -40,7 +40,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// A chain in this process.
 ///
 /// ```
-/// use millrace::txn::{Client, Local, Options};
+/// use millrace::chain::Local;
+/// use millrace::txn::{Client, Options};
 /// use protocol::chain::Transaction;
 ///
 /// let chain = Local::start(3);

@@ -3,8 +3,9 @@
 //! Experiments are independent and deterministic: threads take the next one, rows are put together in the order of the list. So the digest of all
 //! rows is the same on every machine and with any number of threads.
 
+use crate::model::evaluation;
 use crate::parallel;
-use crate::report::{Block, Report, Section, Table, Tile, environment, evaluation};
+use crate::report::{Block, Report, Section, Table, Tile, environment};
 use crate::timed;
 use clap::{Args, Subcommand};
 use model::experiment::compare::{Compared, Summary, Verdict, compare, summary};
