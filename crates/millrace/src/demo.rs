@@ -5,14 +5,14 @@ use crate::load::LoadError;
 use crate::load::demo::{DemoResult, drive};
 use crate::load::target::Target;
 use crate::load::{pages, tables};
-use crate::node::config::Config;
-use crate::node::registers::Id;
-use crate::node::shared::StageReport;
-use crate::node::{Node, StartError};
-use crate::process::{interrupt, progress};
 use crate::report::StageBreakdown;
 use base::Bytes;
 use clap::Args;
+use serve::node::config::Config;
+use serve::node::registers::Id;
+use serve::node::shared::StageReport;
+use serve::node::{Node, StartError};
+use serve::process::{interrupt, progress};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub enum DemoError {
     /// The node did not start.
     Start(StartError),
     /// A setting was refused.
-    Register(crate::node::registers::SetError),
+    Register(serve::node::registers::SetError),
     /// The traffic failed, or a value was wrong.
     Load(LoadError),
     /// The report could not be written; everything else was done.

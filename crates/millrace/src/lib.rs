@@ -1,35 +1,19 @@
-//! millrace, the program: node wiring, load generator, probe, demo.
+//! millrace, the program: load generator, probe, demo, proofs and plans.
 
-pub mod admin;
-pub mod chain;
 pub mod check;
-pub mod complain;
 pub mod demo;
-pub(crate) mod descriptors;
-pub(crate) mod guard;
 pub mod host;
-pub mod http;
-pub mod inc;
-pub mod key;
 pub mod lab;
 pub mod load;
 pub mod model;
-pub mod node;
 pub mod parallel;
 pub mod plan;
 pub mod probe;
-pub mod process;
-pub mod proxy;
-pub(crate) mod reach;
 pub mod rec;
-pub mod registers;
 pub mod report;
 pub mod rpc;
-pub mod shm_client;
 pub mod sim;
 pub mod soak;
 pub mod sweep;
 pub mod timed;
 pub mod txn;
-pub mod up;
-pub mod wire;

@@ -2,7 +2,7 @@
 //!
 //! For runs of the model, which take milliseconds to minutes: the lock and the channel between them cost nothing beside that.
 
-use crate::process::progress;
+use serve::process::progress;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};

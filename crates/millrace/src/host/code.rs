@@ -94,7 +94,7 @@ fn request(span: Nanos) -> Vec<f64> {
 /// A home answers a GET: parsing the packet, the machine, and the reply's packet.
 fn machine(span: Nanos) -> Vec<f64> {
     let layout = Arc::new(Layout::two_levels(1, 0, 1, 1).expect("a layout"));
-    let mut shelf = crate::inc::items::Shelf::new(base::Bytes::from_mib(1));
+    let mut shelf = serve::inc::items::Shelf::new(base::Bytes::from_mib(1));
     let key = |at: u64| format!("key:{at:08}").into_bytes();
     for at in 0..FEW {
         let item =

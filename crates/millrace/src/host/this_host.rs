@@ -61,7 +61,7 @@ impl ThisHost {
             None => print!("{text}"),
             Some(file) => {
                 std::fs::write(file, &text).map_err(|cause| format!("{}: {cause}", file.display()))?;
-                crate::complain!("wrote {}", file.display());
+                serve::complain!("wrote {}", file.display());
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Why a command of `millrace lab` failed, and what to do about it.
 
 use super::place::name;
-use crate::inc::{ClientError, IncError};
 use crate::load::LoadError;
 use protocol::coherence::NodeId;
+use serve::inc::{ClientError, IncError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::{fmt, io};

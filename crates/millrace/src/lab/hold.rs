@@ -8,7 +8,7 @@ use super::link::Link;
 use super::namespace;
 use super::network::Network;
 use super::state::{self, State, parse_name};
-use crate::inc::Topology;
+use serve::inc::Topology;
 
 /// Hold XDP programs that pass everything on, for a lab that stands.
 #[derive(clap::Args, Debug)]

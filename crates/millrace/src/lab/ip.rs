@@ -7,7 +7,7 @@
 
 use super::LabError;
 use super::network::Batch;
-use crate::process::end_with_this_process;
+use serve::process::end_with_this_process;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

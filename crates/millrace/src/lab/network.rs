@@ -20,9 +20,9 @@
 
 use super::LabError;
 use super::place::{name, slug};
-use crate::inc::Topology;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, ClientId};
+use serve::inc::Topology;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,10 +1,10 @@
 //! Names of places: `box:1`, `home:1`, `controller:0`, as everywhere, and `client:1`.
 
 use super::network::{MAX_CLIENTS, client};
-use crate::inc::book;
 use protocol::coherence::NodeId;
+use serve::inc::book;
 
-pub use crate::inc::book::name;
+pub use serve::inc::book::name;
 
 /// Reads a name, a client's too.
 ///

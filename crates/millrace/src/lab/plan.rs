@@ -3,9 +3,9 @@
 use super::LabError;
 use super::link::Link;
 use super::network::{MAX_CLIENTS, address_of};
-use crate::inc::plan::{registers, setting};
-use crate::inc::topology::Shape;
-use crate::inc::{IncError, Topology};
+use serve::inc::plan::{registers, setting};
+use serve::inc::topology::Shape;
+use serve::inc::{IncError, Topology};
 use std::path::PathBuf;
 
 /// Nodes, clients, links.
@@ -54,7 +54,7 @@ impl Plan {
     ///
     /// # Errors
     /// They make no sense.
-    pub fn registers(&self) -> Result<crate::inc::registers::Registers, IncError> {
+    pub fn registers(&self) -> Result<serve::inc::registers::Registers, IncError> {
         registers(&self.settings)
     }
 }

@@ -16,8 +16,8 @@ use super::place;
 use super::plan::Plan;
 use super::process::{Process, Started};
 use super::state::{self, State};
-use crate::inc::Topology;
 use protocol::coherence::{Life, NodeId};
+use serve::inc::Topology;
 use std::fs;
 
 /// What every namespace is told, before it has a cable. A root's answer may take the other root's way (`rp_filter`), and nobody speaks of

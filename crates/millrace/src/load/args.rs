@@ -9,10 +9,10 @@ use super::mix::{Mix, OpKind, Ycsb};
 use super::sizes::ValueSizes;
 use super::target::Target;
 use super::workload::{Pace, Workload};
-use crate::process::parse::{count, duration, rate};
 use base::Nanos;
 use base::prng::mix64;
 use clap::{Args, ValueEnum};
+use serve::process::parse::{count, duration, rate};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -13,12 +13,12 @@ use super::target::Target;
 use super::versus::{Side, Versus, alternate};
 use super::workload::{Job, Pace, Phase, Workload};
 use crate::load::{pages, tables};
-use crate::process::interrupt;
-use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use base::Nanos;
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serve::process::interrupt;
+use serve::process::progress;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

@@ -4,7 +4,7 @@
 //! ```text
 //! args ── bench ──┬── fleet ── worker (thread) ── connection ──┬── line ──┬── text: dialect ── target (bytes)
 //!                 │     │                                      │          ├── datagrams: dialect
-//!                 │     │                                      │          └── caches: crate::inc's client
+//!                 │     │                                      │          └── caches: serve::inc's client
 //!         versus ─┤     │                                      ├── workload ── keys ── zipf, sizes, mix
 //!         demo ───┘   server (CPU of the other side)           ├── ledger ── value (what may be read)
 //!                                                              └── tally (histograms, counts) ── summary
@@ -60,7 +60,7 @@ pub enum LoadError {
         hint: &'static str,
     },
     /// A topology of the in-network cache makes no sense, or there is no socket for its client.
-    Caches(crate::inc::IncError),
+    Caches(serve::inc::IncError),
     /// The run ended before its time: the connection was lost, or no answer came.
     Ended {
         /// Against which server.

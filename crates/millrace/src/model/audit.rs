@@ -3,7 +3,6 @@
 use super::{Failure, platform, print};
 use crate::model::repro::{experiment, number};
 use crate::parallel;
-use crate::process::panics::caught;
 use crate::report::Table;
 use clap::Args;
 use model::experiment::audit::{Answer, Question};
@@ -12,6 +11,7 @@ use model::platform::shipped::SHIPPED;
 use model::platform::{Class, Number};
 use model::{Platform, Platforms, system};
 use serde_json::json;
+use serve::process::panics::caught;
 
 /// Say how much of an answer rests on assumed or fitted numbers
 ///

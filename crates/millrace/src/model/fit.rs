@@ -2,8 +2,6 @@
 
 use super::{Failure, platform, print};
 use crate::model::repro::{comparison, experiment, number};
-use crate::process::panics::caught;
-use crate::process::progress;
 use crate::report::Table;
 use clap::Args;
 use model::Platforms;
@@ -13,6 +11,8 @@ use model::experiment::fit::{Fitted, fit, tasks};
 use model::experiment::published::{Results, Standing};
 use model::platform::{Class, edit};
 use model::system;
+use serve::process::panics::caught;
+use serve::process::progress;
 use std::path::{Path, PathBuf};
 
 /// Fit constants again, on the results marked calibration and on nothing else

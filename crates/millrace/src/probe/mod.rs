@@ -178,7 +178,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     print(&text)?;
     if let Some(path) = args.output {
         write(&path, &file.to_toml())?;
-        crate::complain!("wrote {}", path.display());
+        serve::complain!("wrote {}", path.display());
     }
     Ok(())
 }

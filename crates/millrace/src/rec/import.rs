@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     millrace rec import clicks.txt --plain --min-count 10 --ids kept.txt --out log.txt\n  \
     millrace rec import log.txt --out train.txt --split 0.2 --held-out test.txt")]
-pub(super) struct Import {
+pub struct Import {
     /// The query log: `weight id id …` under a header; - is standard input
     #[arg(value_name = "FILE")]
     lists: PathBuf,
@@ -47,7 +47,11 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A file that is wrong, with line and reason; or that cannot be written.
+    pub fn run(&self) -> Result<(), Failure> {
         let mut lists = files::read(&self.lists, self.plain)?;
         let mut text = format!("  read      {}\n", files::summary(&lists));
         if let (Some(least), Some(file)) = (self.min_count, &self.ids) {

@@ -2,12 +2,13 @@
 
 use super::files::{self, Failure};
 use super::table::Target;
-use crate::process::progress;
 use crate::report::Table;
 use crate::report::format::{percent, whole};
 use clap::Args;
 use rec::Lists;
 use rec::memo::{Growth, Limits};
+use serve::process::progress;
+use serve::rec::budget;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,7 +26,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:\n  \
     millrace rec plan --lists log.txt --split 0.2\n  \
     millrace rec plan --lists train.txt --held-out test.txt --budgets 1.5 --model ads --table items")]
-pub(super) struct Plan {
+pub struct Plan {
     /// The query log; - is standard input
     #[arg(short, long, value_name = "FILE")]
     lists: PathBuf,
@@ -83,7 +84,11 @@ struct Bought {
 }
 
 impl Plan {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A file that is wrong, with line and reason; or that cannot be written.
+    pub fn run(&self) -> Result<(), Failure> {
         let lists = files::read(&self.lists, self.plain)?;
         let target = self.model.as_ref().map(|model| Target::of(model, self.table.as_deref())).transpose()?;
         let lists = match &target {
@@ -180,14 +185,4 @@ fn buy(growth: &Growth, budget: f64, lists: &Lists, held_out: Option<&Lists>) ->
 
 fn tenths(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
-}
-
-/// How many rows there may be, as a multiple of a table's.
-pub(super) fn budget(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(ratio) if (1.0..=1000.0).contains(&ratio) => Ok(ratio),
-        _ => Err(format!(
-            "{text} is not a number from 1 to 1000; 1.25 allows a quarter more rows than the table has"
-        )),
-    }
 }

@@ -1,11 +1,11 @@
 //! `millrace rec synth`: query logs and models from a seed.
 
 use super::files::{self, Failure};
-use super::serve::rows;
-use crate::process::parse::count;
 use crate::report::format::whole;
 use clap::Args;
 use rec::{Model, RowFormat};
+use serve::process::parse::count;
+use serve::rec::rows;
 use std::path::PathBuf;
 
 /// Make up a query log like real ones, a model of random numbers, or both, from a seed.
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Ids are asked in latent groups of 2 to 10, with popularity of slope 0.6 (the top 1 % of rows take about 15 % of accesses) and bag lengths with median
 /// 6, p90 16 and p99 60.
 #[derive(Args, Debug)]
-pub(super) struct Synth {
+pub struct Synth {
     /// Rows of the table that the ids name
     #[arg(long, value_name = "N", default_value = "20k", value_parser = rows)]
     rows: u32,
@@ -48,7 +48,11 @@ pub(super) struct Synth {
 }
 
 impl Synth {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A file that is wrong, with line and reason; or that cannot be written.
+    pub fn run(&self) -> Result<(), Failure> {
         if let Some(file) = &self.out {
             let lists = rec::synth::lists(self.rows, self.queries as usize, self.seed)?;
             files::write_lists(file, &lists)?;

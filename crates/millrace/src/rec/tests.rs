@@ -1,14 +1,14 @@
 //! The tools as they are called, on files of their own.
 
-use super::Rec;
+use super::Tools;
 use clap::Parser;
 use std::fs;
 use std::path::PathBuf;
 
 #[derive(Parser)]
 struct Cli {
-    #[command(flatten)]
-    rec: Rec,
+    #[command(subcommand)]
+    tool: Tools,
 }
 
 /// A folder that goes when the test ends.
@@ -34,7 +34,7 @@ impl Drop for Folder {
 
 fn run(args: &[&str]) -> Result<(), String> {
     let cli = Cli::try_parse_from([&["rec"], args].concat()).map_err(|e| e.to_string())?;
-    cli.rec.run().map_err(|e| e.to_string())
+    cli.tool.run().map_err(|e| e.to_string())
 }
 
 #[test]

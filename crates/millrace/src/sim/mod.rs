@@ -33,10 +33,10 @@ mod watch;
 mod words;
 mod world;
 
-use crate::process::progress;
 use campaign::{Campaign, Hunt};
 use clap::Args;
 use play::Case;
+use serve::process::progress;
 use sim::faults::Plan;
 use std::fmt;
 use std::fs::File;

@@ -26,11 +26,11 @@ mod show;
 mod slot;
 mod trial;
 
-use crate::process::{interrupt, progress};
 use base::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
 use client::ClientArgs;
 use ledger::Promise;
+use serve::process::{interrupt, progress};
 use server::Limits;
 use std::fmt;
 use std::path::PathBuf;

@@ -17,14 +17,14 @@ pub mod shard;
 
 use crate::model::repro::experiment;
 use crate::parallel;
-use crate::process::panics::caught;
-use crate::process::{interrupt, progress};
 use clap::{Args, Subcommand};
 use gather::Gathered;
 use journal::Journal;
 use model::Platforms;
 use model::experiment::Experiment;
 use model::sweep::{self, Block, shipped::SHIPPED};
+use serve::process::panics::caught;
+use serve::process::{interrupt, progress};
 use shard::Shard;
 use std::error::Error;
 use std::io::Write as _;

@@ -4,13 +4,13 @@
 //! polls, or sleeps and then pays for being woken.
 
 use super::wire::{Arrival, WireId, Wires};
-use crate::inc::machine::Machine;
 use base::{Nanos, Picos};
 use model::kernel::Service;
 use model::sim::Mailbox;
 use model::{ResourceId, Sim};
 use protocol::coherence::{NodeId, Out};
 use protocol::wire::{Message, Packet};
+use serve::inc::machine::Machine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};

@@ -11,7 +11,6 @@
 
 use super::node::{Cost, Node, Place};
 use super::wire::{WireId, Wires};
-use crate::inc::items::Shelf;
 use base::{Bytes, Nanos, Picos, Prng};
 use hdrhistogram::Histogram;
 use model::component::Network;
@@ -23,6 +22,7 @@ use protocol::coherence::home::items::Items;
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{CacheBox, Client, Config, Home, Life, NodeId, Out, boxes, home};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Status, Verb, Version};
+use serve::inc::items::Shelf;
 use sim::history::History;
 use sim::kv::{Op, Ret, Value};
 use sim::workload::Keys;
@@ -284,7 +284,7 @@ impl Rack {
 }
 
 impl Build {
-    fn node<M: crate::inc::machine::Machine + 'static>(
+    fn node<M: serve::inc::machine::Machine + 'static>(
         &self,
         id: NodeId,
         cost: Cost,

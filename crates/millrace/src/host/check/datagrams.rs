@@ -1,9 +1,6 @@
 //! The real server over UDP on loopback, asked by one thread that has prepared its requests.
 
 use super::{Bench, Kind, Row, code};
-use crate::node::Node;
-use crate::node::config::Config;
-use crate::node::registers::Id;
 use crate::probe::echo::datagrams::costs;
 use crate::probe::wakeups;
 use crate::probe::{cores, timing};
@@ -11,6 +8,9 @@ use base::{Clock, Nanos};
 use model::system::host::{Asleep, Host, datagrams};
 use protocol::memcache::udp::Frame;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serve::node::Node;
+use serve::node::config::Config;
+use serve::node::registers::Id;
 use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

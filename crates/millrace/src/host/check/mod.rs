@@ -18,11 +18,11 @@ use super::figures::Figures;
 use super::this_host;
 use crate::probe::facts::Machine;
 use crate::probe::summary::Summary;
-use crate::process::progress;
 use crate::report::Table;
 use base::{Bytes, Nanos};
 use model::system::host::Host;
 use serde::Serialize;
+use serve::process::progress;
 use std::error::Error;
 
 /// Two predictions within this share of each other are of the same machine.

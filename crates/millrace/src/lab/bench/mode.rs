@@ -1,8 +1,6 @@
 //! What may stand between the client and its items: the processes of a mode, and where the client asks.
 
 use super::Bench;
-use crate::inc::plan;
-use crate::inc::topology::Topology;
 use crate::lab::network::{address_of, client};
 use crate::lab::process::Started;
 use crate::lab::{LabError, Site, namespace, state};
@@ -13,6 +11,8 @@ use clap::ValueEnum;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
 use serde::Serialize;
+use serve::inc::plan;
+use serve::inc::topology::Topology;
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -193,7 +193,7 @@ fn topology(mode: Mode, args: &Bench) -> Result<Topology, LabError> {
         let address: SocketAddr = address_of(node);
         SocketAddr::new(address.ip(), address.port() + mode as u16)
     };
-    let shape = crate::inc::topology::Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
+    let shape = serve::inc::topology::Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
     Ok(Topology::two_levels(&shape, at, &registers)?)
 }
 

@@ -10,11 +10,11 @@ use crate::load::server::{CpuUse, ServerProcess};
 use crate::load::summary::{Latency, Summary};
 use crate::load::tally::Tally;
 use crate::load::workload::{Job, Pace, Phase, Workload};
-use crate::process::progress;
 use base::Nanos;
 use indicatif::ProgressBar;
 use ring::probe;
 use serde::Serialize;
+use serve::process::progress;
 use std::time::Duration;
 
 /// Before the loads of a turn: connections, copies and caches of all kinds.

@@ -4,13 +4,13 @@
 //! not known (a client that gave up) may count or not.
 
 use super::way::{Done, Operation, Way, once, read};
-use crate::inc::{Client, ClientError};
 use crate::load::summary::Latency;
 use base::{Clock, Nanos};
 use hdrhistogram::Histogram;
 use protocol::coherence::client::Call;
 use protocol::wire::Verb;
 use serde::Serialize;
+use serve::inc::{Client, ClientError};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -22,14 +22,14 @@ mod tests;
 mod way;
 
 use super::LabError;
-use crate::inc::registers::Registers;
-use crate::process::parse::duration;
-use crate::process::progress;
 use crate::report::environment::{self, Fact};
 use base::Nanos;
 use cell::{Cell, Row};
 use rig::Rig;
 use serde::Serialize;
+use serve::inc::registers::Registers;
+use serve::process::parse::duration;
+use serve::process::progress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use way::{Operation, Way};
@@ -69,7 +69,7 @@ pub struct Compute {
     loopback: bool,
 
     /// A register of the cache, as in coherence.lease=200000; may be repeated
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = crate::inc::plan::setting)]
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = serve::inc::plan::setting)]
     settings: Vec<(String, String)>,
 
     /// What the lab in namespaces is called while it stands
@@ -99,7 +99,7 @@ impl Compute {
     /// # Errors
     /// A result is wrong, or it could not be run.
     pub fn run(&self) -> Result<(), LabError> {
-        let stop = crate::process::interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
+        let stop = serve::process::interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(&stop)?;
         let text = match self.json {
             true => serde_json::to_string_pretty(&outcome).expect("results are plain data") + "\n",

@@ -4,14 +4,14 @@
 //! more pair of nodes there, processes: a box with its XDP program before it.
 
 use super::way::Way;
-use crate::inc::rack::Rack;
-use crate::inc::topology::Shape;
-use crate::inc::{Client, Topology, plan};
 use crate::lab::site::require_root;
 use crate::lab::{LabError, Plan, Site, namespace, network, place, state};
 use protocol::coherence::NodeId;
 use protocol::planted::NoBugs;
 use protocol::wire::{BoxId, HomeId};
+use serve::inc::rack::Rack;
+use serve::inc::topology::Shape;
+use serve::inc::{Client, Topology, plan};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -42,7 +42,7 @@ impl Rig {
         let mut rig = Rig { racks: BTreeMap::new(), fast, site: name.map(stand).transpose()? };
         for (number, &choice) in (0..).zip(choices) {
             let registers = plan::registers(settings)?;
-            registers.set("coherence.compute", choice).map_err(crate::inc::IncError::Register)?;
+            registers.set("coherence.compute", choice).map_err(serve::inc::IncError::Register)?;
             let rack = match &rig.site {
                 None => Rack::start(&SHAPE, &registers)?,
                 Some(site) => {
@@ -125,7 +125,7 @@ fn start_with_xdp(
     settings: &[(String, String)],
 ) -> Result<Vec<Client>, LabError> {
     let registers = plan::registers(settings)?;
-    registers.set("coherence.compute", "try_first").map_err(crate::inc::IncError::Register)?;
+    registers.set("coherence.compute", "try_first").map_err(serve::inc::IncError::Register)?;
     let topology = Topology::two_levels(&SHAPE, |node| beside(network::address_of(node), port), &registers)?;
     let file = state::folder(site.name()).join("xdp.toml");
     topology.write(&file)?;

@@ -1,11 +1,11 @@
 //! What is computed, and where: one operation done one way by one client.
 
-use crate::inc::{Client, ClientError};
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call};
 use protocol::coherence::compute::may_change_nothing;
 use protocol::wire::{Status, Verb};
 use serde::Serialize;
+use serve::inc::{Client, ClientError};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,11 +3,11 @@
 use super::Faults;
 use super::queue::{Counts, Queue};
 use super::wire::{MAX_FRAME, Wire};
-use crate::inc::IncError;
 use crate::lab::LabError;
-use crate::process::stop_flag;
 use base::{Clock, Nanos, Prng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serve::inc::IncError;
+use serve::process::stop_flag;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Frames that are taken before time is looked at again.

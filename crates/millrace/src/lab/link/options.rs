@@ -1,9 +1,9 @@
 //! What a link does to frames, as text: `box:1-box:3,delay=50us,jitter=10us,loss=0.01,duplicate=0.001,reorder=0.01,rate=100m,queue=1000`.
 
 use crate::lab::place;
-use crate::process::parse::{count, duration};
 use base::Nanos;
 use protocol::coherence::NodeId;
+use serve::process::parse::{count, duration};
 use sim::network::PerMillion;
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
 //! The published topology, cable by cable, and what cannot be a network.
 
 use super::*;
-use crate::inc::registers::Registers;
-use crate::inc::topology::Shape;
 use crate::lab::place::parse;
+use serve::inc::registers::Registers;
+use serve::inc::topology::Shape;
 
 fn topology(tors: u16, roots: u16) -> Topology {
     let shape = Shape { tors, roots, homes: 1, controllers: 1 };

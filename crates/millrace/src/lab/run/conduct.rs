@@ -3,9 +3,9 @@
 use super::kill::{Role, Step};
 use super::record::now;
 use crate::lab::LabError;
-use crate::process::progress;
 use base::Nanos;
 use indicatif::ProgressBar;
+use serve::process::progress;
 
 /// Between two looks at the clock.
 const STEP: Nanos = Nanos::from_millis(5);

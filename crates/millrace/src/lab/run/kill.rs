@@ -2,9 +2,9 @@
 
 use crate::lab::LabError;
 use crate::lab::place;
-use crate::process::parse::duration;
 use base::Nanos;
 use protocol::coherence::NodeId;
+use serve::process::parse::duration;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The load: what clients ask for, how often, for how long.
 
 use super::record::now;
-use crate::process::parse::duration;
 use base::Nanos;
+use serve::process::parse::duration;
 use std::time::Duration;
 
 /// What clients do.

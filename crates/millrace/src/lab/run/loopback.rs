@@ -7,13 +7,13 @@ use super::record::{Part, now};
 use super::stall;
 use super::user::{Mix, User};
 use super::{Outcome, Run, Scene};
-use crate::inc::rack::Rack;
 use crate::lab::LabError;
-use crate::process::progress;
 use base::Nanos;
 use protocol::coherence::{Life, Planted};
 use protocol::planted::Bugs;
 use protocol::wire::BoxId;
+use serve::inc::rack::Rack;
+use serve::process::progress;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 struct Threads<'a, B> {
@@ -83,7 +83,7 @@ pub fn measure<B: Bugs<Planted> + Send + 'static>(
     rack.stop()?;
     let life = |number| (number, stall::Life { tor: tor(number), from: Nanos(0), to: took });
     let lives = (0..run.plan.clients).map(life).collect();
-    let nodes = rack.counted().iter().map(|(node, counters)| (*node, crate::inc::run::show(*node, counters)));
+    let nodes = rack.counted().iter().map(|(node, counters)| (*node, serve::inc::run::show(*node, counters)));
     let scene = Scene { begun, took, deaths, lives, planned: kills.len(), nodes: nodes.collect() };
     run.judge(parts.into_iter().collect::<Result<_, _>>()?, scene, rack.topology())
 }

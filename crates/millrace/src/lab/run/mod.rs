@@ -38,9 +38,6 @@ mod user;
 use super::LabError;
 use super::plan::Plan;
 use super::state::parse_name;
-use crate::inc::rack::Rack;
-use crate::inc::{self, Topology};
-use crate::process::parse::duration;
 use base::Nanos;
 use conduct::Death;
 use kill::{Kill, Role, all_roles};
@@ -48,6 +45,10 @@ use load::Load;
 use protocol::coherence::{Compute, NodeId};
 use protocol::wire::BoxId;
 use record::{Part, Recorded, Wipe};
+use serve::inc;
+use serve::inc::Topology;
+use serve::inc::rack::Rack;
+use serve::process::parse::duration;
 use sim::check::{Report, Rules, check};
 use stall::{Stall, stalls};
 use std::collections::BTreeMap;
@@ -158,7 +159,7 @@ impl Run {
     /// # Errors
     /// A key is not linearizable, or it could not be run.
     pub fn run(&self) -> Result<(), LabError> {
-        let stop = crate::process::stop_flag().map_err(inc::IncError::Signal)?;
+        let stop = serve::process::stop_flag().map_err(inc::IncError::Signal)?;
         let outcome = self.measure(&stop)?;
         show::print(self, &outcome).map_err(LabError::io("cannot write"))?;
         let long = outcome.stalls.iter().filter(|stall| !stall.is_bounded()).count();

@@ -3,9 +3,9 @@
 use super::record::Class;
 use super::stall::{ALLOWANCE, Stall};
 use super::{Outcome, Run, counted};
-use crate::inc::book;
 use base::Nanos;
 use protocol::coherence::NodeId;
+use serve::inc::book;
 use std::io::{self, Write};
 
 /// Findings that are printed.

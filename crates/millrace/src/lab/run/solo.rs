@@ -3,10 +3,10 @@
 use super::load::{Load, Pace};
 use super::record::Part;
 use super::user::{Mix, User};
-use crate::inc::{IncError, Topology};
 use crate::lab::LabError;
-use crate::process::parse::duration;
-use crate::process::stop_flag;
+use serve::inc::{IncError, Topology};
+use serve::process::parse::duration;
+use serve::process::stop_flag;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

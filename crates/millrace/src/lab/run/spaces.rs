@@ -17,9 +17,9 @@ use crate::lab::process::{Process, Started};
 use crate::lab::site::require_root;
 use crate::lab::state::{self, State};
 use crate::lab::{LabError, Plan, Site, command};
-use crate::process::progress;
 use base::Nanos;
 use protocol::coherence::{Life, NodeId};
+use serve::process::progress;
 use sim::network::PerMillion;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ struct Spaces<'a> {
 impl Drop for Spaces<'_> {
     fn drop(&mut self) {
         if let Err(cause) = self.site.remove() {
-            crate::complain!("millrace: {cause}");
+            serve::complain!("millrace: {cause}");
         }
     }
 }

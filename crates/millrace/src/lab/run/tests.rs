@@ -2,13 +2,13 @@
 
 use super::record::{Part, Recorded};
 use super::{Outcome, Run, forgive, loopback};
-use crate::inc::Topology;
-use crate::inc::plan::sockets;
-use crate::inc::rack::Rack;
 use crate::lab::LabError;
 use base::Nanos;
 use clap::Parser;
 use protocol::coherence::Planted;
+use serve::inc::Topology;
+use serve::inc::plan::sockets;
+use serve::inc::rack::Rack;
 use sim::check::{Rules, check};
 use sim::kv::{Op, Ret, Status, Value};
 use std::sync::atomic::AtomicBool;

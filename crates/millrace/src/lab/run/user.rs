@@ -5,12 +5,12 @@
 
 use super::load::{Load, Pace};
 use super::record::{Class, Part, now};
-use crate::inc::client::{Client, ClientError};
-use crate::inc::{IncError, Topology};
 use crate::lab::LabError;
 use base::{Nanos, Prng};
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{self, Verb, Version};
+use serve::inc::client::{Client, ClientError};
+use serve::inc::{IncError, Topology};
 use sim::kv::{Compute, Expect, Op, Ret, Status, Value};
 use sim::workload::{self, Keys};
 use std::collections::BTreeMap;

@@ -15,14 +15,14 @@ mod show;
 mod tests;
 mod theory;
 
-use crate::inc::plan::{registers, setting};
-use crate::inc::{IncError, registers as list};
-use crate::process::progress;
 use cell::{Case, Cell, Shares, Spread};
 use clap::Args;
 use network::Shape;
 use protocol::coherence::Config;
 use serde::Serialize;
+use serve::inc::plan::{registers, setting};
+use serve::inc::{IncError, registers as list};
+use serve::process::progress;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

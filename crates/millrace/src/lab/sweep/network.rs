@@ -8,7 +8,6 @@
 //! A request is followed until nothing more is to be delivered; then the next one begins. So what is counted depends on the order of
 //! requests and the time between them, and on nothing else.
 
-use crate::inc::items::Shelf;
 use base::{Bytes, Nanos, Prng};
 use protocol::coherence::boxes::Stats;
 use protocol::coherence::client::Call;
@@ -17,6 +16,7 @@ use protocol::coherence::home::items::Items;
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{CacheBox, Client, Config, Home, Life, NodeId, Out};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Message, Verb, Version};
+use serve::inc::items::Shelf;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The in-network protocol: `crate::inc`'s client, behind a box or past all of them.
+//! The in-network protocol: `serve::inc`'s client, behind a box or past all of them.
 //!
 //! What is lost is sent again by the client's machine; an operation that nobody answers for its patience has failed.
 //!
@@ -6,7 +6,6 @@
 //! [`Caches::check`] says so before a run begins.
 
 use super::{Ask, Heard, Line, Received, Ticket};
-use crate::inc::{self, IncError, Topology};
 use crate::load::dialect::{Dialect, Item, Part, Refusal, Storing, Verdict};
 use crate::load::keys::{KeyFormat, KeyRoom};
 use crate::load::tally::Tally;
@@ -14,6 +13,8 @@ use crate::load::value;
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call, Failed, OpId, Refused};
 use protocol::wire::{MAX_VALUE, Status, Verb, Version};
+use serve::inc;
+use serve::inc::{IncError, Topology};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -201,12 +202,12 @@ fn part(verb: Verb, answer: &Answer) -> Part<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::inc::plan;
-    use crate::inc::rack::Rack;
-    use crate::inc::topology::Shape;
     use crate::load::bench::execute;
     use crate::load::{BenchArgs, LoadError};
     use clap::Parser;
+    use serve::inc::plan;
+    use serve::inc::rack::Rack;
+    use serve::inc::topology::Shape;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 

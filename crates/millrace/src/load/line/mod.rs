@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `text` | memcached's or Redis's text over a [`Transport`](super::target::Transport): answers come in the order of the requests |
 //! | `datagrams` | memcached's text in UDP datagrams: each request stands alone, and is sent again when nothing comes |
-//! | `caches` | the in-network protocol, by the client of `crate::inc` |
+//! | `caches` | the in-network protocol, by the client of `serve::inc` |
 //!
 //! A line never blocks. Answers that may overtake each other name their request by its *ticket*.
 

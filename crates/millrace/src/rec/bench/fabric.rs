@@ -2,10 +2,10 @@
 
 use super::tally::StageTally;
 use crate::load::calls::Caller;
-use crate::rec::proto::millrace::InferReply;
-use crate::rec::serve::take_stages;
 use fabric::channel::{CallOptions, Channel, Event, Method, StartError};
 use fabric::status::{Code, Status};
+use serve::rec::proto::millrace::InferReply;
+use serve::rec::take_stages;
 use std::cell::RefCell;
 
 /// Sends encoded requests in turns.

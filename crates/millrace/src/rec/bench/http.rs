@@ -2,10 +2,10 @@
 
 use super::tally::StageTally;
 use crate::load::calls::{Plan, Tally};
-use crate::rec::serve::Stages;
 use base::prng::Prng;
 use base::{Clock, Nanos};
 use serde_json::Value;
+use serve::rec::Stages;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};

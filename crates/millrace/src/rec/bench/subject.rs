@@ -2,7 +2,6 @@
 
 use super::http::Connection;
 use super::{Form, Ids};
-use crate::rec::proto::millrace::{InferRequest, RecommendClient};
 use base::prng::Prng;
 use codec::encode::Encoder;
 use codec::memory::{Arena, OutOfMemory};
@@ -11,6 +10,7 @@ use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
 use rec::synth::Generator;
 use serde_json::{Value, json};
+use serve::rec::proto::millrace::{InferRequest, RecommendClient};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;

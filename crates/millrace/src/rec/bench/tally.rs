@@ -1,8 +1,8 @@
 //! Stages of requests, as replies tell them.
 
-use crate::rec::serve::Stages;
 use crate::report::StageBreakdown;
 use hdrhistogram::Histogram;
+use serve::rec::Stages;
 
 /// Longer times count as this: a minute.
 const LONGEST_NS: u64 = 60_000_000_000;

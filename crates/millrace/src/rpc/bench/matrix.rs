@@ -12,70 +12,22 @@
 use super::Bench;
 use crate::load::calls::{Caller, Plan, drive};
 use crate::load::ratio::Spread;
-use crate::process::progress;
 use crate::report::environment::{self, Fact};
-use crate::rpc::demo::proto::demo::{EchoClient, SayReply};
-use crate::rpc::serve::{Child, Local};
-use crate::rpc::{RpcError, target};
 use base::prng::Prng;
 use base::{Nanos, cpu};
-use fabric::batch::Policy;
 use fabric::channel::{CallOptions, Channel, Event, StartError};
 use fabric::link::Address;
 use fabric::status::{Code, Status};
 use indicatif::ProgressBar;
 use ring::probe::{self, Distance};
 use serde::Serialize;
-use std::fmt;
-use std::str::FromStr;
+use serve::process::progress;
+use serve::rpc::batch::Batch;
+use serve::rpc::demo::proto::demo::{EchoClient, SayReply};
+use serve::rpc::serve::{Child, Local};
+use serve::rpc::{RpcError, target};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// How many frames are published together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batch {
-    /// So many.
-    Fixed(u32),
-    /// As the load asks for.
-    Adaptive,
-}
-
-impl Batch {
-    /// As channels and servers have it.
-    pub fn policy(self) -> Policy {
-        match self {
-            Batch::Fixed(size) => Policy::Fixed(size),
-            Batch::Adaptive => Policy::default(),
-        }
-    }
-}
-
-impl FromStr for Batch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Batch, String> {
-        match text.parse() {
-            Ok(size @ 1..=64) => Ok(Batch::Fixed(size)),
-            _ if text == "adaptive" => Ok(Batch::Adaptive),
-            _ => Err(format!("{text:?} is no batch size: write a number from 1 to 64, or adaptive")),
-        }
-    }
-}
-
-impl fmt::Display for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Batch::Fixed(size) => size.fmt(f),
-            Batch::Adaptive => f.write_str("adaptive"),
-        }
-    }
-}
-
-impl Serialize for Batch {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -412,15 +364,7 @@ fn most_common(cells: &[Cell]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn batches_are_numbers_or_adaptive() {
-        assert_eq!("16".parse(), Ok(Batch::Fixed(16)));
-        assert_eq!("adaptive".parse(), Ok(Batch::Adaptive));
-        for wrong in ["0", "65", "", "fast"] {
-            assert!(wrong.parse::<Batch>().is_err(), "{wrong}");
-        }
-    }
+    use fabric::batch::Policy;
 
     #[test]
     fn a_call_that_fails_in_the_warm_up_fails_the_run() {

@@ -10,13 +10,13 @@ mod matrix;
 mod show;
 mod single;
 
-use super::RpcError;
-use crate::process::parse::{count, duration, rate};
-use crate::process::{interrupt, progress};
 use clap::Args;
 use fabric::link::Address;
-pub use matrix::Batch;
 use matrix::MatrixArgs;
+use serve::process::parse::{count, duration, rate};
+use serve::process::{interrupt, progress};
+use serve::rpc::RpcError;
+use serve::rpc::batch::Batch;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Results of `rpc bench` for people: text, and pages with plots.
 
-use super::matrix::{Batch, Cell, Matrix, Sample};
+use super::matrix::{Cell, Matrix, Sample};
 use super::single::Single;
 use crate::report::axis::{Scale, Unit};
 use crate::report::format::{digits, micros, ratio, short, whole};
 use crate::report::plot::{Line, LinePlot};
 use crate::report::{Block, Report, Section, Table, Tile};
+use serve::rpc::batch::Batch;
 
 /// What was done, in a line.
 fn single_setup(result: &Single) -> String {

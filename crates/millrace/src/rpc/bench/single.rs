@@ -2,17 +2,17 @@
 
 use super::Bench;
 use crate::load::calls::{Caller, Plan, Tally, drive};
-use crate::process::progress;
 use crate::report::environment::{self, Fact};
-use crate::rpc::demo::proto::demo::{EchoClient, SayReply};
-use crate::rpc::descriptions::{Descriptions, short_path};
-use crate::rpc::{RpcError, json, target};
 use base::{Nanos, cpu};
 use fabric::batch::Policy;
 use fabric::channel::{CallOptions, Channel, Event, Method, StartError};
 use fabric::status::{Code, Status};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use serve::process::progress;
+use serve::rpc::demo::proto::demo::{EchoClient, SayReply};
+use serve::rpc::descriptions::{Descriptions, short_path};
+use serve::rpc::{RpcError, json, target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! A client of a soak: a thread with one connection.
 
 use super::ledger::{self, Ledger, MOST};
-use crate::rpc::RpcError;
 use base::prng::Prng;
 use fabric::channel::{CallOptions, Channel, Event, Method, Options, StartError, Switch, What};
 use fabric::link::{self, Address, LinkOptions};
 use fabric::registers::Registers;
 use ring::wait::WaitPolicy;
 use serde::Serialize;
+use serve::rpc::RpcError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,16 +1,17 @@
 //! What a replica has that may outlive it: the media of its log and of its checkpoints, and what becomes of them when the process or the
 //! machine ends.
 //!
-//! Log and image are those of processes ([`crate::chain::disk`]), opened as processes open them; only the media are [`Crashing`]. A process
+//! Log and image are those of processes ([`serve::chain::disk`]), opened as processes open them; only the media are [`Crashing`]. A process
 //! that ends leaves all that it wrote; of what was not persisted a power cut then takes any lines of 64 bytes. Media of a class that does not
 //! survive what happened are lost.
 
 use super::script;
-use crate::chain::disk::start::{self, Parts, Start};
-use crate::chain::disk::{DiskImage, DiskLog};
 use base::Prng;
 use protocol::chain::replica::Replica;
 use protocol::chain::{Durability, Incarnation, Planted};
+use serve::chain::disk::start;
+use serve::chain::disk::start::{Parts, Start};
+use serve::chain::disk::{DiskImage, DiskLog};
 use std::path::PathBuf;
 use store::image::checkpoint::{self, Checkpoint};
 use store::image::{BLOCK, Config};

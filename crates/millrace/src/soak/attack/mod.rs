@@ -17,8 +17,6 @@ mod show;
 
 use super::SoakError;
 use crate::load::ratio::Ratio;
-use crate::process::parse::duration;
-use crate::process::{interrupt, progress};
 use base::Bytes;
 use clap::Args;
 use indicatif::ProgressBar;
@@ -26,6 +24,8 @@ use kinds::{KINDS, Kind, Way};
 use polite::Felt;
 use rig::Rig;
 use serde::Serialize;
+use serve::process::parse::duration;
+use serve::process::{interrupt, progress};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

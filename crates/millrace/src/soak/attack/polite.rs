@@ -2,12 +2,13 @@
 
 use super::kinds::Asks;
 use super::rig::Places;
-use crate::txn::{self, Client};
 use fabric::channel::{CallOptions, Channel, Method, Options};
 use fabric::link::Address;
 use hdrhistogram::Histogram;
 use protocol::chain::Transaction;
 use serde_json::json;
+use serve::txn;
+use serve::txn::Client;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 use super::passes::{Mode, Pass, passes};
 use super::tally::Tally;
 use super::workload::{Task, Tasks};
-use crate::txn::{Client, Ticket};
 use base::{Clock, Nanos};
 use protocol::chain::transaction::Found;
 use protocol::chain::{Outcome, Transaction};
+use serve::txn::{Client, Ticket};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 

@@ -5,10 +5,10 @@ use super::side::{Load, Side, Slice};
 use super::tally::Tally;
 use super::workload::Workload;
 use crate::load::summary::Latency;
-use crate::process::progress;
 use indicatif::ProgressBar;
 use ring::probe;
 use serde::Serialize;
+use serve::process::progress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

@@ -6,9 +6,9 @@ pub mod etcd;
 pub mod redis;
 
 use super::workload::{Kind, Task, Workload};
-use crate::process::end_with_this_process;
 use protocol::chain::Transaction;
 use protocol::chain::transaction::Change;
+use serve::process::end_with_this_process;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -18,13 +18,13 @@
 
 use super::reply::{self, JSON_LENGTH};
 use crate::admin::is_foreign_page;
+use crate::rec::counters::add;
+use crate::rec::edge::Edge;
+use crate::rec::held::{Coming, Hold};
+use crate::rec::job::{Input, Reply};
+use crate::rec::preprocess::is_asked_for;
+use crate::rec::refusal::Refusal;
 use crate::rec::registers::Id;
-use crate::rec::serve::counters::add;
-use crate::rec::serve::edge::Edge;
-use crate::rec::serve::held::{Coming, Hold};
-use crate::rec::serve::job::{Input, Reply};
-use crate::rec::serve::preprocess::is_asked_for;
-use crate::rec::serve::refusal::Refusal;
 use axum::Router;
 use axum::body::HttpBody as _;
 use axum::body::{Body, Bytes};

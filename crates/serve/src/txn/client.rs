@@ -52,8 +52,8 @@ pub type Ticket = u64;
 /// A client of one chain.
 ///
 /// ```
-/// use millrace::chain::Local;
-/// use millrace::txn::{Client, Options};
+/// use serve::chain::Local;
+/// use serve::txn::{Client, Options};
 /// use protocol::chain::Transaction;
 ///
 /// let chain = Local::start(3);
@@ -62,7 +62,7 @@ pub type Ticket = u64;
 /// let transfer = Transaction::new().if_at_least("ann", 4).add("ann", -4).add("bob", 4);
 /// let outcome = client.execute(transfer)?;
 /// assert_eq!((outcome.abort, outcome.sums), (None, vec![6, 4]));
-/// # Ok::<(), millrace::txn::TxnError>(())
+/// # Ok::<(), serve::txn::TxnError>(())
 /// ```
 pub struct Client {
     machine: client::Client,

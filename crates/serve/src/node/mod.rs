@@ -30,11 +30,11 @@ mod stream;
 
 use crate::admin::Admin;
 use crate::guard::AbortOnPanic;
-use crate::node::registers::Id;
 use accept::{Door, Inbox, Purpose};
 use config::Config;
 use edge::Edge;
 use listen::UnixListener;
+use registers::Id;
 use rustix::event::{EventfdFlags, eventfd};
 use shared::{Report, Shared};
 use std::fmt;

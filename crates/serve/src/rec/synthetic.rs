@@ -49,7 +49,7 @@ pub struct Synthetic {
     pub top: Vec<usize>,
 
     /// Reduce its tables by memo plans, grown from a random log (`millrace rec synth`) to so many times the tables' rows
-    #[arg(long, value_name = "RATIO", value_parser = super::super::plan::budget, help_heading = "Random model")]
+    #[arg(long, value_name = "RATIO", value_parser = budget, help_heading = "Random model")]
     pub memo: Option<f64>,
 
     /// Seed of its numbers
@@ -131,5 +131,18 @@ impl Synthetic {
         }
         (model.name, model.version) = ("synthetic".to_owned(), self.seed.to_string());
         Ok(Served::new(model))
+    }
+}
+
+/// How many rows a memo plan may have, as a multiple of a table's.
+///
+/// # Errors
+/// It is no number from 1 to 1000.
+pub fn budget(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(ratio) if (1.0..=1000.0).contains(&ratio) => Ok(ratio),
+        _ => Err(format!(
+            "{text} is not a number from 1 to 1000; 1.25 allows a quarter more rows than the table has"
+        )),
     }
 }

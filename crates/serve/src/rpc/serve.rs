@@ -2,7 +2,7 @@
 //! and tests.
 
 use super::RpcError;
-use super::bench::Batch;
+use super::batch::Batch;
 use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
 use crate::admin::Admin;

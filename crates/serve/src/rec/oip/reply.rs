@@ -1,8 +1,8 @@
 //! Bodies: scores, errors, what the server and its model are.
 
-use crate::rec::serve::counters::{Counters, Stages};
-use crate::rec::serve::job::Scored;
-use crate::rec::serve::refusal::Refusal;
+use crate::rec::counters::{Counters, Stages};
+use crate::rec::job::Scored;
+use crate::rec::refusal::Refusal;
 use axum::body::Bytes;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};

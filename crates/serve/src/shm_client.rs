@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut client = millrace::shm_client::Client::connect("/run/millrace.shm")?;
+//! let mut client = serve::shm_client::Client::connect("/run/millrace.shm")?;
 //! client.call(b"set k 0 0 5\r\nhello\r\n", |reply| assert_eq!(reply, b"STORED\r\n"))?;
 //! # Ok(()) }
 //! ```

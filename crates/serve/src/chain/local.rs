@@ -40,8 +40,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// A chain in this process.
 ///
 /// ```
-/// use millrace::chain::Local;
-/// use millrace::txn::{Client, Options};
+/// use serve::chain::Local;
+/// use serve::txn::{Client, Options};
 /// use protocol::chain::Transaction;
 ///
 /// let chain = Local::start(3);
@@ -50,7 +50,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// chain.kill(1);
 /// let found = client.execute(Transaction::new().get("a"))?.reads.remove(0);
 /// assert_eq!(found.map(|found| found.value), Some(b"1".to_vec()));
-/// # Ok::<(), millrace::txn::TxnError>(())
+/// # Ok::<(), serve::txn::TxnError>(())
 /// ```
 pub struct Local {
     addresses: Vec<Address>,

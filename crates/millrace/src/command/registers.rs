@@ -1,6 +1,6 @@
 //! `millrace registers`: what can be tuned, of all programs.
 
-use crate::admin::rows;
+use serve::admin::rows;
 use std::io::Write as _;
 
 /// List all registers: name, default, range, what each does.
@@ -36,10 +36,10 @@ impl List {
         let mut out = std::io::stdout().lock();
         let all = match self {
             List { rpc: true, .. } => fabric::registers::Registers::default().show(),
-            List { inc: true, .. } => crate::inc::registers::Registers::default().show(),
-            List { chain: true, .. } => crate::chain::registers::Registers::default().show(),
-            List { rec: true, .. } => crate::rec::registers::Registers::default().show(),
-            _ => crate::node::registers::Registers::default().show(),
+            List { inc: true, .. } => serve::inc::registers::Registers::default().show(),
+            List { chain: true, .. } => serve::chain::registers::Registers::default().show(),
+            List { rec: true, .. } => serve::rec::registers::Registers::default().show(),
+            _ => serve::node::registers::Registers::default().show(),
         };
         if self.json {
             return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);

@@ -1,6 +1,5 @@
 //! `millrace txn`: transactions from the command line or standard input.
 
-use super::bench::Bench;
 use super::client::{Client, Options};
 use super::error::TxnError;
 use super::reply;
@@ -17,42 +16,9 @@ use std::time::Duration;
 /// Where `millrace chain up` serves if nothing else is said.
 const USUAL: &str = "tcp:127.0.0.1:7401,tcp:127.0.0.1:7402,tcp:127.0.0.1:7403";
 
-/// Do transactions over a chain of replicas (`millrace chain`).
-///
-/// A transaction is a list of operations, separated by ';' or new lines. All conditions and reads see the moment before it; if every condition
-/// holds all writes are done at once, else nothing is. It is done once, however often it must be sent, and strictly serializable.
-///
-///   get KEY                   read
-///   put KEY VALUE             write
-///   add KEY N                 make a number larger (absent: 0); the sum is in the reply
-///   del KEY                   delete
-///   if-version KEY N          only if the key has this version (0: absent)
-///   if-exists KEY, if-missing KEY
-///   if-value KEY VALUE        only if it has this value
-///   if-at-least KEY N         only if it is a number of at least N (absent: 0)
-///
-/// Words with spaces stand in quotes; \xHH is a byte. Without TEXT each line of standard input is a transaction of its own; empty
-/// lines and those that begin with '#' are left out.
-///
-/// Every reply to a write says what it survives (the weakest of the replicas' media), and in how many copies it is.
-///
-/// Exit status, the highest of all transactions: 0 done, 1 aborted by a condition, 2 not done, 3 not known: then the message says how to ask again.
+/// Transactions, and whom to ask for them: the arguments of `millrace txn`.
 #[derive(clap::Args, Debug)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    verbatim_doc_comment,
-    after_long_help = "\
-Examples:
-  millrace txn 'put ann 10; put bob 0'
-  millrace txn 'if-at-least ann 4; add ann -4; add bob 4'
-  millrace txn --connect tcp:10.0.0.1:7401,tcp:10.0.0.2:7401 --json 'get ann; get bob'
-  printf 'put a 1\\nget a\\n' | millrace txn
-  millrace txn status 5f0c2ab90d1e4477a3b1c6d2e8f90312 1"
-)]
-pub struct Txn {
-    #[command(subcommand)]
-    command: Option<Command>,
-
+pub struct Transactions {
     #[command(flatten)]
     whom: Whom,
 
@@ -63,12 +29,6 @@ pub struct Txn {
     /// Transactions; without one they are read from standard input
     #[arg(value_name = "TEXT")]
     texts: Vec<String>,
-}
-
-#[derive(clap::Subcommand, Debug)]
-enum Command {
-    Status(StatusOf),
-    Bench(Box<Bench>),
 }
 
 /// Which chain, and how replies are shown.
@@ -104,7 +64,7 @@ enum Who {
 ///
 /// Exit status: 0 done, 1 aborted, 2 nobody answers, 3 not known (yet, or any more).
 #[derive(clap::Args, Debug)]
-struct StatusOf {
+pub struct StatusOf {
     #[command(flatten)]
     whom: Whom,
 
@@ -149,27 +109,20 @@ impl Whom {
     fn complain(&self, error: &str, json: &serde_json::Value) {
         if self.json { self.say("", json) } else { crate::complain!("millrace: {error}") }
     }
+
+    /// The exit status; of what ended without one, after saying why.
+    fn exit(&self, end: Result<u8, TxnError>) -> ExitCode {
+        ExitCode::from(end.unwrap_or_else(|error| {
+            self.complain(&error.to_string(), &reply::error_json(&error));
+            error.exit_code()
+        }))
+    }
 }
 
-impl Txn {
-    /// Runs it.
+impl Transactions {
+    /// Does them; the exit status says how the worst ended.
     pub fn run(&self) -> ExitCode {
-        let (whom, end) = match &self.command {
-            Some(Command::Status(status)) => (&status.whom, status.run()),
-            Some(Command::Bench(bench)) => match bench.run() {
-                Ok(()) => return ExitCode::SUCCESS,
-                Err(why) => {
-                    crate::complain!("millrace: {why}");
-                    return ExitCode::FAILURE;
-                }
-            },
-            None => (&self.whom, self.execute()),
-        };
-        let end = end.unwrap_or_else(|error| {
-            whom.complain(&error.to_string(), &reply::error_json(&error));
-            error.exit_code()
-        });
-        ExitCode::from(end)
+        self.whom.exit(self.execute())
     }
 
     fn execute(&self) -> Result<u8, TxnError> {
@@ -213,7 +166,12 @@ impl Txn {
 }
 
 impl StatusOf {
-    fn run(&self) -> Result<u8, TxnError> {
+    /// Asks; the exit status says what is known.
+    pub fn run(&self) -> ExitCode {
+        self.whom.exit(self.ask())
+    }
+
+    fn ask(&self) -> Result<u8, TxnError> {
         let mut client = self.whom.client(Who::Tail)?;
         let id = RequestId { session: self.session, sequence: self.sequence };
         let nothing = Transaction::new();

@@ -21,6 +21,8 @@
 //! | `engine` | the engine core |
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
+//! | `registers` | what can be tuned |
+//! | `recommend.proto` | the fabric's service; `recommend.rs` and `recommend.desc` are made of it by `fabric::build` and committed |
 //!
 //! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
 
@@ -35,6 +37,7 @@ mod job;
 pub mod oip;
 pub mod preprocess;
 mod refusal;
+pub mod registers;
 mod rings;
 mod server;
 mod shelf;
@@ -44,11 +47,17 @@ mod synthetic;
 mod tests;
 mod words;
 
+#[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]
+pub mod proto {
+    //! Generated.
+    include!("recommend.rs");
+}
+
 pub use command::Serve;
 pub use counters::{Counters, Stages};
 pub use refusal::Refusal;
 pub use server::{Plan, ServeError, Server};
 pub use shelf::{Shelf, Source};
 pub use source::ModelArgs;
-pub use synthetic::{Synthetic, rows};
+pub use synthetic::{Synthetic, budget, rows};
 pub use words::take_stages;

@@ -1,14 +1,14 @@
 //! A client library: calls that wait for their outcome.
 //!
 //! ```no_run
-//! use millrace::inc::{Client, Topology};
+//! use serve::inc::{Client, Topology};
 //! let topology = Topology::read("rack.toml".as_ref())?;
 //! let mut client = Client::init(&topology, None)?;
 //! client.set(b"colour", b"blue")?;
 //! let item = client.get(b"colour")?.expect("it was just set");
 //! assert_eq!(item.value, b"blue");
 //! client.close();
-//! # Ok::<(), millrace::inc::IncError>(())
+//! # Ok::<(), serve::inc::IncError>(())
 //! ```
 //!
 //! Every operation is linearizable and ends within the patience that the topology states. One whose end is not known

@@ -1,4 +1,4 @@
-//! What a request costs a home and a box over loopback, with datagrams one at a time and in batches: `cargo bench -p millrace --bench
+//! What a request costs a home and a box over loopback, with datagrams one at a time and in batches: `cargo bench -p millrace-serve --bench
 //! nodes [-- --quick]`.
 //!
 //! Both sides are the same program and run in turns (A B B A …) in one process: a node that receives and sends one datagram by a call, and one that
@@ -7,11 +7,6 @@
 //! scheduler counted it, which other programs on the machine disturb less. A ratio is of two neighbouring turns; medians, and p10 to p90.
 
 use base::{Bytes, Clock, Nanos};
-use millrace::inc::book::Book;
-use millrace::inc::datagrams::{Arrivals, BATCH, Departures};
-use millrace::inc::driver::Driver;
-use millrace::inc::items::Shelf;
-use millrace::inc::machine::Machine;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::table::Layout;
@@ -19,6 +14,11 @@ use protocol::coherence::{CacheBox, Config, Guard, Home, Life, NodeId};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Message, OpNumber, Verb, Version};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::gettid;
+use serve::inc::book::Book;
+use serve::inc::datagrams::{Arrivals, BATCH, Departures};
+use serve::inc::driver::Driver;
+use serve::inc::items::Shelf;
+use serve::inc::machine::Machine;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
