@@ -5,9 +5,9 @@
 //!
 //! Takes about ten seconds, 200 MB and no network but loopback. `millrace rec serve` and `millrace rec bench` are the same as commands.
 
+use bench::rec::Bench;
 use clap::Parser;
 use fabric::channel::{CallOptions, Channel, Options};
-use millrace::rec::bench::Bench;
 use rec::RowFormat;
 use rec::memo::{Growth, Limits};
 use serve::rec::proto::millrace::RecommendClient;

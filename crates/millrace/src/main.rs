@@ -2,19 +2,20 @@
 
 mod command;
 
+use bench::demo::Demo;
+use bench::load;
+use bench::load::BenchArgs;
+use bench::probe;
 use clap::{Parser, Subcommand};
 use command::rec::Rec;
 use command::registers;
 use command::rpc::Rpc;
 use command::txn::Txn;
 use millrace::check::Check;
-use millrace::demo::Demo;
 use millrace::lab::Lab;
-use millrace::load::{self, BenchArgs};
 use millrace::model::Model;
 use millrace::model::repro::Repro;
 use millrace::plan::Plan;
-use millrace::probe;
 use millrace::sim::Sim;
 use millrace::soak::Soak;
 use millrace::sweep::Sweep;

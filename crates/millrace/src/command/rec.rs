@@ -12,7 +12,7 @@ pub struct Rec {
 #[derive(Subcommand, Debug)]
 enum Command {
     Serve(Box<serve::rec::Serve>),
-    Bench(Box<millrace::rec::bench::Bench>),
+    Bench(Box<bench::rec::Bench>),
     #[command(flatten)]
     Tools(millrace::rec::Tools),
 }

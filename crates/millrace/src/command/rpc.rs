@@ -17,7 +17,7 @@ enum Command {
     List(serve::rpc::list::List),
     Call(Box<serve::rpc::call::Call>),
     Serve(serve::rpc::serve::Serve),
-    Bench(Box<millrace::rpc::bench::Bench>),
+    Bench(Box<bench::rpc::Bench>),
     Gateway(serve::rpc::gateway::Gateway),
     Soak(millrace::rpc::soak::Soak),
 }

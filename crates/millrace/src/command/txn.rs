@@ -46,7 +46,7 @@ pub struct Txn {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Status(StatusOf),
-    Bench(Box<millrace::txn::bench::Bench>),
+    Bench(Box<bench::txn::Bench>),
 }
 
 impl Txn {

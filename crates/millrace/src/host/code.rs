@@ -3,9 +3,9 @@
 //! These are no predictions and never shown as such: a model of hardware does not say how many instructions a GET has.
 
 use super::figures::Figures;
-use crate::probe::timing::samples_of;
 use base::touch::yield_once;
 use base::{Nanos, Prng};
+use bench::probe::timing::samples_of;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::table::Layout;
@@ -133,7 +133,7 @@ mod tests {
     fn every_piece_of_code_takes_some_time() {
         let mut figures = Figures::default();
         measure(&mut figures, Nanos::from_millis(1));
-        let platform = figures.platform(&crate::probe::facts::Machine::read()).expect("it is sound");
+        let platform = figures.platform(&bench::probe::facts::Machine::read()).expect("it is sound");
         for name in ["get", "get_staged", "ring", "echo", "resume", "request", "machine"] {
             let ns = platform.number(&format!("code.{name}")).expect("it was measured").value;
             assert!(ns > 0.0 && ns < 1e6, "{name}: {ns} ns");

@@ -2,9 +2,9 @@
 //!
 //! Each becomes a number of class *measured*: the median, with the 10th and 90th percentile of its samples as range.
 
-use crate::probe::date;
-use crate::probe::facts::Machine;
-use crate::probe::summary::Summary;
+use bench::probe::date;
+use bench::probe::facts::Machine;
+use bench::probe::summary::Summary;
 use model::Platform;
 use model::platform::LoadError;
 use std::collections::BTreeMap;

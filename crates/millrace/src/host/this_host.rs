@@ -2,12 +2,13 @@
 
 use super::code;
 use super::figures::Figures;
-use crate::probe::facts::Machine;
-use crate::probe::memory::sets_up_to;
-use crate::probe::session::Session;
-use crate::probe::summary::Summary;
-use crate::probe::{self, Section, cores};
 use base::{Bytes, Nanos};
+use bench::probe;
+use bench::probe::facts::Machine;
+use bench::probe::memory::sets_up_to;
+use bench::probe::session::Session;
+use bench::probe::summary::Summary;
+use bench::probe::{Section, cores};
 use model::system::host::Host;
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Why a command of `millrace lab` failed, and what to do about it.
 
 use super::place::name;
-use crate::load::LoadError;
+use bench::load::LoadError;
 use protocol::coherence::NodeId;
 use serve::inc::{ClientError, IncError};
 use std::net::{Ipv4Addr, SocketAddr};

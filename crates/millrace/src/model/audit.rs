@@ -3,7 +3,7 @@
 use super::{Failure, platform, print};
 use crate::model::repro::{experiment, number};
 use crate::parallel;
-use crate::report::Table;
+use bench::report::Table;
 use clap::Args;
 use model::experiment::audit::{Answer, Question};
 use model::experiment::{Experiment, Row, Rows};

@@ -3,8 +3,8 @@
 //! A point such as `READ 64 B` is a number in words. Points whose words are the same are one plot with the number as its axis, a line for each variant; points
 //! without a number, or with too few different ones, become bars.
 
-use crate::report::chart::{Bar, Series, Spot, bars, lines, scatter};
-use crate::report::html::Block;
+use bench::report::chart::{Bar, Series, Spot, bars, lines, scatter};
+use bench::report::html::Block;
 use model::experiment::compare::{Compared, Verdict};
 use model::experiment::published::Standing;
 use model::experiment::{Row, Rows};

@@ -2,7 +2,7 @@
 
 use super::{Failure, platform, print};
 use crate::model::repro::{comparison, experiment, number};
-use crate::report::Table;
+use bench::report::Table;
 use clap::Args;
 use model::Platforms;
 use model::experiment::Rows;

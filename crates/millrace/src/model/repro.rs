@@ -5,8 +5,8 @@
 
 use crate::model::evaluation;
 use crate::parallel;
-use crate::report::{Block, Report, Section, Table, Tile, environment};
 use crate::timed;
+use bench::report::{Block, Report, Section, Table, Tile, environment};
 use clap::{Args, Subcommand};
 use model::experiment::compare::{Compared, Summary, Verdict, compare, summary};
 use model::experiment::published::Standing;

@@ -10,7 +10,7 @@ mod text;
 mod trace;
 
 use crate::model::platform;
-use crate::report::Table;
+use bench::report::Table;
 use clap::Args;
 use model::plan::{Limits, Objective, Question, families};
 use model::workload::{Workload, shipped};

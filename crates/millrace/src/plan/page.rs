@@ -1,8 +1,8 @@
 //! A plan as a page.
 
 use super::{picture, text};
-use crate::report::format::{micros, short};
-use crate::report::{Block, Report, Section, Table, Tile, environment};
+use bench::report::format::{micros, short};
+use bench::report::{Block, Report, Section, Table, Tile, environment};
 use model::plan::answer::{Plan, Ranked};
 
 /// The page.

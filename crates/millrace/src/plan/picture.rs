@@ -6,8 +6,8 @@
 //!       behind: SoC bank 40 %
 //! ```
 
-use crate::report::format::short;
-use crate::report::html::escape;
+use bench::report::format::short;
+use bench::report::html::escape;
 use model::plan::answer::{Link, Path, Ranked};
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! A plan on the terminal.
 
-use crate::report::Table;
-use crate::report::format::{digits, micros, short};
+use bench::report::Table;
+use bench::report::format::{digits, micros, short};
 use model::plan::answer::{Confidence, Greedy, Plan, Ranked, Switch};
 use model::plan::{Limits, Objective};
 

@@ -5,9 +5,9 @@
 //! bucket of 64 B and then the item, so two accesses of which the second needs the first; an item has 64 B of header and index. Cycles of a host core
 //! are the server's processor time per operation, where it was watched and the processor's name says its clock; that includes the kernel's sockets.
 
-use crate::load::mix::OpKind;
-use crate::load::sizes::ValueSizes;
 use base::Prng;
+use bench::load::mix::OpKind;
+use bench::load::sizes::ValueSizes;
 use model::workload::{Class, Workload};
 use serde::Deserialize;
 use std::collections::BTreeMap;

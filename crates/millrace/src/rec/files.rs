@@ -1,6 +1,6 @@
 //! Files of query lists, and figures of them, as the tools of `millrace rec` read, write and show them.
 
-use crate::report::format::whole;
+use bench::report::format::whole;
 use rec::lists::{Lists, Style};
 use std::error::Error;
 use std::fs::{self, File};

@@ -1,6 +1,5 @@
-//! Recommendation: the benchmark, and the tools that work on files.
+//! Recommendation: the tools that work on files.
 
-pub mod bench;
 mod files;
 mod import;
 mod plan;

@@ -2,8 +2,8 @@
 
 use super::files::{self, Failure};
 use super::table::Target;
-use crate::report::Table;
-use crate::report::format::{percent, whole};
+use bench::report::Table;
+use bench::report::format::{percent, whole};
 use clap::Args;
 use rec::Lists;
 use rec::memo::{Growth, Limits};

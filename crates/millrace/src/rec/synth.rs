@@ -1,7 +1,7 @@
 //! `millrace rec synth`: query logs and models from a seed.
 
 use super::files::{self, Failure};
-use crate::report::format::whole;
+use bench::report::format::whole;
 use clap::Args;
 use rec::{Model, RowFormat};
 use serve::process::parse::count;

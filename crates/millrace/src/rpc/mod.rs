@@ -1,4 +1,3 @@
-//! Load on services of the fabric.
+//! Services of the fabric under trouble.
 
-pub mod bench;
 pub mod soak;

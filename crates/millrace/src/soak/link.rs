@@ -2,7 +2,7 @@
 //! so that neither side can wait for the other to read first.
 
 use super::record::Bye;
-use crate::load::target::{Target, Transport};
+use bench::load::target::{Target, Transport};
 use protocol::memcache::client::{Expect, Progress, Reply, ReplyReader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::ErrorKind;

@@ -1,10 +1,11 @@
-//! The soak's keys and values. A value is a row of parts, each the [`load::value`](crate::load::value) of one write: the
+//! The soak's keys and values. A value is a row of parts, each the [`load::value`](bench::load::value) of one write: the
 //! first of a set, the others of the appends and prepends since. So a value tells by itself which writes made it, and a
 //! lost, doubled or torn part shows in the middle as well as at the ends.
 
 use super::ledger::{Part, Seen, State};
-use crate::load::value::{self, HEADER, Nonce};
 use base::prng::mix64;
+use bench::load::value;
+use bench::load::value::{HEADER, Nonce};
 
 /// The shortest part.
 pub const SHORTEST: u32 = HEADER as u32;

@@ -1,8 +1,8 @@
 //! The server under test: `millrace up` as a child process, what it says of itself and what the system says of it.
 
 use super::ledger::Promise;
-use crate::load::server::{CpuReading, ServerProcess};
 use base::Bytes;
+use bench::load::server::{CpuReading, ServerProcess};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::VecDeque;

@@ -1,13 +1,13 @@
 //! The result for people: a table, and a page with plots.
 
 use super::trial::{Outcome, RSS_LIMIT, Sample};
-use crate::report::axis::{Scale, Unit};
-use crate::report::environment;
-use crate::report::format::{micros, short, whole};
-use crate::report::html::{Block, Report, Section};
-use crate::report::plot::{Line, LinePlot};
-use crate::report::table::Table;
 use base::Bytes;
+use bench::report::axis::{Scale, Unit};
+use bench::report::environment;
+use bench::report::format::{micros, short, whole};
+use bench::report::html::{Block, Report, Section};
+use bench::report::plot::{Line, LinePlot};
+use bench::report::table::Table;
 
 /// The result as text.
 pub fn text(outcomes: &[Outcome]) -> String {

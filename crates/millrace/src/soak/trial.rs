@@ -11,7 +11,7 @@ use super::link::Link;
 use super::parts;
 use super::server::{Footprint, Limits, Said, Server};
 use super::slot::{Board, Faults, Slot, Victim};
-use crate::load::args::run_number;
+use bench::load::args::run_number;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use protocol::memcache::client::{Reply, request};

@@ -1,10 +1,10 @@
 //! The real server over UDP on loopback, asked by one thread that has prepared its requests.
 
 use super::{Bench, Kind, Row, code};
-use crate::probe::echo::datagrams::costs;
-use crate::probe::wakeups;
-use crate::probe::{cores, timing};
 use base::{Clock, Nanos};
+use bench::probe::echo::datagrams::costs;
+use bench::probe::wakeups;
+use bench::probe::{cores, timing};
 use model::system::host::{Asleep, Host, datagrams};
 use protocol::memcache::udp::Frame;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

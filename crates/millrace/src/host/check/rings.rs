@@ -1,8 +1,8 @@
 //! The real rings between two pinned cores: a stream one way, and calls over a pair.
 
 use super::{Bench, Kind, Row, code};
-use crate::probe::lines;
 use base::{Clock, Nanos, cpu};
+use bench::probe::lines;
 use model::system::host::{Echo, Host, one_way};
 use ring::pair;
 use ring::spsc::{Consume, Hybrid, InSlot, Kind as Ring, Produce};

@@ -4,12 +4,12 @@
 //! is answered. Otherwise the core itself would overlap neighbours of a plain loop, and the loop would be no baseline.
 
 use super::{Bench, Kind, Row, code};
-use crate::probe::memory::chase::Chain;
-use crate::probe::memory::sets_up_to;
 use ::store::{Config, GetHow, Key, Mode, SetHow, Store};
 use base::hash::Hasher64;
 use base::pages::{PageKind, Region};
 use base::{Clock, Nanos};
+use bench::probe::memory::chase::Chain;
+use bench::probe::memory::sets_up_to;
 use model::system::host::{Form, Host, Lookup, Sets};
 use std::error::Error;
 use std::hint::black_box;
@@ -115,7 +115,7 @@ fn timed(span: Nanos, mut stretch: impl FnMut()) -> Vec<f64> {
 }
 
 fn median(samples: &[f64]) -> Option<f64> {
-    crate::probe::summary::Summary::of(samples).map(|summary| summary.median)
+    bench::probe::summary::Summary::of(samples).map(|summary| summary.median)
 }
 
 /// All rows of the store.

@@ -35,14 +35,16 @@ use super::plan::Plan;
 use super::site::{Site, require_root};
 use super::state::parse_name;
 use super::{namespace, network, state};
-use crate::load::fleet::{Fleet, FleetPlan};
-use crate::load::keys::{Popularity, YCSB_THETA};
-use crate::load::mix::{Mix, OpKind};
-use crate::load::sizes::ValueSizes;
-use crate::load::workload::{Pace, Workload};
-use crate::load::{LoadError, args, bench};
-use crate::report::environment::{self, Fact};
 use base::cpu::{allowed_cores, pin_to};
+use bench::load::bench::{check_preload, preload_phase};
+use bench::load::fleet::{Fleet, FleetPlan};
+use bench::load::keys::{Popularity, YCSB_THETA};
+use bench::load::mix::{Mix, OpKind};
+use bench::load::sizes::ValueSizes;
+use bench::load::workload::{Pace, Workload};
+use bench::load::{LoadError, args};
+use bench::report::environment;
+use bench::report::environment::Fact;
 use indicatif::ProgressBar;
 use mode::{Mode, Running};
 use rounds::{Line, Rounds};
@@ -241,11 +243,11 @@ impl Bench {
             // memcached has the same items over TCP and UDP.
             let is_filled = running.mode == Mode::Udp && self.modes.contains(&Mode::Tcp);
             if !is_filled {
-                let phase = bench::preload_phase(self.value, running.dialect());
+                let phase = preload_phase(self.value, running.dialect());
                 let name = format!("preload {}", running.mode);
                 let keys = self.keys() as f64;
                 let tally = fleet.run(phase, &mut |done| progress::show(bar, done as f64 / keys, &name));
-                bench::check_preload(&tally, &running.target, self.keys())?;
+                check_preload(&tally, &running.target, self.keys())?;
             }
             sides.push((fleet, running));
         }

@@ -4,13 +4,13 @@ use super::Bench;
 use super::cpu::Ticks;
 use super::mode::{Mode, Running};
 use crate::lab::LabError;
-use crate::load::fleet::Fleet;
-use crate::load::mix::OpKind;
-use crate::load::server::{CpuUse, ServerProcess};
-use crate::load::summary::{Latency, Summary};
-use crate::load::tally::Tally;
-use crate::load::workload::{Job, Pace, Phase, Workload};
 use base::Nanos;
+use bench::load::fleet::Fleet;
+use bench::load::mix::OpKind;
+use bench::load::server::{CpuUse, ServerProcess};
+use bench::load::summary::{Latency, Summary};
+use bench::load::tally::Tally;
+use bench::load::workload::{Job, Pace, Phase, Workload};
 use indicatif::ProgressBar;
 use ring::probe;
 use serde::Serialize;
@@ -67,7 +67,7 @@ impl Line {
     pub fn load(&self) -> String {
         match self.pace {
             Pace::Closed { .. } => format!("window {}", self.window),
-            Pace::Open { rate, .. } => format!("{}/s", crate::report::format::short(rate)),
+            Pace::Open { rate, .. } => format!("{}/s", bench::report::format::short(rate)),
         }
     }
 
@@ -140,7 +140,7 @@ impl Rounds<'_> {
     fn phase(&self, pace: Pace, window: usize, length: Nanos) -> Phase {
         Phase {
             job: Job::Load { workload: self.workload.clone(), length, ops_each: u64::MAX },
-            dialect: crate::load::dialect::Dialect::Classic,
+            dialect: bench::load::dialect::Dialect::Classic,
             pace,
             pipeline: window,
             // Whoever has an answer asks again at once, in every mode.
@@ -167,8 +167,8 @@ impl Rounds<'_> {
         let after = (read(&running.server), running.boxed.as_ref().and_then(read), ticks());
         let used = |before, after: Option<_>| -> CpuUse {
             let both = Option::zip(before, after);
-            both.map(|(before, after): (crate::load::server::CpuReading, _)| {
-                crate::load::server::CpuReading::since(&after, &before)
+            both.map(|(before, after): (bench::load::server::CpuReading, _)| {
+                bench::load::server::CpuReading::since(&after, &before)
             })
             .unwrap_or_default()
         };

@@ -3,11 +3,12 @@
 use super::Outcome;
 use super::mode::Mode;
 use super::rounds::{Line, Slice};
-use crate::load::ratio::{Ratio, Spread};
-use crate::report::axis::{Scale, Unit};
-use crate::report::format::{digits, micros, percent, ratio, short, whole};
-use crate::report::plot::{self, LinePlot};
-use crate::report::{Block, Report, Section, Table};
+use bench::load::ratio::{Ratio, Spread};
+use bench::report::axis::{Scale, Unit};
+use bench::report::format::{digits, micros, percent, ratio, short, whole};
+use bench::report::plot;
+use bench::report::plot::LinePlot;
+use bench::report::{Block, Report, Section, Table};
 use std::fmt::Write;
 
 type Read = fn(&Slice) -> f64;

@@ -4,8 +4,8 @@
 //! not known (a client that gave up) may count or not.
 
 use super::way::{Done, Operation, Way, once, read};
-use crate::load::summary::Latency;
 use base::{Clock, Nanos};
+use bench::load::summary::Latency;
 use hdrhistogram::Histogram;
 use protocol::coherence::client::Call;
 use protocol::wire::Verb;

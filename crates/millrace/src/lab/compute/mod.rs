@@ -22,8 +22,9 @@ mod tests;
 mod way;
 
 use super::LabError;
-use crate::report::environment::{self, Fact};
 use base::Nanos;
+use bench::report::environment;
+use bench::report::environment::Fact;
 use cell::{Cell, Row};
 use rig::Rig;
 use serde::Serialize;

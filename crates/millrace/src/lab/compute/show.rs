@@ -2,9 +2,9 @@
 
 use super::Outcome;
 use super::cell::{Row, Slice};
-use crate::load::ratio::{Ratio, Spread};
-use crate::report::Table;
-use crate::report::format::{digits, micros, percent, ratio, short};
+use bench::load::ratio::{Ratio, Spread};
+use bench::report::Table;
+use bench::report::format::{digits, micros, percent, ratio, short};
 use std::fmt::Write;
 
 /// As text for the terminal.

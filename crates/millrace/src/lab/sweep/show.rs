@@ -2,9 +2,10 @@
 
 use super::cell::{Case, Spread};
 use super::{Row, Sweep};
-use crate::report::axis::{Axis, Scale, Unit};
-use crate::report::fit::{self, Curve, Dot, Fit};
-use crate::report::{Block, Report, Section, Table, environment};
+use bench::report::axis::{Axis, Scale, Unit};
+use bench::report::fit;
+use bench::report::fit::{Curve, Dot, Fit};
+use bench::report::{Block, Report, Section, Table, environment};
 use std::io::{self, Write};
 
 /// On the terminal.

@@ -16,8 +16,8 @@ mod rig;
 mod show;
 
 use super::SoakError;
-use crate::load::ratio::Ratio;
 use base::Bytes;
+use bench::load::ratio::Ratio;
 use clap::Args;
 use indicatif::ProgressBar;
 use kinds::{KINDS, Kind, Way};

@@ -2,10 +2,10 @@
 
 use super::Outcome;
 use super::kinds::KINDS;
-use crate::load::ratio::Ratio;
-use crate::report::format::{micros, whole};
-use crate::report::table::Table;
 use base::Bytes;
+use bench::load::ratio::Ratio;
+use bench::report::format::{micros, whole};
+use bench::report::table::Table;
 
 /// All attacks.
 pub fn list() -> String {

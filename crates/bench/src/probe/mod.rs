@@ -184,7 +184,10 @@ pub fn run(args: Args) -> Result<(), Error> {
 }
 
 /// Runs the sections asked for on the first allowed core.
-pub(crate) fn measure(args: &Args, machine: &Machine, visible: bool) -> Result<Session, Error> {
+///
+/// # Errors
+/// A section cannot be measured.
+pub fn measure(args: &Args, machine: &Machine, visible: bool) -> Result<Session, Error> {
     let sections: Vec<Section> =
         Section::ALL.into_iter().filter(|s| args.only.is_empty() || args.only.contains(s)).collect();
     let alone = args.only == [Section::Io];

@@ -5,9 +5,9 @@
 //! connections as transactions under way are used.
 
 use super::{Folder, Server, free_ports, is_plain, plain, puts, until_it_answers};
-use crate::txn::bench::side::{Side, Slice};
-use crate::txn::bench::tally::Tally;
-use crate::txn::bench::workload::{Tasks, Workload};
+use crate::txn::side::{Side, Slice};
+use crate::txn::tally::Tally;
+use crate::txn::workload::{Tasks, Workload};
 use base::{Clock, Nanos};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -4,9 +4,9 @@
 
 use super::{Folder, Server, free_ports, is_plain, plain, puts, until_it_answers};
 use crate::load::resp::{RespProgress, RespReader, RespReply, command, word};
-use crate::txn::bench::side::{Side, Slice};
-use crate::txn::bench::tally::Tally;
-use crate::txn::bench::workload::{Tasks, Workload};
+use crate::txn::side::{Side, Slice};
+use crate::txn::tally::Tally;
+use crate::txn::workload::{Tasks, Workload};
 use base::{Clock, Nanos};
 use protocol::chain::Transaction;
 use std::io::{Read, Write};

@@ -59,12 +59,13 @@ impl Bed {
     }
 }
 
+/// How long wake-ups took.
 #[derive(Default)]
-pub(crate) struct Woken {
+pub struct Woken {
     /// Microseconds from before the wake call to the sleeper's first instruction.
-    pub(crate) to_run: Vec<f64>,
+    pub to_run: Vec<f64>,
     /// Microseconds in the wake call.
-    pub(crate) call: Vec<f64>,
+    pub call: Vec<f64>,
 }
 
 /// Wakes a thread on `sleeper` from `waker` until `span` is over, at least three times.
@@ -124,7 +125,10 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
 }
 
 /// Wake-ups through an eventfd of a thread on `sleeper` by one on `waker`.
-pub(crate) fn by_eventfd(waker: usize, sleeper: usize, span: Nanos) -> io::Result<Woken> {
+///
+/// # Errors
+/// The system gives no eventfd, or a thread cannot be pinned.
+pub fn by_eventfd(waker: usize, sleeper: usize, span: Nanos) -> io::Result<Woken> {
     wake_ups(&Bed::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?), waker, sleeper, span)
 }
 

@@ -1,3 +1,0 @@
-//! Load on chains.
-
-pub mod bench;
