@@ -19,7 +19,7 @@ enum Command {
     Serve(serve::rpc::serve::Serve),
     Bench(Box<bench::rpc::Bench>),
     Gateway(serve::rpc::gateway::Gateway),
-    Soak(millrace::rpc::soak::Soak),
+    Soak(prove::soak::rpc::Soak),
 }
 
 impl Rpc {

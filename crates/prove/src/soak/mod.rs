@@ -7,6 +7,8 @@
 //!                  ├── chaos    who is killed when, and the strangers
 //!                  └── show     table, JSON, page
 //! ```
+//! `rpc` is the same for a server of the fabric, with a service of its own.
+//!
 //! What is promised: in *store* mode no acknowledged write is lost, torn or undone, whoever dies; in *cache* mode nothing
 //! that is there is wrong and nothing is refused; in both, resident memory (but pages of the program's file) stays within 3 % of the limit, threads and
 //! descriptors come back to where they were, and SIGTERM ends the server in order.
@@ -21,6 +23,7 @@ mod ledger;
 mod link;
 mod parts;
 mod record;
+pub mod rpc;
 mod server;
 mod show;
 mod slot;

@@ -1,3 +1,0 @@
-//! Services of the fabric under trouble.
-
-pub mod soak;
