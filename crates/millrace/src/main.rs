@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: which command is in which crate.
 
 mod command;
 
@@ -11,10 +11,10 @@ use command::rec::Rec;
 use command::registers;
 use command::rpc::Rpc;
 use command::txn::Txn;
-use millrace::model::Model;
-use millrace::model::repro::Repro;
-use millrace::plan::Plan;
-use millrace::sweep::Sweep;
+use plan::model::Model;
+use plan::model::repro::Repro;
+use plan::planner::Plan;
+use plan::sweep::Sweep;
 use prove::check::Check;
 use prove::lab::Lab;
 use prove::sim::Sim;

@@ -14,7 +14,7 @@ enum Command {
     Serve(Box<serve::rec::Serve>),
     Bench(Box<bench::rec::Bench>),
     #[command(flatten)]
-    Tools(millrace::rec::Tools),
+    Tools(plan::rec::Tools),
 }
 
 impl Rec {
