@@ -3,8 +3,7 @@
 mod command;
 
 use bench::demo::Demo;
-use bench::load;
-use bench::load::BenchArgs;
+use bench::load::{self, BenchArgs};
 use bench::probe;
 use clap::{Parser, Subcommand};
 use command::rec::Rec;

@@ -14,7 +14,7 @@
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
 //!
 //! Nothing here measures, judges or plans: `bench`, `prove` and `plan` import this crate. Folders of services do not import each other; the exceptions
-//! are listed in `crates/millrace/tests/tidy.rs`.
+//! are listed in `crates/millrace/tests/tidy`.
 
 pub mod admin;
 pub mod chain;

@@ -17,8 +17,7 @@ use crate::report::environment::{self, Fact};
 use base::Nanos;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use serve::process::interrupt;
-use serve::process::progress;
+use serve::process::{interrupt, progress};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

@@ -4,8 +4,7 @@
 
 use super::ledger::{Part, Seen, State};
 use base::prng::mix64;
-use bench::load::value;
-use bench::load::value::{HEADER, Nonce};
+use bench::load::value::{self, HEADER, Nonce};
 
 /// The shortest part.
 pub const SHORTEST: u32 = HEADER as u32;

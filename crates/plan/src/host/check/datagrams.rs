@@ -3,8 +3,7 @@
 use super::{Bench, Kind, Row, code};
 use base::{Clock, Nanos};
 use bench::probe::echo::datagrams::costs;
-use bench::probe::wakeups;
-use bench::probe::{cores, timing};
+use bench::probe::{cores, timing, wakeups};
 use model::system::host::{Asleep, Host, datagrams};
 use protocol::memcache::udp::Frame;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

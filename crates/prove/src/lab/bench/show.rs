@@ -6,8 +6,7 @@ use super::rounds::{Line, Slice};
 use bench::load::ratio::{Ratio, Spread};
 use bench::report::axis::{Scale, Unit};
 use bench::report::format::{digits, micros, percent, ratio, short, whole};
-use bench::report::plot;
-use bench::report::plot::LinePlot;
+use bench::report::plot::{self, LinePlot};
 use bench::report::{Block, Report, Section, Table};
 use std::fmt::Write;
 

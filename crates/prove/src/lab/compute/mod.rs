@@ -23,8 +23,7 @@ mod way;
 
 use super::LabError;
 use base::Nanos;
-use bench::report::environment;
-use bench::report::environment::Fact;
+use bench::report::environment::{self, Fact};
 use cell::{Cell, Row};
 use rig::Rig;
 use serde::Serialize;

@@ -1,7 +1,6 @@
 //! Who dies when, and who comes back when.
 
-use crate::lab::LabError;
-use crate::lab::place;
+use crate::lab::{LabError, place};
 use base::Nanos;
 use protocol::coherence::NodeId;
 use serve::process::parse::duration;

@@ -3,8 +3,7 @@
 use super::cell::{Case, Spread};
 use super::{Row, Sweep};
 use bench::report::axis::{Axis, Scale, Unit};
-use bench::report::fit;
-use bench::report::fit::{Curve, Dot, Fit};
+use bench::report::fit::{self, Curve, Dot, Fit};
 use bench::report::{Block, Report, Section, Table, environment};
 use std::io::{self, Write};
 
