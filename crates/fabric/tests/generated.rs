@@ -39,16 +39,16 @@ fn the_stubs_of_the_examples_are_what_the_generator_writes() {
 
 #[test]
 fn the_stubs_of_the_program_are_what_the_generator_writes() {
-    let demo = config("../millrace/src/rpc/demo").deferred("/demo.Echo/Wait");
-    committed("../millrace/src/rpc/demo", "demo", demo, "../millrace/src/rpc/demo/demo.proto");
+    let demo = config("../serve/src/rpc/demo").deferred("/demo.Echo/Wait");
+    committed("../serve/src/rpc/demo", "demo", demo, "../serve/src/rpc/demo/demo.proto");
     let txn = ["Execute", "Open", "Close", "Status", "Info", "Export"]
         .iter()
-        .fold(config("../millrace/src/txn"), |config, method| {
+        .fold(config("../serve/src/txn"), |config, method| {
             config.deferred(format!("/millrace.Txn/{method}"))
         });
-    committed("../millrace/src/txn", "txn", txn, "../millrace/src/txn/txn.proto");
-    let rec = config("../millrace/src/rec");
-    committed("../millrace/src/rec", "recommend", rec, "../millrace/src/rec/recommend.proto");
+    committed("../serve/src/txn", "txn", txn, "../serve/src/txn/txn.proto");
+    let rec = config("../serve/src/rec");
+    committed("../serve/src/rec", "recommend", rec, "../serve/src/rec/recommend.proto");
 }
 
 #[test]

@@ -5,14 +5,14 @@
 //!
 //! Takes about ten seconds, 200 MB and no network but loopback. `millrace rec serve` and `millrace rec bench` are the same as commands.
 
+use bench::rec::Bench;
 use clap::Parser;
 use fabric::channel::{CallOptions, Channel, Options};
-use millrace::rec::bench::Bench;
-use millrace::rec::proto::millrace::RecommendClient;
-use millrace::rec::registers::Registers;
-use millrace::rec::serve::{Plan, Server, Synthetic};
 use rec::RowFormat;
 use rec::memo::{Growth, Limits};
+use serve::rec::proto::millrace::RecommendClient;
+use serve::rec::registers::Registers;
+use serve::rec::{Plan, Server, Synthetic};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,28 +1,31 @@
-//! The command line.
+//! The command line: which command is in which crate.
 
+mod command;
+
+use bench::demo::Demo;
+use bench::load::{self, BenchArgs};
+use bench::probe;
 use clap::{Parser, Subcommand};
-use millrace::chain::Chain;
-use millrace::check::Check;
-use millrace::demo::Demo;
-use millrace::inc::Inc;
-use millrace::inc::one::{BoxNode, ControllerNode, HomeNode};
-use millrace::key::Key;
-use millrace::lab::Lab;
-use millrace::load::{self, BenchArgs};
-use millrace::model::Model;
-use millrace::plan::Plan;
-use millrace::proxy::Proxy;
-use millrace::rec::Rec;
-use millrace::repro::Repro;
-use millrace::rpc::Rpc;
-use millrace::sim::Sim;
-use millrace::soak::Soak;
-use millrace::sweep::Sweep;
-use millrace::txn::Txn;
-use millrace::up::Up;
-use millrace::wire::Wire;
-use millrace::{probe, registers};
+use command::rec::Rec;
+use command::registers;
+use command::rpc::Rpc;
+use command::txn::Txn;
+use plan::model::Model;
+use plan::model::repro::Repro;
+use plan::planner::Plan;
+use plan::sweep::Sweep;
+use prove::check::Check;
+use prove::lab::Lab;
+use prove::sim::Sim;
+use prove::soak::Soak;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serve::chain::Chain;
+use serve::inc::Inc;
+use serve::inc::one::{BoxNode, ControllerNode, HomeNode};
+use serve::key::Key;
+use serve::proxy::Proxy;
+use serve::up::Up;
+use serve::wire::Wire;
 use std::process::ExitCode;
 
 /// millrace serves datacenter requests on the path they travel.
@@ -113,7 +116,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { error, code }) => {
-            millrace::complain!("millrace: {error}");
+            serve::complain!("millrace: {error}");
             ExitCode::from(code)
         }
     }

@@ -4,8 +4,8 @@ mod chained;
 
 use chained::{Up, Writer, chain, checksum, stderr, stdout, until_all_serve};
 use fabric::channel::{CallOptions, Channel, Options};
-use millrace::txn::proto::millrace::TxnClient;
 use protocol::chain::Transaction;
+use serve::txn::proto::millrace::TxnClient;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -6,8 +6,8 @@
 mod chained;
 
 use chained::{Members, PATIENCE, Up, Writer, chain, checksum, stderr, until_all_serve};
-use millrace::chain::status::ask;
 use protocol::chain::{Lsn, Transaction};
+use serve::chain::status::ask;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 

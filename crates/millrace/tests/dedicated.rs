@@ -1,9 +1,9 @@
 //! `engine.mode = dedicated`: the same answers as with a shared engine, under every way of waiting.
 
 use base::Prng;
-use millrace::node::Node;
-use millrace::node::config::Config;
-use millrace::shm_client;
+use serve::node::Node;
+use serve::node::config::Config;
+use serve::shm_client;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

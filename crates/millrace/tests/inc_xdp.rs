@@ -8,9 +8,9 @@
 mod namespace;
 
 use base::{Clock, Picos, Prng};
-use millrace::inc::{Client, Item, Topology};
 use namespace::{Path, within};
 use protocol::wire::Version;
+use serve::inc::{Client, Item, Topology};
 use sim::check::{Rules, check};
 use sim::history::History;
 use sim::kv::{Op, Ret, Status, Value};

@@ -3,7 +3,7 @@
 mod served;
 
 use base::prng::Prng;
-use millrace::node::{Node, StartError};
+use serve::node::{Node, StartError};
 use served::{Client, Served, config, get_reply, pattern, set_request};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -61,9 +61,9 @@ fn two_proxies_and_other_clients_see_one_cache() {
     let proxied = Proxied::behind_three_boxes();
     let anywhere = ["127.0.0.1:0".parse().expect("an address")];
     let other =
-        millrace::proxy::Running::start(&proxied.topology, Some(2), &anywhere, OPTIONS).expect("another");
+        serve::proxy::Running::start(&proxied.topology, Some(2), &anywhere, OPTIONS).expect("another");
     let (mut one, mut two) = (proxied.client(), Client::to(other.addresses()[0]));
-    let mut third = millrace::inc::Client::init(&proxied.topology, Some(3)).expect("a client");
+    let mut third = serve::inc::Client::init(&proxied.topology, Some(3)).expect("a client");
     for i in 0..50 {
         let value = i.to_string();
         [&mut one, &mut two][i % 2].set("shared", &value);
@@ -133,7 +133,7 @@ fn values_up_to_a_datagram_fit_and_a_longer_one_takes_the_old_one_with_it() {
 
 #[test]
 fn a_client_that_does_not_read_holds_nobody_up() {
-    let proxied = Proxied::with(SHAPE, millrace::proxy::Options { threads: 1, ..OPTIONS }, &[], |_| true);
+    let proxied = Proxied::with(SHAPE, serve::proxy::Options { threads: 1, ..OPTIONS }, &[], |_| true);
     let (mut slow, mut quick) = (proxied.client(), proxied.client());
     let value = pattern(1, 60_000);
     quick.set("big", &value);
@@ -167,7 +167,7 @@ fn nobody_answers_and_the_client_is_told_what_that_means() {
 
 #[test]
 fn what_was_sent_before_the_end_is_answered() {
-    let proxied = Proxied::with(SHAPE, millrace::proxy::Options { pipeline: 7, ..OPTIONS }, &[], |_| true);
+    let proxied = Proxied::with(SHAPE, serve::proxy::Options { pipeline: 7, ..OPTIONS }, &[], |_| true);
     let mut clients: Vec<Client> = (0..4).map(|_| proxied.client()).collect();
     let value = pattern(1, 1000);
     for (i, client) in clients.iter_mut().enumerate() {
@@ -187,7 +187,7 @@ fn what_was_sent_before_the_end_is_answered() {
 
 #[test]
 fn too_many_connections_and_clients_that_vanish() {
-    let proxied = Proxied::with(SHAPE, millrace::proxy::Options { connections: 2, ..OPTIONS }, &[], |_| true);
+    let proxied = Proxied::with(SHAPE, serve::proxy::Options { connections: 2, ..OPTIONS }, &[], |_| true);
     let (mut one, mut two) = (proxied.client(), proxied.client());
     one.still_works();
     two.still_works();

@@ -6,12 +6,12 @@
 mod served;
 
 use base::Prng;
-use millrace::inc::{Client, Topology};
 use protocol::coherence::client::Call;
 use protocol::coherence::compute::{self, Effect, Item, Operation};
 use protocol::wire::{Kind, MAX_VALUE, Status, Verb, Version};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
+use serve::inc::{Client, Topology};
 use served::skip;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

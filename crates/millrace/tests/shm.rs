@@ -2,11 +2,11 @@
 //! read.
 
 use base::Prng;
-use millrace::node::Node;
-use millrace::node::config::Config;
-use millrace::node::shared::Report;
-use millrace::shm_client::{CallError, Client, Outcome, SendError, WaitPolicy};
 use ring::shm::{Segment, ShmClient};
+use serve::node::Node;
+use serve::node::config::Config;
+use serve::node::shared::Report;
+use serve::shm_client::{CallError, Client, Outcome, SendError, WaitPolicy};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;

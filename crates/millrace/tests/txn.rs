@@ -1,6 +1,6 @@
 //! `millrace txn` against `millrace chain up`, as processes on loopback.
 
-use millrace::txn::spawned::{Plan, Spawned};
+use serve::txn::spawned::{Plan, Spawned};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

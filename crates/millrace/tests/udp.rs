@@ -1,8 +1,8 @@
 //! UDP: frames, replies of several datagrams, the cap on amplification, and what gets no answer.
 
-use millrace::node::Node;
-use millrace::node::config::Config;
 use protocol::memcache::udp::{FRAME_LEN, Frame, PAYLOAD_MAX};
+use serve::node::Node;
+use serve::node::config::Config;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 

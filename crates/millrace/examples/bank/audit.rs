@@ -3,8 +3,8 @@
 use super::Args;
 use super::books::balances;
 use fabric::link::Address;
-use millrace::txn::{Client, Options, TxnError};
 use protocol::chain::client::Reads;
+use serve::txn::{Client, Options, TxnError};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Audits until `stop`; how many there were.

@@ -3,8 +3,8 @@
 use super::Args;
 use base::Prng;
 use fabric::link::Address;
-use millrace::txn::{Client, Options, TxnError};
 use protocol::chain::Transaction;
+use serve::txn::{Client, Options, TxnError};
 use std::time::Instant;
 
 /// Ledger entries that are read in one transaction.

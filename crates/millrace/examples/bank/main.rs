@@ -21,7 +21,7 @@ mod transfer;
 
 use clap::Parser;
 use fabric::link::Address;
-use millrace::load::args::duration;
+use serve::process::parse::duration;
 use service::Service;
 use std::path::PathBuf;
 use std::process::ExitCode;

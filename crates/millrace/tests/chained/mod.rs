@@ -5,12 +5,12 @@
 
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
-use millrace::chain::status::ask;
-use millrace::txn::info::{Info, Member};
-use millrace::txn::proto::millrace::TxnClient;
-use millrace::txn::words::{put_request, take_answer, take_opened};
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::{Outcome, SessionId, Transaction};
+use serve::chain::status::ask;
+use serve::txn::info::{Info, Member};
+use serve::txn::proto::millrace::TxnClient;
+use serve::txn::words::{put_request, take_answer, take_opened};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

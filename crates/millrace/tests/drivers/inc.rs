@@ -3,8 +3,8 @@
 use crate::for_seeds;
 use crate::program::Program;
 use faults::{Kind, Lie, Rates};
-use millrace::inc::client::ClientError;
-use millrace::inc::{Client, Topology};
+use serve::inc::client::ClientError;
+use serve::inc::{Client, Topology};
 use std::path::PathBuf;
 use std::process::Command;
 

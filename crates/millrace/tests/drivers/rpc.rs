@@ -6,7 +6,7 @@ use base::prng::{Prng, mix64};
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
 use faults::{Kind, Lie, Rates};
-use millrace::rpc::demo::proto::demo::EchoClient;
+use serve::rpc::demo::proto::demo::EchoClient;
 use std::time::Duration;
 
 /// Datagrams that are lost.

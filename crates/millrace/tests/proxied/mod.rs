@@ -4,13 +4,13 @@
 #![allow(dead_code)]
 
 use super::served::Client;
-use millrace::inc::machine::Counters;
-use millrace::inc::node;
-use millrace::inc::registers::Registers;
-use millrace::inc::topology::{Shape, Topology};
-use millrace::proxy::{Options, Running};
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::{BoxId, Incarnation};
+use serve::inc::machine::Counters;
+use serve::inc::node;
+use serve::inc::registers::Registers;
+use serve::inc::topology::{Shape, Topology};
+use serve::proxy::{Options, Running};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]
 
-use millrace::node::Node;
-use millrace::node::config::Config;
-use millrace::node::shared::Report;
 use rustix::net::sockopt;
+use serve::node::Node;
+use serve::node::config::Config;
+use serve::node::shared::Report;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -1,0 +1,131 @@
+//! `millrace demo`: the main job in one command: a node in this process, real memcached traffic through real sockets, every
+//! value checked, a table, and a page with plots.
+
+use crate::load::LoadError;
+use crate::load::demo::{DemoResult, drive};
+use crate::load::target::Target;
+use crate::load::{pages, tables};
+use crate::report::StageBreakdown;
+use base::Bytes;
+use clap::Args;
+use serve::node::config::Config;
+use serve::node::registers::Id;
+use serve::node::shared::StageReport;
+use serve::node::{Node, StartError};
+use serve::process::{interrupt, progress};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Start a node in this process, drive it with memcached traffic for about 20 seconds, and show what it did.
+///
+/// Everything is on loopback, on a free port, with embedded defaults. Every value read is checked; a wrong one makes the exit
+/// status 1. An HTML report with plots is left behind.
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// About how long, in seconds
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+
+    /// Memory of the node (64m, 1g)
+    #[arg(short, long, value_name = "SIZE", default_value = "256m")]
+    memory: Bytes,
+
+    /// Edge threads of the node
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    threads: u64,
+
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "millrace-demo.html")]
+    report: PathBuf,
+
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why the demonstration failed.
+#[derive(Debug)]
+pub enum DemoError {
+    /// The node did not start.
+    Start(StartError),
+    /// A setting was refused.
+    Register(serve::node::registers::SetError),
+    /// The traffic failed, or a value was wrong.
+    Load(LoadError),
+    /// The report could not be written; everything else was done.
+    Report(PathBuf, std::io::Error),
+}
+
+impl fmt::Display for DemoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DemoError::Start(e) => write!(f, "the node did not start: {e}"),
+            DemoError::Register(e) => e.fmt(f),
+            DemoError::Load(e) => e.fmt(f),
+            DemoError::Report(path, e) => write!(
+                f,
+                "the result above is complete, but the report {} could not be written: {e}; name another place with --report",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DemoError {}
+
+impl Demo {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When something failed or a value was wrong.
+    pub fn run(&self) -> Result<(), DemoError> {
+        let stop = interrupt::flag()
+            .map_err(|e| DemoError::Load(LoadError::Plan(format!("Ctrl-C cannot be caught: {e}").into())))?;
+        let mut config = Config::default();
+        config.listen.tcp = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        config.registers.write(Id::StoreMemory, self.memory.0).map_err(DemoError::Register)?;
+        config.registers.write(Id::EdgeThreads, self.threads).map_err(DemoError::Register)?;
+        let node = Node::start(&config).map_err(DemoError::Start)?;
+        let address = node.tcp()[0];
+        if !self.json {
+            println!(
+                "  a node in this process, {} of memory, serving memcached clients on {address}",
+                self.memory
+            );
+        }
+        let bar = progress::bar(self.json);
+        let driven = drive(&Target::Tcp(address.to_string()), Duration::from_secs(self.seconds), &bar, stop);
+        bar.finish_and_clear();
+        let mut result = driven.map_err(DemoError::Load)?;
+        result.stages = Some(node.report().stages.into_iter().map(breakdown).collect());
+        node.stop();
+        self.show(&result)?;
+        result.verdict().map_err(DemoError::Load)
+    }
+
+    fn show(&self, result: &DemoResult) -> Result<(), DemoError> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(result).expect("results are plain data"));
+        } else {
+            print!("{}", tables::demo_text(result));
+        }
+        let page = pages::demo(result).html();
+        std::fs::write(&self.report, page).map_err(|e| DemoError::Report(self.report.clone(), e))?;
+        if !self.json {
+            println!("\n  report with plots: {}", self.report.display());
+        }
+        Ok(())
+    }
+}
+
+fn breakdown(stage: StageReport) -> StageBreakdown {
+    StageBreakdown {
+        name: stage.name.to_string(),
+        count: stage.count,
+        p50_ns: stage.p50_ns,
+        p99_ns: stage.p99_ns,
+        total_ns: stage.total_ns(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Load on servers, and what this machine can do: everything that measures real time.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`load`] | the load generator for key-value servers (`millrace bench`), and parts of all other loads: histograms, ratios, one channel's calls |
+//! | [`txn`], [`rec`], [`rpc`] | `millrace txn bench`, `rec bench`, `rpc bench` |
+//! | [`probe`] | `millrace probe`: clocks, caches, wake-ups, sockets, storage |
+//! | [`demo`] | `millrace demo`: a node, load and a page |
+//! | [`report`] | tables for the terminal, pages with plots |
+//!
+//! Servers (`serve`) do not know it; what fails on purpose is in `prove`, what runs in virtual time in `plan`.
+
+pub mod demo;
+pub mod load;
+pub mod probe;
+pub mod rec;
+pub mod report;
+pub mod rpc;
+pub mod txn;

@@ -1,0 +1,169 @@
+//! One connection's load over HTTP/1.1: one request at a time. Requests are made before, so that the client does little.
+
+use super::tally::StageTally;
+use crate::load::calls::{Plan, Tally};
+use base::prng::Prng;
+use base::{Clock, Nanos};
+use serde_json::Value;
+use serve::rec::Stages;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Longer answers are none of ours.
+const MOST: usize = 64 << 20;
+
+/// A connection that is kept.
+pub struct Connection {
+    stream: TcpStream,
+    host: String,
+    bytes: Vec<u8>,
+}
+
+/// An answer.
+pub struct Answer<'c> {
+    /// The status.
+    pub status: u16,
+    /// The body's JSON, without binary data behind it.
+    pub json: &'c [u8],
+}
+
+impl Connection {
+    /// A connection.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn to(host: &str) -> Result<Connection, String> {
+        let stream = TcpStream::connect(host).map_err(|error| format!("cannot be reached: {error}"))?;
+        let set =
+            stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(Duration::from_secs(30))));
+        set.map_err(|error| format!("the connection cannot be set up: {error}"))?;
+        Ok(Connection { stream, host: host.to_owned(), bytes: Vec::new() })
+    }
+
+    /// Sends a request, head and body, and waits for the answer.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn ask(&mut self, request: &[u8]) -> Result<Answer<'_>, String> {
+        let broken = |error: std::io::Error| format!("the connection broke: {error}");
+        self.stream.write_all(request).map_err(broken)?;
+        self.bytes.clear();
+        let mut some = [0; 16 << 10];
+        let (head, length) = loop {
+            let end = self.bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+            if let Some(end) = end {
+                let head = String::from_utf8_lossy(&self.bytes[..end]).to_lowercase();
+                let number = |name: &str| {
+                    let line = head.lines().find_map(|line| line.strip_prefix(name));
+                    line.and_then(|value| value.trim().parse::<usize>().ok())
+                };
+                let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+                let length = number("content-length:").filter(|&length| length <= MOST);
+                let (Some(status), Some(length)) = (status, length) else {
+                    return Err("an answer that is not HTTP as expected".to_owned());
+                };
+                let json = number("inference-header-content-length:").unwrap_or(length).min(length);
+                break ((status, end..end + json), end + length);
+            }
+            self.more(&mut some)?;
+        };
+        while self.bytes.len() < length {
+            self.more(&mut some)?;
+        }
+        Ok(Answer { status: head.0, json: &self.bytes[head.1] })
+    }
+
+    fn more(&mut self, some: &mut [u8]) -> Result<(), String> {
+        match self.stream.read(some) {
+            Ok(0) => Err("the connection was closed".to_owned()),
+            Ok(count) => {
+                self.bytes.extend_from_slice(&some[..count]);
+                Ok(())
+            }
+            Err(error) => Err(format!("the connection broke: {error}")),
+        }
+    }
+
+    /// A request without a body, answered in JSON.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn json(&mut self, method: &str, path: &str) -> Result<Value, String> {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", self.host);
+        let Answer { status, json } = self.ask(request.as_bytes())?;
+        match status {
+            200 => serde_json::from_slice(json).map_err(|error| format!("{path}: no JSON: {error}")),
+            status => Err(format!("{path}: status {status}: {}", String::from_utf8_lossy(json))),
+        }
+    }
+
+    /// Loads the server until the plan's end, or until `stop`.
+    pub fn drive(
+        &mut self,
+        requests: &[Vec<u8>],
+        batch: usize,
+        plan: &Plan,
+        stop: &AtomicBool,
+    ) -> (Tally, StageTally) {
+        let clock = Clock::shared();
+        let begin = clock.now();
+        let until = begin.plus(plan.length);
+        let (mut tally, mut stages) = (Tally::default(), StageTally::default());
+        let mut random = Prng::new(plan.seed);
+        let mut meant = begin.0 as f64;
+        for request in requests.iter().cycle() {
+            let mut now = clock.now();
+            if now >= until || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut start = now;
+            if let Some(rate) = plan.rate {
+                // Arrivals that know nothing of each other; one that comes while another is under way waits, and that counts.
+                meant += -(1.0 - random.unit_f64()).ln() * 1e9 / rate;
+                start = Nanos(meant as u64);
+                if start > now {
+                    std::thread::sleep(start.since(now).into());
+                }
+            }
+            let checked = self.ask(request).and_then(|answer| check(&answer, batch));
+            now = clock.now();
+            match checked {
+                Ok(of) => {
+                    tally.replies += 1;
+                    tally.latency.saturating_record(now.since(start).0.max(1));
+                    stages.note(&of);
+                }
+                Err(why) => {
+                    *tally.failed.entry("HTTP").or_default() += 1;
+                    tally.example.get_or_insert(why);
+                    break;
+                }
+            }
+        }
+        tally.span = clock.now().since(begin);
+        (tally, stages)
+    }
+}
+
+/// Stages of a right answer.
+fn check(answer: &Answer<'_>, batch: usize) -> Result<Stages, String> {
+    if answer.status != 200 {
+        return Err(format!("status {}: {}", answer.status, String::from_utf8_lossy(answer.json)));
+    }
+    let json: Value = serde_json::from_slice(answer.json).map_err(|error| format!("no JSON: {error}"))?;
+    if json["outputs"][0]["shape"][0] != batch {
+        return Err("scores of other queries".to_owned());
+    }
+    let time = |name: &str| Nanos(json["parameters"][name].as_u64().unwrap_or(0));
+    Ok(Stages {
+        queue: time("queue_ns"),
+        parse: time("parse_ns"),
+        preprocess: time("preprocess_ns"),
+        wait: time("wait_ns"),
+        reduce: time("reduce_ns"),
+        mlp: time("mlp_ns"),
+        together: time("together").0 as u32,
+    })
+}

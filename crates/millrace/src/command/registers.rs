@@ -1,0 +1,49 @@
+//! `millrace registers`: what can be tuned, of all programs.
+
+use serve::admin::rows;
+use std::io::Write as _;
+
+/// List all registers: name, default, range, what each does.
+#[derive(clap::Args, Debug)]
+pub struct List {
+    /// Those of RPC channels and servers, not of a node; `millrace rpc serve --admin` shows and sets them
+    #[arg(long)]
+    rpc: bool,
+
+    /// Those of an in-network cache, not of a node; its topology file sets them in [coherence]
+    #[arg(long, conflicts_with = "rpc")]
+    inc: bool,
+
+    /// Those of a chain of replicas, not of a node; `millrace chain` sets them with --set
+    #[arg(long, conflicts_with_all = ["rpc", "inc"])]
+    chain: bool,
+
+    /// Those of a recommendation server, not of a node; `millrace rec serve` sets them with --set
+    #[arg(long, conflicts_with_all = ["rpc", "inc", "chain"])]
+    rec: bool,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    /// Prints the list.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub fn run(&self) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        let all = match self {
+            List { rpc: true, .. } => fabric::registers::Registers::default().show(),
+            List { inc: true, .. } => serve::inc::registers::Registers::default().show(),
+            List { chain: true, .. } => serve::chain::registers::Registers::default().show(),
+            List { rec: true, .. } => serve::rec::registers::Registers::default().show(),
+            _ => serve::node::registers::Registers::default().show(),
+        };
+        if self.json {
+            return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);
+        }
+        all.iter().try_for_each(|register| writeln!(out, "{register}"))
+    }
+}

@@ -1,0 +1,106 @@
+//! `millrace model platforms` and `check`: which files there are, and whether one is right.
+
+use super::{Failure, platform, print, read};
+use bench::report::Table;
+use clap::Args;
+use model::experiment::published::Results;
+use model::platform::Class;
+use model::platform::shipped::SHIPPED;
+use model::sweep::Sweep;
+use model::{Platform, Platforms};
+
+/// List the shipped platforms, or the numbers of one
+#[derive(Args, Debug)]
+pub struct List {
+    /// A shipped platform or a platform file: shows its numbers
+    #[arg(value_name = "PLATFORM")]
+    platform: Option<String>,
+}
+
+impl List {
+    /// Prints the list.
+    pub fn run(&self) -> Result<(), Failure> {
+        let table = match &self.platform {
+            Some(name) => numbers(&platform(name)?),
+            None => platforms()?,
+        };
+        print(&table.to_string())
+    }
+}
+
+fn platforms() -> Result<Table, Failure> {
+    let mut table =
+        Table::new(["platform", "family", "numbers"].into_iter().chain(Class::ALL.map(Class::name)));
+    for (name, _) in SHIPPED {
+        let platform = platform(name)?;
+        let all = platform.numbers().count().to_string();
+        let by_class = Class::ALL
+            .map(|class| platform.numbers().filter(|(_, number)| number.class == class).count().to_string());
+        table.row([format!("{name:20}{}", platform.title), platform.family, all].into_iter().chain(by_class));
+    }
+    Ok(table)
+}
+
+fn numbers(platform: &Platform) -> Table {
+    let mut table = Table::new(["number", "value", "unit", "range", "class", "source"]);
+    for (name, number) in platform.numbers() {
+        let range = format!("{} – {}", number.range.0, number.range.1);
+        let value = number.value.to_string();
+        table.row([name, &value, number.unit.name, &range, number.class.name(), &number.source]);
+    }
+    table
+}
+
+/// Check a file of a platform, of published results or of a sweep: what is wrong is said with its line
+#[derive(Args, Debug)]
+pub struct Check {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: String,
+}
+
+impl Check {
+    /// Prints what the file is.
+    pub fn run(&self) -> Result<(), Failure> {
+        print(&format!("{}: {}\n", self.file, checked(&read(&self.file)?, &self.file)?))
+    }
+}
+
+/// What the text of `file` is.
+fn checked(text: &str, file: &str) -> Result<String, Failure> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        format!("{file}:{}: {}", 1 + text[..at].matches('\n').count(), error.message())
+    })?;
+    if table.contains_key("result") {
+        let results = Results::parse(text, file)?;
+        return Ok(format!("{} results of {}", results.all.len(), results.source));
+    }
+    if table.contains_key("axis") {
+        let sweep = Sweep::parse(text, file, &Platforms::shipped())?;
+        return Ok(format!(
+            "sweep of {} over {} numbers, {} runs",
+            sweep.experiment,
+            sweep.axes.len(),
+            sweep.runs()
+        ));
+    }
+    let platform = Platform::parse(text, file)?;
+    let (name, numbers) = (&platform.name, platform.numbers().count());
+    Ok(format!("platform {name} of family {}, {numbers} numbers", platform.family))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_by_what_is_in_it() {
+        let (_, text) = SHIPPED[0];
+        assert!(checked(text, "a.toml").is_ok_and(|said| said.starts_with("platform bluefield2-ib")));
+        let wrong = |text: &str| checked(text, "a.toml").expect_err("it is wrong").to_string();
+        assert!(wrong("name = \"x\"\n[a\n").starts_with("a.toml:2: "));
+        assert!(wrong(&text.replacen("range = [2.2, 2.2]", "", 1)).contains("no range"));
+        assert!(wrong("[[result]]\nid = 3\n").starts_with("a.toml:"));
+    }
+}

@@ -1,0 +1,77 @@
+//! `millrace model`: the hardware model's files, and what its answers rest on.
+//!
+//! A file per command; platforms are named as `millrace model platforms` lists them, or by the path of a file.
+
+mod audit;
+mod evaluation;
+mod files;
+mod fit;
+pub mod repro;
+
+use crate::host::{CheckHost, ThisHost};
+use clap::Subcommand;
+use model::Platform;
+use model::platform::shipped::shipped;
+use std::error::Error;
+use std::io::Write;
+
+/// The hardware model: list platforms, check files, say what answers rest on, fit constants
+#[derive(clap::Args, Debug)]
+pub struct Model {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Platforms(files::List),
+    Check(files::Check),
+    Audit(audit::Audit),
+    Fit(fit::Fit),
+    ThisHost(ThisHost),
+    CheckHost(CheckHost),
+}
+
+type Failure = Box<dyn Error>;
+
+impl Model {
+    /// Does it.
+    ///
+    /// # Errors
+    /// A file that is wrong, with line and reason; a name that there is not.
+    pub fn run(&self) -> Result<(), Failure> {
+        match &self.command {
+            Command::Platforms(list) => list.run(),
+            Command::Check(check) => check.run(),
+            Command::Audit(audit) => audit.run(),
+            Command::Fit(fit) => fit.run(),
+            Command::ThisHost(probe) => probe.run(),
+            Command::CheckHost(check) => check.run(),
+        }
+    }
+}
+
+/// A shipped platform by its name, or that of a file by its path.
+///
+/// # Errors
+/// There is none, or its file is wrong.
+pub fn platform(name: &str) -> Result<Platform, Failure> {
+    match shipped(name) {
+        Some(platform) => Ok(platform?),
+        None if std::path::Path::new(name).is_file() => Ok(Platform::parse(&read(name)?, name)?),
+        None => {
+            let shipped = model::platform::shipped::SHIPPED.iter().map(|(name, _)| *name);
+            let known = shipped.collect::<Vec<_>>().join(", ");
+            Err(format!("{name} is neither a file nor a shipped platform; there are {known}").into())
+        }
+    }
+}
+
+fn read(file: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|cause| format!("{file}: {cause}").into())
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}

@@ -1,0 +1,301 @@
+//! `millrace repro`: the evaluations of the published systems, run on the model, beside what was published.
+//!
+//! Experiments are independent and deterministic: threads take the next one, rows are put together in the order of the list. So the digest of all
+//! rows is the same on every machine and with any number of threads.
+
+use crate::model::evaluation;
+use crate::parallel;
+use crate::timed;
+use bench::report::{Block, Report, Section, Table, Tile, environment};
+use clap::{Args, Subcommand};
+use model::experiment::compare::{Compared, Summary, Verdict, compare, summary};
+use model::experiment::published::Standing;
+use model::experiment::{Experiment, Row, Rows};
+use model::system::{self, System};
+use model::{Platform, Platforms};
+use sim::Fingerprint;
+use std::error::Error;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Run the evaluations of published systems on the model of their hardware, and compare.
+///
+/// Each experiment is an evaluation setup of a paper. What its authors printed stands in files with a standing: `calibration` (a
+/// constant of the model was fitted on it), `prediction` (none was), `not modelled` (and why). A run prints published, modelled and error, and
+/// ends with a line per system and the digest of all rows.
+#[derive(Args, Debug)]
+pub struct Repro {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List systems and experiments
+    List,
+    /// Run experiments by id
+    Run(Run),
+    /// Run all of them
+    All(Options),
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Ids, as `millrace repro list` shows them
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args, Debug)]
+struct Options {
+    /// Seed of what is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Print every row as a line of JSON instead of the comparison
+    #[arg(long)]
+    json: bool,
+
+    /// Run on the platform of this file in place of the shipped one of its name; several with commas
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    platform: Vec<String>,
+
+    /// Write a page with the comparison, plots and all rows
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+type Job<'a> = (&'a System, &'a Experiment);
+type Failure = Box<dyn Error>;
+
+impl Repro {
+    /// Does it.
+    ///
+    /// # Errors
+    /// An unknown id, a file of the model that is wrong, or a page that cannot be written.
+    pub fn run(&self) -> Result<(), Failure> {
+        let all = || systems().flat_map(|system| system.experiments.iter().map(move |of| (system, of)));
+        match &self.command {
+            Command::List => list(),
+            Command::All(options) => reproduce(&all().collect::<Vec<_>>(), options),
+            Command::Run(run) => {
+                run.ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
+                let wanted = all().filter(|(_, of)| run.ids.iter().any(|id| id == of.id));
+                reproduce(&wanted.collect::<Vec<_>>(), &run.options)
+            }
+        }
+    }
+}
+
+/// Published ones, and ours.
+fn systems() -> impl Iterator<Item = &'static System> {
+    system::ALL.iter().chain([&timed::OWN])
+}
+
+/// The experiment of this id.
+pub(crate) fn experiment(id: &str) -> Result<&'static Experiment, String> {
+    let all = || systems().flat_map(|system| system.experiments);
+    all().find(|of| of.id == id).ok_or_else(|| {
+        let known: Vec<_> = all().map(|of| of.id).collect();
+        format!("there is no experiment {id}; there are {}", known.join(", "))
+    })
+}
+
+fn list() -> Result<(), Failure> {
+    let mut table = Table::new(["id", "system", "what"]);
+    for system in systems() {
+        for experiment in system.experiments {
+            table.row([experiment.id, system.name, experiment.title]);
+        }
+    }
+    print(&table.to_string())
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}
+
+fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
+    let clock = Instant::now();
+    let ran = run_all(jobs, options)?;
+    if options.json {
+        let lines: String = ran.iter().flat_map(Rows::iter).map(|row| json(row) + "\n").collect();
+        return print(&lines);
+    }
+    let mut text = String::new();
+    let mut sections = Vec::new();
+    for system in systems() {
+        let rows = rows_of(system, jobs, &ran);
+        if rows.iter().next().is_none() {
+            continue;
+        }
+        let results = system.results()?;
+        if results.all.is_empty() {
+            let count = rows.iter().count();
+            text +=
+                &format!("{}\n\n  {count} rows, held against nothing: --json, --report\n\n", system.title);
+            let setups = evaluation::by_experiment(&rows);
+            sections.extend(setups.into_iter().map(|(id, its)| setup(system, id, &its)));
+            continue;
+        }
+        let compared = compare(&results, &rows);
+        let table = comparison(&compared);
+        let line =
+            verdict(&summary(&compared, Standing::Prediction), &summary(&compared, Standing::Calibration));
+        let remarks = remarks(&compared);
+        let said: String = remarks.iter().map(|remark| format!("  {remark}\n")).collect();
+        text += &format!("{}\n\n{table}\n{said}\n  {line}\n\n", system.title);
+        let mut blocks = vec![Block::Text(line)];
+        blocks.extend(evaluation::comparison(&compared));
+        blocks.push(Block::Table(table));
+        blocks.extend(remarks.into_iter().map(Block::Text));
+        sections.push(Section { title: system.title.into(), blocks });
+        sections
+            .extend(evaluation::by_experiment(&rows).into_iter().map(|(id, its)| setup(system, id, &its)));
+    }
+    let digest = digest(&ran);
+    text += &format!(
+        "{} experiments, {} rows, digest {digest}, {:.1} s\n",
+        jobs.len(),
+        ran.iter().flat_map(Rows::iter).count(),
+        clock.elapsed().as_secs_f64()
+    );
+    print(&text)?;
+    options.report.as_deref().map_or(Ok(()), |file| write_page(file, sections, &digest))
+}
+
+/// Runs the jobs on as many threads as there are cores; their rows, in the order of the jobs.
+fn run_all(jobs: &[Job<'_>], options: &Options) -> Result<Vec<Rows>, Failure> {
+    let files = options.platform.iter().map(|file| crate::model::platform(file));
+    let files = files.collect::<Result<Vec<Platform>, Failure>>()?;
+    // Platforms remember what was read of them: each run has its own.
+    let jobs: Vec<_> = jobs.iter().map(|(_, of)| (*of, files.clone())).collect();
+    let run = |(experiment, files): (&Experiment, Vec<Platform>)| {
+        let changed = files.into_iter().fold(Platforms::shipped(), |all, platform| all.with(platform));
+        (experiment.run)(&changed, options.seed)
+    };
+    let rows = parallel::map(jobs, "experiments", run);
+    Ok(rows.into_iter().collect::<Result<_, _>>()?)
+}
+
+fn rows_of(system: &System, jobs: &[Job<'_>], ran: &[Rows]) -> Rows {
+    let mut rows = Rows::default();
+    for ((of, _), its) in jobs.iter().zip(ran) {
+        if of.name == system.name {
+            rows.append(its.clone());
+        }
+    }
+    rows
+}
+
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn range((least, most): (f64, f64)) -> String {
+    if least == most { number(least) } else { format!("{} – {}", number(least), number(most)) }
+}
+
+/// Values that should rise: all of them where they do not, else no more than a table has room for.
+fn order(values: &[f64], holds: bool) -> String {
+    let shown: Vec<_> = values.iter().map(|value| number(*value)).collect();
+    match &shown[..] {
+        [first, second, .., last] if holds && shown.len() > 4 => format!("{first} < {second} < … < {last}"),
+        all => all.join(if holds { " < " } else { ", " }),
+    }
+}
+
+pub(crate) fn comparison(compared: &[Compared<'_>]) -> Table {
+    let mut table = Table::new(["result", "published", "modelled", "error", "standing"]);
+    for one in compared {
+        let [published, modelled, error] = match &one.verdict {
+            Verdict::Number { published, modelled, error } => {
+                [range(*published), number(*modelled), format!("{:+.1} %", error * 100.0)]
+            }
+            Verdict::Order { holds, values } => {
+                ["rising".into(), order(values, *holds), if *holds { "right" } else { "wrong" }.into()]
+            }
+            Verdict::NoRow(place) => ["".into(), format!("not run: {}", place.experiment), "".into()],
+            Verdict::NotModelled => ["".into(), "".into(), "".into()],
+        };
+        let result = format!("{:8}{}", one.result.id, one.result.what);
+        table.row([result, published, modelled, error, one.result.standing.to_string()]);
+    }
+    table
+}
+
+/// What there is to say of single results: why one is not modelled, or what to know.
+fn remarks(compared: &[Compared<'_>]) -> Vec<String> {
+    let said = |one: &Compared<'_>| one.result.why.as_ref().map(|why| format!("{}: {why}", one.result.id));
+    compared.iter().filter_map(said).collect()
+}
+
+fn verdict(predictions: &Summary, calibration: &Summary) -> String {
+    format!(
+        "predictions: {} numbers, median error {:.1} %, worst {:.1} %, {} of {} orders right; calibration: {} numbers, worst {:.1} %",
+        predictions.numbers,
+        predictions.median * 100.0,
+        predictions.worst * 100.0,
+        predictions.orders_right,
+        predictions.orders,
+        calibration.numbers,
+        calibration.worst * 100.0
+    )
+}
+
+/// An experiment's part of the page: its plots, and its rows for who asks.
+fn setup(system: &System, id: &str, rows: &[&Row]) -> Section {
+    let title = system.experiments.iter().find(|of| of.id == id).map_or("", |of| of.title);
+    let mut blocks = evaluation::plots(rows);
+    blocks.push(Block::Folded(format!("{} rows", rows.len()), all_rows(rows)));
+    Section { title: format!("{id}: {title}"), blocks }
+}
+
+fn all_rows(rows: &[&Row]) -> Table {
+    let mut table = Table::new(["experiment", "variant", "point", "metric", "value", "unit"]);
+    for row in rows {
+        let value = number(row.value);
+        table.row([row.experiment, &row.variant, &row.point, row.metric, &value, row.unit]);
+    }
+    table
+}
+
+fn json(row: &Row) -> String {
+    serde_json::json!({
+        "experiment": row.experiment, "variant": row.variant, "point": row.point, "metric": row.metric,
+        "unit": row.unit, "value": row.value, "ci95": row.ci95,
+    })
+    .to_string()
+}
+
+fn digest(ran: &[Rows]) -> String {
+    let mut fingerprint = Fingerprint::new();
+    for row in ran.iter().flat_map(Rows::iter) {
+        fingerprint.bytes(json(row).as_bytes());
+    }
+    fingerprint.to_string()
+}
+
+fn write_page(file: &Path, sections: Vec<Section>, digest: &str) -> Result<(), Failure> {
+    let tiles = vec![Tile { label: "digest".into(), value: digest.into(), note: "of all rows".into() }];
+    let mut all = vec![Section { title: "Run".into(), blocks: vec![Block::Tiles(tiles)] }];
+    all.extend(sections);
+    let report = Report {
+        title: "Published systems on the model".into(),
+        subtitle: "published, modelled, error".into(),
+        verdict: (true, "Every experiment ran.".into()),
+        sections: all,
+        environment: environment::facts(),
+    };
+    std::fs::write(file, report.html()).map_err(|cause| format!("{}: {cause}", file.display()).into())
+}

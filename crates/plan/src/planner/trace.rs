@@ -1,0 +1,248 @@
+//! A workload from what `millrace bench --json` measured.
+//!
+//! What the file says is taken: shares of operations as they were counted, sizes, number of keys, skew, requests under way, and the rate of an open
+//! loop (a closed loop's rate is the server's, not the clients' wish). What it cannot say is a model of a hash table with a log: an operation reads a
+//! bucket of 64 B and then the item, so two accesses of which the second needs the first; an item has 64 B of header and index. Cycles of a host core
+//! are the server's processor time per operation, where it was watched and the processor's name says its clock; that includes the kernel's sockets.
+
+use base::Prng;
+use bench::load::mix::OpKind;
+use bench::load::sizes::ValueSizes;
+use model::workload::{Class, Workload};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+struct Trace {
+    setup: Setup,
+    outcome: Outcome,
+    #[serde(default)]
+    environment: Vec<Fact>,
+}
+
+#[derive(Deserialize)]
+struct Setup {
+    workload: Load,
+    pace: Pace,
+    keys: u64,
+    key_size: u64,
+    connections: u64,
+    pipeline: u64,
+}
+
+#[derive(Deserialize)]
+struct Load {
+    mix: BTreeMap<String, f64>,
+    popularity: Popularity,
+    values: Sizes,
+    multiget: u64,
+    longest_scan: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Popularity {
+    Uniform,
+    Zipf(f64),
+    Latest(f64),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Sizes {
+    Fixed(usize),
+    Range(usize, usize),
+    Etc,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Pace {
+    Closed {},
+    Open { rate: f64 },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Single(Box<Summary>),
+    /// Of two servers the first counts.
+    Versus {
+        a: Box<Summary>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Summary {
+    kinds: Vec<Kind>,
+    server_cpu: Option<Cpu>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+    count: u64,
+}
+
+#[derive(Deserialize)]
+struct Cpu {
+    total_us: f64,
+}
+
+#[derive(Deserialize)]
+struct Fact {
+    name: String,
+    value: String,
+}
+
+/// Header and index of an item.
+const ITEM: u64 = 64;
+const BUCKET: u64 = 64;
+/// A reply that says no more than whether it was done.
+const DONE: u64 = 8;
+
+/// The workload, and a sentence on what it rests on.
+pub(super) fn workload(text: &str, file: &str) -> Result<(Workload, String), String> {
+    let trace: Trace = serde_json::from_str(text).map_err(|error| {
+        format!("{file}:{}: {error}; a trace is what `millrace bench --json` prints", error.line())
+    })?;
+    let (setup, load) = (&trace.setup, &trace.setup.workload);
+    let summary = match &trace.outcome {
+        Outcome::Single(summary) | Outcome::Versus { a: summary } => summary,
+    };
+    let value = mean(&load.values);
+    let cycles = cycles(summary, &trace.environment);
+    let classes: Vec<Class> = shares(load, summary)
+        .into_iter()
+        .map(|(kind, share)| class(kind, share, setup, value, cycles.unwrap_or(0.0)))
+        .collect();
+    if classes.is_empty() {
+        return Err(format!("{file}: no operation was made, so there is nothing to plan"));
+    }
+    let workload = Workload {
+        name: "trace".into(),
+        title: format!("What bench measured ({file})"),
+        keys: setup.keys.max(1),
+        skew: match load.popularity {
+            Popularity::Uniform => 0.0,
+            Popularity::Zipf(theta) | Popularity::Latest(theta) => theta,
+        },
+        working_set: setup.keys.max(1) * (setup.key_size + value + ITEM),
+        window: (setup.connections * setup.pipeline).max(1),
+        rate: match setup.pace {
+            Pace::Open { rate } => Some(rate),
+            Pace::Closed {} => None,
+        },
+        host_cores: None,
+        classes,
+    };
+    let host = match cycles {
+        Some(cycles) => format!("{cycles:.0} cycles of a host core, as the server took"),
+        None => "the host's cycles unknown: 0 beside what the platform adds".into(),
+    };
+    Ok((
+        workload,
+        format!("trace: shares and sizes as measured, two dependent accesses an operation, {host}"),
+    ))
+}
+
+/// Shares of kinds: as counted, or as asked for where nothing was counted.
+fn shares(load: &Load, summary: &Summary) -> Vec<(OpKind, f64)> {
+    let kind = |name: &str| OpKind::ALL.into_iter().find(|kind| kind.name() == name);
+    let whole: u64 = summary.kinds.iter().map(|of| of.count).sum();
+    let counted = summary.kinds.iter().filter(|of| of.count > 0);
+    let counted: Vec<_> =
+        counted.filter_map(|of| Some((kind(&of.kind)?, of.count as f64 / whole as f64))).collect();
+    let wanted = || load.mix.iter().filter_map(|(name, share)| Some((kind(name)?, *share)));
+    if counted.is_empty() { wanted().filter(|(_, share)| *share > 0.0).collect() } else { counted }
+}
+
+fn class(kind: OpKind, share: f64, setup: &Setup, value: u64, cycles: f64) -> Class {
+    let key = setup.key_size;
+    let reads = match kind {
+        OpKind::Get => setup.workload.multiget.max(1),
+        OpKind::Scan => setup.workload.longest_scan.div_ceil(2).max(1),
+        _ => 1,
+    };
+    let (request, reply, store) = match kind {
+        OpKind::Get | OpKind::Scan => (reads * key, reads * value, 0),
+        OpKind::Set | OpKind::Insert => (key + value, DONE, value),
+        OpKind::Delete | OpKind::Touch => (key, DONE, 0),
+        OpKind::Modify => (2 * key + value, value + DONE, value),
+    };
+    let many = if reads > 1 { (reads, value + ITEM) } else { (0, 0) };
+    Class {
+        name: kind.name().to_uppercase(),
+        share,
+        request: request.max(1),
+        reply,
+        lookups: if kind == OpKind::Modify { 4 } else { 2 },
+        lookup: BUCKET,
+        rows: many.0,
+        row: many.1,
+        store,
+        copies: 0,
+        cycles,
+        fields: 0,
+        cacheable: kind == OpKind::Get && reads == 1,
+    }
+}
+
+fn mean(sizes: &Sizes) -> u64 {
+    let sizes = match *sizes {
+        Sizes::Fixed(size) => return size as u64,
+        Sizes::Range(low, high) => return (low + high) as u64 / 2,
+        Sizes::Etc => ValueSizes::Etc,
+    };
+    const DRAWS: u64 = 20_000;
+    let mut prng = Prng::new(1);
+    (0..DRAWS).map(|_| sizes.draw(&mut prng) as u64).sum::<u64>() / DRAWS
+}
+
+/// Processor time of an operation in cycles, if both it and the clock are known.
+fn cycles(summary: &Summary, environment: &[Fact]) -> Option<f64> {
+    let processor = environment.iter().find(|fact| fact.name == "processor")?;
+    let (_, clock) = processor.value.rsplit_once('@')?;
+    let hertz = clock.trim().strip_suffix("GHz")?.trim().parse::<f64>().ok()? * 1e9;
+    Some(summary.server_cpu.as_ref()?.total_us * 1e-6 * hertz)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = r#"{
+        "setup": {
+            "servers": [], "seed": 1, "batch": 1, "threads": 1, "spin": false, "strict": false,
+            "workload": {
+                "mix": {"get": 0.9, "set": 0.1}, "popularity": {"zipf": 0.9}, "values": {"fixed": 100},
+                "ttl_s": 0, "multiget": 1, "longest_scan": 100
+            },
+            "pace": {"open": {"rate": 50000.0, "poisson": true}},
+            "keys": 1000, "key_size": 20, "connections": 4, "pipeline": 8
+        },
+        "outcome": {"single": {
+            "ops": 100, "kinds": [{"kind": "get", "count": 75}, {"kind": "set", "count": 25}],
+            "server_cpu": {"total_us": 4.0}
+        }},
+        "environment": [{"name": "processor", "value": "Some CPU @ 2.50GHz"}]
+    }"#;
+
+    #[test]
+    fn a_trace_becomes_a_workload() {
+        let (workload, remark) = workload(TRACE, "run.json").expect("it is right");
+        assert_eq!((workload.window, workload.rate, workload.skew), (32, Some(5e4), 0.9));
+        assert_eq!(workload.working_set, 1000 * 184);
+        let of = |class: &Class| (class.name.clone(), class.share, class.request, class.reply, class.store);
+        let classes: Vec<_> = workload.classes.iter().map(of).collect();
+        let wanted = [("GET".to_string(), 0.75, 20, 100, 0), ("SET".to_string(), 0.25, 120, 8, 100)];
+        assert_eq!(classes, wanted);
+        assert!((workload.classes[0].cycles - 10_000.0).abs() < 1e-6 && remark.contains("10000 cycles"));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused_with_its_line() {
+        let wrong = workload("{\n\"setup\": 3}", "run.json").expect_err("no setup");
+        assert!(wrong.starts_with("run.json:2:") && wrong.contains("bench --json"), "{wrong}");
+    }
+}

@@ -1,0 +1,409 @@
+//! `millrace sim`: the coherent cache's machines under faults, in virtual time, judged operation by operation.
+//!
+//! ```text
+//!  campaign ── seeds, planted bugs ──▶ play ──┬── script    what the seed draws: bounds, keys, operations, faults
+//!                                             ├── world     nodes, clocks, bytes on the wire, crashes, phases
+//!                                             │    ├── issue    operations: one outcome each, in time
+//!                                             │    └── watch    what holds after every event
+//!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
+//!  minimal ── the fewest faults and operations that still fail
+//! ```
+//! `millrace sim --chain` is another world with the same campaigns, shrinker and command line (`trial`): see `chain`.
+//! The machines are those of production ([`protocol::coherence`]); queue, network, faults and judge are those of crate `sim`. What is
+//! measured is in `docs/measurements/sim.md`.
+//!
+//! Tests: `tests` beside this file.
+
+mod campaign;
+mod chain;
+mod clock;
+mod indices;
+mod issue;
+mod minimal;
+mod nodes;
+mod packets;
+mod play;
+mod record;
+mod script;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod trial;
+mod watch;
+mod words;
+mod world;
+
+use campaign::{Campaign, Hunt};
+use clap::Args;
+use play::Case;
+use serve::process::progress;
+use sim::faults::Plan;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use topology::Topology;
+use trial::{Outcome, Trial};
+
+/// Operations of a run, where nothing else is said.
+const OPS: usize = 100;
+/// Seeds of a run, where nothing else is said.
+const SEEDS: u64 = 1_000;
+/// A planted bug must be found within so many seeds. In half of them doubled messages are not heard.
+const WITHIN: u64 = 4_000;
+
+/// Run the coherent cache's machines under faults, in virtual time, and judge every operation.
+///
+/// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop.
+/// From its seed a run draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which
+/// faults come: losses, duplicates, delays, reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all
+/// runs there is a key, and strangers without it repeat, divert and forge what they overhear. After every
+/// event no box may hold a copy that is not what its home has; every operation must end once, in time; when the faults are over, and
+/// when a box has died, new operations must succeed within a lease and a retransmission; and the history of every key must be
+/// linearizable, expiry, flush and what was lost included.
+///
+/// Without --seed, seeds 1 to N are run, and each planted bug is looked for until it is found. The last line says how many seeds were
+/// run, how many showed a violation, how many planted bugs were found of how many, and the fingerprint of all that happened, which
+/// depends on seeds and options alone. A violation is printed with the operations around it and the command that replays the
+/// smallest run that shows it. The exit status is 1 if there was a violation, or a planted bug was not found; with one planted bug and
+/// one seed, if it showed.
+///
+/// With --chain it is the machines of transactions over a chain of replicas (docs/design/006-chain.md), their redo logs and images on media
+/// that lose power, and a registry of configurations. Faults are also pauses, power cuts of one machine or all, media without room,
+/// failing, decaying and lost. Every replica's image must be what the committed entries make, all must be in the chain again when the
+/// faults are over, and the history of all transactions must be strictly serializable, by replay in the order of LSNs and by a search.
+#[derive(Args, Debug)]
+pub struct Sim {
+    /// How many seeds, from 1
+    #[arg(long, value_name = "N", default_value_t = SEEDS, conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    seeds: u64,
+
+    /// Run this seed only
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    /// Transactions over a chain of replicas. Who there is: three (replicas; 3 clients, 2 controllers), two, or a text of
+    /// replicas, clients, controllers and keys, as replicas=3,clients=2,controllers=1,keys=2
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "three", conflicts_with = "topology")]
+    chain: Option<chain::Shape>,
+
+    /// Who there is: rooted (4 ToRs below 2 roots), tree (three levels), two (two boxes, two clients, one key), or a text of
+    /// tors, middles, roots, homes, clients, controllers and keys, as tors=4,roots=2,clients=6
+    #[arg(long, value_name = "TEXT", default_value = "rooted")]
+    topology: Topology,
+
+    /// Operations of a run, besides those of the liveness phases
+    #[arg(long, value_name = "N", default_value_t = OPS as u64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    ops: u64,
+
+    /// The faults, instead of those that the seed draws; a run that fails prints them. Empty for none
+    #[arg(long, value_name = "TEXT", requires = "seed")]
+    plan: Option<Plan>,
+
+    /// Only these operations of the seed, as 3,5-9
+    #[arg(long, value_name = "LIST", requires = "seed", value_parser = Only::read)]
+    only: Option<Only>,
+
+    /// A bug to plant, by name, all, or none. With a name or all only planted bugs are looked for: in 4,000 seeds each, or in those of
+    /// --seeds where that is given
+    #[arg(long, value_name = "NAME", value_parser = Bugs::read)]
+    planted: Option<Bugs>,
+
+    /// Write what the clients saw as JSON Lines (docs/history.md)
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    history: Option<PathBuf>,
+
+    /// Threads; by default one for each core
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+
+    /// Print every event
+    #[arg(long, requires = "seed")]
+    trace: bool,
+
+    /// Leave a run that fails as it is, instead of looking for a smaller one
+    #[arg(long)]
+    no_shrink: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Operations, by number.
+#[derive(Clone, Debug)]
+struct Only(Vec<usize>);
+
+impl Only {
+    fn read(text: &str) -> Result<Only, String> {
+        indices::read(text).map(Only)
+    }
+}
+
+/// Bugs to be planted.
+#[derive(Clone, Debug)]
+enum Bugs {
+    None,
+    All,
+    One(String),
+}
+
+impl Bugs {
+    fn read(text: &str) -> Result<Bugs, String> {
+        let names = names::<Case>().chain(names::<chain::Case>());
+        match text {
+            "none" => Ok(Bugs::None),
+            "all" => Ok(Bugs::All),
+            _ if names.clone().any(|name| name == text) => Ok(Bugs::One(text.to_string())),
+            _ => Err(format!("there are none, all, {}", names.collect::<Vec<_>>().join(", "))),
+        }
+    }
+
+    /// Those that a simulation has.
+    fn of<T: Trial>(&self) -> Result<Vec<T::Bug>, SimError> {
+        let named = |name: &String| T::BUGS.iter().copied().find(|&bug| T::bug_name(bug) == name);
+        match self {
+            Bugs::None => Ok(Vec::new()),
+            Bugs::All => Ok(T::BUGS.to_vec()),
+            Bugs::One(name) => {
+                named(name).map(|bug| vec![bug]).ok_or_else(|| SimError::Elsewhere(name.clone()))
+            }
+        }
+    }
+}
+
+fn names<T: Trial>() -> impl Iterator<Item = &'static str> + Clone {
+    T::BUGS.iter().map(|&bug| T::bug_name(bug))
+}
+
+/// Why the command failed.
+#[derive(Debug)]
+pub enum SimError {
+    /// So many seeds showed a violation; the first was printed.
+    Violations(usize),
+    /// So many planted bugs were not found.
+    NotFound(usize),
+    /// This bug is one of the other simulation: that with, or without, --chain.
+    Elsewhere(String),
+    /// The terminal, or the file.
+    Io(String, io::Error),
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Violations(1) => f.write_str("a seed showed a violation"),
+            SimError::Violations(n) => write!(f, "{n} seeds showed violations"),
+            SimError::NotFound(n) => write!(f, "{n} planted bugs were not found"),
+            SimError::Elsewhere(name) => {
+                write!(f, "{name} is planted in the other simulation: look at --chain")
+            }
+            SimError::Io(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+impl From<io::Error> for SimError {
+    fn from(error: io::Error) -> SimError {
+        SimError::Io("standard output".to_string(), error)
+    }
+}
+
+impl Sim {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`SimError`].
+    pub fn run(&self) -> Result<(), SimError> {
+        let only = self.only.as_ref().map(|only| only.0.clone());
+        match &self.chain {
+            Some(shape) => self.run_trial(&chain::Case {
+                plan: self.plan.clone(),
+                only,
+                ..chain::Case::plain(*shape, self.ops as usize)
+            }),
+            None => self.run_trial(&Case {
+                plan: self.plan.clone(),
+                only,
+                ..Case::plain(&Arc::new(self.topology.clone()), self.ops as usize)
+            }),
+        }
+    }
+
+    fn run_trial<T: Trial>(&self, case: &T) -> Result<(), SimError> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let result = match self.seed {
+            Some(seed) => self.run_one(&case.seeded(seed, None), &mut out),
+            None => self.run_many(case, &mut out),
+        };
+        out.flush()?;
+        result
+    }
+
+    fn threads(&self) -> NonZero<usize> {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        self.threads.unwrap_or_else(cores)
+    }
+
+    // ---- one seed
+
+    fn run_one<T: Trial>(&self, case: &T, out: &mut impl Write) -> Result<(), SimError> {
+        let bugs = self.planted.as_ref().map_or(Ok(Vec::new()), Bugs::of::<T>)?;
+        if let Some(Bugs::All) = self.planted {
+            let hunts = campaign::hunt(case, &bugs, (case.seed(), 1), self.threads(), &|_| {});
+            return self.show::<T>(out, &Campaign::default(), &hunts, 1);
+        }
+        let case = case.seeded(case.seed(), bugs.first().copied());
+        let played = case.play(self.trace);
+        if self.trace {
+            writeln!(out, "{}", case.legend())?;
+            played.trace().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        }
+        if let Some(path) = &self.history {
+            write_history(path, &played).map_err(|error| SimError::Io(path.display().to_string(), error))?;
+        }
+        let campaign = Campaign::of_one(case.seed(), &played);
+        if played.violation().is_some() {
+            self.explain(out, &case)?;
+        }
+        self.show::<T>(out, &campaign, &[], 0)
+    }
+
+    // ---- many seeds
+
+    fn run_many<T: Trial>(&self, case: &T, out: &mut impl Write) -> Result<(), SimError> {
+        let threads = self.threads();
+        let started = Instant::now();
+        let mut campaign = Campaign::default();
+        if matches!(self.planted, None | Some(Bugs::None)) {
+            let bar = progress::bar(self.json);
+            let tell = |fraction: f64| {
+                progress::show(&bar, fraction, &format!("{} seeds, {}", self.seeds, case.title()))
+            };
+            campaign = campaign::run(case, 1..self.seeds + 1, threads, &tell);
+            bar.finish_and_clear();
+            self.tell_speed(out, case, &campaign, started)?;
+            if let Some(&seed) = campaign.violations.first() {
+                self.explain(out, &case.seeded(seed, None))?;
+            }
+        }
+        let within = if self.planted.is_some() && self.seeds != SEEDS { self.seeds } else { WITHIN };
+        let bugs = self.planted.as_ref().unwrap_or(&Bugs::All).of::<T>()?;
+        let bar = progress::bar(self.json);
+        let tell = |fraction: f64| progress::show(&bar, fraction, "planted bugs");
+        let hunts = campaign::hunt(case, &bugs, (1, within), threads, &tell);
+        bar.finish_and_clear();
+        self.show::<T>(out, &campaign, &hunts, within)
+    }
+
+    fn tell_speed<T: Trial>(
+        &self,
+        out: &mut impl Write,
+        case: &T,
+        campaign: &Campaign,
+        started: Instant,
+    ) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let spent = started.elapsed().as_secs_f64();
+        let Campaign { seeds, events, operations, marks, .. } = campaign;
+        let [first, second] = T::MARKS;
+        writeln!(
+            out,
+            "{}: {operations} operations, {} {first}, {} {second}, {events} events in {spent:.1} s: {:.0} seeds/s on {} threads",
+            case.title(),
+            marks[0],
+            marks[1],
+            *seeds as f64 / spent,
+            self.threads()
+        )
+    }
+
+    /// Makes a failing case small and prints it.
+    fn explain<T: Trial>(&self, out: &mut impl Write, case: &T) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let (small, played) =
+            if self.no_shrink { (case.clone(), case.play(false)) } else { minimal::minimal(case) };
+        let Some(violation) = played.violation() else { return Ok(()) };
+        writeln!(out, "seed {} broke a promise at {}:", case.seed(), words::moment(violation.at))?;
+        writeln!(out, "  {}", violation.text.replace('\n', "\n  "))?;
+        writeln!(out, "where {}", case.legend())?;
+        writeln!(out, "replay: {}", small.command())
+    }
+
+    // ---- results
+
+    fn show<T: Trial>(
+        &self,
+        out: &mut impl Write,
+        campaign: &Campaign,
+        hunts: &[Hunt<T::Bug>],
+        within: u64,
+    ) -> Result<(), SimError> {
+        let found = hunts.iter().filter(|hunt| hunt.found.is_some()).count();
+        if self.json {
+            writeln!(out, "{}", json::<T>(campaign, hunts))?;
+        } else {
+            show_hunts::<T>(out, hunts, within)?;
+            let unknown = match campaign.gave_up {
+                0 => String::new(),
+                n => format!(" ({n} not decided)"),
+            };
+            writeln!(
+                out,
+                "{} seeds, {} violations{unknown}, {found} planted bugs found of {}, fingerprint {}",
+                campaign.seeds,
+                campaign.violations.len(),
+                hunts.len(),
+                campaign.print
+            )?;
+        }
+        match (campaign.violations.len(), hunts.len() - found) {
+            (0, 0) => Ok(()),
+            (0, missing) => Err(SimError::NotFound(missing)),
+            (violations, _) => Err(SimError::Violations(violations)),
+        }
+    }
+}
+
+fn show_hunts<T: Trial>(out: &mut impl Write, hunts: &[Hunt<T::Bug>], within: u64) -> io::Result<()> {
+    for Hunt { planted, found } in hunts {
+        match found {
+            Some(seed) => writeln!(out, "planted {:24} found by seed {seed}", T::bug_name(*planted))?,
+            None => writeln!(out, "planted {:24} NOT found within {within} seeds", T::bug_name(*planted))?,
+        }
+    }
+    Ok(())
+}
+
+fn json<T: Trial>(campaign: &Campaign, hunts: &[Hunt<T::Bug>]) -> serde_json::Value {
+    let hunts: Vec<_> = hunts
+        .iter()
+        .map(|hunt| serde_json::json!({ "planted": T::bug_name(hunt.planted), "seed": hunt.found }))
+        .collect();
+    serde_json::json!({
+        "seeds": campaign.seeds,
+        "violations": campaign.violations,
+        "undecided": campaign.gave_up,
+        "events": campaign.events,
+        "operations": campaign.operations,
+        (T::MARKS[0]): campaign.marks[0],
+        (T::MARKS[1]): campaign.marks[1],
+        "planted": hunts,
+        "fingerprint": campaign.print.to_string(),
+    })
+}
+
+fn write_history(path: &Path, played: &impl Outcome) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    played.write_history(&mut file)?;
+    file.flush()
+}

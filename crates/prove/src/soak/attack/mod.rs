@@ -1,0 +1,185 @@
+//! `millrace soak attack`: what a polite client of each server feels, and how much memory the server takes, while others misbehave.
+//!
+//! ```text
+//!  attack ── rig ───── server     child processes on loopback, their memory and how they ended
+//!        ├── polite ── one client that asks, waits, pauses, and checks every answer
+//!        ├── hostile ─ a thread that misbehaves in one of the ways of `kinds`
+//!        └── show      the table
+//! ```
+//! Quiet and attacked slices take turns, so that both see the same machine; the ratio is that of neighbours. Attackers would have machines of
+//! their own: here they have the processor time that nobody else wants (SCHED_IDLE), so the client feels what the server does for them.
+
+mod hostile;
+mod kinds;
+mod polite;
+mod rig;
+mod show;
+
+use super::SoakError;
+use base::Bytes;
+use bench::load::ratio::Ratio;
+use clap::Args;
+use indicatif::ProgressBar;
+use kinds::{KINDS, Kind, Way};
+use polite::Felt;
+use rig::Rig;
+use serde::Serialize;
+use serve::process::parse::duration;
+use serve::process::{interrupt, progress};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Attack servers on loopback, one kind of attack after the other, and watch a polite client and the server's memory.
+///
+/// For each attack a server is started as a child process. Slices without and with the attack take turns. The exit status is 1 if a server
+/// died, the polite client's requests failed, memory went over its budget by more than 10 %, or the median ratio of p50 or p99 is above the bound.
+#[derive(Args, Clone, Debug)]
+pub struct Attack {
+    /// Only these; --list names them. A server's name stands for all attacks on it
+    #[arg(value_name = "NAME")]
+    only: Vec<String>,
+
+    /// List the attacks
+    #[arg(long)]
+    list: bool,
+
+    /// Pairs of slices, quiet and attacked
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+
+    /// Length of a slice
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    slice: Duration,
+
+    /// What the polite client's p50 and p99 may grow by
+    #[arg(long, value_name = "RATIO", default_value_t = 1.5)]
+    bound: f64,
+
+    /// Run each server in a control group with so much memory, such as 256m (needs root and cgroup v2)
+    #[arg(long, value_name = "SIZE")]
+    group: Option<Bytes>,
+
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of one attack.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Its name.
+    pub attack: &'static str,
+    /// Whether it is judged; else it is there to compare.
+    pub is_attack: bool,
+    /// The polite client's p50, attacked over quiet.
+    pub p50: Option<Ratio>,
+    /// And p99.
+    pub p99: Option<Ratio>,
+    /// The longest that the polite client waited while it was attacked, in µs.
+    pub longest_us: f64,
+    /// Its answers.
+    pub answers: u64,
+    /// Its requests that failed while the server was attacked, and the first reason.
+    pub failed: (u64, Option<String>),
+    /// Of each of the server's processes.
+    pub memory: Vec<rig::Memory>,
+    /// How a process ended that should not have.
+    pub died: Option<String>,
+    /// Whether all is as it should be.
+    pub is_good: bool,
+}
+
+impl Attack {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A server could not be started, or the result is not what is promised.
+    pub fn run(&self) -> Result<(), SoakError> {
+        if self.list {
+            print!("{}", show::list());
+            return Ok(());
+        }
+        let chosen = self.chosen()?;
+        let interrupted =
+            interrupt::flag().map_err(|e| SoakError::Run(format!("Ctrl-C cannot be caught: {e}")))?;
+        let bar = progress::bar(self.json);
+        let mut outcomes = Vec::new();
+        for (at, kind) in chosen.iter().enumerate() {
+            let part = |done: f64| (at as f64 + done) / chosen.len() as f64;
+            outcomes.push(self.attack(kind, &bar, &part, &interrupted).map_err(SoakError::Run)?);
+            if interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        bar.finish_and_clear();
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&outcomes).expect("results are plain data"));
+        } else {
+            print!("{}", show::text(&outcomes, self.bound));
+        }
+        match outcomes.iter().filter(|outcome| outcome.is_attack && !outcome.is_good).count() {
+            0 => Ok(()),
+            bad => Err(SoakError::Broken(bad as u64)),
+        }
+    }
+
+    fn chosen(&self) -> Result<Vec<&'static Kind>, SoakError> {
+        let is_named = |kind: &Kind, name: &str| kind.name == name || kind.role.name() == name;
+        if let Some(unknown) = self.only.iter().find(|name| !KINDS.iter().any(|kind| is_named(kind, name))) {
+            return Err(SoakError::Run(format!("there is no attack {unknown:?}; --list names all")));
+        }
+        let is_chosen =
+            |kind: &&Kind| self.only.is_empty() || self.only.iter().any(|name| is_named(kind, name));
+        Ok(KINDS.iter().filter(is_chosen).collect())
+    }
+
+    fn attack(
+        &self,
+        kind: &'static Kind,
+        bar: &ProgressBar,
+        part: &dyn Fn(f64) -> f64,
+        interrupted: &AtomicBool,
+    ) -> Result<Outcome, String> {
+        let named = |why: String| format!("{}: {why}", kind.name);
+        let mut rig = Rig::start(kind.role, self.group).map_err(named)?;
+        let mut polite = polite::connect(&rig.places, kind.polite).map_err(named)?;
+        // The first requests make buffers and threads that stay.
+        Felt::of(&mut *polite, Duration::from_millis(300));
+        rig.rest();
+        let (mut pairs, mut felt) = (Vec::new(), Felt::default());
+        for round in 0..self.rounds {
+            progress::show(bar, part(round as f64 / self.rounds as f64), kind.name);
+            let quiet = Felt::of(&mut *polite, self.slice);
+            let attacked =
+                hostile::during(kind, &rig.places, || Felt::of(&mut *polite, self.slice)).map_err(named)?;
+            pairs.push((attacked.quantiles(), quiet.quantiles()));
+            felt.add(attacked);
+            if interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let of = |which: fn((f64, f64)) -> f64| {
+            let pairs: Vec<_> = pairs.iter().map(|(a, b)| (a.map(which), b.map(which))).collect();
+            Ratio::of(&pairs)
+        };
+        let mut outcome = Outcome {
+            attack: kind.name,
+            is_attack: !matches!(kind.way, Way::Load(_)),
+            p50: of(|(p50, _)| p50),
+            p99: of(|(_, p99)| p99),
+            longest_us: felt.longest_us(),
+            answers: felt.answers(),
+            failed: (felt.failed, felt.why),
+            died: rig.died(),
+            memory: rig.memory(),
+            is_good: false,
+        };
+        let is_within = |ratio: &Option<Ratio>| ratio.is_some_and(|ratio| ratio.ratio.median <= self.bound);
+        outcome.is_good = outcome.failed.0 == 0
+            && outcome.died.is_none()
+            && outcome.memory.iter().all(rig::Memory::is_within)
+            && is_within(&outcome.p50)
+            && is_within(&outcome.p99);
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,36 @@
+//! Servers: each a folder with its command, threads, sockets, registers and metrics; beside them what all of them share.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`node`], [`up`], [`shm_client`] | the memcached node; the command that starts one; a client over shared memory |
+//! | [`inc`] | the in-network cache of `protocol::coherence` on sockets: boxes, homes, controller, clients |
+//! | [`proxy`] | memcached clients before that cache |
+//! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
+//! | [`rec`] | recommendation inference |
+//! | [`rpc`] | services of the fabric: a server to try out, a gateway for gRPC, calls by hand |
+//! | [`process`] | what all commands do alike: stopping, progress, parsing |
+//! | [`admin`], [`http`] | operators' ports: metrics, registers, health |
+//! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; standard error |
+//! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
+//!
+//! Nothing here measures, judges or plans: `bench`, `prove` and `plan` import this crate. Folders of services do not import each other; the exceptions
+//! are listed in `crates/millrace/tests/tidy`.
+
+pub mod admin;
+pub mod chain;
+pub mod complain;
+pub(crate) mod descriptors;
+pub(crate) mod guard;
+pub mod http;
+pub mod inc;
+pub mod key;
+pub mod node;
+pub mod process;
+pub mod proxy;
+pub(crate) mod reach;
+pub mod rec;
+pub mod rpc;
+pub mod shm_client;
+pub mod txn;
+pub mod up;
+pub mod wire;

@@ -1,0 +1,62 @@
+//! What every command of this program does alike: how it is stopped, what it prints while it runs, what it reads from its command line.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `parse` | times, counts and rates as people write them |
+//! | `progress` | progress bars |
+//! | `interrupt` | Ctrl-C that ends a measurement early |
+//! | `panics` | panics of machines under test, caught |
+
+pub mod interrupt;
+pub mod panics;
+pub mod parse;
+pub mod progress;
+
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A flag that becomes true at Ctrl-C or SIGTERM; the second ends the program.
+///
+/// # Errors
+/// The system's, when the signals cannot be caught.
+pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Sets the flag when standard input is closed.
+pub fn stop_at_eof(stop: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        // An error ends it as the end does.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Prints a line that others may wait for.
+pub fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    // Whoever does not listen any more does not stop a server.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// The command is killed when this process, or the thread that starts it, ends.
+pub fn end_with_this_process(command: &mut Command) {
+    let parent = getpid();
+    let bind = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Had the parent ended before, nobody would be told.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: between fork and exec it makes two system calls, and touches no memory but its own stack.
+    unsafe { command.pre_exec(bind) };
+}

@@ -1,0 +1,134 @@
+//! `millrace proxy`: memcached clients in front of the in-network cache.
+//!
+//! ```text
+//!   any memcached client ══ TCP ══▶ connection ─▶ flow ─▶ command ─▶ coherence::Client ══ UDP ══▶ box ─ box ─ home
+//!                                   what arrived  order   meaning    many operations
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `translate` | what a client wrote, as a task and the form of its reply |
+//! | `command` | a task: memcached's meaning in operations of the cache, sans-IO |
+//! | `flow` | a connection's order: what may be under way together |
+//! | `reply` | outcomes as memcached's texts |
+//! | `connection`, `worker`, `server` | a socket; a thread with sockets and a client; all of them |
+//! | `shared`, `stats`, `error` | counters and bounds, `stats`, what can go wrong |
+//!
+//! The grammar is `protocol::memcache`'s, for nodes and proxies alike. What differs through a proxy: `docs/memcached-differences.md`.
+
+pub mod command;
+mod connection;
+mod error;
+mod flow;
+mod reply;
+mod server;
+pub mod shared;
+mod stats;
+mod translate;
+mod worker;
+
+pub use error::ProxyError;
+pub use server::Proxy as Running;
+pub use shared::Options;
+
+use crate::inc::{IncError, Topology};
+use crate::node::config::parse_address;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a stopped proxy is noticed.
+const NOTICE: Duration = Duration::from_millis(50);
+
+/// Let any memcached client use the in-network cache.
+///
+/// Listens for the memcached protocol, text and meta, on TCP, and asks a box of the topology for what clients want: boxes on the way answer from
+/// their copies, homes do all writes, and every command on a key stays linearizable, whoever else uses the cache. Put it on the machines of
+/// the clients, or next to their box.
+///
+/// Reads that a client pipelines are under way together; a write waits for what came before it on its connection, and what comes after
+/// waits for it. Replies come in order.
+///
+/// What cannot be done is said: `SERVER_ERROR nobody answered; it was not done`, or `… it may have been done` for a write that was sent
+/// and not answered within coherence.patience. A value must fit a datagram: 65056 bytes, else `SERVER_ERROR object too large for cache`.
+/// All that differs from memcached is in docs/memcached-differences.md, "Through the proxy".
+///
+/// `stats` tells what the proxy counts: commands by outcome, and with inc_ before their names the operations and datagrams of its clients.
+/// Ctrl-C or SIGTERM end it: what has arrived is answered first, and the counters are printed.
+///
+/// There is no authentication and no encryption: keep it on loopback or a network that you trust.
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  millrace inc topology > rack.toml
+  millrace inc run --topology rack.toml --all --first &
+  millrace proxy --topology rack.toml --listen 127.0.0.1:11211 &
+  printf 'set colour 0 0 4\\r\\nblue\\r\\nget colour\\r\\nquit\\r\\n' | nc 127.0.0.1 11211")]
+pub struct Proxy {
+    /// The file that the nodes have, too
+    #[arg(long, value_name = "FILE")]
+    topology: PathBuf,
+
+    /// The box to ask; the first, unless said
+    #[arg(long = "box", value_name = "ID")]
+    tor: Option<u16>,
+
+    /// Where memcached clients connect; loopback unless told otherwise. Port 0 picks a free one. May be repeated
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11211", value_parser = parse_address)]
+    listen: Vec<SocketAddr>,
+
+    /// Threads, each with a socket to the box and its own connections; one per core, unless said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+
+    /// Commands of one connection that may wait for an answer; the rest waits in its socket
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pipeline: u16,
+
+    /// Connections; more are told so and closed
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: u64,
+}
+
+impl Proxy {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// The file is wrong, or an address cannot be had, or a socket failed.
+    pub fn run(&self) -> Result<(), ProxyError> {
+        let topology = Topology::read(&self.topology)?;
+        let stop = crate::process::stop_flag().map_err(IncError::Signal)?;
+        let cores = base::cpu::allowed_cores().len();
+        let options = Options {
+            threads: self.threads.map_or(cores, usize::from),
+            pipeline: usize::from(self.pipeline),
+            connections: self.connections,
+        };
+        let proxy = Running::start(&topology, self.tor, &self.listen, options)?;
+        say(&ready(&proxy))?;
+        // Nothing else is read after the flag is seen, so no order is needed.
+        while !stop.load(Ordering::Relaxed) && !proxy.has_failed() {
+            std::thread::sleep(NOTICE);
+        }
+        let counters = proxy.stop()?;
+        let mut line = String::from("proxy:");
+        for (name, count) in counters.iter().filter(|(_, count)| *count > 0) {
+            let _ = write!(line, " {name} {count}");
+        }
+        say(&line)
+    }
+}
+
+fn ready(proxy: &Running) -> String {
+    let addresses: Vec<_> = proxy.addresses().iter().map(SocketAddr::to_string).collect();
+    let Options { threads, .. } = proxy.shared().options;
+    format!("memcached at {} by box {}, {threads} threads", addresses.join(", "), proxy.shared().tor)
+}
+
+fn say(line: &str) -> Result<(), ProxyError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| ProxyError::System("write", e))
+}

@@ -1,0 +1,143 @@
+//! Bodies: scores, errors, what the server and its model are.
+
+use crate::rec::counters::{Counters, Stages};
+use crate::rec::job::Scored;
+use crate::rec::refusal::Refusal;
+use axum::body::Bytes;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use rec::request::Served;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// How long the JSON before binary data is.
+pub const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    model_name: &'a str,
+    model_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    parameters: Times,
+    outputs: [Output<'a>; 1],
+}
+
+/// Where time went, in nanoseconds.
+#[derive(Serialize)]
+struct Times {
+    queue_ns: u64,
+    parse_ns: u64,
+    preprocess_ns: u64,
+    wait_ns: u64,
+    reduce_ns: u64,
+    mlp_ns: u64,
+    together: u32,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    name: &'static str,
+    datatype: &'static str,
+    shape: [usize; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<Binary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a [f32]>,
+}
+
+#[derive(Serialize)]
+struct Binary {
+    binary_data_size: usize,
+}
+
+impl From<Stages> for Times {
+    fn from(stages: Stages) -> Times {
+        Times {
+            queue_ns: stages.queue.0,
+            parse_ns: stages.parse.0,
+            preprocess_ns: stages.preprocess.0,
+            wait_ns: stages.wait.0,
+            reduce_ns: stages.reduce.0,
+            mlp_ns: stages.mlp.0,
+            together: stages.together,
+        }
+    }
+}
+
+/// Scores.
+pub fn scored(scored: &Scored) -> Response {
+    let Scored { served, scores, id, is_binary, stages } = scored;
+    let outputs = served.model().outputs();
+    let size = scores.len() * size_of::<f32>();
+    let answer = Answer {
+        model_name: &served.name,
+        model_version: &served.version,
+        id: id.as_deref(),
+        parameters: Times::from(*stages),
+        outputs: [Output {
+            name: "scores",
+            datatype: "FP32",
+            shape: [scores.len() / outputs.max(1), outputs],
+            parameters: is_binary.then_some(Binary { binary_data_size: size }),
+            data: (!is_binary).then_some(scores),
+        }],
+    };
+    let mut body = serde_json::to_vec(&answer).expect("texts and numbers");
+    if !is_binary {
+        return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+    }
+    let length = body.len().to_string();
+    body.reserve_exact(size);
+    scores.iter().for_each(|score| body.extend_from_slice(&score.to_le_bytes()));
+    let content_type = (header::CONTENT_TYPE, "application/octet-stream".to_owned());
+    ([content_type, (JSON_LENGTH, length)], Bytes::from(body)).into_response()
+}
+
+/// An error.
+pub fn error(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
+}
+
+/// A refusal.
+pub fn refusal(why: &Refusal) -> Response {
+    error(why.http(), &why.to_string())
+}
+
+/// What the server is.
+pub fn server() -> Value {
+    json!({
+        "name": "millrace",
+        "version": env!("CARGO_PKG_VERSION"),
+        "extensions": ["binary_tensor_data", "model_repository"],
+    })
+}
+
+/// What the model takes and gives.
+pub fn model(served: &Served, counters: &Counters) -> Value {
+    let tensor = |name: &str, datatype: &str, shape: Vec<i64>| json!({ "name": name, "datatype": datatype, "shape": shape });
+    let model = served.model();
+    let mut inputs = Vec::new();
+    if model.dense() > 0 {
+        inputs.push(tensor("dense", "FP32", vec![-1, model.dense() as i64]));
+    }
+    for name in served.names() {
+        inputs.push(tensor(&format!("{name}.values"), "INT64", vec![-1]));
+        inputs.push(tensor(&format!("{name}.offsets"), "INT32", vec![-1]));
+    }
+    json!({
+        "name": served.name,
+        "versions": [served.version],
+        "platform": "millrace_dlrm",
+        "inputs": inputs,
+        "outputs": [tensor("scores", "FP32", vec![-1, model.outputs() as i64])],
+        "parameters": {
+            "generation": served.generation,
+            "counters": counters.all().into_iter().map(|(name, value, _)| (name.to_owned(), value.into()))
+                .collect::<serde_json::Map<String, Value>>(),
+            "tables": model.tables().iter().map(|table| json!({
+                "name": table.name, "rows": table.rows(), "dim": table.dim(), "format": table.format().to_string(),
+            })).collect::<Vec<_>>(),
+        },
+    })
+}

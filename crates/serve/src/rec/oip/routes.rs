@@ -1,0 +1,229 @@
+//! Paths.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v2` | what the server is |
+//! | `GET /v2/health/live`, `/v2/health/ready` | 200 |
+//! | `GET /v2/models/M[/versions/V]` | what the model takes and gives |
+//! | `GET /v2/models/M[/versions/V]/ready` | 200 |
+//! | `POST /v2/models/M[/versions/V]/infer` | scores |
+//! | `POST /v2/repository/index` | the model |
+//! | `POST /v2/repository/models/M/load` | loads it anew; 400 if it does not load, and the old one goes on |
+//!
+//! Errors are `{"error": "…"}`.
+//!
+//! Bounds: `rec.in_flight` requests under way, of `rec.body` bytes each; bodies that are there or on their way have `rec.held` bytes together,
+//! and `rec.body_timeout` to come. When there is no room for another, the one of those on their way that has the most is refused. Bodies are read on
+//! beyond [`LARGE_BODY`] bytes in turns, as many at once as fill half of `rec.held`, and while they come: small ones find room and time beside them.
+
+use super::reply::{self, JSON_LENGTH};
+use crate::admin::is_foreign_page;
+use crate::rec::counters::add;
+use crate::rec::edge::Edge;
+use crate::rec::held::{Coming, Hold};
+use crate::rec::job::{Input, Reply};
+use crate::rec::preprocess::is_asked_for;
+use crate::rec::refusal::Refusal;
+use crate::rec::registers::Id;
+use axum::Router;
+use axum::body::HttpBody as _;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use http_body_util::BodyExt as _;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+
+/// A body with more bytes than this is large.
+const LARGE_BODY: usize = 256 << 10;
+/// From one piece of a large body to the next.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The HTTP edge.
+pub struct Http {
+    edge: Arc<Edge>,
+    places: Semaphore,
+    /// Large bodies that may be read at once.
+    large: Semaphore,
+    body_timeout: Duration,
+}
+
+/// What a path names.
+#[derive(Deserialize)]
+struct Asked {
+    model: String,
+    version: Option<String>,
+}
+
+impl Http {
+    /// The routes of an edge.
+    pub fn routes(edge: Arc<Edge>) -> Router {
+        let places = Semaphore::new(edge.registers.size(Id::InFlight));
+        let (held, body) = (edge.registers.size(Id::Held), edge.registers.size(Id::Body));
+        let large = Semaphore::new((held / 2 / body.max(LARGE_BODY)).max(1));
+        let body_timeout = Duration::from_micros(edge.registers.read(Id::BodyTimeout));
+        let mut routes = Router::new()
+            .route("/v2", get(async || Json(reply::server())))
+            .route("/v2/health/live", get(async || StatusCode::OK))
+            .route("/v2/health/ready", get(async || StatusCode::OK))
+            .route("/v2/repository/index", post(index))
+            .route("/v2/repository/models/{model}/load", post(load));
+        for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
+            routes = routes
+                .route(model, get(metadata))
+                .route(&format!("{model}/ready"), get(ready))
+                .route(&format!("{model}/infer"), post(infer));
+        }
+        routes
+            .fallback(async || reply::error(StatusCode::NOT_FOUND, "there is no such path; see GET /v2"))
+            .with_state(Arc::new(Http { edge, places, large, body_timeout }))
+    }
+}
+
+async fn metadata(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
+    let served = http.edge.shelf.current();
+    match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
+        Ok(()) => Json(reply::model(&served, &http.edge.counters)).into_response(),
+        Err(why) => reply::refusal(&why),
+    }
+}
+
+async fn ready(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
+    let served = http.edge.shelf.current();
+    match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
+        Ok(()) => Json(json!({ "name": served.name, "ready": true })).into_response(),
+        Err(why) => reply::refusal(&why),
+    }
+}
+
+async fn index(State(http): State<Arc<Http>>) -> Response {
+    let served = http.edge.shelf.current();
+    Json(json!([{ "name": served.name, "version": served.version, "state": "READY", "reason": "" }]))
+        .into_response()
+}
+
+async fn load(State(http): State<Arc<Http>>, Path(asked): Path<Asked>, headers: HeaderMap) -> Response {
+    // A page in somebody's browser can send this without asking anybody.
+    if is_foreign_page(&headers) {
+        return reply::error(
+            StatusCode::FORBIDDEN,
+            "models are not loaded for web pages; see MILLRACE_ADMIN_HOSTS",
+        );
+    }
+    if let Err(why) = is_asked_for(&asked.model, None, &http.edge.shelf.current()) {
+        return reply::refusal(&why);
+    }
+    // A model takes its time; other requests go on meanwhile.
+    let edge = Arc::clone(&http.edge);
+    match tokio::task::spawn_blocking(move || edge.shelf.reload().map(|_| ())).await {
+        Ok(Ok(())) => {
+            let served = http.edge.shelf.current();
+            let (name, version, generation) = (&served.name, &served.version, served.generation);
+            Json(json!({ "name": name, "version": version, "generation": generation })).into_response()
+        }
+        Ok(Err(why)) => {
+            let text = format!("the model does not load, the old one goes on: {why}");
+            reply::error(StatusCode::BAD_REQUEST, &text)
+        }
+        Err(_) => {
+            reply::error(StatusCode::INTERNAL_SERVER_ERROR, "the load came to harm, the old model goes on")
+        }
+    }
+}
+
+async fn infer(
+    State(http): State<Arc<Http>>,
+    Path(Asked { model, version }): Path<Asked>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    match http.infer(model, version, &headers, body).await {
+        Ok(response) => response,
+        Err(why) => reply::refusal(&why),
+    }
+}
+
+/// The bytes of a body of `most` at most, counted while they come: what is not there yet holds nothing.
+async fn collect(mut body: Body, most: usize, http: &Http) -> Result<(Bytes, Hold), Refusal> {
+    let edge = &http.edge;
+    let mut coming: Option<Coming<'_>> = None;
+    let mut turn = None;
+    loop {
+        let piece = match &turn {
+            Some(_) => tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| Refusal::Slow)?,
+            None => body.frame().await,
+        };
+        let Some(frame) = piece else { break };
+        let frame = frame.map_err(|error| Refusal::Malformed(format!("the body did not arrive: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let came = coming.as_ref().map_or(0, Coming::len) + data.len();
+        if came > most {
+            return Err(Refusal::TooLong(most));
+        }
+        match &mut coming {
+            // Most come in one piece, and are not on their way to anybody's notice.
+            None if body.is_end_stream() => {
+                let mut hold = edge.hold();
+                edge.held.take(&mut hold, data.len())?;
+                // A copy: what came may be a part of a larger buffer.
+                return Ok((Bytes::copy_from_slice(&data), hold));
+            }
+            None => coming = Some(edge.held.begin(&data, edge.hold())?),
+            Some(coming) => coming.append(&data)?,
+        }
+        if came > LARGE_BODY && turn.is_none() && !body.is_end_stream() {
+            // What waits here is not read: its client finds its connection full.
+            turn = Some(http.large.acquire().await.expect("it is never closed"));
+            let rest = body.size_hint().exact().map_or(0, |rest| rest.min((most - came) as u64) as usize);
+            coming.as_mut().map_or(Ok(()), |coming| coming.expect(came + rest))?;
+        }
+        if turn.is_some() {
+            // There is a thread for all connections, and the next piece may be here already.
+            tokio::task::yield_now().await;
+        }
+    }
+    coming.map_or_else(|| Ok((Bytes::new(), edge.hold())), Coming::end)
+}
+
+impl Http {
+    async fn infer(
+        &self,
+        model: String,
+        version: Option<String>,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Response, Refusal> {
+        let header = match headers.get(JSON_LENGTH) {
+            None => None,
+            Some(value) => {
+                let length = value.to_str().ok().and_then(|text| text.parse().ok());
+                Some(length.ok_or_else(|| {
+                    Refusal::Malformed(
+                        "header Inference-Header-Content-Length: expected a number of bytes".to_owned(),
+                    )
+                })?)
+            }
+        };
+        let most = self.edge.registers.size(Id::Body);
+        let body = match tokio::time::timeout(self.body_timeout, collect(body, most, self)).await {
+            Ok(collected) => collected,
+            Err(_) => Err(Refusal::Slow),
+        };
+        let (body, hold) = body.inspect_err(|_| add(&self.edge.counters.refused, 1))?;
+        // Only now: who does not finish sending keeps nobody else out.
+        let _place = self.places.try_acquire().map_err(|_| {
+            add(&self.edge.counters.refused, 1);
+            Refusal::Busy("rec.in_flight requests over HTTP")
+        })?;
+        let (answer, answered) = oneshot::channel();
+        let reply = Reply::Http { answer, id: None, is_binary: false };
+        self.edge.submit(Input::Http { body, header, model, version }, reply, hold);
+        let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
+        Ok(reply::scored(&scored))
+    }
+}

@@ -1,0 +1,28 @@
+//! `millrace rpc`: what a fabric server serves, calls by hand, and a server to try out.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `gateway` | gRPC clients in front of a fabric server |
+//! | `list`, `call`, `serve` | a command each |
+//! | `target` | the server that a command is about |
+//! | `descriptions` | services and methods by name, from the server or from .proto files |
+//! | `proto_text`, `json` | descriptors and messages as text |
+//! | `demo` | what `serve` serves |
+//! | `admin` | what `serve` shows of itself over HTTP |
+//! | `batch` | how many frames are published together, as people write it |
+//! | `error` | what can go wrong, and what to do about it |
+
+mod admin;
+pub mod batch;
+pub mod call;
+pub mod demo;
+pub mod descriptions;
+mod error;
+pub mod gateway;
+pub mod json;
+pub mod list;
+pub mod proto_text;
+pub mod serve;
+pub mod target;
+
+pub use error::RpcError;

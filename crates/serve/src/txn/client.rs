@@ -1,0 +1,256 @@
+//! A client of a chain: transactions that wait for their outcome, or many under way.
+//!
+//! The machine (`protocol::chain::Client`) opens a session, numbers requests, finds the head, and sends again with the same number until there is an
+//! answer; this gives it channels and a clock. One thread uses it at a time; nothing runs behind its back but threads that connect.
+
+use super::error::TxnError;
+use super::info::Info;
+use super::place::{Place, ask_info};
+use super::places::Places;
+use super::words;
+use base::{Clock, Nanos};
+use fabric::channel::{self, CallOptions};
+use fabric::link::Address;
+use protocol::chain::client::{self, Failure, Reads};
+use protocol::chain::message::{Refusal, RequestId, Status};
+use protocol::chain::{Config, NodeId, Out, Outcome, ReplicaId, SessionId, Transaction};
+use ring::wait::WaitPolicy;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+/// Between two questions for what became of a transaction, while nobody knows.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who answers what only reads.
+    pub reads: Reads,
+    /// How it waits for answers.
+    pub wait: WaitPolicy,
+    /// How long it waits for replicas when it connects.
+    pub timeout: Duration,
+    /// How long for the outcome of a transaction.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            reads: Reads::default(),
+            wait: WaitPolicy::default(),
+            timeout: Duration::from_secs(2),
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A transaction that was started.
+pub type Ticket = u64;
+
+/// A client of one chain.
+///
+/// ```
+/// use serve::chain::Local;
+/// use serve::txn::{Client, Options};
+/// use protocol::chain::Transaction;
+///
+/// let chain = Local::start(3);
+/// let mut client = Client::connect(chain.addresses(), &Options::default())?;
+/// client.execute(Transaction::new().put("ann", "10").put("bob", "0"))?;
+/// let transfer = Transaction::new().if_at_least("ann", 4).add("ann", -4).add("bob", 4);
+/// let outcome = client.execute(transfer)?;
+/// assert_eq!((outcome.abort, outcome.sums), (None, vec![6, 4]));
+/// # Ok::<(), serve::txn::TxnError>(())
+/// ```
+pub struct Client {
+    machine: client::Client,
+    places: Places,
+    chain: u32,
+    options: Options,
+    clock: Clock,
+    out: Out,
+    /// Outcomes of tickets that nobody has asked for yet.
+    done: HashMap<Ticket, Result<Outcome, TxnError>>,
+}
+
+impl Client {
+    /// A client of the chain whose replicas are at these addresses; one that lives is enough, the others are told by it.
+    ///
+    /// # Errors
+    /// [`TxnError::Nobody`], [`TxnError::Chains`].
+    pub fn connect(addresses: &[Address], options: &Options) -> Result<Client, TxnError> {
+        let channels =
+            channel::Options { timeout: options.timeout, wait: options.wait, ..Default::default() };
+        let (places, chain) = Places::find(addresses, channels)?;
+        let clock = Clock::shared();
+        let config = Config { chain, patience: Nanos::from(options.patience), ..Config::default() };
+        // Different for each client: tokens of two of them must not be mixed up.
+        let number = RandomState::new().build_hasher().finish();
+        let machine = client::Client::new(&config, number, &places.replicas(), number, clock.now())
+            .reads(options.reads);
+        Ok(Client {
+            machine,
+            places,
+            chain,
+            options: options.clone(),
+            clock,
+            out: Out::new(),
+            done: HashMap::new(),
+        })
+    }
+
+    /// The chain's number.
+    pub fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    /// Does a transaction, and waits for what becomes of it. That it was aborted is an outcome too.
+    ///
+    /// # Errors
+    /// There is no outcome: [`TxnError`] says whether it may have been done.
+    pub fn execute(&mut self, transaction: Transaction) -> Result<Outcome, TxnError> {
+        let ticket = loop {
+            match self.start(transaction.clone()) {
+                Err(TxnError::TooMany) => self.wait(None),
+                started => break started?,
+            }
+        };
+        loop {
+            self.turn();
+            if let Some(outcome) = self.done.remove(&ticket) {
+                return outcome;
+            }
+            self.wait(None);
+        }
+    }
+
+    /// Starts a transaction; [`Client::poll`] tells what becomes of it.
+    ///
+    /// # Errors
+    /// [`TxnError::TooMany`] or a [`TxnError::Refused`] that says what is wrong with it; nothing was sent then.
+    pub fn start(&mut self, transaction: Transaction) -> Result<Ticket, TxnError> {
+        transaction.check().map_err(|malformed| TxnError::Refused(Refusal::Malformed(malformed)))?;
+        let now = self.clock.now();
+        let ticket = self.machine.start(now, transaction, &mut self.out).map_err(|_| TxnError::TooMany)?;
+        self.depart(now);
+        Ok(ticket)
+    }
+
+    /// What became of a transaction, if there is news. Publishes what was started.
+    pub fn poll(&mut self) -> Option<(Ticket, Result<Outcome, TxnError>)> {
+        if self.done.is_empty() {
+            self.turn();
+        }
+        let ticket = *self.done.keys().next()?;
+        Some((ticket, self.done.remove(&ticket)?))
+    }
+
+    /// Waits until [`Client::poll`] may have something, `timeout` at most; not at all if nothing is under way.
+    pub fn wait(&mut self, timeout: Option<Duration>) {
+        if !self.done.is_empty() || self.machine.under_way() == 0 {
+            return;
+        }
+        let until = timeout.map_or(Nanos::MAX, |timeout| self.clock.now().plus(Nanos::from(timeout)));
+        self.places.wait(self.clock, self.options.wait, until.min(self.machine.next_deadline()));
+    }
+
+    /// Hands messages to the machine, and takes what it has to say.
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        let Client { machine, places, out, .. } = self;
+        places.poll(now, |replica, message| machine.handle(now, NodeId::Replica(replica), message, out));
+        machine.tick(now, out);
+        self.depart(now);
+        while let Some((ticket, result)) = self.machine.next_done() {
+            let result = result.map_err(|failure| self.explain(ticket, failure));
+            self.done.insert(ticket, result);
+        }
+    }
+
+    fn explain(&self, ticket: Ticket, failure: Failure) -> TxnError {
+        match failure {
+            Failure::Refused(refusal) => TxnError::Refused(refusal),
+            Failure::NotDone => TxnError::NotDone(self.places.trouble()),
+            Failure::Unknown => {
+                TxnError::Unknown { id: self.machine.id_of(ticket), why: self.places.trouble() }
+            }
+        }
+    }
+
+    /// What each replica says of itself, with a checksum of its store as of an LSN (0: now) if that is given; or why it says nothing.
+    pub fn infos(&mut self, digest: Option<u64>) -> Vec<(ReplicaId, Address, Result<Info, String>)> {
+        let options = self.places.options().clone();
+        let patience = self.options.timeout.max(Duration::from_secs(1));
+        let ask = |place: &mut Place| {
+            let info = place.connected(&options).and_then(|(channel, stub)| {
+                ask_info(channel, stub, digest, patience).map_err(|status| status.to_string())
+            });
+            (place.replica, place.address.clone(), info)
+        };
+        self.places.iter_mut().map(ask).collect()
+    }
+
+    /// The session that it writes in, once it has one. Whoever knows it can write in it.
+    pub fn session(&self) -> Option<SessionId> {
+        self.machine.session()
+    }
+
+    /// What became of a transaction of any session. What is still under way is waited for.
+    ///
+    /// # Errors
+    /// Nobody answers, within the client's patience.
+    pub fn status(&mut self, id: RequestId) -> Result<Status, TxnError> {
+        let until = self.clock.now().plus(Nanos::from(self.options.patience));
+        let options = self.places.options().clone();
+        let mut whom = 0;
+        let mut why;
+        loop {
+            let replicas = self.places.replicas();
+            let place = self.places.iter_mut().nth(whom).expect("a client knows a replica");
+            let left = Duration::from(until.since(self.clock.now()));
+            let asked = place.connected(&options).and_then(|(channel, stub)| {
+                let reply = stub.status(channel, &CallOptions::within(left), |request| {
+                    request.set_sequence(id.sequence);
+                    words::put_session(id.session, |bytes| request.set_session(bytes))
+                });
+                let answer = reply.and_then(|reply| words::take_status(reply.view()));
+                answer.map_err(|status| status.to_string())
+            });
+            whom = (whom + 1) % replicas.len();
+            match asked {
+                Ok(Ok(status)) => return Ok(status),
+                Ok(Err(Refusal::NoSession | Refusal::Forgotten)) => return Ok(Status::Forgotten),
+                Ok(Err(refusal)) => {
+                    why = words::refusal_text(&refusal);
+                    if let Refusal::Elsewhere(Some(replica)) = refusal {
+                        whom = replicas.iter().position(|known| *known == replica).unwrap_or(whom);
+                    }
+                }
+                Err(error) => why = error,
+            }
+            if self.clock.now() >= until {
+                return Err(TxnError::NotDone(format!("nobody tells what became of it: {why}")));
+            }
+            // Where nobody knows better yet, asking faster would not help.
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    /// Ends it; the chain forgets its session.
+    pub fn close(mut self) {
+        let now = self.clock.now();
+        self.machine.close(now, &mut self.out);
+        self.depart(now);
+        self.places.flush();
+    }
+
+    fn depart(&mut self, now: Nanos) {
+        for (to, message) in self.out.drain(..) {
+            if let NodeId::Replica(replica) = to {
+                self.places.ask(now, replica, message);
+            }
+        }
+    }
+}
