@@ -104,6 +104,11 @@ impl Stages {
         })
     }
 
+    /// All stages as histograms of nanoseconds, copied.
+    pub fn histograms(&self) -> [(&'static str, Histogram<u64>); 5] {
+        self.all().map(|(name, stage)| (name, stage.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+
     /// Forgets everything recorded.
     pub fn reset(&self) {
         for (_, stage) in self.all() {

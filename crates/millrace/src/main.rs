@@ -6,6 +6,7 @@ use bench::demo::Demo;
 use bench::load::{self, BenchArgs};
 use bench::probe;
 use clap::{Parser, Subcommand};
+use command::metrics;
 use command::rec::Rec;
 use command::registers;
 use command::rpc::Rpc;
@@ -23,6 +24,7 @@ use serve::chain::Chain;
 use serve::inc::Inc;
 use serve::inc::one::{BoxNode, ControllerNode, HomeNode};
 use serve::key::Key;
+use serve::process::logger;
 use serve::proxy::Proxy;
 use serve::up::Up;
 use serve::wire::Wire;
@@ -63,6 +65,7 @@ enum Command {
     Sweep(Sweep),
     Txn(Box<Txn>),
     Registers(registers::List),
+    Metrics(metrics::List),
     Wire(Wire),
 }
 
@@ -87,6 +90,7 @@ fn raise_descriptor_limit() {
 
 fn main() -> ExitCode {
     raise_descriptor_limit();
+    logger::install();
     let result: Result<(), Failure> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
         Command::Demo(demo) => demo.run().map_err(Into::into),
@@ -111,12 +115,13 @@ fn main() -> ExitCode {
         Command::Txn(txn) => return txn.run(),
         Command::Sweep(sweep) => sweep.run().map_err(|error| Failure { error, code: 1 }),
         Command::Registers(list) => list.run().map_err(Into::into),
+        Command::Metrics(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { error, code }) => {
-            serve::complain!("millrace: {error}");
+            log::error!("{error}");
             ExitCode::from(code)
         }
     }

@@ -110,7 +110,7 @@ impl World {
         let name = file.to_str().expect("text");
         let mut home = Node::start(&path.server, &["home", "1", "--topology", name]);
         assert!(home.line().starts_with("home:1 at 10.78.0.1:7102"));
-        let fast = ["--xdp", "b0", "--xdp", "b1", "--xdp-required", "--metrics", "127.0.0.1:0"];
+        let fast = ["--xdp", "b0", "--xdp", "b1", "--xdp-required", "--admin", "127.0.0.1:0"];
         let mut boxed = Node::start(&path.boxed, &[&["box", "1", "--topology", name][..], &fast].concat());
         let line = boxed.line();
         assert!(line.contains("XDP on 2 interfaces"), "{line}");
@@ -225,11 +225,13 @@ fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
     let shown = line.lines().find_map(|line| line.strip_prefix(forwarded)).expect("the counter is there");
     assert_eq!(shown.parse(), Ok(count(&boxed, "xdp forwarded")), "{line}");
     assert!(
-        line.contains("millrace_inc_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"sent_on\"}"),
+        line.contains(
+            "millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"sent_on\"}"
+        ),
         "{line}"
     );
     assert!(
-        line.contains("millrace_inc_seconds_count{node=\"box:1\",tier=\"xdp\",outcome=\"hit\"}"),
+        line.contains("millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"xdp\",outcome=\"hit\"}"),
         "{line}"
     );
 }

@@ -12,7 +12,7 @@ pub struct AbortOnPanic(
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            crate::complain!("millrace: a thread of {} panicked; stopping at once", self.0);
+            log::error!("a thread of {} panicked; stopping at once", self.0);
             std::process::abort();
         }
     }
@@ -30,6 +30,7 @@ mod tests {
     #[test]
     fn a_panic_in_one_thread_ends_the_process() {
         if std::env::var_os(VICTIM).is_some() {
+            crate::process::logger::install();
             let thread = std::thread::spawn(|| {
                 let _guard = AbortOnPanic("the test");
                 panic!("as planned");

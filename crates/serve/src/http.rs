@@ -81,9 +81,7 @@ impl Port {
                 let server = Server::new(routes.clone(), limits, stopped.clone());
                 match catch_unwind(AssertUnwindSafe(|| current.block_on(server.serve(listener)))) {
                     Ok(()) => return,
-                    Err(_) => crate::complain!(
-                        "millrace: the port {title} at {address} panicked, and is served anew"
-                    ),
+                    Err(_) => log::error!("the port {title} at {address} panicked, and is served anew"),
                 }
             }
         };

@@ -8,9 +8,9 @@
 //! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
 //! | [`rec`] | recommendation inference |
 //! | [`rpc`] | services of the fabric: a server to try out, a gateway for gRPC, calls by hand |
-//! | [`process`] | what all commands do alike: stopping, progress, parsing |
-//! | [`admin`], [`http`] | operators' ports: metrics, registers, health |
-//! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; standard error |
+//! | [`process`] | what all commands do alike: stopping, logging, progress, parsing |
+//! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
+//! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
 //!
 //! Nothing here measures, judges or plans: `bench`, `prove` and `plan` import this crate. Folders of services do not import each other; the exceptions
@@ -24,6 +24,7 @@ pub(crate) mod guard;
 pub mod http;
 pub mod inc;
 pub mod key;
+pub mod metrics;
 pub mod node;
 pub mod process;
 pub mod proxy;

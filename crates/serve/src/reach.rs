@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// Warns if `address`, where `what` is served, is beyond loopback.
 pub fn warn(what: &str, address: SocketAddr) {
     if let Some(warning) = warning(what, address) {
-        crate::complain!("millrace: {warning}");
+        log::warn!("{warning}");
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::node::Node;
 use crate::node::config::{Config, ConfigError, MEMCACHED_PORT, parse_address};
 use crate::node::registers::{Id, SetError};
+use crate::process::logger::LogArgs;
 use base::Bytes;
-use clap::{ArgAction, Args};
+use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
 use std::io::Write as _;
@@ -42,8 +43,8 @@ pub struct Up {
     shm: Option<PathBuf>,
 
     /// HTTP port for metrics, registers and health; on loopback unless an address is given
-    #[arg(long, value_name = "[ADDR:]PORT")]
-    admin: Option<String>,
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = crate::admin::parse_address)]
+    admin: Option<SocketAddr>,
 
     /// Memory for items and index, in MiB, or with a unit (64m, 2g)
     #[arg(short = 'm', long = "memory-limit", value_name = "MIB", value_parser = mebibytes)]
@@ -93,9 +94,8 @@ pub struct Up {
     #[arg(short = 'u', long, value_name = "USER")]
     user: Option<String>,
 
-    /// Say more on standard error; twice for each connection's fate
-    #[arg(short = 'v', long, action = ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    log: LogArgs,
 
     /// Config file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -195,7 +195,7 @@ impl Up {
             registers.set(name.trim(), value)?;
         }
         config.allow_shutdown = self.allow_shutdown;
-        config.verbosity = self.verbose;
+        config.verbosity = self.log.verbose;
         Ok(config)
     }
 
@@ -223,8 +223,7 @@ impl Up {
         listen.shm = self.shm.clone().or(listen.shm.take());
         listen.unix_mask = self.unix_mask.unwrap_or(listen.unix_mask);
         if let Some(admin) = &self.admin {
-            let text = if admin.contains(':') { admin.clone() } else { format!("127.0.0.1:{admin}") };
-            listen.admin = Some(parse_address(&text)?);
+            listen.admin = Some(*admin);
         }
         Ok(())
     }
@@ -234,6 +233,7 @@ impl Up {
     /// # Errors
     /// When it could not start.
     pub fn run(&self) -> Result<(), UpError> {
+        self.log.start("kv");
         let config = self.config()?;
         let system = |what: &str, e: std::io::Error| UpError::System(format!("cannot {what}: {e}"));
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
@@ -246,7 +246,7 @@ impl Up {
         announce(&config, &node);
         warn_of_descriptors(descriptors_wanted(&config));
         let signal = signals.forever().next();
-        crate::complain!("millrace: {}, draining", signal.map_or("stopped", name_of));
+        log::info!("{}, draining", signal.map_or("stopped", name_of));
         node.stop();
         drop(pidfile);
         Ok(())
@@ -277,29 +277,29 @@ fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, UpError> {
 fn announce(config: &Config, node: &Node) {
     let registers = &config.registers;
     for address in node.tcp() {
-        crate::complain!("millrace: serving memcached clients on {address}");
+        log::info!(address:% = address; "serving memcached clients on {address}");
         crate::reach::warn("memcached", *address);
     }
     for address in node.udp() {
-        crate::complain!("millrace: serving memcached clients on UDP {address}");
+        log::info!(address:% = address; "serving memcached clients on UDP {address}");
         crate::reach::warn("memcached over UDP", *address);
     }
     if let Some(path) = &config.listen.unix {
-        crate::complain!("millrace: serving memcached clients on {}", path.display());
+        log::info!("serving memcached clients on {}", path.display());
     }
     if let Some(path) = &config.listen.shm {
-        crate::complain!("millrace: handing out shared-memory rings on {}", path.display());
+        log::info!("handing out shared-memory rings on {}", path.display());
     }
     if let Some(address) = node.admin() {
-        crate::complain!("millrace: metrics and registers on http://{address}/");
+        log::info!(address:% = address; "metrics and registers on http://{address}/");
     }
     if let Some(token) = node.admin_token() {
-        crate::complain!("millrace: changing a register wants the token in {}", token.display());
+        log::info!("changing a register wants the token in {}", token.display());
     }
-    if config.verbosity > 0 {
+    if log::log_enabled!(log::Level::Debug) {
         let store = node.report().kv.store;
-        crate::complain!(
-            "millrace: {} of memory, {}, {} edge thread(s)",
+        log::debug!(
+            "{} of memory, {}, {} edge thread(s)",
             Bytes(registers.read(Id::StoreMemory)),
             store.heap_pages,
             registers.read(Id::EdgeThreads)
@@ -318,8 +318,8 @@ fn descriptors_wanted(config: &Config) -> u64 {
 fn warn_of_descriptors(wanted: u64) {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     if let Some(limit) = limit.filter(|&limit| limit < wanted) {
-        crate::complain!(
-            "millrace: this process may open {limit} descriptors, but its connections (-c) want {wanted}: clients beyond are turned away. Raise the \
+        log::warn!(
+            "this process may open {limit} descriptors, but its connections (-c) want {wanted}: clients beyond are turned away. Raise the \
              limit (`ulimit -Hn`, LimitNOFILE= of systemd), or lower -c"
         );
     }

@@ -75,6 +75,11 @@ impl Distribution {
         at.map_or(Nanos::ZERO, |at| Nanos(middle(at)))
     }
 
+    /// How many did not exceed this, to within a bucket.
+    pub fn within(&self, end: Nanos) -> u64 {
+        self.buckets.iter().enumerate().filter(|(at, _)| middle(*at) <= end.0).map(|(_, count)| count).sum()
+    }
+
     /// Counts what `other` has counted too.
     pub fn merge(&mut self, other: &Distribution) {
         if self.buckets.is_empty() {
@@ -129,6 +134,7 @@ mod tests {
             let rank = ((part * values.len() as f64).ceil() as usize).max(1);
             let truth = values[rank - 1];
             prop_assert!(seen.abs_diff(truth) <= truth / 32 + 1, "{seen} for {truth}");
+            prop_assert!(counted(&values).within(Nanos(seen)) >= rank as u64);
         }
 
         #[test]

@@ -1,7 +1,7 @@
 //! The packet monitor: what travels, how calls end, where their time goes, and single calls in full.
 //!
 //! ```text
-//!  Channel ─ Recorder ─┐ lane: counters by method, stage histograms, connections     Snapshot ─ Prometheus text, JSON
+//!  Channel ─ Recorder ─┐ lane: counters by method, stage histograms, connections     Snapshot ─ plain values, JSON
 //!  Server ── Recorder ─┼─▶ Monitor ──────────────────────────────────────────────▶ (merged over lanes and monitors)
 //!  worker ── Recorder ─┘ spans of sampled calls                                      trace ─ Chrome, OTLP
 //! ```
@@ -23,13 +23,12 @@
 //! 9 to 13 % of the processor time over shm and memory links at windows 1 to 64 (medians of four runs of `--bench path` on a machine
 //! under load, where a call took 210 to 380 ns; so 8 to 20 ns a side).
 //!
-//! Sources: Dagger item 12; W3C Trace Context; the Prometheus text format 0.0.4; OTLP/JSON.
+//! Sources: Dagger item 12; W3C Trace Context; OTLP/JSON.
 
 mod counters;
 mod histogram;
 mod json;
 mod points;
-mod prometheus;
 pub mod recorder;
 mod snapshot;
 pub mod trace;
@@ -41,7 +40,6 @@ mod tests;
 pub use counters::{Connection, Event};
 pub use histogram::Distribution;
 pub use points::{Point, STAGES, Side};
-pub use prometheus::render_registers;
 pub use recorder::{Recorder, Sampling, Stamp};
 pub use snapshot::{Calls, ConnectionTraffic, Snapshot, Traffic};
 pub use trace::{Context, Span};
@@ -165,11 +163,6 @@ impl Monitor {
         let spans = lock(&self.shared.spans);
         (all.spans, all.spans_dropped) = (spans.recorded, spans.dropped());
         all
-    }
-
-    /// Everything counted, as Prometheus text.
-    pub fn render_prometheus(&self, out: &mut String) {
-        self.snapshot().render_prometheus(out);
     }
 
     /// The spans kept, oldest first.

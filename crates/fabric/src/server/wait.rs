@@ -62,8 +62,14 @@ impl Server {
 
     /// Polls and waits until `stop` is set. The server can be used further then, to drain it for one.
     pub fn run(&mut self, policy: WaitPolicy, stop: &AtomicBool) {
+        self.run_with(policy, stop, || {});
+    }
+
+    /// The same, and calls `each` before every turn, several times a second.
+    pub fn run_with(&mut self, policy: WaitPolicy, stop: &AtomicBool, mut each: impl FnMut()) {
         let clock = Clock::shared();
         while !stop.load(Ordering::Relaxed) {
+            each();
             self.wait_for_turn(policy, clock.now().plus(LOOK_AT_STOP), &mut []);
         }
         self.publish_rest(clock.now());

@@ -3,6 +3,7 @@
 // Comments are help for the terminal, where brackets are brackets.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub mod metrics;
 pub mod rec;
 pub mod registers;
 pub mod rpc;

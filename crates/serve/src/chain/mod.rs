@@ -25,7 +25,7 @@ mod info;
 pub mod links;
 mod local;
 pub mod media;
-mod metrics;
+pub mod metrics;
 pub mod node;
 pub mod registers;
 pub mod registry;

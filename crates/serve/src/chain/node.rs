@@ -25,9 +25,11 @@ use super::error::ChainError;
 use super::export::Export;
 use super::links::Links;
 use super::media::Media;
-use super::metrics::Questions;
+use super::metrics::Seen;
 use super::registers::{Id, Registers};
 use super::service::{Desk, Inquiry};
+use crate::admin::ask::Questions;
+use crate::admin::health::Beat;
 use base::key::Key;
 use base::steady::Steady;
 use base::{Clock, Nanos};
@@ -37,6 +39,7 @@ use ring::wait::Sleeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whoever is told to stop notices within this.
@@ -63,16 +66,17 @@ pub struct Node {
     marked_at: Nanos,
     /// Rung by the threads of log and checkpoint.
     sleeper: Sleeper,
-    spin: bool,
-    checkpoint_percent: u64,
-    checkpoint_step: usize,
+    /// Those that are live are read at every turn.
+    pub(super) registers: Arc<Registers>,
     /// Bytes that had been logged when the last checkpoint began.
     checkpointed_at: u64,
     /// What the last checkpoint has: the log need not keep it for this replica.
     checkpointed: Lsn,
     /// The checkpoint that is under way has an image that was copied.
     saves_copy: bool,
-    pub(super) questions: Option<Questions>,
+    pub(super) questions: Option<Questions<Seen>>,
+    /// Says that it turns.
+    pub(super) beat: Beat,
     pub(super) place: Place,
 }
 
@@ -102,7 +106,7 @@ impl Node {
         links: Links,
         (server, desk): (Server, Desk),
         sleeper: Sleeper,
-        registers: &Registers,
+        registers: Arc<Registers>,
     ) -> Node {
         Node {
             replica,
@@ -116,13 +120,12 @@ impl Node {
             exports: VecDeque::new(),
             marked_at: Nanos::ZERO,
             sleeper,
-            spin: registers.is_on(Id::Spin),
-            checkpoint_percent: registers.read(Id::CheckpointPercent),
-            checkpoint_step: registers.size(Id::CheckpointStep),
+            registers,
             checkpointed_at: 0,
             checkpointed: Lsn::ZERO,
             saves_copy: false,
             questions: None,
+            beat: Beat::default(),
             place,
         }
     }
@@ -141,7 +144,8 @@ impl Node {
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
             steady.check().map_err(|jump| ChainError::System("trust the clock", io::Error::other(jump)))?;
-            if self.turn()? == 0 && !self.spin {
+            self.beat.turn();
+            if self.turn()? == 0 && !self.registers.is_on(Id::Spin) {
                 self.rest();
             }
         }
@@ -166,7 +170,7 @@ impl Node {
         self.links.flush(self.clock.now());
         for notice in self.links.take_notices() {
             let Place { id, chain, .. } = self.place;
-            crate::complain!("replica {} of chain {chain}: {notice}", id.0);
+            log::warn!("replica {} of chain {chain}: {notice}", id.0);
         }
         Ok(done)
     }
@@ -244,7 +248,7 @@ impl Node {
             let view = self.replica.view();
             // A replica that has copied its image acknowledges nothing before that is done; a log that is full takes nothing.
             let grown = log.payload_bytes() - self.checkpointed_at >= log.capacity() / 8;
-            let is_due = view.unsaved || (log.percent_used() >= self.checkpoint_percent && grown);
+            let is_due = view.unsaved || (log.percent_used() >= self.checkpoint_percent() && grown);
             if view.copying || !is_due {
                 return Ok(0);
             }
@@ -254,7 +258,7 @@ impl Node {
                 return Ok(0);
             }
         }
-        match self.replica.image_mut().step_checkpoint(self.checkpoint_step) {
+        match self.replica.image_mut().step_checkpoint(self.registers.size(Id::CheckpointStep)) {
             Progress::Waiting => return Ok(0),
             Progress::More | Progress::Abandoned => {}
             Progress::Done(redo_from) => {
@@ -270,12 +274,16 @@ impl Node {
         Ok(1)
     }
 
+    fn checkpoint_percent(&self) -> u64 {
+        self.registers.read(Id::CheckpointPercent)
+    }
+
     /// Has the log forget what the checkpoint has, when it is too full. A neighbour that lacks entries is given them as long as there is room, and
     /// then the image; so what it needs can be let go later than the checkpoint ended.
     fn release(&mut self) {
         let log = self.replica.log();
         let used = log.percent_used();
-        if used < self.checkpoint_percent || self.checkpointed < log.first() {
+        if used < self.checkpoint_percent() || self.checkpointed < log.first() {
             return;
         }
         let needed = self.replica.view().needed;

@@ -4,6 +4,7 @@
 use base::Nanos;
 use base::registers::Kind::{Count, Micros, Size, Switch};
 use protocol::chain::Config;
+use std::sync::Arc;
 
 pub use base::registers::{Register, SetError, Shown};
 
@@ -44,12 +45,23 @@ base::registers! {
         "After all replicas were down: how long the controller waits for more of them before it goes on with those that are there.";
     Patience "chain.patience" Micros, 1000, 3_600_000_000, 10_000_000, start,
         "A client gives up after this.";
-    CheckpointPercent "log.checkpoint_percent" Count, 5, 90, 50, start,
+    CheckpointPercent "log.checkpoint_percent" Count, 5, 90, 50, live,
         "A replica writes a checkpoint, after which its log may forget, when so much of the log is in use.";
-    CheckpointStep "log.checkpoint_step" Size, 64 << 10, 64 << 20, 1 << 20, start,
+    CheckpointStep "log.checkpoint_step" Size, 64 << 10, 64 << 20, 1 << 20, live,
         "Bytes of a checkpoint that are written between two looks at requests.";
-    Spin "wait.spin" Switch, 0, 1, 0, start,
+    Spin "wait.spin" Switch, 0, 1, 0, live,
         "Never sleep: lower latency for a whole core.";
+}
+
+/// The registers of a member, for its admin port.
+pub(crate) struct Shared(pub Arc<Registers>);
+
+impl crate::admin::Tuned for Shared {
+    type Id = Id;
+
+    fn registers(&self) -> &Registers {
+        &self.0
+    }
 }
 
 /// The machines' configuration for a chain.

@@ -7,6 +7,8 @@ use super::media::Media;
 use super::node::{Node, Place};
 use super::registers::{Registers, config};
 use super::service::Desk;
+use crate::admin::parse_address;
+use crate::process::logger::LogArgs;
 use crate::process::{say, stop_at_eof, stop_flag};
 use crate::txn::words;
 use base::key::Key;
@@ -76,9 +78,13 @@ pub struct ReplicaNode {
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
 
-    /// Metrics as Prometheus text at http://ADDR/metrics
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     pub admin: Option<SocketAddr>,
+
+    /// How it logs
+    #[command(flatten)]
+    pub log: LogArgs,
 
     /// End when standard input is closed, too
     #[arg(long)]
@@ -184,12 +190,13 @@ impl ReplicaNode {
     /// # Errors
     /// It could not start, or its log or image failed.
     pub fn run(&self) -> Result<(), ChainError> {
+        self.log.start("chain");
         let stop = stop_flag().map_err(ChainError::signals)?;
         if self.until_eof {
             stop_at_eof(Arc::clone(&stop));
         }
         let mut node = self.open()?;
-        let admin = self.admin.map(|address| node.serve_metrics(address)).transpose()?;
+        let admin = self.admin.map(|address| node.serve_admin(address, &stop)).transpose()?;
         say(&format!("{} serves clients at {}, {}", self.name(), node.addresses(), node.state()));
         if let Some(admin) = &admin {
             say(&format!("{}: metrics at http://{}/metrics", self.name(), admin.address()));
@@ -248,7 +255,7 @@ impl ReplicaNode {
         say(&format!("{}: {found}", self.name()));
         let place =
             Place { chain: self.chain, id, incarnation, media: self.storage.media, serves, found, key };
-        Ok(Node::new(replica, place, links, (server, desk), sleeper, &registers))
+        Ok(Node::new(replica, place, links, (server, desk), sleeper, Arc::new(registers)))
     }
 
     /// The replicas, and where this one listens.

@@ -200,6 +200,14 @@ impl<M: Machine> Driver<M> {
     /// # Errors
     /// The socket failed, or the clock jumped.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        self.run_with(stop, |_| {})
+    }
+
+    /// The same, and calls `each` after every turn, at least every [`NOTICE`].
+    ///
+    /// # Errors
+    /// As [`Driver::run`].
+    pub fn run_with(&mut self, stop: &AtomicBool, mut each: impl FnMut(&Driver<M>)) -> io::Result<()> {
         let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
@@ -207,6 +215,7 @@ impl<M: Machine> Driver<M> {
             // Before a lease is relied on: while it waited the machine may have slept.
             steady.check().map_err(io::Error::other)?;
             self.serve()?;
+            each(self);
         }
         Ok(())
     }

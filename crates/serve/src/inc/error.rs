@@ -38,7 +38,7 @@ pub enum IncError {
     Refused { status: &'static str, code: u8 },
     Fast(LoadError),
     FastFamily(NodeId, SocketAddr),
-    Metrics(SocketAddr, io::Error),
+    Admin(SocketAddr, io::Error),
     Key(KeyError),
     Life(PathBuf, io::Error),
     NoKey,
@@ -140,10 +140,10 @@ impl fmt::Display for IncError {
                 "--no-key, and {} is at {address}, which other machines reach: whoever does could pass for a node. Name a key: [cluster] key = \"FILE\"",
                 name(node)
             ),
-            IncError::Metrics(address, cause) => {
+            IncError::Admin(address, cause) => {
                 write!(
                     f,
-                    "metrics cannot be served at {address}: {cause}; --metrics takes another address, or port 0"
+                    "the admin port cannot be at {address}: {cause}; --admin takes another address, or port 0"
                 )
             }
             IncError::FastFamily(node, address) => {

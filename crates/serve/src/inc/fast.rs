@@ -44,10 +44,7 @@ impl Fast {
         }
         match self.try_load(topology, node) {
             Err(error) if !self.required => {
-                crate::complain!(
-                    "{}: no fast tier: {error}; the user tier answers everything",
-                    book::name(node)
-                );
+                log::warn!("{}: no fast tier: {error}; the user tier answers everything", book::name(node));
                 Ok(None)
             }
             loaded => loaded.map(Some),

@@ -1,11 +1,13 @@
 //! A box, home or controller of a topology, from a bound socket to its counters at the end.
 
-use super::driver::{Driver, NOTICE};
+use super::driver::Driver;
 use super::items::Shelf;
 use super::machine::{Counters, Machine};
-use super::metrics::Questions;
+use super::metrics::Seen;
 use super::tiered::Tiered;
 use super::topology::Topology;
+use crate::admin::ask::Questions;
+use crate::admin::health::Beat;
 use base::Clock;
 use protocol::coherence::guard::Keys;
 use protocol::coherence::{CacheBox, Controller, Guard, Home, Life, NodeId, Planted};
@@ -13,7 +15,7 @@ use protocol::planted::{Bugs, NoBugs};
 use protocol::wire::Incarnation;
 use std::io;
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use xdp::{Live, Tier};
 
 /// Runs `node` of a topology made in this process at `socket` until `stop`, and says what it counted. Whatever it knew is gone then; nobody is told.
@@ -42,7 +44,9 @@ pub struct Equipment<B = NoBugs> {
     /// A box's fast tier, empty, with what it goes by.
     pub fast: Option<(Tier, Live)>,
     /// Where it is asked what it counted.
-    pub questions: Option<Questions>,
+    pub questions: Option<Questions<Seen>>,
+    /// Says that it turns.
+    pub beat: Beat,
     /// By which it and the others know each other; none: by their addresses alone.
     pub keys: Option<Keys>,
     /// What is wrong with its machine on purpose.
@@ -64,29 +68,30 @@ pub fn run_with<B: Bugs<Planted>>(
     (incarnation, life): (Incarnation, Life),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
-    let Equipment { fast, questions, keys, planted } = equipment;
+    let Equipment { fast, questions, beat, keys, planted } = equipment;
+    let asked = (questions, beat);
     let (config, layout) = (topology.config(), topology.layout().clone());
     let now = Clock::shared().now();
-    let guard = Guard::new(node, incarnation, keys);
+    let guard = (node, Guard::new(node, incarnation, keys));
     match node {
         NodeId::Box(id) => {
             let cache = CacheBox::with_bugs(config, id, layout, (incarnation, life), now, planted);
             match fast {
                 Some((tier, live)) => {
-                    drive(Tiered::new(cache, tier, live), guard, topology, (socket, questions), stop)
+                    drive(Tiered::new(cache, tier, live), guard, topology, (socket, asked), stop)
                 }
-                None => drive(cache, guard, topology, (socket, questions), stop),
+                None => drive(cache, guard, topology, (socket, asked), stop),
             }
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());
             let home = Home::with_bugs(config, id, layout, (incarnation, life), now, items, planted);
-            drive(home, guard, topology, (socket, questions), stop)
+            drive(home, guard, topology, (socket, asked), stop)
         }
         NodeId::Controller(index) => {
             let all = topology.controllers();
             let controller = Controller::new(config, index, all, layout, now);
-            drive(controller, guard, topology, (socket, questions), stop)
+            drive(controller, guard, topology, (socket, asked), stop)
         }
         NodeId::Client(_) => unreachable!("a client is no node of a topology"),
     }
@@ -94,20 +99,17 @@ pub fn run_with<B: Bugs<Planted>>(
 
 fn drive<M: Machine>(
     machine: M,
-    guard: Guard,
+    (node, guard): (NodeId, Guard),
     topology: &Topology,
-    (socket, questions): (UdpSocket, Option<Questions>),
+    (socket, (questions, beat)): (UdpSocket, (Option<Questions<Seen>>, Beat)),
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
     let mut driver = Driver::new(machine, socket, topology.book().clone(), guard)?;
-    let Some(questions) = questions else {
-        driver.run(stop)?;
-        return Ok(driver.counters());
-    };
-    // Nothing else is read after the flag is seen, so no order is needed.
-    while !stop.load(Ordering::Relaxed) {
-        driver.turn(NOTICE)?;
-        questions.answer(&driver);
-    }
+    driver.run_with(stop, |driver| {
+        beat.turn();
+        if let Some(questions) = &questions {
+            questions.answer(|| Seen::of(node, driver));
+        }
+    })?;
     Ok(driver.counters())
 }

@@ -26,7 +26,7 @@ use protocol::wire::{BoxId, HomeId};
 #[command(after_long_help = "\
 Examples:
   millrace box 1 --topology rack.toml
-  millrace box 1 --topology rack.toml --xdp eth0 --xdp eth1 --xdp-required --metrics 127.0.0.1:9101")]
+  millrace box 1 --topology rack.toml --xdp eth0 --xdp eth1 --xdp-required --admin 127.0.0.1:9101")]
 pub struct BoxNode {
     /// Its id in the topology
     #[arg(value_name = "ID")]

@@ -80,6 +80,7 @@ impl<B: Bugs<Planted> + Send + 'static> Rack<B> {
         let equipment = Equipment {
             fast: None,
             questions: None,
+            beat: Default::default(),
             keys: topology.held_keys(),
             planted: self.planted.clone(),
         };

@@ -66,6 +66,17 @@ base::registers! {
         "Rust clients pad GETs so that a box's XDP program can write long values over them: so many bytes in vain for a hundred useful ones; 0: never.";
 }
 
+/// The registers of a topology, for its nodes' admin port: shown, and none of them set, for all nodes must agree.
+pub(crate) struct Shared(pub Registers);
+
+impl crate::admin::Tuned for Shared {
+    type Id = Id;
+
+    fn registers(&self) -> &Registers {
+        &self.0
+    }
+}
+
 /// The machines' configuration.
 pub fn config(registers: &Registers) -> Config {
     let micros = |id| Nanos::from_micros(registers.read(id));

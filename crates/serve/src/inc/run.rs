@@ -4,9 +4,12 @@
 
 use super::machine::Counters;
 use super::node::Equipment;
+use super::registers::Shared;
 use super::topology::Topology;
 use super::{IncError, book, life, metrics, node};
-use crate::admin::Admin;
+use crate::admin::ask::questions;
+use crate::admin::{Admin, Routes, parse_address};
+use crate::process::logger::LogArgs;
 use crate::process::{stop_at_eof, stop_flag};
 use base::Nanos;
 use protocol::coherence::{Life, NodeId};
@@ -16,8 +19,8 @@ use std::io::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Seconds that a clock is behind an earlier life before that is said.
 const SET_BACK: u32 = 60;
@@ -46,9 +49,12 @@ pub struct Common {
     #[arg(long)]
     until_eof: bool,
 
-    /// Serve what is counted and timed as Prometheus text at http://ADDR/metrics
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<SocketAddr>,
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    #[arg(long, alias = "metrics", value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Run nodes of a topology until Ctrl-C or SIGTERM.
@@ -96,6 +102,7 @@ impl Common {
         nodes: &[NodeId],
         equip: impl Fn(NodeId) -> Result<Equipment, IncError>,
     ) -> Result<(), IncError> {
+        self.log.start("inc");
         let stop = stop_flag().map_err(IncError::Signal)?;
         if self.until_eof {
             stop_at_eof(Arc::clone(&stop));
@@ -110,7 +117,12 @@ impl Common {
                 Ok((*node, socket, Equipment { keys: keys.clone(), ..equip(*node)? }))
             })
             .collect::<Result<_, IncError>>()?;
-        let admin = self.metrics.map(|address| serve_metrics(address, &mut bound)).transpose()?;
+        let silent = nodes.iter().any(|node| is_silent(*node, life)).then(|| topology.config().lease);
+        let admin = self.admin.map(|address| {
+            let routes = routes(topology, &mut bound, Arc::clone(&stop), silent.unwrap_or_default());
+            Admin::start(address, routes).map_err(|cause| IncError::Admin(address, cause))
+        });
+        let admin = admin.transpose()?;
         let file = self.state.clone().unwrap_or_else(|| self.topology.with_extension("life"));
         let incarnation = incarnation(&file, life)?;
         for (node, _, equipment) in &bound {
@@ -141,18 +153,37 @@ impl Common {
     }
 }
 
-/// A port that asks these nodes.
-fn serve_metrics(
-    address: SocketAddr,
+/// What a port shows of these nodes, which are silent for so long at first.
+fn routes(
+    topology: &Topology,
     nodes: &mut [(NodeId, UdpSocket, Equipment)],
-) -> Result<Admin, IncError> {
+    stop: Arc<AtomicBool>,
+    silent: Nanos,
+) -> Routes {
     let ends = nodes.iter_mut().map(|(node, _, equipment)| {
-        let (asker, questions) = metrics::questions(*node);
+        let (asker, questions) = questions();
         equipment.questions = Some(questions);
-        asker
+        (asker, equipment.beat.pulse(book::name(*node)))
     });
-    let routes = metrics::routes(ends.collect());
-    Admin::start(address, routes).map_err(|cause| IncError::Metrics(address, cause))
+    let (askers, pulses): (Vec<_>, Vec<_>) = ends.unzip();
+    let serves_from = Instant::now() + Duration::from_nanos(silent.0);
+    let ready = move || match stop.load(Ordering::Relaxed) {
+        true => Err("it ends".to_owned()),
+        false if Instant::now() < serves_from => {
+            Err("silent for a lease, since it may have run before".to_owned())
+        }
+        false => Ok(()),
+    };
+    Routes::default()
+        .registers(Arc::new(Shared(topology.registers())))
+        .metrics(move |page| metrics::collect(&askers, page))
+        .ready(ready)
+        .loops(pulses)
+}
+
+/// Whether a node says nothing for a lease.
+fn is_silent(node: NodeId, life: Life) -> bool {
+    matches!((node, life), (NodeId::Box(_) | NodeId::Home(_), Life::Again))
 }
 
 /// The number of this life, by the system's clock.
@@ -163,9 +194,7 @@ fn incarnation(file: &Path, life: Life) -> Result<Incarnation, IncError> {
     // Nodes that begin in one second take numbers that are a little ahead of it.
     if next.behind > SET_BACK {
         let (behind, file) = (next.behind, file.display());
-        crate::complain!(
-            "the clock is {behind} s behind an earlier life that {file} knows of: it was set back"
-        );
+        log::warn!("the clock is {behind} s behind an earlier life that {file} knows of: it was set back");
     }
     Ok(Incarnation(next.number))
 }
@@ -179,7 +208,7 @@ fn ready(
 ) -> String {
     let address = topology.book().address_of(node).expect("it was bound there");
     let mut line = format!("{} at {address}, incarnation {incarnation}", book::name(node));
-    if let (NodeId::Box(_) | NodeId::Home(_), Life::Again) = (node, life) {
+    if is_silent(node, life) {
         let _ = write!(line, ", silent for {}", topology.config().lease);
     }
     if let Some((tier, _)) = &equipment.fast {

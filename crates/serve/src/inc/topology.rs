@@ -249,6 +249,15 @@ impl Topology {
         &self.book
     }
 
+    /// What its registers say.
+    pub fn registers(&self) -> Registers {
+        let registers = Registers::default();
+        for (name, text) in &self.tuned {
+            registers.set(name, text).expect("it was read from registers");
+        }
+        registers
+    }
+
     /// Bounds and times of all machines.
     pub fn config(&self) -> &Config {
         &self.config

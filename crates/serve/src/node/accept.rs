@@ -4,6 +4,7 @@
 //! round-robin does not, and this thread runs only when a client connects.
 
 use super::counters::NetCounters;
+use crate::admin::health::Beat;
 use crate::descriptors;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -28,6 +29,8 @@ pub enum Purpose {
 pub struct Inbox {
     sockets: Mutex<Vec<(Purpose, OwnedFd)>>,
     bell: OwnedFd,
+    /// The edge turns.
+    pub beat: Beat,
 }
 
 impl Inbox {
@@ -37,7 +40,7 @@ impl Inbox {
     /// The system's, when it has no descriptors left.
     pub fn new() -> io::Result<Inbox> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Inbox { sockets: Mutex::default(), bell })
+        Ok(Inbox { sockets: Mutex::default(), bell, beat: Beat::default() })
     }
 
     /// Readable when something is in the inbox, or after [`Inbox::wake`].
@@ -123,7 +126,7 @@ impl Acceptor<'_> {
                     return;
                 }
                 Err(e) => {
-                    crate::complain!("millrace: accept failed: {e}");
+                    log::warn!("accept failed: {e}");
                     rest(stop);
                     return;
                 }
@@ -157,8 +160,8 @@ impl Acceptor<'_> {
 
     fn complain_once(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_short, true) {
-            crate::complain!(
-                "millrace: clients are turned away: {why}; raise the limit of open files, or lower -c (said once until one is accepted again)"
+            log::warn!(
+                "clients are turned away: {why}; raise the limit of open files, or lower -c (said once until one is accepted again)"
             );
         }
     }

@@ -1,22 +1,13 @@
-//! What the node's admin port answers besides [registers](crate::admin): metrics, statistics and health.
+//! What the node's [admin port](crate::admin) shows: its registers, metrics, edges; besides, everything counted as JSON.
 //!
-//! | request | answer |
-//! |---|---|
-//! | `GET /healthz` | `ok` while the node serves, 503 while it drains |
-//! | `GET /metrics` | Prometheus text |
-//! | `GET /stats.json` | everything counted, as JSON |
-//!
-//! It takes the engine's lock for microseconds, and binds to loopback unless told otherwise.
+//! Metrics and statistics take the engine's lock for microseconds.
 
+use super::accept::Inbox;
 use super::metrics;
 use super::shared::Shared;
-use crate::admin::{Tuned, register_routes};
+use crate::admin::health::Pulse;
+use crate::admin::{JSON, Routes, Tuned};
 use crate::node::registers::{Id, Registers};
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Json};
-use axum::routing::get;
 use std::sync::Arc;
 
 impl Tuned for Shared {
@@ -31,30 +22,24 @@ impl Tuned for Shared {
     }
 }
 
-/// All routes of the node's port.
-pub fn routes(shared: Arc<Shared>) -> Router {
-    register_routes()
-        .route("/healthz", get(healthz))
-        .route("/metrics", get(metrics_text))
-        .route("/stats.json", get(stats))
-        .with_state(shared)
+/// The loops of threads that look into inboxes: `edge-0` and so on.
+pub(crate) fn pulses(name: &str, inboxes: &[Arc<Inbox>]) -> Vec<Pulse> {
+    let pulse = |(at, inbox): (usize, &Arc<Inbox>)| {
+        let woken = Arc::clone(inbox);
+        inbox.beat.pulse(format!("{name}-{at}")).woken_by(move || woken.wake())
+    };
+    inboxes.iter().enumerate().map(pulse).collect()
 }
 
-async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
-    if shared.is_stopping() {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else {
-        (StatusCode::OK, "ok\n")
-    }
-}
-
-async fn metrics_text(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    (
-        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-        metrics::text(&shared.report(), &shared.registers.show()),
-    )
-}
-
-async fn stats(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    Json(shared.report())
+/// What the port of a node shows.
+pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> Routes {
+    let (collected, checked, reported) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
+    Routes::default()
+        .registers(Arc::clone(shared))
+        .metrics(move |page| metrics::collect(&collected, page))
+        .ready(move || if checked.is_stopping() { Err("draining".to_owned()) } else { Ok(()) })
+        .loops(loops)
+        .text("GET /stats.json", "everything counted, as JSON", JSON, move || {
+            serde_json::to_string(&reported.report()).expect("a report of numbers and strings is JSON")
+        })
 }

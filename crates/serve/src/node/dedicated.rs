@@ -21,6 +21,7 @@
 use super::edge::{IDLE_STEPS, NAP};
 use super::kv::Kv;
 use super::shared::Shared;
+use crate::admin::health::Beat;
 use crate::node::registers::{Id, Registers};
 use engine::EdgePort;
 use ring::wait::{Outcome, Sleeper, WaitPolicy, Waker, waiting};
@@ -45,6 +46,8 @@ pub struct EngineThread {
     sleeper: Sleeper,
     edges: Vec<Waker>,
     signals: Arc<Signals>,
+    /// Says that it turns.
+    pub beat: Beat,
 }
 
 /// An edge's way to wake the engine and to wait for it.
@@ -70,7 +73,8 @@ pub fn engine_thread(shared: Arc<Shared>, edges: usize) -> (EngineThread, Vec<Li
             (Link { sleeper, engine: engine.clone(), signals: signals.clone() }, waker)
         })
         .unzip();
-    let thread = EngineThread { shared, sleeper, edges: wakers, signals: signals.clone() };
+    let thread =
+        EngineThread { shared, sleeper, edges: wakers, signals: signals.clone(), beat: Beat::default() };
     (thread, links, Stop { engine, signals })
 }
 
@@ -99,6 +103,7 @@ impl EngineThread {
         let shared = self.shared.clone();
         let farewell = Farewell { signals: self.signals.clone(), edges: std::mem::take(&mut self.edges) };
         loop {
+            self.beat.turn();
             let rooms = self.signals.rooms.load(Ordering::Acquire);
             let progress = shared.engine_after_guests().pass(&shared.registers);
             if progress.answered > 0 {

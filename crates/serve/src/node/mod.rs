@@ -10,7 +10,7 @@
 //! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
 
 pub(crate) mod accept;
-mod admin;
+pub(crate) mod admin;
 pub mod config;
 mod connection;
 pub mod counters;
@@ -21,7 +21,7 @@ pub(crate) mod input;
 pub mod kv;
 pub(crate) mod listen;
 mod messages;
-mod metrics;
+pub mod metrics;
 pub(crate) mod output;
 pub mod registers;
 mod rings;
@@ -29,6 +29,7 @@ pub mod shared;
 mod stream;
 
 use crate::admin::Admin;
+use crate::admin::health::Pulse;
 use crate::guard::AbortOnPanic;
 use accept::{Door, Inbox, Purpose};
 use config::Config;
@@ -55,6 +56,8 @@ pub struct Node {
     accept: Option<JoinHandle<()>>,
     edges: Vec<JoinHandle<()>>,
     engine: Option<(dedicated::Stop, JoinHandle<()>)>,
+    /// What says that the engine's thread turns, until the port has it.
+    engine_pulse: Option<Pulse>,
     // Held for its Drop: the paths go when the node does.
     _unix: Vec<UnixListener>,
 }
@@ -139,6 +142,7 @@ impl Node {
             accept: None,
             edges: Vec::new(),
             engine: None,
+            engine_pulse: None,
             _unix: unix,
         };
         let cores = base::cpu::allowed_cores();
@@ -155,6 +159,7 @@ impl Node {
         }
         // All on the first edge: datagrams are the exception, and their order is kept.
         datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
+        let pulses = admin::pulses("edge", &inboxes);
         let (accepting, stop) = (shared.clone(), node.stop.clone());
         let accept = move || {
             let most = || accepting.registers.read(Id::NetMaxConnections);
@@ -162,8 +167,8 @@ impl Node {
         };
         node.accept = Some(start("accept".into(), None, accept)?);
         if let Some(address) = config.listen.admin {
-            node.admin =
-                Some(Admin::start(address, admin::routes(shared)).map_err(system("open the admin port"))?);
+            let routes = admin::routes(&shared, pulses.into_iter().chain(node.engine_pulse.take()));
+            node.admin = Some(Admin::start(address, routes).map_err(system("open the admin port"))?);
         }
         Ok(node)
     }
@@ -175,6 +180,7 @@ impl Node {
         core: Option<usize>,
     ) -> Result<Vec<Option<dedicated::Link>>, StartError> {
         let (engine, links, stop) = dedicated::engine_thread(self.shared.clone(), edges);
+        self.engine_pulse = Some(engine.beat.pulse("engine"));
         let thread = start("engine".into(), core, move || engine.run())?;
         self.engine = Some((stop, thread));
         Ok(links.into_iter().map(Some).collect())

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `parse` | times, counts and rates as people write them |
 //! | `progress` | progress bars |
+//! | `logger` | what servers log: levels, text or JSON |
 //! | `interrupt` | Ctrl-C that ends a measurement early |
 //! | `panics` | panics of machines under test, caught |
 
 pub mod interrupt;
+pub mod logger;
 pub mod panics;
 pub mod parse;
 pub mod progress;

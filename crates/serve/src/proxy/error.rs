@@ -2,6 +2,7 @@
 
 use crate::inc::IncError;
 use crate::node::listen::ListenError;
+use std::net::SocketAddr;
 use std::{fmt, io};
 
 /// See the file's head.
@@ -11,6 +12,8 @@ pub enum ProxyError {
     Listen(ListenError),
     /// The topology, or something about it.
     Rack(IncError),
+    /// The admin port cannot be there.
+    Admin(SocketAddr, io::Error),
     /// The system refused something.
     System(&'static str, io::Error),
 }
@@ -20,6 +23,12 @@ impl fmt::Display for ProxyError {
         match self {
             ProxyError::Listen(e) => e.fmt(f),
             ProxyError::Rack(e) => e.fmt(f),
+            ProxyError::Admin(address, e) => {
+                write!(
+                    f,
+                    "the admin port cannot be at {address}: {e}; --admin takes another address, or port 0"
+                )
+            }
             ProxyError::System(what, e) => write!(f, "cannot {what}: {e}"),
         }
     }

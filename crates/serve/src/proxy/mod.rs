@@ -12,7 +12,7 @@
 //! | `flow` | a connection's order: what may be under way together |
 //! | `reply` | outcomes as memcached's texts |
 //! | `connection`, `worker`, `server` | a socket; a thread with sockets and a client; all of them |
-//! | `shared`, `stats`, `error` | counters and bounds, `stats`, what can go wrong |
+//! | `shared`, `stats`, `metrics`, `error` | counters and bounds, `stats`, the admin port's metrics, what can go wrong |
 //!
 //! The grammar is `protocol::memcache`'s, for nodes and proxies alike. What differs through a proxy: `docs/memcached-differences.md`.
 
@@ -20,6 +20,7 @@ pub mod command;
 mod connection;
 mod error;
 mod flow;
+pub mod metrics;
 mod reply;
 mod server;
 pub mod shared;
@@ -31,12 +32,15 @@ pub use error::ProxyError;
 pub use server::Proxy as Running;
 pub use shared::Options;
 
+use crate::admin::{self, Admin};
 use crate::inc::{IncError, Topology};
 use crate::node::config::parse_address;
+use crate::process::logger::LogArgs;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -91,6 +95,13 @@ pub struct Proxy {
     /// Connections; more are told so and closed
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: u64,
+
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = admin::parse_address)]
+    admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl Proxy {
@@ -99,6 +110,7 @@ impl Proxy {
     /// # Errors
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), ProxyError> {
+        self.log.start("proxy");
         let topology = Topology::read(&self.topology)?;
         let stop = crate::process::stop_flag().map_err(IncError::Signal)?;
         let cores = base::cpu::allowed_cores().len();
@@ -108,7 +120,15 @@ impl Proxy {
             connections: self.connections,
         };
         let proxy = Running::start(&topology, self.tor, &self.listen, options)?;
+        let admin = self.admin.map(|address| {
+            let routes = proxy.routes(&topology, Arc::clone(&stop));
+            Admin::start(address, routes).map_err(|cause| ProxyError::Admin(address, cause))
+        });
+        let admin = admin.transpose()?;
         say(&ready(&proxy))?;
+        if let Some(admin) = &admin {
+            say(&format!("metrics at http://{}/metrics", admin.address()))?;
+        }
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) && !proxy.has_failed() {
             std::thread::sleep(NOTICE);

@@ -1,18 +1,22 @@
 //! A running proxy: listeners, a thread that accepts, and workers.
 
 use super::error::ProxyError;
+use super::metrics;
 use super::shared::{Options, Shared};
 use super::worker::Worker;
+use crate::admin::Routes;
 use crate::guard::AbortOnPanic;
 use crate::inc::machine::Counters;
-use crate::inc::{Topology, client};
+use crate::inc::{Topology, client, registers};
 use crate::node::accept::{self, Door, Inbox, Purpose};
+use crate::node::admin::pulses;
 use crate::node::listen;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Connections that the system keeps for us until they are accepted.
@@ -95,8 +99,22 @@ impl Proxy {
     }
 
     /// What its threads share.
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// What its admin port shows; it is ready until `stop`.
+    pub fn routes(&self, topology: &Topology, stop: Arc<AtomicBool>) -> Routes {
+        let (collected, checked) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
+        let ready = move || match stop.load(Ordering::Relaxed) || checked.is_stopping() {
+            true => Err("draining".to_owned()),
+            false => Ok(()),
+        };
+        Routes::default()
+            .registers(Arc::new(registers::Shared(topology.registers())))
+            .metrics(move |page| metrics::collect(&collected, page))
+            .ready(ready)
+            .loops(pulses("proxy", &self.inboxes))
     }
 
     /// Whether it has ended by itself: a socket failed, and [`Proxy::stop`] says which.

@@ -129,6 +129,7 @@ impl Worker {
     }
 
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        self.inbox.beat.turn();
         self.wait(events);
         self.handle(events);
         self.driver.serve()?;

@@ -1,21 +1,21 @@
 //! The command: flags, signals, the operators' port.
 
 use super::counters::Counters;
-use super::server::{Plan, ServeError, Server};
+use super::metrics;
+use super::server::{Beats, Plan, ServeError, Server, Watched};
+use super::shelf::Shelf;
 use super::source::ModelArgs;
-use crate::admin::{Admin, Tuned, register_routes};
+use crate::admin::{Admin, Routes, Tuned, parse_address};
+use crate::process::logger::LogArgs;
 use crate::rec::registers::{Id, Registers};
-use axum::extract::State;
-use axum::http::header;
-use axum::routing::get;
 use clap::Args;
 use fabric::link::Address;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How often signals are looked for.
@@ -46,9 +46,12 @@ pub struct Serve {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7500")]
     http: SocketAddr,
 
-    /// Metrics and registers over HTTP, for operators; changes need the token whose file is printed
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given. Changes need the token whose file is logged
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 
     /// Set a register (`millrace registers --rec` lists them). May be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -63,6 +66,9 @@ pub struct Serve {
 struct Operated {
     registers: Arc<Registers>,
     counters: Arc<Counters>,
+    /// Once the model is loaded.
+    shelf: OnceLock<Arc<Shelf>>,
+    stopping: AtomicBool,
 }
 
 impl Tuned for Operated {
@@ -70,6 +76,26 @@ impl Tuned for Operated {
 
     fn registers(&self) -> &Registers {
         &self.registers
+    }
+}
+
+impl Operated {
+    /// Its port, which is there while the model is loaded.
+    fn start(self: &Arc<Operated>, address: SocketAddr, beats: &Beats) -> Result<Admin, ServeError> {
+        let (collected, checked) = (Arc::clone(self), Arc::clone(self));
+        let ready = move || match checked.shelf.get() {
+            _ if checked.stopping.load(Ordering::Relaxed) => Err("draining".to_owned()),
+            None => Err("the model is being loaded".to_owned()),
+            Some(_) => Ok(()),
+        };
+        let routes = Routes::default()
+            .registers(Arc::clone(self))
+            .metrics(move |page| {
+                metrics::collect(&collected.counters, collected.shelf.get().map(|shelf| &**shelf), page);
+            })
+            .ready(ready)
+            .loops(beats.pulses());
+        Admin::start(address, routes).map_err(|error| ServeError::Http(address, error))
     }
 }
 
@@ -94,6 +120,7 @@ impl Serve {
     /// # Errors
     /// It cannot be served.
     pub fn run(&self) -> Result<(), ServeError> {
+        self.log.start("rec");
         // While a model is loaded a signal ends it at once, and so does a second one at the end.
         let ends_at_once = Arc::new(AtomicBool::new(true));
         for signal in [SIGINT, SIGTERM] {
@@ -102,33 +129,33 @@ impl Serve {
         }
         // Before there are threads.
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(ServeError::Signal)?;
-        let server = Server::start(Plan {
+        let (registers, watched) = (registers(&self.settings)?, Watched::default());
+        let operated = Arc::new(Operated {
+            registers: Arc::clone(&registers),
+            counters: Arc::clone(&watched.counters),
+            shelf: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let admin = self.admin.map(|address| operated.start(address, &watched.beats)).transpose()?;
+        let plan = Plan {
             source: self.model.source(),
             listen: self.listen.clone(),
             http: Some(self.http),
             cores: self.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok()),
-            registers: registers(&self.settings)?,
-        })?;
+            registers,
+        };
+        let server = Server::start_watched(plan, watched)?;
+        let _ = operated.shelf.set(Arc::clone(server.shelf()));
         ends_at_once.store(false, Ordering::Relaxed);
-        let admin = self.admin.map(|address| {
-            let operated = Operated {
-                registers: Arc::clone(server.registers()),
-                counters: Arc::clone(server.counters()),
-            };
-            let routes = register_routes()
-                .route("/metrics", get(metrics))
-                .route("/healthz", get(async || "ok\n"))
-                .with_state(Arc::new(operated));
-            Admin::start(address, routes).map_err(|error| ServeError::Http(address, error))
-        });
-        let admin = admin.transpose()?;
         // A closed output is no reason not to serve.
         let mut out = std::io::stdout().lock();
         for address in server.addresses() {
             let _ = writeln!(out, "{address}");
         }
         if let Some(admin) = &admin {
-            crate::complain!("millrace: changing a register wants the token in {}", admin.token().display());
+            let address = admin.address();
+            log::info!(address:% = address; "metrics and registers on http://{address}/");
+            log::info!("changing a register wants the token in {}", admin.token().display());
         }
         let ports = server.http().into_iter().chain(admin.as_ref().map(Admin::address));
         ports.for_each(|address| drop(writeln!(out, "http://{address}")));
@@ -149,8 +176,9 @@ impl Serve {
             std::thread::sleep(LOOK);
         };
         ends_at_once.store(true, Ordering::Relaxed);
-        drop(admin);
+        operated.stopping.store(true, Ordering::Relaxed);
         drop(server);
+        drop(admin);
         died.map_or(Ok(()), |thread| Err(ServeError::Died(thread)))
     }
 }
@@ -158,11 +186,7 @@ impl Serve {
 /// Loads the model anew, and says what came of it.
 fn reload(server: &Server) {
     match server.shelf().reload() {
-        Ok(served) => crate::complain!("millrace: serving {served:?}, generation {}", served.generation),
-        Err(why) => crate::complain!("millrace: the model does not load, the old one goes on: {why}"),
+        Ok(served) => log::info!("serving {served:?}, generation {}", served.generation),
+        Err(why) => log::error!("the model does not load, the old one goes on: {why}"),
     }
-}
-
-async fn metrics(State(operated): State<Arc<Operated>>) -> impl axum::response::IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], operated.counters.prometheus())
 }

@@ -3,7 +3,6 @@
 //! Each is one atomic word, written by one thread or rarely, and read by whoever shows it; they say nothing about each other.
 
 use base::Nanos;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A request's time in each stage.
@@ -62,16 +61,4 @@ counters! {
 /// Adds to a counter.
 pub fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
-}
-
-impl Counters {
-    /// As Prometheus text.
-    pub fn prometheus(&self) -> String {
-        let mut text = String::new();
-        for (name, value, help) in self.all() {
-            writeln!(text, "# HELP millrace_rec_{name} {help}\n# TYPE millrace_rec_{name} counter\nmillrace_rec_{name} {value}")
-                .expect("a string takes any text");
-        }
-        text
-    }
 }

@@ -9,6 +9,7 @@ use super::counters::{Counters, add};
 use super::job::{Ready, Tools};
 use super::refusal::Refusal;
 use super::rings::Taken;
+use crate::admin::health::Beat;
 use crate::rec::registers::{Id, Registers};
 use base::{Clock, Nanos};
 use rec::{Bags, Batch, Scratch, Stages, Tuning};
@@ -39,6 +40,8 @@ pub struct Engine {
     pub before: Waker,
     /// Of another model, or too much for the last batch.
     pub held: Option<Ready>,
+    /// Says that it turns, also while it waits.
+    pub beat: Beat,
 }
 
 /// Memory that is used again for each batch.
@@ -75,6 +78,7 @@ impl Engine {
         let mut memory = Memory::default();
         let mut batch = Vec::new();
         while let Some(first) = self.first() {
+            self.beat.turn();
             self.gather(first, &mut batch, clock);
             self.before.wake();
             let mut busy = Busy::start();
@@ -94,8 +98,11 @@ impl Engine {
             if is_gone && !self.ring.is_ready() {
                 return None;
             }
-            let ring = &mut self.ring;
-            self.sleeper.wait_until(self.policy, None, || ring.is_ready() || ring.is_abandoned());
+            let (ring, beat) = (&mut self.ring, &self.beat);
+            self.sleeper.wait_until(self.policy, None, || {
+                beat.turn();
+                ring.is_ready() || ring.is_abandoned()
+            });
         }
     }
 

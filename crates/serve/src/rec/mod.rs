@@ -34,6 +34,7 @@ mod engine;
 mod front;
 mod held;
 mod job;
+pub mod metrics;
 pub mod oip;
 pub mod preprocess;
 mod refusal;
@@ -56,7 +57,7 @@ pub mod proto {
 pub use command::Serve;
 pub use counters::{Counters, Stages};
 pub use refusal::Refusal;
-pub use server::{Plan, ServeError, Server};
+pub use server::{Plan, ServeError, Server, Watched};
 pub use shelf::{Shelf, Source};
 pub use source::ModelArgs;
 pub use synthetic::{Synthetic, budget, rows};

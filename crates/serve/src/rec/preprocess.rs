@@ -11,6 +11,7 @@ use super::refusal::Refusal;
 use super::rings::{Door, Taken};
 use super::shelf::Shelf;
 use super::words;
+use crate::admin::health::Beat;
 use crate::rec::proto::millrace::InferRequest;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
@@ -42,6 +43,8 @@ pub struct Preprocess {
     pub sleeper: Sleeper,
     /// How it waits.
     pub policy: WaitPolicy,
+    /// Says that it turns, also while it waits.
+    pub beat: Beat,
 }
 
 /// What it uses again for each request.
@@ -58,6 +61,7 @@ impl Preprocess {
         let mut reader = Reader::default();
         let mut busy = Busy::start();
         loop {
+            self.beat.turn();
             let mut found = false;
             for edge in 0..self.edges.len() {
                 // In turns: no edge waits for another's backlog.
@@ -78,8 +82,9 @@ impl Preprocess {
             if are_gone {
                 return;
             }
-            let Preprocess { edges, sleeper, policy, .. } = &mut self;
+            let Preprocess { edges, sleeper, policy, beat, .. } = &mut self;
             sleeper.wait_until(*policy, None, || {
+                beat.turn();
                 edges.iter_mut().any(Consume::is_ready) || edges.iter().all(Consume::is_abandoned)
             });
             busy.skip();
@@ -117,6 +122,7 @@ impl Preprocess {
                 return back.reply.refuse(&Refusal::Internal("the engine is gone"));
             }
             ready = back;
+            self.beat.turn();
             busy.count(&self.counters.preprocess_busy);
             let engine = &mut self.engine;
             self.sleeper.wait_until(self.policy, Some(LOOK), || engine.has_room() || engine.is_abandoned());

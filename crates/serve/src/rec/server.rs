@@ -12,14 +12,15 @@ use super::oip::Http;
 use super::preprocess::Preprocess;
 use super::rings::ring;
 use super::shelf::{Shelf, Source};
+use crate::admin::health::{Beat, Pulse};
 use crate::http::{Limits, Port};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
 use fabric::link::Address;
-use ring::wait::{WaitPolicy, waiting};
+use ring::wait::{WaitPolicy, Waker, waiting};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io};
@@ -44,6 +45,44 @@ pub struct Plan {
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
     pub registers: Arc<Registers>,
+}
+
+/// How a server is watched, also while its model is being loaded.
+#[derive(Clone, Default)]
+pub struct Watched {
+    /// What it counts.
+    pub counters: Arc<Counters>,
+    /// Who says that its threads turn.
+    pub beats: Beats,
+}
+
+/// Of the threads of a server.
+#[derive(Clone, Default)]
+pub struct Beats {
+    fabric: Beat,
+    preprocess: Beat,
+    engine: Beat,
+    /// Wake those that sleep; there once the server is.
+    wakers: Arc<OnceLock<[Waker; 2]>>,
+}
+
+impl Beats {
+    /// The other ends. While the model is loaded there are no threads, and all is well.
+    pub fn pulses(&self) -> [Pulse; 3] {
+        let woken = |beat: &Beat, name: &str, at: Option<usize>| {
+            let (wakers, own) = (Arc::clone(&self.wakers), beat.clone());
+            beat.pulse(name).woken_by(move || match (wakers.get(), at) {
+                (Some(wakers), Some(at)) => drop(wakers[at].wake()),
+                (Some(_), None) => {}
+                (None, _) => own.turn(),
+            })
+        };
+        [
+            woken(&self.fabric, "rec-fabric", None),
+            woken(&self.preprocess, "rec-preprocess", Some(0)),
+            woken(&self.engine, "rec-engine", Some(1)),
+        ]
+    }
 }
 
 /// Why there is no server.
@@ -100,8 +139,16 @@ impl Server {
     /// # Errors
     /// As [`ServeError`] says.
     pub fn start(plan: Plan) -> Result<Server, ServeError> {
+        Server::start_watched(plan, Watched::default())
+    }
+
+    /// The same, for whoever watched before.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_watched(plan: Plan, watched: Watched) -> Result<Server, ServeError> {
         let Plan { source, listen, http, cores, registers } = plan;
-        let counters = Arc::new(Counters::default());
+        let Watched { counters, beats } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
         let (held, slots) = (Arc::new(Held::new(registers.size(Id::Held))), registers.size(Id::Ring));
         let policy = if registers.is_on(Id::Spin) { WaitPolicy::SPIN } else { WaitPolicy::default() };
@@ -109,7 +156,7 @@ impl Server {
         let (to_engine, engine_waker) = waiting();
         let (fabric_door, from_fabric) = ring::<Job>(slots, preprocess_waker.clone());
         let (http_door, from_http) = ring::<Job>(slots, preprocess_waker.clone());
-        let (engine_door, to_compute) = ring::<Ready>(slots, engine_waker);
+        let (engine_door, to_compute) = ring::<Ready>(slots, engine_waker.clone());
         let edge = |door| Arc::new(Edge::new(door, &held, &shelf, &counters, &registers));
         let (fabric_edge, http_edge) = (edge(fabric_door), edge(http_door));
 
@@ -137,8 +184,8 @@ impl Server {
             counters: Arc::clone(&counters),
             registers: Arc::clone(&registers),
         };
-        let stop = Arc::clone(&server.stop);
-        server.spawn("rec-fabric", None, move || serve(fabric, &stop))?;
+        let (stop, fabric_beat) = (Arc::clone(&server.stop), beats.fabric.clone());
+        server.spawn("rec-fabric", None, move || serve(fabric, &stop, &fabric_beat))?;
         let preprocess = Preprocess {
             edges: vec![from_fabric, from_http],
             engine: engine_door,
@@ -147,6 +194,7 @@ impl Server {
             registers: Arc::clone(&registers),
             sleeper: to_preprocess,
             policy,
+            beat: beats.preprocess.clone(),
         };
         server.spawn("rec-preprocess", cores.map(|cores| cores[0]), move || preprocess.run())?;
         let engine = Engine {
@@ -155,10 +203,12 @@ impl Server {
             registers,
             sleeper: to_engine,
             policy,
-            before: preprocess_waker,
+            before: preprocess_waker.clone(),
             held: None,
+            beat: beats.engine.clone(),
         };
         server.spawn("rec-engine", cores.map(|cores| cores[1]), move || engine.run())?;
+        let _ = beats.wakers.set([preprocess_waker, engine_waker]);
         Ok(server)
     }
 
@@ -224,9 +274,9 @@ impl Drop for Server {
 }
 
 /// Serves until `stop`, then answers what is under way.
-fn serve(mut server: fabric::server::Server, stop: &AtomicBool) {
+fn serve(mut server: fabric::server::Server, stop: &AtomicBool, beat: &Beat) {
     let policy = WaitPolicy::default();
-    server.run(policy, stop);
+    server.run_with(policy, stop, || beat.turn());
     let clock = Clock::shared();
     server.drain(clock.now());
     while !server.is_drained() {

@@ -21,6 +21,7 @@ mod error;
 pub mod gateway;
 pub mod json;
 pub mod list;
+pub mod metrics;
 pub mod proto_text;
 pub mod serve;
 pub mod target;

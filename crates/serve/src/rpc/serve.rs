@@ -5,7 +5,10 @@ use super::RpcError;
 use super::batch::Batch;
 use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
-use crate::admin::Admin;
+use crate::admin::health::Beat;
+use crate::admin::{Admin, parse_address};
+use crate::process::logger::LogArgs;
+use crate::process::{stop_at_eof, stop_flag};
 use base::registers::SetError;
 use base::{Clock, cpu};
 use clap::Args;
@@ -14,7 +17,6 @@ use fabric::monitor::Monitor;
 use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use ring::wait::WaitPolicy;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -33,9 +35,13 @@ pub struct Serve {
     #[arg(short, long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
 
-    /// Metrics, registers, connections and traces over HTTP, for operators; changes need the token whose file is printed
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// HTTP port for metrics, registers, health, connections and traces; on loopback unless an address is given. Changes need the token whose
+    /// file is printed
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 
     /// Run on this core
     #[arg(long, value_name = "CORE")]
@@ -60,12 +66,9 @@ impl Serve {
     /// # Errors
     /// An address cannot be listened on.
     pub fn run(&self) -> Result<(), RpcError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-                .map_err(RpcError::Signal)?;
-            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RpcError::Signal)?;
-        }
+        self.log.start("rpc");
+        let stop = stop_flag().map_err(RpcError::Signal)?;
+        let beat = Beat::default();
         let mut server = server(self.batch);
         let mut admin = None;
         if let Some(address) = self.admin {
@@ -73,7 +76,13 @@ impl Serve {
             let registers = Arc::clone(monitor.registers());
             self.tell(&registers).map_err(|error| RpcError::Server(error.to_string()))?;
             server = server.monitor(&monitor).registers(registers);
-            admin = Some(Admin::start(address, super::admin::routes(monitor)).map_err(RpcError::Admin)?);
+            let says = Arc::clone(&stop);
+            let ready = move || match says.load(Ordering::Relaxed) {
+                true => Err("draining".to_owned()),
+                false => Ok(()),
+            };
+            let routes = super::admin::routes(&monitor).ready(ready).loops([beat.pulse("rpc-server")]);
+            admin = Some(Admin::start(address, routes).map_err(RpcError::Admin)?);
         }
         for address in &self.listen {
             server = listen(server, address)?;
@@ -90,15 +99,10 @@ impl Serve {
         }
         std::io::stdout().flush().map_err(RpcError::Output)?;
         if self.until_eof {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || {
-                // An error ends it as the end does.
-                let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-                stop.store(true, Ordering::Relaxed);
-            });
+            stop_at_eof(Arc::clone(&stop));
         }
         let policy = if self.spin { WaitPolicy::SPIN } else { WaitPolicy::default() };
-        serve(server, policy, &stop);
+        serve(server, policy, &stop, &beat);
         drop(admin);
         Ok(())
     }
@@ -129,8 +133,8 @@ impl Serve {
 }
 
 /// Serves until `stop`, then answers what is under way.
-fn serve(mut server: Server, policy: WaitPolicy, stop: &AtomicBool) {
-    server.run(policy, stop);
+fn serve(mut server: Server, policy: WaitPolicy, stop: &AtomicBool, beat: &Beat) {
+    server.run_with(policy, stop, || beat.turn());
     let clock = Clock::shared();
     server.drain(clock.now());
     while !server.is_drained() {
@@ -225,7 +229,7 @@ impl Local {
         let thread = std::thread::Builder::new().name("rpc-server".to_owned()).spawn(move || {
             // Where it cannot be pinned the figures are what they are.
             let _ = cpu::pin_to(core);
-            serve(server, WaitPolicy::default(), &over);
+            serve(server, WaitPolicy::default(), &over, &Beat::default());
         });
         let thread = thread.map_err(|cause| RpcError::Server(cause.to_string()))?;
         Ok(Local { address, stop, thread: Some(thread) })

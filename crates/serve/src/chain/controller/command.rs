@@ -2,18 +2,21 @@
 
 use super::error::ControllerError;
 use super::process::{Process, Setting, describe};
+use crate::admin::parse_address;
 use crate::chain::registers::{Registers, config};
 use crate::chain::registry::etcd::{Etcd, EtcdRegistry};
 use crate::chain::registry::file::FileRegistry;
 use crate::chain::registry::memory::MemoryRegistry;
 use crate::chain::registry::{Registry, RegistryError};
 use crate::chain::replica::{KEY_FILE, Secret};
+use crate::process::logger::LogArgs;
 use crate::process::{say, stop_flag};
 use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::controller::ResetRefused;
 use protocol::chain::{Config, Configuration, ReplicaId};
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,6 +44,13 @@ What happens when something fails, and what to do when all are down: docs/chain-
 pub struct ControllerNode {
     #[command(flatten)]
     common: Common,
+
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Go on with what is left of a chain that cannot go on by itself, losing acknowledged transactions if they are nowhere else.
@@ -145,9 +155,15 @@ impl ControllerNode {
     /// # Errors
     /// It could not start.
     pub fn run(&self) -> Result<(), ControllerError> {
+        self.log.start("chain");
         let stop = stop_flag().map_err(signals)?;
         let mut process = self.common.open()?;
+        let registers = self.common.registers()?;
+        let admin = self.admin.map(|address| process.serve_admin(address, registers, &stop)).transpose()?;
         say(&ready(&process));
+        if let Some(admin) = &admin {
+            say(&format!("{}: metrics at http://{}/metrics", process.name(), admin.address()));
+        }
         process.run(&stop, say);
         Ok(())
     }
@@ -221,14 +237,18 @@ impl Reset {
 }
 
 impl Common {
-    fn config(&self) -> Result<Config, ControllerError> {
+    fn registers(&self) -> Result<Registers, ControllerError> {
         let registers = Registers::default();
         for assignment in &self.set {
             let wrong = || ControllerError::Set(format!("--set takes NAME=VALUE, not {assignment:?}"));
             let (name, value) = assignment.split_once('=').ok_or_else(wrong)?;
             registers.set(name.trim(), value).map_err(|error| ControllerError::Set(error.to_string()))?;
         }
-        let config = config(self.chain, &registers);
+        Ok(registers)
+    }
+
+    fn config(&self) -> Result<Config, ControllerError> {
+        let config = config(self.chain, &self.registers()?);
         config
             .check()
             .map_err(|error| ControllerError::Set(format!("the registers do not fit together: {error}")))?;

@@ -4,6 +4,7 @@ use crate::chain::registry::RegistryError;
 use fabric::link::Address;
 use protocol::chain::ReplicaId;
 use protocol::chain::controller::ResetRefused;
+use std::net::SocketAddr;
 use std::{fmt, io};
 
 /// See the file's head.
@@ -13,6 +14,8 @@ pub enum ControllerError {
     Registry(RegistryError),
     /// It cannot listen there.
     Listen(Address, io::Error),
+    /// The admin port cannot be there.
+    Admin(SocketAddr, io::Error),
     /// The system gives no thread or descriptor.
     System(io::Error),
     /// A value of `--set` is wrong.
@@ -36,6 +39,9 @@ impl fmt::Display for ControllerError {
         match self {
             ControllerError::Registry(error) => error.fmt(f),
             ControllerError::Listen(address, error) => write!(f, "cannot listen at {address}: {error}"),
+            ControllerError::Admin(address, error) => {
+                write!(f, "the admin port cannot be at {address}: {error}; --admin takes another address, or port 0")
+            }
             ControllerError::System(error) => write!(f, "cannot start the controller: {error}"),
             ControllerError::Set(text) | ControllerError::Key(text) => f.write_str(text),
             ControllerError::Twice(ReplicaId(id)) => write!(f, "--replicas names {id} twice"),

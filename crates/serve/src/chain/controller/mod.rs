@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `driver` | the machine (`protocol::chain::controller`) with its registry: messages in, messages out |
 //! | `process` | the driver with its links: a loop for a thread |
+//! | `metrics` | what its admin port shows |
 //! | `command` | flags, and what is said |
 //! | `error` | what can go wrong, and what to do about it |
 //!
@@ -12,6 +13,7 @@
 pub mod command;
 pub mod driver;
 pub mod error;
+pub mod metrics;
 pub mod process;
 #[cfg(test)]
 mod tests;

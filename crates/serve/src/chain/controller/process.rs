@@ -5,6 +5,9 @@
 
 use super::driver::Driver;
 use super::error::ControllerError;
+use super::metrics::Seen;
+use crate::admin::ask::Questions;
+use crate::admin::health::Beat;
 use crate::chain::links::Links;
 use crate::chain::registry::Registry;
 use base::key::Key;
@@ -40,6 +43,11 @@ pub struct Setting {
 pub struct Process {
     pub(super) driver: Driver,
     pub(super) clock: Clock,
+    pub(super) chain: u32,
+    pub(super) number: u16,
+    pub(super) questions: Option<Questions<Seen>>,
+    /// Says that it turns.
+    pub(super) beat: Beat,
     links: Links,
     sleeper: Sleeper,
     name: String,
@@ -67,6 +75,10 @@ impl Process {
         Ok(Process {
             driver,
             clock: Clock::shared(),
+            chain: config.chain,
+            number,
+            questions: None,
+            beat: Beat::default(),
             links,
             sleeper,
             name: format!("controller {number} of chain {}", config.chain),
@@ -95,9 +107,11 @@ impl Process {
                 say(&format!("{}: {jump}", self.name));
                 return;
             }
+            self.beat.turn();
             if self.turn(&mut say) == 0 {
                 self.rest();
             }
+            self.answer_questions();
         }
     }
 

@@ -159,7 +159,7 @@ impl Copy {
 
     fn say(&mut self, trouble: String) {
         if self.trouble.as_ref() != Some(&trouble) {
-            crate::complain!("millrace: {trouble}");
+            log::warn!("{trouble}");
             self.trouble = Some(trouble);
         }
     }

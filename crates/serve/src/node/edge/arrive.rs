@@ -75,8 +75,8 @@ impl Edge {
         let is_full = purpose == Purpose::Rings && error.kind() == io::ErrorKind::OutOfMemory;
         if is_full && self.shared.net.shm_refusals.add_first(1) {
             let taken = Bytes(self.shared.segments.taken() as u64);
-            crate::complain!(
-                "millrace: a shared-memory client was refused: {taken} are handed out; raise shm.memory, lower shm.arena, or use fewer clients \
+            log::warn!(
+                "a shared-memory client was refused: {taken} are handed out; raise shm.memory, lower shm.arena, or use fewer clients \
                  (said once; shm_refusals counts)"
             );
         }

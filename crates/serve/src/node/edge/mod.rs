@@ -159,6 +159,7 @@ impl Edge {
         let mut next_sweep = Nanos::ZERO;
         let mut last_work = Nanos::ZERO;
         while !self.shared.is_stopping() {
+            self.inbox.beat.turn();
             self.wait(&mut events, last_work);
             if self.step(&events) {
                 last_work = self.now;

@@ -35,8 +35,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use store::{Hit, Key, Mode, Store};
 
 pub use listing::Listing;
-pub use stats::KvReport;
 pub(crate) use stats::command_counters;
+pub use stats::{Counters, KvReport};
 
 /// What `version` answers. Clients compare its first numbers with memcached's to learn what a server understands, so they are
 /// those of the memcached that this server follows; libmemcached, for one, refuses a major number of 0.

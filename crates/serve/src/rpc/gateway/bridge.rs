@@ -9,15 +9,19 @@
 //! Bounds: as many calls as the server takes (others wait for room), and of each stream the items that its credit allows: credit is
 //! given back when the HTTP/2 side has taken an item.
 
+use super::metrics::Standing;
 use bytes::Bytes;
 use fabric::channel::{CallId, CallOptions, Channel, Method, Options, StartError, What};
 use fabric::link::Address;
+use fabric::monitor::Monitor;
 use fabric::status::{Code, Status};
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -51,6 +55,8 @@ struct Open {
 pub struct Bridge {
     address: Address,
     options: Options,
+    /// What operators are told.
+    pub standing: Arc<Standing>,
     open: RefCell<Option<Open>>,
     connecting: Mutex<()>,
     /// There is something for the pump to do.
@@ -61,10 +67,23 @@ pub struct Bridge {
 
 impl Bridge {
     /// A bridge that is not connected.
-    pub fn new(address: Address, timeout: Duration) -> Rc<Bridge> {
-        let options = Options { timeout, ..Options::default() };
+    pub fn new(
+        address: Address,
+        timeout: Duration,
+        monitor: Option<Monitor>,
+        standing: Arc<Standing>,
+    ) -> Rc<Bridge> {
+        let options = Options { timeout, monitor, ..Options::default() };
         let (open, connecting) = (RefCell::new(None), Mutex::new(()));
-        Rc::new(Bridge { address, options, open, connecting, kick: Notify::new(), room: Notify::new() })
+        Rc::new(Bridge {
+            address,
+            options,
+            standing,
+            open,
+            connecting,
+            kick: Notify::new(),
+            room: Notify::new(),
+        })
     }
 
     /// Connects, unless it is connected.
@@ -84,6 +103,8 @@ impl Bridge {
             Status::new(Code::Unavailable, text)
         })?;
         *self.open.borrow_mut() = Some(Open { channel, calls: HashMap::new(), next: 0 });
+        self.standing.is_connected.store(true, Ordering::Relaxed);
+        self.standing.connects.fetch_add(1, Ordering::Relaxed);
         tokio::task::spawn_local(pump(Rc::clone(self)));
         Ok(())
     }
@@ -252,6 +273,7 @@ async fn pump(bridge: Rc<Bridge>) {
     }
     // Whoever still waits sees its sender gone.
     *bridge.open.borrow_mut() = None;
+    bridge.standing.is_connected.store(false, Ordering::Relaxed);
     bridge.room.notify_waiters();
 }
 

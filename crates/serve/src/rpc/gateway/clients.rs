@@ -10,6 +10,7 @@ use h2::server::Connection;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -84,6 +85,7 @@ impl Clients {
     /// Accepts and serves for ever. The connections end when this is dropped.
     pub async fn serve(&mut self, listener: &TcpListener) -> Infallible {
         loop {
+            self.bridge.standing.open.store(self.open.len() as u64, Ordering::Relaxed);
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((socket, _)) => self.take(socket),
@@ -102,7 +104,7 @@ impl Clients {
 
     fn complain_once(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_short, true) {
-            crate::complain!("millrace: accepting a connection: {why} (said once until one ends)");
+            log::warn!("accepting a connection: {why} (said once until one ends)");
         }
     }
 
@@ -116,9 +118,13 @@ impl Clients {
             let idle = self.open.iter().enumerate().filter(|(_, open)| open.standing.calls.get() == 0);
             let longest = idle.min_by_key(|(_, open)| open.standing.since.get()).map(|(at, _)| at);
             // All have calls under way: the new one is closed.
-            let Some(at) = longest else { return };
+            let Some(at) = longest else {
+                self.bridge.standing.rejected.fetch_add(1, Ordering::Relaxed);
+                return;
+            };
             self.open.swap_remove(at).task.abort();
         }
+        self.bridge.standing.accepted.fetch_add(1, Ordering::Relaxed);
         let standing = Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) });
         let serving = connection(Rc::clone(&self.bridge), socket, Rc::clone(&standing), self.limits);
         let task = self.tasks.spawn_local(serving);
@@ -159,6 +165,7 @@ async fn dismiss(mut connection: Connection<TcpStream, bytes::Bytes>, limits: Li
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     const TWO: Limits = Limits::of(2);
@@ -170,7 +177,8 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports");
             let address = listener.local_addr().expect("bound");
             let nowhere = "memory:nowhere".parse().expect("an address");
-            let mut clients = Clients::new(Bridge::new(nowhere, Duration::ZERO), limits);
+            let mut clients =
+                Clients::new(Bridge::new(nowhere, Duration::ZERO, None, Arc::default()), limits);
             tokio::select! {
                 never = clients.serve(&listener) => match never {},
                 () = scenario(address) => {}

@@ -11,18 +11,31 @@
 
 mod bridge;
 mod clients;
+pub mod metrics;
 mod stream;
 mod wire;
 
 use super::RpcError;
+use crate::admin::{Admin, Routes, parse_address};
+use crate::process::logger::LogArgs;
+use crate::process::say;
 use bridge::Bridge;
 use clap::Args;
 use clients::{Clients, Limits};
 use fabric::link::Address;
-use std::io;
+use fabric::monitor::Monitor;
+use metrics::Standing;
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+
+/// How often the gateway's thread shows that it turns.
+const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Let gRPC clients call a fabric server
 ///
@@ -45,6 +58,13 @@ pub struct Gateway {
     /// Serve at most this many connections; at more, the one that was idle for longest makes room
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
+
+    /// HTTP port for metrics, registers, health, and traces; on loopback unless an address is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl Gateway {
@@ -53,27 +73,65 @@ impl Gateway {
     /// # Errors
     /// The address cannot be bound.
     pub fn run(&self) -> Result<(), RpcError> {
+        self.log.start("gateway");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let served =
-            runtime.and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, self.serve()));
-        served.map_err(|cause| RpcError::Gateway { address: self.listen, cause })
+        let runtime = runtime.map_err(|cause| RpcError::Gateway { address: self.listen, cause })?;
+        tokio::task::LocalSet::new().block_on(&runtime, self.serve())
     }
 
-    async fn serve(&self) -> io::Result<()> {
-        let listener = TcpListener::bind(self.listen).await?;
-        crate::reach::warn("the gateway", listener.local_addr()?);
-        let bridge = Bridge::new(self.to.clone(), Duration::from_millis(self.connect_timeout));
+    async fn serve(&self) -> Result<(), RpcError> {
+        let failed = |cause| RpcError::Gateway { address: self.listen, cause };
+        let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
+        let listens = listener.local_addr().map_err(failed)?;
+        crate::reach::warn("the gateway", listens);
+        let monitor = Monitor::default();
+        let standing = Arc::new(Standing::default());
+        let admin = self.admin.map(|address| {
+            Admin::start(address, routes(&monitor, &standing, &self.to)).map_err(RpcError::Admin)
+        });
+        let admin = admin.transpose()?;
+        let timeout = Duration::from_millis(self.connect_timeout);
+        let bridge =
+            Bridge::new(self.to.clone(), timeout, admin.is_some().then_some(monitor), Arc::clone(&standing));
         if let Err(status) = bridge.connect().await {
-            crate::complain!("millrace: {status}; the gateway will try again with each call");
+            log::warn!("{status}; the gateway will try again with each call");
         }
-        println!("gRPC on {} for {}", listener.local_addr()?, self.to);
-        let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        let mut clients = Clients::new(bridge, Limits::of(self.connections));
-        tokio::select! {
-            never = clients.serve(&listener) => match never {},
-            _ = interrupt.recv() => Ok(()),
-            _ = terminate.recv() => Ok(()),
+        say(&format!("gRPC on {listens} for {}", self.to));
+        if let Some(admin) = &admin {
+            say(&format!("metrics at http://{}/metrics", admin.address()));
+        }
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut clients = Clients::new(Rc::clone(&bridge), Limits::of(self.connections));
+        let mut beats = tokio::time::interval(BEAT_INTERVAL);
+        let mut attempt: Option<JoinHandle<_>> = None;
+        loop {
+            tokio::select! {
+                never = clients.serve(&listener) => match never {},
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+                _ = beats.tick() => {
+                    standing.beat.turn();
+                    // Whoever is told that the gateway is not ready sends no calls, and calls are what connects it.
+                    let is_lost = admin.is_some() && !standing.is_connected.load(Ordering::Relaxed);
+                    if is_lost && attempt.as_ref().is_none_or(JoinHandle::is_finished) {
+                        let bridge = Rc::clone(&bridge);
+                        attempt = Some(tokio::task::spawn_local(async move { bridge.connect().await }));
+                    }
+                }
+            }
         }
     }
+}
+
+/// What the gateway's port shows.
+fn routes(monitor: &Monitor, standing: &Arc<Standing>, to: &Address) -> Routes {
+    let (collected, checked, to) = (Arc::clone(standing), Arc::clone(standing), to.to_string());
+    super::admin::routes(monitor)
+        .metrics(move |page| collected.collect(page))
+        .ready(move || match checked.is_connected.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(format!("no connection to {to}: the next call tries again")),
+        })
+        .loops([standing.beat.pulse("gateway")])
 }

@@ -1,0 +1,66 @@
+//! Whether a server's loops turn, and whether it serves: `/healthz` and `/readyz`.
+//!
+//! A loop counts its turns ([`Beat`]: a load and a store that nobody else writes). Whoever asks wakes the loops that sleep and looks whether all
+//! counts move ([`Pulse`]), so nothing is done while nobody asks, and a clock is read by no loop for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A loop that has not turned for so long, though it was woken, stalls. A prober's own timeout should be longer.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest pause between two looks.
+const LOOK_INTERVAL_MAX: Duration = Duration::from_millis(20);
+
+/// A loop's end of its pulse.
+#[derive(Clone, Debug, Default)]
+pub struct Beat(Arc<AtomicU64>);
+
+impl Beat {
+    /// The loop turns.
+    #[inline]
+    pub fn turn(&self) {
+        // One writer.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The other end, of a loop of this name that turns by itself at least every [`STALL_TIMEOUT`].
+    pub fn pulse(&self, name: impl Into<String>) -> Pulse {
+        Pulse { name: name.into(), turns: Arc::clone(&self.0), wake: Box::new(|| {}) }
+    }
+}
+
+/// Whoever wants to know whether a loop turns.
+pub struct Pulse {
+    name: String,
+    turns: Arc<AtomicU64>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Pulse {
+    /// Of a loop that sleeps until it is woken so.
+    #[must_use]
+    pub fn woken_by(self, wake: impl Fn() + Send + Sync + 'static) -> Pulse {
+        Pulse { wake: Box::new(wake), ..self }
+    }
+
+    fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+}
+
+/// Names of the loops that stall.
+pub(super) async fn stalled(pulses: &[Pulse], within: Duration) -> Vec<&str> {
+    let mut left: Vec<(&Pulse, u64)> = pulses.iter().map(|pulse| (pulse, pulse.turns())).collect();
+    left.iter().for_each(|(pulse, _)| (pulse.wake)());
+    let (end, mut pause) = (Instant::now() + within, Duration::from_millis(1));
+    loop {
+        left.retain(|(pulse, before)| pulse.turns() == *before);
+        if left.is_empty() || Instant::now() >= end {
+            return left.iter().map(|(pulse, _)| pulse.name.as_str()).collect();
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(LOOK_INTERVAL_MAX);
+    }
+}

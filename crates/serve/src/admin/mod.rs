@@ -1,0 +1,306 @@
+//! The port for operators and their tools, the same for every server: `--admin [ADDR:]PORT`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /` | what this port answers |
+//! | `GET /metrics` | Prometheus text ([`crate::metrics`]) |
+//! | `GET /registers`, `/registers/NAME` | all registers, one, as JSON |
+//! | `PUT /registers/NAME` | sets a live register to the body's text; with the token. 409: it is read at the start only |
+//! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall |
+//! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
+//!
+//! What a server has besides is [`Routes::with`].
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `mod` | the port and its routes |
+//! | `guard` | who may ask what |
+//! | `registers` | registers as JSON, and set |
+//! | `health` | whether loops turn |
+//! | `ask` | questions that a loop answers between two turns |
+//! | `collector` | the thread that waits for answers |
+//!
+//! **Who may ask.** Whoever reaches the port may read. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
+//! file that only the server's user can read: the one that `MILLRACE_ADMIN_TOKEN` names, or [`token_file`]. Web pages may neither read nor
+//! write, wherever their browser runs: a request must name this machine as its host (a number, `localhost`, this machine's name, or one of
+//! `MILLRACE_ADMIN_HOSTS`), since a page can have its own name lead here (DNS rebinding), and must not come from another origin.
+
+pub mod ask;
+mod collector;
+mod guard;
+pub mod health;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+pub use guard::{is_foreign_page, token_file};
+pub use registers::{Row, Tuned, rows};
+
+use crate::http::{Limits, Port};
+use crate::metrics::{self, Page};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{MethodRouter, get};
+use base::key::{Key, KeyError};
+use collector::Collector;
+use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
+use health::{Pulse, STALL_TIMEOUT, stalled};
+use registers::{Lists, Refused};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{self, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+const LIMITS: Limits =
+    Limits { connections: 64, head_timeout: Duration::from_secs(10), drain: Duration::ZERO, reserved: 8 };
+/// What every port answers: path, and what that is.
+const COMMON: [(&str, &str); 7] = [
+    ("GET /", "this list"),
+    ("GET /metrics", "metrics, as Prometheus text"),
+    ("GET /registers", "all registers, as JSON"),
+    ("GET /registers/NAME", "one register"),
+    ("PUT /registers/NAME", "sets a live register to the body's text; with the token"),
+    ("GET /healthz", "200 while the server's loops turn; 503: which stall"),
+    ("GET /readyz", "200 while clients are served; 503: why not"),
+];
+
+/// Reads what follows `--admin`: a port, which is then on loopback, or ADDR:PORT.
+///
+/// # Errors
+/// It is neither.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| format!("'{text}' is neither a port nor ADDR:PORT, such as 9211 or 127.0.0.1:9211");
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => text.replace("localhost:", "127.0.0.1:").parse().map_err(wrong),
+    }
+}
+
+type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Text = Arc<dyn Fn() -> String + Send + Sync>;
+/// The type of JSON, for [`Routes::text`].
+pub const JSON: &str = "application/json";
+
+/// What a server shows at its port.
+#[derive(Default)]
+pub struct Routes {
+    lists: Lists,
+    collect: Vec<Collect>,
+    ready: Vec<Check>,
+    pulses: Vec<Pulse>,
+    more: Router,
+    /// Path, type, and what gives the text.
+    texts: Vec<(&'static str, &'static str, Text)>,
+    listed: Vec<(&'static str, &'static str)>,
+}
+
+impl Routes {
+    /// Registers of this list, too.
+    #[must_use]
+    pub fn registers<T: Tuned>(mut self, tuned: Arc<T>) -> Routes {
+        self.lists.0.push(tuned);
+        self
+    }
+
+    /// Metrics that are added to the page when somebody asks; it may wait for a lock or a loop.
+    #[must_use]
+    pub fn metrics(mut self, collect: impl Fn(&mut Page) + Send + Sync + 'static) -> Routes {
+        self.collect.push(Box::new(collect));
+        self
+    }
+
+    /// Clients are served if this says so, too; else it says why not. It may wait as well.
+    #[must_use]
+    pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
+        self.ready.push(Box::new(check));
+        self
+    }
+
+    /// Loops whose turns show that the server lives.
+    #[must_use]
+    pub fn loops(mut self, pulses: impl IntoIterator<Item = Pulse>) -> Routes {
+        self.pulses.extend(pulses);
+        self
+    }
+
+    /// Another request, `GET /path` or `PUT /path`, with what it answers.
+    #[must_use]
+    pub fn with(mut self, request: &'static str, what: &'static str, route: MethodRouter) -> Routes {
+        let path = request.split_once(' ').map_or(request, |(_, path)| path);
+        self.more = self.more.route(path, route);
+        self.listed.push((request, what));
+        self
+    }
+
+    /// Another `GET /path`, answered with a text that may have to wait for a lock or a loop.
+    #[must_use]
+    pub fn text(
+        mut self,
+        request: &'static str,
+        what: &'static str,
+        kind: &'static str,
+        text: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Routes {
+        let path = request.split_once(' ').map_or(request, |(_, path)| path);
+        self.texts.push((path, kind, Arc::new(text)));
+        self.listed.push((request, what));
+        self
+    }
+
+    fn into_router(self) -> io::Result<Router> {
+        let mut list = String::new();
+        for (request, what) in COMMON.iter().chain(&self.listed) {
+            let _ = writeln!(list, "{request:24} {what}");
+        }
+        let Routes { lists, collect, ready, pulses, mut more, texts, .. } = self;
+        let shown = Shown { lists, collect, ready, pulses };
+        let state = Asked { shown: Arc::new(shown), collector: Collector::start()? };
+        for (path, kind, text) in texts {
+            let asked = state.clone();
+            let answer = async move || {
+                let text = asked.of(move |_| text()).await?;
+                Ok::<_, Response>(([(header::CONTENT_TYPE, kind)], text))
+            };
+            more = more.route(path, get(answer));
+        }
+        let routes = Router::new()
+            .route("/", get(async move || list))
+            .route("/metrics", get(show_metrics))
+            .route("/registers", get(show_registers))
+            .route("/registers/{name}", get(show_register).put(set_register))
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .layer(DefaultBodyLimit::max(4096));
+        Ok(routes.with_state(state).merge(more))
+    }
+}
+
+/// The port, serving since it was made and until it is dropped.
+pub struct Admin {
+    port: Port,
+    token: PathBuf,
+    /// The file is this port's, and goes with it.
+    made: bool,
+}
+
+impl Admin {
+    /// Binds `address` and serves these routes from a new thread.
+    ///
+    /// # Errors
+    /// The system's, for example when the address is taken; the token cannot be read or written.
+    pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Admin> {
+        let guard = Arc::new(OnceLock::new());
+        let routes = routes.into_router()?.layer(from_fn_with_state(Arc::clone(&guard), guarded));
+        let port = Port::start("admin", address, routes, LIMITS)?;
+        let (token, made) = match std::env::var_os(TOKEN_VARIABLE) {
+            Some(file) => (PathBuf::from(file), false),
+            None => (token_file(port.address()), true),
+        };
+        let key = if made { new_token(&token) } else { Key::read(&token) };
+        let key = key.map_err(|error| match error {
+            KeyError::Io(_, cause) => {
+                io::Error::new(cause.kind(), format!("the token {}: {cause}", token.display()))
+            }
+            other => io::Error::other(other.to_string()),
+        })?;
+        guard.set(Guard::new(key)).expect("it is set once");
+        Ok(Admin { port, token, made })
+    }
+
+    /// The address that was bound.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The file with the token.
+    pub fn token(&self) -> &path::Path {
+        &self.token
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        if self.made {
+            // Another server may have taken the name since; then it is not there.
+            let _ = fs::remove_file(&self.token);
+        }
+    }
+}
+
+struct Shown {
+    lists: Lists,
+    collect: Vec<Collect>,
+    ready: Vec<Check>,
+    pulses: Vec<Pulse>,
+}
+
+/// What each request is given.
+#[derive(Clone)]
+struct Asked {
+    shown: Arc<Shown>,
+    collector: Collector,
+}
+
+impl Asked {
+    /// What `job` says of the server.
+    async fn of<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Shown) -> T + Send + 'static,
+    ) -> Result<T, Response> {
+        let shown = Arc::clone(&self.shown);
+        let silent = "the server does not answer; GET /healthz says which thread stalls\n";
+        let told = self.collector.run(move || job(&shown)).await;
+        told.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, silent).into_response())
+    }
+}
+
+async fn show_metrics(State(asked): State<Asked>) -> Result<Response, Response> {
+    let text = asked.of(|shown| {
+        let mut page = Page::default();
+        shown.collect.iter().for_each(|collect| collect(&mut page));
+        metrics::process::collect(&mut page, &shown.lists.show());
+        page.text()
+    });
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())
+}
+
+async fn show_registers(State(asked): State<Asked>) -> Json<Vec<Row>> {
+    Json(rows(asked.shown.lists.show()))
+}
+
+async fn show_register(State(asked): State<Asked>, Path(name): Path<String>) -> Result<Json<Row>, Refused> {
+    asked.shown.lists.show_one(&name).map(Json)
+}
+
+async fn set_register(
+    State(asked): State<Asked>,
+    Path(name): Path<String>,
+    text: String,
+) -> Result<Response, Response> {
+    let set = asked.of(move |shown| shown.lists.set_live(&name, &text)).await?;
+    Ok(set.map(Json).into_response())
+}
+
+async fn healthz(State(asked): State<Asked>) -> Response {
+    let stalled = stalled(&asked.shown.pulses, STALL_TIMEOUT).await;
+    if stalled.is_empty() {
+        return "ok\n".into_response();
+    }
+    let body = serde_json::json!({ "status": "stalled", "threads": stalled });
+    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+}
+
+async fn readyz(State(asked): State<Asked>) -> Result<Response, Response> {
+    let ready = asked.of(|shown| shown.ready.iter().try_for_each(|check| check())).await?;
+    Ok(match ready {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    })
+}

@@ -1,0 +1,133 @@
+//! What a controller's admin port shows (`--admin`): who leads, who is in the chain. Its loop is asked between two turns.
+
+use super::error::ControllerError;
+use super::process::Process;
+use crate::admin::ask::{Asker, questions};
+use crate::admin::{Admin, Routes};
+use crate::chain::registers::{Registers, Shared};
+use crate::metrics::Page;
+use protocol::chain::Part;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+crate::families! { "millrace_chain_controller_";
+    LEADS gauge "leads" count ["chain", "controller"] "Whether it leads; of several controllers one does.";
+    EPOCH gauge "epoch" count ["chain", "controller"] "Number of the configuration that it knows.";
+    MEMBERS gauge "members" count ["chain", "controller", "part"] "Members of the chain: serving, and syncing (catching up).";
+    HEARD gauge "replicas_heard" count ["chain", "controller"] "Replicas that have told it lately that they live.";
+    SLOW gauge "replicas_slow" count ["chain", "controller"] "Replicas that live, and whose log has been at one write for long.";
+    BLOCKED gauge "nobody_serves" count ["chain", "controller"] "Whether the chain waits, and nobody serves.";
+    TROUBLE gauge "registry_fails" count ["chain", "controller"] "Whether its registry fails.";
+}
+
+/// What a controller says of itself.
+#[derive(Debug)]
+pub struct Seen {
+    chain: u32,
+    controller: u16,
+    leads: bool,
+    epoch: u64,
+    serving: usize,
+    syncing: usize,
+    heard: usize,
+    slow: usize,
+    is_blocked: bool,
+    is_troubled: bool,
+}
+
+impl Process {
+    /// Serves what operators ask at `address` until what is returned is dropped.
+    ///
+    /// # Errors
+    /// The system's: somebody else listens there, for one.
+    pub fn serve_admin(
+        &mut self,
+        address: SocketAddr,
+        registers: Registers,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Admin, ControllerError> {
+        let (asker, asked) = questions();
+        self.questions = Some(asked);
+        let (asks, stop) = (Asker::clone(&asker), Arc::clone(stop));
+        let routes = Routes::default()
+            .registers(Arc::new(Shared(Arc::new(registers))))
+            .metrics(move |page| {
+                if let Some(seen) = asker.ask() {
+                    add(page, &seen);
+                }
+            })
+            .ready(move || match asks.ask() {
+                _ if stop.load(Ordering::Relaxed) => Err("it ends".to_owned()),
+                Some(seen) if seen.is_troubled => Err("its registry fails".to_owned()),
+                Some(_) => Ok(()),
+                None => Err("the controller's loop does not answer".to_owned()),
+            })
+            .loops([self.beat.pulse("controller")]);
+        Admin::start(address, routes).map_err(|error| ControllerError::Admin(address, error))
+    }
+
+    /// Answers whoever asked meanwhile.
+    pub(super) fn answer_questions(&self) {
+        let Some(questions) = &self.questions else { return };
+        questions.answer(|| {
+            let now = self.clock.now();
+            let view = self.driver.view(now);
+            let members = view.configuration.iter().flat_map(|configuration| &configuration.members);
+            let count = |part: Part| members.clone().filter(|member| member.part == part).count();
+            Seen {
+                chain: self.chain,
+                controller: self.number,
+                leads: self.driver.leads(now),
+                epoch: view.configuration.as_ref().map_or(0, |configuration| configuration.epoch.0.into()),
+                serving: count(Part::Serving),
+                syncing: count(Part::Syncing),
+                heard: view.heard.len(),
+                slow: view.slow.len(),
+                is_blocked: view.waiting.is_some(),
+                is_troubled: self.driver.trouble().is_some(),
+            }
+        });
+    }
+}
+
+fn add(page: &mut Page, seen: &Seen) {
+    let (chain, controller) = (&*seen.chain.to_string(), &*seen.controller.to_string());
+    let labels = [chain, controller];
+    page.add(LEADS, &labels, seen.leads);
+    page.add(EPOCH, &labels, seen.epoch);
+    page.add(MEMBERS, &[chain, controller, "serving"], seen.serving);
+    page.add(MEMBERS, &[chain, controller, "syncing"], seen.syncing);
+    page.add(HEARD, &labels, seen.heard);
+    page.add(SLOW, &labels, seen.slow);
+    page.add(BLOCKED, &labels, seen.is_blocked);
+    page.add(TROUBLE, &labels, seen.is_troubled);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::lint;
+
+    #[test]
+    fn a_controller_shows_all_its_families() {
+        let mut page = Page::default();
+        let seen = Seen {
+            chain: 7,
+            controller: 1,
+            leads: true,
+            epoch: 3,
+            serving: 2,
+            syncing: 1,
+            heard: 3,
+            slow: 0,
+            is_blocked: false,
+            is_troubled: false,
+        };
+        add(&mut page, &seen);
+        let text = page.text();
+        lint::hold(&text);
+        assert!(text.contains("members{chain=\"7\",controller=\"1\",part=\"syncing\"} 1"), "{text}");
+        assert!(FAMILIES.iter().all(|family| text.contains(&format!("# TYPE {} ", family.name))), "{text}");
+    }
+}

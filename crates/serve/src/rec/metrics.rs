@@ -1,0 +1,74 @@
+//! The metrics of a recommendation server: its [`Counters`], and the model that it serves.
+
+use super::counters::Counters;
+use super::shelf::Shelf;
+use crate::metrics::Page;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+crate::families! { "millrace_rec_";
+    REQUESTS counter "requests" count ["outcome"] "Requests: answered with scores, refused (answered with an error, or not taken), given_up (the caller left before).";
+    TAKEN counter "requests_taken" count [] "Requests that preprocessing took up.";
+    QUERIES counter "queries" count [] "Queries of the requests that were answered.";
+    ROWS counter "rows" count [] "Rows of tables that these read, memo rows among them.";
+    BATCHES counter "batches" count [] "Batches that the engine computed.";
+    LOADS counter "model_loads" count ["outcome"] "Loads of models after the first: done, failed.";
+    GENERATION gauge "model_generation" count ["model"] "Which load of the model is served, from 1.";
+    BUSY counter "busy" seconds ["thread"] "Processor time of preprocessing and engine, without their waits.";
+    STAGE counter "stage" seconds ["stage"] "Time of the engine: reduce (rows of tables), mlp (the rest of the model), reply.";
+}
+
+/// Adds them; the model's once there is one.
+pub fn collect(counters: &Counters, shelf: Option<&Shelf>, page: &mut Page) {
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    for (family, counter) in [
+        (TAKEN, &counters.taken),
+        (QUERIES, &counters.queries),
+        (ROWS, &counters.rows),
+        (BATCHES, &counters.batches),
+    ] {
+        page.add(family, &[], read(counter));
+    }
+    for (family, label, counter) in [
+        (REQUESTS, "answered", &counters.requests),
+        (REQUESTS, "refused", &counters.refused),
+        (REQUESTS, "given_up", &counters.given_up),
+        (LOADS, "done", &counters.loads),
+        (LOADS, "failed", &counters.failed_loads),
+    ] {
+        page.add(family, &[label], read(counter));
+    }
+    for (family, label, counter) in [
+        (BUSY, "preprocess", &counters.preprocess_busy),
+        (BUSY, "engine", &counters.engine_busy),
+        (STAGE, "reduce", &counters.reduce),
+        (STAGE, "mlp", &counters.mlp),
+        (STAGE, "reply", &counters.reply),
+    ] {
+        page.add(family, &[label], read(counter) as f64 / 1e9);
+    }
+    if let Some(shelf) = shelf {
+        let served = shelf.current();
+        page.add(GENERATION, &[&served.name], served.generation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::lint;
+
+    #[test]
+    fn all_that_is_counted_is_shown() {
+        let counters = Counters::default();
+        counters.mlp.store(1_500_000_000, Ordering::Relaxed);
+        let mut page = Page::default();
+        collect(&counters, None, &mut page);
+        let text = page.text();
+        lint::hold(&text);
+        assert!(text.contains("millrace_rec_stage_seconds_total{stage=\"mlp\"} 1.5"), "{text}");
+        let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(samples, counters.all().len());
+        let missing = FAMILIES.iter().filter(|family| !text.contains(&format!("# TYPE {} ", family.name)));
+        assert_eq!(missing.map(|family| family.name).collect::<Vec<_>>(), [GENERATION.name]);
+    }
+}
