@@ -4,6 +4,7 @@ use crate::node::Node;
 use crate::node::config::{Config, ConfigError, MEMCACHED_PORT, parse_address};
 use crate::node::registers::{Id, SetError};
 use crate::process::logger::LogArgs;
+use crate::process::parse::{AssignError, assign};
 use base::Bytes;
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -124,9 +125,7 @@ pub enum UpError {
     /// The config file or an address.
     Config(ConfigError),
     /// A register.
-    Register(SetError),
-    /// `--set` without `=`.
-    NotAnAssignment(String),
+    Register(AssignError),
     /// The node.
     Start(crate::node::StartError),
     /// The pid file, the user, the signals.
@@ -138,9 +137,6 @@ impl fmt::Display for UpError {
         match self {
             UpError::Config(e) => e.fmt(f),
             UpError::Register(e) => e.fmt(f),
-            UpError::NotAnAssignment(text) => {
-                write!(f, "--set takes NAME=VALUE, for example --set engine.group=32, not {text:?}")
-            }
             UpError::Start(e) => e.fmt(f),
             UpError::System(e) => f.write_str(e),
         }
@@ -151,6 +147,12 @@ impl std::error::Error for UpError {}
 
 impl From<SetError> for UpError {
     fn from(e: SetError) -> UpError {
+        UpError::Register(e.into())
+    }
+}
+
+impl From<AssignError> for UpError {
+    fn from(e: AssignError) -> UpError {
         UpError::Register(e)
     }
 }
@@ -189,11 +191,7 @@ impl Up {
                 registers.write(id, number)?;
             }
         }
-        for assignment in &self.set {
-            let (name, value) =
-                assignment.split_once('=').ok_or_else(|| UpError::NotAnAssignment(assignment.clone()))?;
-            registers.set(name.trim(), value)?;
-        }
+        assign(registers, &self.set)?;
         config.allow_shutdown = self.allow_shutdown;
         config.verbosity = self.log.verbose;
         Ok(config)

@@ -2,7 +2,7 @@
 
 use super::controller::ControllerError;
 use super::media::Media;
-use super::registers::SetError;
+use crate::process::parse::AssignError;
 use base::Bytes;
 use base::key::KeyError;
 use fabric::link::Address;
@@ -15,8 +15,7 @@ use std::{fmt, io};
 #[derive(Debug)]
 #[allow(missing_docs)] // each is a sentence below
 pub enum ChainError {
-    NotAnAssignment(String),
-    Register(SetError),
+    Register(AssignError),
     Config(BadConfig),
     NoDirectory(Media),
     SmallLog(Bytes, Bytes),
@@ -69,9 +68,6 @@ impl ChainError {
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChainError::NotAnAssignment(text) => {
-                write!(f, "--set takes NAME=VALUE, for example --set chain.window=256, not {text:?}")
-            }
             ChainError::Register(error) => error.fmt(f),
             ChainError::Config(error) => write!(f, "the registers do not fit together: {error}"),
             ChainError::NoDirectory(media) => {
@@ -179,8 +175,8 @@ impl From<ControllerError> for ChainError {
     }
 }
 
-impl From<SetError> for ChainError {
-    fn from(error: SetError) -> ChainError {
+impl From<AssignError> for ChainError {
+    fn from(error: AssignError) -> ChainError {
         ChainError::Register(error)
     }
 }

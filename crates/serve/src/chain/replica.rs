@@ -9,6 +9,7 @@ use super::registers::{Registers, config};
 use super::service::Desk;
 use crate::admin::parse_address;
 use crate::process::logger::LogArgs;
+use crate::process::parse::assign;
 use crate::process::{say, stop_at_eof, stop_flag};
 use crate::txn::words;
 use base::key::Key;
@@ -176,11 +177,7 @@ fn perhaps_numbered(text: &str) -> Result<(Option<u16>, Address), String> {
 /// There is none of that name, or the value is none.
 pub fn registers(set: &[String]) -> Result<Registers, ChainError> {
     let registers = Registers::default();
-    for assignment in set {
-        let (name, value) =
-            assignment.split_once('=').ok_or_else(|| ChainError::NotAnAssignment(assignment.clone()))?;
-        registers.set(name.trim(), value)?;
-    }
+    assign(&registers, set)?;
     Ok(registers)
 }
 

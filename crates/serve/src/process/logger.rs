@@ -85,6 +85,10 @@ impl LogArgs {
         // The first stays: one process is one server.
         let _ = SERVICE.set(service);
         AS_JSON.store(self.log_format == Format::Json, Ordering::Relaxed);
+        if self.log_format == Format::Json {
+            // A panic is a message as well, and the only one that would be no JSON.
+            std::panic::set_hook(Box::new(|panic| ::log::error!("{panic}")));
+        }
         ::log::set_max_level(self.level());
     }
 
@@ -289,6 +293,8 @@ mod tests {
         ::log::debug!("four");
         ::log::info!(target: "other::crate", "not ours");
         ::log::warn!(target: "other::crate", "a warning of another");
+        let is_json = flags.contains("json");
+        assert!(!is_json || std::thread::spawn(|| panic!("five")).join().is_err());
         std::process::exit(if lost() == counts().iter().map(|(_, count)| count).sum::<u64>() {
             8
         } else {
@@ -314,7 +320,8 @@ mod tests {
         let all: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let levels: Vec<_> = all.iter().map(|line| line["level"].as_str().expect("text")).collect();
-        assert_eq!(levels, ["error", "warn", "info", "warn"]);
+        assert_eq!(levels, ["error", "warn", "info", "warn", "error"]);
+        assert!(all[4]["message"].as_str().is_some_and(|text| text.contains("five")), "{text}");
         assert!(all.iter().all(|line| line["service"] == "test"), "{text}");
         assert_eq!((&all[2]["message"], &all[2]["lines"]), (&"three".into(), &3.into()));
         let time = all[0]["time"].as_str().expect("text");

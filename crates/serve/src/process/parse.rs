@@ -1,5 +1,7 @@
-//! Times, counts and rates as people write them on a command line.
+//! Times, counts, rates and registers as people write them on a command line.
 
+use base::registers::{Register, Registers, SetError};
+use std::fmt;
 use std::time::Duration;
 
 /// Reads `10s`, `500ms`, `1.5m`, `80us`; a plain number is seconds.
@@ -17,6 +19,50 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let seconds = number * unit;
     if seconds < 1e7 { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+}
+
+/// Why registers could not be set from a command line.
+#[derive(Clone, Debug)]
+pub enum AssignError {
+    /// `--set` without `=`; and a register that there is, as an example.
+    NotAnAssignment(String, String),
+    /// The register, or its value.
+    Register(SetError),
+}
+
+impl From<SetError> for AssignError {
+    fn from(error: SetError) -> AssignError {
+        AssignError::Register(error)
+    }
+}
+
+impl fmt::Display for AssignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AssignError::NotAnAssignment(text, example) => {
+                write!(f, "--set takes NAME=VALUE, for example --set {example}, not {text:?}")
+            }
+            AssignError::Register(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AssignError {}
+
+/// Sets registers as `--set NAME=VALUE` says, before the program uses them. All servers read their flags so.
+///
+/// # Errors
+/// What is no assignment, no register or no value.
+pub fn assign<R: Register>(registers: &Registers<R>, assignments: &[String]) -> Result<(), AssignError> {
+    for assignment in assignments {
+        let Some((name, value)) = assignment.split_once('=') else {
+            let spec = &R::SPECS[0];
+            let example = format!("{}={}", spec.name, spec.show(spec.default));
+            return Err(AssignError::NotAnAssignment(assignment.clone(), example));
+        };
+        registers.set(name.trim(), value)?;
+    }
+    Ok(())
 }
 
 /// Reads `1000`, `100k`, `1m`, `1.5g`: powers of a thousand.

@@ -7,6 +7,7 @@ use super::shelf::Shelf;
 use super::source::ModelArgs;
 use crate::admin::{Admin, Routes, Tuned, parse_address};
 use crate::process::logger::LogArgs;
+use crate::process::parse::assign;
 use crate::rec::registers::{Id, Registers};
 use clap::Args;
 use fabric::link::Address;
@@ -105,12 +106,7 @@ impl Operated {
 /// A setting is none.
 pub fn registers(settings: &[String]) -> Result<Arc<Registers>, ServeError> {
     let registers = Registers::default();
-    for setting in settings {
-        let Some((name, value)) = setting.split_once('=') else {
-            return Err(ServeError::Flag(format!("--set {setting:?}: expected NAME=VALUE")));
-        };
-        registers.set(name, value).map_err(|error| ServeError::Flag(format!("--set {setting}: {error}")))?;
-    }
+    assign(&registers, settings).map_err(|error| ServeError::Flag(error.to_string()))?;
     Ok(Arc::new(registers))
 }
 

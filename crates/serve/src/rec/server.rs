@@ -280,6 +280,7 @@ fn serve(mut server: fabric::server::Server, stop: &AtomicBool, beat: &Beat) {
     let clock = Clock::shared();
     server.drain(clock.now());
     while !server.is_drained() {
+        beat.turn();
         server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
     }
 }

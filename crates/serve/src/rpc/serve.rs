@@ -138,6 +138,7 @@ fn serve(mut server: Server, policy: WaitPolicy, stop: &AtomicBool, beat: &Beat)
     let clock = Clock::shared();
     server.drain(clock.now());
     while !server.is_drained() {
+        beat.turn();
         server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
     }
 }

@@ -10,6 +10,7 @@ use crate::chain::registry::memory::MemoryRegistry;
 use crate::chain::registry::{Registry, RegistryError};
 use crate::chain::replica::{KEY_FILE, Secret};
 use crate::process::logger::LogArgs;
+use crate::process::parse::assign;
 use crate::process::{say, stop_flag};
 use base::Nanos;
 use fabric::link::Address;
@@ -239,11 +240,7 @@ impl Reset {
 impl Common {
     fn registers(&self) -> Result<Registers, ControllerError> {
         let registers = Registers::default();
-        for assignment in &self.set {
-            let wrong = || ControllerError::Set(format!("--set takes NAME=VALUE, not {assignment:?}"));
-            let (name, value) = assignment.split_once('=').ok_or_else(wrong)?;
-            registers.set(name.trim(), value).map_err(|error| ControllerError::Set(error.to_string()))?;
-        }
+        assign(&registers, &self.set).map_err(|error| ControllerError::Set(error.to_string()))?;
         Ok(registers)
     }
 

@@ -11,9 +11,11 @@ impl Edge {
         let end = self.clock.now().plus(DRAIN);
         loop {
             while self.has_work() && self.clock.now() < end {
+                self.inbox.beat.turn();
                 self.now = self.clock.now();
                 self.turn();
             }
+            self.inbox.beat.turn();
             self.read_what_is_left();
             if self.connections.iter().all(Option::is_none) || self.clock.now() >= end {
                 break;
