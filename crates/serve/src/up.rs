@@ -1,8 +1,9 @@
 //! `millrace up`: run a node until it is told to stop.
 
 use crate::node::Node;
-use crate::node::config::{Config, ConfigError, MEMCACHED_PORT, parse_address};
+use crate::node::config::{Config, ConfigError, MEMCACHED_PORT};
 use crate::node::registers::{Id, SetError};
+use crate::process::parse::address;
 use base::Bytes;
 use clap::{ArgAction, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -224,7 +225,7 @@ impl Up {
         listen.unix_mask = self.unix_mask.unwrap_or(listen.unix_mask);
         if let Some(admin) = &self.admin {
             let text = if admin.contains(':') { admin.clone() } else { format!("127.0.0.1:{admin}") };
-            listen.admin = Some(parse_address(&text)?);
+            listen.admin = Some(address(&text).map_err(ConfigError::Address)?);
         }
         Ok(())
     }
@@ -268,7 +269,7 @@ fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, UpError> {
         let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
         match bare.parse::<IpAddr>() {
             Ok(ip) => all.push(SocketAddr::new(ip, port)),
-            Err(_) => all.push(parse_address(text.trim())?),
+            Err(_) => all.push(address(text.trim()).map_err(ConfigError::Address)?),
         }
     }
     Ok(all)

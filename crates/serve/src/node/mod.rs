@@ -5,24 +5,19 @@
 //!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)      admin: metrics, registers
 //!                        …           ╝
 //! ```
-//! `accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
+//! `memcached::accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
 //! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
 
-pub(crate) mod accept;
 mod admin;
 pub mod config;
 mod connection;
-pub mod counters;
 mod datagrams;
 mod dedicated;
 mod edge;
-pub(crate) mod input;
 pub mod kv;
-pub(crate) mod listen;
 mod messages;
 mod metrics;
-pub(crate) mod output;
 pub mod registers;
 mod rings;
 pub mod shared;
@@ -30,10 +25,10 @@ mod stream;
 
 use crate::admin::Admin;
 use crate::guard::AbortOnPanic;
-use accept::{Door, Inbox, Purpose};
+use crate::memcached::accept::{self, Door, Inbox, Purpose};
+use crate::memcached::listen::{self, UnixListener};
 use config::Config;
 use edge::Edge;
-use listen::UnixListener;
 use registers::Id;
 use rustix::event::{EventfdFlags, eventfd};
 use shared::{Report, Shared};

@@ -1,8 +1,8 @@
 //! What the threads of one node share: registers, counters, the engine behind its lock, and the stop flag.
 
-use super::accept::Inbox;
-use super::counters::{NetCounters, NetSnapshot};
 use super::kv::{Kv, KvReport};
+use crate::memcached::accept::Inbox;
+use crate::memcached::counters::{NetCounters, NetSnapshot};
 use crate::node::registers::{Id, Register, Registers};
 use base::Nanos;
 use base::budget::Budget;

@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `parse` | times, counts and rates as people write them |
+//! | `parse` | times, counts, rates and addresses as people write them |
 //! | `progress` | progress bars |
 //! | `interrupt` | Ctrl-C that ends a measurement early |
 //! | `panics` | panics of machines under test, caught |

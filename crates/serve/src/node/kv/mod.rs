@@ -14,11 +14,11 @@ mod listing;
 mod meta;
 mod stats;
 
-use super::accept::Inbox;
 use super::config::Config;
-use super::counters::NetCounters;
-use super::output::Body;
 use super::shared::Shared;
+use crate::memcached::accept::Inbox;
+use crate::memcached::counters::NetCounters;
+use crate::memcached::output::Body;
 use crate::node::registers::{Id, Registers};
 use base::Nanos;
 use base::budget::Budget;
@@ -36,11 +36,6 @@ use store::{Hit, Key, Mode, Store};
 
 pub use listing::Listing;
 pub use stats::KvReport;
-pub(crate) use stats::command_counters;
-
-/// What `version` answers. Clients compare its first numbers with memcached's to learn what a server understands, so they are
-/// those of the memcached that this server follows; libmemcached, for one, refuses a major number of 0.
-pub const PROTOCOL_VERSION: &str = concat!("1.6.18+millrace.", env!("CARGO_PKG_VERSION"));
 
 /// Longest value that travels in the arena.
 pub const INLINE_VALUE: usize = 16 << 10;
