@@ -16,9 +16,8 @@ use base::pages::{PageKind, Region};
 use base::prng::mix64;
 use base::touch::prefetch;
 use base::{Bytes, Clock, Nanos, Prng, cpu};
-use engine::{EdgePort, Engine, Form, Service, Settings, port};
+use engine::{EdgePort, Engine, EngineOptions, Form, Handle, Messages, Service, ServiceOptions, Settings};
 use ring::arena::{Producer, Span};
-use ring::doorbell::Tracker;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -63,9 +62,12 @@ fn options() -> Result<Options, String> {
 /// Answers a request with its own eight bytes.
 struct Echo;
 
-impl Service for Echo {
+impl Messages for Echo {
     type Request = u64;
     type Reply = Span;
+}
+
+impl Service for Echo {
     const TOUCHES: usize = 2;
 
     #[inline]
@@ -125,9 +127,12 @@ impl Chase {
     }
 }
 
-impl Service for Chase {
+impl Messages for Chase {
     type Request = u64;
     type Reply = Span;
+}
+
+impl Service for Chase {
     const TOUCHES: usize = 2;
 
     #[inline]
@@ -174,20 +179,19 @@ fn calibrate() -> u32 {
 
 /// An engine and its one port.
 struct Bench<S: Service> {
-    engine: Engine<S>,
+    engine: Engine,
+    handle: Handle<S>,
     edge: EdgePort<S>,
     prng: Prng,
     clock: Clock,
 }
 
-impl<S: Service<Request = u64, Reply = Span>> Bench<S> {
+impl<S: Service + Messages<Request = u64, Reply = Span>> Bench<S> {
     fn new(service: S) -> Bench<S> {
-        let mut tracker = Tracker::heap(1);
-        let (index, bell) = tracker.attach(256).expect("a table of one");
-        let (edge, port) = port(256, 1 << 16, index, bell);
-        let mut engine = Engine::new(service, tracker, 256);
-        engine.attach(port);
-        Bench { engine, edge, prng: Prng::new(7), clock: Clock::shared() }
+        let mut engine = Engine::new(EngineOptions::default());
+        let handle = engine.add(service, ServiceOptions::default());
+        let edge = engine.open(handle, 256, 1 << 16).expect("the engine's first port");
+        Bench { engine, handle, edge, prng: Prng::new(7), clock: Clock::shared() }
     }
 
     /// Nanoseconds per request over one slice.
@@ -203,7 +207,7 @@ impl<S: Service<Request = u64, Reply = Span>> Bench<S> {
                 assert!(self.edge.submit(now, key).is_ok(), "the ring has room for {DEPTH}");
             }
             self.edge.ring();
-            self.engine.run(&settings);
+            self.engine.pass(&settings);
             while let Some(reply) = self.edge.poll() {
                 sum ^= self.edge.bytes(reply.body)[0];
                 self.edge.release(reply.body);
@@ -236,7 +240,7 @@ impl Row {
 }
 
 /// One slice of every form and group.
-fn turn<S: Service<Request = u64, Reply = Span>>(bench: &mut Bench<S>, rows: &mut [Row]) {
+fn turn<S: Service + Messages<Request = u64, Reply = Span>>(bench: &mut Bench<S>, rows: &mut [Row]) {
     for (group, rows) in GROUPS.into_iter().zip(rows.chunks_exact_mut(FORMS.len())) {
         let ns = FORMS.map(|(form, _)| bench.slice(form, group));
         for (row, ns_of_form) in rows.iter_mut().zip(ns) {
@@ -263,7 +267,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while rows[0][0].ns.len() < 3 || Instant::now() < end {
         turn(&mut echo, &mut rows[0]);
         for (work, rows) in [0, steps].into_iter().zip(&mut rows[1..]) {
-            chase.engine.service().work = work;
+            chase.engine.service(chase.handle).work = work;
             turn(&mut chase, rows);
         }
     }
