@@ -1,6 +1,13 @@
 //! The engine as its users see it: whatever edges do, requests are executed once, in order, and answered where they came from.
 
+mod faults;
+mod ledger;
+mod model;
+mod order;
+mod script;
+mod services;
 mod toy;
+mod waits;
 
 use crate::{Form, Settings};
 use base::{Nanos, Prng};

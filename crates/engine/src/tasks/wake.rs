@@ -63,6 +63,7 @@ where
         if deadline == Nanos::ZERO {
             return;
         }
+        (self.next_wake, self.next_entry) = (Nanos::MAX, u64::MAX);
         let mut late = false;
         for slot in (0..self.metas.len() as u16).map(Slot::new) {
             let meta = &self.metas[slot.index()];
@@ -74,6 +75,10 @@ where
                 late = true;
             } else {
                 self.next_expiry = self.next_expiry.min(meta.submitted.plus(deadline).plus(Nanos(1)));
+                if meta.stand == Stand::Waiting {
+                    self.next_wake = self.next_wake.min(meta.until);
+                    self.next_entry = self.next_entry.min(meta.entry);
+                }
             }
         }
         if late {
