@@ -25,6 +25,8 @@ struct Entry<R, F> {
 /// A fixed number of slots for requests `R` and tasks `F`.
 pub(crate) struct Slab<R, F> {
     entries: NonNull<[Entry<R, F>]>,
+    /// Which slots have a task. Beside them: a look into the entry would be a reference to a future that may point into itself.
+    started: Vec<bool>,
     free: Vec<Slot>,
     _owns: PhantomData<Entry<R, F>>,
 }
@@ -38,7 +40,8 @@ impl<R, F> Slab<R, F> {
         let entry = |_| Entry { request: UnsafeCell::new(None), future: UnsafeCell::new(None) };
         let entries: Box<[Entry<R, F>]> = (0..capacity).map(entry).collect();
         let free = (0..capacity as u16).rev().map(Slot::new).collect();
-        Slab { entries: NonNull::from(Box::leak(entries)), free, _owns: PhantomData }
+        let entries = NonNull::from(Box::leak(entries));
+        Slab { entries, started: vec![false; capacity], free, _owns: PhantomData }
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -93,6 +96,7 @@ impl<R, F> Slab<R, F> {
         let future = make(request);
         // SAFETY: `&mut self`: nobody else is at the future.
         unsafe { *entry.future.get() = Some(future) };
+        self.started[slot.index()] = true;
     }
 
     #[inline]
@@ -102,8 +106,9 @@ impl<R, F> Slab<R, F> {
     }
 
     /// Whether the slot's task was started and is not finished.
-    pub(crate) fn is_started(&mut self, slot: Slot) -> bool {
-        self.future(slot).is_some()
+    #[inline]
+    pub(crate) fn is_started(&self, slot: Slot) -> bool {
+        self.started[slot.index()]
     }
 
     /// Polls the slot's task once; a task that is ready is gone afterwards.
@@ -123,6 +128,7 @@ impl<R, F> Slab<R, F> {
     /// Drops the slot's task, if there is one.
     #[inline]
     pub(crate) fn cancel(&mut self, slot: Slot) {
+        self.started[slot.index()] = false;
         self.future(slot).set(None);
     }
 

@@ -49,7 +49,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 
 /// Polls of one pass at most, about: what a task that never ends may cost the other services before it is their turn.
-const POLLS: usize = 4096;
+const POLLS: usize = if cfg!(miri) { 256 } else { 4096 };
 
 /// Where the task of a slot stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,7 +69,8 @@ proptest! {
 #[test]
 fn the_checker_finds_a_host_without_order() {
     let shape = Shape { ports: 3, entries: 64, arena: 1 << 12, in_flight: 64 };
-    let found = (0..20).filter(|&seed| {
+    let seeds = if cfg!(miri) { 1 } else { 20 };
+    let found = (0..seeds).filter(|&seed| {
         let mut prng = Prng::new(seed);
         let mut steps = Vec::new();
         for _ in 0..40 {
@@ -86,5 +87,5 @@ fn the_checker_finds_a_host_without_order() {
         assert_eq!(run(Hosting::Task(Order::Key)), Ok(()));
         run(Hosting::Disordered).is_err()
     });
-    assert!(found.count() > 15);
+    assert!(found.count() > seeds as usize * 3 / 4);
 }

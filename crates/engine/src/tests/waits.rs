@@ -84,6 +84,7 @@ fn a_service_calls_a_staged_one_and_itself() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many passes")]
 fn calls_beyond_their_room_come_later_and_bytes_are_given_back() {
     let mut rig = Rig::new(256, ServiceOptions::default());
     // 200 callers, 64 calls at once; 200 replies of 4 KiB, 256 KiB of room, in any order.
