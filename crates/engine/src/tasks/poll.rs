@@ -30,7 +30,7 @@ where
     /// Polls until every task waits for something other than memory, or has ended.
     pub(super) fn run<C: Core>(&mut self, common: &mut Common<C>) {
         let group = common.settings.group.clamp(1, MAX_GROUP);
-        let mut polls = 0;
+        let (mut polls, mut ended) = (0, 0);
         while polls < POLLS {
             self.fill(group);
             if self.window.is_empty() {
@@ -44,7 +44,12 @@ where
                 common.core.touched(0, touched);
             }
             if !self.done.is_empty() {
-                common.read_clock();
+                // A reading waits for the memory that was asked for, so one serves a group's worth of tasks.
+                ended += self.done.len();
+                if ended >= group {
+                    common.read_clock();
+                    ended = 0;
+                }
                 self.retire(common);
             }
         }
