@@ -24,11 +24,10 @@ use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::pages::PageKind;
-use engine::{EdgePort, Engine, Service};
+use engine::{EdgePort, Engine, EngineOptions, Messages, Service, ServiceOptions};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
-use ring::doorbell::Tracker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -199,19 +198,14 @@ pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, 
     let hasher = *kv.store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
-    let mut tracker = Tracker::heap(inboxes.len());
-    let bells: Vec<_> = inboxes.iter().map(|_| tracker.attach(entries as u32)).collect();
-    let mut engine = Engine::new(kv, tracker, registers.size(Id::EngineInFlight));
-    let ports = bells
-        .into_iter()
-        .map(|bell| {
-            let (index, bell) = bell.expect("the table was made for that many");
-            let (edge, port) = engine::port::<Kv>(entries as u32, arena as u64, index, bell);
-            engine.attach(port);
-            edge
-        })
+    let in_flight = registers.size(Id::EngineInFlight);
+    let mut engine = Engine::new(EngineOptions { in_flight, ports: inboxes.len() });
+    let kv = engine.add(kv, ServiceOptions::default());
+    let ports = inboxes
+        .iter()
+        .map(|_| engine.open(kv, entries as u32, arena as u64).expect("the engine was made for that many"))
         .collect();
-    Ok((Arc::new(Shared::new(registers, net, buffered, engine, inboxes)), ports, hasher))
+    Ok((Arc::new(Shared::new(registers, net, buffered, (engine, kv), inboxes)), ports, hasher))
 }
 
 impl Kv {
@@ -307,10 +301,12 @@ fn with_value(room: Reservation<'_>, len: usize, value: Option<Detached>) -> Rep
     Reply { span: room.commit(len as u32), beside }
 }
 
-impl Service for Kv {
+impl Messages for Kv {
     type Request = Request;
     type Reply = Reply;
+}
 
+impl Service for Kv {
     /// Bucket, then item.
     const TOUCHES: usize = 2;
 
