@@ -188,7 +188,7 @@ def main():
     parser.add_argument("new")
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; without any, all")
     parser.add_argument("--rounds", type=int, default=9)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     unknown = [part for part in args.parts if part not in parts]
     if unknown:
         parser.error(f"there is no {unknown[0]}: {', '.join(parts)}")

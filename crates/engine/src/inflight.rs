@@ -20,6 +20,10 @@ use std::task::{Context, Poll, Waker};
 pub struct Slot(u16);
 
 impl Slot {
+    pub(crate) fn new(at: u16) -> Slot {
+        Slot(at)
+    }
+
     /// The slot as an index into arrays beside the table.
     #[inline]
     pub fn index(self) -> usize {

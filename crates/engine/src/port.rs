@@ -3,12 +3,15 @@
 //! Shape: a request/response ring pair for descriptors, an arena beside it for the bytes of replies (as a network card has
 //! rings of descriptors and buffers beside them), and a doorbell in the engine's table.
 //!
+//! Order: a staged service answers in order of submission. Tasks are answered as they finish, and the [`Tag`] says which request a
+//! reply is for.
+//!
 //! Cost: part of what `docs/measurements/engine.md` says of a whole pass.
 //!
 //! Bounds: a reply's bytes need room in one piece, and only up to half the arena does an empty arena have that wherever it
 //! stands: services that ask for more in one reply may wait for ever.
 
-use crate::service::Service;
+use crate::service::Messages;
 use base::Nanos;
 use ring::pair::Tag;
 use ring::{Full, arena, doorbell, pair};
@@ -23,7 +26,7 @@ pub struct Stamped<T> {
 }
 
 /// The edge's end.
-pub struct EdgePort<S: Service> {
+pub struct EdgePort<S: Messages> {
     client: pair::Client<Stamped<S::Request>, Stamped<S::Reply>>,
     bytes: arena::Consumer,
     doorbell: doorbell::Doorbell,
@@ -31,7 +34,7 @@ pub struct EdgePort<S: Service> {
 }
 
 /// The engine's end.
-pub struct EnginePort<S: Service> {
+pub struct EnginePort<S: Messages> {
     server: pair::Server<Stamped<S::Request>, Stamped<S::Reply>>,
     bytes: arena::Producer,
     index: usize,
@@ -39,7 +42,7 @@ pub struct EnginePort<S: Service> {
 
 /// A port of `entries` requests and `arena_bytes` of replies (powers of two), announced by `doorbell`, which is number
 /// `index` of the engine's table.
-pub fn port<S: Service>(
+pub(crate) fn port<S: Messages>(
     entries: u32,
     arena_bytes: u64,
     index: usize,
@@ -53,17 +56,17 @@ pub fn port<S: Service>(
     )
 }
 
-impl<S: Service> EdgePort<S> {
-    /// Puts a request into the ring; the engine sees it after [`EdgePort::ring`].
+impl<S: Messages> EdgePort<S> {
+    /// Puts a request into the ring; the engine sees it after [`EdgePort::ring`]. `now` is by the clock of the engine's core.
     ///
     /// # Errors
     /// The request, when the ring has no free slot.
     #[inline]
-    pub fn submit(&mut self, now: Nanos, request: S::Request) -> Result<(), S::Request> {
+    pub fn submit(&mut self, now: Nanos, request: S::Request) -> Result<Tag, S::Request> {
         match self.client.try_send(Stamped { at: now, body: request }) {
-            Ok(_) => {
+            Ok(tag) => {
                 self.unannounced += 1;
-                Ok(())
+                Ok(tag)
             }
             Err(Full(stamped)) => Err(stamped.body),
         }
@@ -78,10 +81,16 @@ impl<S: Service> EdgePort<S> {
         }
     }
 
-    /// The next reply, stamped when it was executed. Replies come in order of submission.
+    /// The next reply, stamped when it was executed: of a staged service, the one to the oldest request.
     #[inline]
     pub fn poll(&mut self) -> Option<Stamped<S::Reply>> {
         self.client.poll().map(|(_, reply)| reply)
+    }
+
+    /// The next reply, and which request it is for.
+    #[inline]
+    pub fn poll_tagged(&mut self) -> Option<(Tag, Stamped<S::Reply>)> {
+        self.client.poll()
     }
 
     /// Whether a reply waits.
@@ -129,7 +138,7 @@ impl<S: Service> EdgePort<S> {
     }
 }
 
-impl<S: Service> EnginePort<S> {
+impl<S: Messages> EnginePort<S> {
     pub(crate) fn index(&self) -> usize {
         self.index
     }
@@ -158,7 +167,7 @@ impl<S: Service> EnginePort<S> {
 
 /// Ways in which an edge could break the rules of doorbells.
 #[cfg(test)]
-impl<S: Service> EdgePort<S> {
+impl<S: Messages> EdgePort<S> {
     /// Rings for `n` requests that are not there.
     pub(crate) fn cry_wolf(&mut self, n: u32) {
         self.doorbell.ring(n);

@@ -1,4 +1,4 @@
-//! The engine's ports: which have something, whose turn it is, and which wait for room.
+//! The ports of one service: which have something, whose turn it is, and which wait for room.
 //!
 //! Shape
 //! ```text
@@ -23,20 +23,21 @@
 //! Cost: a pass costs nothing for ports that are idle, beyond the scan of their doorbells.
 
 use crate::port::{EnginePort, Stamped};
-use crate::service::Service;
-use ring::doorbell;
+use crate::service::Messages;
 use ring::pair::Tag;
 use std::collections::VecDeque;
 
 /// A request taken from its ring.
-pub(crate) struct Admitted<S: Service> {
+pub(crate) struct Admitted<S: Messages> {
     pub(crate) port: u32,
     pub(crate) tag: Tag,
+    /// The service panicked over it, and it is to be answered so.
+    pub(crate) failed: bool,
     pub(crate) request: Stamped<S::Request>,
 }
 
 /// A port and where it stands.
-pub(crate) struct Attached<S: Service> {
+pub(crate) struct Attached<S: Messages> {
     pub(crate) port: EnginePort<S>,
     listed: bool,
     pub(crate) blocked: bool,
@@ -50,24 +51,18 @@ pub(crate) struct Attached<S: Service> {
 }
 
 /// All ports of one engine.
-pub(crate) struct Ports<S: Service> {
+pub(crate) struct Ports<S: Messages> {
+    /// By number of their doorbells, which the engine's other services share.
     attached: Vec<Option<Attached<S>>>,
-    tracker: doorbell::Tracker,
     turns: VecDeque<u32>,
     blocked: VecDeque<u32>,
     /// Ports that may have replies which are not flushed.
     dirty: Vec<u32>,
 }
 
-impl<S: Service> Ports<S> {
-    pub(crate) fn new(tracker: doorbell::Tracker) -> Ports<S> {
-        Ports {
-            attached: Vec::new(),
-            tracker,
-            turns: VecDeque::new(),
-            blocked: VecDeque::new(),
-            dirty: Vec::new(),
-        }
+impl<S: Messages> Ports<S> {
+    pub(crate) fn new() -> Ports<S> {
+        Ports { attached: Vec::new(), turns: VecDeque::new(), blocked: VecDeque::new(), dirty: Vec::new() }
     }
 
     pub(crate) fn attach(&mut self, port: EnginePort<S>) {
@@ -113,20 +108,54 @@ impl<S: Service> Ports<S> {
         !self.turns.is_empty()
     }
 
-    /// Whether the next scan or turn would find something.
-    pub(crate) fn has_work(&self) -> bool {
-        self.has_more() || self.tracker.has_news()
+    /// The doorbell of port `at` was rung, if there is such a port.
+    #[inline]
+    pub(crate) fn announced(&mut self, at: u32) {
+        if let Some(Some(port)) = self.attached.get_mut(at as usize) {
+            port.list(at, &mut self.turns);
+        }
     }
 
-    /// Lists the ports whose doorbells were rung.
+    /// The port has no turns: its requests are taken out of turn.
+    pub(crate) fn unlist(&mut self, at: u32) {
+        self.of(at).listed = false;
+        self.turns.retain(|&other| other != at);
+    }
+
+    /// The port, unless it was closed.
     #[inline]
-    pub(crate) fn scan(&mut self) {
-        let (attached, turns) = (&mut self.attached, &mut self.turns);
-        self.tracker.scan(|index, _| {
-            if let Some(Some(port)) = attached.get_mut(index) {
-                port.list(index as u32, turns);
-            }
-        });
+    pub(crate) fn find(&mut self, at: u32) -> Option<&mut Attached<S>> {
+        self.attached.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Takes at most `wanted` requests of one port out of its turn.
+    pub(crate) fn take_from(&mut self, at: u32, wanted: usize, queue: &mut VecDeque<Admitted<S>>) -> usize {
+        self.find(at).map_or(0, |port| port.take(at, wanted, queue))
+    }
+
+    /// Takes nothing more of the port until [`Ports::resume`]: there is no room for its replies.
+    #[cold]
+    pub(crate) fn pause(&mut self, at: u32) {
+        let port = self.of(at);
+        port.blocked = true;
+        if std::mem::take(&mut port.listed) {
+            self.turns.retain(|&other| other != at);
+        }
+    }
+
+    /// There was room for all of the port's replies.
+    pub(crate) fn resume(&mut self, at: u32) {
+        self.of(at).blocked = false;
+        self.unblock(at);
+    }
+
+    /// The port has a reply to be flushed.
+    #[inline]
+    pub(crate) fn replied(&mut self, at: u32) {
+        let Some(Some(port)) = self.attached.get_mut(at as usize) else { return };
+        if !std::mem::replace(&mut port.dirty, true) {
+            self.dirty.push(at);
+        }
     }
 
     fn list(&mut self, at: u32) {
@@ -217,7 +246,7 @@ impl<S: Service> Ports<S> {
     }
 }
 
-impl<S: Service> Attached<S> {
+impl<S: Messages> Attached<S> {
     #[inline]
     fn list(&mut self, at: u32, turns: &mut VecDeque<u32>) {
         // A blocked port is listed when there is room again.
@@ -231,8 +260,8 @@ impl<S: Service> Attached<S> {
     fn take(&mut self, at: u32, wanted: usize, queue: &mut VecDeque<Admitted<S>>) -> usize {
         let old = wanted.min(self.backlog.len());
         queue.extend(self.backlog.drain(..old));
-        old + self
-            .port
-            .drain(wanted - old, |tag, request| queue.push_back(Admitted { port: at, tag, request }))
+        old + self.port.drain(wanted - old, |tag, request| {
+            queue.push_back(Admitted { port: at, tag, failed: false, request })
+        })
     }
 }

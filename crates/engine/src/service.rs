@@ -1,30 +1,46 @@
-//! What an engine runs: a [`Service`] says which memory a request is about to need, and then executes it.
+//! What an engine runs, in two forms with one meaning.
 //!
-//! Why two halves: *touch* is cost, *execute* is meaning. The engine may touch in any way (not at all, stage by stage over a
-//! batch, or as one coroutine per request); the answer cannot change, because `execute` alone reads and writes.
+//! * [`Service`], *staged*: says which memory a request is about to need, and then executes it at once. For single-step
+//!   operations, a group of which is touched together.
+//! * [`TaskService`]: handles a request in steps, as an async function that may wait for memory, time, a log, host threads and other
+//!   services ([`Cx`]).
 //!
-//! Why the service is reached through [`with`] from a coroutine and not captured by it: futures live in the engine's
-//! in-flight table from one poll to the next, and between polls the engine executes other requests that change the
-//! service. A captured reference would forbid that; a scoped one is checked.
+//! Why the staged form has two halves: *touch* is cost, *execute* is meaning. The engine may touch in any way (not at all, stage by
+//! stage over a batch, or as one coroutine per request); the answer cannot change, because `execute` alone reads and writes.
 //!
-//! Cost: a request with two touches is 9 ns more as a coroutine than staged, everything included
-//! (`docs/measurements/engine.md`).
+//! Why tasks reach their service through [`Cx::with`] and do not borrow it: between two polls the engine polls other tasks that change
+//! the service. A captured reference would forbid that; a scoped one is checked.
+//!
+//! Cost: a staged request 17 ns, one with two touches as a coroutine 9 ns more, as a task `docs/measurements/engine.md`.
 
+use crate::cx::Cx;
+use crate::log::Log;
 use base::Nanos;
-use base::touch::yield_once;
 use ring::arena;
-use std::any::TypeId;
-use std::cell::Cell;
+use std::future::Future;
 
-/// The work behind a set of rings.
-pub trait Service: Send + 'static {
+/// What travels to a service and back.
+pub trait Messages: 'static {
     /// One request, as it travels in a ring slot.
     type Request: Send + 'static;
     /// What goes back in the reply's slot; bulk bytes go beside it, into the port's arena.
     type Reply: Send + 'static;
 
+    /// The bytes beside a reply. Only services that other services call need to say it ([`Cx::call`]).
+    fn span(reply: &Self::Reply) -> Option<arena::Span> {
+        let _ = reply;
+        None
+    }
+}
+
+/// The staged form.
+pub trait Service: Messages + Send {
     /// How many dependent memory accesses lead to a request's data: 2 for a hash table with items outside (bucket, item).
     const TOUCHES: usize;
+
+    /// Whether [`Service::panicked`] answers a request over which the service panicked. If not, the panic goes on through
+    /// [`Engine::pass`](crate::Engine::pass), and the request's port is closed.
+    const ANSWERS_PANICS: bool = false;
 
     /// What `touch` needs to find a request's memory, usually the hash of its key.
     fn touch_key(request: &Self::Request) -> u64;
@@ -42,6 +58,13 @@ pub trait Service: Send + 'static {
     /// The reply to a request whose deadline passed before it was executed, or `None` when `out` has no room.
     fn expire(&mut self, request: &Self::Request, out: &mut arena::Producer) -> Option<Self::Reply>;
 
+    /// The reply to a request over which `execute` or `expire` panicked, or `None` when `out` has no room. What they had changed until
+    /// then is as they left it.
+    fn panicked(&mut self, request: &Self::Request, out: &mut arena::Producer) -> Option<Self::Reply> {
+        let _ = (request, out);
+        None
+    }
+
     /// Housekeeping while there is nothing to execute: at most about `budget` small steps. True if more is waiting.
     fn idle(&mut self, budget: usize) -> bool {
         let _ = budget;
@@ -49,77 +72,57 @@ pub trait Service: Send + 'static {
     }
 }
 
-/// The coroutine form of a service's touches: one prefetch, one yield, for every access.
-pub(crate) async fn walk<S: Service>(key: u64) {
-    for step in 0..S::TOUCHES {
-        with(|service: &mut S| service.touch(step, key));
-        yield_once().await;
-    }
+/// Why a task did not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Its handler panicked.
+    Panicked,
+    /// Its deadline passed.
+    Expired,
 }
 
-thread_local! {
-    static CURRENT: Cell<Option<(TypeId, *mut ())>> = const { Cell::new(None) };
-}
+/// The task form.
+pub trait TaskService: Messages<Request: Sync> + Send {
+    /// What a task ends with, and a reply is made of.
+    type Output: Send + 'static;
 
-/// Runs `f` on the service whose engine is polling the calling coroutine.
-///
-/// # Panics
-/// Outside a poll of an engine over an `S`, and when called again from inside `f`.
-#[inline]
-pub fn with<S: 'static, R>(f: impl FnOnce(&mut S) -> R) -> R {
-    let Some((id, service)) = CURRENT.take() else {
-        panic!("engine::with is only for coroutines that an engine is polling, and does not nest");
-    };
-    let _restore = Restore(Some((id, service)));
-    assert!(id == TypeId::of::<S>(), "the engine that polls this coroutine runs another service");
-    // SAFETY: `lend` put the pointer here from a `&mut S` that it holds for the whole poll, the type id says that it is an
-    // S, and taking it out of the cell for the length of `f` makes this the only reference.
-    f(unsafe { &mut *service.cast::<S>() })
-}
-
-/// Lends `service` to [`with`] while `poll` runs.
-#[inline]
-pub(crate) fn lend<S: 'static, R>(service: &mut S, poll: impl FnOnce() -> R) -> R {
-    let _restore = Restore(CURRENT.replace(Some((TypeId::of::<S>(), (&raw mut *service).cast()))));
-    poll()
-}
-
-/// Puts back what the cell held, also when the closure panics.
-struct Restore(Option<(TypeId, *mut ())>);
-
-impl Drop for Restore {
-    #[inline]
-    fn drop(&mut self) {
-        CURRENT.set(self.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::catch_unwind;
-
-    #[test]
-    fn a_lent_service_is_reached_and_returned() {
-        let mut number = 1u32;
-        lend(&mut number, || {
-            with(|n: &mut u32| *n += 1);
-            with(|n: &mut u32| *n += 1);
-        });
-        assert_eq!(number, 3);
-        assert!(catch_unwind(|| with(|_: &mut u32| ())).is_err(), "nothing is lent any more");
+    /// What orders this request: those of one key run one after the other, as they were admitted. `None`: it waits for nobody.
+    fn key(request: &Self::Request) -> Option<u64> {
+        let _ = request;
+        None
     }
 
-    #[test]
-    fn nesting_and_the_wrong_type_are_refused() {
-        let mut number = 1u32;
-        let nested = catch_unwind(std::panic::AssertUnwindSafe(|| {
-            lend(&mut number, || with(|_: &mut u32| with(|_: &mut u32| ())));
-        }));
-        assert!(nested.is_err());
-        let wrong =
-            catch_unwind(std::panic::AssertUnwindSafe(|| lend(&mut number, || with(|_: &mut u64| ()))));
-        assert!(wrong.is_err());
-        assert!(CURRENT.get().is_none(), "a panic leaves nothing lent");
+    /// Handles a request. The service is reached through [`Cx::with`].
+    fn handle(cx: Cx<Self>, request: &Self::Request) -> impl Future<Output = Self::Output> + Send
+    where
+        Self: Sized;
+
+    /// The reply to a request whose task is over, its bytes written to `out`; or `None` when `out` has no room, and the engine asks again
+    /// when the reader has made some.
+    fn reply(
+        &self,
+        request: &Self::Request,
+        output: &Self::Output,
+        out: &mut arena::Producer,
+    ) -> Option<Self::Reply>;
+
+    /// The reply to a request whose task failed, or `None` when `out` has no room.
+    fn failed(&self, request: &Self::Request, why: Failure, out: &mut arena::Producer)
+    -> Option<Self::Reply>;
+
+    /// The log that [`Cx::durable`] waits for. Without one everything is durable.
+    fn log(&self) -> Option<&dyn Log> {
+        None
+    }
+
+    /// Called once in each pass with the time.
+    fn tick(&mut self, now: Nanos) {
+        let _ = now;
+    }
+
+    /// Housekeeping while there is nothing to execute: at most about `budget` small steps. True if more is waiting.
+    fn idle(&mut self, budget: usize) -> bool {
+        let _ = budget;
+        false
     }
 }

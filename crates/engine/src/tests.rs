@@ -1,6 +1,13 @@
 //! The engine as its users see it: whatever edges do, requests are executed once, in order, and answered where they came from.
 
+mod faults;
+mod ledger;
+mod model;
+mod order;
+mod script;
+mod services;
 mod toy;
+mod waits;
 
 use crate::{Form, Settings};
 use base::{Nanos, Prng};
@@ -56,6 +63,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         group,
         quantum,
         deadline: if hurry { PAST } else { Nanos::ZERO },
+        ..Settings::default()
     })
 }
 
@@ -76,9 +84,9 @@ fn drive(rig: &mut Rig, steps: &[Step]) {
             }
             Step::Release(port, n) => rig.edges[port % ports].release(n),
             Step::Pass => {
-                let before = rig.engine.service().log.len();
+                let before = rig.toy().log.len();
                 let progress = rig.pass();
-                assert_eq!(progress.answered, rig.engine.service().log.len() - before);
+                assert_eq!(progress.answered, rig.toy().log.len() - before);
             }
         }
     }
@@ -86,7 +94,7 @@ fn drive(rig: &mut Rig, steps: &[Step]) {
 
 /// The service's log, but for the touches.
 fn log(rig: &mut Rig) -> Vec<Entry> {
-    rig.engine.service().log.iter().map(|entry| Entry { touched: 0, ..*entry }).collect()
+    rig.toy().log.iter().map(|entry| Entry { touched: 0, ..*entry }).collect()
 }
 
 proptest! {
@@ -136,7 +144,7 @@ fn the_checker_finds_planted_faults() {
         let settings = Settings { form, deadline: PAST, ..Settings::default() };
         for fault in faults.map(Some).into_iter().chain([None]) {
             let mut rig = Rig::new(ROOMY, settings);
-            rig.engine.service().fault = fault;
+            rig.toy().fault = fault;
             load(&mut rig, 14);
             assert!(rig.settle(10));
             assert_eq!(rig.check().is_err(), fault.is_some(), "{fault:?} in {form:?}");
@@ -158,7 +166,7 @@ fn every_request_is_touched_step_by_step_before_it_is_executed() {
             let mut rig = Rig::new(ROOMY, Settings { form, group, ..Settings::default() });
             load(&mut rig, 20);
             assert!(rig.settle(10));
-            assert!(rig.engine.service().log.iter().all(|entry| entry.touched == steps), "{form:?}");
+            assert!(rig.toy().log.iter().all(|entry| entry.touched == steps), "{form:?}");
         }
     }
 }
@@ -184,7 +192,7 @@ fn a_flood_delays_another_port_by_at_most_its_quantum() {
             if asked_at.is_none() && prng.chance(0.3) {
                 assert!(rig.edges[0].submit(0, 0, 0, false));
                 rig.edges[0].port.ring();
-                asked_at = Some(rig.engine.service().log.len());
+                asked_at = Some(rig.toy().log.len());
             }
             rig.pass();
             rig.edges.iter_mut().for_each(|edge| _ = edge.collect(usize::MAX));
@@ -192,7 +200,7 @@ fn a_flood_delays_another_port_by_at_most_its_quantum() {
             if rig.edges[0].is_settled()
                 && let Some(asked_at) = asked_at.take()
             {
-                let since = &rig.engine.service().log[asked_at..];
+                let since = &rig.toy().log[asked_at..];
                 let before = since.iter().take_while(|entry| entry.request.port != 0);
                 let mut of = [0; 4];
                 before.for_each(|entry| of[entry.request.port] += 1);
@@ -218,24 +226,9 @@ fn what_is_late_is_answered_and_never_executed() {
         assert_eq!(rig.check(), Ok(()));
         let counters = rig.engine.counters();
         assert_eq!((counters.executed, counters.expired), (30, 15));
-        let log = &rig.engine.service().log;
+        let log = &rig.toy().log;
         assert!(log.iter().all(|e| e.request.late == (e.outcome == Outcome::Expired)));
     }
-}
-
-#[test]
-fn a_bell_rung_before_its_port_was_attached_is_not_lost() {
-    let mut tracker = ring::doorbell::Tracker::heap(1);
-    let (index, bell) = tracker.attach(4).expect("a free bell");
-    let (mut edge, port) = crate::port::<toy::Toy>(4, 64, index, bell);
-    let mut engine = crate::Engine::new(toy::Toy::default(), tracker, 4);
-    let request = toy::Request { port: 0, seq: 0, cell: 0, len: 5, late: false };
-    assert!(edge.submit(Nanos::ZERO, request).is_ok());
-    edge.ring();
-    assert_eq!(engine.run(&Settings::default()).answered, 0);
-    engine.attach(port);
-    assert_eq!(engine.run(&Settings::default()).answered, 1);
-    assert_eq!(edge.poll().map(|reply| reply.body.key), Some(0));
 }
 
 #[test]
@@ -263,7 +256,7 @@ fn a_port_without_room_does_not_stop_the_others() {
             assert!(rig.edges[1].is_settled() && rig.edges[2].is_settled(), "{form:?} with {in_flight}");
             assert_eq!((rig.edges[0].replies.len(), rig.pass().blocked), (0, 1));
             assert_eq!(rig.engine.counters().blocked, 1);
-            rig.engine.service().fault = None;
+            rig.toy().fault = None;
             assert!(rig.settle(100));
             assert_eq!(rig.check(), Ok(()), "what was given back kept its order");
         }

@@ -117,8 +117,9 @@ fn an_end_that_all_logs_lost_is_an_error_with_a_choice() {
     up.end();
 }
 
-/// Disks that all go back in time, a registry that is lost, and an operator who accepts it. Places in the log are given again then, and with them the numbers of sessions were: a
-/// client from before was told the outcome of another's request, and its own was never done.
+/// Disks that all go back in time, a registry that is lost, and an operator who accepts it. Places in the log are given
+/// again then, and with them the numbers of sessions were: a client from before was told the outcome of another's request,
+/// and its own was never done.
 #[test]
 fn after_a_reset_nobody_is_told_the_outcome_of_another() {
     let mut members = Members::new("reset");

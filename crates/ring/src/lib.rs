@@ -6,6 +6,7 @@
 //! | [`spsc`] | bounded rings of fixed-size slots, three ways to publish, one contract |
 //! | [`spmc`] | a bounded queue from one producer to many consumers |
 //! | [`pair`] | request ring + response ring; the client's own counters are the credits |
+//! | [`tags`] | what a client knows of each request in flight, when replies come in any order |
 //! | [`doorbell`] | one u32 tail per ring, contiguous; a scan finds all new work |
 //! | [`arena`] | contiguous bytes beside a ring, for what does not fit a slot |
 //! | [`baton`] | a value that many threads drive in turns: combining, and who keeps watch |
@@ -36,7 +37,7 @@ pub mod spsc;
 pub mod summary;
 mod sync;
 #[cfg(not(loom))]
-mod tags;
+pub mod tags;
 pub mod wait;
 
 pub use mapping::Mapping;

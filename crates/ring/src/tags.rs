@@ -8,14 +8,15 @@
 
 use crate::Tag;
 
-pub(crate) struct TagMap<V> {
+/// What is known about each request in flight.
+pub struct TagMap<V> {
     places: Box<[Option<(Tag, V)>]>,
     mask: usize,
 }
 
 impl<V> TagMap<V> {
     /// A table for at most `entries` tags at once.
-    pub(crate) fn new(entries: u32) -> TagMap<V> {
+    pub fn new(entries: u32) -> TagMap<V> {
         let places = (entries as usize).next_power_of_two() * 2;
         TagMap { places: (0..places).map(|_| None).collect(), mask: places - 1 }
     }
@@ -25,7 +26,10 @@ impl<V> TagMap<V> {
     }
 
     /// Notes `value` for a tag that is not in the table.
-    pub(crate) fn insert(&mut self, tag: Tag, value: V) {
+    ///
+    /// # Panics
+    /// When the tag is there already, or many more are than the table was made for.
+    pub fn insert(&mut self, tag: Tag, value: V) {
         let mut at = self.home(tag);
         let mut looked = 0;
         while let Some((other, _)) = &self.places[at] {
@@ -37,7 +41,7 @@ impl<V> TagMap<V> {
     }
 
     /// Takes out what is noted for `tag`.
-    pub(crate) fn remove(&mut self, tag: Tag) -> Option<V> {
+    pub fn remove(&mut self, tag: Tag) -> Option<V> {
         let mut hole = self.home(tag);
         while self.places[hole].as_ref()?.0 != tag {
             hole = (hole + 1) & self.mask;

@@ -8,6 +8,7 @@
 //! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
 //! | [`rec`] | recommendation inference |
 //! | [`rpc`] | services of the fabric: a server to try out, a gateway for gRPC, calls by hand |
+//! | `memcached` | connections of memcached clients: what node and proxy share |
 //! | [`process`] | what all commands do alike: stopping, logging, progress, parsing |
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
@@ -24,6 +25,7 @@ pub(crate) mod guard;
 pub mod http;
 pub mod inc;
 pub mod key;
+pub mod memcached;
 pub mod metrics;
 pub mod node;
 pub mod process;

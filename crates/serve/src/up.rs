@@ -1,10 +1,10 @@
 //! `millrace up`: run a node until it is told to stop.
 
 use crate::node::Node;
-use crate::node::config::{Config, ConfigError, MEMCACHED_PORT, parse_address};
+use crate::node::config::{Config, ConfigError, MEMCACHED_PORT};
 use crate::node::registers::{Id, SetError};
 use crate::process::logger::LogArgs;
-use crate::process::parse::{AssignError, assign};
+use crate::process::parse::{AssignError, address, assign};
 use base::Bytes;
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -266,7 +266,7 @@ fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, UpError> {
         let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
         match bare.parse::<IpAddr>() {
             Ok(ip) => all.push(SocketAddr::new(ip, port)),
-            Err(_) => all.push(parse_address(text.trim())?),
+            Err(_) => all.push(address(text.trim()).map_err(ConfigError::Address)?),
         }
     }
     Ok(all)

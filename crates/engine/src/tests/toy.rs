@@ -1,10 +1,9 @@
 //! A toy service that writes down what happens to it, a rig of several edges around it, and a checker of what came out.
 
-use crate::{EdgePort, Engine, Progress, Service, Settings, port};
+use crate::{EdgePort, Engine, EngineOptions, Handle, Messages, Progress, Service, ServiceOptions, Settings};
 use base::Nanos;
 use base::prng::mix64;
 use ring::arena::{Producer, Span};
-use ring::doorbell::Tracker;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -124,9 +123,12 @@ fn bytes(request: &Request, before: u64) -> Vec<u8> {
     (0..request.len).map(word).collect()
 }
 
-impl Service for Toy {
+impl Messages for Toy {
     type Request = Request;
     type Reply = Reply;
+}
+
+impl Service for Toy {
     const TOUCHES: usize = 2;
 
     fn touch_key(request: &Request) -> u64 {
@@ -208,7 +210,8 @@ impl Edge {
 
 /// An engine over a [`Toy`] with its edges.
 pub struct Rig {
-    pub engine: Engine<Toy>,
+    pub engine: Engine,
+    handle: Handle<Toy>,
     pub edges: Vec<Edge>,
     pub settings: Settings,
 }
@@ -225,27 +228,29 @@ pub struct Shape {
 impl Rig {
     pub fn new(shape: Shape, settings: Settings) -> Rig {
         let Shape { ports, entries, arena, in_flight } = shape;
-        let mut tracker = Tracker::heap(ports);
-        let bells: Vec<_> = (0..ports).map(|_| tracker.attach(entries).expect("a free bell")).collect();
-        let mut engine = Engine::new(Toy::default(), tracker, in_flight);
-        let edges = bells.into_iter().map(|(index, bell)| {
-            let (edge, port) = port(entries, arena, index, bell);
-            engine.attach(port);
+        let mut engine = Engine::new(EngineOptions { in_flight, ports });
+        let handle = engine.add(Toy::default(), ServiceOptions::default());
+        let edges = (0..ports).map(|_| {
+            let edge = engine.open(handle, entries, arena).expect("a free port");
             let max_len = (arena / 2) as u32;
             Edge { port: edge, submitted: vec![], replies: vec![], unreleased: VecDeque::new(), max_len }
         });
         let edges = edges.collect();
-        Rig { engine, edges, settings }
+        Rig { engine, handle, edges, settings }
+    }
+
+    pub fn toy(&mut self) -> &mut Toy {
+        self.engine.service(self.handle)
     }
 
     pub fn faulty(shape: Shape, settings: Settings, fault: Fault) -> Rig {
         let mut rig = Rig::new(shape, settings);
-        rig.engine.service().fault = Some(fault);
+        rig.toy().fault = Some(fault);
         rig
     }
 
     pub fn pass(&mut self) -> Progress {
-        self.engine.run(&self.settings)
+        self.engine.pass(&self.settings)
     }
 
     /// Every edge rings, takes all its replies and releases them, with passes between, until all is answered; false if
@@ -271,7 +276,7 @@ impl Rig {
         let deadline = self.settings.deadline > Nanos::ZERO;
         let mut cells = [0; CELLS];
         let mut answered = vec![0; self.edges.len()];
-        for entry in &self.engine.service().log {
+        for entry in &self.engine.service(self.handle).log {
             let Request { port, cell, late, .. } = entry.request;
             let edge = &self.edges[port];
             let seq = answered[port];

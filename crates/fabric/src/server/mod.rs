@@ -136,10 +136,18 @@ impl Server {
     /// A server of nothing but reflection.
     ///
     /// # Panics
-    /// If the system gives no eventfd or no epoll set.
+    /// If the system gives no eventfd or no epoll set; [`Server::try_new`] says so.
     pub fn new(options: Options) -> Server {
-        let (sleeper, waker) = waiting_on_eventfd().expect("the system gives an eventfd");
-        let calm = Calm::new().expect("the system gives an epoll set");
+        Server::try_new(options).expect("the system gives an eventfd and an epoll set")
+    }
+
+    /// A server of nothing but reflection.
+    ///
+    /// # Errors
+    /// The system's: it gives no eventfd or no epoll set, for want of descriptors.
+    pub fn try_new(options: Options) -> io::Result<Server> {
+        let (sleeper, waker) = waiting_on_eventfd()?;
+        let calm = Calm::new()?;
         let returns = Arc::new(Returns::new(waker));
         let router = Router::new(Arc::clone(&returns), options.request);
         let core = Core {
@@ -160,7 +168,7 @@ impl Server {
             refused: 0,
             ended: Counters::default(),
         };
-        Server {
+        Ok(Server {
             core,
             listeners: Vec::new(),
             registers: None,
@@ -171,7 +179,7 @@ impl Server {
             connections: Vec::new(),
             sleeper,
             returned: Vec::new(),
-        }
+        })
     }
 
     /// Serves `service` too.

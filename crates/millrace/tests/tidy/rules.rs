@@ -27,8 +27,7 @@ const SERVICES: &[&[&str]] =
 
 /// What one service may import of another, and why.
 const NEIGHBOURS: &[(&str, &str)] = &[
-    ("proxy", "inc"),  // A proxy is a client of the cache.
-    ("proxy", "node"), // Buffers, sockets and counters of memcached clients: to be a room that both use.
+    ("proxy", "inc"), // A proxy is a client of the cache.
 ];
 
 /// Longer than [`SHORT_FILE`] and not yet split.
@@ -105,12 +104,10 @@ pub fn trespasses(path: &str, text: &str) -> Vec<String> {
     let own = inside.split(['/', '.']).next().expect("a first part");
     let service = |name: &str| SERVICES.iter().position(|service| service.contains(&name));
     let may = |other: &str| service(own) == service(other) || NEIGHBOURS.contains(&(own, other));
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_';
     let mut found = Vec::new();
     for (number, line) in code(text) {
-        let named = line
-            .split("crate::")
-            .skip(1)
-            .filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
+        let named = line.split("crate::").skip(1).filter_map(|rest| rest.split(is_end).next());
         for other in named.filter(|other| service(other).is_some() && !may(other)) {
             let place = format!("crates/{path}:{number}");
             found.push(format!("{place}: {own} may not know {other}: move what both need out of it"));

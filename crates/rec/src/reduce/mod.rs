@@ -187,19 +187,9 @@ fn by_format<I: Isa>(
 
 fn by_pooling<I: Isa, F: Rows>(pooling: Pooling, weighted: bool, dim: usize) -> unsafe fn(&mut Job<'_>) {
     match pooling {
-        Pooling::Sum | Pooling::Mean if weighted => by_dim::<I, F, Weighted>(dim),
-        Pooling::Sum | Pooling::Mean => by_dim::<I, F, Plain>(dim),
-        Pooling::Max => by_dim::<I, F, Greatest>(dim),
-        Pooling::Min => by_dim::<I, F, Least>(dim),
-    }
-}
-
-fn by_dim<I: Isa, F: Rows, P: Pool>(dim: usize) -> unsafe fn(&mut Job<'_>) {
-    match dim {
-        16 => I::run::<F, P, 16>,
-        32 => I::run::<F, P, 32>,
-        64 => I::run::<F, P, 64>,
-        128 => I::run::<F, P, 128>,
-        _ => I::run::<F, P, 0>,
+        Pooling::Sum | Pooling::Mean if weighted => I::of_dim::<F, Weighted>(dim),
+        Pooling::Sum | Pooling::Mean => I::of_dim::<F, Plain>(dim),
+        Pooling::Max => I::of_dim::<F, Greatest>(dim),
+        Pooling::Min => I::of_dim::<F, Least>(dim),
     }
 }

@@ -8,10 +8,14 @@ use super::shape::{Isa, Job, Lanes, Pool, Rows, bags};
 pub(super) struct Portable;
 
 impl Isa for Portable {
-    // No dimension of its own: without registers to plan for there is nothing to gain.
     unsafe fn run<F: Rows, P: Pool, const DIM: usize>(job: &mut Job<'_>) {
-        // SAFETY: the caller's word; any processor has these vectors.
-        unsafe { bags::<[f32; 8], [f32; 8], F, P, 0>(job) }
+        // SAFETY: guaranteed by the caller; any processor has these vectors.
+        unsafe { bags::<[f32; 8], [f32; 8], F, P, DIM>(job) }
+    }
+
+    // One copy for all dimensions: without registers to plan for there is nothing to gain from more, and five were 620 kB.
+    fn of_dim<F: Rows, P: Pool>(_: usize) -> unsafe fn(&mut Job<'_>) {
+        Self::run::<F, P, 0>
     }
 }
 

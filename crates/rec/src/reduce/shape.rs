@@ -95,6 +95,17 @@ pub(super) trait Isa {
     /// # Safety
     /// The processor has the instruction set, and `job` is one as [`bags`] wants it.
     unsafe fn run<F: Rows, P: Pool, const DIM: usize>(job: &mut Job<'_>);
+
+    /// [`Isa::run`] compiled for rows of `dim` numbers: some usual dimensions have a copy with all their registers planned.
+    fn of_dim<F: Rows, P: Pool>(dim: usize) -> unsafe fn(&mut Job<'_>) {
+        match dim {
+            16 => Self::run::<F, P, 16>,
+            32 => Self::run::<F, P, 32>,
+            64 => Self::run::<F, P, 64>,
+            128 => Self::run::<F, P, 128>,
+            _ => Self::run::<F, P, 0>,
+        }
+    }
 }
 
 /// Reduces the bags of `job`; `DIM` is its dimension, or 0 for any.

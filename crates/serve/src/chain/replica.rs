@@ -218,7 +218,8 @@ impl ReplicaNode {
 
         let (desk, service) = Desk::new();
         let options = Options { max_connections: 4096, request: words::REQUEST, ..Options::default() };
-        let mut server = Server::new(options).service(service);
+        let server = Server::try_new(options).map_err(|error| ChainError::System("serve clients", error))?;
+        let mut server = server.service(service);
         for address in &self.listen {
             server = server.listen(address).map_err(|error| ChainError::Listen(address.clone(), error))?;
             crate::reach::warn_of("this replica of the chain", address);

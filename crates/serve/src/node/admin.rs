@@ -2,7 +2,6 @@
 //!
 //! Metrics and statistics take the engine's lock for microseconds.
 
-use super::accept::Inbox;
 use super::metrics;
 use super::shared::Shared;
 use crate::admin::health::Pulse;
@@ -20,15 +19,6 @@ impl Tuned for Shared {
     fn register_changed(&self, name: &str) {
         self.register_changed(name);
     }
-}
-
-/// The loops of threads that look into inboxes: `edge-0` and so on.
-pub(crate) fn pulses(name: &str, inboxes: &[Arc<Inbox>]) -> Vec<Pulse> {
-    let pulse = |(at, inbox): (usize, &Arc<Inbox>)| {
-        let woken = Arc::clone(inbox);
-        inbox.beat.pulse(format!("{name}-{at}")).woken_by(move || woken.wake())
-    };
-    inboxes.iter().enumerate().map(pulse).collect()
 }
 
 /// What the port of a node shows.

@@ -1,6 +1,7 @@
 //! What a node is told at start: where to listen, and every register. From defaults, then the config file, then flags.
 
 use crate::node::registers::{Registers, SetError};
+use crate::process::parse::{WrongAddress, address};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ pub enum ConfigError {
     /// A register was refused.
     Register(SetError),
     /// An address could not be read.
-    Address(String, String),
+    Address(WrongAddress),
     /// No such key in `[listen]`.
     UnknownListen(String),
 }
@@ -83,12 +84,7 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::WrongType { key, wants } => write!(f, "{key} in the config file must be {wants}"),
             ConfigError::Register(e) => e.fmt(f),
-            ConfigError::Address(text, e) => {
-                write!(
-                    f,
-                    "{text:?} is not an address to listen on ({e}); write for example 127.0.0.1:11211 or [::1]:0"
-                )
-            }
+            ConfigError::Address(wrong) => wrong.fmt(f),
             ConfigError::UnknownListen(key) => {
                 write!(f, "[listen] has no key {key:?}; it knows tcp, udp, unix, unix_mask, shm and admin")
             }
@@ -98,13 +94,10 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Reads `host:port` or `[v6]:port`.
-///
-/// # Errors
-/// When it is neither.
-pub fn parse_address(text: &str) -> Result<SocketAddr, ConfigError> {
-    let named = text.replacen("localhost", "127.0.0.1", 1);
-    named.parse().map_err(|e: std::net::AddrParseError| ConfigError::Address(text.to_string(), e.to_string()))
+impl From<WrongAddress> for ConfigError {
+    fn from(wrong: WrongAddress) -> ConfigError {
+        ConfigError::Address(wrong)
+    }
 }
 
 impl Config {
@@ -151,7 +144,7 @@ impl Config {
             "udp" => self.listen.udp = addresses(&texts()?)?,
             "unix" => self.listen.unix = Some(text()?.into()),
             "shm" => self.listen.shm = Some(text()?.into()),
-            "admin" => self.listen.admin = Some(parse_address(&text()?)?),
+            "admin" => self.listen.admin = Some(address(&text()?)?),
             "unix_mask" => {
                 let wants = "an octal string such as \"700\"";
                 let wrong = |_| ConfigError::WrongType { key: "listen.unix_mask".into(), wants };
@@ -175,7 +168,7 @@ impl From<ConfigError> for TomlError {
 }
 
 fn addresses(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
-    texts.iter().map(|text| parse_address(text)).collect()
+    texts.iter().map(|text| Ok(address(text)?)).collect()
 }
 
 fn strings(key: &str, value: &toml::Value) -> Result<Vec<String>, ConfigError> {

@@ -11,8 +11,8 @@
 //!
 //! Off by default.
 
-use super::counters::NetCounters;
 use super::messages::{Arrivals, Gathering, Says};
+use crate::memcached::counters::NetCounters;
 use crate::node::registers::{Id, Registers};
 use protocol::memcache::Line;
 use protocol::memcache::udp::{self, FRAME_LEN, Frame, PAYLOAD_MAX, UdpError};

@@ -11,7 +11,7 @@
 //!
 //! Bounds: a gathered reply that exceeds its limit is dropped at once, and its wire says so instead.
 
-use super::input::{Input, Pool};
+use crate::memcached::input::{Input, Pool};
 use protocol::memcache::Line;
 use std::collections::VecDeque;
 

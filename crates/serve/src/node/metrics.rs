@@ -2,6 +2,7 @@
 
 use super::kv::Counters;
 use super::shared::{Report, Shared};
+use crate::memcached::outcomes;
 use crate::metrics::{Buckets, Page};
 
 crate::families! { "millrace_kv_";
@@ -43,43 +44,6 @@ crate::families! { "millrace_kv_";
     BUCKETS gauge "index_buckets" count ["kind"] "Buckets of the index: main, and overflow in use.";
     PAGES gauge "pages_info" count ["of", "pages"] "Always 1; which pages are under segments and index.";
 }
-
-/// Commands, by memcached's names, as command and outcome. For proxies, too.
-macro_rules! outcomes {
-    ($counters:expr, |$counter:ident| $read:expr) => {{
-        let counters = $counters;
-        macro_rules! one {
-            ($name:ident) => {{
-                let $counter = &counters.$name;
-                $read
-            }};
-        }
-        (
-            [
-                ("get", one!(cmd_get)),
-                ("set", one!(cmd_set)),
-                ("flush_all", one!(cmd_flush)),
-                ("touch", one!(cmd_touch)),
-            ],
-            [
-                ("get", "hit", one!(get_hits)),
-                ("get", "miss", one!(get_misses)),
-                ("delete", "hit", one!(delete_hits)),
-                ("delete", "miss", one!(delete_misses)),
-                ("incr", "hit", one!(incr_hits)),
-                ("incr", "miss", one!(incr_misses)),
-                ("decr", "hit", one!(decr_hits)),
-                ("decr", "miss", one!(decr_misses)),
-                ("cas", "hit", one!(cas_hits)),
-                ("cas", "miss", one!(cas_misses)),
-                ("cas", "other_version", one!(cas_badval)),
-                ("touch", "hit", one!(touch_hits)),
-                ("touch", "miss", one!(touch_misses)),
-            ],
-        )
-    }};
-}
-pub(crate) use outcomes;
 
 /// Adds what the node counts.
 pub fn collect(shared: &Shared, page: &mut Page) {

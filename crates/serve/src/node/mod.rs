@@ -5,24 +5,19 @@
 //!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)      admin: metrics, registers
 //!                        …           ╝
 //! ```
-//! `accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
+//! `memcached::accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
 //! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
 
-pub(crate) mod accept;
-pub(crate) mod admin;
+mod admin;
 pub mod config;
 mod connection;
-pub mod counters;
 mod datagrams;
 mod dedicated;
 mod edge;
-pub(crate) mod input;
 pub mod kv;
-pub(crate) mod listen;
 mod messages;
 pub mod metrics;
-pub(crate) mod output;
 pub mod registers;
 mod rings;
 pub mod shared;
@@ -31,10 +26,10 @@ mod stream;
 use crate::admin::Admin;
 use crate::admin::health::Pulse;
 use crate::guard::AbortOnPanic;
-use accept::{Door, Inbox, Purpose};
+use crate::memcached::accept::{self, Door, Inbox, Purpose};
+use crate::memcached::listen::{self, UnixListener};
 use config::Config;
 use edge::Edge;
-use listen::UnixListener;
 use registers::Id;
 use rustix::event::{EventfdFlags, eventfd};
 use shared::{Report, Shared};
@@ -159,7 +154,7 @@ impl Node {
         }
         // All on the first edge: datagrams are the exception, and their order is kept.
         datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
-        let pulses = admin::pulses("edge", &inboxes);
+        let pulses = accept::pulses("edge", &inboxes);
         let (accepting, stop) = (shared.clone(), node.stop.clone());
         let accept = move || {
             let most = || accepting.registers.read(Id::NetMaxConnections);

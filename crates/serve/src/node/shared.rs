@@ -1,12 +1,12 @@
 //! What the threads of one node share: registers, counters, the engine behind its lock, and the stop flag.
 
-use super::accept::Inbox;
-use super::counters::{NetCounters, NetSnapshot};
 use super::kv::{Kv, KvReport};
+use crate::memcached::accept::Inbox;
+use crate::memcached::counters::{NetCounters, NetSnapshot};
 use crate::node::registers::{Id, Register, Registers};
 use base::Nanos;
 use base::budget::Budget;
-use engine::{Counters, Engine, Form, Progress, Settings, StageSummary, Stages};
+use engine::{Counters, Engine, Form, Handle, Progress, Settings, StageSummary, Stages};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -24,7 +24,8 @@ pub struct Shared {
     pub segments: Arc<Budget>,
     /// Where requests spend their time.
     pub stages: Arc<Stages>,
-    engine: Mutex<Engine<Kv>>,
+    engine: Mutex<Engine>,
+    kv: Handle<Kv>,
     /// Threads that wait for the engine without being going to run it.
     guests: AtomicUsize,
     inboxes: Vec<Arc<Inbox>>,
@@ -33,7 +34,7 @@ pub struct Shared {
 }
 
 /// The engine, locked.
-pub struct EngineGuard<'a>(MutexGuard<'a, Engine<Kv>>);
+pub struct EngineGuard<'a>(MutexGuard<'a, Engine>);
 
 /// Everything that a node counts, at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -107,12 +108,12 @@ impl From<StageSummary> for StageReport {
 }
 
 impl Shared {
-    /// A node around `engine` whose edges look into `inboxes`.
+    /// A node around `engine`, which hosts `kv`, whose edges look into `inboxes`.
     pub fn new(
         registers: Arc<Registers>,
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,
-        engine: Engine<Kv>,
+        (engine, kv): (Engine, Handle<Kv>),
         inboxes: Vec<Arc<Inbox>>,
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
@@ -123,6 +124,7 @@ impl Shared {
             segments,
             stages: engine.stages(),
             engine: Mutex::new(engine),
+            kv,
             guests: AtomicUsize::new(0),
             inboxes,
             stopping: AtomicBool::new(false),
@@ -178,7 +180,7 @@ impl Shared {
     pub fn register_changed(&self, name: &str) {
         let is = |id: Id| name == Id::SPECS[id as usize].name;
         if is(Id::StoreMemory) {
-            self.engine().0.service().apply_memory_limit(self.registers.size(Id::StoreMemory));
+            self.engine().0.service(self.kv).apply_memory_limit(self.registers.size(Id::StoreMemory));
         } else if is(Id::NetBufferLimit) {
             self.buffered.set_limit(self.registers.size(Id::NetBufferLimit));
         } else if is(Id::ShmMemory) {
@@ -190,7 +192,7 @@ impl Shared {
     pub fn report(&self) -> Report {
         let (engine, kv) = {
             let mut engine = self.engine();
-            (engine.0.counters(), engine.0.service().report())
+            (engine.0.counters(), engine.0.service(self.kv).report())
         };
         Report {
             version: env!("CARGO_PKG_VERSION"),
@@ -210,11 +212,12 @@ impl EngineGuard<'_> {
     /// One pass of the engine, as the registers say.
     #[inline]
     pub fn pass(&mut self, registers: &Registers) -> Progress {
-        self.0.run(&Settings {
+        self.0.pass(&Settings {
             form: [Form::Plain, Form::Staged, Form::Coroutine][registers.size(Id::EngineForm)],
             group: registers.size(Id::EngineGroup),
             quantum: registers.size(Id::EngineQuantum),
             deadline: Nanos::from_micros(registers.read(Id::EngineDeadline)),
+            ..Settings::default()
         })
     }
 

@@ -1,7 +1,7 @@
 //! A stream socket (TCP or Unix) as an edge keeps it: replies go out in one write per turn, and what the socket does not take
 //! is kept until it does.
 
-use super::output::{self, Body, Spill};
+use crate::memcached::output::{self, Body, Spill};
 use base::budget::Budget;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `parse` | times, counts, rates and `--set` as people write them |
+//! | `parse` | times, counts, rates, addresses and `--set` as people write them |
 //! | `progress` | progress bars |
 //! | `logger` | what servers log: levels, text or JSON |
 //! | `interrupt` | Ctrl-C that ends a measurement early |

@@ -1,8 +1,34 @@
-//! Times, counts, rates and registers as people write them on a command line.
+//! Times, counts, rates, addresses and registers as people write them on a command line.
 
 use base::registers::{Register, Registers, SetError};
 use std::fmt;
+use std::net::{AddrParseError, SocketAddr};
 use std::time::Duration;
+
+/// A text that is no address, and why.
+#[derive(Clone, Debug)]
+pub struct WrongAddress(String, AddrParseError);
+
+impl fmt::Display for WrongAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WrongAddress(text, cause) = self;
+        write!(
+            f,
+            "{text:?} is not an address to listen on ({cause}); write for example 127.0.0.1:11211 or [::1]:0"
+        )
+    }
+}
+
+impl std::error::Error for WrongAddress {}
+
+/// Reads `host:port` or `[v6]:port`.
+///
+/// # Errors
+/// When it is neither.
+pub fn address(text: &str) -> Result<SocketAddr, WrongAddress> {
+    let named = text.replacen("localhost", "127.0.0.1", 1);
+    named.parse().map_err(|cause| WrongAddress(text.to_string(), cause))
+}
 
 /// Reads `10s`, `500ms`, `1.5m`, `80us`; a plain number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {

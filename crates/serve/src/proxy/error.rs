@@ -1,7 +1,7 @@
 //! Why a proxy could not be run, and what to do about it.
 
 use crate::inc::IncError;
-use crate::node::listen::ListenError;
+use crate::memcached::listen::ListenError;
 use std::net::SocketAddr;
 use std::{fmt, io};
 

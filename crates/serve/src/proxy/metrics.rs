@@ -1,8 +1,8 @@
 //! What a proxy's admin port shows: commands, connections, and what its clients of the in-network cache did.
 
 use super::shared::Shared;
+use crate::memcached::outcomes;
 use crate::metrics::Page;
-use crate::node::metrics::outcomes;
 
 crate::families! { "millrace_proxy_";
     UPTIME gauge "uptime" seconds [] "Since the proxy started.";

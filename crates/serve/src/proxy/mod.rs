@@ -34,8 +34,8 @@ pub use shared::Options;
 
 use crate::admin::{self, Admin};
 use crate::inc::{IncError, Topology};
-use crate::node::config::parse_address;
 use crate::process::logger::LogArgs;
+use crate::process::parse::address;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -81,7 +81,7 @@ pub struct Proxy {
     tor: Option<u16>,
 
     /// Where memcached clients connect; loopback unless told otherwise. Port 0 picks a free one. May be repeated
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11211", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11211", value_parser = address)]
     listen: Vec<SocketAddr>,
 
     /// Threads, each with a socket to the box and its own connections; one per core, unless said

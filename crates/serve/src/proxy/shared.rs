@@ -3,7 +3,7 @@
 use super::connection::BUFFER_LIMIT;
 use super::stats::Counters;
 use crate::inc::machine;
-use crate::node::counters::NetCounters;
+use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
 use protocol::wire::{BoxId, HomeId};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,8 +5,8 @@
 use super::command::{Outcome, Trouble, What};
 use super::reply;
 use super::shared::Shared;
-use crate::node::counters::Counter;
-use crate::node::kv::{PROTOCOL_VERSION, command_counters};
+use crate::memcached::counters::Counter;
+use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use protocol::memcache::emit::{LINE_BOUND, Reply, stat_bound};
 use protocol::memcache::{Line, Stats};
 use std::time::{SystemTime, UNIX_EPOCH};

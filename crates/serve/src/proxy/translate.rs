@@ -7,7 +7,7 @@
 
 use super::command::{Count, Delete, Read, Store, Task, What};
 use super::reply::{Form, MetaForm};
-use crate::node::kv::PROTOCOL_VERSION;
+use crate::memcached::PROTOCOL_VERSION;
 use base::Nanos;
 use protocol::memcache::command::StoreVerb;
 use protocol::memcache::emit::Reply;

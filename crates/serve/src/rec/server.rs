@@ -94,7 +94,7 @@ pub enum ServeError {
     Listen(Address, io::Error),
     /// An address of HTTP cannot be listened on.
     Http(SocketAddr, io::Error),
-    /// The system gives no thread, or no core.
+    /// The system gives no thread, core or descriptor.
     Thread(io::Error),
     /// A flag.
     Flag(String),
@@ -110,7 +110,7 @@ impl fmt::Display for ServeError {
             ServeError::Model(why) => write!(f, "the model does not load: {why}"),
             ServeError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             ServeError::Http(address, error) => write!(f, "cannot listen on http://{address}: {error}"),
-            ServeError::Thread(error) => write!(f, "the system gives no thread or core: {error}"),
+            ServeError::Thread(error) => write!(f, "the system gives no thread, core or descriptor: {error}"),
             ServeError::Flag(why) => f.write_str(why),
             ServeError::Signal(error) => write!(f, "signals cannot be caught: {error}"),
             ServeError::Died(thread) => {
@@ -160,7 +160,8 @@ impl Server {
         let edge = |door| Arc::new(Edge::new(door, &held, &shelf, &counters, &registers));
         let (fabric_edge, http_edge) = (edge(fabric_door), edge(http_door));
 
-        let mut fabric = fabric::server::Server::new(fabric::server::Options::default());
+        let options = fabric::server::Options::default();
+        let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
         fabric = fabric.service(Front(fabric_edge));
         for address in &listen {
             fabric = fabric.listen(address).map_err(|error| ServeError::Listen(address.clone(), error))?;

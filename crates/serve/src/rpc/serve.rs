@@ -69,7 +69,7 @@ impl Serve {
         self.log.start("rpc");
         let stop = stop_flag().map_err(RpcError::Signal)?;
         let beat = Beat::default();
-        let mut server = server(self.batch);
+        let mut server = server(self.batch)?;
         let mut admin = None;
         if let Some(address) = self.admin {
             let monitor = Monitor::default();
@@ -109,8 +109,10 @@ impl Serve {
 }
 
 /// A server of the demonstration.
-fn server(batch: Batch) -> Server {
-    Server::new(Options { batch: batch.policy(), ..Options::default() }).service(EchoServer::new(Demo::new()))
+fn server(batch: Batch) -> Result<Server, RpcError> {
+    let options = Options { batch: batch.policy(), ..Options::default() };
+    let server = Server::try_new(options).map_err(|cause| RpcError::Server(cause.to_string()))?;
+    Ok(server.service(EchoServer::new(Demo::new())))
 }
 
 fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
@@ -225,7 +227,7 @@ impl Local {
         let name = format!("memory:bench-{batch}");
         let address: Address = name.parse().expect("an address");
         let stop = Arc::new(AtomicBool::new(false));
-        let server = listen(server(batch), &address)?;
+        let server = listen(server(batch)?, &address)?;
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("rpc-server".to_owned()).spawn(move || {
             // Where it cannot be pinned the figures are what they are.

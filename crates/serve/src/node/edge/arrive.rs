@@ -1,7 +1,7 @@
 //! What arrives at an edge: connections, bytes, room for replies.
 
 use super::{Edge, WAKE, live, token};
-use crate::node::accept::Purpose;
+use crate::memcached::accept::Purpose;
 use crate::node::connection::{Connection, Wire};
 use crate::node::datagrams::Datagrams;
 use crate::node::messages::Arrivals;

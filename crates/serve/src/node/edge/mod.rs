@@ -34,12 +34,12 @@ mod settle;
 mod tests;
 mod turn;
 
-use super::accept::Inbox;
 use super::connection::Connection;
 use super::dedicated::Link;
-use super::input::Pool;
 use super::kv::{Kv, Reply};
 use super::shared::Shared;
+use crate::memcached::accept::Inbox;
+use crate::memcached::input::Pool;
 use crate::node::registers::Id;
 use base::budget::Budget;
 use base::hash::Hasher64;

@@ -1,9 +1,9 @@
 //! What a connection waits for next, and its end.
 
 use super::{Edge, live, token};
+use crate::memcached::input::BufferLimit;
+use crate::memcached::output;
 use crate::node::connection::{Connection, Wire};
-use crate::node::input::BufferLimit;
-use crate::node::output;
 use crate::node::registers::Id;
 use crate::node::stream::Interest;
 use base::Nanos;

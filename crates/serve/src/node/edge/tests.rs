@@ -1,7 +1,7 @@
 //! Who has a turn when, counted in turns of one edge that the test drives itself.
 
 use super::Edge;
-use crate::node::accept::{Inbox, Purpose};
+use crate::memcached::accept::{Inbox, Purpose};
 use crate::node::config::Config;
 use crate::node::kv;
 use crate::node::shared::Shared;

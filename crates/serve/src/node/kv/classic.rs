@@ -1,6 +1,7 @@
 //! The classic commands and the small ones: everything whose reply is one line, and retrieval of one key.
 
-use super::{INLINE_VALUE, Kv, PROTOCOL_VERSION, Reply, VALUE_BOUND, inline, share, verb_of, with_value};
+use super::{INLINE_VALUE, Kv, Reply, VALUE_BOUND, inline, share, verb_of, with_value};
+use crate::memcached::PROTOCOL_VERSION;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Exptime, Get, KEY_MAX, Line, StoreVerb, TooLarge};
 use ring::arena::Producer;

@@ -14,33 +14,27 @@ mod listing;
 mod meta;
 mod stats;
 
-use super::accept::Inbox;
 use super::config::Config;
-use super::counters::NetCounters;
-use super::output::Body;
 use super::shared::Shared;
+use crate::memcached::accept::Inbox;
+use crate::memcached::counters::NetCounters;
+use crate::memcached::output::Body;
 use crate::node::registers::{Id, Registers};
 use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::pages::PageKind;
-use engine::{EdgePort, Engine, Service};
+use engine::{EdgePort, Engine, EngineOptions, Messages, Service, ServiceOptions};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
-use ring::doorbell::Tracker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::{Hit, Key, Mode, Store};
 
 pub use listing::Listing;
-pub(crate) use stats::command_counters;
 pub use stats::{Counters, KvReport};
-
-/// What `version` answers. Clients compare its first numbers with memcached's to learn what a server understands, so they are
-/// those of the memcached that this server follows; libmemcached, for one, refuses a major number of 0.
-pub const PROTOCOL_VERSION: &str = concat!("1.6.18+millrace.", env!("CARGO_PKG_VERSION"));
 
 /// Longest value that travels in the arena.
 pub const INLINE_VALUE: usize = 16 << 10;
@@ -204,19 +198,14 @@ pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, 
     let hasher = *kv.store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
-    let mut tracker = Tracker::heap(inboxes.len());
-    let bells: Vec<_> = inboxes.iter().map(|_| tracker.attach(entries as u32)).collect();
-    let mut engine = Engine::new(kv, tracker, registers.size(Id::EngineInFlight));
-    let ports = bells
-        .into_iter()
-        .map(|bell| {
-            let (index, bell) = bell.expect("the table was made for that many");
-            let (edge, port) = engine::port::<Kv>(entries as u32, arena as u64, index, bell);
-            engine.attach(port);
-            edge
-        })
+    let in_flight = registers.size(Id::EngineInFlight);
+    let mut engine = Engine::new(EngineOptions { in_flight, ports: inboxes.len() });
+    let kv = engine.add(kv, ServiceOptions::default());
+    let ports = inboxes
+        .iter()
+        .map(|_| engine.open(kv, entries as u32, arena as u64).expect("the engine was made for that many"))
         .collect();
-    Ok((Arc::new(Shared::new(registers, net, buffered, engine, inboxes)), ports, hasher))
+    Ok((Arc::new(Shared::new(registers, net, buffered, (engine, kv), inboxes)), ports, hasher))
 }
 
 impl Kv {
@@ -312,10 +301,12 @@ fn with_value(room: Reservation<'_>, len: usize, value: Option<Detached>) -> Rep
     Reply { span: room.commit(len as u32), beside }
 }
 
-impl Service for Kv {
+impl Messages for Kv {
     type Request = Request;
     type Reply = Reply;
+}
 
+impl Service for Kv {
     /// Bucket, then item.
     const TOUCHES: usize = 2;
 

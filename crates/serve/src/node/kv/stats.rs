@@ -2,7 +2,8 @@
 //!
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
-use super::{Kv, PROTOCOL_VERSION, Reply, STATS_BOUND, inline};
+use super::{Kv, Reply, STATS_BOUND, inline};
+use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use crate::node::registers::Id;
 use base::Nanos;
 use protocol::memcache::emit;
@@ -24,50 +25,6 @@ macro_rules! counters {
         }
     };
 }
-
-/// Hands the names that memcached has for what commands count to a macro, and those that follow after them.
-macro_rules! command_counters {
-    ($then:ident: $($more:tt)*) => {
-        $then! {
-            /// Keys asked for.
-            cmd_get
-            /// Storage commands.
-            cmd_set
-            /// `flush_all` commands.
-            cmd_flush
-            /// Keys whose expiry was to be changed.
-            cmd_touch
-            /// Keys found.
-            get_hits
-            /// Keys not found.
-            get_misses
-            /// Deletions that found nothing.
-            delete_misses
-            /// Deletions.
-            delete_hits
-            /// Increments that found nothing.
-            incr_misses
-            /// Increments.
-            incr_hits
-            /// Decrements that found nothing.
-            decr_misses
-            /// Decrements.
-            decr_hits
-            /// Compare-and-set on an absent key.
-            cas_misses
-            /// Compare-and-set that stored.
-            cas_hits
-            /// Compare-and-set with another version.
-            cas_badval
-            /// Expiries changed.
-            touch_hits
-            /// Expiries to be changed of absent keys.
-            touch_misses
-            $($more)*
-        }
-    };
-}
-pub(crate) use command_counters;
 
 command_counters! { counters:
     /// Values beyond the limit.

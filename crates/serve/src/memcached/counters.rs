@@ -1,4 +1,4 @@
-//! What the edges of a node count. One relaxed add per turn and counter; readers see a recent value.
+//! What edges of a node, or workers of a proxy, count. One relaxed add per turn and counter; readers see a recent value.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! round-robin does not, and this thread runs only when a client connects.
 
 use super::counters::NetCounters;
-use crate::admin::health::Beat;
+use crate::admin::health::{Beat, Pulse};
 use crate::descriptors;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -65,6 +65,15 @@ impl Inbox {
         let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
         std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The loops of threads that look into inboxes: `edge-0` and so on.
+pub fn pulses(name: &str, inboxes: &[Arc<Inbox>]) -> Vec<Pulse> {
+    let pulse = |(at, inbox): (usize, &Arc<Inbox>)| {
+        let woken = Arc::clone(inbox);
+        inbox.beat.pulse(format!("{name}-{at}")).woken_by(move || woken.wake())
+    };
+    inboxes.iter().enumerate().map(pulse).collect()
 }
 
 /// Who is let in.

@@ -1,0 +1,257 @@
+//! A staged service on an engine: admit, touch group by group, execute in order of admission, answer in a burst.
+//!
+//! Why in order of admission: requests of one ring must be answered as if executed one after the other (a client that
+//! pipelines `set k` and `get k` relies on it). Only the touches overlap, and those change nothing, like the loads of a
+//! processor that retires in order.
+//!
+//! Invariants
+//! 1. A request is executed exactly once, after every earlier request of its port. (The queue is in order of admission. Where
+//!    a reply has no room its port is *blocked*: it gets that request and all its later ones back, in order, and nothing
+//!    more of it is admitted before the first of them is answered.)
+//! 2. A reply is written in the ring for every request admitted. (The response ring has a slot for each by construction.)
+//! 3. Between passes the queue is empty, unless the service panicked. A blocked port thus takes no room from the others.
+//! 4. A request that is announced before a pass waits for at most one quantum of each other port.
+//!
+//! Bounds: the engine's `in_flight` requests in the queue; at a blocked port, as many as its ring has entries.
+
+use crate::call::Callee;
+use crate::cores::{Core, Work};
+use crate::coroutine::{self, Window};
+use crate::hosted::{Common, Hosted};
+use crate::port::{EnginePort, Stamped};
+use crate::ports::{Admitted, Ports};
+use crate::service::Service;
+use crate::settings::{Form, MAX_GROUP};
+use base::Nanos;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A staged service with its ports.
+pub(crate) struct Staged<S: Service, C: Core> {
+    queue: Queue<S>,
+    // Boxed once per service, not per request: the coroutine's type cannot be written down, and one indirect call per pass
+    // is nothing.
+    window: Box<dyn Window<S, C>>,
+    callee: Option<Callee<S>>,
+}
+
+/// Everything but the coroutines.
+pub(crate) struct Queue<S: Service> {
+    pub(crate) service: S,
+    pub(crate) admitted: VecDeque<Admitted<S>>,
+    ports: Ports<S>,
+    /// Its number on the engine.
+    number: usize,
+    /// The port whose request the service is executing; still set when that panicked.
+    executing: Option<u32>,
+}
+
+impl<S: Service, C: Core> Staged<S, C> {
+    pub(crate) fn new(service: S, number: usize, in_flight: usize) -> Staged<S, C> {
+        let queue = Queue {
+            service,
+            admitted: VecDeque::with_capacity(in_flight),
+            ports: Ports::new(),
+            number,
+            executing: None,
+        };
+        Staged { queue, window: coroutine::window::<S, C>(in_flight), callee: None }
+    }
+}
+
+impl<S: Service, C: Core> Hosted<C> for Staged<S, C> {
+    fn pass(&mut self, common: &mut Common<C>, share: usize) {
+        let queue = &mut self.queue;
+        let group = common.settings.group.clamp(1, MAX_GROUP);
+        queue.recover(common, group);
+        queue.announced(common);
+        queue.retry(common);
+        queue.admit(common, share, group);
+        if !queue.admitted.is_empty() {
+            match common.settings.form {
+                Form::Plain => queue.run_groups(common, group, false),
+                Form::Staged => queue.run_groups(common, group, true),
+                Form::Coroutine if S::ANSWERS_PANICS => {
+                    // What was not touched is slower and nothing else.
+                    let _ = catch_unwind(AssertUnwindSafe(|| self.window.run(queue, common, group)));
+                    self.queue.run_groups(common, group, false);
+                }
+                Form::Coroutine => self.window.run(queue, common, group),
+            }
+        }
+        let queue = &mut self.queue;
+        queue.ports.flush();
+        if let Some(callee) = &self.callee {
+            callee.deliver(common);
+        }
+        let desk = &mut common.desks[queue.number];
+        desk.blocked = queue.ports.blocked();
+        desk.more = queue.ports.has_more();
+    }
+
+    fn idle(&mut self, now: Nanos, budget: usize) -> bool {
+        self.queue.service.tick(now);
+        self.queue.service.idle(budget)
+    }
+
+    fn attach(&mut self, port: Box<dyn Any>) {
+        self.queue.ports.attach(*port.downcast::<EnginePort<S>>().expect("a port of this service"));
+    }
+
+    fn callee(&mut self) -> &mut dyn Any {
+        &mut self.callee
+    }
+
+    fn service(&mut self) -> &mut dyn Any {
+        &mut self.queue.service
+    }
+}
+
+impl<S: Service> Queue<S> {
+    /// Clears up after a pass that the service ended by a panic; otherwise there is nothing to do.
+    fn recover<C: Core>(&mut self, common: &mut Common<C>, group: usize) {
+        if let Some(at) = self.executing.take() {
+            self.admitted.retain(|admitted| admitted.port != at);
+            self.ports.close(at);
+        }
+        self.run_groups(common, group, false);
+    }
+
+    /// Lists the ports whose doorbells were rung.
+    fn announced<C: Core>(&mut self, common: &mut Common<C>) {
+        for at in common.desks[self.number].news.drain(..) {
+            self.ports.announced(at);
+        }
+    }
+
+    /// Tries the oldest request of each blocked port again.
+    fn retry<C: Core>(&mut self, common: &mut Common<C>) {
+        let blocked = self.ports.blocked();
+        if blocked == 0 {
+            return;
+        }
+        common.read_clock();
+        self.service.tick(common.now());
+        let mut answered = 0;
+        for _ in 0..blocked {
+            let Some(mut request) = self.ports.retry() else { break };
+            if self.answer(common, &mut request) {
+                self.ports.unblock(request.port);
+                answered += 1;
+            } else {
+                self.ports.still_blocked(request);
+            }
+        }
+        record(common, answered);
+    }
+
+    fn admit<C: Core>(&mut self, common: &mut Common<C>, share: usize, group: usize) {
+        // Tasks that sleep keep staged requests from nothing: those are gone when the pass ends.
+        let share = if common.in_flight == 0 { share } else { share.max(group.min(common.capacity)) };
+        self.ports.admit(&mut self.admitted, share, common.settings.quantum.max(1));
+        let admitted = self.admitted.len();
+        let desk = &mut common.desks[self.number];
+        desk.waiting = desk.waiting.saturating_sub(admitted as u64);
+        common.core.worked(Work::Admit, admitted);
+    }
+
+    /// Plain and staged forms: group after group, each touched (or not) and then executed in order.
+    fn run_groups<C: Core>(&mut self, common: &mut Common<C>, group: usize, touch: bool) {
+        while !self.admitted.is_empty() {
+            let n = group.min(self.admitted.len());
+            if touch {
+                self.touch(common, n);
+            }
+            self.execute_front(common, n, !touch);
+        }
+    }
+
+    /// Touches the first `n` requests, step by step.
+    #[inline]
+    fn touch<C: Core>(&mut self, common: &mut Common<C>, n: usize) {
+        let (service, admitted) = (&self.service, &self.admitted);
+        let mut touch = || {
+            for step in 0..S::TOUCHES {
+                for admitted in admitted.range(..n) {
+                    service.touch(step, S::touch_key(&admitted.request.body));
+                }
+                common.core.touched(step, n);
+            }
+        };
+        if S::ANSWERS_PANICS {
+            // What was not touched is slower and nothing else.
+            let _ = catch_unwind(AssertUnwindSafe(touch));
+        } else {
+            touch();
+        }
+    }
+
+    /// Executes the first `n` requests of the queue, or as many as it has. `untouched` ones wait for their memory one by one.
+    pub(crate) fn execute_front<C: Core>(&mut self, common: &mut Common<C>, n: usize, untouched: bool) {
+        self.service.tick(common.now());
+        let mut answered = 0;
+        for _ in 0..n {
+            let Some(mut request) = self.admitted.pop_front() else { break };
+            if untouched {
+                (0..S::TOUCHES).for_each(|step| common.core.touched(step, 1));
+            }
+            if self.answer(common, &mut request) {
+                answered += 1;
+            } else {
+                common.counters.blocked += u64::from(self.ports.give_back(request));
+            }
+        }
+        common.core.worked(Work::Execute, answered);
+        record(common, answered);
+    }
+
+    /// Executes one request and writes its reply, which leaves with the pass; false where there is no room for it.
+    #[inline]
+    fn answer<C: Core>(&mut self, common: &mut Common<C>, admitted: &mut Admitted<S>) -> bool {
+        let attached = self.ports.of(admitted.port);
+        if attached.blocked {
+            return false;
+        }
+        let (port, body, service) = (&mut attached.port, &admitted.request.body, &mut self.service);
+        let now = common.now();
+        let waited = now.since(admitted.request.at);
+        let late = common.is_late(admitted.request.at);
+        self.executing = Some(admitted.port);
+        let mut run = || {
+            if late { service.expire(body, port.out()) } else { service.execute(body, port.out()) }
+        };
+        let reply = if !S::ANSWERS_PANICS {
+            run()
+        } else if admitted.failed {
+            service.panicked(body, port.out())
+        } else {
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                admitted.failed = true;
+                service.panicked(body, port.out())
+            })
+        };
+        self.executing = None;
+        let Some(body) = reply else { return false };
+        port.reply(admitted.tag, Stamped { at: now, body });
+        let counters = &mut common.counters;
+        *(if S::ANSWERS_PANICS && admitted.failed {
+            &mut counters.panicked
+        } else if late {
+            &mut counters.expired
+        } else {
+            &mut counters.executed
+        }) += 1;
+        common.queued.add(waited, |span, n| common.stages.queued(span, n));
+        true
+    }
+}
+
+/// Records a group that is done; the next one begins now.
+fn record<C: Core>(common: &mut Common<C>, answered: usize) {
+    let begun = common.read_clock();
+    common.queued.finish(|span, n| common.stages.queued(span, n));
+    if answered > 0 {
+        common.stages.executed(common.now().since(begun), answered);
+    }
+}
