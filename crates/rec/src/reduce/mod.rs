@@ -30,7 +30,7 @@ use crate::bags::{Bags, BagsError};
 use crate::format::RowFormat;
 use crate::kernel::Kernel;
 use crate::table::Table;
-use shape::{F16, F32, Greatest, Int4, Int8, Isa, Job, Least, Plain, Pool, Rows, Weighted};
+use shape::{F16, F32, Greatest, Int4, Int8, Isa, Job, Least, Plain, Rows, Weighted};
 use std::ops::Range;
 pub use touching::{TOUCHES, reduce_touching};
 
