@@ -10,6 +10,7 @@
 //!
 //! Servers (`serve`) do not know it; what fails on purpose is in `prove`, what runs in virtual time in `plan`.
 
+pub mod contest;
 pub mod demo;
 pub mod load;
 pub mod probe;

@@ -24,7 +24,6 @@ pub mod ledger;
 pub mod line;
 pub mod mix;
 pub mod pages;
-pub mod ratio;
 pub mod resp;
 pub mod server;
 pub mod shm;

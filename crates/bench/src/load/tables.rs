@@ -3,12 +3,12 @@
 use crate::load::bench::{BenchResult, Outcome, Setup};
 use crate::load::demo::DemoResult;
 use crate::load::mix::OpKind;
-use crate::load::ratio::Spread;
 use crate::load::summary::{Latency, Summary};
 use crate::load::versus::{Compared, Versus};
 use crate::load::workload::Pace;
 use crate::report::format::{digits, micros, percent, ratio, short, whole};
 use crate::report::table::Table;
+use base::spread::Spread;
 use std::fmt::Write;
 
 fn latency_cells(latency: &Latency) -> [String; 7] {

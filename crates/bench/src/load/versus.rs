@@ -5,11 +5,11 @@
 
 use super::dialect::Dialect;
 use super::fleet::Fleet;
-use super::ratio::Ratio;
 use super::server::{CpuUse, ServerProcess};
 use super::summary::{Latency, Summary};
 use super::tally::Tally;
 use super::workload::Phase;
+use crate::contest::Ratio;
 use serde::Serialize;
 
 /// One server of a comparison.

@@ -11,9 +11,9 @@
 
 use super::Bench;
 use crate::load::calls::{Caller, Plan, drive};
-use crate::load::ratio::Spread;
 use crate::report::environment::{self, Fact};
 use base::prng::Prng;
+use base::spread::Spread;
 use base::{Nanos, cpu};
 use fabric::channel::{CallOptions, Channel, Event, StartError};
 use fabric::link::Address;

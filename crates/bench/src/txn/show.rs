@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::rounds::{Line, Sample};
-use crate::load::ratio::Ratio;
+use crate::contest::Ratio;
 use crate::report::axis::{Scale, Unit};
 use crate::report::format::{digits, micros, ratio, short, whole};
 use crate::report::plot::{self, LinePlot};

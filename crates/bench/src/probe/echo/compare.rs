@@ -13,10 +13,10 @@ use super::uring::Receive;
 use super::{Served, Wait, epoll, process_cpu, uring};
 use crate::probe::cores;
 use crate::probe::session::{Session, Unit};
-use crate::probe::summary::Summary;
 use crate::probe::timing::per_call;
 use base::Nanos;
 use base::cpu::thread_time;
+use base::spread::{self, Spread};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll as epoll_api};
 use std::fmt::{self, Write as _};
@@ -275,7 +275,7 @@ fn report(session: &mut Session, table: &mut String, case: Case, servers: &[Serv
         let medians = FIGURES.map(|(figure, unit, value)| {
             let samples: Vec<f64> = own.iter().map(value).collect();
             session.record_unlisted(format!("{name}_{figure}"), &samples, unit, METHOD);
-            Summary::of(&samples).map_or(0.0, |s| s.median)
+            Spread::of_all(&samples).map_or(0.0, |s| s.median)
         });
         let [kops, p50, p99, cpu, calls, per_wakeup, _] = medians;
         let first = server == Server::Epoll;
@@ -306,7 +306,7 @@ fn ratios(
     let ratios: Vec<f64> =
         pairs.filter(|&(own, epoll)| own > 0.0 && epoll > 0.0).map(|(o, e)| o / e).collect();
     session.record_unlisted(key, &ratios, Unit::Ratio, "to epoll's slice of the same round");
-    Summary::of(&ratios).map_or_else(String::new, |s| format!("{:.2} [{:.2}..{:.2}]", s.median, s.p10, s.p90))
+    spread::text(ratios, 2)
 }
 
 /// Steps that [`measure`] announces.

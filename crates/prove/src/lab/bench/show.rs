@@ -3,7 +3,8 @@
 use super::Outcome;
 use super::mode::Mode;
 use super::rounds::{Line, Slice};
-use bench::load::ratio::{Ratio, Spread};
+use base::spread::{self, Spread};
+use bench::contest::Ratio;
 use bench::report::axis::{Scale, Unit};
 use bench::report::format::{digits, micros, percent, ratio, short, whole};
 use bench::report::plot::{self, LinePlot};
@@ -56,7 +57,7 @@ fn of<'a>(outcome: &'a Outcome, load: &'a str) -> impl Iterator<Item = &'a Line>
 }
 
 fn median(line: &Line, read: impl Fn(&Slice) -> f64) -> f64 {
-    Spread::of(line.slices.iter().map(read)).map_or(f64::NAN, |spread| spread.median)
+    spread::median(line.slices.iter().map(read))
 }
 
 fn figures(outcome: &Outcome, load: &str) -> Table {

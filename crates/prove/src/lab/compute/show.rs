@@ -2,7 +2,8 @@
 
 use super::Outcome;
 use super::cell::{Row, Slice};
-use bench::load::ratio::{Ratio, Spread};
+use base::spread;
+use bench::contest::Ratio;
 use bench::report::Table;
 use bench::report::format::{digits, micros, percent, ratio, short};
 use std::fmt::Write;
@@ -45,9 +46,7 @@ fn table(outcome: &Outcome) -> Table {
     ];
     let mut table = Table::new(columns);
     for row in &outcome.rows {
-        let median = |read: fn(&Slice) -> f64| {
-            Spread::of(row.slices.iter().map(read)).map_or(f64::NAN, |spread| spread.median)
-        };
+        let median = |read: fn(&Slice) -> f64| spread::median(row.slices.iter().map(read));
         let server = outcome.rows.iter().find(|other| {
             other.operation == row.operation && other.clients == row.clients && other.way.is_server()
         });

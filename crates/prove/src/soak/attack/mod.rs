@@ -17,7 +17,7 @@ mod show;
 
 use super::SoakError;
 use base::Bytes;
-use bench::load::ratio::Ratio;
+use bench::contest::Ratio;
 use clap::Args;
 use indicatif::ProgressBar;
 use kinds::{KINDS, Kind, Way};
