@@ -12,9 +12,11 @@
 
 pub mod contest;
 pub mod demo;
+pub mod drive;
 pub mod load;
 pub mod probe;
 pub mod rec;
 pub mod report;
 pub mod rpc;
+pub mod tally;
 pub mod txn;

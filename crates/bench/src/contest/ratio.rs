@@ -43,6 +43,16 @@ impl Ratio {
             ratio: Spread::of(whole.iter().map(|p| p.0 / p.1))?,
         })
     }
+
+    /// From figures of the same rounds; rounds that only one side has are left out.
+    pub fn by_round(
+        a: impl IntoIterator<Item = (u32, Option<f64>)>,
+        b: impl IntoIterator<Item = (u32, Option<f64>)>,
+    ) -> Option<Ratio> {
+        let b: Vec<_> = b.into_iter().collect();
+        let pair = |(round, a)| Some((a, b.iter().find(|(other, _)| *other == round)?.1));
+        Ratio::of(&a.into_iter().filter_map(pair).collect::<Vec<_>>())
+    }
 }
 
 #[cfg(test)]
@@ -65,5 +75,13 @@ mod tests {
     #[test]
     fn pairs_without_a_divisor_are_left_out() {
         assert_eq!(Ratio::of(&[(Some(1.0), Some(0.0)), (None, Some(1.0))]), None);
+    }
+
+    #[test]
+    fn only_what_is_of_the_same_round_is_divided() {
+        let a = [(0, Some(2.0)), (1, Some(9.0)), (2, Some(6.0)), (3, None)];
+        let ratio =
+            Ratio::by_round(a, [(2, Some(2.0)), (0, Some(1.0)), (3, Some(1.0))]).expect("two rounds").ratio;
+        assert_eq!((ratio.min, ratio.max, ratio.samples), (2.0, 3.0, 2));
     }
 }

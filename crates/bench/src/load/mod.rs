@@ -14,8 +14,8 @@
 
 pub mod args;
 pub mod bench;
-pub mod calls;
 pub mod connection;
+pub mod counts;
 pub mod demo;
 pub mod dialect;
 pub mod fleet;
@@ -30,7 +30,6 @@ pub mod shm;
 pub mod sizes;
 pub mod summary;
 pub mod tables;
-pub mod tally;
 pub mod target;
 pub mod value;
 pub mod versus;

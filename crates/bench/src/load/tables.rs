@@ -1,13 +1,14 @@
 //! Our results as tables and as text for the terminal.
 
+use crate::drive::Pace;
 use crate::load::bench::{BenchResult, Outcome, Setup};
 use crate::load::demo::DemoResult;
 use crate::load::mix::OpKind;
-use crate::load::summary::{Latency, Summary};
+use crate::load::summary::Summary;
 use crate::load::versus::{Compared, Versus};
-use crate::load::workload::Pace;
 use crate::report::format::{digits, micros, percent, ratio, short, whole};
 use crate::report::table::Table;
+use crate::tally::Latency;
 use base::spread::Spread;
 use std::fmt::Write;
 

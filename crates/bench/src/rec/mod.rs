@@ -15,6 +15,8 @@ mod show;
 mod subject;
 mod tally;
 
+use crate::contest::{Contest, Order, Sides, Turn};
+use crate::report::Report;
 use crate::report::environment::{self, Fact};
 use clap::{Args, ValueEnum};
 use line::Line;
@@ -26,7 +28,7 @@ use serve::rec::registers::Registers;
 use serve::rec::{ModelArgs, Plan, Server};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use subject::Target;
 
@@ -154,33 +156,24 @@ impl Bench {
                 fabric.chain(server.http().map(|address| Target::Http(address.to_string()))).collect()
             }
         };
-        let mut result = Result { setup: self.setup(), lines: Vec::new(), environment: environment::facts() };
-        let count = targets.len() * self.batches.len();
-        for &batch in &self.batches {
-            for target in &targets {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                progress::show(
-                    &bar,
-                    result.lines.len() as f64 / count as f64,
-                    &format!("{target}, batch {batch}"),
-                );
-                let line = Line { target, batch, bench: self, stop: &stop };
-                result.lines.push(line.measure()?);
-            }
-        }
+        let contest = Contest {
+            sides: targets.len(),
+            cells: self.batches.len(),
+            rounds: 1,
+            order: Order::Fixed,
+            cores: None,
+            stop: &stop,
+            bar: (&bar, 0.0, 1.0),
+        };
+        let mut measured = contest.run(&mut Targets { bench: self, targets: &targets, stop: &stop })?;
+        let cells = (0..contest.cells).flat_map(|cell| (0..contest.sides).map(move |side| (cell, side)));
+        let lines = cells.flat_map(|(cell, side)| measured.take(cell, side)).map(|one| one.figures).collect();
+        let result = Result { setup: self.setup(), lines, environment: environment::facts() };
         bar.finish_and_clear();
         drop(server);
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&result).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(&result));
-        }
-        if let Some(path) = &self.report {
-            let failed = |error| format!("{} cannot be written: {error}", path.display());
-            std::fs::write(path, show::page(&result).html()).map_err(failed)?;
-        }
+        let page = || show::page(&result);
+        Report::deliver(&result, self.json, || page().text(), page, self.report.as_deref())
+            .map_err(|error| format!("the page cannot be written: {error}"))?;
         match result.lines.iter().find_map(|line| line.example.as_ref().map(|example| (line, example))) {
             None => Ok(()),
             Some((line, example)) => {
@@ -221,5 +214,26 @@ impl Bench {
             },
             format!("requests as {:?}", self.form).to_lowercase(),
         ]
+    }
+}
+
+/// Servers, each measured with requests of each size.
+struct Targets<'b> {
+    bench: &'b Bench,
+    targets: &'b [Target],
+    stop: &'b AtomicBool,
+}
+
+impl Sides for Targets<'_> {
+    type Figures = Outcome;
+    type Error = String;
+
+    fn name(&self, turn: Turn) -> String {
+        format!("{}, batch {}", self.targets[turn.side], self.bench.batches[turn.cell])
+    }
+
+    fn slice(&mut self, turn: Turn) -> std::result::Result<Option<Outcome>, String> {
+        let (target, batch) = (&self.targets[turn.side], self.bench.batches[turn.cell]);
+        Line { target, batch, bench: self.bench, stop: self.stop }.measure().map(Some)
     }
 }

@@ -10,14 +10,16 @@ mod matrix;
 mod show;
 mod single;
 
+use crate::report::Report;
 use clap::Args;
 use fabric::link::Address;
 use matrix::MatrixArgs;
+use serde::Serialize;
 use serve::process::parse::{count, duration, rate};
 use serve::process::{interrupt, progress};
 use serve::rpc::RpcError;
 use serve::rpc::batch::Batch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Load a server with calls, and time them.
@@ -135,35 +137,25 @@ impl Bench {
             let result = single::run(self, &stop, &bar);
             bar.finish_and_clear();
             let result = result?;
-            self.output(&result, || show::single_text(&result), || show::single_page(&result))?;
+            self.deliver(&result, || show::single_text(&result), || show::single_page(&result))?;
             return result.verdict();
         }
         let args = MatrixArgs::new(self)?;
         let result = matrix::run(&args, &stop, &bar);
         bar.finish_and_clear();
         let result = result?;
-        self.output(&result, || show::matrix_text(&result), || show::matrix_page(&result))?;
+        self.deliver(&result, || show::matrix_page(&result).text(), || show::matrix_page(&result))?;
         result.verdict()
     }
 
-    fn output(
+    fn deliver(
         &self,
-        result: &impl serde::Serialize,
+        result: &impl Serialize,
         text: impl FnOnce() -> String,
-        page: impl FnOnce() -> crate::report::Report,
+        page: impl FnOnce() -> Report,
     ) -> Result<(), RpcError> {
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(result).expect("results are plain data"));
-        } else {
-            print!("{}", text());
-        }
-        if let Some(path) = &self.report {
-            let write = std::fs::write(path, page().html());
-            write.map_err(|cause| RpcError::Input { path: path.clone(), cause })?;
-            if !self.json {
-                println!("\n  report: {}", path.display());
-            }
-        }
-        Ok(())
+        let path = self.report.as_deref();
+        let unwritten = |cause| RpcError::Input { path: path.unwrap_or(Path::new("")).to_owned(), cause };
+        Report::deliver(result, self.json, text, page, path).map_err(unwritten)
     }
 }

@@ -19,6 +19,7 @@ mod side;
 mod tally;
 mod workload;
 
+use crate::report::Report;
 use crate::report::environment::{self, Fact};
 use base::cpu::{allowed_cores, pin_to};
 use ours::{Ours, Rig};
@@ -187,16 +188,9 @@ impl Bench {
     pub fn run(&self) -> Result<(), String> {
         let stop = interrupt::flag().map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
         let outcome = self.measure(&stop)?;
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&outcome).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(&outcome));
-        }
-        if let Some(path) = &self.plot {
-            let failed = |error| format!("{} cannot be written: {error}", path.display());
-            std::fs::write(path, show::page(&outcome).html()).map_err(failed)?;
-        }
-        Ok(())
+        let page = || show::page(&outcome);
+        Report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+            .map_err(|error| format!("the page cannot be written: {error}"))
     }
 
     fn measure(&self, stop: &Arc<AtomicBool>) -> Result<Outcome, String> {

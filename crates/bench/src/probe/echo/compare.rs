@@ -11,6 +11,7 @@ use super::client::{self, Load, Seen};
 use super::sockets::{self, Transport};
 use super::uring::Receive;
 use super::{Served, Wait, epoll, process_cpu, uring};
+use crate::contest::{Contest, Order, Sample, Sides, Turn};
 use crate::probe::cores;
 use crate::probe::session::{Session, Unit};
 use crate::probe::timing::per_call;
@@ -19,8 +20,11 @@ use base::cpu::thread_time;
 use base::spread::{self, Spread};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll as epoll_api};
+use serve::process::progress;
+use std::convert::Infallible;
 use std::fmt::{self, Write as _};
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 /// A way to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -191,6 +195,39 @@ pub fn measure(session: &mut Session, alone: bool) {
     idle_looks(session, servers.len() > 1);
 }
 
+/// Servers under one load; one that fails ends the case.
+struct InTurn<'s> {
+    case: Case,
+    servers: &'s [Server],
+    load: Load,
+    at: (usize, usize),
+    failed: Option<(Server, io::Error)>,
+}
+
+impl Sides for InTurn<'_> {
+    type Figures = Slice;
+    type Error = Infallible;
+
+    fn name(&self, _turn: Turn) -> String {
+        String::new()
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<Option<Slice>, Infallible> {
+        let server = self.servers[turn.side];
+        match slice(self.case, server, self.load, self.at) {
+            Ok(slice) => Ok(Some(slice)),
+            Err(error) => {
+                self.failed = Some((server, error));
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
 /// `rounds` slices of each server, each round in another order; only rounds that every server finished.
 fn in_turn(
     session: &mut Session,
@@ -198,22 +235,25 @@ fn in_turn(
     servers: &[Server],
     load: Load,
     at: (usize, usize),
-    rounds: usize,
+    rounds: u32,
 ) -> Vec<Vec<Slice>> {
-    let mut slices: Vec<Vec<Slice>> = vec![Vec::new(); servers.len()];
-    for turn in 0..rounds * servers.len() {
-        let which = (turn / servers.len() + turn) % servers.len();
-        match slice(case, servers[which], load, at) {
-            Ok(slice) => slices[which].push(slice),
-            Err(e) => {
-                session.skip(format!("the rest of {case} by {}", servers[which]), e);
-                break;
-            }
-        }
+    let (stop, bar) = (AtomicBool::new(false), progress::bar(true));
+    let contest = Contest {
+        sides: servers.len(),
+        cells: 1,
+        rounds,
+        order: Order::Rotated,
+        cores: None,
+        stop: &stop,
+        bar: (&bar, 0.0, 1.0),
+    };
+    let mut sides = InTurn { case, servers, load, at, failed: None };
+    let Ok(mut samples) = contest.run(&mut sides);
+    if let Some((server, error)) = sides.failed {
+        session.skip(format!("the rest of {case} by {server}"), error);
     }
-    let whole = slices.iter().map(Vec::len).min().unwrap_or(0);
-    slices.iter_mut().for_each(|s| s.truncate(whole));
-    slices
+    let figures = |samples: Vec<Sample<Slice>>| samples.into_iter().map(|sample| sample.figures).collect();
+    samples.whole_rounds(0).into_iter().map(figures).collect()
 }
 
 /// What it costs a spinning server to find that nothing has arrived.

@@ -22,15 +22,16 @@ mod tests;
 mod way;
 
 use super::LabError;
-use base::Nanos;
+use bench::contest::{Contest, Order, Sides, Turn};
 use bench::report::environment::{self, Fact};
-use cell::{Cell, Row};
+use cell::{Cell, Row, Slice};
 use rig::Rig;
 use serde::Serialize;
+use serve::inc::ClientError;
 use serve::inc::registers::Registers;
 use serve::process::parse::duration;
 use serve::process::progress;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use way::{Operation, Way};
 
@@ -137,25 +138,26 @@ impl Compute {
             }
         }
         let bar = progress::bar(self.json);
-        // The first round warms up: sessions, copies, caches of all kinds.
-        for round in 0..=rounds {
-            let lines = cells.len() as f64;
-            for (number, cell) in cells.iter_mut().enumerate() {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                let part = (f64::from(round) + number as f64 / lines) / f64::from(rounds + 1);
-                progress::show(&bar, part, &cell.operation.to_string());
-                let length = if round == 0 { slice.min(Duration::from_millis(100)) } else { slice };
-                cell.slice(rig.clients(&cell.way), Nanos::from(length), round == 0)?;
-            }
-        }
-        bar.finish_and_clear();
-        let judge = |cell: Cell| {
-            let way = cell.way.clone();
-            cell.judge(&mut rig.clients(&way)[0])
+        let mut lines = Lines { cells, rig, slice };
+        let contest = Contest {
+            sides: 1,
+            cells: lines.cells.len(),
+            // The first round warms up: sessions, copies, caches of all kinds.
+            rounds: 1 + rounds,
+            order: Order::Fixed,
+            cores: None,
+            stop,
+            bar: (&bar, 0.0, 1.0),
         };
-        let rows = cells.into_iter().map(judge).collect::<Result<_, _>>()?;
+        let mut measured = contest.run(&mut lines)?;
+        let Lines { cells, mut rig, .. } = lines;
+        bar.finish_and_clear();
+        let judge = |(number, cell): (usize, Cell)| {
+            let slices = measured.take(number, 0).into_iter().map(|sample| sample.figures).collect();
+            let way = cell.way.clone();
+            cell.judge(slices, &mut rig.clients(&way)[0])
+        };
+        let rows = cells.into_iter().enumerate().map(judge).collect::<Result<_, _>>()?;
         let setup = format!(
             "{}: one box before one home; {rounds} rounds of {} ms, clients sleep while they wait",
             rig.place(),
@@ -164,5 +166,29 @@ impl Compute {
         let note = rig.without_xdp().map(|why| format!("no line for a box with XDP: {why}"));
         rig.stop()?;
         Ok(Outcome { setup, note, rows, environment: environment::facts() })
+    }
+}
+
+/// The lines of the table, measured in turns.
+struct Lines {
+    cells: Vec<Cell>,
+    rig: Rig,
+    slice: Duration,
+}
+
+impl Sides for Lines {
+    type Figures = Slice;
+    type Error = ClientError;
+
+    fn name(&self, turn: Turn) -> String {
+        self.cells[turn.cell].operation.to_string()
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<Option<Slice>, ClientError> {
+        let is_warm_up = turn.round == 0;
+        let length = if is_warm_up { self.slice.min(Duration::from_millis(100)) } else { self.slice };
+        let cell = &mut self.cells[turn.cell];
+        let clients = self.rig.clients(&cell.way);
+        cell.slice(clients, length.into(), is_warm_up)
     }
 }

@@ -3,9 +3,9 @@
 use super::Outcome;
 use super::cell::{Row, Slice};
 use base::spread;
-use bench::contest::Ratio;
+use bench::contest::{Ratio, show};
 use bench::report::Table;
-use bench::report::format::{digits, micros, percent, ratio, short};
+use bench::report::format::{digits, micros, percent, short};
 use std::fmt::Write;
 
 /// As text for the terminal.
@@ -75,6 +75,5 @@ fn of_server(row: &Row, server: &Row) -> Option<String> {
         .zip(&server.slices)
         .map(|(own, theirs)| (Some(own.p50_us), Some(theirs.p50_us)))
         .collect();
-    let found = Ratio::of(&pairs)?.ratio;
-    Some(format!("{} ({} to {})", ratio(found.median), digits(found.p10), digits(found.p90)))
+    Some(show::spread_of_ratio(&Ratio::of(&pairs)?.ratio))
 }

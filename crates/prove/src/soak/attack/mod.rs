@@ -17,12 +17,13 @@ mod show;
 
 use super::SoakError;
 use base::Bytes;
-use bench::contest::Ratio;
+use bench::contest::{Contest, Order, Ratio, Sample, Sides, Turn};
+use bench::tally::{Latency, Tally};
 use clap::Args;
 use indicatif::ProgressBar;
 use kinds::{KINDS, Kind, Way};
-use polite::Felt;
-use rig::Rig;
+use polite::Polite;
+use rig::{Places, Rig};
 use serde::Serialize;
 use serve::process::parse::duration;
 use serve::process::{interrupt, progress};
@@ -105,8 +106,9 @@ impl Attack {
         let bar = progress::bar(self.json);
         let mut outcomes = Vec::new();
         for (at, kind) in chosen.iter().enumerate() {
-            let part = |done: f64| (at as f64 + done) / chosen.len() as f64;
-            outcomes.push(self.attack(kind, &bar, &part, &interrupted).map_err(SoakError::Run)?);
+            let part = |at: usize| at as f64 / chosen.len() as f64;
+            let bar = (&bar, part(at), part(at + 1));
+            outcomes.push(self.attack(kind, bar, &interrupted).map_err(SoakError::Run)?);
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }
@@ -136,40 +138,46 @@ impl Attack {
     fn attack(
         &self,
         kind: &'static Kind,
-        bar: &ProgressBar,
-        part: &dyn Fn(f64) -> f64,
+        bar: (&ProgressBar, f64, f64),
         interrupted: &AtomicBool,
     ) -> Result<Outcome, String> {
         let named = |why: String| format!("{}: {why}", kind.name);
         let mut rig = Rig::start(kind.role, self.group).map_err(named)?;
         let mut polite = polite::connect(&rig.places, kind.polite).map_err(named)?;
         // The first requests make buffers and threads that stay.
-        Felt::of(&mut *polite, Duration::from_millis(300));
+        polite.during(Duration::from_millis(300));
         rig.rest();
-        let (mut pairs, mut felt) = (Vec::new(), Felt::default());
-        for round in 0..self.rounds {
-            progress::show(bar, part(round as f64 / self.rounds as f64), kind.name);
-            let quiet = Felt::of(&mut *polite, self.slice);
-            let attacked =
-                hostile::during(kind, &rig.places, || Felt::of(&mut *polite, self.slice)).map_err(named)?;
-            pairs.push((attacked.quantiles(), quiet.quantiles()));
-            felt.add(attacked);
-            if interrupted.load(Ordering::Relaxed) {
-                break;
-            }
-        }
-        let of = |which: fn((f64, f64)) -> f64| {
-            let pairs: Vec<_> = pairs.iter().map(|(a, b)| (a.map(which), b.map(which))).collect();
-            Ratio::of(&pairs)
+        let contest = Contest {
+            sides: 2,
+            cells: 1,
+            rounds: u32::try_from(self.rounds).expect("bounded by its parser"),
+            // What an attack leaves behind is part of it.
+            order: Order::Fixed,
+            cores: None,
+            stop: interrupted,
+            bar,
         };
+        let mut slices =
+            Slices { kind, places: rig.places, polite, length: self.slice, felt: Tally::default() };
+        let mut measured = contest.run(&mut slices).map_err(named)?;
+        let (quiet, attacked) = (measured.take(0, 0), measured.take(0, 1));
+        let of = |which: fn(&Latency) -> f64| {
+            let rounds = |samples: &[Sample<Latency>]| -> Vec<_> {
+                let figure = |latency: &Latency| (latency.count > 0).then(|| which(latency));
+                samples.iter().map(|sample| (sample.round, figure(&sample.figures))).collect()
+            };
+            Ratio::by_round(rounds(&attacked), rounds(&quiet))
+        };
+        let felt = slices.felt;
+        let longest_us = felt.all_latencies().max() as f64 / 1e3;
         let mut outcome = Outcome {
             attack: kind.name,
             is_attack: !matches!(kind.way, Way::Load(_)),
-            p50: of(|(p50, _)| p50),
-            p99: of(|(_, p99)| p99),
-            longest_us: felt.longest_us(),
-            answers: felt.answers(),
-            failed: (felt.failed, felt.why),
+            p50: of(|latency| latency.p50_us),
+            p99: of(|latency| latency.p99_us),
+            longest_us,
+            answers: felt.ops(),
+            failed: (felt.all_failed(), felt.examples.into_iter().next()),
             died: rig.died(),
             memory: rig.memory(),
             is_good: false,
@@ -181,5 +189,36 @@ impl Attack {
             && is_within(&outcome.p50)
             && is_within(&outcome.p99);
         Ok(outcome)
+    }
+}
+
+/// Slices without the attack, and with it.
+struct Slices {
+    kind: &'static Kind,
+    places: Places,
+    polite: Polite,
+    length: Duration,
+    /// While the server was attacked.
+    felt: Tally,
+}
+
+impl Sides for Slices {
+    type Figures = Latency;
+    type Error = String;
+
+    fn name(&self, _turn: Turn) -> String {
+        self.kind.name.to_owned()
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<Option<Latency>, String> {
+        let is_attacked = turn.side == 1;
+        let tally = match is_attacked {
+            false => self.polite.during(self.length),
+            true => hostile::during(self.kind, &self.places, || self.polite.during(self.length))?,
+        };
+        if is_attacked {
+            self.felt.merge(&tally);
+        }
+        Ok(Some(Latency::of(&tally.all_latencies())))
     }
 }
