@@ -75,6 +75,17 @@ impl<F> Sample<F> {
     }
 }
 
+/// What a slice comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice<F> {
+    /// Its figures.
+    Measured(F),
+    /// It is not to count.
+    LeftOut,
+    /// The comparison ends here, with what there is.
+    Over,
+}
+
 /// All sides of a comparison.
 pub trait Sides {
     /// What a slice gives.
@@ -98,15 +109,36 @@ pub trait Sides {
         Ok(())
     }
 
-    /// Measures; nothing if the slice is not to count.
+    /// Measures.
     ///
     /// # Errors
     /// It cannot go on.
-    fn slice(&mut self, turn: Turn) -> Result<Option<Self::Figures>, Self::Error>;
+    fn slice(&mut self, turn: Turn) -> Result<Slice<Self::Figures>, Self::Error>;
+}
 
-    /// Whether the comparison ends here, with what there is.
-    fn is_over(&self) -> bool {
-        false
+/// Sides that are no more than a name and a slice.
+pub fn by<F, E>(
+    name: impl Fn(Turn) -> String,
+    slice: impl FnMut(Turn) -> Result<Slice<F>, E>,
+) -> impl Sides<Figures = F, Error = E> {
+    By { name, slice }
+}
+
+struct By<N, S> {
+    name: N,
+    slice: S,
+}
+
+impl<F, E, N: Fn(Turn) -> String, S: FnMut(Turn) -> Result<Slice<F>, E>> Sides for By<N, S> {
+    type Figures = F;
+    type Error = E;
+
+    fn name(&self, turn: Turn) -> String {
+        (self.name)(turn)
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<Slice<F>, E> {
+        (self.slice)(turn)
     }
 }
 
@@ -152,7 +184,17 @@ impl<F> Samples<F> {
     }
 }
 
-impl Contest<'_> {
+impl<'a> Contest<'a> {
+    /// Of so many sides and cells, without a probe.
+    pub fn new(
+        (sides, cells): (usize, usize),
+        (rounds, order): (u32, Order),
+        stop: &'a AtomicBool,
+        bar: (&'a ProgressBar, f64, f64),
+    ) -> Contest<'a> {
+        Contest { sides, cells, rounds, order, cores: None, stop, bar }
+    }
+
     /// Measures.
     ///
     /// # Errors
@@ -169,7 +211,7 @@ impl Contest<'_> {
                 if !sides.can(turn) {
                     continue;
                 }
-                if self.stop.load(Ordering::Relaxed) || sides.is_over() {
+                if self.stop.load(Ordering::Relaxed) {
                     return Ok(samples);
                 }
                 let (bar, from, to) = self.bar;
@@ -178,10 +220,15 @@ impl Contest<'_> {
                 samples.rounds = round + 1;
                 sides.warm_up(turn)?;
                 let before = self.distance();
-                let figures = sides.slice(turn)?;
+                let slice = sides.slice(turn)?;
                 let distances = [before, self.distance()];
-                let figures = figures.map(|figures| Sample { round, distances, figures });
-                samples.cells[turn.cell][turn.side].extend(figures);
+                match slice {
+                    Slice::Measured(figures) => {
+                        samples.cells[turn.cell][turn.side].push(Sample { round, distances, figures });
+                    }
+                    Slice::LeftOut => {}
+                    Slice::Over => return Ok(samples),
+                }
             }
         }
         Ok(samples)
@@ -213,12 +260,12 @@ impl Contest<'_> {
 mod tests {
     use super::*;
 
-    /// Notes its turns; stops after so many, and leaves out the slices of one round.
+    /// Notes its turns; is over at one, and leaves out another.
     #[derive(Default)]
     struct Noted {
         turns: Vec<(u32, usize, usize)>,
-        ends_after: Option<usize>,
-        left_out: Option<u32>,
+        over_at: usize,
+        left_out: usize,
     }
 
     impl Sides for Noted {
@@ -233,21 +280,19 @@ mod tests {
             (turn.cell, turn.side) != (1, 0)
         }
 
-        fn slice(&mut self, turn: Turn) -> Result<Option<usize>, ()> {
+        fn slice(&mut self, turn: Turn) -> Result<Slice<usize>, ()> {
             self.turns.push((turn.round, turn.cell, turn.side));
-            Ok((self.left_out != Some(turn.round)).then_some(self.turns.len()))
-        }
-
-        fn is_over(&self) -> bool {
-            self.ends_after.is_some_and(|count| self.turns.len() >= count)
+            Ok(match self.turns.len() {
+                count if count == self.over_at => Slice::Over,
+                count if count == self.left_out => Slice::LeftOut,
+                count => Slice::Measured(count),
+            })
         }
     }
 
-    fn run(order: Order, noted: &mut Noted) -> Samples<usize> {
+    fn run(order: Order, sides: &mut impl Sides<Figures = usize, Error = ()>) -> Samples<usize> {
         let (stop, bar) = (AtomicBool::new(false), progress::bar(true));
-        let contest =
-            Contest { sides: 2, cells: 2, rounds: 2, order, cores: None, stop: &stop, bar: (&bar, 0.0, 1.0) };
-        contest.run(noted).expect("nothing fails")
+        Contest::new((2, 2), (2, order), &stop, (&bar, 0.0, 1.0)).run(sides).expect("nothing fails")
     }
 
     #[test]
@@ -270,15 +315,18 @@ mod tests {
 
     #[test]
     fn what_ends_early_has_the_samples_that_there_are() {
-        let mut samples = run(Order::BackAndForth, &mut Noted { ends_after: Some(4), ..Noted::default() });
+        let mut samples = run(Order::BackAndForth, &mut Noted { over_at: 5, ..Noted::default() });
         assert_eq!(samples.rounds, 2);
         let rounds = |samples: Vec<Sample<usize>>| samples.iter().map(|s| s.round).collect::<Vec<_>>();
         let whole = samples.clone().whole_rounds(0);
         assert_eq!(whole.into_iter().map(rounds).collect::<Vec<_>>(), [[0], [0]]);
         assert_eq!(rounds(samples.take(0, 1)), [0, 1]);
         assert!(samples.take(1, 0).is_empty());
-        let mut samples = run(Order::Fixed, &mut Noted { left_out: Some(0), ..Noted::default() });
+        let mut samples = run(Order::Fixed, &mut Noted { left_out: 1, ..Noted::default() });
         assert_eq!(rounds(samples.take(0, 0)), [1]);
+        let mut samples =
+            run(Order::Fixed, &mut by(|_| String::new(), |turn| Ok(Slice::Measured(turn.side))));
+        assert_eq!(samples.take(1, 0).len(), 2);
     }
 
     #[test]

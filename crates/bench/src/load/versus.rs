@@ -8,12 +8,12 @@ use super::fleet::Fleet;
 use super::server::{CpuUse, ServerProcess};
 use super::summary::Summary;
 use super::workload::Phase;
-use crate::contest::{self, Contest, Order, Ratio, Sides};
+use crate::contest::{self, Contest, Order, Ratio, Slice};
 use crate::tally::Latency;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::convert::Infallible;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One server of a comparison.
 pub struct Side {
@@ -110,34 +110,6 @@ impl Total {
     }
 }
 
-/// Both servers, and what each did so far.
-struct Both<'a> {
-    sides: [&'a mut Side; 2],
-    totals: [Total; 2],
-    phase: &'a Phase,
-}
-
-impl Sides for Both<'_> {
-    type Figures = Turn;
-    type Error = Infallible;
-
-    fn name(&self, _turn: contest::Turn) -> String {
-        "in turns, A B B A".to_owned()
-    }
-
-    fn slice(&mut self, turn: contest::Turn) -> Result<Option<Turn>, Infallible> {
-        let (tally, used) = self.sides[turn.side].run(self.phase.clone(), &mut |_| {});
-        let figures = self.totals[turn.side].add(tally, used);
-        Ok((!self.is_over()).then_some(figures))
-    }
-
-    /// Told to stop, or a server is lost.
-    fn is_over(&self) -> bool {
-        let is_lost = |total: &Total| total.tally.as_ref().is_some_and(|t| t.fatal.is_some());
-        self.sides[0].fleet.stopped() || self.totals.iter().any(is_lost)
-    }
-}
-
 /// Runs `pairs` pairs of turns of `phase`. Ends early on a stop or when a server is lost, with the whole pairs there are.
 pub fn alternate(
     sides: [&mut Side; 2],
@@ -146,16 +118,22 @@ pub fn alternate(
     stop: &AtomicBool,
     bar: &ProgressBar,
 ) -> Versus {
-    let mut both = Both { sides, totals: Default::default(), phase };
-    let order = Order::BackAndForth;
-    let contest =
-        Contest { sides: 2, cells: 1, rounds: pairs, order, cores: None, stop, bar: (bar, 0.0, 1.0) };
-    let Ok(mut samples) = contest.run(&mut both);
+    let mut totals = [Total::default(), Total::default()];
+    let slice = |turn: contest::Turn| {
+        let (tally, used) = sides[turn.side].run(phase.clone(), &mut |_| {});
+        let ended_early = stop.load(Ordering::Relaxed) || tally.fatal.is_some();
+        let figures = totals[turn.side].add(tally, used);
+        Ok::<_, Infallible>(if ended_early { Slice::Over } else { Slice::Measured(figures) })
+    };
+    let mut sides = contest::by(|_| "in turns, A B B A".to_owned(), slice);
+    let contest = Contest::new((2, 1), (pairs, Order::BackAndForth), stop, (bar, 0.0, 1.0));
+    let Ok(mut samples) = contest.run(&mut sides);
+    drop(sides);
     let mut whole = samples.whole_rounds(0).into_iter();
     let mut next = || whole.next().into_iter().flatten().map(|sample| sample.figures);
     let (a, b) = (next(), next());
     let pairs: Vec<(Turn, Turn)> = a.zip(b).collect();
-    let [a, b] = both.totals.map(|total| total.summary(phase));
+    let [a, b] = totals.map(|total| total.summary(phase));
     Versus { compared: compare(&pairs), pairs, a, b }
 }
 

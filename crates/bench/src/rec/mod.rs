@@ -15,7 +15,7 @@ mod show;
 mod subject;
 mod tally;
 
-use crate::contest::{Contest, Order, Sides, Turn};
+use crate::contest::{self, Contest, Order, Slice, Turn};
 use crate::report::Report;
 use crate::report::environment::{self, Fact};
 use clap::{Args, ValueEnum};
@@ -28,7 +28,6 @@ use serve::rec::registers::Registers;
 use serve::rec::{ModelArgs, Plan, Server};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use subject::Target;
 
@@ -156,17 +155,15 @@ impl Bench {
                 fabric.chain(server.http().map(|address| Target::Http(address.to_string()))).collect()
             }
         };
-        let contest = Contest {
-            sides: targets.len(),
-            cells: self.batches.len(),
-            rounds: 1,
-            order: Order::Fixed,
-            cores: None,
-            stop: &stop,
-            bar: (&bar, 0.0, 1.0),
+        let name = |turn: Turn| format!("{}, batch {}", targets[turn.side], self.batches[turn.cell]);
+        let measure = |turn: Turn| {
+            let (target, batch) = (&targets[turn.side], self.batches[turn.cell]);
+            Line { target, batch, bench: self, stop: &stop }.measure().map(Slice::Measured)
         };
-        let mut measured = contest.run(&mut Targets { bench: self, targets: &targets, stop: &stop })?;
-        let cells = (0..contest.cells).flat_map(|cell| (0..contest.sides).map(move |side| (cell, side)));
+        let (sides, cells) = (targets.len(), self.batches.len());
+        let contest = Contest::new((sides, cells), (1, Order::Fixed), &stop, (&bar, 0.0, 1.0));
+        let mut measured = contest.run(&mut contest::by(name, measure))?;
+        let cells = (0..cells).flat_map(|cell| (0..sides).map(move |side| (cell, side)));
         let lines = cells.flat_map(|(cell, side)| measured.take(cell, side)).map(|one| one.figures).collect();
         let result = Result { setup: self.setup(), lines, environment: environment::facts() };
         bar.finish_and_clear();
@@ -214,26 +211,5 @@ impl Bench {
             },
             format!("requests as {:?}", self.form).to_lowercase(),
         ]
-    }
-}
-
-/// Servers, each measured with requests of each size.
-struct Targets<'b> {
-    bench: &'b Bench,
-    targets: &'b [Target],
-    stop: &'b AtomicBool,
-}
-
-impl Sides for Targets<'_> {
-    type Figures = Outcome;
-    type Error = String;
-
-    fn name(&self, turn: Turn) -> String {
-        format!("{}, batch {}", self.targets[turn.side], self.bench.batches[turn.cell])
-    }
-
-    fn slice(&mut self, turn: Turn) -> std::result::Result<Option<Outcome>, String> {
-        let (target, batch) = (&self.targets[turn.side], self.bench.batches[turn.cell]);
-        Line { target, batch, bench: self.bench, stop: self.stop }.measure().map(Some)
     }
 }

@@ -10,7 +10,7 @@
 //! Why: a virtual machine's cores move, so only what was measured in turns may be compared.
 
 use super::Bench;
-use crate::contest::{self, Contest, Order, Ratio, Sides, Turn};
+use crate::contest::{self, Contest, Order, Ratio, Sides, Slice, Turn};
 use crate::drive::{Caller, Calls, Plan, drive};
 use crate::report::environment::{self, Fact};
 use crate::tally::Tally;
@@ -244,15 +244,9 @@ pub fn run(args: &MatrixArgs, stop: &AtomicBool, bar: &ProgressBar) -> Result<Ma
     }
     cpu::pin_to(args.cores[0]).map_err(RpcError::Pin)?;
     let mut meter = Meter { args, text: "x".repeat(args.payload), lines, failed: None };
-    let contest = Contest {
-        sides: meter.lines.len(),
-        cells: args.windows.len(),
-        rounds: args.rounds,
-        order: Order::Shuffled(1),
-        cores: Some(args.cores),
-        stop,
-        bar: (bar, 0.0, 1.0),
-    };
+    let shape = (meter.lines.len(), args.windows.len());
+    let mut contest = Contest::new(shape, (args.rounds, Order::Shuffled(1)), stop, (bar, 0.0, 1.0));
+    contest.cores = Some(args.cores);
     let mut measured = contest.run(&mut meter)?;
     let (mut cells, mut left_out) = (Vec::new(), 0);
     for (cell, &window) in args.windows.iter().enumerate() {
@@ -343,19 +337,13 @@ impl Sides for Meter<'_> {
         self.load(turn, self.args.slice / 10).map(drop)
     }
 
-    fn slice(&mut self, turn: Turn) -> Result<Option<Rates>, RpcError> {
-        if self.is_over() {
-            return Ok(None);
-        }
-        let Some(tally) = self.load(turn, self.args.slice)? else { return Ok(None) };
+    fn slice(&mut self, turn: Turn) -> Result<Slice<Rates>, RpcError> {
+        let tally = if self.failed.is_some() { None } else { self.load(turn, self.args.slice)? };
+        let Some(tally) = tally else { return Ok(Slice::Over) };
         let latency = tally.all_latencies();
         let at = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1e3;
-        Ok(Some(Rates { replies_per_sec: tally.throughput(), p50_us: at(0.5), p99_us: at(0.99) }))
-    }
-
-    /// A call failed.
-    fn is_over(&self) -> bool {
-        self.failed.is_some()
+        let figures = Rates { replies_per_sec: tally.throughput(), p50_us: at(0.5), p99_us: at(0.99) };
+        Ok(Slice::Measured(figures))
     }
 }
 
@@ -394,7 +382,7 @@ mod tests {
             Meter { args: &args, text: "x".repeat(args.payload), lines: vec![line], failed: None };
         let turn = Turn { round: 0, cell: 0, side: 0 };
         meter.warm_up(turn).expect("it can be driven");
-        assert!(meter.slice(turn).expect("it can be driven").is_none());
+        assert!(matches!(meter.slice(turn), Ok(Slice::Over)));
         assert!(meter.failed.is_some_and(|(count, _)| count > 0));
     }
 

@@ -3,7 +3,7 @@
 use super::side::{Load, Side, Slice};
 use super::tally::{Ended, Tally};
 use super::workload::Workload;
-use crate::contest::{Contest, Order, Sample, Sides, Turn};
+use crate::contest::{self, Contest, Order, Sample, Sides, Turn};
 use crate::tally::{CurvePoint, Latency, curve};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -77,15 +77,9 @@ impl Rounds<'_> {
     /// The first that goes wrong at any side.
     pub fn run(&self, sides: &mut [Box<dyn Side>]) -> Result<Vec<Line>, String> {
         self.preload(sides)?;
-        let contest = Contest {
-            sides: sides.len(),
-            cells: self.cells.len(),
-            rounds: self.rounds,
-            order: Order::BackAndForth,
-            cores: self.cores,
-            stop: self.stop,
-            bar: self.bar,
-        };
+        let (shape, order) = ((sides.len(), self.cells.len()), Order::BackAndForth);
+        let mut contest = Contest::new(shape, (self.rounds, order), self.stop, self.bar);
+        contest.cores = self.cores;
         let totals = vec![vec![Tally::default(); sides.len()]; self.cells.len()];
         let mut group = Group { rounds: self, sides, totals };
         let mut measured = contest.run(&mut group)?;
@@ -173,9 +167,12 @@ impl Sides for Group<'_> {
         self.work(turn, WARM_UP, self.seed(turn) ^ (1 << 63)).map(drop)
     }
 
-    fn slice(&mut self, turn: Turn) -> Result<Option<Figures>, String> {
+    fn slice(&mut self, turn: Turn) -> Result<contest::Slice<Figures>, String> {
         let tally = self.work(turn, self.rounds.slice, self.seed(turn))?;
         self.totals[turn.cell][turn.side].follow(&tally);
-        Ok(Some(Figures { per_second: tally.throughput(), latency: Latency::of(&tally.all_latencies()) }))
+        Ok(contest::Slice::Measured(Figures {
+            per_second: tally.throughput(),
+            latency: Latency::of(&tally.all_latencies()),
+        }))
     }
 }

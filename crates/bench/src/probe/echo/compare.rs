@@ -11,7 +11,7 @@ use super::client::{self, Load, Seen};
 use super::sockets::{self, Transport};
 use super::uring::Receive;
 use super::{Served, Wait, epoll, process_cpu, uring};
-use crate::contest::{Contest, Order, Sample, Sides, Turn};
+use crate::contest::{self, Contest, Order, Sample, Turn};
 use crate::probe::cores;
 use crate::probe::session::{Session, Unit};
 use crate::probe::timing::per_call;
@@ -195,39 +195,6 @@ pub fn measure(session: &mut Session, alone: bool) {
     idle_looks(session, servers.len() > 1);
 }
 
-/// Servers under one load; one that fails ends the case.
-struct InTurn<'s> {
-    case: Case,
-    servers: &'s [Server],
-    load: Load,
-    at: (usize, usize),
-    failed: Option<(Server, io::Error)>,
-}
-
-impl Sides for InTurn<'_> {
-    type Figures = Slice;
-    type Error = Infallible;
-
-    fn name(&self, _turn: Turn) -> String {
-        String::new()
-    }
-
-    fn slice(&mut self, turn: Turn) -> Result<Option<Slice>, Infallible> {
-        let server = self.servers[turn.side];
-        match slice(self.case, server, self.load, self.at) {
-            Ok(slice) => Ok(Some(slice)),
-            Err(error) => {
-                self.failed = Some((server, error));
-                Ok(None)
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.failed.is_some()
-    }
-}
-
 /// `rounds` slices of each server, each round in another order; only rounds that every server finished.
 fn in_turn(
     session: &mut Session,
@@ -238,20 +205,15 @@ fn in_turn(
     rounds: u32,
 ) -> Vec<Vec<Slice>> {
     let (stop, bar) = (AtomicBool::new(false), progress::bar(true));
-    let contest = Contest {
-        sides: servers.len(),
-        cells: 1,
-        rounds,
-        order: Order::Rotated,
-        cores: None,
-        stop: &stop,
-        bar: (&bar, 0.0, 1.0),
+    let contest = Contest::new((servers.len(), 1), (rounds, Order::Rotated), &stop, (&bar, 0.0, 1.0));
+    let measure = |turn: Turn| match slice(case, servers[turn.side], load, at) {
+        Ok(slice) => Ok::<_, Infallible>(contest::Slice::Measured(slice)),
+        Err(error) => {
+            session.skip(format!("the rest of {case} by {}", servers[turn.side]), error);
+            Ok(contest::Slice::Over)
+        }
     };
-    let mut sides = InTurn { case, servers, load, at, failed: None };
-    let Ok(mut samples) = contest.run(&mut sides);
-    if let Some((server, error)) = sides.failed {
-        session.skip(format!("the rest of {case} by {server}"), error);
-    }
+    let Ok(mut samples) = contest.run(&mut contest::by(|_| String::new(), measure));
     let figures = |samples: Vec<Sample<Slice>>| samples.into_iter().map(|sample| sample.figures).collect();
     samples.whole_rounds(0).into_iter().map(figures).collect()
 }

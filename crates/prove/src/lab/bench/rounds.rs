@@ -4,7 +4,7 @@ use super::Bench;
 use super::cpu::Ticks;
 use super::mode::{Mode, Running};
 use base::Nanos;
-use bench::contest::{Contest, Order, Sample, Sides, Turn};
+use bench::contest::{self, Contest, Order, Sample, Sides, Turn};
 use bench::drive::Pace;
 use bench::load::counts::Tally;
 use bench::load::fleet::Fleet;
@@ -114,15 +114,9 @@ impl Rounds<'_> {
     /// Measures; ends early when told to stop or when a server is lost.
     pub fn run(&self, sides: &mut [(Fleet, &Running)]) -> Vec<Line> {
         let loads = self.args.loads();
-        let contest = Contest {
-            sides: sides.len(),
-            cells: loads.len(),
-            rounds: self.args.round_count(),
-            order: Order::BackAndForth,
-            cores: Some(self.cores),
-            stop: self.stop,
-            bar: (self.bar, 0.0, 1.0),
-        };
+        let (shape, rounds) = ((sides.len(), loads.len()), (self.args.round_count(), Order::BackAndForth));
+        let mut contest = Contest::new(shape, rounds, self.stop, (self.bar, 0.0, 1.0));
+        contest.cores = Some(self.cores);
         let sums = vec![vec![Sum::default(); sides.len()]; loads.len()];
         let mut modes = Modes { rounds: self, sides, loads, sums };
         let Ok(mut measured) = contest.run(&mut modes);
@@ -168,9 +162,9 @@ impl Sides for Modes<'_, '_> {
         Ok(())
     }
 
-    fn slice(&mut self, turn: Turn) -> Result<Option<Slice>, Infallible> {
-        if self.is_over() {
-            return Ok(None);
+    fn slice(&mut self, turn: Turn) -> Result<contest::Slice<Slice>, Infallible> {
+        if self.sums[turn.cell][turn.side].is_lost() {
+            return Ok(contest::Slice::Over);
         }
         let (fleet, running) = &mut self.sides[turn.side];
         let ((pace, window), cores) = (self.loads[turn.cell], self.rounds.cores);
@@ -196,12 +190,7 @@ impl Sides for Modes<'_, '_> {
             Some(all) => all.follow(&tally),
             None => sum.tally = Some(tally),
         }
-        Ok(Some(slice))
-    }
-
-    /// A mode is lost.
-    fn is_over(&self) -> bool {
-        self.sums.iter().flatten().any(|sum| sum.tally.as_ref().is_some_and(|tally| tally.fatal.is_some()))
+        Ok(if sum.is_lost() { contest::Slice::Over } else { contest::Slice::Measured(slice) })
     }
 }
 
@@ -229,6 +218,10 @@ impl Slice {
 }
 
 impl Sum {
+    fn is_lost(&self) -> bool {
+        self.tally.as_ref().is_some_and(|tally| tally.fatal.is_some())
+    }
+
     fn line(self, mode: Mode, (pace, window): (Pace, usize), slices: Vec<Slice>) -> Line {
         let tally = self.tally.unwrap_or_else(|| Tally::new(Nanos::ZERO, Nanos(1)));
         let total = Summary::of(&tally, Some(self.used));

@@ -22,9 +22,9 @@ mod tests;
 mod way;
 
 use super::LabError;
-use bench::contest::{Contest, Order, Sides, Turn};
+use bench::contest::{self, Contest, Order, Slice, Turn};
 use bench::report::environment::{self, Fact};
-use cell::{Cell, Row, Slice};
+use cell::{Cell, Row};
 use rig::Rig;
 use serde::Serialize;
 use serve::inc::ClientError;
@@ -138,19 +138,17 @@ impl Compute {
             }
         }
         let bar = progress::bar(self.json);
-        let mut lines = Lines { cells, rig, slice };
-        let contest = Contest {
-            sides: 1,
-            cells: lines.cells.len(),
-            // The first round warms up: sessions, copies, caches of all kinds.
-            rounds: 1 + rounds,
-            order: Order::Fixed,
-            cores: None,
-            stop,
-            bar: (&bar, 0.0, 1.0),
+        let names: Vec<String> = cells.iter().map(|cell| cell.operation.to_string()).collect();
+        // The first round warms up: sessions, copies, caches of all kinds.
+        let measure = |turn: Turn| {
+            let (cell, is_warm_up) = (&mut cells[turn.cell], turn.round == 0);
+            let length = if is_warm_up { slice.min(Duration::from_millis(100)) } else { slice };
+            let clients = rig.clients(&cell.way);
+            let measured = cell.slice(clients, length.into(), is_warm_up)?;
+            Ok::<_, ClientError>(measured.map_or(Slice::LeftOut, Slice::Measured))
         };
-        let mut measured = contest.run(&mut lines)?;
-        let Lines { cells, mut rig, .. } = lines;
+        let contest = Contest::new((1, names.len()), (1 + rounds, Order::Fixed), stop, (&bar, 0.0, 1.0));
+        let mut measured = contest.run(&mut contest::by(|turn| names[turn.cell].clone(), measure))?;
         bar.finish_and_clear();
         let judge = |(number, cell): (usize, Cell)| {
             let slices = measured.take(number, 0).into_iter().map(|sample| sample.figures).collect();
@@ -166,29 +164,5 @@ impl Compute {
         let note = rig.without_xdp().map(|why| format!("no line for a box with XDP: {why}"));
         rig.stop()?;
         Ok(Outcome { setup, note, rows, environment: environment::facts() })
-    }
-}
-
-/// The lines of the table, measured in turns.
-struct Lines {
-    cells: Vec<Cell>,
-    rig: Rig,
-    slice: Duration,
-}
-
-impl Sides for Lines {
-    type Figures = Slice;
-    type Error = ClientError;
-
-    fn name(&self, turn: Turn) -> String {
-        self.cells[turn.cell].operation.to_string()
-    }
-
-    fn slice(&mut self, turn: Turn) -> Result<Option<Slice>, ClientError> {
-        let is_warm_up = turn.round == 0;
-        let length = if is_warm_up { self.slice.min(Duration::from_millis(100)) } else { self.slice };
-        let cell = &mut self.cells[turn.cell];
-        let clients = self.rig.clients(&cell.way);
-        cell.slice(clients, length.into(), is_warm_up)
     }
 }

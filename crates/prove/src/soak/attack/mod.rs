@@ -17,13 +17,12 @@ mod show;
 
 use super::SoakError;
 use base::Bytes;
-use bench::contest::{Contest, Order, Ratio, Sample, Sides, Turn};
+use bench::contest::{self, Contest, Order, Ratio, Sample, Slice, Turn};
 use bench::tally::{Latency, Tally};
 use clap::Args;
 use indicatif::ProgressBar;
 use kinds::{KINDS, Kind, Way};
-use polite::Polite;
-use rig::{Places, Rig};
+use rig::Rig;
 use serde::Serialize;
 use serve::process::parse::duration;
 use serve::process::{interrupt, progress};
@@ -64,6 +63,10 @@ pub struct Attack {
     #[arg(long)]
     json: bool,
 }
+
+/// The sides of the comparison.
+const QUIET: usize = 0;
+const ATTACKED: usize = 1;
 
 /// What came of one attack.
 #[derive(Clone, Debug, Serialize)]
@@ -147,20 +150,23 @@ impl Attack {
         // The first requests make buffers and threads that stay.
         polite.during(Duration::from_millis(300));
         rig.rest();
-        let contest = Contest {
-            sides: 2,
-            cells: 1,
-            rounds: u32::try_from(self.rounds).expect("bounded by its parser"),
-            // What an attack leaves behind is part of it.
-            order: Order::Fixed,
-            cores: None,
-            stop: interrupted,
-            bar,
+        // What was felt while the server was attacked.
+        let (places, mut felt) = (rig.places, Tally::default());
+        let slice = |turn: Turn| {
+            let tally = match turn.side {
+                QUIET => polite.during(self.slice),
+                _ => hostile::during(kind, &places, || polite.during(self.slice))?,
+            };
+            if turn.side == ATTACKED {
+                felt.merge(&tally);
+            }
+            Ok(Slice::Measured(Latency::of(&tally.all_latencies())))
         };
-        let mut slices =
-            Slices { kind, places: rig.places, polite, length: self.slice, felt: Tally::default() };
-        let mut measured = contest.run(&mut slices).map_err(named)?;
-        let (quiet, attacked) = (measured.take(0, 0), measured.take(0, 1));
+        let rounds = u32::try_from(self.rounds).expect("bounded by its parser");
+        // In this order always: what an attack leaves behind is part of it.
+        let contest = Contest::new((2, 1), (rounds, Order::Fixed), interrupted, bar);
+        let mut measured = contest.run(&mut contest::by(|_| kind.name.to_owned(), slice)).map_err(named)?;
+        let (quiet, attacked) = (measured.take(0, QUIET), measured.take(0, ATTACKED));
         let of = |which: fn(&Latency) -> f64| {
             let rounds = |samples: &[Sample<Latency>]| -> Vec<_> {
                 let figure = |latency: &Latency| (latency.count > 0).then(|| which(latency));
@@ -168,7 +174,6 @@ impl Attack {
             };
             Ratio::by_round(rounds(&attacked), rounds(&quiet))
         };
-        let felt = slices.felt;
         let longest_us = felt.all_latencies().max() as f64 / 1e3;
         let mut outcome = Outcome {
             attack: kind.name,
@@ -189,36 +194,5 @@ impl Attack {
             && is_within(&outcome.p50)
             && is_within(&outcome.p99);
         Ok(outcome)
-    }
-}
-
-/// Slices without the attack, and with it.
-struct Slices {
-    kind: &'static Kind,
-    places: Places,
-    polite: Polite,
-    length: Duration,
-    /// While the server was attacked.
-    felt: Tally,
-}
-
-impl Sides for Slices {
-    type Figures = Latency;
-    type Error = String;
-
-    fn name(&self, _turn: Turn) -> String {
-        self.kind.name.to_owned()
-    }
-
-    fn slice(&mut self, turn: Turn) -> Result<Option<Latency>, String> {
-        let is_attacked = turn.side == 1;
-        let tally = match is_attacked {
-            false => self.polite.during(self.length),
-            true => hostile::during(self.kind, &self.places, || self.polite.during(self.length))?,
-        };
-        if is_attacked {
-            self.felt.merge(&tally);
-        }
-        Ok(Some(Latency::of(&tally.all_latencies())))
     }
 }
