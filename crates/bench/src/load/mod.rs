@@ -7,10 +7,10 @@
 //!                 │     │                                      │          └── caches: serve::inc's client
 //!         versus ─┤     │                                      ├── workload ── keys ── zipf, sizes, mix
 //!         demo ───┘   server (CPU of the other side)           ├── ledger ── value (what may be read)
-//!                                                              └── tally (histograms, counts) ── summary
+//!                                                              └── counts (with the tally) ── summary
 //! ```
-//! Nothing here knows how our own server works: it is one target among others. `tables` and `pages` show what came of it; `calls` is the
-//! same for a channel of the fabric, one thread's load.
+//! Nothing here knows how our own server works: it is one target among others. `tables` and `pages` show what came of it. The loop is
+//! `drive`'s; a worker is what it drives, and turns of two servers are a `contest`.
 
 pub mod args;
 pub mod bench;

@@ -6,7 +6,7 @@
 //! | `passes` | how a transaction is taken through the chain: the baseline |
 //! | `side`, `ours`, `lane` | what can be measured; a chain of processes; a session's work |
 //! | `peers` | Redis and etcd |
-//! | `rounds`, `tally` | slices in turns, and what came of them |
+//! | `rounds`, `tally` | all sides in a contest, and what is counted |
 //! | `show` | tables and a page |
 
 mod lane;
