@@ -283,7 +283,7 @@ impl BenchArgs {
             threads: self.threads,
             cores: self.client_cores.clone(),
             spin: self.spin,
-            patience: self.timeout,
+            answer_timeout: self.timeout,
             keys: self.keys,
             key_size: self.key_size,
             inserts: if inserts { INSERTS } else { 0 },

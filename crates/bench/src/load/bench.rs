@@ -13,14 +13,13 @@ use super::target::Target;
 use super::versus::{Side, Versus, alternate};
 use super::workload::{Job, Phase, Workload};
 use crate::drive::Pace;
-use crate::load::{pages, tables};
-use crate::report::Report;
+use crate::load::pages;
+use crate::report;
 use crate::report::environment::{self, Fact};
 use base::Nanos;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serve::process::{interrupt, progress};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -122,12 +121,8 @@ pub fn run(args: &BenchArgs) -> Result<(), LoadError> {
     let stop =
         interrupt::flag().map_err(|e| LoadError::Plan(format!("Ctrl-C cannot be caught: {e}").into()))?;
     let result = execute(args, stop)?;
-    let (text, page) = (|| tables::bench_text(&result), || pages::bench(&result));
-    let path = args.report.as_deref();
-    Report::deliver(&result, args.json, text, page, path).map_err(|cause| LoadError::Output {
-        path: path.unwrap_or(Path::new("")).display().to_string(),
-        cause,
-    })?;
+    let page = || pages::bench(&result);
+    report::deliver(&result, args.json, || page().text(), page, args.report.as_deref())?;
     result.verdict()
 }
 

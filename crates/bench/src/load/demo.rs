@@ -103,7 +103,7 @@ pub fn drive(
         threads: 1,
         cores: Vec::new(),
         spin: false,
-        patience: Duration::from_secs(10),
+        answer_timeout: Duration::from_secs(10),
         keys: KEYS,
         key_size: 16,
         inserts: 0,

@@ -33,7 +33,7 @@ pub struct FleetPlan {
     /// Never sleep.
     pub spin: bool,
     /// How long an answer may take.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// Keys to preload.
     pub keys: u64,
     /// Bytes per key.
@@ -154,7 +154,7 @@ impl Thread {
         let core = (!plan.cores.is_empty()).then(|| plan.cores[thread % plan.cores.len()]);
         let manner = Manner {
             spin: plan.spin,
-            patience: Nanos::from(plan.patience),
+            answer_timeout: Nanos::from(plan.answer_timeout),
             thread: thread as u64,
             threads: threads as u64,
         };

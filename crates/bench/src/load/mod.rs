@@ -36,6 +36,7 @@ pub mod versus;
 pub mod worker;
 pub mod workload;
 
+use crate::report::Undelivered;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -106,6 +107,12 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+impl From<Undelivered> for LoadError {
+    fn from(Undelivered { place, cause }: Undelivered) -> LoadError {
+        LoadError::Output { path: place, cause }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -58,6 +58,7 @@ fn compared(names: &[String], versus: &Versus) -> Vec<Section> {
         )),
         Block::Tiles(tiles.filter(|t| !t.label.starts_with("client")).collect()),
         Block::Table(tables::comparison(versus)),
+        Block::Text("ratios are of neighbouring turns: median and spread over the pairs".to_string()),
     ];
     let plots = vec![
         curve("Latency by percentile", &sides),

@@ -1,7 +1,7 @@
 //! Our results as tables and as text for the terminal.
 
 use crate::drive::Pace;
-use crate::load::bench::{BenchResult, Outcome, Setup};
+use crate::load::bench::Setup;
 use crate::load::demo::DemoResult;
 use crate::load::mix::OpKind;
 use crate::load::summary::Summary;
@@ -222,27 +222,6 @@ pub fn setup(setup: &Setup) -> Vec<String> {
         s.seed
     ));
     lines
-}
-
-/// A benchmark's result for the terminal.
-pub fn bench_text(result: &BenchResult) -> String {
-    let mut out = String::new();
-    let mut line = |text: &str| writeln!(out, "{text}").expect("a string takes any text");
-    setup(&result.setup).iter().for_each(|text| line(&format!("  {text}")));
-    if let Outcome::Versus(versus) = &result.outcome {
-        line("");
-        line(comparison(versus).to_string().trim_end_matches('\n'));
-        line("\n  ratios are of neighbouring turns: median and spread over the pairs");
-    }
-    for ((server, summary), name) in result.sides().into_iter().zip(["A", "B"]) {
-        line("");
-        if result.setup.servers.len() > 1 {
-            line(&format!("  {name} {}", server.target));
-        }
-        line(latencies(summary).to_string().trim_end_matches('\n'));
-        notes(summary).iter().for_each(|note| line(&format!("  {note}")));
-    }
-    out
 }
 
 /// The demonstration's result for the terminal.

@@ -266,7 +266,7 @@ fn two_servers_are_compared_in_turns() {
     let page = crate::load::pages::bench(&result).html();
     assert!(page.contains("Comparison") && page.ends_with("</html>\n") && !page.contains("NaN"));
     assert!(serde_json::to_string(&result).is_ok());
-    assert!(crate::load::tables::bench_text(&result).contains("A / B"));
+    assert!(crate::load::pages::bench(&result).text().contains("A / B"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Manner {
     /// Never sleep.
     pub spin: bool,
     /// How long an answer may take before the run is given up.
-    pub patience: Nanos,
+    pub answer_timeout: Nanos,
     /// This thread's number.
     pub thread: u64,
     /// How many threads there are.
@@ -204,7 +204,7 @@ impl<'p> Worker<'p> {
     fn check_silence(&self) -> Result<(), Lost> {
         let now = self.clock.now();
         let silent =
-            |c: &&Connection<'_>| c.places() > 0 && now.since(c.waiting_since()) > self.manner.patience;
+            |c: &&Connection<'_>| c.places() > 0 && now.since(c.waiting_since()) > self.manner.answer_timeout;
         match self.connections.iter().find(silent) {
             None => Ok(()),
             Some(c) => Err(Lost {
@@ -212,7 +212,7 @@ impl<'p> Worker<'p> {
                 why: format!(
                     "no answer for {} with {} operations under way on one connection; \
                      is the server stopped or overloaded? (--timeout sets how long to wait)",
-                    self.manner.patience,
+                    self.manner.answer_timeout,
                     c.places()
                 ),
             }),

@@ -16,7 +16,7 @@ mod subject;
 mod tally;
 
 use crate::contest::{self, Contest, Order, Slice, Turn};
-use crate::report::Report;
+use crate::report;
 use crate::report::environment::{self, Fact};
 use clap::{Args, ValueEnum};
 use line::Line;
@@ -169,8 +169,8 @@ impl Bench {
         bar.finish_and_clear();
         drop(server);
         let page = || show::page(&result);
-        Report::deliver(&result, self.json, || page().text(), page, self.report.as_deref())
-            .map_err(|error| format!("the page cannot be written: {error}"))?;
+        report::deliver(&result, self.json, || page().text(), page, self.report.as_deref())
+            .map_err(|error| error.to_string())?;
         match result.lines.iter().find_map(|line| line.example.as_ref().map(|example| (line, example))) {
             None => Ok(()),
             Some((line, example)) => {

@@ -2,9 +2,6 @@
 
 use super::environment::Fact;
 use super::table::Table;
-use serde::Serialize;
-use std::io;
-use std::path::Path;
 
 /// A figure worth a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,29 +96,6 @@ impl Report {
             }
         }
         out
-    }
-
-    /// Prints a result as JSON or as text, and writes its page where one is asked for.
-    ///
-    /// # Errors
-    /// The page cannot be written.
-    pub fn deliver(
-        result: &impl Serialize,
-        as_json: bool,
-        text: impl FnOnce() -> String,
-        page: impl FnOnce() -> Report,
-        path: Option<&Path>,
-    ) -> io::Result<()> {
-        match as_json {
-            true => println!("{}", serde_json::to_string_pretty(result).expect("results are plain data")),
-            false => print!("{}", text()),
-        }
-        let Some(path) = path else { return Ok(()) };
-        std::fs::write(path, page().html())?;
-        if !as_json {
-            println!("\n  report: {}", path.display());
-        }
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ mod matrix;
 mod show;
 mod single;
 
-use crate::report::Report;
+use crate::report::{self, Report, Undelivered};
 use clap::Args;
 use fabric::link::Address;
 use matrix::MatrixArgs;
@@ -19,7 +19,7 @@ use serve::process::parse::{count, duration, rate};
 use serve::process::{interrupt, progress};
 use serve::rpc::RpcError;
 use serve::rpc::batch::Batch;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Load a server with calls, and time them.
@@ -154,8 +154,7 @@ impl Bench {
         text: impl FnOnce() -> String,
         page: impl FnOnce() -> Report,
     ) -> Result<(), RpcError> {
-        let path = self.report.as_deref();
-        let unwritten = |cause| RpcError::Input { path: path.unwrap_or(Path::new("")).to_owned(), cause };
-        Report::deliver(result, self.json, text, page, path).map_err(unwritten)
+        report::deliver(result, self.json, text, page, self.report.as_deref())
+            .map_err(|Undelivered { place, cause }| RpcError::Input { path: place.into(), cause })
     }
 }

@@ -19,7 +19,7 @@ mod side;
 mod tally;
 mod workload;
 
-use crate::report::Report;
+use crate::report;
 use crate::report::environment::{self, Fact};
 use base::cpu::{allowed_cores, pin_to};
 use ours::{Ours, Rig};
@@ -189,8 +189,8 @@ impl Bench {
         let stop = interrupt::flag().map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
         let outcome = self.measure(&stop)?;
         let page = || show::page(&outcome);
-        Report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
-            .map_err(|error| format!("the page cannot be written: {error}"))
+        report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+            .map_err(|error| error.to_string())
     }
 
     fn measure(&self, stop: &Arc<AtomicBool>) -> Result<Outcome, String> {

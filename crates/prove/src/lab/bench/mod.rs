@@ -44,7 +44,7 @@ use bench::load::mix::{Mix, OpKind};
 use bench::load::sizes::ValueSizes;
 use bench::load::workload::Workload;
 use bench::load::{LoadError, args};
-use bench::report::Report;
+use bench::report;
 use bench::report::environment::{self, Fact};
 use indicatif::ProgressBar;
 use mode::{Mode, Running};
@@ -54,7 +54,7 @@ use serve::inc::plan::setting;
 use serve::inc::topology::Shape;
 use serve::process::parse::{count, duration, rate};
 use serve::process::{interrupt, progress};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -177,10 +177,9 @@ impl Bench {
     pub fn run(&self) -> Result<(), LabError> {
         let stop = interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(stop)?;
-        let (page, path) = (|| show::page(&outcome), self.plot.as_deref());
-        let unwritten =
-            |cause| LoadError::Output { path: path.unwrap_or(Path::new("")).display().to_string(), cause };
-        Report::deliver(&outcome, self.json, || page().text(), page, path).map_err(unwritten)?;
+        let page = || show::page(&outcome);
+        report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+            .map_err(LoadError::from)?;
         outcome.verdict()
     }
 
@@ -257,7 +256,7 @@ impl Bench {
             threads: 1,
             cores: vec![core],
             spin: !self.sleep,
-            patience: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(10),
             keys: self.keys(),
             key_size: 16,
             inserts: 0,

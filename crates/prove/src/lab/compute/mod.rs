@@ -23,6 +23,8 @@ mod way;
 
 use super::LabError;
 use bench::contest::{self, Contest, Order, Slice, Turn};
+use bench::load::LoadError;
+use bench::report;
 use bench::report::environment::{self, Fact};
 use cell::{Cell, Row};
 use rig::Rig;
@@ -102,11 +104,7 @@ impl Compute {
     pub fn run(&self) -> Result<(), LabError> {
         let stop = serve::process::interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(&stop)?;
-        let text = match self.json {
-            true => serde_json::to_string_pretty(&outcome).expect("results are plain data") + "\n",
-            false => show::text(&outcome),
-        };
-        super::say(&text)?;
+        report::print(&outcome, self.json, || show::text(&outcome)).map_err(LoadError::from)?;
         match outcome.rows.iter().filter(|row| !row.is_right()).count() {
             0 => Ok(()),
             wrong => Err(LabError::WrongResults(wrong)),

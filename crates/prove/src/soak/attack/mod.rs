@@ -18,6 +18,7 @@ mod show;
 use super::SoakError;
 use base::Bytes;
 use bench::contest::{self, Contest, Order, Ratio, Sample, Slice, Turn};
+use bench::report;
 use bench::tally::{Latency, Tally};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -117,11 +118,8 @@ impl Attack {
             }
         }
         bar.finish_and_clear();
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&outcomes).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(&outcomes, self.bound));
-        }
+        report::print(&outcomes, self.json, || show::text(&outcomes, self.bound))
+            .map_err(|error| SoakError::Run(error.to_string()))?;
         match outcomes.iter().filter(|outcome| outcome.is_attack && !outcome.is_good).count() {
             0 => Ok(()),
             bad => Err(SoakError::Broken(bad as u64)),
