@@ -1,5 +1,5 @@
 //! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, how much memory there is, huge pages, hashing,
-//! budgets of bytes, keys of a cluster, registers and *touch*, the one word with which a handler says which memory it is about to need.
+//! budgets of bytes, keys of a cluster, registers, the spread of samples and *touch*, the one word with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
 
@@ -14,6 +14,7 @@ pub mod pages;
 pub mod private;
 pub mod prng;
 pub mod registers;
+pub mod spread;
 pub mod steady;
 pub mod touch;
 pub mod units;

@@ -5,7 +5,7 @@ use crate::load::LoadError;
 use crate::load::demo::{DemoResult, drive};
 use crate::load::target::Target;
 use crate::load::{pages, tables};
-use crate::report::StageBreakdown;
+use crate::report::{self, StageBreakdown, Undelivered};
 use base::Bytes;
 use clap::Args;
 use serve::node::config::Config;
@@ -106,16 +106,9 @@ impl Demo {
     }
 
     fn show(&self, result: &DemoResult) -> Result<(), DemoError> {
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(result).expect("results are plain data"));
-        } else {
-            print!("{}", tables::demo_text(result));
-        }
-        let page = pages::demo(result).html();
-        std::fs::write(&self.report, page).map_err(|e| DemoError::Report(self.report.clone(), e))?;
-        if !self.json {
-            println!("\n  report with plots: {}", self.report.display());
-        }
+        let (text, page) = (|| tables::demo_text(result), || pages::demo(result));
+        report::deliver(result, self.json, text, page, Some(&self.report))
+            .map_err(|Undelivered { place, cause }| DemoError::Report(place.into(), cause))?;
         Ok(())
     }
 }

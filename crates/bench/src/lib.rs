@@ -2,7 +2,9 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`load`] | the load generator for key-value servers (`millrace bench`), and parts of all other loads: histograms, ratios, one channel's calls |
+//! | [`drive`], [`tally`] | the loop that all loads run on, and what it counts |
+//! | [`contest`] | comparisons in turns: rounds, ratios, their tables |
+//! | [`load`] | the load generator for key-value servers (`millrace bench`) |
 //! | [`txn`], [`rec`], [`rpc`] | `millrace txn bench`, `rec bench`, `rpc bench` |
 //! | [`probe`] | `millrace probe`: clocks, caches, wake-ups, sockets, storage |
 //! | [`demo`] | `millrace demo`: a node, load and a page |
@@ -10,10 +12,13 @@
 //!
 //! Servers (`serve`) do not know it; what fails on purpose is in `prove`, what runs in virtual time in `plan`.
 
+pub mod contest;
 pub mod demo;
+pub mod drive;
 pub mod load;
 pub mod probe;
 pub mod rec;
 pub mod report;
 pub mod rpc;
+pub mod tally;
 pub mod txn;

@@ -10,12 +10,13 @@
 mod shapes;
 
 use base::prng::Prng;
+use base::spread;
 use base::{Clock, cpu};
 use codec::crossing::{Counts, Crossing};
 use codec::decode::Writes;
 use codec::place::{Accelerator, Live, Options};
 use ring::wait::WaitPolicy;
-use shapes::{Plan, Shape, spread};
+use shapes::{Plan, Shape};
 use std::sync::Arc;
 
 /// Messages under way at once.
@@ -73,7 +74,6 @@ fn measure(shape: &Shape, plan: &Plan) {
         fast.push(own);
         ratio.push(other / own);
     }
-    let ratio = spread(ratio);
     println!(
         "{:<26}{:>8}{:>16}{:>14}{:>16}{:>14}{:>8}{:>14.0}{:>22}",
         shape.name,
@@ -83,8 +83,8 @@ fn measure(shape: &Shape, plan: &Plan) {
         by_field.write_bytes,
         one_shot.write_bytes,
         format!("{:.1} x", by_field.writes as f64 / one_shot.writes.max(1) as f64),
-        spread(fast)[1],
-        format!("{:.2} ({:.2}–{:.2})", ratio[1], ratio[0], ratio[2]),
+        spread::median(fast),
+        spread::text(ratio, 2),
     );
 }
 

@@ -12,6 +12,7 @@
 mod shapes;
 
 use base::prng::Prng;
+use base::spread;
 use base::{Clock, cpu};
 use codec::copy::{CopyEngine, Inline, Worker};
 use codec::crossing::{Counts, Crossing, Shared};
@@ -22,7 +23,7 @@ use codec::object::{Ref, View};
 use codec::schema::Schema;
 use codec::table::{Flags, Table};
 use ring::wait::WaitPolicy;
-use shapes::{Plan, Shape, spread};
+use shapes::{Plan, Shape};
 use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -213,15 +214,15 @@ fn strategies(shape: &Shape, plan: &Plan) {
     let alone = rows[0].host_ns.clone();
     for row in &rows {
         let Counts { doorbells, reads, read_bytes, writes, .. } = row.counts;
-        let ratio = spread(row.host_ns.iter().zip(&alone).map(|(own, alone)| own / alone).collect());
+        let ratio = row.host_ns.iter().zip(&alone).map(|(own, alone)| own / alone);
         println!(
             "{:<26}{:<17}{:>8}{doorbells:>7}{reads:>7}{read_bytes:>9}{writes:>7}{:>11.1}{:>22}{:>11.1}",
             shape.name,
             format!("{:?}", row.strategy),
             row.wire,
-            spread(row.host_ns.clone())[1],
-            format!("{:.2} ({:.2}–{:.2})", ratio[1], ratio[0], ratio[2]),
-            spread(row.acc_ns.clone())[1],
+            spread::median(row.host_ns.clone()),
+            spread::text(ratio, 2),
+            spread::median(row.acc_ns.clone()),
         );
     }
 }
@@ -256,10 +257,9 @@ fn engines(bytes: usize, worker: &mut Worker, plan: &Plan) {
         by_hand.push(own);
         ratio.push(other / own);
     }
-    let ratio = spread(ratio);
     let name = format!("{} KiB", bytes >> 10);
-    let ratio = format!("{:.2} ({:.2}–{:.2})", ratio[1], ratio[0], ratio[2]);
-    println!("{name:<26}{:>14.0}{ratio:>22}", spread(by_hand)[1]);
+    let ratio = spread::text(ratio, 2);
+    println!("{name:<26}{:>14.0}{ratio:>22}", spread::median(by_hand));
 }
 
 /// Pre-serialises `root`, `times` times; nanoseconds each.

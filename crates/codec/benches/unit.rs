@@ -14,6 +14,7 @@
 //! `cargo bench -p millrace-codec --bench unit [-- --quick] [KERNEL]`
 
 use base::pages::{PageKind, Region};
+use base::spread;
 use base::{Clock, Nanos, Prng, cpu};
 use codec::unit::kernels::{
     Chain, Crc32c, Jpeg, Lz4Compress, Lz4Decompress, Open, Seal, SealingKey, Sha256, Thumbnail, ZstdCompress,
@@ -124,7 +125,7 @@ fn time_of(time: Nanos, batch: u32, mut step: impl FnMut()) -> f64 {
         batches.push(now.since(last).0 as f64 / f64::from(batch));
         last = now;
     }
-    quantiles(&mut batches)[1]
+    spread::median(batches)
 }
 
 /// Waits in each of the three ways, and takes turns with the direct call.
@@ -312,23 +313,12 @@ impl Pairs {
         self.ratio.push(ratio);
     }
 
-    fn print(&mut self, what: &str, digits: usize) {
+    fn print(&self, what: &str, digits: usize) {
         if self.ratio.is_empty() {
             return println!("{what}disturbed by other processes, every time");
         }
-        let [direct, through] = [&mut self.direct, &mut self.through].map(|values| spread(values, digits));
-        println!("{what}{direct:<26}{through:<26}{}", spread(&mut self.ratio, 2));
+        let [direct, through] =
+            [&self.direct, &self.through].map(|values| spread::text(values.iter().copied(), digits));
+        println!("{what}{direct:<26}{through:<26}{}", spread::text(self.ratio.iter().copied(), 2));
     }
-}
-
-fn quantiles(values: &mut [f64]) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    let last = values.len() - 1;
-    // Outwards, so that few samples show their whole spread.
-    [last / 10, last / 2, (last * 9).div_ceil(10)].map(|at| values[at])
-}
-
-fn spread(values: &mut [f64], digits: usize) -> String {
-    let [low, median, high] = quantiles(values);
-    format!("{median:.digits$} [{low:.digits$}..{high:.digits$}]")
 }

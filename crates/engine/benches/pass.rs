@@ -14,6 +14,7 @@
 
 use base::pages::{PageKind, Region};
 use base::prng::mix64;
+use base::spread::quantile;
 use base::touch::prefetch;
 use base::{Bytes, Clock, Nanos, Prng, cpu};
 use engine::{
@@ -389,8 +390,8 @@ fn turn<S: Numbers>(bench: &mut Bench<S>, rows: &mut [Row]) {
 }
 
 /// The value below which `percent` of the sorted `values` lie.
-fn at(values: &[f64], percent: usize) -> f64 {
-    values[(values.len() - 1) * percent / 100]
+fn at(values: &[f64], percent: u32) -> f64 {
+    quantile(values, f64::from(percent) / 100.0)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

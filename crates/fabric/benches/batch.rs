@@ -7,6 +7,7 @@
 //!
 //! `cargo bench -p millrace-fabric --bench batch [-- --quick]`
 
+use base::spread::{self, Spread};
 use base::{Clock, Nanos, cpu};
 use fabric::batch::{Batch, Policy};
 use ring::probe::{Distance, ping_pong};
@@ -64,17 +65,17 @@ fn compare<K: Kind>(cores: [usize; 2], work: u32, rounds: u32, time: Nanos) {
     SETTINGS.iter().for_each(|(name, _)| print!(" {name:>9}"));
     println!("   adaptive / best fixed [p10..p90]   round trip ns");
     for ((window, distance), rounds) in &kept {
-        let median = |at: usize| quantile(rounds.iter().map(|rates| rates[at]).collect(), 5);
+        let median = |at: usize| spread::median(rounds.iter().map(|rates| rates[at]));
         let best = (0..3).max_by(|&a, &b| median(a).total_cmp(&median(b))).expect("three settings");
-        let ratio = |tenths| quantile(rounds.iter().map(|rates| rates[3] / rates[best]).collect(), tenths);
+        let ratio = Spread::of(rounds.iter().map(|rates| rates[3] / rates[best])).expect("rounds were kept");
         print!("{window:>6} {distance:<13} {:>6}", rounds.len());
         (0..SETTINGS.len()).for_each(|at| print!(" {:>9.2}", median(at)));
         print!(
             "   {:.2} of {:<4} [{:.2}..{:.2}]",
             median(3) / median(best),
             SETTINGS[best].0,
-            ratio(1),
-            ratio(9)
+            ratio.p10,
+            ratio.p90
         );
         println!("   {}", if *window == 1 { format!("{:.0}", 1e3 / median(3)) } else { String::new() });
     }
@@ -194,12 +195,5 @@ fn steady_rate(time: Nanos, mut step: impl FnMut() -> u64) -> f64 {
         per_call.push(now.since(last).0 as f64 / ended as f64);
         last = now;
     }
-    1e3 / quantile(per_call, 5)
-}
-
-/// The value below which so many tenths lie.
-fn quantile(mut values: Vec<f64>, tenths: usize) -> f64 {
-    values.retain(|value| !value.is_nan());
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) * tenths / 10).copied().unwrap_or(f64::NAN)
+    1e3 / spread::median(per_call)
 }

@@ -5,6 +5,7 @@
 //! rounds' differences with their quartiles. Time is this thread's processor time, so that neighbours on a busy machine count less.
 
 use base::cpu::thread_time;
+use base::spread;
 use base::units::Nanos;
 use fabric::channel::{CallOptions, Channel, Method, Options, What};
 use fabric::connection::handshake::{MethodInfo, ServiceInfo, VERSION, Welcome};
@@ -160,22 +161,11 @@ fn main() {
         }
         println!(
             "{window:>6}  {:>9.1}  {:>9.1}  {:>22}  {:>22}  {:>22}",
-            median(&mut bares),
-            median(&mut throughs),
-            spread(&mut plain),
-            spread(&mut timed),
-            spread(&mut monitor)
+            spread::median(bares),
+            spread::median(throughs),
+            spread::text(plain, 1),
+            spread::text(timed, 1),
+            spread::text(monitor, 1)
         );
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// `median [lower quarter .. upper quarter]`.
-fn spread(values: &mut [f64]) -> String {
-    let middle = median(values);
-    format!("{middle:.1} [{:.1} .. {:.1}]", values[values.len() / 4], values[values.len() * 3 / 4])
 }

@@ -7,6 +7,7 @@
 //!
 //! `cargo bench -p millrace-fabric --bench link [-- --quick]`
 
+use base::spread;
 use base::units::Nanos;
 use base::{Clock, cpu};
 use fabric::frame::HEADER;
@@ -88,28 +89,21 @@ fn main() {
 
 type Key = (Place, u32, Option<Distance>, &'static str, &'static str);
 
-fn print(table: BTreeMap<Key, Vec<f64>>, mut probes: Vec<f64>, dropped: u32) {
-    println!("{}; raw ping-pong {}", cpu::model_name(), spread(&mut probes));
+fn print(table: BTreeMap<Key, Vec<f64>>, probes: Vec<f64>, dropped: u32) {
+    println!("{}; raw ping-pong {}", cpu::model_name(), spread::text(probes, 1));
     println!("{dropped} samples dropped since their two probes differ or failed");
     println!(
         "ns per echo, median [p10..p90]: at window 1 the round trip, else the time between two replies\n"
     );
     println!("{:<11}{:>6}  {:<13}{:<8}{:<10}{:>5}  ns", "ends", "window", "distance", "link", "mode", "kept");
-    for ((place, window, class, transport, mode), mut samples) in table {
+    for ((place, window, class, transport, mode), samples) in table {
         let class = class.map_or(String::from("one core"), |class| class.to_string());
-        let (kept, spread) = (samples.len(), spread(&mut samples));
+        let (kept, spread) = (samples.len(), spread::text(samples, 1));
         println!(
             "{:<11}{window:>6}  {class:<13}{transport:<8}{mode:<10}{kept:>5}  {spread}",
             format!("{place:?}")
         );
     }
-}
-
-fn spread(values: &mut [f64]) -> String {
-    values.sort_by(f64::total_cmp);
-    let at = |tenth: usize| values.get((values.len().saturating_sub(1) * tenth).div_ceil(10)).copied();
-    let [low, median, high] = [1, 5, 9].map(|tenth| at(tenth).unwrap_or(f64::NAN));
-    format!("{median:.1} [{low:.1}..{high:.1}]")
 }
 
 /// One sample: ns per echo.

@@ -5,6 +5,7 @@
 //! `cargo bench -p millrace-fabric --bench monitor`
 
 use base::Clock;
+use base::spread;
 use fabric::link::Transport;
 use fabric::monitor::{Monitor, Point, Recorder, Sampling, Side};
 use fabric::status::Code;
@@ -50,13 +51,8 @@ fn main() {
             }));
         }
     }
-    let bare = median(bare);
+    let bare = spread::median(bare);
     for ((name, _), seen) in variants.iter().zip(seen) {
-        println!("{name:<34} {:6.2} ns a call", median(seen) - bare);
+        println!("{name:<34} {:6.2} ns a call", spread::median(seen) - bare);
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -12,6 +12,7 @@
 //! *watched* is the same with a monitor at its default sampling on both sides.
 
 use base::clock::Clock;
+use base::spread;
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::{LinkOptions, memory};
 use fabric::monitor::Monitor;
@@ -139,9 +140,7 @@ fn main() {
         Both::over(transport, monitors).round(window, calls.parse().expect("calls"));
         return;
     }
-    println!(
-        "ns per call, 64-byte echo in one thread; median [quarter .. three quarters] of {ROUNDS} rounds"
-    );
+    println!("ns per call, 64-byte echo in one thread; median [p10..p90] of {ROUNDS} rounds");
     println!(
         "{:>7} {:>6}  {:>22}  {:>22}  {:>22}  {:>16}",
         "link", "window", "client", "server", "both", "watched / not"
@@ -158,16 +157,11 @@ fn main() {
                 let row = [client, server, both, (watching + serving) / both];
                 columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
             }
-            let [client, server, both, ratio] = columns.map(|mut column| spread(&mut column));
+            let [client, server, both, ratio] = columns.map(|column| {
+                let digits = if spread::median(column.iter().copied()) < 10.0 { 3 } else { 1 };
+                spread::text(column, digits)
+            });
             println!("{transport:>7} {window:>6}  {client:>22}  {server:>22}  {both:>22}  {ratio:>16}");
         }
     }
-}
-
-/// `median [lower quarter .. upper quarter]`.
-fn spread(values: &mut [f64]) -> String {
-    values.sort_by(f64::total_cmp);
-    let [low, middle, high] = [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4]);
-    let digits = if middle < 10.0 { 3 } else { 1 };
-    format!("{middle:.digits$} [{low:.digits$} .. {high:.digits$}]")
 }

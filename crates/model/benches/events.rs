@@ -8,6 +8,7 @@
 //! future for each client, `handlers` futures that do it all by themselves: sleep, serve at a core, perform a program, as protocol machines and
 //! store coroutines in virtual time do.
 
+use base::spread::median;
 use base::{Picos, Prng};
 use model::kernel::{Kernel, Service, Step};
 use model::{ProgramId, Sim};
@@ -124,16 +125,9 @@ fn main() {
                 rates[2 + i].push(slice(&mut |to| sim.run_until(to), &events, &mut until[1 + i], wanted));
             }
         }
-        let ratio = |of: &[f64], to: &[f64]| {
-            let mut ratios: Vec<f64> = of.iter().zip(to).map(|(of, to)| of / to).collect();
-            ratios.sort_by(f64::total_cmp);
-            ratios[ratios.len() / 2]
-        };
+        let ratio = |of: &[f64], to: &[f64]| median(of.iter().zip(to).map(|(of, to)| of / to));
         let ratios = [ratio(&rates[2], &rates[0]), ratio(&rates[3], &rates[0])];
-        let [queue, operations, processes, handlers] = rates.map(|mut of| {
-            of.sort_by(f64::total_cmp);
-            of[of.len() / 2]
-        });
+        let [queue, operations, processes, handlers] = rates.map(median);
         println!(
             "{clients:>8} {queue:>10.1} {operations:>12.1} {processes:>11.1} {handlers:>10.1} {:>18.2}x {:>17.2}x",
             ratios[0], ratios[1]

@@ -6,6 +6,7 @@
 //! box answers from copies, as all its keys are asked for before. Shown are requests per second, and the node's time on a processor for each as the
 //! scheduler counted it, which other programs on the machine disturb less. A ratio is of two neighbouring turns; medians, and p10 to p90.
 
+use base::spread;
 use base::{Bytes, Clock, Nanos};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
@@ -167,16 +168,6 @@ impl Load {
     }
 }
 
-struct Spread([f64; 3]);
-
-impl Spread {
-    fn of(mut figures: Vec<f64>) -> Spread {
-        figures.sort_by(f64::total_cmp);
-        let at = |share: f64| figures[((figures.len() - 1) as f64 * share).round() as usize];
-        Spread([at(0.1), at(0.5), at(0.9)])
-    }
-}
-
 fn main() {
     let is_quick = std::env::args().any(|argument| argument == "--quick");
     let (rounds, span) = if is_quick { (4, Nanos::from_millis(30)) } else { (40, Nanos::from_millis(100)) };
@@ -212,8 +203,7 @@ fn main() {
 }
 
 fn compare([one, many]: &[Vec<[f64; 2]>; 2], at: usize) -> String {
-    let median = |side: &[[f64; 2]]| Spread::of(side.iter().map(|figures| figures[at]).collect()).0[1];
-    let ratios = one.iter().zip(many).map(|(one, many)| many[at] / one[at]).collect();
-    let Spread([low, middle, high]) = Spread::of(ratios);
-    format!("{:.0} {:.0} {middle:.2} ({low:.2}–{high:.2})", median(one), median(many))
+    let median = |side: &[[f64; 2]]| spread::median(side.iter().map(|figures| figures[at]));
+    let ratios = spread::text(one.iter().zip(many).map(|(one, many)| many[at] / one[at]), 2);
+    format!("{:.0} {:.0} {ratios}", median(one), median(many))
 }

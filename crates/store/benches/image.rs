@@ -9,6 +9,7 @@
 //! turn, so that what the machine does meanwhile falls on both. Everything is on one thread.
 
 use base::prng::mix64;
+use base::spread::median;
 use base::{Bytes, Prng, cpu};
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -47,11 +48,6 @@ fn key(number: u64) -> [u8; 16] {
     key[..8].copy_from_slice(&mix64(number).to_le_bytes());
     key[8..].copy_from_slice(&number.to_le_bytes());
     key
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
 }
 
 /// Both sides, with the same items.
@@ -173,7 +169,7 @@ fn operations(sides: &mut Sides, options: &Options) {
     println!("  {:<30} {:>8} {:>9}   ratio to the map", "", "ns/op", "Mops/s");
     for (variant, name) in VARIANTS.iter().enumerate() {
         let beside = if variant < 2 { 1 } else { 4 };
-        let ratios = samples[beside].iter().zip(&samples[variant]).map(|(map, this)| map / this).collect();
+        let ratios = samples[beside].iter().zip(&samples[variant]).map(|(map, this)| map / this);
         let ns = median(samples[variant].clone());
         println!("  {name:<30} {ns:>8.0} {:>9.2}   {:.2}", 1000.0 / ns, median(ratios));
     }

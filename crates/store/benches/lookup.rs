@@ -14,6 +14,7 @@
 
 use base::hash::Hasher64;
 use base::prng::mix64;
+use base::spread::{median, quantile, sorted};
 use base::{Bytes, Prng, cpu, pages};
 use dashmap::DashMap;
 use hashbrown::HashTable;
@@ -373,11 +374,6 @@ struct Row {
     to_dashmap: f64,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 fn measure(bench: &mut Bench, choice: Choice, steps: u32, seconds: f64) -> Vec<Row> {
     const SLICE: usize = 1 << 17;
     let mut samples = vec![Vec::new(); VARIANTS.len()];
@@ -402,11 +398,10 @@ fn measure(bench: &mut Bench, choice: Choice, steps: u32, seconds: f64) -> Vec<R
     let (plain, dash) = (samples[0].clone(), samples[7].clone());
     let rows = VARIANTS.iter().zip(&samples).filter(|(_, s)| !s[0].is_nan());
     rows.map(|(name, samples)| {
-        let mut ratios: Vec<f64> = plain.iter().zip(samples).map(|(p, s)| p / s).collect();
-        ratios.sort_by(f64::total_cmp);
-        let at = |p: usize| ratios[(ratios.len() - 1) * p / 100];
-        let to_dashmap = median(dash.iter().zip(samples).map(|(d, s)| d / s).collect());
-        Row { name, ns: median(samples.clone()), ratio: at(50), low: at(5), high: at(95), to_dashmap }
+        let ratios = sorted(plain.iter().zip(samples).map(|(p, s)| p / s));
+        let at = |q| quantile(&ratios, q);
+        let to_dashmap = median(dash.iter().zip(samples).map(|(d, s)| d / s));
+        Row { name, ns: median(samples.clone()), ratio: at(0.5), low: at(0.05), high: at(0.95), to_dashmap }
     })
     .collect()
 }

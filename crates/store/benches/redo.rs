@@ -10,6 +10,7 @@
 //! *held* is the time that the driver's thread spends in the log's calls when it does not wait but asks `sync_is_done` and goes on with
 //! other things meanwhile: where a medium can begin a sync without waiting, that is far less than the time until it is durable.
 
+use base::spread::median;
 use base::{Bytes, Clock, Nanos, cpu};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -144,11 +145,6 @@ fn slice(log: &mut Log<Box<dyn Media>>, group: usize, span: Nanos, clock: Clock)
     Sample { durable: per(clock.now().since(start)), held: per(held) }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn group_commit(options: &Options) {
     let clock = Clock::shared();
     let mut subjects = subjects(options);
@@ -170,12 +166,11 @@ fn group_commit(options: &Options) {
         print!("{:<28}", subject.name);
         let alone: Vec<f64> = subject.samples[0].iter().map(|sample| sample.durable).collect();
         for (number, samples) in subject.samples.iter().enumerate() {
-            let durable = median(samples.iter().map(|sample| sample.durable).collect());
-            let held = median(samples.iter().map(|sample| sample.held).collect());
+            let durable = median(samples.iter().map(|sample| sample.durable));
+            let held = median(samples.iter().map(|sample| sample.held));
             print!("{:>22}", format!("{durable:.0} ({held:.0})"));
             if number > 0 {
-                let ratios =
-                    samples.iter().zip(&alone).map(|(sample, alone)| alone / sample.durable).collect();
+                let ratios = samples.iter().zip(&alone).map(|(sample, alone)| alone / sample.durable);
                 print!("{:>6.1}", median(ratios));
             }
         }
@@ -216,11 +211,7 @@ fn recovery(options: &Options) -> io::Result<()> {
                 medium = log.into_media();
                 time.0 as f64 / 1e6
             });
-            println!(
-                "{name:<8} {payload:>5} B payloads, ring of {}: {:.1} ms",
-                Bytes(len),
-                median(times.collect())
-            );
+            println!("{name:<8} {payload:>5} B payloads, ring of {}: {:.1} ms", Bytes(len), median(times));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 mod support;
 
 use base::Nanos;
+use base::spread::{median, quantile, sorted, text};
 use protocol::wire::{Kind, Version};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -69,22 +70,17 @@ fn compare(pair: &Pair, mode: Mode, turns: usize, trips: usize) {
                     round_trips(&socket, &request, &reply, trips)
                 });
                 if turn > 0 {
-                    ratios.push(median(&mut times[0]) / median(&mut times[1]));
+                    ratios.push(median(times[0].iter().copied()) / median(times[1].iter().copied()));
                     fast.append(&mut times[0]);
                     slow.append(&mut times[1]);
                 }
             }
         });
-        let (fast, slow) = (Spread::of(fast), Spread::of(slow));
-        ratios.sort_by(f64::total_cmp);
-        let ratio = |share: f64| ratios[(ratios.len() as f64 * share) as usize];
-        println!(
-            "{:<8} {value:>5} {fast} {slow}   {:.2} [{:.2}..{:.2}]",
-            format!("{mode:?}"),
-            ratio(0.5),
-            ratio(0.1),
-            ratio(0.9)
-        );
+        let [fast, slow] = [fast, slow].map(|times| {
+            let p99 = quantile(&sorted(times.iter().copied()), 0.99);
+            format!("{:>26} {p99:>7.1}", text(times, 1))
+        });
+        println!("{:<8} {value:>5} {fast} {slow}   {}", format!("{mode:?}"), text(ratios, 2));
     }
     println!(
         "         the program itself: hits below {:?} (median), {:?} (p99) of {}",
@@ -135,33 +131,6 @@ fn round_trips(socket: &UdpSocket, request: &[u8], reply: &[u8], count: usize) -
         }
     };
     (0..count).map(trip).collect()
-}
-
-struct Spread {
-    sorted: Vec<f64>,
-}
-
-impl Spread {
-    fn of(mut times: Vec<f64>) -> Spread {
-        times.sort_by(f64::total_cmp);
-        Spread { sorted: times }
-    }
-
-    fn at(&self, share: f64) -> f64 {
-        self.sorted[(self.sorted.len() as f64 * share) as usize]
-    }
-}
-
-impl std::fmt::Display for Spread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = format!("{:.1} [{:.1}..{:.1}]", self.at(0.5), self.at(0.1), self.at(0.9));
-        write!(f, "{text:>26} {:>7.1}", self.at(0.99))
-    }
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 fn option(name: &str, default: usize) -> usize {

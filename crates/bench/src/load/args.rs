@@ -8,7 +8,8 @@ use super::line::{caches, datagrams};
 use super::mix::{Mix, OpKind, Ycsb};
 use super::sizes::ValueSizes;
 use super::target::Target;
-use super::workload::{Pace, Workload};
+use super::workload::Workload;
+use crate::drive::Pace;
 use base::Nanos;
 use base::prng::mix64;
 use clap::{Args, ValueEnum};
@@ -282,7 +283,7 @@ impl BenchArgs {
             threads: self.threads,
             cores: self.client_cores.clone(),
             spin: self.spin,
-            patience: self.timeout,
+            answer_timeout: self.timeout,
             keys: self.keys,
             key_size: self.key_size,
             inserts: if inserts { INSERTS } else { 0 },

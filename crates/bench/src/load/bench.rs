@@ -5,14 +5,16 @@
 
 use super::LoadError;
 use super::args::{BenchArgs, Check};
+use super::counts::Tally;
 use super::fleet::Fleet;
 use super::server::ServerProcess;
 use super::summary::Summary;
-use super::tally::Tally;
 use super::target::Target;
 use super::versus::{Side, Versus, alternate};
-use super::workload::{Job, Pace, Phase, Workload};
-use crate::load::{pages, tables};
+use super::workload::{Job, Phase, Workload};
+use crate::drive::Pace;
+use crate::load::pages;
+use crate::report;
 use crate::report::environment::{self, Fact};
 use base::Nanos;
 use indicatif::ProgressBar;
@@ -119,18 +121,8 @@ pub fn run(args: &BenchArgs) -> Result<(), LoadError> {
     let stop =
         interrupt::flag().map_err(|e| LoadError::Plan(format!("Ctrl-C cannot be caught: {e}").into()))?;
     let result = execute(args, stop)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&result).expect("results are plain data"));
-    } else {
-        print!("{}", tables::bench_text(&result));
-    }
-    if let Some(path) = &args.report {
-        let output = |cause| LoadError::Output { path: path.display().to_string(), cause };
-        std::fs::write(path, pages::bench(&result).html()).map_err(output)?;
-        if !args.json {
-            println!("\n  report: {}", path.display());
-        }
-    }
+    let page = || pages::bench(&result);
+    report::deliver(&result, args.json, || page().text(), page, args.report.as_deref())?;
     result.verdict()
 }
 
@@ -161,7 +153,7 @@ pub fn execute(args: &BenchArgs, stop: Arc<AtomicBool>) -> Result<BenchResult, L
         }
         warm_up(args, &workload, side, &bar)?;
     }
-    let outcome = measure(args, &workload, &mut sides, &bar);
+    let outcome = measure(args, &workload, &mut sides, &stop, &bar);
     bar.finish_and_clear();
     let setup = Setup {
         servers,
@@ -264,15 +256,18 @@ fn warm_up(
     }
 }
 
-fn measure(args: &BenchArgs, workload: &Workload, sides: &mut [Side], bar: &ProgressBar) -> Outcome {
+fn measure(
+    args: &BenchArgs,
+    workload: &Workload,
+    sides: &mut [Side],
+    stop: &AtomicBool,
+    bar: &ProgressBar,
+) -> Outcome {
     match sides {
         [a, b] => {
             let mut slice = phase(args, workload, Nanos::from(args.slice));
             slice.interval = Nanos::from(args.slice);
-            let turns = f64::from(args.pairs) * 2.0;
-            let mut show = |done: u32| progress::show(bar, f64::from(done) / turns, "in turns, A B B A");
-            show(0);
-            Outcome::Versus(Box::new(alternate(a, b, &slice, args.pairs, &mut show)))
+            Outcome::Versus(Box::new(alternate([a, b], &slice, args.pairs, stop, bar)))
         }
         sides => {
             let side = &mut sides[0];

@@ -11,13 +11,14 @@
 //!
 //! Cost: no allocation per operation once the buffers have grown.
 
+use super::counts::{Failure, Tally};
 use super::dialect::{Item, Storing, Verdict};
 use super::ledger::{Expected, Finding, Ledger, OwnKeys, Wrong};
 use super::line::{Ask, Heard, Line, Received, Ticket};
 use super::mix::OpKind;
 use super::sizes::ValueSizes;
-use super::tally::{Failure, Tally};
-use super::workload::{Job, Keys, Pace, Phase, Population, Workload, preload_share, view_of};
+use super::workload::{Job, Keys, Phase, Population, Workload, preload_share, view_of};
+use crate::drive::Pace;
 use base::{Clock, Nanos, Prng};
 use std::collections::VecDeque;
 use std::io;
@@ -398,8 +399,8 @@ impl<'p> Connection<'p> {
         };
         (0..place).for_each(|_| self.next_asked_is_absent(tally));
         let (key, expected) = self.take_asked().expect("its place was found");
-        tally.hits += 1;
-        tally.verified += 1;
+        tally.counts.hits += 1;
+        tally.counts.verified += 1;
         if kind == OpKind::Modify {
             self.found = Some(item.cas);
         }
@@ -426,7 +427,7 @@ impl<'p> Connection<'p> {
 
     fn next_asked_is_absent(&mut self, tally: &mut Tally) {
         let Some((key, expected)) = self.take_asked() else { return };
-        tally.misses += 1;
+        tally.counts.misses += 1;
         if self.shared.misses_fail && !matches!(expected, Expected::Miss(_)) {
             tally.wrong((
                 Wrong::Lost,
@@ -447,7 +448,7 @@ impl<'p> Connection<'p> {
         match verdict {
             Verdict::Refused(refusal, why) => {
                 let why = String::from_utf8_lossy(why).into_owned();
-                tally.fail(refusal.into(), 1, || {
+                tally.fail(Failure::from(refusal).name(), 1, || {
                     format!("{} of key {key}: the server said {why:?}", kind.name())
                 });
                 self.unsettle(request, key);
@@ -467,11 +468,11 @@ impl<'p> Connection<'p> {
                 }
             }
             (Request::Write, _) => {
-                tally.conflicts += 1;
+                tally.counts.conflicts += 1;
                 self.unsettle(request, key);
             }
-            (Request::Touch, Verdict::NotFound) => tally.misses += 1,
-            (Request::Touch, _) => tally.hits += 1,
+            (Request::Touch, Verdict::NotFound) => tally.counts.misses += 1,
+            (Request::Touch, _) => tally.counts.hits += 1,
             (Request::Delete, _) => {}
         }
         tally.record(kind, start, now);

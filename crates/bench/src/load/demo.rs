@@ -14,7 +14,8 @@ use super::mix::{Mix, OpKind, Ycsb};
 use super::sizes::ValueSizes;
 use super::summary::Summary;
 use super::target::Target;
-use super::workload::{Job, Pace, Phase, Workload};
+use super::workload::{Job, Phase, Workload};
+use crate::drive::Pace;
 use crate::report::StageBreakdown;
 use crate::report::environment::{self, Fact};
 use base::Nanos;
@@ -102,7 +103,7 @@ pub fn drive(
         threads: 1,
         cores: Vec::new(),
         spin: false,
-        patience: Duration::from_secs(10),
+        answer_timeout: Duration::from_secs(10),
         keys: KEYS,
         key_size: 16,
         inserts: 0,
@@ -228,7 +229,7 @@ impl Stage<'_> {
         self.run(name, what.to_string(), phase).throughput()
     }
 
-    fn run(&mut self, name: &'static str, what: String, phase: Phase) -> super::tally::Tally {
+    fn run(&mut self, name: &'static str, what: String, phase: Phase) -> super::counts::Tally {
         let (bar, began, whole) = (self.bar, self.began, self.duration.as_secs_f64());
         let mut show = |_| progress::show(bar, began.elapsed().as_secs_f64() / whole, name);
         show(0);

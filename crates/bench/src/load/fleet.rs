@@ -5,12 +5,13 @@
 
 use super::LoadError;
 use super::connection::{Connection, Shared};
+use super::counts::Tally;
 use super::ledger::Ledger;
 use super::line::Line;
-use super::tally::Tally;
 use super::target::Target;
 use super::worker::{Manner, Worker};
 use super::workload::{Phase, Population};
+use crate::drive::settle;
 use base::{Clock, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +33,7 @@ pub struct FleetPlan {
     /// Never sleep.
     pub spin: bool,
     /// How long an answer may take.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// Keys to preload.
     pub keys: u64,
     /// Bytes per key.
@@ -153,7 +154,7 @@ impl Thread {
         let core = (!plan.cores.is_empty()).then(|| plan.cores[thread % plan.cores.len()]);
         let manner = Manner {
             spin: plan.spin,
-            patience: Nanos::from(plan.patience),
+            answer_timeout: Nanos::from(plan.answer_timeout),
             thread: thread as u64,
             threads: threads as u64,
         };
@@ -175,15 +176,6 @@ impl Thread {
             .map_err(|e| LoadError::Plan(format!("client thread {thread} could not start: {e}").into()))?;
         Ok(Thread { orders, results, handle: Some(handle) })
     }
-}
-
-/// Pins the thread, and asks the system to wake it on time rather than in convenient groups. Both are favours: a core
-/// that is not there was refused when the arguments were read.
-fn settle(core: Option<usize>) {
-    if let Some(core) = core {
-        let _ = base::cpu::pin_to(core);
-    }
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 impl Drop for Fleet {

@@ -9,14 +9,11 @@
 //! Ordering: (W) `Ledger::enter` stores the writer's count with Release before the request is sent; (R) `check` loads it
 //! with Acquire after the reply arrived. The reply itself orders the two across threads.
 //!
-//! Bounds: 8 bytes per writer, and under *strict* 8 bytes per key; up to [`EXAMPLES`] findings are kept in words.
+//! Bounds: 8 bytes per writer, and under *strict* 8 bytes per key; the first findings are kept in words.
 
 use super::value::{self, BadValue, Nonce};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How many wrong values are described in full.
-pub const EXAMPLES: usize = 5;
 
 /// The writes of one run against one server, shared by all its connections.
 #[derive(Debug)]
@@ -49,18 +46,6 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// All kinds, for tables.
-    pub const ALL: [Wrong; 8] = [
-        Wrong::Corrupt,
-        Wrong::OtherKey,
-        Wrong::NeverWritten,
-        Wrong::Stale,
-        Wrong::Undead,
-        Wrong::Flags,
-        Wrong::Unasked,
-        Wrong::Lost,
-    ];
-
     /// A name for tables and JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! Which operations a workload makes, in what shares; YCSB's six by letter.
 
+use crate::tally::Kind;
 use base::Prng;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -47,6 +48,12 @@ impl OpKind {
             OpKind::Modify => "modify",
             OpKind::Scan => "scan",
         }
+    }
+}
+
+impl Kind for OpKind {
+    fn index(self) -> usize {
+        self as usize
     }
 }
 

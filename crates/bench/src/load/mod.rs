@@ -7,15 +7,15 @@
 //!                 │     │                                      │          └── caches: serve::inc's client
 //!         versus ─┤     │                                      ├── workload ── keys ── zipf, sizes, mix
 //!         demo ───┘   server (CPU of the other side)           ├── ledger ── value (what may be read)
-//!                                                              └── tally (histograms, counts) ── summary
+//!                                                              └── counts (with the tally) ── summary
 //! ```
-//! Nothing here knows how our own server works: it is one target among others. `tables` and `pages` show what came of it; `calls` is the
-//! same for a channel of the fabric, one thread's load.
+//! Nothing here knows how our own server works: it is one target among others. `tables` and `pages` show what came of it. The loop is
+//! `drive`'s; a worker is what it drives, and turns of two servers are a `contest`.
 
 pub mod args;
 pub mod bench;
-pub mod calls;
 pub mod connection;
+pub mod counts;
 pub mod demo;
 pub mod dialect;
 pub mod fleet;
@@ -24,20 +24,19 @@ pub mod ledger;
 pub mod line;
 pub mod mix;
 pub mod pages;
-pub mod ratio;
 pub mod resp;
 pub mod server;
 pub mod shm;
 pub mod sizes;
 pub mod summary;
 pub mod tables;
-pub mod tally;
 pub mod target;
 pub mod value;
 pub mod versus;
 pub mod worker;
 pub mod workload;
 
+use crate::report::Undelivered;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -108,6 +107,12 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+impl From<Undelivered> for LoadError {
+    fn from(Undelivered { place, cause }: Undelivered) -> LoadError {
+        LoadError::Output { path: place, cause }
+    }
+}
 
 #[cfg(test)]
 mod tests;

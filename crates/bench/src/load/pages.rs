@@ -1,6 +1,7 @@
 //! Which of our results becomes which page.
 
 use super::tables;
+use crate::contest::show::percentiles;
 use crate::load::bench::{BenchResult, Outcome};
 use crate::load::demo::{DemoPhase, DemoResult};
 use crate::load::summary::Summary;
@@ -37,7 +38,7 @@ fn single(name: &str, summary: &Summary) -> Vec<Section> {
     let mut blocks = vec![Block::Tiles(tiles(summary)), Block::Table(tables::latencies(summary))];
     blocks.extend(tables::notes(summary).into_iter().map(Block::Text));
     let plots = vec![
-        Block::Plot(curve("Latency by percentile", &[(name, summary)])),
+        curve("Latency by percentile", &[(name, summary)]),
         Block::Pair(throughput(&[(name, summary)]), latency_over_time(summary)),
     ];
     vec![section("Result", blocks), section("Plots", plots)]
@@ -57,9 +58,10 @@ fn compared(names: &[String], versus: &Versus) -> Vec<Section> {
         )),
         Block::Tiles(tiles.filter(|t| !t.label.starts_with("client")).collect()),
         Block::Table(tables::comparison(versus)),
+        Block::Text("ratios are of neighbouring turns: median and spread over the pairs".to_string()),
     ];
     let plots = vec![
-        Block::Plot(curve("Latency by percentile", &sides)),
+        curve("Latency by percentile", &sides),
         Block::Pair(
             turns("Throughput by pair of turns", Unit::Count, names, versus, |t| t.ops_per_sec),
             turns("p99 by pair of turns", Unit::Micros, names, versus, |t| t.latency.p99_us),
@@ -99,8 +101,7 @@ pub fn demo(result: &DemoResult) -> Report {
         sections.push(section("Stages", vec![Block::Plot(bar)]));
     }
     let curves: Vec<(&str, &Summary)> = loads.iter().take(4).map(|p| (p.name, &p.summary)).collect();
-    sections
-        .push(section("Latency", vec![Block::Plot(curve("Latency by percentile, phase by phase", &curves))]));
+    sections.push(section("Latency", vec![curve("Latency by percentile, phase by phase", &curves)]));
     for phase in loads {
         let mut blocks = vec![
             Block::Text(phase.what.clone()),
@@ -147,20 +148,8 @@ fn tiles(s: &Summary) -> Vec<Tile> {
     tiles
 }
 
-fn curve(title: &str, sides: &[(&str, &Summary)]) -> String {
-    let line = |(name, s): &(&str, &Summary)| Line {
-        name: (*name).to_string(),
-        points: s.curve.iter().map(|p| (p.quantile, p.us)).collect(),
-    };
-    LinePlot {
-        title: title.to_string(),
-        x: (Scale::Nines, Unit::Quantile),
-        y: (Scale::Log, Unit::Micros),
-        lines: sides.iter().map(line).collect(),
-        filled: false,
-        wide: true,
-    }
-    .svg()
+fn curve(title: &str, sides: &[(&str, &Summary)]) -> Block {
+    percentiles(title, sides.iter().map(|(name, s)| ((*name).to_string(), &s.curve[..])))
 }
 
 fn throughput(sides: &[(&str, &Summary)]) -> String {

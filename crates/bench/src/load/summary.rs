@@ -1,50 +1,11 @@
 //! A tally as figures for people and programs: what tables, plots and `--json` show.
 
-use super::ledger::Wrong;
+use super::counts::Tally;
 use super::mix::OpKind;
 use super::server::CpuUse;
-use super::tally::{Failure, Tally};
-use hdrhistogram::Histogram;
+use crate::tally::{CurvePoint, Latency, curve};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// A distribution of latencies, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Latency {
-    /// How many operations.
-    pub count: u64,
-    /// The mean.
-    pub mean_us: f64,
-    /// The median.
-    pub p50_us: f64,
-    /// 90 % are at most this.
-    pub p90_us: f64,
-    /// 99 % are at most this.
-    pub p99_us: f64,
-    /// 99.9 % are at most this.
-    pub p999_us: f64,
-    /// 99.99 % are at most this.
-    pub p9999_us: f64,
-    /// The longest.
-    pub max_us: f64,
-}
-
-impl Latency {
-    /// From a histogram of nanoseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Latency {
-        let us = |q: f64| histogram.value_at_quantile(q) as f64 / 1e3;
-        Latency {
-            count: histogram.len(),
-            mean_us: histogram.mean() / 1e3,
-            p50_us: us(0.5),
-            p90_us: us(0.9),
-            p99_us: us(0.99),
-            p999_us: us(0.999),
-            p9999_us: us(0.9999),
-            max_us: histogram.max() as f64 / 1e3,
-        }
-    }
-}
 
 /// The latencies of one kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -54,15 +15,6 @@ pub struct KindLatency {
     /// Its latencies.
     #[serde(flatten)]
     pub latency: Latency,
-}
-
-/// A point of the percentile curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct CurvePoint {
-    /// The quantile, from 0 to 1.
-    pub quantile: f64,
-    /// The latency there.
-    pub us: f64,
 }
 
 /// One interval of time.
@@ -150,23 +102,23 @@ impl Summary {
         let all = tally.all_latencies();
         let ops = all.len();
         let per_op = |ns: u64| if ops == 0 { 0.0 } else { ns as f64 / 1e3 / ops as f64 };
-        let asked = tally.hits + tally.misses;
+        let asked = tally.counts.hits + tally.counts.misses;
         Summary {
             ops,
             seconds: tally.elapsed.as_secs_f64(),
             ops_per_sec: tally.throughput(),
             all: Latency::of(&all),
             kinds: kinds(tally),
-            hit_ratio: (asked > 0).then(|| tally.hits as f64 / asked as f64),
-            hits: tally.hits,
-            misses: tally.misses,
-            conflicts: tally.conflicts,
-            verified: tally.verified,
-            wrong: counted(Wrong::ALL.map(|w| (w.name(), tally.wrongs_of(w)))),
-            failed: counted(Failure::ALL.map(|f| (f.name(), tally.failed(f)))),
+            hit_ratio: (asked > 0).then(|| tally.counts.hits as f64 / asked as f64),
+            hits: tally.counts.hits,
+            misses: tally.counts.misses,
+            conflicts: tally.counts.conflicts,
+            verified: tally.counts.verified,
+            wrong: tally.counts.wrongs.clone(),
+            failed: tally.failed.clone(),
             examples: tally.examples.clone(),
-            bytes_sent: tally.sent,
-            bytes_received: tally.received,
+            bytes_sent: tally.counts.sent,
+            bytes_received: tally.counts.received,
             client_cpu_us_per_op: per_op(tally.client_cpu.0),
             server_cpu: server.filter(|_| ops > 0).map(|used| CpuPerOp {
                 total_us: per_op(used.total_ns),
@@ -174,8 +126,8 @@ impl Summary {
                 system_us: per_op(used.system_ns),
                 cores: used.total_ns as f64 / tally.elapsed.0.max(1) as f64,
             }),
-            by_box: tally.by_box.as_deref().map(Latency::of),
-            sent_again: tally.sent_again,
+            by_box: tally.counts.by_box.as_deref().map(Latency::of),
+            sent_again: tally.counts.sent_again,
             send_lag: tally.lag.as_deref().map(Latency::of),
             unsent: tally.unsent,
             ended_early: tally.fatal.clone(),
@@ -195,33 +147,16 @@ impl Summary {
     }
 }
 
-fn counted<const N: usize>(counts: [(&'static str, u64); N]) -> BTreeMap<&'static str, u64> {
-    counts.into_iter().filter(|&(_, n)| n > 0).collect()
-}
-
 fn kinds(tally: &Tally) -> Vec<KindLatency> {
     let of = |kind| Some(KindLatency { kind, latency: Latency::of(tally.latencies(kind)?) });
     OpKind::ALL.into_iter().filter_map(of).collect()
 }
 
-/// Points at equal distances in "nines", up to what the number of samples supports.
-pub fn curve(all: &Histogram<u64>) -> Vec<CurvePoint> {
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let nines = (all.len() as f64).log10().min(7.0);
-    let steps = (nines * 20.0).floor() as u32;
-    let point = |step: u32| {
-        let quantile = 1.0 - 10f64.powf(-f64::from(step) / 20.0);
-        CurvePoint { quantile, us: all.value_at_quantile(quantile) as f64 / 1e3 }
-    };
-    (0..=steps).map(point).collect()
-}
-
 fn series(tally: &Tally) -> Vec<SeriesPoint> {
-    let step_s = tally.timeline.step().as_secs_f64();
+    let Some(timeline) = &tally.timeline else { return Vec::new() };
+    let step_s = timeline.step().as_secs_f64();
     let whole = (tally.elapsed.as_secs_f64() / step_s).floor().max(1.0) as usize;
-    let bins = tally.timeline.bins().iter().enumerate().take(whole);
+    let bins = timeline.bins().iter().enumerate().take(whole);
     bins.map(|(at, bin)| {
         let us = |q| (!bin.is_empty()).then(|| bin.value_at_quantile(q) as f64 / 1e3);
         SeriesPoint {
@@ -246,7 +181,7 @@ mod tests {
             tally.record(OpKind::Get, Nanos(i * 2_000 - 1_500), Nanos(i * 2_000));
         }
         tally.elapsed = Nanos::from_millis(2);
-        (tally.hits, tally.misses) = (900, 100);
+        (tally.counts.hits, tally.counts.misses) = (900, 100);
         let s = Summary::of(&tally, Some(CpuUse { total_ns: 1_000_000, system_ns: 250_000 }));
         assert_eq!((s.ops, s.hit_ratio, s.ops_per_sec.round()), (1_000, Some(0.9), 500_000.0));
         assert!((s.all.p50_us - 1.5).abs() < 0.01 && (s.all.max_us - 1.5).abs() < 0.01);

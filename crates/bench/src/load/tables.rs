@@ -1,14 +1,15 @@
 //! Our results as tables and as text for the terminal.
 
-use crate::load::bench::{BenchResult, Outcome, Setup};
+use crate::drive::Pace;
+use crate::load::bench::Setup;
 use crate::load::demo::DemoResult;
 use crate::load::mix::OpKind;
-use crate::load::ratio::Spread;
-use crate::load::summary::{Latency, Summary};
+use crate::load::summary::Summary;
 use crate::load::versus::{Compared, Versus};
-use crate::load::workload::Pace;
 use crate::report::format::{digits, micros, percent, ratio, short, whole};
 use crate::report::table::Table;
+use crate::tally::Latency;
+use base::spread::Spread;
 use std::fmt::Write;
 
 fn latency_cells(latency: &Latency) -> [String; 7] {
@@ -221,27 +222,6 @@ pub fn setup(setup: &Setup) -> Vec<String> {
         s.seed
     ));
     lines
-}
-
-/// A benchmark's result for the terminal.
-pub fn bench_text(result: &BenchResult) -> String {
-    let mut out = String::new();
-    let mut line = |text: &str| writeln!(out, "{text}").expect("a string takes any text");
-    setup(&result.setup).iter().for_each(|text| line(&format!("  {text}")));
-    if let Outcome::Versus(versus) = &result.outcome {
-        line("");
-        line(comparison(versus).to_string().trim_end_matches('\n'));
-        line("\n  ratios are of neighbouring turns: median and spread over the pairs");
-    }
-    for ((server, summary), name) in result.sides().into_iter().zip(["A", "B"]) {
-        line("");
-        if result.setup.servers.len() > 1 {
-            line(&format!("  {name} {}", server.target));
-        }
-        line(latencies(summary).to_string().trim_end_matches('\n'));
-        notes(summary).iter().for_each(|note| line(&format!("  {note}")));
-    }
-    out
 }
 
 /// The demonstration's result for the terminal.

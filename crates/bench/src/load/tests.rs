@@ -6,12 +6,12 @@
 use super::args::{BenchArgs, run_number};
 use super::bench::{BenchResult, execute};
 use super::connection::{Connection, Shared};
+use super::counts::Tally;
 use super::demo;
 use super::dialect::Dialect;
 use super::ledger::Ledger;
 use super::line::text::Text;
 use super::sizes::ValueSizes;
-use super::tally::Tally;
 use super::target::{Framing, Target, Transport};
 use super::workload::Population;
 use clap::Parser;
@@ -266,7 +266,7 @@ fn two_servers_are_compared_in_turns() {
     let page = crate::load::pages::bench(&result).html();
     assert!(page.contains("Comparison") && page.ends_with("</html>\n") && !page.contains("NaN"));
     assert!(serde_json::to_string(&result).is_ok());
-    assert!(crate::load::tables::bench_text(&result).contains("A / B"));
+    assert!(crate::load::pages::bench(&result).text().contains("A / B"));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn datagrams_that_are_lost_are_sent_again() {
     let phase = super::bench::preload_phase(args.value, Dialect::Classic);
     let tally = fleet.run(phase, &mut |_| {});
     assert_eq!((tally.ops(), tally.all_failed(), tally.all_wrongs()), (100, 0, 0), "{:?}", tally.examples);
-    assert!(tally.sent_again >= 100 / 7 - 1, "{}", tally.sent_again);
+    assert!(tally.counts.sent_again >= 100 / 7 - 1, "{}", tally.counts.sent_again);
     let phase = super::bench::preload_phase(ValueSizes::Fixed(300), Dialect::Classic);
     let job = super::workload::Job::Load {
         workload: args.workload().expect("a workload"),
@@ -401,5 +401,5 @@ fn datagrams_that_are_lost_are_sent_again() {
     };
     let tally = fleet.run(super::workload::Phase { job, pipeline: 4, batch: 1, ..phase }, &mut |_| {});
     assert_eq!((tally.ops(), tally.all_failed(), tally.all_wrongs()), (400, 0, 0), "{:?}", tally.examples);
-    assert!(tally.hits > 300 && tally.misses == 0 && tally.sent_again > 20);
+    assert!(tally.counts.hits > 300 && tally.counts.misses == 0 && tally.counts.sent_again > 20);
 }

@@ -1,16 +1,19 @@
 //! Two servers in one run: short turns in the order A B B A A B …, the same load on both, compared pair by pair.
 //!
-//! Why so: what else runs on the machine, and where its host puts the cores, changes from second to second. Two turns
-//! side by side see nearly the same machine, and the alternating order cancels a drift within a pair.
+//! `contest` says why; connections stay open between the turns.
 
+use super::counts::Tally;
 use super::dialect::Dialect;
 use super::fleet::Fleet;
-use super::ratio::Ratio;
 use super::server::{CpuUse, ServerProcess};
-use super::summary::{Latency, Summary};
-use super::tally::Tally;
+use super::summary::Summary;
 use super::workload::Phase;
+use crate::contest::{self, Contest, Order, Ratio, Slice};
+use crate::tally::Latency;
+use indicatif::ProgressBar;
 use serde::Serialize;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One server of a comparison.
 pub struct Side {
@@ -107,37 +110,31 @@ impl Total {
     }
 }
 
-/// Runs `pairs` pairs of turns of `phase`; `progress` hears how many turns are done. Ends early on a stop or when a
-/// server is lost, with the whole pairs there are.
+/// Runs `pairs` pairs of turns of `phase`. Ends early on a stop or when a server is lost, with the whole pairs there are.
 pub fn alternate(
-    a: &mut Side,
-    b: &mut Side,
+    sides: [&mut Side; 2],
     phase: &Phase,
     pairs: u32,
-    progress: &mut dyn FnMut(u32),
+    stop: &AtomicBool,
+    bar: &ProgressBar,
 ) -> Versus {
-    let (mut total_a, mut total_b) = (Total::default(), Total::default());
-    let mut turns = Vec::new();
-    for pair in 0..pairs {
-        let turn = |side: &mut Side, total: &mut Total| {
-            let (tally, used) = side.run(phase.clone(), &mut |_| {});
-            total.add(tally, used)
-        };
-        let (turn_a, turn_b) = if pair % 2 == 0 {
-            let first = turn(a, &mut total_a);
-            (first, turn(b, &mut total_b))
-        } else {
-            let first = turn(b, &mut total_b);
-            (turn(a, &mut total_a), first)
-        };
-        progress(2 * pair + 2);
-        let lost = |total: &Total| total.tally.as_ref().is_some_and(|t| t.fatal.is_some());
-        if a.fleet.stopped() || lost(&total_a) || lost(&total_b) {
-            break;
-        }
-        turns.push((turn_a, turn_b));
-    }
-    Versus { compared: compare(&turns), pairs: turns, a: total_a.summary(phase), b: total_b.summary(phase) }
+    let mut totals = [Total::default(), Total::default()];
+    let slice = |turn: contest::Turn| {
+        let (tally, used) = sides[turn.side].run(phase.clone(), &mut |_| {});
+        let ended_early = stop.load(Ordering::Relaxed) || tally.fatal.is_some();
+        let figures = totals[turn.side].add(tally, used);
+        Ok::<_, Infallible>(if ended_early { Slice::Over } else { Slice::Measured(figures) })
+    };
+    let mut sides = contest::by(|_| "in turns, A B B A".to_owned(), slice);
+    let contest = Contest::new((2, 1), (pairs, Order::BackAndForth), stop, (bar, 0.0, 1.0));
+    let Ok(mut samples) = contest.run(&mut sides);
+    drop(sides);
+    let mut whole = samples.whole_rounds(0).into_iter();
+    let mut next = || whole.next().into_iter().flatten().map(|sample| sample.figures);
+    let (a, b) = (next(), next());
+    let pairs: Vec<(Turn, Turn)> = a.zip(b).collect();
+    let [a, b] = totals.map(|total| total.summary(phase));
+    Versus { compared: compare(&pairs), pairs, a, b }
 }
 
 fn compare(pairs: &[(Turn, Turn)]) -> Vec<Compared> {

@@ -1,21 +1,17 @@
-//! One client thread: waits for answers or for the next due time, and keeps its connections busy.
-//!
-//! Closed loop: a connection is refilled when answers freed enough places. Open loop: each operation has a time at which
-//! it should start; while no connection has a free place the schedule simply stands still, so the operation starts late
-//! and its latency, counted from the intended time, contains the wait (no coordinated omission, no queue to bound).
+//! One client thread's connections as what is driven: waits for answers or for the next due time, and keeps all busy.
 //!
 //! Waiting: `ppoll` on the epoll descriptor has nanosecond timeouts, which an open loop needs; a closed loop waits in
 //! `epoll_wait` itself. With `spin` the thread never sleeps. Transports without a descriptor are polled every round.
 
 use super::connection::{Connection, Shared};
-use super::tally::{Failure, Tally};
-use super::workload::{Job, Pace, Phase, Schedule};
-use base::cpu::thread_time;
+use super::counts::{Counts, Failure, Tally};
+use super::workload::{Job, Phase};
+use crate::drive::{Driven, Lost, Pace, Plan, Start, drive};
 use base::{Clock, Nanos, Prng};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// How a client thread behaves, whatever the phase.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +19,7 @@ pub struct Manner {
     /// Never sleep.
     pub spin: bool,
     /// How long an answer may take before the run is given up.
-    pub patience: Nanos,
+    pub answer_timeout: Nanos,
     /// This thread's number.
     pub thread: u64,
     /// How many threads there are.
@@ -55,8 +51,6 @@ pub struct Worker<'p> {
 
 /// Spinning threads ask up to this many connections directly instead of through epoll.
 const ASK_DIRECTLY: usize = 4;
-/// The longest sleep, so that a stop is noticed.
-const NAP: Nanos = Nanos::from_millis(50);
 /// Sleeps from this length on need no more than `epoll_wait`'s milliseconds.
 const COARSE: Nanos = Nanos::from_millis(20);
 
@@ -108,146 +102,36 @@ impl<'p> Worker<'p> {
 
     /// Runs `phase` from `start` on, until it is over and everything under way is answered.
     pub fn run(&mut self, phase: &Phase, start: Nanos) -> Tally {
-        let mut tally = Tally::new(start, phase.interval);
-        while self.clock.now() < start {
-            std::hint::spin_loop();
-        }
-        let cpu = thread_time();
+        let Manner { thread, threads, .. } = self.manner;
+        let plan = Plan {
+            length: match &phase.job {
+                Job::Load { length, .. } => *length,
+                Job::Preload(_) => Nanos::MAX,
+            },
+            pace: phase.pace,
+            share: (thread, threads),
+            random: Prng::for_entity(self.shared.seed, thread, phase.number << 32 | 1),
+            interval: Some(phase.interval),
+        };
         self.connections.iter_mut().for_each(|c| c.begin(phase, start));
-        if let Err(error) = self.drive(phase, start, &mut tally) {
-            let lost: u64 = self.connections.iter_mut().map(Connection::abandon).sum();
-            let why = error.text;
-            tally.fail(error.failure, lost.max(1), || why.clone());
-            tally.fatal = Some(why);
-        }
-        tally.elapsed = self.clock.now().since(start);
-        tally.client_cpu = thread_time().since(cpu);
-        tally
-    }
-
-    fn drive(&mut self, phase: &Phase, start: Nanos, tally: &mut Tally) -> Result<(), Lost> {
-        let until = match &phase.job {
-            Job::Load { length, .. } => start.plus(*length),
-            Job::Preload(_) => Nanos::MAX,
-        };
-        let mut schedule = match phase.pace {
-            Pace::Open { rate, poisson } => {
-                let Manner { thread, threads, .. } = self.manner;
-                let prng = Prng::for_entity(self.shared.seed, thread, phase.number << 32 | 1);
-                Some(Schedule::new(start, rate, poisson, thread, threads, prng))
-            }
-            Pace::Closed { .. } => None,
-        };
         self.exhausted.fill(false);
-        let (mut more, mut counted) = (true, 0);
-        if schedule.is_none() {
-            self.ready.extend(0..self.connections.len());
-        }
-        loop {
-            if more && schedule.is_none() {
-                self.refill_ready(phase, tally)?;
-            }
-            more &= !self.exhausted.iter().all(|&e| e);
-            let now = self.clock.now();
-            if more && (now >= until || self.stop.load(Ordering::Relaxed)) {
-                more = false;
-                if let Some(mut schedule) = schedule.take() {
-                    self.start_due(&mut schedule, now.min(until), phase, tally)?;
-                    tally.unsent = schedule.behind(now.min(until));
-                }
-            }
-            if let (true, Some(schedule)) = (more, &mut schedule) {
-                self.start_due(schedule, now, phase, tally)?;
-            }
-            if !more && self.connections.iter().all(|c| c.places() == 0) {
-                return Ok(());
-            }
-            self.wait(self.sleep_until(now, until, more, schedule.as_ref(), phase))?;
-            self.receive_ready(phase, tally)?;
-            let ops = tally.ops();
-            self.done.fetch_add(ops - counted, Ordering::Relaxed);
-            if ops == counted {
-                self.check_patience()?;
-            }
-            counted = ops;
-        }
-    }
-
-    /// Closed loop: the connections that had answers, and those whose pause is over, get new operations.
-    fn refill_ready(&mut self, phase: &Phase, tally: &mut Tally) -> Result<(), Lost> {
-        let pausing = matches!(phase.pace, Pace::Closed { think_ns: 1.. });
-        if pausing {
-            self.ready.clear();
-            self.ready.extend(0..self.connections.len());
-        }
-        for turn in 0..self.ready.len() {
-            let at = self.ready[turn];
-            self.exhausted[at] |= !self.connections[at].refill(phase, self.clock, tally);
-            self.flush(at, tally)?;
-        }
-        Ok(())
-    }
-
-    /// Starts every operation due by `by`, on connections with a free place, in turns.
-    fn start_due(
-        &mut self,
-        schedule: &mut Schedule,
-        by: Nanos,
-        phase: &Phase,
-        tally: &mut Tally,
-    ) -> Result<(), Lost> {
-        let count = self.connections.len();
-        let mut full = 0;
-        let (first, mut started) = (self.next, 0);
-        while schedule.due() <= by && full < count {
-            let at = self.next;
-            self.next = (self.next + 1) % count;
-            if self.connections[at].places() >= phase.pipeline || self.exhausted[at] {
-                full += 1;
-                continue;
-            }
-            if !self.connections[at].start(schedule.due(), tally) {
-                self.exhausted[at] = true;
-                continue;
-            }
-            full = 0;
-            started += 1;
-            tally.record_lag(schedule.due(), self.clock.now());
-            schedule.advance();
-        }
-        if started > 0 {
-            for step in 0..count {
-                self.flush((first + step) % count, tally)?;
-            }
-        }
-        Ok(())
+        self.ready.clear();
+        self.ready.extend(0..self.connections.len());
+        let (stop, done) = (self.stop, self.done);
+        drive(&mut InPhase { worker: self, phase, counted: 0 }, &plan, start, stop, done)
     }
 
     /// When the thread must be awake again although nothing arrives.
-    fn sleep_until(
-        &self,
-        now: Nanos,
-        until: Nanos,
-        more: bool,
-        due: Option<&Schedule>,
-        phase: &Phase,
-    ) -> Nanos {
-        let mut wake = now.plus(NAP);
-        if more {
-            wake = wake.min(until);
-            if let Some(schedule) = due {
-                // With every place taken, only an answer lets the schedule go on.
-                if self.connections.iter().any(|c| c.places() < phase.pipeline) {
-                    wake = wake.min(schedule.due());
-                }
-            }
+    fn sleep_until(&self, until: Nanos, is_open: bool, phase: &Phase) -> Nanos {
+        let mut wake = until;
+        if is_open {
             let rested = self.connections.iter().filter(|c| c.places() < phase.pipeline);
             wake = rested.filter_map(Connection::rested_at).fold(wake, Nanos::min);
         }
         self.timed.iter().map(|&at| self.connections[at].line().next_deadline()).fold(wake, Nanos::min)
     }
 
-    fn wait(&mut self, wake: Nanos) -> Result<(), Lost> {
+    fn sleep(&mut self, wake: Nanos) -> io::Result<()> {
         self.events.clear();
         if self.polled.len() == self.connections.len() {
             return Ok(());
@@ -286,7 +170,7 @@ impl<'p> Worker<'p> {
             let at = self.ready[turn];
             let connection = &mut self.connections[at];
             if let Err(error) = connection.receive(phase, self.clock, tally) {
-                return Err(Lost::at(at, &error));
+                return Err(lost_at(at, &error));
             }
             // Second halves of read-modify-writes, and what did not fit into the socket.
             self.flush(at, tally)?;
@@ -296,7 +180,7 @@ impl<'p> Worker<'p> {
 
     fn flush(&mut self, at: usize, tally: &mut Tally) -> Result<(), Lost> {
         let connection = &mut self.connections[at];
-        connection.flush(tally).map_err(|error| Lost::at(at, &error))?;
+        connection.flush(tally).map_err(|error| lost_at(at, &error))?;
         let wants_room = connection.line().has_unsent();
         if wants_room == self.watched_for_room[at] {
             return Ok(());
@@ -310,21 +194,25 @@ impl<'p> Worker<'p> {
             false => epoll::EventFlags::IN,
         };
         epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(at as u64), flags)
-            .map_err(|error| Lost::at(at, &error.into()))
+            .map_err(|error| lost_at(at, &error.into()))
     }
 
-    fn check_patience(&self) -> Result<(), Lost> {
+    fn is_full_or_exhausted(&self) -> Start {
+        if self.exhausted.iter().all(|&e| e) { Start::Exhausted } else { Start::Full }
+    }
+
+    fn check_silence(&self) -> Result<(), Lost> {
         let now = self.clock.now();
         let silent =
-            |c: &&Connection<'_>| c.places() > 0 && now.since(c.waiting_since()) > self.manner.patience;
+            |c: &&Connection<'_>| c.places() > 0 && now.since(c.waiting_since()) > self.manner.answer_timeout;
         match self.connections.iter().find(silent) {
             None => Ok(()),
             Some(c) => Err(Lost {
-                failure: Failure::TimedOut,
-                text: format!(
+                failure: Failure::TimedOut.name(),
+                why: format!(
                     "no answer for {} with {} operations under way on one connection; \
                      is the server stopped or overloaded? (--timeout sets how long to wait)",
-                    self.manner.patience,
+                    self.manner.answer_timeout,
                     c.places()
                 ),
             }),
@@ -332,33 +220,98 @@ impl<'p> Worker<'p> {
     }
 }
 
-/// Why a phase cannot go on.
-struct Lost {
-    failure: Failure,
-    text: String,
+/// A worker in a phase. Whoever can send its operations by itself does so in [`Driven::refill`]; an open loop's are sent together.
+struct InPhase<'w, 'p> {
+    worker: &'w mut Worker<'p>,
+    phase: &'w Phase,
+    /// Operations that were counted before this turn.
+    counted: u64,
 }
 
-impl Lost {
-    fn at(connection: usize, error: &io::Error) -> Lost {
-        let failure = Connection::failure_of(error);
-        let text = match (failure, error.kind()) {
-            (Failure::Protocol, _) => format!("{error}; is this the right kind of server?"),
-            // A server that closes with requests unread resets the connection: the same end by another word.
-            (
-                _,
-                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe,
-            ) => "the server closed a connection; it ended, or allows fewer connections than --connections"
-                .to_string(),
-            _ => format!("connection {connection} was lost: {error}"),
-        };
-        Lost { failure, text }
+impl Driven for InPhase<'_, '_> {
+    type Counts = Counts;
+
+    const RECORDS_LAG: bool = true;
+
+    fn under_way(&self) -> usize {
+        self.worker.connections.iter().map(Connection::places).sum()
+    }
+
+    /// On the next connection with a free place, in turns.
+    fn start(&mut self, meant: Nanos, tally: &mut Tally) -> Result<Start, Lost> {
+        let Worker { connections, exhausted, next, .. } = &mut *self.worker;
+        for _ in 0..connections.len() {
+            let at = *next;
+            *next = (*next + 1) % connections.len();
+            if exhausted[at] || connections[at].places() >= self.phase.pipeline {
+                continue;
+            }
+            if connections[at].start(meant, tally) {
+                return Ok(Start::Started);
+            }
+            exhausted[at] = true;
+        }
+        Ok(self.worker.is_full_or_exhausted())
+    }
+
+    /// The connections that had answers, and those whose pause is over, get new operations.
+    fn refill(&mut self, _now: Nanos, tally: &mut Tally) -> Result<Start, Lost> {
+        let worker = &mut *self.worker;
+        if matches!(self.phase.pace, Pace::Closed { think_ns: 1.. }) {
+            worker.ready.clear();
+            worker.ready.extend(0..worker.connections.len());
+        }
+        for turn in 0..worker.ready.len() {
+            let at = worker.ready[turn];
+            worker.exhausted[at] |= !worker.connections[at].refill(self.phase, worker.clock, tally);
+            worker.flush(at, tally)?;
+        }
+        Ok(worker.is_full_or_exhausted())
+    }
+
+    fn flush(&mut self, tally: &mut Tally) -> Result<(), Lost> {
+        (0..self.worker.connections.len()).try_for_each(|at| self.worker.flush(at, tally))
+    }
+
+    fn has_room(&self) -> bool {
+        self.worker.connections.iter().any(|c| c.places() < self.phase.pipeline)
+    }
+
+    fn wait(&mut self, _now: Nanos, until: Nanos, is_open: bool) -> Result<(), Lost> {
+        let wake = self.worker.sleep_until(until, is_open, self.phase);
+        self.worker.sleep(wake).map_err(|error| Lost {
+            failure: Failure::Disconnected.name(),
+            why: format!("waiting for the server failed: {error}"),
+        })
+    }
+
+    fn receive(&mut self, _now: Nanos, tally: &mut Tally) -> Result<usize, Lost> {
+        self.worker.receive_ready(self.phase, tally)?;
+        let ended = tally.ops() - self.counted;
+        self.counted += ended;
+        if ended == 0 {
+            self.worker.check_silence()?;
+        }
+        Ok(ended as usize)
+    }
+
+    fn abandon(&mut self) -> u64 {
+        self.worker.connections.iter_mut().map(Connection::abandon).sum()
     }
 }
 
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Lost {
-        Lost { failure: Failure::Disconnected, text: format!("waiting for the server failed: {error}") }
-    }
+fn lost_at(connection: usize, error: &io::Error) -> Lost {
+    let failure = Connection::failure_of(error);
+    let why = match (failure, error.kind()) {
+        (Failure::Protocol, _) => format!("{error}; is this the right kind of server?"),
+        // A server that closes with requests unread resets the connection: the same end by another word.
+        (_, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+            "the server closed a connection; it ended, or allows fewer connections than --connections"
+                .to_string()
+        }
+        _ => format!("connection {connection} was lost: {error}"),
+    };
+    Lost { failure: failure.name(), why }
 }
 
 fn timespec(span: Nanos) -> Timespec {

@@ -139,7 +139,7 @@ impl Measurements {
                 unit: row.unit,
                 class: Class::Measured,
                 method: row.method.to_string(),
-                n: row.summary.n,
+                n: row.summary.samples as u64,
                 p10: row.summary.p10,
                 p90: row.summary.p90,
             };
@@ -224,13 +224,13 @@ impl Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::summary::Summary;
+    use base::spread::Spread;
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
     static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::read);
 
-    fn file_of(summary: Summary) -> Measurements {
+    fn file_of(summary: Spread) -> Measurements {
         let row = |section, key: &str| Row {
             section,
             key: key.to_string(),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn good() -> Measurements {
-        file_of(Summary { median: 11.5, p10: 11.0, p90: 12.0, n: 9 })
+        file_of(Spread { median: 11.5, p10: 11.0, p90: 12.0, min: 10.5, max: 13.0, samples: 9 })
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_what_is_read(samples in prop::collection::vec(-1e12..1e12f64, 1..20)) {
-            let file = file_of(Summary::of(&samples).expect("finite samples"));
+            let file = file_of(Spread::of_all(&samples).expect("finite samples"));
             prop_assert_eq!(Measurements::parse(&file.to_toml()).expect("our own file"), file);
         }
 

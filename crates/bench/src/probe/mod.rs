@@ -20,7 +20,6 @@ pub mod memory;
 pub mod placement;
 pub mod session;
 pub mod storage;
-pub mod summary;
 pub mod syscalls;
 pub mod table;
 pub mod timing;

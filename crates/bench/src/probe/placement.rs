@@ -3,7 +3,7 @@
 
 use super::lines;
 use super::session::{Session, Unit};
-use super::summary::quantile;
+use base::spread::quantile;
 use base::{Clock, Nanos};
 
 /// Steps that [`measure`] announces.

@@ -2,8 +2,8 @@
 //! put what they find.
 
 use super::Section;
-use super::summary::Summary;
 use base::Nanos;
+use base::spread::Spread;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -62,7 +62,7 @@ pub struct Row {
     /// Its name for people.
     pub label: String,
     /// The figure.
-    pub summary: Summary,
+    pub summary: Spread,
     /// Its unit.
     pub unit: Unit,
     /// How it was measured, in a few words.
@@ -157,7 +157,7 @@ impl Session {
         reading: impl Into<String>,
     ) {
         let (section, key, label, reading) = (self.section, key.into(), label.into(), reading.into());
-        match Summary::of(samples) {
+        match Spread::of_all(samples) {
             Some(summary) => {
                 self.rows.push(Row { section, key, label, summary, unit, method, reading, listed: true });
             }
@@ -167,7 +167,7 @@ impl Session {
 
     /// Notes a figure for the file and JSON only; nothing where there is no sample.
     pub fn record_unlisted(&mut self, key: String, samples: &[f64], unit: Unit, method: &'static str) {
-        if let Some(summary) = Summary::of(samples) {
+        if let Some(summary) = Spread::of_all(samples) {
             let (label, reading) = (String::new(), String::new());
             self.rows.push(Row {
                 section: self.section,

@@ -33,7 +33,7 @@ fn line(row: &Row) -> String {
     let s = &row.summary;
     let value = format!("{} {}", digits(s.median), row.unit);
     let spread = format!("[{}..{}]", digits(s.p10), digits(s.p90));
-    let n = format!("n {}", s.n);
+    let n = format!("n {}", s.samples);
     format!("  {:<36}{value:>13}  {spread:<18}{n:<10}{}\n", row.label, row.reading).trim_end().to_string()
         + "\n"
 }

@@ -1,12 +1,11 @@
 //! One connection's load over the fabric, on the machinery of `millrace rpc bench`.
 
 use super::tally::StageTally;
-use crate::load::calls::Caller;
+use crate::drive::Caller;
 use fabric::channel::{CallOptions, Channel, Event, Method, StartError};
 use fabric::status::{Code, Status};
 use serve::rec::proto::millrace::InferReply;
 use serve::rec::take_stages;
-use std::cell::RefCell;
 
 /// Sends encoded requests in turns.
 pub struct Infer<'r> {
@@ -18,11 +17,11 @@ pub struct Infer<'r> {
     pub batch: usize,
     /// The next.
     pub next: usize,
-    /// What replies said.
-    pub stages: RefCell<StageTally>,
 }
 
 impl Caller for Infer<'_> {
+    type Counts = StageTally;
+
     fn start(&mut self, channel: &mut Channel, user: u64) -> Result<(), StartError> {
         let body = &self.bodies[self.next % self.bodies.len()];
         channel.start(self.method, &CallOptions::default(), user, body)?;
@@ -30,13 +29,13 @@ impl Caller for Infer<'_> {
         Ok(())
     }
 
-    fn check(&self, event: &mut Event<'_>) -> Result<(), Status> {
+    fn check(&mut self, event: &mut Event<'_>, counts: &mut StageTally) -> Result<(), Status> {
         let reply = event.message::<InferReply>()?;
         if reply.batch() as usize != self.batch || !reply.scores().iter().all(|score| score.is_finite()) {
             return Err(Status::new(Code::Internal, "scores of other queries, or no numbers"));
         }
         if let Some(stages) = reply.stages() {
-            self.stages.borrow_mut().note(&take_stages(stages));
+            counts.note(&take_stages(stages));
         }
         Ok(())
     }

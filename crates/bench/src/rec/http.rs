@@ -1,18 +1,16 @@
 //! One connection's load over HTTP/1.1: one request at a time. Requests are made before, so that the client does little.
 
-use super::tally::StageTally;
-use crate::load::calls::{Plan, Tally};
-use base::prng::Prng;
+use super::tally::{StageTally, Tally};
+use crate::drive::{Ask, Lost};
 use base::{Clock, Nanos};
 use serde_json::Value;
 use serve::rec::Stages;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longer answers are none of ours.
-const MOST: usize = 64 << 20;
+const BODY_MAX_BYTES: usize = 64 << 20;
 
 /// A connection that is kept.
 pub struct Connection {
@@ -60,7 +58,7 @@ impl Connection {
                     line.and_then(|value| value.trim().parse::<usize>().ok())
                 };
                 let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-                let length = number("content-length:").filter(|&length| length <= MOST);
+                let length = number("content-length:").filter(|&length| length <= BODY_MAX_BYTES);
                 let (Some(status), Some(length)) = (status, length) else {
                     return Err("an answer that is not HTTP as expected".to_owned());
                 };
@@ -98,52 +96,31 @@ impl Connection {
             status => Err(format!("{path}: status {status}: {}", String::from_utf8_lossy(json))),
         }
     }
+}
 
-    /// Loads the server until the plan's end, or until `stop`.
-    pub fn drive(
-        &mut self,
-        requests: &[Vec<u8>],
-        batch: usize,
-        plan: &Plan,
-        stop: &AtomicBool,
-    ) -> (Tally, StageTally) {
-        let clock = Clock::shared();
-        let begin = clock.now();
-        let until = begin.plus(plan.length);
-        let (mut tally, mut stages) = (Tally::default(), StageTally::default());
-        let mut random = Prng::new(plan.seed);
-        let mut meant = begin.0 as f64;
-        for request in requests.iter().cycle() {
-            let mut now = clock.now();
-            if now >= until || stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let mut start = now;
-            if let Some(rate) = plan.rate {
-                // Arrivals that know nothing of each other; one that comes while another is under way waits, and that counts.
-                meant += -(1.0 - random.unit_f64()).ln() * 1e9 / rate;
-                start = Nanos(meant as u64);
-                if start > now {
-                    std::thread::sleep(start.since(now).into());
-                }
-            }
-            let checked = self.ask(request).and_then(|answer| check(&answer, batch));
-            now = clock.now();
-            match checked {
-                Ok(of) => {
-                    tally.replies += 1;
-                    tally.latency.saturating_record(now.since(start).0.max(1));
-                    stages.note(&of);
-                }
-                Err(why) => {
-                    *tally.failed.entry("HTTP").or_default() += 1;
-                    tally.example.get_or_insert(why);
-                    break;
-                }
-            }
-        }
-        tally.span = clock.now().since(begin);
-        (tally, stages)
+/// A connection that is loaded with requests, in turns.
+pub struct Infer<'r> {
+    /// Where.
+    pub connection: Connection,
+    /// Requests.
+    pub bodies: &'r [Vec<u8>],
+    /// Queries of each.
+    pub batch: usize,
+    /// The next.
+    pub next: usize,
+}
+
+impl Ask for Infer<'_> {
+    type Counts = StageTally;
+
+    fn ask(&mut self, meant: Nanos, tally: &mut Tally) -> Result<(), Lost> {
+        let request = &self.bodies[self.next % self.bodies.len()];
+        self.next += 1;
+        let answer = self.connection.ask(request).and_then(|answer| check(&answer, self.batch));
+        let stages = answer.map_err(|why| Lost { failure: "HTTP", why })?;
+        tally.record((), meant, Clock::shared().now());
+        tally.counts.note(&stages);
+        Ok(())
     }
 }
 

@@ -1,18 +1,17 @@
 //! One measurement: a target, a batch; connections that load it at the same time, and its counters before and after.
 
 use super::Bench;
-use super::fabric::Infer;
 use super::http::Connection;
 use super::subject::{Subject, Target};
-use super::tally::StageTally;
-use crate::load::calls::{Plan, Tally, drive};
-use crate::load::summary::{CurvePoint, Latency, curve};
+use super::tally::{StageTally, Tally};
+use super::{fabric, http};
+use crate::drive::{Calls, Driven, OneByOne, Pace, Plan, together};
 use crate::report::StageBreakdown;
-use base::Nanos;
-use fabric::channel::{Channel, Options};
+use crate::tally::{CurvePoint, Latency, curve};
+use ::fabric::channel::{Channel, Options};
+use base::{Nanos, Prng};
 use serde::Serialize;
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 /// What is measured.
 pub struct Line<'b> {
@@ -75,83 +74,68 @@ impl Line<'_> {
             .collect();
         self.load(&bodies, self.bench.warmup.into())?;
         let before = Subject::of(self.target)?;
-        let (tally, stages) = self.load(&bodies, self.bench.duration.into())?;
+        let tally = self.load(&bodies, self.bench.duration.into())?;
         let after = Subject::of(self.target)?;
         let spent = |name: &str| {
             let of = |subject: &Subject| subject.counters.get(name).copied().unwrap_or(0);
             of(&after).saturating_sub(of(&before)) as f64
         };
-        let span = tally.span.0.max(1) as f64;
+        let latencies = tally.all_latencies();
+        let span = tally.elapsed.0.max(1) as f64;
         Ok(Outcome {
             name: format!("{}, batch {}", self.target, self.batch),
             batch: self.batch,
-            requests_per_sec: tally.rate(),
-            queries_per_sec: tally.rate() * self.batch as f64,
-            latency: Latency::of(&tally.latency),
-            stages: stages.breakdown(),
-            together: stages.together(),
+            requests_per_sec: tally.throughput(),
+            queries_per_sec: tally.throughput() * self.batch as f64,
+            latency: Latency::of(&latencies),
+            stages: tally.counts.breakdown(),
+            together: tally.counts.together(),
             reply_us: spent("reply_ns") / spent("requests").max(1.0) / 1e3,
             preprocess_busy: spent("preprocess_busy_ns") / span,
             engine_busy: spent("engine_busy_ns") / span,
-            failed: tally.failures(),
-            example: tally.example.clone(),
-            curve: curve(&tally.latency),
+            failed: tally.all_failed(),
+            example: tally.examples.first().cloned(),
+            curve: curve(&latencies),
         })
     }
 
-    /// All connections at the same time.
-    fn load(&self, bodies: &[Vec<u8>], length: Nanos) -> Result<(Tally, StageTally), String> {
-        let connections = usize::from(self.bench.connections);
-        let done = AtomicU64::new(0);
-        let results: Vec<Result<(Tally, StageTally), String>> = std::thread::scope(|scope| {
-            let one = |at: usize| {
-                let plan = Plan {
-                    window: self.bench.window.max(1),
-                    length,
-                    rate: self.bench.rate.map(|rate| rate / connections as f64),
-                    sample: 1,
-                    spin: false,
-                    seed: self.bench.load_seed + at as u64,
-                };
-                // Each begins elsewhere, so that they do not ask the same at the same time.
-                let start = at * bodies.len() / connections;
-                let done = &done;
-                scope.spawn(move || self.one(bodies, start, &plan, done))
-            };
-            let threads: Vec<_> = (0..connections).map(one).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect()
-        });
-        let mut all = (Tally::default(), StageTally::default());
-        for result in results {
-            let (tally, stages) = result?;
-            all.0.join(&tally);
-            all.1.join(&stages);
-        }
-        Ok(all)
-    }
-
-    fn one(
-        &self,
-        bodies: &[Vec<u8>],
-        start: usize,
-        plan: &Plan,
-        done: &AtomicU64,
-    ) -> Result<(Tally, StageTally), String> {
+    /// All connections at the same time. Each begins elsewhere among the requests, so that they do not ask the same.
+    fn load(&self, bodies: &[Vec<u8>], length: Nanos) -> Result<Tally, String> {
+        let (connections, batch) = (usize::from(self.bench.connections), self.batch);
+        let first = |at: usize| at * bodies.len() / connections;
         match self.target {
             Target::Http(host) => {
-                let bodies = [&bodies[start..], &bodies[..start]].concat();
-                Ok(Connection::to(host)?.drive(&bodies, self.batch, plan, self.stop))
+                let one = |at| {
+                    let connection = Connection::to(host)?;
+                    Ok(OneByOne::new(http::Infer { connection, bodies, batch, next: first(at) }))
+                };
+                let mut all: Vec<_> = (0..connections).map(one).collect::<Result<_, String>>()?;
+                Ok(self.together(&mut all, length))
             }
             Target::Fabric(address) => {
-                let channel = Channel::connect(address, &Options::default());
-                let mut channel = channel.map_err(|error| format!("{address}: {error}"))?;
-                let method =
-                    channel.method("/millrace.Recommend/Infer").ok_or("it serves no millrace.Recommend")?;
-                let stages = RefCell::default();
-                let mut infer = Infer { method, bodies, batch: self.batch, next: start, stages };
-                let tally = drive(&mut channel, &mut infer, plan, self.stop, done);
-                Ok((tally, infer.stages.into_inner()))
+                let open = |_| Channel::connect(address, &Options::default());
+                let channels: Result<Vec<Channel>, _> = (0..connections).map(open).collect();
+                let mut channels = channels.map_err(|error| format!("{address}: {error}"))?;
+                let mut all = Vec::new();
+                for (at, channel) in channels.iter_mut().enumerate() {
+                    let method = channel.method("/millrace.Recommend/Infer");
+                    let method = method.ok_or("it serves no millrace.Recommend")?;
+                    let infer = fabric::Infer { method, bodies, batch, next: first(at) };
+                    all.push(Calls::new(channel, infer, self.bench.window.max(1), 1));
+                }
+                Ok(self.together(&mut all, length))
             }
         }
+    }
+
+    fn together<D: Driven<Counts = StageTally> + Send>(&self, all: &mut [D], length: Nanos) -> Tally {
+        let connections = all.len() as u64;
+        let plan = |at| Plan {
+            pace: self.bench.rate.map_or(Pace::FULL, |rate| Pace::Open { rate, poisson: true }),
+            share: (at, connections),
+            random: Prng::new(self.bench.load_seed + at),
+            ..Plan::full(length)
+        };
+        together(all, plan, &[], self.stop, None)
     }
 }

@@ -15,6 +15,8 @@ mod show;
 mod subject;
 mod tally;
 
+use crate::contest::{self, Contest, Order, Slice, Turn};
+use crate::report;
 use crate::report::environment::{self, Fact};
 use clap::{Args, ValueEnum};
 use line::Line;
@@ -26,7 +28,6 @@ use serve::rec::registers::Registers;
 use serve::rec::{ModelArgs, Plan, Server};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use subject::Target;
 
@@ -154,33 +155,22 @@ impl Bench {
                 fabric.chain(server.http().map(|address| Target::Http(address.to_string()))).collect()
             }
         };
-        let mut result = Result { setup: self.setup(), lines: Vec::new(), environment: environment::facts() };
-        let count = targets.len() * self.batches.len();
-        for &batch in &self.batches {
-            for target in &targets {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                progress::show(
-                    &bar,
-                    result.lines.len() as f64 / count as f64,
-                    &format!("{target}, batch {batch}"),
-                );
-                let line = Line { target, batch, bench: self, stop: &stop };
-                result.lines.push(line.measure()?);
-            }
-        }
+        let name = |turn: Turn| format!("{}, batch {}", targets[turn.side], self.batches[turn.cell]);
+        let measure = |turn: Turn| {
+            let (target, batch) = (&targets[turn.side], self.batches[turn.cell]);
+            Line { target, batch, bench: self, stop: &stop }.measure().map(Slice::Measured)
+        };
+        let (sides, cells) = (targets.len(), self.batches.len());
+        let contest = Contest::new((sides, cells), (1, Order::Fixed), &stop, (&bar, 0.0, 1.0));
+        let mut measured = contest.run(&mut contest::by(name, measure))?;
+        let cells = (0..cells).flat_map(|cell| (0..sides).map(move |side| (cell, side)));
+        let lines = cells.flat_map(|(cell, side)| measured.take(cell, side)).map(|one| one.figures).collect();
+        let result = Result { setup: self.setup(), lines, environment: environment::facts() };
         bar.finish_and_clear();
         drop(server);
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&result).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(&result));
-        }
-        if let Some(path) = &self.report {
-            let failed = |error| format!("{} cannot be written: {error}", path.display());
-            std::fs::write(path, show::page(&result).html()).map_err(failed)?;
-        }
+        let page = || show::page(&result);
+        report::deliver(&result, self.json, || page().text(), page, self.report.as_deref())
+            .map_err(|error| error.to_string())?;
         match result.lines.iter().find_map(|line| line.example.as_ref().map(|example| (line, example))) {
             None => Ok(()),
             Some((line, example)) => {

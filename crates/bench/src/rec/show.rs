@@ -1,26 +1,10 @@
-//! The result as text for the terminal, and as a page.
+//! The result as a page, whose words and tables are the text for the terminal.
 
 use super::{Outcome, Result};
-use crate::report::axis::{Scale, Unit};
+use crate::contest::show;
 use crate::report::format::{digits, micros, percent, short, whole};
-use crate::report::plot::{self, LinePlot};
+use crate::report::plot;
 use crate::report::{Block, Report, Section, Table};
-use std::fmt::Write;
-
-/// As text for the terminal.
-pub fn text(result: &Result) -> String {
-    let mut out = String::new();
-    let mut line =
-        |text: &str| writeln!(out, "{}", text.trim_end_matches('\n')).expect("a string takes any text");
-    result.setup.iter().for_each(|text| line(&format!("  {text}")));
-    line("");
-    line(&figures(result).to_string());
-    line("\n  stages, median (p99)");
-    line(&stages(result).to_string());
-    line("");
-    notes().iter().for_each(|note| line(&format!("  {note}")));
-    out
-}
 
 fn figures(result: &Result) -> Table {
     let columns = ["", "requests/s", "queries/s", "p50", "p99", "together", "preprocess", "engine", "failed"];
@@ -63,26 +47,13 @@ fn notes() -> [&'static str; 2] {
     ]
 }
 
-/// As a page.
+/// See the file's head.
 pub fn page(result: &Result) -> Report {
-    let curve = |line: &Outcome| plot::Line {
-        name: line.name.clone(),
-        points: line.curve.iter().map(|point| (point.quantile, point.us)).collect(),
-    };
-    let plot = LinePlot {
-        title: "Latency by percentile".to_owned(),
-        x: (Scale::Nines, Unit::Quantile),
-        y: (Scale::Log, Unit::Micros),
-        lines: result.lines.iter().map(curve).collect(),
-        filled: false,
-        wide: true,
-    };
-    let blocks = vec![Block::Table(figures(result)), Block::Plot(plot.svg())];
+    let curves = result.lines.iter().map(|line| (line.name.clone(), &line.curve[..]));
+    let blocks = vec![Block::Table(figures(result)), show::percentiles("Latency by percentile", curves)];
     let bar = |line: &Outcome| Block::Plot(plot::stage_bar(&line.name, &line.stages));
-    let mut stage_blocks: Vec<Block> = result.lines.iter().map(bar).collect();
-    let reply = |line: &Outcome| format!("{} {}", line.name, micros(line.reply_us));
-    let replies = result.lines.iter().map(reply).collect::<Vec<_>>().join("; ");
-    stage_blocks.push(Block::Text(format!("reply, mean: {replies}")));
+    let mut stage_blocks = vec![Block::Table(stages(result))];
+    stage_blocks.extend(result.lines.iter().map(bar));
     stage_blocks.extend(notes().map(|note| Block::Text(note.to_owned())));
     let failed: u64 = result.lines.iter().map(|line| line.failed).sum();
     let count: u64 = result.lines.iter().map(|line| line.latency.count).sum();
@@ -92,7 +63,7 @@ pub fn page(result: &Result) -> Report {
         verdict: (failed == 0, format!("{} requests answered, {} failed", whole(count), whole(failed))),
         sections: vec![
             Section { title: "Result".to_owned(), blocks },
-            Section { title: "Stages".to_owned(), blocks: stage_blocks },
+            Section { title: "Stages, median (p99)".to_owned(), blocks: stage_blocks },
         ],
         environment: result.environment.clone(),
     }

@@ -1,11 +1,12 @@
 //! Stages of requests, as replies tell them.
 
 use crate::report::StageBreakdown;
+use crate::tally::{self, Merge, histogram};
 use hdrhistogram::Histogram;
 use serve::rec::Stages;
 
-/// Longer times count as this: a minute.
-const LONGEST_NS: u64 = 60_000_000_000;
+/// What a load gives.
+pub type Tally = tally::Tally<StageTally>;
 
 /// Names of stages, in order.
 const NAMES: [&str; 6] = ["queue", "parse", "preprocess", "wait", "reduce", "mlp"];
@@ -20,8 +21,7 @@ pub struct StageTally {
 
 impl Default for StageTally {
     fn default() -> StageTally {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("good bounds");
-        StageTally { stages: vec![histogram; NAMES.len()], totals: [0; 6], together: 0 }
+        StageTally { stages: vec![histogram(); NAMES.len()], totals: [0; 6], together: 0 }
     }
 }
 
@@ -35,16 +35,20 @@ impl StageTally {
         }
         self.together += u64::from(of.together);
     }
+}
 
-    /// With those of another connection.
-    pub fn join(&mut self, other: &StageTally) {
+/// With those of another connection.
+impl Merge for StageTally {
+    fn merge(&mut self, other: &StageTally) {
         for (mine, theirs) in self.stages.iter_mut().zip(&other.stages) {
             mine.add(theirs).expect("the same bounds");
         }
         self.totals.iter_mut().zip(other.totals).for_each(|(mine, theirs)| *mine += theirs);
         self.together += other.together;
     }
+}
 
+impl StageTally {
     /// Queries that were computed together, on average over requests.
     pub fn together(&self) -> f64 {
         self.together as f64 / (self.stages[0].len() as f64).max(1.0)
@@ -73,7 +77,7 @@ mod tests {
         let mut one = StageTally::default();
         one.note(&Stages { mlp: Nanos(3000), together: 2, ..Stages::default() });
         let mut both = one.clone();
-        both.join(&one);
+        both.merge(&one);
         let mlp = both.breakdown().pop().expect("the last");
         assert_eq!((&mlp.name[..], mlp.count, mlp.total_ns, both.together()), ("mlp", 2, 6000, 2.0));
     }

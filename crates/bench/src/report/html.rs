@@ -78,6 +78,25 @@ impl Report {
             verdict = escape(verdict),
         )
     }
+
+    /// The page's words and tables for a terminal; what is drawn stays on the page.
+    pub fn text(&self) -> String {
+        let mut out: String = self.subtitle.lines().map(|line| format!("  {line}\n")).collect();
+        for Section { title, blocks } in &self.sections {
+            let said = blocks.iter().filter(|block| matches!(block, Block::Text(_) | Block::Table(_)));
+            let (mut head, mut gap) = (format!("\n  {title}\n"), "");
+            for block in said {
+                out.push_str(&std::mem::take(&mut head));
+                match block {
+                    Block::Table(table) => out.push_str(&table.to_string()),
+                    Block::Text(text) => out.push_str(&format!("{gap}  {text}\n")),
+                    _ => {}
+                }
+                gap = if matches!(block, Block::Table(_)) { "\n" } else { "" };
+            }
+        }
+        out
+    }
 }
 
 fn section(section: &Section) -> String {
@@ -133,6 +152,27 @@ pub(super) const STYLE: &str = include_str!("page.css");
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_page_is_its_words_and_tables() {
+        let mut table = Table::new(["", "p50"]);
+        table.row(["a", "1 µs"]);
+        let (text, plot) = (|text: &str| Block::Text(text.to_string()), Block::Plot("<svg/>".to_string()));
+        let section = |title: &str, blocks| Section { title: title.to_string(), blocks };
+        let report = Report {
+            title: "t".to_string(),
+            subtitle: "one\ntwo".to_string(),
+            verdict: (true, String::new()),
+            sections: vec![
+                section("first", vec![Block::Table(table), text("over:"), plot.clone()]),
+                section("drawn", vec![plot]),
+                section("notes", vec![text("x"), text("y")]),
+            ],
+            environment: Vec::new(),
+        };
+        let wanted = "  one\n  two\n\n  first\n      p50\n  a  1 µs\n\n  over:\n\n  notes\n  x\n  y\n";
+        assert_eq!(report.text(), wanted);
+    }
 
     #[test]
     fn a_page_needs_nothing_from_outside_and_trusts_no_text() {

@@ -10,23 +10,22 @@
 //! Why: a virtual machine's cores move, so only what was measured in turns may be compared.
 
 use super::Bench;
-use crate::load::calls::{Caller, Plan, drive};
-use crate::load::ratio::Spread;
+use crate::contest::{self, Contest, Order, Ratio, Sides, Slice, Turn};
+use crate::drive::{Caller, Calls, Plan, drive};
 use crate::report::environment::{self, Fact};
-use base::prng::Prng;
-use base::{Nanos, cpu};
+use crate::tally::Tally;
+use base::spread::Spread;
+use base::{Clock, cpu};
 use fabric::channel::{CallOptions, Channel, Event, StartError};
 use fabric::link::Address;
 use fabric::status::{Code, Status};
 use indicatif::ProgressBar;
-use ring::probe::{self, Distance};
 use serde::Serialize;
-use serve::process::progress;
 use serve::rpc::batch::Batch;
 use serve::rpc::demo::proto::demo::{EchoClient, SayReply};
 use serve::rpc::serve::{Child, Local};
 use serve::rpc::{RpcError, target};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// What is measured.
@@ -35,7 +34,7 @@ pub struct MatrixArgs {
     transports: Vec<String>,
     windows: Vec<usize>,
     batches: Vec<Batch>,
-    rounds: usize,
+    rounds: u32,
     slice: Duration,
     payload: usize,
     cores: [usize; 2],
@@ -76,7 +75,7 @@ impl MatrixArgs {
             transports: args.transports.clone(),
             windows: args.windows.iter().map(|&window| window.max(1)).collect(),
             batches: args.batches.clone(),
-            rounds: args.rounds.max(1),
+            rounds: u32::try_from(args.rounds).unwrap_or(u32::MAX).max(1),
             slice: args.slice,
             payload: args.payload,
             cores,
@@ -88,7 +87,7 @@ impl MatrixArgs {
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Which round.
-    pub round: usize,
+    pub round: u32,
     /// What the cores shared, before and after.
     pub distance: String,
     /// Replies per second.
@@ -129,7 +128,7 @@ pub struct Matrix {
     /// Of one slice.
     pub slice_ms: f64,
     /// Rounds that were made.
-    pub rounds: usize,
+    pub rounds: u32,
     /// Slices left out because the cores' distance changed.
     pub left_out: usize,
     /// The distance that most samples were taken at; the tables are of these.
@@ -170,12 +169,10 @@ impl Matrix {
         let fixed = row.iter().filter(|cell| cell.batch != Batch::Adaptive);
         let best = fixed.max_by(|a, b| median(a).total_cmp(&median(b)))?;
         let adaptive = row.iter().find(|cell| cell.batch == Batch::Adaptive)?;
-        let same_round = |sample: &Sample| {
-            let other = best.samples.iter().find(|other| other.round == sample.round)?;
-            let here = sample.distance == self.distance && other.distance == self.distance;
-            here.then(|| sample.replies_per_sec / other.replies_per_sec)
-        };
-        Some((Spread::of(adaptive.samples.iter().filter_map(same_round))?, best.batch))
+        let here = |sample: &Sample| sample.distance == self.distance;
+        let rate = |sample: &Sample| (sample.round, here(sample).then_some(sample.replies_per_sec));
+        let ratio = Ratio::by_round(adaptive.samples.iter().map(rate), best.samples.iter().map(rate))?;
+        Some((ratio.ratio, best.batch))
     }
 }
 
@@ -214,6 +211,8 @@ struct Say<'a> {
 }
 
 impl Caller for Say<'_> {
+    type Counts = ();
+
     #[inline]
     fn start(&mut self, channel: &mut Channel, user: u64) -> Result<(), StartError> {
         let text = self.text;
@@ -221,7 +220,7 @@ impl Caller for Say<'_> {
     }
 
     #[inline]
-    fn check(&self, event: &mut Event<'_>) -> Result<(), Status> {
+    fn check(&mut self, event: &mut Event<'_>, (): &mut ()) -> Result<(), Status> {
         if event.message::<SayReply>()?.text().len() != self.text.len() {
             return Err(Status::new(Code::DataLoss, "the reply is not what was said"));
         }
@@ -234,52 +233,37 @@ impl Caller for Say<'_> {
 /// # Errors
 /// A server did not start, or cannot be reached.
 pub fn run(args: &MatrixArgs, stop: &AtomicBool, bar: &ProgressBar) -> Result<Matrix, RpcError> {
-    let sides: Vec<Side> =
+    let servers: Vec<Side> =
         args.batches.iter().map(|&batch| Side::start(args, batch)).collect::<Result<_, _>>()?;
     let mut lines = Vec::new();
-    for side in &sides {
+    for server in &servers {
         for transport in &args.transports {
-            let channel = target::connect(side.address(transport), side.batch.policy())?;
-            lines.push((transport.clone(), side.batch, channel));
+            let channel = target::connect(server.address(transport), server.batch.policy())?;
+            lines.push(Line { transport: transport.clone(), batch: server.batch, channel });
         }
     }
     cpu::pin_to(args.cores[0]).map_err(RpcError::Pin)?;
-    let mut cells: Vec<Cell> = Vec::new();
-    let mut order: Vec<(usize, usize)> = Vec::new();
-    for &window in &args.windows {
-        for (line, (transport, batch, _)) in lines.iter().enumerate() {
-            order.push((cells.len(), line));
-            cells.push(Cell { transport: transport.clone(), window, batch: *batch, samples: Vec::new() });
+    let mut meter = Meter { args, text: "x".repeat(args.payload), lines, failed: None };
+    let shape = (meter.lines.len(), args.windows.len());
+    let mut contest = Contest::new(shape, (args.rounds, Order::Shuffled(1)), stop, (bar, 0.0, 1.0));
+    contest.cores = Some(args.cores);
+    let mut measured = contest.run(&mut meter)?;
+    let (mut cells, mut left_out) = (Vec::new(), 0);
+    for (cell, &window) in args.windows.iter().enumerate() {
+        for (side, line) in meter.lines.iter().enumerate() {
+            let all = measured.take(cell, side);
+            let count = all.len();
+            let samples: Vec<Sample> = all.into_iter().filter_map(Sample::of).collect();
+            left_out += count - samples.len();
+            cells.push(Cell { transport: line.transport.clone(), window, batch: line.batch, samples });
         }
-    }
-    let mut meter = Meter::new(args);
-    let mut random = Prng::new(1);
-    let (mut rounds, slices) = (0, args.rounds * order.len());
-    for round in 0..args.rounds {
-        for at in (1..order.len()).rev() {
-            order.swap(at, random.below(at as u64 + 1) as usize);
-        }
-        for (number, &(cell, line)) in order.iter().enumerate() {
-            if stop.load(Ordering::Relaxed) || meter.failed.is_some() {
-                break;
-            }
-            let cell = &mut cells[cell];
-            let name = format!("{} window {} batch {}", cell.transport, cell.window, cell.batch);
-            progress::show(bar, (round * order.len() + number) as f64 / slices as f64, &name);
-            cell.samples.extend(meter.slice(round, cell.window, &mut lines[line].2)?);
-            for (.., channel) in &mut lines {
-                // No call is under way.
-                channel.poll(1, |_| {});
-            }
-        }
-        rounds = round + 1;
     }
     Ok(Matrix {
         cores: args.cores,
         payload: args.payload,
         slice_ms: args.slice.as_secs_f64() * 1e3,
-        rounds,
-        left_out: meter.left_out,
+        rounds: measured.rounds,
+        left_out,
         distance: most_common(&cells),
         cells,
         failed: meter.failed,
@@ -287,68 +271,79 @@ pub fn run(args: &MatrixArgs, stop: &AtomicBool, bar: &ProgressBar) -> Result<Ma
     })
 }
 
+/// A transport to a server with one batch size.
+struct Line {
+    transport: String,
+    batch: Batch,
+    channel: Channel,
+}
+
+/// What a slice gives.
+struct Rates {
+    replies_per_sec: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+impl Sample {
+    /// Of a slice in which the cores' distance did not change.
+    fn of(sample: contest::Sample<Rates>) -> Option<Sample> {
+        let distance = sample.distance()?.to_owned();
+        let Rates { replies_per_sec, p50_us, p99_us } = sample.figures;
+        Some(Sample { round: sample.round, distance, replies_per_sec, p50_us, p99_us })
+    }
+}
+
 /// Takes one slice at a time.
 struct Meter<'a> {
     args: &'a MatrixArgs,
     text: String,
-    left_out: usize,
+    lines: Vec<Line>,
     failed: Option<(u64, String)>,
 }
 
 impl Meter<'_> {
-    fn new(args: &MatrixArgs) -> Meter<'_> {
-        Meter { args, text: "x".repeat(args.payload), left_out: 0, failed: None }
-    }
-
-    /// A slice; nothing if the cores' distance changed meanwhile, or if calls failed.
-    fn slice(
-        &mut self,
-        round: usize,
-        window: usize,
-        channel: &mut Channel,
-    ) -> Result<Option<Sample>, RpcError> {
+    /// Calls on a line; nothing if calls failed.
+    fn load(&mut self, turn: Turn, length: Duration) -> Result<Option<Tally>, RpcError> {
+        let (window, channel) = (self.args.windows[turn.cell], &mut self.lines[turn.side].channel);
         let client = EchoClient::new(channel)?;
-        let mut caller = Say { client, text: &self.text, options: CallOptions::default() };
-        let plan = |length: Duration| Plan {
-            window,
-            length: Nanos::from(length),
-            rate: None,
-            // No multiple of any batch, so that every place in a batch is seen.
-            sample: if window == 1 { 1 } else { 17 },
-            spin: true,
-            seed: 0,
-        };
+        let caller = Say { client, text: &self.text, options: CallOptions::default() };
+        // No multiple of any batch, so that every place in a batch is seen.
+        let sample = if window == 1 { 1 } else { 17 };
+        let mut calls = Calls::new(channel, caller, window, sample);
+        calls.spin = true;
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut load = |length| {
-            let tally = drive(channel, &mut caller, &plan(length), &stop, &done);
-            match &tally.example {
-                None => Ok(tally),
-                Some(example) => Err((tally.failures(), example.clone())),
-            }
-        };
-        let warm = load(self.args.slice / 10);
-        let before = self.distance();
-        let measured = warm.and_then(|_| load(self.args.slice));
-        let after = self.distance();
-        let tally = match measured {
-            Ok(tally) => tally,
-            Err(failed) => {
-                self.failed = Some(failed);
-                return Ok(None);
-            }
-        };
-        let (Some(distance), true) = (before, before == after) else {
-            self.left_out += 1;
-            return Ok(None);
-        };
-        let at = |quantile: f64| tally.latency.value_at_quantile(quantile) as f64 / 1e3;
-        let (p50_us, p99_us) = (at(0.5), at(0.99));
-        let distance = distance.to_string();
-        Ok(Some(Sample { round, distance, replies_per_sec: tally.rate(), p50_us, p99_us }))
+        let tally = drive(&mut calls, &Plan::full(length.into()), Clock::shared().now(), &stop, &done);
+        let Some(example) = tally.examples.first() else { return Ok(Some(tally)) };
+        self.failed = Some((tally.all_failed(), example.clone()));
+        Ok(None)
+    }
+}
+
+impl Sides for Meter<'_> {
+    type Figures = Rates;
+    type Error = RpcError;
+
+    fn name(&self, turn: Turn) -> String {
+        let Line { transport, batch, .. } = &self.lines[turn.side];
+        format!("{transport} window {} batch {batch}", self.args.windows[turn.cell])
     }
 
-    fn distance(&self) -> Option<Distance> {
-        probe::ping_pong(self.args.cores, Duration::from_millis(2)).map(probe::PingPong::distance)
+    fn warm_up(&mut self, turn: Turn) -> Result<(), RpcError> {
+        for line in &mut self.lines {
+            // No call is under way.
+            line.channel.poll(1, |_| {});
+        }
+        self.load(turn, self.args.slice / 10).map(drop)
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<Slice<Rates>, RpcError> {
+        let tally = if self.failed.is_some() { None } else { self.load(turn, self.args.slice)? };
+        let Some(tally) = tally else { return Ok(Slice::Over) };
+        let latency = tally.all_latencies();
+        let at = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1e3;
+        let figures = Rates { replies_per_sec: tally.throughput(), p50_us: at(0.5), p99_us: at(0.99) };
+        Ok(Slice::Measured(figures))
     }
 }
 
@@ -371,7 +366,7 @@ mod tests {
         let core = cpu::allowed_cores()[0];
         let args = MatrixArgs {
             transports: vec![],
-            windows: vec![],
+            windows: vec![4],
             batches: vec![],
             rounds: 1,
             slice: Duration::from_millis(10),
@@ -381,20 +376,24 @@ mod tests {
         };
         // No other test has a server with this batch size.
         let local = Local::start(core, Batch::Fixed(63)).expect("a server");
-        let mut channel = target::connect(local.address(), Policy::default()).expect("it listens");
-        let mut meter = Meter::new(&args);
-        assert!(meter.slice(0, 4, &mut channel).expect("it can be driven").is_none());
+        let channel = target::connect(local.address(), Policy::default()).expect("it listens");
+        let line = Line { transport: "memory".to_owned(), batch: Batch::Fixed(63), channel };
+        let mut meter =
+            Meter { args: &args, text: "x".repeat(args.payload), lines: vec![line], failed: None };
+        let turn = Turn { round: 0, cell: 0, side: 0 };
+        meter.warm_up(turn).expect("it can be driven");
+        assert!(matches!(meter.slice(turn), Ok(Slice::Over)));
         assert!(meter.failed.is_some_and(|(count, _)| count > 0));
     }
 
     #[test]
     fn adaptive_is_compared_with_the_best_fixed_size_round_by_round() {
         let cell = |batch, rates: &[f64]| {
-            let sample = |(round, &replies_per_sec): (usize, &f64)| {
+            let sample = |(round, &replies_per_sec): (u32, &f64)| {
                 let distance = if round == 2 { "across L3" } else { "same L3" }.to_owned();
                 Sample { round, distance, replies_per_sec, p50_us: 1.0, p99_us: 2.0 }
             };
-            let samples = rates.iter().enumerate().map(sample).collect();
+            let samples = (0..).zip(rates).map(sample).collect();
             Cell { transport: "shm".to_owned(), window: 8, batch, samples }
         };
         let cells = vec![

@@ -10,9 +10,11 @@ mod matrix;
 mod show;
 mod single;
 
+use crate::report::{self, Report, Undelivered};
 use clap::Args;
 use fabric::link::Address;
 use matrix::MatrixArgs;
+use serde::Serialize;
 use serve::process::parse::{count, duration, rate};
 use serve::process::{interrupt, progress};
 use serve::rpc::RpcError;
@@ -135,35 +137,24 @@ impl Bench {
             let result = single::run(self, &stop, &bar);
             bar.finish_and_clear();
             let result = result?;
-            self.output(&result, || show::single_text(&result), || show::single_page(&result))?;
+            self.deliver(&result, || show::single_text(&result), || show::single_page(&result))?;
             return result.verdict();
         }
         let args = MatrixArgs::new(self)?;
         let result = matrix::run(&args, &stop, &bar);
         bar.finish_and_clear();
         let result = result?;
-        self.output(&result, || show::matrix_text(&result), || show::matrix_page(&result))?;
+        self.deliver(&result, || show::matrix_page(&result).text(), || show::matrix_page(&result))?;
         result.verdict()
     }
 
-    fn output(
+    fn deliver(
         &self,
-        result: &impl serde::Serialize,
+        result: &impl Serialize,
         text: impl FnOnce() -> String,
-        page: impl FnOnce() -> crate::report::Report,
+        page: impl FnOnce() -> Report,
     ) -> Result<(), RpcError> {
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(result).expect("results are plain data"));
-        } else {
-            print!("{}", text());
-        }
-        if let Some(path) = &self.report {
-            let write = std::fs::write(path, page().html());
-            write.map_err(|cause| RpcError::Input { path: path.clone(), cause })?;
-            if !self.json {
-                println!("\n  report: {}", path.display());
-            }
-        }
-        Ok(())
+        report::deliver(result, self.json, text, page, self.report.as_deref())
+            .map_err(|Undelivered { place, cause }| RpcError::Input { path: place.into(), cause })
     }
 }

@@ -2,10 +2,12 @@
 
 use super::matrix::{Cell, Matrix, Sample};
 use super::single::Single;
+use crate::contest::show;
 use crate::report::axis::{Scale, Unit};
 use crate::report::format::{digits, micros, ratio, short, whole};
 use crate::report::plot::{Line, LinePlot};
 use crate::report::{Block, Report, Section, Table, Tile};
+use crate::tally::CurvePoint;
 use serve::rpc::batch::Batch;
 
 /// What was done, in a line.
@@ -61,15 +63,10 @@ pub fn single_page(result: &Single) -> Report {
         tile("p99", micros(at(0.99))),
         tile("p99.9", micros(at(0.999))),
     ];
-    let plot = LinePlot {
-        title: "Latency by percentile".to_owned(),
-        x: (Scale::Nines, Unit::Quantile),
-        y: (Scale::Log, Unit::Micros),
-        lines: vec![Line { name: result.method.clone(), points: result.latency_us.clone() }],
-        filled: false,
-        wide: true,
-    };
-    let blocks = vec![Block::Tiles(tiles), Block::Table(single_table(result)), Block::Plot(plot.svg())];
+    let curve: Vec<CurvePoint> =
+        result.latency_us.iter().map(|&(quantile, us)| CurvePoint { quantile, us }).collect();
+    let plot = show::percentiles("Latency by percentile", [(result.method.clone(), &curve[..])]);
+    let blocks = vec![Block::Tiles(tiles), Block::Table(single_table(result)), plot];
     Report {
         title: "millrace rpc bench".to_owned(),
         subtitle: single_setup(result),
@@ -146,22 +143,7 @@ fn adaptive_table(matrix: &Matrix) -> Table {
     table
 }
 
-/// On a terminal.
-pub fn matrix_text(matrix: &Matrix) -> String {
-    let mut out = format!("  {}\n", matrix_setup(matrix));
-    let mut part = |title: &str, table: &Table| {
-        if !table.is_empty() {
-            out.push_str(&format!("\n  {title}\n{table}"));
-        }
-    };
-    part("Replies per second: median (p10–p90)", &matrix_table(matrix, |s| s.replies_per_sec, short));
-    part("Median latency", &matrix_table(matrix, |s| s.p50_us, micros));
-    part("99th percentile", &matrix_table(matrix, |s| s.p99_us, micros));
-    part("Adaptive batching, round by round", &adaptive_table(matrix));
-    out
-}
-
-/// As a page.
+/// As a page, whose words and tables are the text for the terminal.
 pub fn matrix_page(matrix: &Matrix) -> Report {
     let mut sections = vec![Section {
         title: "Result".to_owned(),

@@ -1,9 +1,10 @@
 //! Load on a server that runs already.
 
 use super::Bench;
-use crate::load::calls::{Caller, Plan, Tally, drive};
+use crate::drive::{Caller, Calls, Pace, Plan, together};
 use crate::report::environment::{self, Fact};
-use base::{Nanos, cpu};
+use crate::tally::Tally;
+use base::Prng;
 use fabric::batch::Policy;
 use fabric::channel::{CallOptions, Channel, Event, Method, StartError};
 use fabric::status::{Code, Status};
@@ -14,7 +15,7 @@ use serve::rpc::demo::proto::demo::{EchoClient, SayReply};
 use serve::rpc::descriptions::{Descriptions, short_path};
 use serve::rpc::{RpcError, json, target};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What came out.
@@ -91,12 +92,12 @@ impl Subject {
         Ok(Subject::Bytes { path: format!("/{}", short_path(&method)), body })
     }
 
-    fn at<'a>(&'a self, channel: &Channel, options: CallOptions<'static>) -> Result<Calls<'a>, RpcError> {
+    fn at<'a>(&'a self, channel: &Channel, options: CallOptions<'static>) -> Result<Call<'a>, RpcError> {
         Ok(match self {
-            Subject::Say { text } => Calls::Say { client: EchoClient::new(channel)?, text, options },
+            Subject::Say { text } => Call::Say { client: EchoClient::new(channel)?, text, options },
             Subject::Bytes { path, body } => {
                 let method = channel.method(path).ok_or_else(|| RpcError::NotServed(path.clone()))?;
-                Calls::Bytes { method, body, options }
+                Call::Bytes { method, body, options }
             }
         })
     }
@@ -110,25 +111,27 @@ impl Subject {
 }
 
 /// The subject at one channel.
-enum Calls<'a> {
+enum Call<'a> {
     Say { client: EchoClient, text: &'a str, options: CallOptions<'static> },
     Bytes { method: Method, body: &'a [u8], options: CallOptions<'static> },
 }
 
-impl Caller for Calls<'_> {
+impl Caller for Call<'_> {
+    type Counts = ();
+
     #[inline]
     fn start(&mut self, channel: &mut Channel, user: u64) -> Result<(), StartError> {
         match self {
-            Calls::Say { client, text, options } => {
+            Call::Say { client, text, options } => {
                 client.say_async(channel, options, user, |request| request.set_text(text)).map(drop)
             }
-            Calls::Bytes { method, body, options } => channel.start(*method, options, user, body).map(drop),
+            Call::Bytes { method, body, options } => channel.start(*method, options, user, body).map(drop),
         }
     }
 
     #[inline]
-    fn check(&self, event: &mut Event<'_>) -> Result<(), Status> {
-        let Calls::Say { text, .. } = self else { return Ok(()) };
+    fn check(&mut self, event: &mut Event<'_>, (): &mut ()) -> Result<(), Status> {
+        let Call::Say { text, .. } = self else { return Ok(()) };
         if event.message::<SayReply>()?.text() != *text {
             return Err(Status::new(Code::DataLoss, "the reply is not what was said"));
         }
@@ -146,12 +149,13 @@ pub fn run(args: &Bench, stop: &AtomicBool, bar: &ProgressBar) -> Result<Single,
     }
     let mut fleet = Fleet { args, subject: &subject, channels, stop, bar };
     let warm = fleet.phase("warm-up", args.warmup, u64::MAX)?;
-    let tally = match &warm.example {
+    let tally = match warm.examples.first() {
         // What fails at once fails for ever; the figures of the warm-up say how.
         Some(_) => warm,
         None => fleet.phase("measure", args.duration, args.calls.unwrap_or(u64::MAX))?,
     };
-    let at = |quantile: f64| (quantile, tally.latency.value_at_quantile(quantile) as f64 / 1e3);
+    let latency = tally.all_latencies();
+    let at = |quantile: f64| (quantile, latency.value_at_quantile(quantile) as f64 / 1e3);
     let quantiles = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
     Ok(Single {
         address: address.to_string(),
@@ -159,13 +163,13 @@ pub fn run(args: &Bench, stop: &AtomicBool, bar: &ProgressBar) -> Result<Single,
         threads: args.threads.max(1),
         window: args.window,
         rate: args.rate,
-        seconds: tally.span.as_secs_f64(),
-        replies: tally.replies,
-        replies_per_sec: tally.rate(),
+        seconds: tally.elapsed.as_secs_f64(),
+        replies: tally.ops(),
+        replies_per_sec: tally.throughput(),
         latency_us: quantiles.into_iter().map(at).collect(),
-        max_us: tally.latency.max() as f64 / 1e3,
+        max_us: latency.max() as f64 / 1e3,
         failed: tally.failed,
-        example: tally.example,
+        example: tally.examples.into_iter().next(),
         environment: environment::facts(),
     })
 }
@@ -180,55 +184,32 @@ struct Fleet<'a> {
 }
 
 impl Fleet<'_> {
-    /// Loads all channels for some time, or until about so many calls are done.
+    /// Loads all channels for some time, or until so many calls are done.
     fn phase(&mut self, name: &str, length: Duration, calls: u64) -> Result<Tally, RpcError> {
         let options = CallOptions { timeout: self.args.timeout, ..CallOptions::default() };
-        let callers = self.channels.iter().map(|channel| self.subject.at(channel, options));
-        let callers: Vec<Calls<'_>> = callers.collect::<Result<_, _>>()?;
-        let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let plans: Vec<Plan> = (0..callers.len()).map(|thread| self.plan(thread, length)).collect();
-        let cores = &self.args.client_cores;
-        let mut all = Tally::default();
-        std::thread::scope(|scope| {
-            let (done, over) = (&done, &over);
-            let each = self.channels.iter_mut().zip(callers).zip(&plans).enumerate();
-            let running: Vec<_> = each
-                .map(|(thread, ((channel, mut caller), plan))| {
-                    let core = cores.get(thread % cores.len().max(1)).copied();
-                    scope.spawn(move || {
-                        if let Some(core) = core {
-                            // On a core that is not ours the figures are what they are; the run goes on.
-                            let _ = cpu::pin_to(core);
-                        }
-                        drive(channel, &mut caller, plan, over, done)
-                    })
-                })
-                .collect();
-            let began = Instant::now();
-            while running.iter().any(|thread| !thread.is_finished()) {
-                let time = began.elapsed().as_secs_f64() / length.as_secs_f64();
-                let made = done.load(Ordering::Relaxed);
-                progress::show(self.bar, time.max(made as f64 / calls as f64), name);
-                if self.stop.load(Ordering::Relaxed) || made >= calls {
-                    over.store(true, Ordering::Relaxed);
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            for thread in running {
-                all.join(&thread.join().expect("a load thread does not panic"));
-            }
-        });
-        Ok(all)
-    }
-
-    fn plan(&self, thread: usize, length: Duration) -> Plan {
-        Plan {
-            window: self.args.window.max(1),
-            length: Nanos::from(length),
-            rate: self.args.rate.map(|rate| rate / self.channels.len() as f64),
-            sample: 1,
-            spin: self.args.spin,
-            seed: thread as u64,
+        let threads = self.channels.len() as u64;
+        let mut driven = Vec::new();
+        for channel in &mut self.channels {
+            let caller = self.subject.at(channel, options)?;
+            let mut one = Calls::new(channel, caller, self.args.window.max(1), 1);
+            (one.spin, one.left) = (self.args.spin, calls.div_ceil(threads));
+            driven.push(one);
         }
+        let plan = |thread| Plan {
+            pace: self.args.rate.map_or(Pace::FULL, |rate| Pace::Open { rate, poisson: true }),
+            share: (thread, threads),
+            random: Prng::new(thread),
+            ..Plan::full(length.into())
+        };
+        // What cannot be started ends this phase and not the program.
+        let (over, began) = (AtomicBool::new(false), Instant::now());
+        let mut show = |done: u64| {
+            let time = began.elapsed().as_secs_f64() / length.as_secs_f64();
+            progress::show(self.bar, time.max(done as f64 / calls as f64), name);
+            if self.stop.load(Ordering::Relaxed) {
+                over.store(true, Ordering::Relaxed);
+            }
+        };
+        Ok(together(&mut driven, plan, &self.args.client_cores, &over, Some(&mut show)))
     }
 }

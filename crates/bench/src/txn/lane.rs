@@ -1,17 +1,15 @@
 //! One session's work on a chain: tasks, of which a window is under way, each taken through its passes one after the other.
 
 use super::passes::{Mode, Pass, passes};
-use super::tally::Tally;
+use super::side::lost;
+use super::tally::{Counts, Ended, Tally};
 use super::workload::{Task, Tasks};
+use crate::drive::{Driven, Lost, Start};
 use base::{Clock, Nanos};
 use protocol::chain::transaction::Found;
 use protocol::chain::{Outcome, Transaction};
 use serve::txn::{Client, Ticket};
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
-
-/// A lane notices that its time is over within this.
-const NOTICE: Duration = Duration::from_millis(5);
 
 /// A task under way.
 struct Job {
@@ -34,60 +32,87 @@ enum Next {
     End,
 }
 
-/// Does tasks until `until`, then waits for those under way.
-pub fn work(
-    client: &mut Client,
-    tasks: &mut Tasks,
-    (mode, number): (Mode, u64),
+/// A session at work.
+pub struct Lane<'c> {
+    client: &'c mut Client,
+    tasks: Tasks,
+    mode: Mode,
     window: usize,
-    until: Nanos,
-) -> Result<Tally, String> {
-    let clock = Clock::shared();
-    let began = clock.now();
-    let mut tally = Tally::default();
-    let mut jobs: HashMap<Ticket, (Job, Pass)> = HashMap::new();
-    let mut made = number << 32;
-    loop {
-        let now = clock.now();
-        while now < until && jobs.len() < window {
-            made += 1;
-            let mut job = Job::new(tasks.next_task(), made, now);
-            job.plan(mode);
-            send(client, &mut jobs, job, None)?;
-        }
-        if jobs.is_empty() {
-            break;
-        }
-        let mut waits = true;
-        while let Some((ticket, result)) = client.poll() {
-            waits = false;
-            let Some((mut job, pass)) = jobs.remove(&ticket) else { continue };
-            let outcome = result.map_err(|error| error.to_string())?;
-            match job.heard(&pass, outcome, mode, &mut tally) {
-                Next::Pass => send(client, &mut jobs, job, None)?,
-                Next::Again(pass) => send(client, &mut jobs, job, Some(pass))?,
-                Next::End => tally.note(job.aborted, clock.now().since(job.began).0),
-            }
-        }
-        if waits {
-            client.wait(Some(NOTICE));
-        }
-    }
-    tally.elapsed = clock.now().since(began).into();
-    Ok(tally)
+    /// Numbers jobs; the upper half is the session's own.
+    made: u64,
+    jobs: HashMap<Ticket, (Job, Pass)>,
+    /// Nothing came at the last look, and nothing was sent since.
+    is_quiet: bool,
 }
 
-/// Sends a job's next pass, or `again`.
-fn send(
-    client: &mut Client,
-    jobs: &mut HashMap<Ticket, (Job, Pass)>,
-    mut job: Job,
-    again: Option<Pass>,
-) -> Result<(), String> {
-    let pass = again.or_else(|| job.left.pop_front()).ok_or("a task without a pass")?;
-    let ticket = client.start(pass.transaction().clone()).map_err(|error| error.to_string())?;
-    jobs.insert(ticket, (job, pass));
-    Ok(())
+impl<'c> Lane<'c> {
+    /// Session `number` with `window` tasks under way.
+    pub fn new(client: &'c mut Client, tasks: Tasks, mode: Mode, number: u64, window: usize) -> Lane<'c> {
+        Lane { client, tasks, mode, window, made: number << 32, jobs: HashMap::new(), is_quiet: false }
+    }
+
+    /// Sends a job's next pass, or `again`.
+    fn send(&mut self, mut job: Job, again: Option<Pass>) -> Result<(), Lost> {
+        let pass = again.or_else(|| job.left.pop_front()).ok_or_else(|| lost("a task without a pass"))?;
+        let ticket = self.client.start(pass.transaction().clone()).map_err(lost)?;
+        self.jobs.insert(ticket, (job, pass));
+        self.is_quiet = false;
+        Ok(())
+    }
+}
+
+impl Driven for Lane<'_> {
+    type Counts = Counts;
+
+    fn under_way(&self) -> usize {
+        self.jobs.len()
+    }
+
+    fn start(&mut self, meant: Nanos, _tally: &mut Tally) -> Result<Start, Lost> {
+        if !self.has_room() {
+            return Ok(Start::Full);
+        }
+        self.made += 1;
+        let mut job = Job::new(self.tasks.next_task(), self.made, meant);
+        job.plan(self.mode);
+        self.send(job, None)?;
+        Ok(Start::Started)
+    }
+
+    fn has_room(&self) -> bool {
+        self.jobs.len() < self.window
+    }
+
+    fn wait(&mut self, now: Nanos, until: Nanos, _is_open: bool) -> Result<(), Lost> {
+        if self.is_quiet {
+            self.client.wait(Some(until.since(now).into()));
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, _now: Nanos, tally: &mut Tally) -> Result<usize, Lost> {
+        let (clock, mut ended) = (Clock::shared(), 0);
+        self.is_quiet = true;
+        while let Some((ticket, result)) = self.client.poll() {
+            self.is_quiet = false;
+            let Some((mut job, pass)) = self.jobs.remove(&ticket) else { continue };
+            let outcome = result.map_err(lost)?;
+            match job.heard(&pass, outcome, self.mode, tally) {
+                Next::Pass => self.send(job, None)?,
+                Next::Again(pass) => self.send(job, Some(pass))?,
+                Next::End => {
+                    ended += 1;
+                    let how = if job.aborted { Ended::Aborted } else { Ended::Done };
+                    tally.record(how, job.began, clock.now());
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    fn abandon(&mut self) -> u64 {
+        self.jobs.drain().count() as u64
+    }
 }
 
 impl Job {
@@ -115,7 +140,7 @@ impl Job {
     fn heard(&mut self, pass: &Pass, outcome: Outcome, mode: Mode, tally: &mut Tally) -> Next {
         match (pass, outcome.abort) {
             (Pass::Lock(_), Some(_)) => {
-                tally.retried += 1;
+                tally.counts.retried += 1;
                 return Next::Again(pass.clone());
             }
             (Pass::Work(_), Some(_)) => {
@@ -132,7 +157,7 @@ impl Job {
             Task::Looked { .. } if !self.acts => self.acts = true,
             // Somebody was quicker: from the start again.
             Task::Looked { .. } if self.aborted => {
-                tally.retried += 1;
+                tally.counts.retried += 1;
                 (self.acts, self.aborted) = (false, false);
             }
             Task::Looked { .. } | Task::Once(_) => return Next::End,

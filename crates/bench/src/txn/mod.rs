@@ -6,7 +6,7 @@
 //! | `passes` | how a transaction is taken through the chain: the baseline |
 //! | `side`, `ours`, `lane` | what can be measured; a chain of processes; a session's work |
 //! | `peers` | Redis and etcd |
-//! | `rounds`, `tally` | slices in turns, and what came of them |
+//! | `rounds`, `tally` | all sides in a contest, and what is counted |
 //! | `show` | tables and a page |
 
 mod lane;
@@ -19,6 +19,7 @@ mod side;
 mod tally;
 mod workload;
 
+use crate::report;
 use crate::report::environment::{self, Fact};
 use base::cpu::{allowed_cores, pin_to};
 use ours::{Ours, Rig};
@@ -187,16 +188,9 @@ impl Bench {
     pub fn run(&self) -> Result<(), String> {
         let stop = interrupt::flag().map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
         let outcome = self.measure(&stop)?;
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&outcome).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(&outcome));
-        }
-        if let Some(path) = &self.plot {
-            let failed = |error| format!("{} cannot be written: {error}", path.display());
-            std::fs::write(path, show::page(&outcome).html()).map_err(failed)?;
-        }
-        Ok(())
+        let page = || show::page(&outcome);
+        report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+            .map_err(|error| error.to_string())
     }
 
     fn measure(&self, stop: &Arc<AtomicBool>) -> Result<Outcome, String> {

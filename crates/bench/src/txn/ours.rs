@@ -1,11 +1,10 @@
 //! Our chain as a side: processes on this machine, and sessions on them; one chain for all modes.
 
-use super::lane;
+use super::lane::Lane;
 use super::passes::Mode;
 use super::side::{Side, Slice};
 use super::tally::Tally;
 use super::workload::Workload;
-use base::{Clock, Nanos};
 use protocol::chain::Transaction;
 use ring::wait::WaitPolicy;
 use serve::txn::reply::survives;
@@ -83,25 +82,9 @@ impl Rig {
 
     fn run(&mut self, mode: Mode, slice: Slice) -> Result<Tally, String> {
         let (sessions, window) = slice.load.shape();
-        let until = Clock::shared().now().plus(Nanos::from(slice.length));
-        let work = |client: &mut Client, at: usize| {
-            let seed = slice.seed.wrapping_mul(1000).wrapping_add(at as u64);
-            lane::work(client, &mut slice.workload.tasks(seed), (mode, at as u64), window, until)
-        };
-        let [first, others @ ..] = self.sessions(sessions)? else { return Err("no session".to_owned()) };
-        std::thread::scope(|scope| {
-            let work = &work;
-            let others: Vec<_> = others
-                .iter_mut()
-                .enumerate()
-                .map(|(at, client)| scope.spawn(move || work(client, at + 1)))
-                .collect();
-            let mut tally = work(first, 0)?;
-            for other in others {
-                tally = tally.beside(&other.join().expect("a session does not panic")?);
-            }
-            Ok(tally)
-        })
+        let session = |(at, client)| Lane::new(client, slice.tasks(at), mode, at as u64, window);
+        let mut lanes: Vec<Lane<'_>> = self.sessions(sessions)?.iter_mut().enumerate().map(session).collect();
+        slice.run(&mut lanes)
     }
 }
 

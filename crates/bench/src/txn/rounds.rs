@@ -1,29 +1,22 @@
-//! Short slices in turns: in every round each workload under each load on every side, forwards in one round and backwards in the next, so that what drifts
-//! meets all sides, and neighbours in time are compared.
+//! What the sides of a group do: each workload under each load, in turns.
 
 use super::side::{Load, Side, Slice};
-use super::tally::Tally;
+use super::tally::{Ended, Tally};
 use super::workload::Workload;
-use crate::load::summary::Latency;
+use crate::contest::{self, Contest, Order, Sample, Sides, Turn};
+use crate::tally::{CurvePoint, Latency, curve};
 use indicatif::ProgressBar;
-use ring::probe;
 use serde::Serialize;
 use serve::process::progress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For the probe of the machine.
-const PROBE: Duration = Duration::from_millis(2);
 /// Before a slice: what the last one left is through.
 const WARM_UP: Duration = Duration::from_millis(30);
 
-/// One side under one load in one round.
+/// What a side did under one load in one round.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sample {
-    /// Which round.
-    pub round: u32,
-    /// What the two cores shared before the slice and after it.
-    pub distances: [Option<String>; 2],
+pub struct Figures {
     /// Transactions in a second.
     pub per_second: f64,
     /// Their latencies.
@@ -44,11 +37,11 @@ pub struct Line {
     /// What an acknowledged transaction of it survives.
     pub promise: String,
     /// Round by round.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<Sample<Figures>>,
     /// Of all rounds together.
     pub latency: Latency,
-    /// Points of the latencies' distribution: quantile, microseconds.
-    pub curve: Vec<(f64, f64)>,
+    /// Their distribution.
+    pub curve: Vec<CurvePoint>,
     /// Transactions in a second, of all rounds together.
     pub per_second: f64,
     /// Transactions whose conditions did not hold.
@@ -84,34 +77,18 @@ impl Rounds<'_> {
     /// The first that goes wrong at any side.
     pub fn run(&self, sides: &mut [Box<dyn Side>]) -> Result<Vec<Line>, String> {
         self.preload(sides)?;
-        let mut tallies: Vec<Vec<(Vec<Sample>, Tally)>> =
-            sides.iter().map(|_| vec![(Vec::new(), Tally::default()); self.cells.len()]).collect();
-        'rounds: for round in 0..self.rounds {
-            for (cell, &(workload, load)) in self.cells.iter().enumerate() {
-                let done = f64::from(round) + cell as f64 / self.cells.len() as f64;
-                self.show(done / f64::from(self.rounds), &format!("{}, {workload}", self.group));
-                let count = sides.len();
-                for turn in 0..count {
-                    let at = if round % 2 == 0 { turn } else { count - 1 - turn };
-                    if !sides[at].can(workload) {
-                        continue;
-                    }
-                    if self.stop.load(Ordering::Relaxed) {
-                        break 'rounds;
-                    }
-                    let (sample, tally) = self.slice(round, &mut *sides[at], workload, load)?;
-                    let (samples, total) = &mut tallies[at][cell];
-                    samples.push(sample);
-                    *total = std::mem::take(total).followed_by(&tally);
-                }
-            }
-        }
+        let (shape, order) = ((sides.len(), self.cells.len()), Order::BackAndForth);
+        let mut contest = Contest::new(shape, (self.rounds, order), self.stop, self.bar);
+        contest.cores = self.cores;
+        let totals = vec![vec![Tally::default(); sides.len()]; self.cells.len()];
+        let mut group = Group { rounds: self, sides, totals };
+        let mut measured = contest.run(&mut group)?;
         let mut lines = Vec::new();
-        for (cell, &(workload, load)) in self.cells.iter().enumerate() {
-            for (side, tallies) in sides.iter().zip(&mut tallies) {
-                let (samples, total) = std::mem::take(&mut tallies[cell]);
+        for (cell, totals) in group.totals.iter().enumerate() {
+            for (side, total) in totals.iter().enumerate() {
+                let samples = measured.take(cell, side);
                 if !samples.is_empty() {
-                    lines.push(self.line(&**side, (workload, load), samples, &total));
+                    lines.push(self.line(&*group.sides[side], self.cells[cell], samples, total));
                 }
             }
         }
@@ -122,7 +99,7 @@ impl Rounds<'_> {
         for side in sides {
             for &(workload, _) in self.cells {
                 if side.can(workload) && !self.stop.load(Ordering::Relaxed) {
-                    self.show(0.0, &format!("preload {}", side.name()));
+                    progress::show(self.bar.0, self.bar.1, &format!("preload {}", side.name()));
                     side.preload(workload).map_err(|why| format!("{}: {why}", side.name()))?;
                 }
             }
@@ -130,41 +107,14 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    fn slice(
-        &self,
-        round: u32,
-        side: &mut dyn Side,
-        workload: Workload,
-        load: Load,
-    ) -> Result<(Sample, Tally), String> {
-        let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(round.into());
-        let slice = |length, seed| Slice { workload, load, length, seed };
-        let name = side.name();
-        let failed = |why| format!("{name} on {}, {workload}, {load}: {why}", self.group);
-        side.run(slice(WARM_UP, seed ^ (1 << 63))).map_err(failed)?;
-        let before = self.distance();
-        let tally = side.run(slice(self.slice, seed)).map_err(failed)?;
-        let distances = [before, self.distance()];
-        let sample = Sample { round, distances, per_second: tally.per_second(), latency: tally.latency() };
-        Ok((sample, tally))
-    }
-
-    fn distance(&self) -> Option<String> {
-        Some(probe::ping_pong(self.cores?, PROBE)?.distance().to_string())
-    }
-
-    fn show(&self, part: f64, what: &str) {
-        let (bar, from, to) = self.bar;
-        progress::show(bar, from + part * (to - from), what);
-    }
-
     fn line(
         &self,
         side: &dyn Side,
         (workload, load): (Workload, Load),
-        samples: Vec<Sample>,
+        samples: Vec<Sample<Figures>>,
         total: &Tally,
     ) -> Line {
+        let latencies = total.all_latencies();
         Line {
             group: self.group.clone(),
             workload,
@@ -172,19 +122,57 @@ impl Rounds<'_> {
             side: side.name(),
             promise: side.promise(),
             samples,
-            latency: total.latency(),
-            curve: curve(total),
-            per_second: total.per_second(),
-            aborted: total.aborted,
-            retried: total.retried,
+            latency: Latency::of(&latencies),
+            curve: curve(&latencies),
+            per_second: total.throughput(),
+            aborted: total.count(Ended::Aborted),
+            retried: total.counts.retried,
         }
     }
 }
 
-/// Points at equal distances in "nines", as far as there are samples for them.
-fn curve(tally: &Tally) -> Vec<(f64, f64)> {
-    let nines = (tally.latencies.len().max(1) as f64).log10().min(5.0);
-    let quantile = |step: u32| 1.0 - 10f64.powf(-f64::from(step) / 10.0);
-    let point = |step| (quantile(step), tally.latencies.value_at_quantile(quantile(step)) as f64 / 1e3);
-    (0..=(nines * 10.0) as u32).map(point).collect()
+/// The sides of a group, and what each did under each load so far.
+struct Group<'r> {
+    rounds: &'r Rounds<'r>,
+    sides: &'r mut [Box<dyn Side>],
+    totals: Vec<Vec<Tally>>,
+}
+
+impl Group<'_> {
+    fn work(&mut self, turn: Turn, length: Duration, seed: u64) -> Result<Tally, String> {
+        let (workload, load) = self.rounds.cells[turn.cell];
+        let side = &mut self.sides[turn.side];
+        side.run(Slice { workload, load, length, seed })
+            .map_err(|why| format!("{} on {}, {workload}, {load}: {why}", side.name(), self.rounds.group))
+    }
+
+    fn seed(&self, turn: Turn) -> u64 {
+        self.rounds.seed.wrapping_mul(1_000_003).wrapping_add(turn.round.into())
+    }
+}
+
+impl Sides for Group<'_> {
+    type Figures = Figures;
+    type Error = String;
+
+    fn name(&self, turn: Turn) -> String {
+        format!("{}, {}", self.rounds.group, self.rounds.cells[turn.cell].0)
+    }
+
+    fn can(&self, turn: Turn) -> bool {
+        self.sides[turn.side].can(self.rounds.cells[turn.cell].0)
+    }
+
+    fn warm_up(&mut self, turn: Turn) -> Result<(), String> {
+        self.work(turn, WARM_UP, self.seed(turn) ^ (1 << 63)).map(drop)
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<contest::Slice<Figures>, String> {
+        let tally = self.work(turn, self.rounds.slice, self.seed(turn))?;
+        self.totals[turn.cell][turn.side].follow(&tally);
+        Ok(contest::Slice::Measured(Figures {
+            per_second: tally.throughput(),
+            latency: Latency::of(&tally.all_latencies()),
+        }))
+    }
 }

@@ -1,9 +1,11 @@
 //! What is measured: something that does transactions of a workload for a while.
 
-use super::tally::Tally;
-use super::workload::Workload;
+use super::tally::{Counts, Tally};
+use super::workload::{Tasks, Workload};
+use crate::drive::{Driven, Lost, Plan, together};
 use serde::Serialize;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How much is asked at once.
@@ -50,6 +52,31 @@ pub struct Slice {
     pub length: Duration,
     /// Of the random numbers.
     pub seed: u64,
+}
+
+impl Slice {
+    /// What session number `session` does.
+    pub fn tasks(&self, session: usize) -> Tasks {
+        self.workload.tasks(self.seed.wrapping_mul(1000).wrapping_add(session as u64))
+    }
+
+    /// Lets sessions work at the same time.
+    ///
+    /// # Errors
+    /// The first that is lost.
+    pub fn run<D: Driven<Counts = Counts> + Send>(&self, sessions: &mut [D]) -> Result<Tally, String> {
+        let (plan, stop) = (Plan::full(self.length.into()), AtomicBool::new(false));
+        let mut tally = together(sessions, |_| plan.clone(), &[], &stop, None);
+        match tally.fatal.take() {
+            Some(why) => Err(why),
+            None => Ok(tally),
+        }
+    }
+}
+
+/// A session that cannot go on.
+pub fn lost(why: impl fmt::Display) -> Lost {
+    Lost { failure: "session", why: why.to_string() }
 }
 
 /// A side of a comparison.

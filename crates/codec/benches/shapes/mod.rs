@@ -157,9 +157,3 @@ impl Plan {
         if quick { Plan { rounds: 7, sample_ns: 1e6 } } else { Plan { rounds: 31, sample_ns: 5e6 } }
     }
 }
-
-/// Tenth percentile, median, ninetieth.
-pub fn spread(mut samples: Vec<f64>) -> [f64; 3] {
-    samples.sort_by(f64::total_cmp);
-    [0.1, 0.5, 0.9].map(|share| samples[((samples.len() - 1) as f64 * share).round() as usize])
-}

@@ -2,6 +2,7 @@
 
 use base::Clock;
 use base::cpu::thread_time;
+use base::spread;
 use fabric::port::{Packet, PortOptions};
 use fabric::workers::{Balancing, Execute, Provisioning, Route, Work, Workers, WorkersOptions};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ impl Work for Empty {
 /// Prints nanoseconds per request, median and spread of interleaved rounds.
 pub fn report(count: usize) {
     println!(
-        "\nCost: empty handlers, one worker, {WINDOW} requests in flight, ns per request: median [least..most] of {ROUNDS}"
+        "\nCost: empty handlers, one worker, {WINDOW} requests in flight, ns per request: median [p10..p90] of {ROUNDS}"
     );
     println!("{:<16} {:>11}  {:>22}  {:>22}", "provisioning", "connections", "one thread", "two threads");
     let kinds: Vec<(Provisioning, u32)> = vec![
@@ -50,15 +51,10 @@ pub fn report(count: usize) {
     for (at, (provisioning, connections)) in kinds.into_iter().enumerate() {
         println!(
             "{provisioning:<16} {connections:>11}  {:>22}  {:>22}",
-            spread(&mut alone[at]),
-            spread(&mut apart[at])
+            spread::text(alone[at].iter().copied(), 0),
+            spread::text(apart[at].iter().copied(), 0)
         );
     }
-}
-
-fn spread(samples: &mut [f64]) -> String {
-    samples.sort_unstable_by(f64::total_cmp);
-    format!("{:.0} [{:.0}..{:.0}]", samples[samples.len() / 2], samples[0], samples[samples.len() - 1])
 }
 
 fn options(provisioning: Provisioning) -> WorkersOptions {

@@ -2,9 +2,9 @@
 //!
 //! Each becomes a number of class *measured*: the median, with the 10th and 90th percentile of its samples as range.
 
+use base::spread::Spread;
 use bench::probe::date;
 use bench::probe::facts::Machine;
-use bench::probe::summary::Summary;
 use model::Platform;
 use model::platform::LoadError;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// What was seen.
-    pub summary: Summary,
+    pub summary: Spread,
     /// As platform files write it.
     pub unit: &'static str,
     /// How it was measured.
@@ -35,13 +35,13 @@ const SAID: &[(&str, &str, &str, &str, &str, &str)] = &[
 impl Figures {
     /// Notes a figure, instead of an earlier one of its name; nothing without a sample.
     pub fn note(&mut self, name: &str, samples: &[f64], unit: &'static str, method: &str) {
-        if let Some(summary) = Summary::of(samples) {
+        if let Some(summary) = Spread::of_all(samples) {
             self.note_summary(name, summary, unit, method);
         }
     }
 
     /// The same of samples that are summed up already.
-    pub fn note_summary(&mut self, name: &str, summary: Summary, unit: &'static str, method: &str) {
+    pub fn note_summary(&mut self, name: &str, summary: Spread, unit: &'static str, method: &str) {
         self.0.insert(name.into(), Figure { summary, unit, method: method.into() });
     }
 
@@ -72,8 +72,8 @@ impl Figures {
                 let _ = write!(text, "\n[{head}]\n");
                 table = head;
             }
-            let Figure { summary: Summary { median, p10, p90, n }, unit, method } = figure;
-            let samples = if *n == 1 { String::new() } else { format!("; {n} samples") };
+            let Figure { summary: Spread { median, p10, p90, samples, .. }, unit, method } = figure;
+            let samples = if *samples == 1 { String::new() } else { format!("; {samples} samples") };
             // Rounded alike, so that the median stays within.
             let [value, low, high] = [*median, *p10, *p90].map(digits);
             let _ = writeln!(

@@ -2,12 +2,12 @@
 
 use super::code;
 use super::figures::Figures;
+use base::spread::Spread;
 use base::{Bytes, Nanos};
 use bench::probe;
 use bench::probe::facts::Machine;
 use bench::probe::memory::sets_up_to;
 use bench::probe::session::Session;
-use bench::probe::summary::Summary;
 use bench::probe::{Section, cores};
 use model::system::host::Host;
 use std::error::Error;
@@ -111,7 +111,7 @@ fn of_probe(session: &Session) -> Figures {
     figures
 }
 
-type Pair = Option<[(Summary, &'static str); 2]>;
+type Pair = Option<[(Spread, &'static str); 2]>;
 
 fn find_pair(session: &Session, bytes: usize) -> Pair {
     let find = |key: &str| {

@@ -89,9 +89,3 @@ impl Lab {
         }
     }
 }
-
-/// What a measurement says, to standard output.
-fn say(text: &str) -> Result<(), LabError> {
-    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())
-        .map_err(LabError::io("writing the result"))
-}

@@ -3,6 +3,10 @@
 //! It knows nothing of what its keys hold: what it did is told before it is sent, what was answered and read is told
 //! after, and the ledger judges. So a new process continues where a killed one was cut off.
 //!
+//! Why it does not run on `bench::drive`: it is killed in the middle of its work, so it tells every attempt before it sends it, in batches of its own,
+//! and keeps no time but the batch's. Its values are judged by `ledger`, which allows for what a killed server may have done; `bench::load::ledger`
+//! promises more (any value that was read was written), and holds only while no process dies.
+//!
 //! Invariants: a key occurs once per batch; nothing is sent whose attempt is not in the pipe.
 //!
 //! Orders come as single bytes on standard input: 0 ends the process, others are the share of deletions among the writes,

@@ -30,6 +30,7 @@ mod slot;
 mod trial;
 
 use base::Bytes;
+use bench::report::{self, Undelivered};
 use clap::{Args, Subcommand, ValueEnum};
 use client::ClientArgs;
 use ledger::Promise;
@@ -190,15 +191,8 @@ impl Soak {
     }
 
     fn show(&self, outcomes: &[Outcome]) -> Result<(), SoakError> {
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(outcomes).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(outcomes));
-        }
-        if let Some(path) = &self.report {
-            std::fs::write(path, show::page(outcomes).html())
-                .map_err(|e| SoakError::Report(path.clone(), e))?;
-        }
-        Ok(())
+        let (text, page) = (|| show::text(outcomes), || show::page(outcomes));
+        report::deliver(outcomes, self.json, text, page, self.report.as_deref())
+            .map_err(|Undelivered { place, cause }| SoakError::Report(place.into(), cause))
     }
 }

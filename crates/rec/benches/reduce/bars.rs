@@ -1,6 +1,7 @@
 //! What is measured: each bar runs one slice and says how many rows it read.
 
 use crate::loads::Load;
+use base::spread::median;
 use base::touch::{prefetch, prefetch_far};
 use rec::{Kernel, Pooling, Table, Tuning, reduce_with};
 use std::hint::black_box;
@@ -55,7 +56,7 @@ pub fn limit<'a>(bytes: &'a [u8], stride: usize, loads: &'a [Load]) -> Bar<'a> {
     }
     let ((far, ahead), _) = tried
         .into_iter()
-        .min_by(|(_, a), (_, b)| crate::at(a, 0.5).total_cmp(&crate::at(b, 0.5)))
+        .min_by(|(_, a), (_, b)| median(a.iter().copied()).total_cmp(&median(b.iter().copied())))
         .expect("there are choices");
     let level = if far { "L2" } else { "L1" };
     Bar {

@@ -24,6 +24,7 @@ mod memo;
 mod peer;
 
 use bars::Bar;
+use base::spread::{median, quantile, sorted};
 use base::{Bytes, Prng, cpu, pages};
 use loads::{Lengths, Load};
 use memo::Tiled;
@@ -147,16 +148,10 @@ fn measure(bars: &mut [Bar<'_>], loads: &[Load], seconds: f64) -> Vec<Vec<bars::
     samples
 }
 
-/// The value at a part of the way through the sorted values.
-fn at(values: &[f64], part: f64) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * part).round() as usize]
-}
-
 /// A median and the middle nine tenths.
 fn spread(values: &[f64], digits: usize) -> String {
-    let [low, middle, high] = [0.05, 0.5, 0.95].map(|part| at(values, part));
+    let values = sorted(values.iter().copied());
+    let [low, middle, high] = [0.05, 0.5, 0.95].map(|part| quantile(&values, part));
     format!("{middle:.digits$} ({low:.digits$}..{high:.digits$})")
 }
 
@@ -184,8 +179,8 @@ fn print(bars: &[Bar<'_>], samples: &[Vec<bars::Sample>], asked: f64) {
         println!(
             "{:<38} {:>8.1} {:>7.2} {:>5.2}   {:<21} {:<19} {}",
             bar.name,
-            at(&rows, 0.5) / 1e6,
-            at(&bytes, 0.5) / 1e9,
+            median(rows.iter().copied()) / 1e6,
+            median(bytes.iter().copied()) / 1e9,
             samples[nth].iter().map(|s| s.rows).sum::<usize>() as f64 / (asked * samples[nth].len() as f64),
             part.unwrap_or_default(),
             spread(&ratios(&rows, &naive), 2),

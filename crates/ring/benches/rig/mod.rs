@@ -1,5 +1,6 @@
 //! What every sample of the benchmark needs: cores, probes before and after, a second process, and the table of results.
 
+use base::spread::{self, Spread};
 use base::{Clock, Nanos, cpu};
 use ring::Mapping;
 use ring::probe::{Distance, ping_pong};
@@ -78,8 +79,7 @@ pub fn steady_rate(time: Nanos, mut step: impl FnMut() -> u64) -> Sample {
         }
         last = now;
     }
-    per_message.sort_by(f64::total_cmp);
-    let median = per_message.get(per_message.len() / 2).copied().unwrap_or(f64::INFINITY);
+    let median = Spread::of(per_message).map_or(f64::INFINITY, |spread| spread.median);
     Sample { mrps: 1e3 / median, round_trip: None }
 }
 
@@ -138,10 +138,14 @@ impl Table {
         }
     }
 
-    pub fn print(&mut self, options: &Options) {
+    pub fn print(&self, options: &Options) {
         let kept: usize = self.rows.values().map(|cell| cell.mrps.len()).sum();
         if !options.json {
-            println!("{}; raw ping-pong {} ns", cpu::model_name(), spread(&mut self.probes));
+            println!(
+                "{}; raw ping-pong {} ns",
+                cpu::model_name(),
+                spread::text(self.probes.iter().copied(), 2)
+            );
             println!("{kept} samples kept, {} dropped since their two probes differ or failed", self.unclear);
             println!("median [p10..p90]; n is the batch (one way) or the window (echo)\n");
             println!(
@@ -149,10 +153,10 @@ impl Table {
                 "what", "n", "distance", "ring", "kept", "M/s", "round trip ns"
             );
         }
-        for (row, cell) in &mut self.rows {
+        for (row, cell) in &self.rows {
             let kept = cell.mrps.len();
             let [mrps, trip, ratio] =
-                [&mut cell.mrps, &mut cell.round_trip, &mut cell.ratio].map(|values| quantiles(values));
+                [&cell.mrps, &cell.round_trip, &cell.ratio].map(|values| Spread::of(values.iter().copied()));
             if options.json {
                 println!(
                     "{{\"what\":\"{}\",\"n\":{},\"distance\":\"{}\",\"ring\":\"{}\",\"kept\":{kept},\"mrps\":{},\"round_trip_ns\":{},\"ratio\":{}}}",
@@ -181,22 +185,12 @@ impl Table {
     }
 }
 
-fn quantiles(values: &mut [f64]) -> Option<[f64; 3]> {
-    values.sort_by(f64::total_cmp);
-    let at = |q: usize| values.get((values.len().saturating_sub(1) * q).div_ceil(10)).copied();
-    Some([at(1)?, at(5)?, at(9)?])
+fn human(spread: Option<Spread>) -> String {
+    spread.map_or(String::new(), |spread| spread.to_string())
 }
 
-fn spread(values: &mut [f64]) -> String {
-    human(quantiles(values))
-}
-
-fn human(quantiles: Option<[f64; 3]>) -> String {
-    quantiles.map_or(String::new(), |[low, median, high]| format!("{median:.2} [{low:.2}..{high:.2}]"))
-}
-
-fn json(quantiles: Option<[f64; 3]>) -> String {
-    quantiles.map_or("null".into(), |[low, median, high]| format!("[{low:.3},{median:.3},{high:.3}]"))
+fn json(spread: Option<Spread>) -> String {
+    spread.map_or("null".into(), |Spread { median, p10, p90, .. }| format!("[{p10:.3},{median:.3},{p90:.3}]"))
 }
 
 /// The core this process is to serve on, when it is the child.

@@ -6,9 +6,9 @@
 //! [`Caches::check`] says so before a run begins.
 
 use super::{Ask, Heard, Line, Received, Ticket};
+use crate::load::counts::Tally;
 use crate::load::dialect::{Dialect, Item, Part, Refusal, Storing, Verdict};
 use crate::load::keys::{KeyFormat, KeyRoom};
-use crate::load::tally::Tally;
 use crate::load::value;
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call, Failed, OpId, Refused};
@@ -107,7 +107,7 @@ impl Line for Caches {
     fn ask(&mut self, ticket: Ticket, ask: Ask<'_>, tally: &mut Tally) {
         let call = Call { no_cache: self.direct, ..self.call(ask) };
         let verb = call.verb;
-        tally.sent += packet_len(&call.key, &call.value);
+        tally.counts.sent += packet_len(&call.key, &call.value);
         match self.client.start(call) {
             Ok(operation) => drop(self.tickets.insert(operation, (ticket, verb))),
             Err(Refused::Full | Refused::Bad) => {
@@ -142,7 +142,7 @@ impl Line for Caches {
             let Some((ticket, verb)) = self.tickets.remove(&operation) else { continue };
             let part = match outcome {
                 Ok(answer) => {
-                    tally.received += packet_len(&[], &answer.value);
+                    tally.counts.received += packet_len(&[], &answer.value);
                     self.answer = answer;
                     part(verb, &self.answer)
                 }

@@ -10,9 +10,9 @@
 //! Bounds: a slot per operation under way, with a datagram's request and the pieces of one answer.
 
 use super::{Ask, Heard, Line, Received, Ticket};
+use crate::load::counts::Tally;
 use crate::load::dialect::{Dialect, Part, Refusal, Speaker, Verdict};
 use crate::load::keys::KeyFormat;
-use crate::load::tally::Tally;
 use base::{Clock, Nanos};
 use protocol::memcache::udp::{FRAME_LEN, Frame, UdpError};
 use std::collections::VecDeque;
@@ -125,7 +125,7 @@ impl Datagrams {
         slot.timeout = Nanos(slot.timeout.0 * 2).min(RETRANSMIT_MAX);
         // What the system does not take is lost, and sent again.
         if self.socket.send(&slot.request).is_ok() {
-            tally.sent += slot.request.len() as u64;
+            tally.counts.sent += slot.request.len() as u64;
         }
     }
 
@@ -141,7 +141,7 @@ impl Datagrams {
                 slot.state = State::GivenUp;
                 self.ended.push_back(at);
             } else {
-                tally.sent_again += 1;
+                tally.counts.sent_again += 1;
                 self.send(at, now, tally);
             }
         }
@@ -202,7 +202,7 @@ impl Line for Datagrams {
         for _ in 0..BURST {
             match self.socket.recv(&mut self.received) {
                 Ok(len) => {
-                    tally.received += len as u64;
+                    tally.counts.received += len as u64;
                     self.take(len);
                 }
                 Err(error) => match error.kind() {
@@ -305,6 +305,6 @@ mod tests {
         }
         let of = |key, data: Option<&[u8]>| (Some(Ticket(key)), data.map(<[u8]>::to_vec));
         assert_eq!(heard, [of(0, None), of(1, Some(b"hi")), of(1, None)]);
-        assert_eq!((line.next_deadline(), tally.sent_again), (Nanos::MAX, 0));
+        assert_eq!((line.next_deadline(), tally.counts.sent_again), (Nanos::MAX, 0));
     }
 }

@@ -12,9 +12,9 @@ pub mod caches;
 pub mod datagrams;
 pub mod text;
 
+use super::counts::Tally;
 use super::dialect::{Dialect, Part, Storing};
 use super::keys::KeyFormat;
-use super::tally::Tally;
 use base::Nanos;
 use std::io;
 use std::os::fd::BorrowedFd;

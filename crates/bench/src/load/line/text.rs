@@ -3,10 +3,10 @@
 //! Cost: no allocation per operation once the buffers have grown; one system call per batch each way.
 
 use super::{Ask, Heard, Line, Received, Ticket};
+use crate::load::counts::Tally;
 use crate::load::dialect::{Dialect, Speaker};
 use crate::load::keys::KeyFormat;
 use crate::load::sizes::LONGEST_VALUE;
-use crate::load::tally::Tally;
 use crate::load::target::{Framing, Transport};
 use std::collections::VecDeque;
 use std::io;
@@ -86,7 +86,7 @@ impl Line for Text {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     self.sent += n;
-                    tally.sent += n as u64;
+                    tally.counts.sent += n as u64;
                     if self.sent == end {
                         self.ends.pop_front();
                     }
@@ -119,7 +119,7 @@ impl Line for Text {
             }
         };
         self.inbox.end += got;
-        tally.received += got as u64;
+        tally.counts.received += got as u64;
         let is_all = got < wanted && self.transport.framing() == Framing::Stream;
         Ok(if is_all { Received::All } else { Received::Some })
     }

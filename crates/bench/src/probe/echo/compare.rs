@@ -11,16 +11,20 @@ use super::client::{self, Load, Seen};
 use super::sockets::{self, Transport};
 use super::uring::Receive;
 use super::{Served, Wait, epoll, process_cpu, uring};
+use crate::contest::{self, Contest, Order, Sample, Turn};
 use crate::probe::cores;
 use crate::probe::session::{Session, Unit};
-use crate::probe::summary::Summary;
 use crate::probe::timing::per_call;
 use base::Nanos;
 use base::cpu::thread_time;
+use base::spread::{self, Spread};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll as epoll_api};
+use serve::process::progress;
+use std::convert::Infallible;
 use std::fmt::{self, Write as _};
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 /// A way to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,22 +202,20 @@ fn in_turn(
     servers: &[Server],
     load: Load,
     at: (usize, usize),
-    rounds: usize,
+    rounds: u32,
 ) -> Vec<Vec<Slice>> {
-    let mut slices: Vec<Vec<Slice>> = vec![Vec::new(); servers.len()];
-    for turn in 0..rounds * servers.len() {
-        let which = (turn / servers.len() + turn) % servers.len();
-        match slice(case, servers[which], load, at) {
-            Ok(slice) => slices[which].push(slice),
-            Err(e) => {
-                session.skip(format!("the rest of {case} by {}", servers[which]), e);
-                break;
-            }
+    let (stop, bar) = (AtomicBool::new(false), progress::bar(true));
+    let contest = Contest::new((servers.len(), 1), (rounds, Order::Rotated), &stop, (&bar, 0.0, 1.0));
+    let measure = |turn: Turn| match slice(case, servers[turn.side], load, at) {
+        Ok(slice) => Ok::<_, Infallible>(contest::Slice::Measured(slice)),
+        Err(error) => {
+            session.skip(format!("the rest of {case} by {}", servers[turn.side]), error);
+            Ok(contest::Slice::Over)
         }
-    }
-    let whole = slices.iter().map(Vec::len).min().unwrap_or(0);
-    slices.iter_mut().for_each(|s| s.truncate(whole));
-    slices
+    };
+    let Ok(mut samples) = contest.run(&mut contest::by(|_| String::new(), measure));
+    let figures = |samples: Vec<Sample<Slice>>| samples.into_iter().map(|sample| sample.figures).collect();
+    samples.whole_rounds(0).into_iter().map(figures).collect()
 }
 
 /// What it costs a spinning server to find that nothing has arrived.
@@ -275,7 +277,7 @@ fn report(session: &mut Session, table: &mut String, case: Case, servers: &[Serv
         let medians = FIGURES.map(|(figure, unit, value)| {
             let samples: Vec<f64> = own.iter().map(value).collect();
             session.record_unlisted(format!("{name}_{figure}"), &samples, unit, METHOD);
-            Summary::of(&samples).map_or(0.0, |s| s.median)
+            Spread::of_all(&samples).map_or(0.0, |s| s.median)
         });
         let [kops, p50, p99, cpu, calls, per_wakeup, _] = medians;
         let first = server == Server::Epoll;
@@ -306,7 +308,7 @@ fn ratios(
     let ratios: Vec<f64> =
         pairs.filter(|&(own, epoll)| own > 0.0 && epoll > 0.0).map(|(o, e)| o / e).collect();
     session.record_unlisted(key, &ratios, Unit::Ratio, "to epoll's slice of the same round");
-    Summary::of(&ratios).map_or_else(String::new, |s| format!("{:.2} [{:.2}..{:.2}]", s.median, s.p10, s.p90))
+    spread::text(ratios, 2)
 }
 
 /// Steps that [`measure`] announces.

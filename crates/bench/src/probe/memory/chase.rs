@@ -6,8 +6,8 @@
 //!
 //! Invariants: every word at a line's start inside `bytes` is the offset of another such line.
 
-use crate::probe::summary::Summary;
 use base::pages::Region;
+use base::spread::Spread;
 use base::touch::{LINE, prefetch};
 use base::{Clock, Nanos, Prng};
 use std::hint::black_box;
@@ -77,7 +77,8 @@ impl<'a> Chain<'a> {
 
     /// Nanoseconds per line with as many chains as serve best: how fast lines come to a core that knows its addresses.
     pub fn pace(&self, span: Nanos) -> Vec<f64> {
-        let by_median = |samples: &Vec<f64>| Summary::of(samples).map_or(f64::MAX, |summary| summary.median);
+        let by_median =
+            |samples: &Vec<f64>| Spread::of_all(samples).map_or(f64::MAX, |summary| summary.median);
         let each = Nanos(span.0 / 3);
         let forms = [self.chains::<8>(each), self.chains::<16>(each), self.chains::<32>(each)];
         let best = forms.into_iter().min_by(|a, b| by_median(a).total_cmp(&by_median(b)));

@@ -34,7 +34,7 @@ pub fn measure(session: &mut Session) {
         let mut best = 0.0f64;
         for offset in OFFSETS {
             let rates = rates(&mut memory, bytes, offset, span);
-            let median = crate::probe::summary::Summary::of(&rates).map_or(0.0, |s| s.median);
+            let median = base::spread::Spread::of_all(&rates).map_or(0.0, |s| s.median);
             best = best.max(median);
             session.record_unlisted(
                 format!("copy_{bytes}_offset_{offset}"),

@@ -5,8 +5,9 @@
 //! connections as transactions under way are used.
 
 use super::{Folder, Server, free_ports, is_plain, plain, puts, until_it_answers};
-use crate::txn::side::{Side, Slice};
-use crate::txn::tally::Tally;
+use crate::drive::{Ask, Lost, OneByOne};
+use crate::txn::side::{Side, Slice, lost};
+use crate::txn::tally::{Counts, Ended, Tally};
 use crate::txn::workload::{Tasks, Workload};
 use base::{Clock, Nanos};
 use base64::Engine as _;
@@ -19,11 +20,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest body that is read.
 const LONGEST: usize = 16 << 20;
 /// Connections of a load, each with a thread.
-const MOST: usize = 64;
+const CONNECTIONS_MAX: usize = 64;
 
 /// A cluster.
 pub struct Etcd {
@@ -97,7 +98,7 @@ impl Http {
         let failed = |error: std::io::Error| format!("etcd at port {port}: {error}");
         let stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
         let head = format!(
             "POST /v3/kv/txn HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
         );
@@ -168,18 +169,22 @@ impl Http {
         body.resize(from + len, 0);
         self.stream.read_exact(&mut body[from..])
     }
+}
 
-    fn work(&mut self, tasks: &mut Tasks, until: Nanos) -> Result<Tally, String> {
-        let clock = Clock::shared();
-        let began = clock.now();
-        let mut tally = Tally::default();
-        while clock.now() < until {
-            let asked = clock.now();
-            self.execute(&plain(tasks.next_task())?)?;
-            tally.note(false, clock.now().since(asked).0);
-        }
-        tally.elapsed = clock.now().since(began).into();
-        Ok(tally)
+/// A connection at work.
+struct Work<'c> {
+    connection: &'c mut Http,
+    tasks: Tasks,
+}
+
+impl Ask for Work<'_> {
+    type Counts = Counts;
+
+    fn ask(&mut self, meant: Nanos, tally: &mut Tally) -> Result<(), Lost> {
+        let transaction = plain(self.tasks.next_task()).map_err(lost)?;
+        self.connection.execute(&transaction).map_err(lost)?;
+        tally.record(Ended::Done, meant, Clock::shared().now());
+        Ok(())
     }
 }
 
@@ -207,22 +212,9 @@ impl Side for Etcd {
 
     fn run(&mut self, slice: Slice) -> Result<Tally, String> {
         let (sessions, window) = slice.load.shape();
-        let until = Clock::shared().now().plus(Nanos::from(slice.length));
-        let connections = self.sessions((sessions * window).min(MOST))?;
-        let work = |(at, connection): (usize, &'_ mut Http)| {
-            let mut tasks = slice.workload.tasks(slice.seed.wrapping_mul(1000).wrapping_add(at as u64));
-            connection.work(&mut tasks, until)
-        };
-        let work = &work;
-        std::thread::scope(|scope| {
-            let mut all = connections.iter_mut().enumerate();
-            let first = all.next().ok_or("no session")?;
-            let others: Vec<_> = all.map(|one| scope.spawn(move || work(one))).collect();
-            let mut tally = work(first)?;
-            for other in others {
-                tally = tally.beside(&other.join().expect("a session does not panic")?);
-            }
-            Ok(tally)
-        })
+        let connections = self.sessions((sessions * window).min(CONNECTIONS_MAX))?;
+        let work = |(at, connection)| OneByOne::new(Work { connection, tasks: slice.tasks(at) });
+        let mut all: Vec<_> = connections.iter_mut().enumerate().map(work).collect();
+        slice.run(&mut all)
     }
 }

@@ -3,9 +3,10 @@
 //! Under way at once in a session: a batch of transactions and one WAIT for all of them, since WAIT holds up what comes after it on a connection.
 
 use super::{Folder, Server, free_ports, is_plain, plain, puts, until_it_answers};
+use crate::drive::{Driven, Lost, Start};
 use crate::load::resp::{RespProgress, RespReader, RespReply, command, word};
-use crate::txn::side::{Side, Slice};
-use crate::txn::tally::Tally;
+use crate::txn::side::{Side, Slice, lost};
+use crate::txn::tally::{Counts, Ended, Tally};
 use crate::txn::workload::{Tasks, Workload};
 use base::{Clock, Nanos};
 use protocol::chain::Transaction;
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A master with its replicas.
 pub struct Redis {
@@ -97,7 +98,7 @@ impl Connection {
         let failed = |error: std::io::Error| format!("redis at port {port}: {error}");
         let stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
         Ok(Connection {
             stream,
             reader: RespReader::new(1 << 20),
@@ -126,8 +127,8 @@ impl Connection {
     }
 
     /// Waits until so many replicas have what was asked, and every answer came.
-    fn wait_for(&mut self, replicas: usize, patience: Duration) -> Result<(), String> {
-        self.say(&[b"WAIT", replicas.to_string().as_bytes(), patience.as_millis().to_string().as_bytes()]);
+    fn wait_for(&mut self, replicas: usize, timeout: Duration) -> Result<(), String> {
+        self.say(&[b"WAIT", replicas.to_string().as_bytes(), timeout.as_millis().to_string().as_bytes()]);
         self.stream.write_all(&self.output).map_err(|error| error.to_string())?;
         self.output.clear();
         let mut acknowledged = None;
@@ -170,28 +171,57 @@ impl Connection {
             Err(error) => Err(format!("redis does not answer: {error}")),
         }
     }
+}
 
-    fn work(
-        &mut self,
-        tasks: &mut Tasks,
-        replicas: usize,
-        window: usize,
-        until: Nanos,
-    ) -> Result<Tally, String> {
-        let clock = Clock::shared();
-        let began = clock.now();
-        let mut tally = Tally::default();
-        while clock.now() < until {
-            let asked = clock.now();
-            for _ in 0..window {
-                self.ask(&plain(tasks.next_task())?);
-            }
-            self.wait_for(replicas, PATIENCE)?;
-            let took = clock.now().since(asked).0;
-            (0..window).for_each(|_| tally.note(false, took));
+/// A connection at work: transactions are written until the window is full, then one WAIT answers for all.
+struct Batches<'c> {
+    connection: &'c mut Connection,
+    tasks: Tasks,
+    replicas: usize,
+    window: usize,
+    /// Since when the batch is under way.
+    asked: Nanos,
+    under_way: usize,
+}
+
+impl Driven for Batches<'_> {
+    type Counts = Counts;
+
+    fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    fn start(&mut self, meant: Nanos, _tally: &mut Tally) -> Result<Start, Lost> {
+        if !self.has_room() {
+            return Ok(Start::Full);
         }
-        tally.elapsed = clock.now().since(began).into();
-        Ok(tally)
+        if self.under_way == 0 {
+            self.asked = meant;
+        }
+        self.connection.ask(&plain(self.tasks.next_task()).map_err(lost)?);
+        self.under_way += 1;
+        Ok(Start::Started)
+    }
+
+    fn has_room(&self) -> bool {
+        self.under_way < self.window
+    }
+
+    /// Waits while it receives.
+    fn wait(&mut self, _now: Nanos, _until: Nanos, _is_open: bool) -> Result<(), Lost> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _now: Nanos, tally: &mut Tally) -> Result<usize, Lost> {
+        self.connection.wait_for(self.replicas, ANSWER_TIMEOUT).map_err(lost)?;
+        let now = Clock::shared().now();
+        let ended = std::mem::take(&mut self.under_way);
+        (0..ended).for_each(|_| tally.record(Ended::Done, self.asked, now));
+        Ok(ended)
+    }
+
+    fn abandon(&mut self) -> u64 {
+        std::mem::take(&mut self.under_way) as u64
     }
 }
 
@@ -220,10 +250,10 @@ impl Side for Redis {
         for transaction in workload.preload() {
             connection.ask(&transaction);
             if connection.output.len() > 1 << 20 {
-                connection.wait_for(replicas, PATIENCE)?;
+                connection.wait_for(replicas, ANSWER_TIMEOUT)?;
             }
         }
-        connection.wait_for(replicas, PATIENCE)?;
+        connection.wait_for(replicas, ANSWER_TIMEOUT)?;
         self.filled.push(workload.data());
         Ok(())
     }
@@ -231,22 +261,11 @@ impl Side for Redis {
     fn run(&mut self, slice: Slice) -> Result<Tally, String> {
         let (sessions, window) = slice.load.shape();
         let replicas = self.ports.len() - 1;
-        let until = Clock::shared().now().plus(Nanos::from(slice.length));
-        let connections = self.sessions(sessions)?;
-        let work = |(at, connection): (usize, &'_ mut Connection)| {
-            let mut tasks = slice.workload.tasks(slice.seed.wrapping_mul(1000).wrapping_add(at as u64));
-            connection.work(&mut tasks, replicas, window, until)
-        };
-        let work = &work;
-        std::thread::scope(|scope| {
-            let mut all = connections.iter_mut().enumerate();
-            let first = all.next().ok_or("no session")?;
-            let others: Vec<_> = all.map(|one| scope.spawn(move || work(one))).collect();
-            let mut tally = work(first)?;
-            for other in others {
-                tally = tally.beside(&other.join().expect("a session does not panic")?);
-            }
-            Ok(tally)
-        })
+        let mut all = Vec::new();
+        for (at, connection) in self.sessions(sessions)?.iter_mut().enumerate() {
+            let (tasks, asked) = (slice.tasks(at), Nanos::ZERO);
+            all.push(Batches { connection, tasks, replicas, window, asked, under_way: 0 });
+        }
+        slice.run(&mut all)
     }
 }

@@ -16,9 +16,9 @@ pub(super) mod store;
 use super::code;
 use super::figures::Figures;
 use super::this_host;
+use base::spread::Spread;
 use base::{Bytes, Nanos};
 use bench::probe::facts::Machine;
-use bench::probe::summary::Summary;
 use bench::report::Table;
 use model::system::host::Host;
 use serde::Serialize;
@@ -102,7 +102,7 @@ impl Row {
 
     fn shown(&self) -> Option<Shown> {
         let of =
-            |figure: fn(&Sample) -> f64| Summary::of(&self.samples.iter().map(figure).collect::<Vec<_>>());
+            |figure: fn(&Sample) -> f64| Spread::of_all(&self.samples.iter().map(figure).collect::<Vec<_>>());
         let error = of(|s| s.predicted / s.measured - 1.0)?;
         let (Kind::Rate(unit, scale) | Kind::Span(unit, scale)) = self.kind;
         Some(Shown {

@@ -115,7 +115,7 @@ fn timed(span: Nanos, mut stretch: impl FnMut()) -> Vec<f64> {
 }
 
 fn median(samples: &[f64]) -> Option<f64> {
-    bench::probe::summary::Summary::of(samples).map(|summary| summary.median)
+    base::spread::Spread::of_all(samples).map(|summary| summary.median)
 }
 
 /// All rows of the store.

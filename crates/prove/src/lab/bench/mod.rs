@@ -5,7 +5,7 @@
 //!   client:1 ── box:1 ── home:1      one home for each mode of ours, so that no mode meets another's copies; memcached beside them
 //!    core A       core B, both
 //!
-//!   round: for each mode, forwards and then backwards: warm up, then each load for a slice
+//!   round: for each load, for each mode, forwards and then backwards: warm up, then a slice
 //! ```
 //!
 //! | file | what |
@@ -36,13 +36,15 @@ use super::site::{Site, require_root};
 use super::state::parse_name;
 use super::{namespace, network, state};
 use base::cpu::{allowed_cores, pin_to};
+use bench::drive::Pace;
 use bench::load::bench::{check_preload, preload_phase};
 use bench::load::fleet::{Fleet, FleetPlan};
 use bench::load::keys::{Popularity, YCSB_THETA};
 use bench::load::mix::{Mix, OpKind};
 use bench::load::sizes::ValueSizes;
-use bench::load::workload::{Pace, Workload};
+use bench::load::workload::Workload;
 use bench::load::{LoadError, args};
+use bench::report;
 use bench::report::environment::{self, Fact};
 use indicatif::ProgressBar;
 use mode::{Mode, Running};
@@ -175,15 +177,9 @@ impl Bench {
     pub fn run(&self) -> Result<(), LabError> {
         let stop = interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(stop)?;
-        let text = match self.json {
-            true => serde_json::to_string_pretty(&outcome).expect("results are plain data") + "\n",
-            false => show::text(&outcome),
-        };
-        super::say(&text)?;
-        if let Some(path) = &self.plot {
-            let failed = |cause| LoadError::Output { path: path.display().to_string(), cause };
-            std::fs::write(path, show::page(&outcome).html()).map_err(failed)?;
-        }
+        let page = || show::page(&outcome);
+        report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+            .map_err(LoadError::from)?;
         outcome.verdict()
     }
 
@@ -250,7 +246,7 @@ impl Bench {
             }
             sides.push((fleet, running));
         }
-        Rounds { args: self, workload: self.workload()?, cores, bar }.run(&mut sides)
+        Ok(Rounds { args: self, workload: self.workload()?, cores, stop, bar }.run(&mut sides))
     }
 
     fn fleet(&self, running: &Running, core: usize) -> FleetPlan {
@@ -260,7 +256,7 @@ impl Bench {
             threads: 1,
             cores: vec![core],
             spin: !self.sleep,
-            patience: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(10),
             keys: self.keys(),
             key_size: 16,
             inserts: 0,

@@ -1,23 +1,24 @@
-//! Slices in turns: every mode under every load in each round, the modes forwards in one round and backwards in the next, so that what drifts meets all.
+//! Every mode under every load, in turns, with the processor time of each process.
 
 use super::Bench;
 use super::cpu::Ticks;
 use super::mode::{Mode, Running};
-use crate::lab::LabError;
 use base::Nanos;
+use bench::contest::{self, Contest, Order, Sample, Sides, Turn};
+use bench::drive::Pace;
+use bench::load::counts::Tally;
 use bench::load::fleet::Fleet;
 use bench::load::mix::OpKind;
-use bench::load::server::{CpuUse, ServerProcess};
-use bench::load::summary::{Latency, Summary};
-use bench::load::tally::Tally;
-use bench::load::workload::{Job, Pace, Phase, Workload};
+use bench::load::server::{CpuReading, CpuUse, ServerProcess};
+use bench::load::summary::Summary;
+use bench::load::workload::{Job, Phase, Workload};
+use bench::tally::Latency;
 use indicatif::ProgressBar;
-use ring::probe;
 use serde::Serialize;
-use serve::process::progress;
-use std::time::Duration;
+use std::convert::Infallible;
+use std::sync::atomic::AtomicBool;
 
-/// Before the loads of a turn: connections, copies and caches of all kinds.
+/// Before a slice: connections, copies and caches of all kinds.
 const WARM_UP: Nanos = Nanos::from_millis(150);
 
 /// One mode under one load in one round.
@@ -86,55 +87,48 @@ pub struct Rounds<'a> {
     pub workload: Workload,
     /// Of the client, of the servers.
     pub cores: [usize; 2],
+    /// Becomes true when it is to end.
+    pub stop: &'a AtomicBool,
     /// Moves.
     pub bar: &'a ProgressBar,
 }
 
 /// A mode under a load, while it is measured.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sum {
-    slices: Vec<Slice>,
     tally: Option<Tally>,
     used: CpuUse,
     ticks: [Ticks; 2],
 }
 
+/// The modes in turns.
+struct Modes<'r, 's> {
+    rounds: &'r Rounds<'r>,
+    sides: &'r mut [(Fleet, &'s Running)],
+    loads: Vec<(Pace, usize)>,
+    /// By load, by mode.
+    sums: Vec<Vec<Sum>>,
+}
+
 impl Rounds<'_> {
     /// Measures; ends early when told to stop or when a server is lost.
-    ///
-    /// # Errors
-    /// A warm-up fails.
-    pub fn run(&self, sides: &mut [(Fleet, &Running)]) -> Result<Vec<Line>, LabError> {
-        let (loads, rounds) = (self.args.loads(), self.args.round_count());
-        let mut sums: Vec<Vec<Sum>> =
-            sides.iter().map(|_| loads.iter().map(|_| Sum::default()).collect()).collect();
-        let count = sides.len();
-        'rounds: for round in 0..rounds {
-            for turn in 0..count {
-                let side = if round % 2 == 0 { turn } else { count - 1 - turn };
-                let (fleet, running) = &mut sides[side];
-                let part = (f64::from(round) + turn as f64 / count as f64) / f64::from(rounds);
-                progress::show(self.bar, part, &format!("{} in turns", running.mode));
-                let warm = fleet.run(self.phase(Pace::FULL, 16, WARM_UP), &mut |_| {});
-                if warm.fatal.is_some() {
-                    sums[side][0].tally = Some(warm);
-                    break 'rounds;
-                }
-                for (load, &(pace, window)) in loads.iter().enumerate() {
-                    self.slice(round, fleet, running, (pace, window), &mut sums[side][load]);
-                    if fleet.stopped() || sums[side][load].is_lost() {
-                        break 'rounds;
-                    }
-                }
-            }
-        }
+    pub fn run(&self, sides: &mut [(Fleet, &Running)]) -> Vec<Line> {
+        let loads = self.args.loads();
+        let (shape, rounds) = ((sides.len(), loads.len()), (self.args.round_count(), Order::BackAndForth));
+        let mut contest = Contest::new(shape, rounds, self.stop, (self.bar, 0.0, 1.0));
+        contest.cores = Some(self.cores);
+        let sums = vec![vec![Sum::default(); sides.len()]; loads.len()];
+        let mut modes = Modes { rounds: self, sides, loads, sums };
+        let Ok(mut measured) = contest.run(&mut modes);
+        let Modes { sides, loads, sums, .. } = modes;
         let mut lines = Vec::new();
-        for (load, &(pace, window)) in loads.iter().enumerate() {
-            for (side, (_, running)) in sides.iter().enumerate() {
-                lines.push(std::mem::take(&mut sums[side][load]).line(running.mode, pace, window));
+        for (load, (pace, sums)) in loads.into_iter().zip(sums).enumerate() {
+            for (side, sum) in sums.into_iter().enumerate() {
+                let slices = measured.take(load, side).into_iter().map(Slice::of).collect();
+                lines.push(sum.line(sides[side].1.mode, pace, slices));
             }
         }
-        Ok(lines)
+        lines
     }
 
     fn phase(&self, pace: Pace, window: usize, length: Nanos) -> Phase {
@@ -149,51 +143,76 @@ impl Rounds<'_> {
             number: 0,
         }
     }
+}
 
-    fn slice(
-        &self,
-        round: u32,
-        fleet: &mut Fleet,
-        running: &Running,
-        (pace, window): (Pace, usize),
-        sum: &mut Sum,
-    ) {
-        let distance = probe::ping_pong(self.cores, Duration::from_millis(2));
-        let distance = distance.map_or("unknown".to_string(), |found| found.distance().to_string());
-        let ticks = || self.cores.map(|core| Ticks::of(core).unwrap_or_default());
+impl Sides for Modes<'_, '_> {
+    type Figures = Slice;
+    type Error = Infallible;
+
+    fn name(&self, turn: Turn) -> String {
+        format!("{} in turns", self.sides[turn.side].1.mode)
+    }
+
+    fn warm_up(&mut self, turn: Turn) -> Result<(), Infallible> {
+        let phase = self.rounds.phase(Pace::FULL, 16, WARM_UP);
+        let warm = self.sides[turn.side].0.run(phase, &mut |_| {});
+        if warm.fatal.is_some() {
+            self.sums[turn.cell][turn.side].tally = Some(warm);
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<contest::Slice<Slice>, Infallible> {
+        if self.sums[turn.cell][turn.side].is_lost() {
+            return Ok(contest::Slice::Over);
+        }
+        let (fleet, running) = &mut self.sides[turn.side];
+        let ((pace, window), cores) = (self.loads[turn.cell], self.rounds.cores);
+        let ticks = || cores.map(|core| Ticks::of(core).unwrap_or_default());
         let read = |process: &ServerProcess| process.read();
-        let before = (read(&running.server), running.boxed.as_ref().and_then(read), ticks());
-        let tally = fleet.run(self.phase(pace, window, Nanos::from(self.args.slice())), &mut |_| {});
-        let after = (read(&running.server), running.boxed.as_ref().and_then(read), ticks());
-        let used = |before, after: Option<_>| -> CpuUse {
-            let both = Option::zip(before, after);
-            both.map(|(before, after): (bench::load::server::CpuReading, _)| {
-                bench::load::server::CpuReading::since(&after, &before)
-            })
-            .unwrap_or_default()
+        let now = || (read(&running.server), running.boxed.as_ref().and_then(read), ticks());
+        let before = now();
+        let length = Nanos::from(self.rounds.args.slice());
+        let tally = fleet.run(self.rounds.phase(pace, window, length), &mut |_| {});
+        let after = now();
+        let used = |before: Option<CpuReading>, after: Option<CpuReading>| {
+            before.zip(after).map(|(before, after)| after.since(&before)).unwrap_or_default()
         };
         let (server, boxed) = (used(before.0, after.0), used(before.1, after.1));
-        let summary = Summary::of(&tally, None);
+        let sum = &mut self.sums[turn.cell][turn.side];
+        sum.used.total_ns += server.total_ns + boxed.total_ns;
+        sum.used.system_ns += server.system_ns + boxed.system_ns;
+        for (ticks, (after, before)) in sum.ticks.iter_mut().zip(after.2.into_iter().zip(before.2)) {
+            *ticks = ticks.plus(after.since(before));
+        }
+        let slice = Slice::new(turn.round, &tally, server, boxed);
+        match &mut sum.tally {
+            Some(all) => all.follow(&tally),
+            None => sum.tally = Some(tally),
+        }
+        Ok(if sum.is_lost() { contest::Slice::Over } else { contest::Slice::Measured(slice) })
+    }
+}
+
+impl Slice {
+    fn of(sample: Sample<Slice>) -> Slice {
+        let [before, _] = sample.distances;
+        Slice { distance: before.unwrap_or_else(|| "unknown".to_string()), ..sample.figures }
+    }
+
+    fn new(round: u32, tally: &Tally, server: CpuUse, boxed: CpuUse) -> Slice {
+        let summary = Summary::of(tally, None);
         let per_op = |used: CpuUse| used.total_ns as f64 / 1e3 / summary.ops.max(1) as f64;
         let all_ns = server.total_ns + boxed.total_ns;
-        sum.slices.push(Slice {
+        Slice {
             round,
-            distance,
+            distance: String::new(),
             ops_per_sec: summary.ops_per_sec,
             gets: tally.latencies(OpKind::Get).map(Latency::of).unwrap_or_default(),
             hits: summary.by_box,
             server_us: per_op(server),
             box_us: per_op(boxed),
             ops_per_cpu_sec: summary.ops as f64 * 1e9 / all_ns.max(1) as f64,
-        });
-        sum.used.total_ns += all_ns;
-        sum.used.system_ns += server.system_ns + boxed.system_ns;
-        for (ticks, (after, before)) in sum.ticks.iter_mut().zip(after.2.into_iter().zip(before.2)) {
-            *ticks = ticks.plus(after.since(before));
-        }
-        match &mut sum.tally {
-            Some(all) => all.follow(&tally),
-            None => sum.tally = Some(tally),
         }
     }
 }
@@ -203,7 +222,7 @@ impl Sum {
         self.tally.as_ref().is_some_and(|tally| tally.fatal.is_some())
     }
 
-    fn line(self, mode: Mode, pace: Pace, window: usize) -> Line {
+    fn line(self, mode: Mode, (pace, window): (Pace, usize), slices: Vec<Slice>) -> Line {
         let tally = self.tally.unwrap_or_else(|| Tally::new(Nanos::ZERO, Nanos(1)));
         let total = Summary::of(&tally, Some(self.used));
         let ops = total.ops;
@@ -211,7 +230,7 @@ impl Sum {
             mode,
             pace,
             window,
-            slices: self.slices,
+            slices,
             server_core_us: Ticks::per_op(self.ticks[1].busy, ops),
             server_core_softirq_us: Ticks::per_op(self.ticks[1].softirq, ops),
             client_core_softirq_us: Ticks::per_op(self.ticks[0].softirq, ops),

@@ -1,14 +1,12 @@
-//! The comparison as text for the terminal, and as a page.
+//! The comparison as a page, whose words and tables are the text for the terminal.
 
 use super::Outcome;
 use super::mode::Mode;
 use super::rounds::{Line, Slice};
-use bench::load::ratio::{Ratio, Spread};
-use bench::report::axis::{Scale, Unit};
-use bench::report::format::{digits, micros, percent, ratio, short, whole};
-use bench::report::plot::{self, LinePlot};
+use base::spread::{self, Spread};
+use bench::contest::{Ratio, show};
+use bench::report::format::{digits, micros, percent, short, whole};
 use bench::report::{Block, Report, Section, Table};
-use std::fmt::Write;
 
 type Read = fn(&Slice) -> f64;
 
@@ -20,26 +18,6 @@ const METRICS: [(&str, Read); 5] = [
     ("throughput", |slice| slice.ops_per_sec),
     ("requests per CPU second", |slice| slice.ops_per_cpu_sec),
 ];
-
-/// As text for the terminal.
-pub fn text(outcome: &Outcome) -> String {
-    let mut out = String::new();
-    let mut line = |text: &str| writeln!(out, "{text}").expect("a string takes any text");
-    outcome.setup.iter().for_each(|text| line(&format!("  {text}")));
-    for load in loads(outcome) {
-        line(&format!("\n  {load}: medians over rounds"));
-        line(figures(outcome, &load).to_string().trim_end_matches('\n'));
-        for base in [Mode::NoBox, Mode::Tcp] {
-            if let Some(table) = ratios(outcome, &load, base) {
-                line(&format!("\n  {load}: over {base} in the same round, median (p10 to p90)"));
-                line(table.to_string().trim_end_matches('\n'));
-            }
-        }
-    }
-    line("");
-    notes(outcome).iter().for_each(|note| line(&format!("  {note}")));
-    out
-}
 
 fn loads(outcome: &Outcome) -> Vec<String> {
     let mut loads: Vec<String> = Vec::new();
@@ -56,7 +34,7 @@ fn of<'a>(outcome: &'a Outcome, load: &'a str) -> impl Iterator<Item = &'a Line>
 }
 
 fn median(line: &Line, read: impl Fn(&Slice) -> f64) -> f64 {
-    Spread::of(line.slices.iter().map(read)).map_or(f64::NAN, |spread| spread.median)
+    spread::median(line.slices.iter().map(read))
 }
 
 fn figures(outcome: &Outcome, load: &str) -> Table {
@@ -104,22 +82,19 @@ fn figures(outcome: &Outcome, load: &str) -> Table {
 /// Each mode's figures over those of `base`, round by round.
 fn ratios(outcome: &Outcome, load: &str, base: Mode) -> Option<Table> {
     let base_line = of(outcome, load).find(|line| line.mode == base)?;
-    let mut table =
-        Table::new(std::iter::once("").chain(METRICS.iter().map(|(name, _)| *name)).chain(["hit p50"]));
-    for line in of(outcome, load).filter(|line| line.mode != base) {
-        let cell = |read: &dyn Fn(&Slice) -> Option<f64>, base_read: Read| {
-            let same = |slice: &Slice| base_line.slices.iter().find(|other| other.round == slice.round);
-            let pairs: Vec<_> = line.slices.iter().map(|s| (read(s), same(s).map(base_read))).collect();
-            let found = Ratio::of(&pairs).map(|found| found.ratio);
-            found.map_or(String::new(), |r| {
-                format!("{} ({} to {})", ratio(r.median), digits(r.p10), digits(r.p90))
-            })
+    let rounds = |line: &Line, read: &dyn Fn(&Slice) -> Option<f64>| -> Vec<_> {
+        line.slices.iter().map(|slice| (slice.round, read(slice))).collect()
+    };
+    let row = |line: &Line| {
+        let ratio = |own: &dyn Fn(&Slice) -> Option<f64>, bases: Read| {
+            Ratio::by_round(rounds(line, own), rounds(base_line, &|slice| Some(bases(slice))))
         };
-        let metrics = METRICS.iter().map(|(_, read)| cell(&|slice| Some(read(slice)), *read));
-        let hit = cell(&|slice| Some(slice.hits?.p50_us), |slice| slice.gets.p50_us);
-        table.row(std::iter::once(line.mode.to_string()).chain(metrics).chain([hit]));
-    }
-    (!table.is_empty()).then_some(table)
+        let metrics = METRICS.iter().map(|(_, read)| ratio(&|slice| Some(read(slice)), *read));
+        let hit = ratio(&|slice| Some(slice.hits?.p50_us), |slice| slice.gets.p50_us);
+        (line.mode.to_string(), metrics.chain([hit]).collect())
+    };
+    let metrics = METRICS.iter().map(|(name, _)| *name).chain(["hit p50"]);
+    show::ratios("", metrics, of(outcome, load).filter(|line| line.mode != base).map(row))
 }
 
 fn notes(outcome: &Outcome) -> Vec<String> {
@@ -127,12 +102,8 @@ fn notes(outcome: &Outcome) -> Vec<String> {
         "server, box: processor time of the process for each operation. server's core: that core's busy time, whoever it worked for, in ticks of 10 ms".to_string(),
         "what the client's core does for a box (its XDP program, the first hop) is in no column: the client spins".to_string(),
     ];
-    let mut distances = std::collections::BTreeMap::new();
-    for slice in outcome.lines.iter().flat_map(|line| &line.slices) {
-        *distances.entry(slice.distance.as_str()).or_insert(0u32) += 1;
-    }
-    let distances: Vec<String> = distances.iter().map(|(name, count)| format!("{name} {count}")).collect();
-    notes.push(format!("cores before each slice: {}", distances.join(", ")));
+    let distances = outcome.lines.iter().flat_map(|line| &line.slices).map(|slice| Some(&slice.distance[..]));
+    notes.push(format!("cores before each slice: {}", show::distances(distances)));
     let checked: u64 = outcome.lines.iter().map(|line| line.total.verified).sum();
     notes.push(format!("{} values checked", whole(checked)));
     notes.extend(outcome.counted.iter().filter_map(|said| tiers(said)));
@@ -160,7 +131,7 @@ fn tiers(said: &str) -> Option<String> {
     ))
 }
 
-/// As a page.
+/// See the file's head.
 pub fn page(outcome: &Outcome) -> Report {
     let checked: u64 = outcome.lines.iter().map(|line| line.total.verified).sum();
     let verdict = match outcome.verdict() {
@@ -176,8 +147,9 @@ pub fn page(outcome: &Outcome) -> Report {
                 blocks.push(Block::Table(table));
             }
         }
-        blocks.push(Block::Plot(curve(outcome, &load)));
-        sections.push(Section { title: load, blocks });
+        let curves = of(outcome, &load).map(|line| (line.mode.to_string(), &line.total.curve[..]));
+        blocks.push(show::percentiles(&format!("Latency of all operations by percentile, {load}"), curves));
+        sections.push(Section { title: format!("{load}: medians over rounds"), blocks });
     }
     let notes = notes(outcome).into_iter().map(Block::Text).collect();
     sections.push(Section { title: "Notes".to_string(), blocks: notes });
@@ -188,22 +160,6 @@ pub fn page(outcome: &Outcome) -> Report {
         sections,
         environment: outcome.environment.clone(),
     }
-}
-
-fn curve(outcome: &Outcome, load: &str) -> String {
-    let line = |line: &Line| plot::Line {
-        name: line.mode.to_string(),
-        points: line.total.curve.iter().map(|point| (point.quantile, point.us)).collect(),
-    };
-    LinePlot {
-        title: format!("Latency of all operations by percentile, {load}"),
-        x: (Scale::Nines, Unit::Quantile),
-        y: (Scale::Log, Unit::Micros),
-        lines: of(outcome, load).map(line).collect(),
-        filled: false,
-        wide: true,
-    }
-    .svg()
 }
 
 #[cfg(test)]

@@ -5,14 +5,13 @@
 
 use super::way::{Done, Operation, Way, once, read};
 use base::{Clock, Nanos};
-use bench::load::summary::Latency;
-use hdrhistogram::Histogram;
+use bench::drive::{Ask, Lost, OneByOne, Plan, together};
+use bench::tally::{Latency, Merge, Tally};
 use protocol::coherence::client::Call;
 use protocol::wire::Verb;
 use serde::Serialize;
 use serve::inc::{Client, ClientError};
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What its clients did in one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -34,12 +33,9 @@ pub struct Cell {
     pub way: Way,
     /// By how many at once.
     pub clients: usize,
-    /// One per round.
-    pub slices: Vec<Slice>,
     key: String,
     numbers: AtomicU64,
-    latencies: Histogram<u64>,
-    counts: Counts,
+    tally: Tally<Counts>,
 }
 
 /// What operations came to, of one client or all.
@@ -69,8 +65,10 @@ impl Counts {
         self.from_box += u64::from(done.from_box);
         self.largest = self.largest.max(if done.stored { done.number } else { 0 });
     }
+}
 
-    fn join(&mut self, other: &Counts) {
+impl Merge for Counts {
+    fn merge(&mut self, other: &Counts) {
         self.done += other.done;
         self.stored += other.stored;
         self.conflicts += other.conflicts;
@@ -109,10 +107,6 @@ impl Row {
     }
 }
 
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 1_000_000_000_000, 3).expect("the bounds are good")
-}
-
 impl Cell {
     /// Line `number` of the table; its key is stored.
     ///
@@ -131,11 +125,9 @@ impl Cell {
             operation,
             way: way.clone(),
             clients,
-            slices: Vec::new(),
             key,
             numbers: AtomicU64::new(0),
-            latencies: histogram(),
-            counts: Counts::default(),
+            tally: Tally::default(),
         })
     }
 
@@ -143,63 +135,52 @@ impl Cell {
     ///
     /// # Errors
     /// A status that no operation may end with, or a socket that failed.
-    pub fn slice(&mut self, clients: &mut [Client], length: Nanos, warm_up: bool) -> Result<(), ClientError> {
-        let barrier = Barrier::new(self.clients);
-        let work = Work {
-            way: &self.way,
-            operation: self.operation,
-            key: self.key.as_bytes(),
-            numbers: &self.numbers,
-        };
-        let parts = std::thread::scope(|scope| {
-            let threads: Vec<_> = clients
-                .iter_mut()
-                .take(self.clients)
-                .map(|client| {
-                    scope.spawn(|| {
-                        barrier.wait();
-                        work.during(client, length)
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<Vec<_>, _>>()
-        })?;
-        let (mut together, mut rate) = (histogram(), 0.0);
-        for part in &parts {
-            together.add(&part.latencies).expect("same bounds");
-            rate += part.counts.done as f64 / part.took.as_secs_f64();
-            self.counts.join(&part.counts);
+    pub fn slice(
+        &mut self,
+        clients: &mut [Client],
+        length: Nanos,
+        warm_up: bool,
+    ) -> Result<Option<Slice>, ClientError> {
+        let (way, operation, key) = (&self.way, self.operation, self.key.as_bytes());
+        let work =
+            |client| OneByOne::new(Work { client, way, operation, key, numbers: &self.numbers, error: None });
+        let mut all: Vec<_> = clients.iter_mut().take(self.clients).map(work).collect();
+        let tally = together(&mut all, |_| Plan::full(length), &[], &AtomicBool::new(false), None);
+        if let Some(error) = all.into_iter().find_map(|one| one.asker.error) {
+            return Err(error);
         }
-        if !warm_up {
-            let us = |q| together.value_at_quantile(q) as f64 / 1e3;
-            self.slices.push(Slice { ops_per_sec: rate, p50_us: us(0.5), p99_us: us(0.99) });
-            self.latencies.add(&together).expect("same bounds");
+        if warm_up {
+            self.tally.counts.merge(&tally.counts);
+            return Ok(None);
         }
-        Ok(())
+        self.tally.merge(&tally);
+        let Latency { p50_us, p99_us, .. } = Latency::of(&tally.all_latencies());
+        Ok(Some(Slice { ops_per_sec: tally.throughput(), p50_us, p99_us }))
     }
 
     /// Reads, past all boxes, what its operations made.
     ///
     /// # Errors
     /// The client's.
-    pub fn judge(self, by: &mut Client) -> Result<Row, ClientError> {
+    pub fn judge(self, slices: Vec<Slice>, by: &mut Client) -> Result<Row, ClientError> {
+        let counts = self.tally.counts.clone();
         let get = Call { no_cache: true, ..Call::new(Verb::Get, self.key.as_bytes()) };
         let holds = read(&by.call(get)?)?;
         let asked = self.numbers.load(Ordering::Relaxed);
         let may_hold = match self.operation {
-            Operation::Increment => [self.counts.done, self.counts.done + self.counts.unknown],
+            Operation::Increment => [counts.done, counts.done + counts.unknown],
             // The largest was stored; but one whose end is not known may have been larger.
-            Operation::Stores if self.counts.unknown > 0 => [self.counts.largest, asked],
-            Operation::Stores => [self.counts.largest; 2],
+            Operation::Stores if counts.unknown > 0 => [counts.largest, asked],
+            Operation::Stores => [counts.largest; 2],
             Operation::Refused => [self.operation.initial(); 2],
         };
         Ok(Row {
             operation: self.operation,
             way: self.way,
             clients: self.clients,
-            slices: self.slices,
-            latency: Latency::of(&self.latencies),
-            counts: self.counts,
+            slices,
+            latency: Latency::of(&self.tally.all_latencies()),
+            counts,
             holds,
             may_hold,
         })
@@ -207,38 +188,32 @@ impl Cell {
 }
 
 struct Work<'a> {
+    client: &'a mut Client,
     way: &'a Way,
     operation: Operation,
     key: &'a [u8],
     numbers: &'a AtomicU64,
+    /// Why it could not go on.
+    error: Option<ClientError>,
 }
 
-struct Part {
-    latencies: Histogram<u64>,
-    counts: Counts,
-    took: Nanos,
-}
+impl Ask for Work<'_> {
+    type Counts = Counts;
 
-impl Work<'_> {
-    fn during(&self, client: &mut Client, length: Nanos) -> Result<Part, ClientError> {
-        let clock = Clock::shared();
-        let (mut latencies, mut counts) = (histogram(), Counts::default());
-        let begun = clock.now();
-        let mut now = begun;
-        while now.since(begun) < length {
-            let outcome = once(client, self.way, self.operation, self.key, self.numbers);
-            let ended = clock.now();
-            match outcome {
-                Ok(done) => {
-                    counts.add(done);
-                    latencies.saturating_record(ended.since(now).0.max(1));
-                }
-                Err(ClientError::NotDone) => counts.failed += 1,
-                Err(ClientError::Unknown) => counts.unknown += 1,
-                Err(error) => return Err(error),
+    fn ask(&mut self, meant: Nanos, tally: &mut Tally<Counts>) -> Result<(), Lost> {
+        match once(self.client, self.way, self.operation, self.key, self.numbers) {
+            Ok(done) => {
+                tally.counts.add(done);
+                tally.record((), meant, Clock::shared().now());
             }
-            now = ended;
+            Err(ClientError::NotDone) => tally.counts.failed += 1,
+            Err(ClientError::Unknown) => tally.counts.unknown += 1,
+            Err(error) => {
+                let why = error.to_string();
+                self.error = Some(error);
+                return Err(Lost { failure: "client", why });
+            }
         }
-        Ok(Part { latencies, counts, took: now.since(begun) })
+        Ok(())
     }
 }

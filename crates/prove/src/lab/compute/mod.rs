@@ -22,15 +22,18 @@ mod tests;
 mod way;
 
 use super::LabError;
-use base::Nanos;
+use bench::contest::{self, Contest, Order, Slice, Turn};
+use bench::load::LoadError;
+use bench::report;
 use bench::report::environment::{self, Fact};
 use cell::{Cell, Row};
 use rig::Rig;
 use serde::Serialize;
+use serve::inc::ClientError;
 use serve::inc::registers::Registers;
 use serve::process::parse::duration;
 use serve::process::progress;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use way::{Operation, Way};
 
@@ -101,11 +104,7 @@ impl Compute {
     pub fn run(&self) -> Result<(), LabError> {
         let stop = serve::process::interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(&stop)?;
-        let text = match self.json {
-            true => serde_json::to_string_pretty(&outcome).expect("results are plain data") + "\n",
-            false => show::text(&outcome),
-        };
-        super::say(&text)?;
+        report::print(&outcome, self.json, || show::text(&outcome)).map_err(LoadError::from)?;
         match outcome.rows.iter().filter(|row| !row.is_right()).count() {
             0 => Ok(()),
             wrong => Err(LabError::WrongResults(wrong)),
@@ -137,25 +136,24 @@ impl Compute {
             }
         }
         let bar = progress::bar(self.json);
+        let names: Vec<String> = cells.iter().map(|cell| cell.operation.to_string()).collect();
         // The first round warms up: sessions, copies, caches of all kinds.
-        for round in 0..=rounds {
-            let lines = cells.len() as f64;
-            for (number, cell) in cells.iter_mut().enumerate() {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                let part = (f64::from(round) + number as f64 / lines) / f64::from(rounds + 1);
-                progress::show(&bar, part, &cell.operation.to_string());
-                let length = if round == 0 { slice.min(Duration::from_millis(100)) } else { slice };
-                cell.slice(rig.clients(&cell.way), Nanos::from(length), round == 0)?;
-            }
-        }
-        bar.finish_and_clear();
-        let judge = |cell: Cell| {
-            let way = cell.way.clone();
-            cell.judge(&mut rig.clients(&way)[0])
+        let measure = |turn: Turn| {
+            let (cell, is_warm_up) = (&mut cells[turn.cell], turn.round == 0);
+            let length = if is_warm_up { slice.min(Duration::from_millis(100)) } else { slice };
+            let clients = rig.clients(&cell.way);
+            let measured = cell.slice(clients, length.into(), is_warm_up)?;
+            Ok::<_, ClientError>(measured.map_or(Slice::LeftOut, Slice::Measured))
         };
-        let rows = cells.into_iter().map(judge).collect::<Result<_, _>>()?;
+        let contest = Contest::new((1, names.len()), (1 + rounds, Order::Fixed), stop, (&bar, 0.0, 1.0));
+        let mut measured = contest.run(&mut contest::by(|turn| names[turn.cell].clone(), measure))?;
+        bar.finish_and_clear();
+        let judge = |(number, cell): (usize, Cell)| {
+            let slices = measured.take(number, 0).into_iter().map(|sample| sample.figures).collect();
+            let way = cell.way.clone();
+            cell.judge(slices, &mut rig.clients(&way)[0])
+        };
+        let rows = cells.into_iter().enumerate().map(judge).collect::<Result<_, _>>()?;
         let setup = format!(
             "{}: one box before one home; {rounds} rounds of {} ms, clients sleep while they wait",
             rig.place(),

@@ -2,9 +2,10 @@
 
 use super::Outcome;
 use super::cell::{Row, Slice};
-use bench::load::ratio::{Ratio, Spread};
+use base::spread;
+use bench::contest::{Ratio, show};
 use bench::report::Table;
-use bench::report::format::{digits, micros, percent, ratio, short};
+use bench::report::format::{digits, micros, percent, short};
 use std::fmt::Write;
 
 /// As text for the terminal.
@@ -45,9 +46,7 @@ fn table(outcome: &Outcome) -> Table {
     ];
     let mut table = Table::new(columns);
     for row in &outcome.rows {
-        let median = |read: fn(&Slice) -> f64| {
-            Spread::of(row.slices.iter().map(read)).map_or(f64::NAN, |spread| spread.median)
-        };
+        let median = |read: fn(&Slice) -> f64| spread::median(row.slices.iter().map(read));
         let server = outcome.rows.iter().find(|other| {
             other.operation == row.operation && other.clients == row.clients && other.way.is_server()
         });
@@ -76,6 +75,5 @@ fn of_server(row: &Row, server: &Row) -> Option<String> {
         .zip(&server.slices)
         .map(|(own, theirs)| (Some(own.p50_us), Some(theirs.p50_us)))
         .collect();
-    let found = Ratio::of(&pairs)?.ratio;
-    Some(format!("{} ({} to {})", ratio(found.median), digits(found.p10), digits(found.p90)))
+    Some(show::spread_of_ratio(&Ratio::of(&pairs)?.ratio))
 }

@@ -1,5 +1,8 @@
 //! A client of the laboratory: draws operations, does them one at a time, and records what it asked and saw.
 //!
+//! Why it does not run on `bench::drive`: a judge reads what it did, so each operation is recorded before it is sent and after it is answered, one at
+//! a time; an operation that comes late is no sample of a latency but an event of the history, so a missed time is not made up for.
+//!
 //! Each value is stored once, by one client, so that a wrong one says where it is from. Of minimum, maximum and bits the judge knows no
 //! outcome that is well and changes nothing, so they are not drawn.
 

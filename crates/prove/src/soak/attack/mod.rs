@@ -17,11 +17,12 @@ mod show;
 
 use super::SoakError;
 use base::Bytes;
-use bench::load::ratio::Ratio;
+use bench::contest::{self, Contest, Order, Ratio, Sample, Slice, Turn};
+use bench::report;
+use bench::tally::{Latency, Tally};
 use clap::Args;
 use indicatif::ProgressBar;
 use kinds::{KINDS, Kind, Way};
-use polite::Felt;
 use rig::Rig;
 use serde::Serialize;
 use serve::process::parse::duration;
@@ -64,6 +65,10 @@ pub struct Attack {
     json: bool,
 }
 
+/// The sides of the comparison.
+const QUIET: usize = 0;
+const ATTACKED: usize = 1;
+
 /// What came of one attack.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
@@ -105,18 +110,16 @@ impl Attack {
         let bar = progress::bar(self.json);
         let mut outcomes = Vec::new();
         for (at, kind) in chosen.iter().enumerate() {
-            let part = |done: f64| (at as f64 + done) / chosen.len() as f64;
-            outcomes.push(self.attack(kind, &bar, &part, &interrupted).map_err(SoakError::Run)?);
+            let part = |at: usize| at as f64 / chosen.len() as f64;
+            let bar = (&bar, part(at), part(at + 1));
+            outcomes.push(self.attack(kind, bar, &interrupted).map_err(SoakError::Run)?);
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }
         }
         bar.finish_and_clear();
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(&outcomes).expect("results are plain data"));
-        } else {
-            print!("{}", show::text(&outcomes, self.bound));
-        }
+        report::print(&outcomes, self.json, || show::text(&outcomes, self.bound))
+            .map_err(|error| SoakError::Run(error.to_string()))?;
         match outcomes.iter().filter(|outcome| outcome.is_attack && !outcome.is_good).count() {
             0 => Ok(()),
             bad => Err(SoakError::Broken(bad as u64)),
@@ -136,40 +139,48 @@ impl Attack {
     fn attack(
         &self,
         kind: &'static Kind,
-        bar: &ProgressBar,
-        part: &dyn Fn(f64) -> f64,
+        bar: (&ProgressBar, f64, f64),
         interrupted: &AtomicBool,
     ) -> Result<Outcome, String> {
         let named = |why: String| format!("{}: {why}", kind.name);
         let mut rig = Rig::start(kind.role, self.group).map_err(named)?;
         let mut polite = polite::connect(&rig.places, kind.polite).map_err(named)?;
         // The first requests make buffers and threads that stay.
-        Felt::of(&mut *polite, Duration::from_millis(300));
+        polite.during(Duration::from_millis(300));
         rig.rest();
-        let (mut pairs, mut felt) = (Vec::new(), Felt::default());
-        for round in 0..self.rounds {
-            progress::show(bar, part(round as f64 / self.rounds as f64), kind.name);
-            let quiet = Felt::of(&mut *polite, self.slice);
-            let attacked =
-                hostile::during(kind, &rig.places, || Felt::of(&mut *polite, self.slice)).map_err(named)?;
-            pairs.push((attacked.quantiles(), quiet.quantiles()));
-            felt.add(attacked);
-            if interrupted.load(Ordering::Relaxed) {
-                break;
+        // What was felt while the server was attacked.
+        let (places, mut felt) = (rig.places, Tally::default());
+        let slice = |turn: Turn| {
+            let tally = match turn.side {
+                QUIET => polite.during(self.slice),
+                _ => hostile::during(kind, &places, || polite.during(self.slice))?,
+            };
+            if turn.side == ATTACKED {
+                felt.merge(&tally);
             }
-        }
-        let of = |which: fn((f64, f64)) -> f64| {
-            let pairs: Vec<_> = pairs.iter().map(|(a, b)| (a.map(which), b.map(which))).collect();
-            Ratio::of(&pairs)
+            Ok(Slice::Measured(Latency::of(&tally.all_latencies())))
         };
+        let rounds = u32::try_from(self.rounds).expect("bounded by its parser");
+        // In this order always: what an attack leaves behind is part of it.
+        let contest = Contest::new((2, 1), (rounds, Order::Fixed), interrupted, bar);
+        let mut measured = contest.run(&mut contest::by(|_| kind.name.to_owned(), slice)).map_err(named)?;
+        let (quiet, attacked) = (measured.take(0, QUIET), measured.take(0, ATTACKED));
+        let of = |which: fn(&Latency) -> f64| {
+            let rounds = |samples: &[Sample<Latency>]| -> Vec<_> {
+                let figure = |latency: &Latency| (latency.count > 0).then(|| which(latency));
+                samples.iter().map(|sample| (sample.round, figure(&sample.figures))).collect()
+            };
+            Ratio::by_round(rounds(&attacked), rounds(&quiet))
+        };
+        let longest_us = felt.all_latencies().max() as f64 / 1e3;
         let mut outcome = Outcome {
             attack: kind.name,
             is_attack: !matches!(kind.way, Way::Load(_)),
-            p50: of(|(p50, _)| p50),
-            p99: of(|(_, p99)| p99),
-            longest_us: felt.longest_us(),
-            answers: felt.answers(),
-            failed: (felt.failed, felt.why),
+            p50: of(|latency| latency.p50_us),
+            p99: of(|latency| latency.p99_us),
+            longest_us,
+            answers: felt.ops(),
+            failed: (felt.all_failed(), felt.examples.into_iter().next()),
             died: rig.died(),
             memory: rig.memory(),
             is_good: false,

@@ -2,25 +2,26 @@
 
 use super::kinds::Asks;
 use super::rig::Places;
+use base::{Clock, Nanos};
+use bench::drive::{Ask, Lost, OneByOne, Plan, drive};
+use bench::tally::Tally;
 use fabric::channel::{CallOptions, Channel, Method, Options};
 use fabric::link::Address;
-use hdrhistogram::Histogram;
 use protocol::chain::Transaction;
 use serde_json::json;
 use serve::txn::{self, Client};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 /// Between two requests.
-const PAUSE_BETWEEN_REQUESTS: Duration = Duration::from_micros(500);
-/// The longest that is told apart, in ns.
-const LONGEST_NS: u64 = 60_000_000_000;
+const PAUSE_BETWEEN_REQUESTS: Nanos = Nanos::from_micros(500);
 /// For an answer; what takes longer has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks once.
-pub trait Polite {
+/// What it asks.
+trait Question {
     /// One request and its answer, which was right.
     ///
     /// # Errors
@@ -28,61 +29,29 @@ pub trait Polite {
     fn ask(&mut self) -> Result<(), String>;
 }
 
-/// What was felt in some time.
-#[derive(Debug, Default)]
-pub struct Felt {
-    nanos: Option<Histogram<u64>>,
-    /// Requests without a right answer.
-    pub failed: u64,
-    /// Why the first of them has none.
-    pub why: Option<String>,
+/// The client.
+pub struct Polite(OneByOne<Asker>);
+
+struct Asker(Box<dyn Question>);
+
+impl Ask for Asker {
+    type Counts = ();
+
+    /// A request without a right answer is counted, and the next is asked.
+    fn ask(&mut self, meant: Nanos, tally: &mut Tally) -> Result<(), Lost> {
+        match self.0.ask() {
+            Ok(()) => tally.record((), meant, Clock::shared().now()),
+            Err(why) => tally.fail("polite", 1, || why),
+        }
+        Ok(())
+    }
 }
 
-impl Felt {
+impl Polite {
     /// Asks for so long.
-    pub fn of(polite: &mut dyn Polite, time: Duration) -> Felt {
-        let mut nanos = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("good bounds");
-        let (mut failed, mut why) = (0, None);
-        let began = Instant::now();
-        while began.elapsed() < time {
-            let asked = Instant::now();
-            match polite.ask() {
-                Ok(()) => nanos.saturating_record(asked.elapsed().as_nanos() as u64),
-                Err(error) => {
-                    failed += 1;
-                    why.get_or_insert(error);
-                }
-            }
-            std::thread::sleep(PAUSE_BETWEEN_REQUESTS);
-        }
-        Felt { nanos: Some(nanos), failed, why }
-    }
-
-    /// p50 and p99 in µs.
-    pub fn quantiles(&self) -> Option<(f64, f64)> {
-        let nanos = self.nanos.as_ref().filter(|nanos| !nanos.is_empty())?;
-        let at = |q| nanos.value_at_quantile(q) as f64 / 1e3;
-        Some((at(0.5), at(0.99)))
-    }
-
-    /// The longest, in µs.
-    pub fn longest_us(&self) -> f64 {
-        self.nanos.as_ref().map_or(0.0, |nanos| nanos.max() as f64 / 1e3)
-    }
-
-    /// How many were answered.
-    pub fn answers(&self) -> u64 {
-        self.nanos.as_ref().map_or(0, Histogram::len)
-    }
-
-    /// Both.
-    pub fn add(&mut self, other: Felt) {
-        match (&mut self.nanos, other.nanos) {
-            (Some(all), Some(more)) => all.add(more).expect("the same digits"),
-            (none, more) => *none = more,
-        }
-        self.failed += other.failed;
-        self.why = self.why.take().or(other.why);
+    pub fn during(&mut self, time: Duration) -> Tally {
+        let (never, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        drive(&mut self.0, &Plan::full(time.into()), Clock::shared().now(), &never, &done)
     }
 }
 
@@ -90,8 +59,8 @@ impl Felt {
 ///
 /// # Errors
 /// It cannot connect.
-pub fn connect(places: &Places, asks: Asks) -> Result<Box<dyn Polite>, String> {
-    Ok(match asks {
+pub fn connect(places: &Places, asks: Asks) -> Result<Polite, String> {
+    let question: Box<dyn Question> = match asks {
         Asks::Item => Box::new(Items(stream(places.service)?)),
         Asks::Health => Box::new(Pages::new(places.admin, "GET /healthz", String::new())?),
         Asks::Score => Box::new(Pages::new(places.http, "POST /v2/models/synthetic/infer", score())?),
@@ -106,7 +75,10 @@ pub fn connect(places: &Places, asks: Asks) -> Result<Box<dyn Polite>, String> {
             let client = Client::connect(&[tcp(places.service)?], &txn::Options::default());
             Box::new(Adds { client: client.map_err(|e| e.to_string())?, sum: 0 })
         }
-    })
+    };
+    let mut one = OneByOne::new(Asker(question));
+    one.pause = PAUSE_BETWEEN_REQUESTS;
+    Ok(Polite(one))
 }
 
 fn tcp(address: SocketAddr) -> Result<Address, String> {
@@ -125,7 +97,7 @@ fn stream(to: SocketAddr) -> Result<BufReader<TcpStream>, String> {
 
 struct Items(BufReader<TcpStream>);
 
-impl Polite for Items {
+impl Question for Items {
     fn ask(&mut self) -> Result<(), String> {
         let mut ask = || -> std::io::Result<String> {
             self.0.get_mut().write_all(b"get k7\r\n")?;
@@ -144,7 +116,7 @@ struct Echo {
     method: Method,
 }
 
-impl Polite for Echo {
+impl Question for Echo {
     fn ask(&mut self) -> Result<(), String> {
         const HELLO: &[u8] = b"\x0a\x05hello";
         let reply = self.channel.call_bytes(self.method, &CallOptions::within(ANSWER_TIMEOUT), HELLO);
@@ -159,7 +131,7 @@ struct Adds {
     sum: i64,
 }
 
-impl Polite for Adds {
+impl Question for Adds {
     fn ask(&mut self) -> Result<(), String> {
         let outcome = self.client.execute(Transaction::new().add("polite", 1)).map_err(|e| e.to_string())?;
         let expected = self.sum + 1;
@@ -205,7 +177,7 @@ impl Pages {
     }
 }
 
-impl Polite for Pages {
+impl Question for Pages {
     fn ask(&mut self) -> Result<(), String> {
         match self.page() {
             Ok(status) if status.contains(" 200 ") => Ok(()),
@@ -238,7 +210,7 @@ impl Pings {
     }
 }
 
-impl Polite for Pings {
+impl Question for Pings {
     fn ask(&mut self) -> Result<(), String> {
         let mut ask = || -> std::io::Result<()> {
             self.0.get_mut().write_all(&[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8])?;

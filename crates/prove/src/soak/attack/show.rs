@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::kinds::KINDS;
 use base::Bytes;
-use bench::load::ratio::Ratio;
+use bench::contest::Ratio;
 use bench::report::format::{micros, whole};
 use bench::report::table::Table;
 

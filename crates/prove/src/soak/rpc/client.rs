@@ -1,4 +1,7 @@
 //! A client of a soak: a thread with one connection.
+//!
+//! Why it does not run on `bench::drive`: it judges. Each call has a number whose one outcome is entered in the ledger, connections are cut and their
+//! transports switched under it, and a call that fails is no end of the run but an answer to be believed or not.
 
 use super::ledger::{self, Ledger, MOST};
 use base::prng::Prng;

@@ -2,6 +2,8 @@
 //!
 //! A request is the client's number, the call's, and bytes that follow from both; so is a reply, with other bytes.
 //!
+//! Other ledgers hold other promises: `bench::load::ledger` that a value read was written, `soak::ledger` which states a key may have after deaths.
+//!
 //! Bounds: a bit for each call, [`MOST`] calls of a client.
 
 use base::prng::mix64;
