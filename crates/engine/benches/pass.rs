@@ -5,7 +5,8 @@
 //! ```
 //! A request goes the whole way: submit, doorbell, admit, touch, execute, reply, poll, release; 64 of them to a pass. Three
 //! services: *echo* answers eight bytes and touches nothing, so that all its time is the engine's; *chase* follows two
-//! dependent random lines through a table much larger than the caches (`--entries` lines of 64 bytes); *deep* follows three; *worked* does the same and carries about 100 ns of
+//! dependent random lines through a table much larger than the caches (`--entries` lines of 64 bytes); *deep* follows three; *worked* does the same
+//! and carries about 100 ns of
 //! dependent multiplications, half before the lines and half after, as parsing and formatting would. (Without such work the
 //! out-of-order core overlaps neighbouring requests of the plain form by itself.)
 //!

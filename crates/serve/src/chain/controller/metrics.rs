@@ -79,7 +79,7 @@ impl Process {
                 chain: self.chain,
                 controller: self.number,
                 leads: self.driver.leads(now),
-                epoch: view.configuration.as_ref().map_or(0, |configuration| configuration.epoch.0.into()),
+                epoch: view.configuration.as_ref().map_or(0, |configuration| configuration.epoch.0),
                 serving: count(Part::Serving),
                 syncing: count(Part::Syncing),
                 heard: view.heard.len(),
