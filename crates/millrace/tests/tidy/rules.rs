@@ -51,7 +51,6 @@ pub const LONG_FILES: &[&str] = &[
     "serve/src/rec/tests.rs",
     "sim/src/faults.rs",
     "sim/src/linear/search.rs",
-    "store/benches/lookup.rs",
     "store/src/index.rs",
     "store/src/store.rs",
     "store/src/tests/model.rs",
