@@ -3,7 +3,7 @@
 //! ```text
 //!  admin's collector ── question ──▶ loop: answers what was asked meanwhile, once in a turn ── answer ──▶ collector
 //! ```
-//! Bounds: [`OPEN_MAX`] questions that are not taken; a loop that does not answer within [`ANSWER_TIMEOUT`] is gone without.
+//! Bounds: `OPEN_MAX` questions that are not taken; a loop that does not answer within [`ANSWER_TIMEOUT`] is gone without.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};

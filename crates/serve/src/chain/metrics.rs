@@ -1,7 +1,7 @@
 //! What a replica's admin port shows (`--admin`): its figures, its registers, whether it serves. The port asks the replica's loop, which answers
 //! between two turns, so that nothing is counted twice or behind a lock.
 //!
-//! A figure of [`super::info`] is called as its family, without prefix: `epoch` is `millrace_chain_epoch`.
+//! A figure of `chain::info` is called as its family, without prefix: `epoch` is `millrace_chain_epoch`.
 
 use super::error::ChainError;
 use super::node::Node;

@@ -1,6 +1,6 @@
 //! The metrics of RPC servers and of the gateway: what the fabric's monitor saw.
 //!
-//! Bounds: samples per open connection for the first [`CONNECTIONS_MAX`] of them only; the totals count all.
+//! Bounds: samples per open connection for the first `CONNECTIONS_MAX` of them only; the totals count all.
 
 use crate::metrics::{Buckets, Family, Page};
 use base::Nanos;
