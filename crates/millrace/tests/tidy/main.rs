@@ -106,8 +106,19 @@ fn the_map_names_what_is_there() {
     let mut within = vec![root(), root().join("crates")];
     within.extend(crates.flat_map(|one| [one.join("src"), one]));
     let is_there = |path: &str| within.iter().any(|folder| folder.join(path).exists());
-    hold(0, missing_paths(&read("ARCHITECTURE.md"), is_there));
-    assert_eq!(missing_paths("see `a/b.rs`, `x::y/z` and\n`a/c`", |path| path == "a/c").len(), 1);
+    let walks = fs::read_dir(root().join("docs/walks")).expect("a folder");
+    let walks =
+        walks.map(|entry| format!("docs/walks/{}", entry.expect("it is there").file_name().display()));
+    let beside = ["bounds", "dependencies", "where-to-add"].map(|name| format!("docs/{name}.md"));
+    let maps = walks.chain(beside).chain(["ARCHITECTURE.md".to_owned()]);
+    hold(0, maps.flat_map(|map| missing_paths(&map, &read(&map), is_there)));
+    assert_eq!(missing_paths("x.md", "see `a/b.rs`, `x::y/z` and\n`a/c`", |path| path == "a/c").len(), 1);
+    let map = read("ARCHITECTURE.md");
+    assert!(
+        map.len() <= 12 << 10,
+        "ARCHITECTURE.md has {} bytes: what is about one part goes to docs",
+        map.len()
+    );
 }
 
 #[test]

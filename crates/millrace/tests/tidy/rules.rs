@@ -157,14 +157,14 @@ pub fn wide_comments(path: &str, text: &str) -> Vec<String> {
 }
 
 /// Paths in backticks that are not there.
-pub fn missing_paths(text: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
+pub fn missing_paths(map: &str, text: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
     let is_odd = |c: char| !c.is_alphanumeric() && !"/._-".contains(c);
     let is_path = |word: &str| word.contains('/') && !word.starts_with('/') && !word.contains(is_odd);
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let words = line.split('`').skip(1).step_by(2);
         for word in words.filter(|word| is_path(word) && !is_there(word)) {
-            found.push(format!("ARCHITECTURE.md:{number}: there is no {word}: name it from `crates` on"));
+            found.push(format!("{map}:{number}: there is no {word}: name it from `crates` on"));
         }
     }
     found
