@@ -51,19 +51,45 @@ impl Clock {
     }
 }
 
+/// How long somebody may block, by the system's clock: the cycle counter may be set back meanwhile, and a deadline by it be days away.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout {
+    begun: Instant,
+    span: Duration,
+}
+
+impl Timeout {
+    /// It begins now.
+    pub fn new(span: Duration) -> Timeout {
+        Timeout { begun: Instant::now(), span }
+    }
+
+    /// What is left; zero when it is over.
+    pub fn left(&self) -> Nanos {
+        self.span.saturating_sub(self.begun.elapsed()).into()
+    }
+}
+
 fn calibrate(origin: Instant, origin_cycles: u64) -> u64 {
-    // Three spans, the middle scale: a stolen time slice between the two reads spoils one of them, rarely two.
-    let mut scales = [0u64; 3];
-    for (i, scale) in scales.iter_mut().enumerate() {
-        while origin.elapsed() < Duration::from_millis(3 * (i as u64 + 1)) {
+    // Three spans, the middle scale: a stolen time slice between the two reads spoils one of them, rarely two; and so does a counter that jumps,
+    // for each span has a beginning of its own.
+    let scale = |from: (Instant, u64), to: (Instant, u64)| {
+        let ticks = to.1.wrapping_sub(from.1).max(1);
+        ((to.0.duration_since(from.0).as_nanos() << 32) / u128::from(ticks)) as u64
+    };
+    let mut at = (origin, origin_cycles);
+    let mut scales = [0; 3].map(|_| {
+        let begun = at;
+        while begun.0.elapsed() < Duration::from_millis(3) {
             std::hint::spin_loop();
         }
-        let ns = origin.elapsed().as_nanos();
-        let ticks = cycles().wrapping_sub(origin_cycles).max(1);
-        *scale = ((ns << 32) / u128::from(ticks)) as u64;
-    }
+        at = (Instant::now(), cycles());
+        scale(begun, at)
+    });
     scales.sort_unstable();
-    scales[1]
+    // The longest span says it most exactly, unless something came between.
+    let whole = scale((origin, origin_cycles), at);
+    if whole.abs_diff(scales[1]) < scales[1] / 1000 { whole } else { scales[1] }
 }
 
 /// The raw cycle counter; 0 where the machine has none.

@@ -11,7 +11,7 @@ use crate::connection::switch::{Links, Side};
 use crate::connection::{ConnectError, Opened, Opening};
 use crate::link::{self, Address, Link, LinkOptions};
 use crate::registers::Watch;
-use base::clock::Clock;
+use base::clock::{Clock, Timeout};
 use base::units::Nanos;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Channel {
     /// [`ConnectError`], each with what to do about it.
     pub fn over(link: Box<dyn Link>, options: &Options) -> Result<Channel, ConnectError> {
         let clock = Clock::shared();
-        let until = clock.now().plus(Nanos::from(options.timeout));
+        let timeout = Timeout::new(options.timeout);
         let mut connecting = Connecting::new(link, options);
         loop {
             let now = clock.now();
@@ -113,12 +113,13 @@ impl Channel {
                 Ok(channel) => return Ok(channel),
                 Err(connecting) => connecting,
             };
-            if now >= until {
+            let left = timeout.left();
+            if left == Nanos::ZERO {
                 return Err(ConnectError::TimedOut(options.timeout));
             }
             let opening = &mut connecting.opening;
             if opening.arm() {
-                let left = until.min(opening.next_deadline()).since(now);
+                let left = opening.next_deadline().since(now).min(left);
                 super::wait::sleep([opening.descriptor()], Some(Duration::from(left)));
             }
             opening.disarm();

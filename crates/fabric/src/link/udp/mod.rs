@@ -23,7 +23,7 @@ use super::{
     Transport,
 };
 use crate::frame::MAX_FRAME;
-use base::clock::Clock;
+use base::clock::{Clock, Timeout};
 use base::units::Nanos;
 use protocol::session::{self, Config, Heard, Session, answer_stray, session_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -247,7 +247,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        let mut until = self.clock.now().plus(LINGER);
+        let linger = Timeout::new(LINGER.into());
         let mut farewell = None;
         while !self.left.is_empty() {
             let now = self.clock.now();
@@ -255,13 +255,14 @@ impl Drop for Core {
             self.drive_left(now);
             self.send(now);
             if self.left.iter().all(|key| self.sessions[key].session.is_drained()) {
-                until = until.min(*farewell.get_or_insert(now.plus(FAREWELL)));
+                farewell.get_or_insert_with(|| Timeout::new(FAREWELL.into()));
             }
-            if now >= until {
+            let left = linger.left().min(farewell.map_or(Nanos::MAX, |farewell| farewell.left()));
+            if left == Nanos::ZERO {
                 return;
             }
             if !self.left.is_empty() {
-                sleep_on(self.socket.socket(), self.next_deadline().min(until).since(now));
+                sleep_on(self.socket.socket(), self.next_deadline().since(now).min(left));
             }
         }
     }
@@ -400,8 +401,7 @@ impl UdpLink {
         let mut id = [0; 8];
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())?;
         let key = (address, u64::from_le_bytes(id));
-        let begun = core.clock.now();
-        let end = begun.plus(Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2)));
+        let (begun, timeout) = (core.clock.now(), Timeout::new(timeout));
         let session = Box::new(Session::open(&config, begun, core.epoch, key.1));
         let touched = Touched::default();
         core.sessions.insert(key, Held { session, touched: touched.clone(), left: false });
@@ -420,11 +420,11 @@ impl UdpLink {
             if session.is_established() {
                 break;
             }
-            if now >= end {
+            let left = timeout.left();
+            if left == Nanos::ZERO {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("nobody answers at {address}")));
             }
-            let next = session.next_deadline().min(end);
-            sleep_on(core.socket.socket(), next.since(now));
+            sleep_on(core.socket.socket(), session.next_deadline().since(now).min(left));
         }
         let descriptor = core.socket.socket().as_fd().try_clone_to_owned()?;
         Ok(UdpLink { core: Arc::new(Mutex::new(core)), key, descriptor, touched, waiting: true })
