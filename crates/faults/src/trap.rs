@@ -55,12 +55,16 @@ fn install() {
     filter();
 }
 
-/// `if nr is none of TRAPPED, or the call is ours: allow; else: trap`.
+/// `if nr is none of TRAPPED, or the call is ours, or glibc's own futex: allow; else: trap`.
+///
+/// glibc waits for its own locks with all signals blocked (a thread that ends, or is started, and its list of stacks): the kernel would end the
+/// process over a trap there. What the program asks for by `syscall` is not that.
 fn filter() {
     let load = |offset: u32| instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
-    let equal = |value: u32, yes: u8, no: u8| {
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, yes, no, value)
+    let jump = |test: u32, value: u32, yes: u8, no: u8| {
+        instruction(libc::BPF_JMP | test | libc::BPF_K, yes, no, value)
     };
+    let equal = |value: u32, yes: u8, no: u8| jump(libc::BPF_JEQ, value, yes, no);
     let end = |action: u32| instruction(libc::BPF_RET | libc::BPF_K, 0, 0, action);
     let mut program = vec![load(0)];
     let count = TRAPPED.len();
@@ -69,6 +73,19 @@ fn filter() {
         program.push(equal(*nr as u32, (count - i) as u8, 0));
     }
     program.push(end(libc::SECCOMP_RET_ALLOW));
+    if let Some(libc) = raw::libc() {
+        let low = |address: u64| address as u32;
+        program.extend([
+            equal(libc::SYS_futex as u32, 0, 7),
+            load(12),
+            equal((libc.text.start >> 32) as u32, 0, 5),
+            load(8),
+            jump(libc::BPF_JGE, low(libc.text.start), 0, 3),
+            jump(libc::BPF_JGE, low(libc.text.end), 2, 0),
+            equal(low(libc.syscall), 1, 0),
+            end(libc::SECCOMP_RET_ALLOW),
+        ]);
+    }
     let after = raw::after();
     // The instruction pointer is at offset 8, the lower half first.
     program.extend([load(8), equal(after as u32, 0, 3), load(12), equal((after >> 32) as u32, 0, 1)]);

@@ -311,7 +311,11 @@ pub fn until_all_serve(up: &Up) {
         if infos.len() == 3 && infos.iter().all(serves) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "not all serve: {infos:?}");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "not all serve: {infos:?}\nthe replicas said {:#?}",
+            up.lines().iter().rev().take(20).collect::<Vec<_>>()
+        );
         std::thread::yield_now();
     }
 }
