@@ -39,16 +39,14 @@ fn the_stubs_of_the_examples_are_what_the_generator_writes() {
 
 #[test]
 fn the_stubs_of_the_program_are_what_the_generator_writes() {
-    let demo = config("../serve/src/rpc/demo").deferred("/demo.Echo/Wait");
-    committed("../serve/src/rpc/demo", "demo", demo, "../serve/src/rpc/demo/demo.proto");
+    let demo = config("../serve/proto").deferred("/demo.Echo/Wait");
+    committed("../serve/proto", "demo", demo, "../serve/proto/demo.proto");
     let txn = ["Execute", "Open", "Close", "Status", "Info", "Export"]
         .iter()
-        .fold(config("../serve/src/txn"), |config, method| {
-            config.deferred(format!("/millrace.Txn/{method}"))
-        });
-    committed("../serve/src/txn", "txn", txn, "../serve/src/txn/txn.proto");
-    let rec = config("../serve/src/rec");
-    committed("../serve/src/rec", "recommend", rec, "../serve/src/rec/recommend.proto");
+        .fold(config("../serve/proto"), |config, method| config.deferred(format!("/millrace.Txn/{method}")));
+    committed("../serve/proto", "txn", txn, "../serve/proto/txn.proto");
+    let rec = config("../serve/proto");
+    committed("../serve/proto", "recommend", rec, "../serve/proto/recommend.proto");
 }
 
 #[test]

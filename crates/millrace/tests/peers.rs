@@ -159,7 +159,7 @@ fn grpcio_calls_a_fabric_service_through_the_gateway() {
     let address = gateway.line.split_whitespace().nth(2).expect("gRPC on ADDRESS for …");
     let root = env!("CARGO_MANIFEST_DIR");
     python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
-    let text = succeeded(python.arg(format!("{root}/../serve/src/rpc/demo")).arg(&folder));
+    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder));
     assert!(text.contains("everything as it should be"), "{text}");
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -22,7 +22,7 @@
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //! | `registers` | what can be tuned |
-//! | `recommend.proto` | the fabric's service; `recommend.rs` and `recommend.desc` are made of it by `fabric::build` and committed |
+//! | `../../proto/recommend.proto` | the fabric's service; `recommend.rs` and `recommend.desc` beside it are made of it by `fabric::build` and committed |
 //!
 //! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
 
@@ -51,7 +51,7 @@ mod words;
 #[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]
 pub mod proto {
     //! Generated.
-    include!("recommend.rs");
+    include!("../../proto/recommend.rs");
 }
 
 pub use command::Serve;

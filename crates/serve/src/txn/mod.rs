@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `txn.proto` | the service that each replica serves; `txn.rs` and `txn.desc` are made of it by `fabric::build` and committed |
+//! | `../../proto/txn.proto` | the service that each replica serves; `txn.rs` and `txn.desc` beside it are made of it by `fabric::build` and committed |
 //! | `words`, `info` | its messages to and from those of `protocol::chain` |
 //! | `client` | a client: transactions that wait, or many under way |
 //! | `places`, `place` | the replicas that a client knows, and a channel to each |
@@ -25,7 +25,7 @@ pub mod words;
 #[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]
 pub mod proto {
     //! Generated.
-    include!("txn.rs");
+    include!("../../proto/txn.rs");
 }
 
 pub use client::{Client, Options, Ticket};

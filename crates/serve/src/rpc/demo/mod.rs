@@ -1,4 +1,4 @@
-//! What `millrace rpc serve` serves: `demo.proto`, with its stubs (`demo.rs`, made by `fabric::build` and committed) and its handlers.
+//! What `millrace rpc serve` serves: `proto/demo.proto`, with its stubs (`proto/demo.rs`, made by `fabric::build` and committed) and its handlers.
 
 use fabric::service::{BoxFuture, Context};
 use fabric::status::{Code, Status};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]
 pub mod proto {
     //! Generated.
-    include!("demo.rs");
+    include!("../../../proto/demo.rs");
 }
 
 /// Says, waits, fails, counts, adds up.
