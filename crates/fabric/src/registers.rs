@@ -31,6 +31,8 @@ base::registers! {
         "Slots of each ring opened from now on: how many short frames may wait in one direction.";
     RingArena "ring.arena" Size, 64 << 10, 1 << 30, 1 << 20, live,
         "Bytes beside each ring opened from now on, for frames that do not fit a slot.";
+    PlaceHandlers "place.handlers" Choice(&["auto", "edge", "host", "engine"]), 0, 3, 0, live,
+        "Where a server runs methods without streams: on the thread that owns the connections (edge), on workers (host), on an engine core. auto: on workers if there are any.";
     WorkersCount "workers.count" Count, 0, 256, 0, live,
         "Cores behind a server that run its handlers; with 0 the thread that owns the connections does.";
     WorkersBalancer "workers.balancer"

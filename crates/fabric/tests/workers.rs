@@ -182,19 +182,21 @@ fn everything_changes_while_calls_flow() {
             return;
         }
         step += 1;
-        match step % 6 {
-            0 => set("workers.count", ["2", "0", "3", "1"][step / 6 % 4]),
+        match step % 7 {
+            0 => set("workers.count", ["2", "0", "3", "1"][step / 7 % 4]),
             1 => {
                 let balancers = ["static", "round_robin", "key_hash", "two_choices", "shortest_queue"];
-                set("workers.balancer", balancers[step / 6 % 5]);
+                set("workers.balancer", balancers[step / 7 % 5]);
             }
-            2 => set("workers.provisioning", ["per_connection", "single", "per_core"][step / 6 % 3]),
-            3 => set("port.mode", ["inline", "doorbell", "coherent"][step / 6 % 3]),
-            4 => set("ring.entries", ["16", "64", "32"][step / 6 % 3]),
+            2 => set("workers.provisioning", ["per_connection", "single", "per_core"][step / 7 % 3]),
+            3 => set("port.mode", ["inline", "doorbell", "coherent"][step / 7 % 3]),
+            4 => set("ring.entries", ["16", "64", "32"][step / 7 % 3]),
+            // Without an engine, engine is auto.
+            5 => set("place.handlers", ["host", "edge", "engine", "auto"][step / 7 % 4]),
             _ => {
-                set("batch.mode", ["fixed", "adaptive"][step / 6 % 2]);
-                set("batch.size", ["1", "4", "64"][step / 6 % 3]);
-                set("poll.threshold", ["0", "1000000000"][step / 6 % 2]);
+                set("batch.mode", ["fixed", "adaptive"][step / 7 % 2]);
+                set("batch.size", ["1", "4", "64"][step / 7 % 3]);
+                set("poll.threshold", ["0", "1000000000"][step / 7 % 2]);
             }
         }
     });

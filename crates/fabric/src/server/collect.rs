@@ -2,6 +2,7 @@
 
 use super::calls::Kind;
 use super::connection::Connection;
+use super::executor::Executor;
 use super::returns::Return;
 use super::tasks::{Of, TaskId};
 use super::watched::code_of;
@@ -18,7 +19,7 @@ impl Server {
     #[inline]
     pub(super) fn collect(&mut self, now: Nanos) -> usize {
         let mut done = 0;
-        if self.core.executor.is_some() {
+        if self.core.places.is_some() {
             done += self.collect_replies(now);
         }
         for _ in 0..ROUNDS {
@@ -31,11 +32,10 @@ impl Server {
     }
 
     fn collect_replies(&mut self, now: Nanos) -> usize {
-        let Some(mut executor) = self.core.executor.take() else { return 0 };
-        let done =
-            executor.collect(now, &mut |number, frame| self.answer(number, call_of(frame), frame, now));
-        self.core.elsewhere = executor.takes();
-        self.core.executor = Some(executor);
+        let Some(mut places) = self.core.places.take() else { return 0 };
+        let done = places.collect(now, &mut |number, frame| self.answer(number, call_of(frame), frame, now));
+        self.core.elsewhere = places.takes();
+        self.core.places = Some(places);
         done
     }
 

@@ -130,7 +130,7 @@ pub(super) struct Connection {
     /// Since when something has found no room.
     blocked_since: Option<Nanos>,
     pub(super) kept: Batch,
-    /// A Request that the executor had no room for.
+    /// A Request that there was no room for where it is to run.
     pub(super) refused: Option<(Vec<u8>, Nanos)>,
     pub(super) held: Arc<Held>,
     /// Something was sent that was not published.

@@ -4,6 +4,7 @@
 //! started before is refused as UNAVAILABLE (it did not run). When all that was open is answered, the connection ends.
 
 use super::connection::{Connection, Counters, End, Phase};
+use super::executor::Executor;
 use super::{Server, find};
 use crate::frame::{Header, Kind};
 use crate::link::Transport;
@@ -99,8 +100,8 @@ impl Server {
         for mut connection in connections.extract_if(.., |connection| connection.over.is_some()) {
             connection.take_up(calm, now);
             connection.abandon_calls(core);
-            if let Some(executor) = &mut core.executor {
-                executor.closed(connection.number);
+            if let Some(places) = &mut core.places {
+                places.closed(connection.number);
             }
             connection.say_why(now);
             connection.watch_traffic();

@@ -11,7 +11,7 @@
 //! ```
 //! Why run to completion: a request of a method without streams is decoded from the batch it came in, handled, and its reply put into
 //! the link, on one core, before the next is looked at. Handlers that cannot answer at once defer (see
-//! [`Incoming::defer`](crate::service::Incoming::defer)), stream, or run on workers ([`Executor`]).
+//! [`Incoming::defer`](crate::service::Incoming::defer)), stream, or run elsewhere ([`Executor`], `places`).
 //!
 //! Invariants: those of `docs/design/003-fabric.md`; where they are kept is said in `connection` and `take`.
 //!
@@ -21,12 +21,14 @@
 
 mod calls;
 mod calm;
+mod carried;
 mod collect;
 mod connection;
 mod executor;
 mod greet;
 mod manage;
 mod options;
+mod places;
 mod reflection;
 mod returns;
 mod router;
@@ -39,6 +41,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use carried::{Courier, Handler};
 pub use connection::{Counters, End};
 pub use executor::{Executor, Full, Origin};
 pub use manage::ConnectionInfo;
@@ -53,13 +56,14 @@ pub(crate) use router::failure;
 use crate::connection::switch::Side;
 use crate::link::{self, Address, Frames, Listener};
 use crate::monitor::Watched;
-use crate::registers::{Id, Registers, Watch, wait_policy};
+use crate::registers::{Registers, Watch, wait_policy};
 use crate::service::Service;
 use base::units::Nanos;
 use calm::Calm;
 use codec::memory::Memory;
 use connection::{Batch, Connection};
 use greet::Greeting;
+use places::Places;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -97,11 +101,11 @@ struct Core {
     fresh: Vec<TaskId>,
     /// Deadlines of open calls, with connection and call.
     timers: BTreeSet<(Nanos, u64, u32)>,
-    executor: Option<Box<dyn Executor>>,
+    places: Option<Box<Places>>,
     watched: Option<Box<Watched>>,
-    /// The executor takes requests.
+    /// Requests are submitted elsewhere.
     elsewhere: bool,
-    /// The executor has something to publish.
+    /// There is something to publish there.
     submitted: bool,
     draining: bool,
     next_number: u64,
@@ -159,7 +163,7 @@ impl Server {
             tasks: Tasks::default(),
             fresh: Vec::new(),
             timers: BTreeSet::new(),
-            executor: None,
+            places: None,
             watched: None,
             elsewhere: false,
             submitted: false,
@@ -205,11 +209,11 @@ impl Server {
         Ok(self)
     }
 
-    /// Runs methods without streams elsewhere than on this thread.
+    /// Has an engine for methods without streams; register `place.handlers` sends them there. Services are added before.
     #[must_use]
-    pub fn executor(mut self, executor: Box<dyn Executor>) -> Server {
-        self.core.elsewhere = executor.takes();
-        self.core.executor = Some(executor);
+    pub fn engine(mut self, engine: Box<dyn Executor>) -> Server {
+        self.core.places.get_or_insert_default().engine = Some(engine);
+        self.follow();
         self
     }
 
@@ -218,9 +222,12 @@ impl Server {
     ///
     /// # Errors
     /// The system's: no threads can be had, or a core is not allowed.
-    pub fn workers(self, plan: &WorkersPlan) -> io::Result<Server> {
+    pub fn workers(mut self, plan: &WorkersPlan) -> io::Result<Server> {
         let pool = Pool::new(self.router(), plan)?;
-        Ok(self.executor(Box::new(pool)))
+        let places = self.core.places.get_or_insert_default();
+        places.host = Some(pool);
+        self.core.elsewhere = places.takes();
+        Ok(self)
     }
 
     /// The services, for an executor.
@@ -249,14 +256,16 @@ impl Server {
         let core = &mut self.core;
         core.options.follow(registers);
         self.listeners.iter_mut().for_each(|listener| listener.set_options(&core.options.link));
-        if core.executor.is_none() && registers.size(Id::WorkersCount) > 0 {
-            // As `Server::workers` with nothing special; where the system gives no threads, `follow` of the pool goes on without.
-            let pool = Pool::new(Arc::clone(&core.router), &WorkersPlan::default());
-            core.executor = pool.ok().map(|pool| Box::new(pool) as Box<dyn Executor>);
+        if places::workers(registers) > 0 {
+            let places = core.places.get_or_insert_default();
+            if places.host.is_none() {
+                // As `Server::workers` with nothing special; where the system gives no threads, `follow` of the pool goes on without.
+                places.host = Pool::new(Arc::clone(&core.router), &WorkersPlan::default()).ok();
+            }
         }
-        if let Some(executor) = &mut core.executor {
-            executor.follow(registers);
-            core.elsewhere = executor.takes();
+        if let Some(places) = &mut core.places {
+            places.follow(registers);
+            core.elsewhere = places.takes();
         }
     }
 
@@ -324,9 +333,9 @@ impl Server {
     /// Publishes, and buries connections that are over.
     fn finish_turns(&mut self, now: Nanos) {
         if std::mem::take(&mut self.core.submitted)
-            && let Some(executor) = &mut self.core.executor
+            && let Some(places) = &mut self.core.places
         {
-            executor.flush();
+            places.flush();
         }
         let mut over = false;
         for connection in &mut self.connections {

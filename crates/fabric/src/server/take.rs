@@ -7,7 +7,7 @@
 
 use super::calls::{self, Open};
 use super::connection::{Batch, Connection, End, Phase};
-use super::executor::Origin;
+use super::executor::{Executor, Origin};
 use super::router::{Executed, deadline, too_late, unknown_method};
 use super::tasks::Of;
 use super::watched::{Watch, code_of};
@@ -200,7 +200,7 @@ impl Connection {
         self.calls.insert(call, Open { deadline, kind, watch });
     }
 
-    /// Gives a Request to the executor; if it has no room, it waits here.
+    /// Gives a Request to where it is to run; if there is no room, it waits here.
     fn submit(
         &mut self,
         core: &mut Core,
@@ -215,8 +215,8 @@ impl Connection {
         }
         core.watch_pass(watch, Point::Begun);
         let origin = Origin { connection: self.number, arrived };
-        let executor = core.executor.as_mut().expect("asked before");
-        let flow = match executor.submit(origin, bytes) {
+        let places = core.places.as_mut().expect("asked before");
+        let flow = match places.submit(origin, bytes) {
             Ok(()) => {
                 core.submitted = true;
                 Flow::Go
@@ -231,7 +231,7 @@ impl Connection {
         flow
     }
 
-    /// Offers the Request that the executor had no room for again; false if it still has none.
+    /// Offers the Request that there was no room for again; false if there still is none.
     #[inline]
     fn submit_refused(&mut self, core: &mut Core, now: Nanos) -> bool {
         self.refused.is_none() || self.submit_again(core, now)
@@ -244,8 +244,8 @@ impl Connection {
         if !core.elsewhere {
             return self.execute_refused(core, &bytes, origin, now);
         }
-        let executor = core.executor.as_mut();
-        let submitted = executor.is_some_and(|executor| executor.submit(origin, &bytes).is_ok());
+        let places = core.places.as_mut();
+        let submitted = places.is_some_and(|places| places.submit(origin, &bytes).is_ok());
         core.submitted |= submitted;
         if submitted {
             return true;

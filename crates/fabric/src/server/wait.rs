@@ -8,6 +8,7 @@
 //! [`Server::next_deadline`], [`Server::disarm`] after. The descriptors are others after each poll.
 
 use super::Server;
+use super::executor::Executor;
 use super::greet::Greeting;
 use crate::channel::Channel;
 use base::clock::Clock;
@@ -104,7 +105,7 @@ impl Server {
         if !connections_idle || !alone.all(|greeting| greeting.link().arm()) {
             return false;
         }
-        if core.executor.as_mut().is_some_and(|executor| !executor.arm()) {
+        if core.places.as_mut().is_some_and(|places| !places.arm()) {
             return false;
         }
         self.sleeper.arm();
@@ -118,8 +119,8 @@ impl Server {
         busy.for_each(|connection| connection.links.disarm());
         let alone = self.greetings.iter_mut().filter(|greeting| !greeting.is_watched());
         alone.for_each(|greeting| greeting.link().disarm());
-        if let Some(executor) = &mut self.core.executor {
-            executor.disarm();
+        if let Some(places) = &mut self.core.places {
+            places.disarm();
         }
         self.sleeper.disarm();
     }
@@ -128,8 +129,8 @@ impl Server {
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let own = self.sleeper.descriptor().expect("made with an eventfd");
         let mut workers = Vec::new();
-        if let Some(executor) = &self.core.executor {
-            executor.descriptors(&mut workers);
+        if let Some(places) = &self.core.places {
+            places.descriptors(&mut workers);
         }
         // The set stands for calm connections, listeners, and sockets without a Hello.
         let busy = self.connections.iter().filter(|connection| !connection.is_calm());

@@ -1,10 +1,9 @@
 //! Workers behind a server: the executor that is made of [`crate::workers`].
 //!
-//! Shape: a request travels as its frame with where it came from behind it, and its connection's number as the tag; the answer is the
-//! Reply's frame, or nothing when the handler deferred.
+//! Shape:
 //! ```text
-//!  submit: [frame][connection, 8][arrived, 8]  ──▶ front ══ ways ══▶ Router::execute
-//!  collect:                          [Reply]   ◀── front ══ ways ══◀──┘
+//!  submit:  a packed request  ──▶ front ══ ways ══▶ Handler::execute
+//!  collect:          a Reply  ◀── front ══ ways ══◀──┘
 //!                             retiring fronts  ◀── of another number of workers, until their last answer
 //! ```
 //! Why retire: the number of workers is a register; those that were there answer what they have and then leave.
@@ -13,15 +12,16 @@
 //!
 //! Time: handlers read the process's clock, so a server whose time is given (a simulation) runs its handlers itself.
 
+use super::carried::{Courier, Handler};
 use super::executor::{Executor, Full, Origin};
-use super::router::{Executed, Router, Scratch};
+use super::places;
+use super::router::Router;
 use crate::frame::Frame;
 use crate::link::Mode;
 use crate::port::polling::Thresholds;
 use crate::port::{self, Packet, PortOptions};
 use crate::registers::{Id, Registers, wait_policy};
 use crate::workers::{Balancing, Execute, Key, Provisioning, Route, Work, Workers, WorkersOptions};
-use base::clock::Clock;
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 use std::io;
@@ -31,8 +31,6 @@ use std::sync::Arc;
 const RETIRING: usize = 4;
 /// Answers taken from a front in one look.
 const MOST: usize = 256;
-/// Where a request came from, behind its frame.
-const TAIL: usize = 16;
 
 /// Workers of a server.
 #[derive(Clone, Debug, Default)]
@@ -68,8 +66,7 @@ pub(super) struct Pool {
     retiring: Vec<Workers>,
     /// The number of workers is not what the plan says yet.
     is_late: bool,
-    /// The highest connection seen.
-    latest: u64,
+    courier: Courier,
 }
 
 impl Pool {
@@ -91,7 +88,7 @@ impl Pool {
             running: 0,
             retiring: Vec::new(),
             is_late: false,
-            latest: 0,
+            courier: Courier::default(),
         };
         pool.front = pool.make()?;
         pool.running = pool.plan.count;
@@ -155,10 +152,7 @@ impl Executor for Pool {
         let frame = Frame::parse(request).expect("the server parsed it");
         let service = self.services.get(usize::from(frame.header.method)).copied().unwrap_or_default();
         let key = front.key(service).and_then(|key| key.of(frame.body));
-        let connection = origin.connection as u32;
-        self.latest = self.latest.max(origin.connection);
-        let (number, arrived) = (origin.connection.to_le_bytes(), origin.arrived.0.to_le_bytes());
-        let packet = Packet::new(connection, &[request, &number, &arrived]);
+        let (connection, packet) = (origin.connection as u32, self.courier.pack(origin, request));
         front.submit(&Route { connection, service, key }, packet).map_err(|_| Full)
     }
 
@@ -167,15 +161,16 @@ impl Executor for Pool {
     }
 
     fn collect(&mut self, now: Nanos, each: &mut dyn FnMut(u64, &[u8])) -> usize {
-        let latest = self.latest;
+        let courier = std::mem::take(&mut self.courier);
         let take = |front: &mut Workers| {
             front.collect(now, MOST, |answer| {
                 if !answer.bytes().is_empty() {
-                    each(connection_of(answer.tag(), latest), answer.bytes());
+                    each(courier.connection(&answer), answer.bytes());
                 }
             })
         };
         let count = self.fronts().map(take).sum();
+        self.courier = courier;
         if !self.retiring.is_empty() {
             // Dropped, they stop and join their workers, who have nothing left to do.
             self.retiring.retain(|front| front.in_flight() > 0);
@@ -205,7 +200,7 @@ impl Executor for Pool {
             }
         }
         self.balance(wanted.balancing);
-        self.plan.count = registers.size(Id::WorkersCount);
+        self.plan.count = places::workers(registers);
         self.resize();
     }
 
@@ -247,53 +242,24 @@ fn options_of(registers: &Registers) -> WorkersOptions {
     }
 }
 
-/// The connection whose number ends in `tag`: the last one opened, or one of the four billion before it, for no request is
-/// with a worker while so many connections are opened.
-fn connection_of(tag: u32, latest: u64) -> u64 {
-    latest.wrapping_sub(u64::from((latest as u32).wrapping_sub(tag)))
-}
-
 /// What workers run.
 struct Handlers(Arc<Router>);
 
-struct Handler {
-    router: Arc<Router>,
-    scratch: Scratch,
-    clock: Clock,
-}
-
 impl Execute for Handlers {
     fn worker(&self, _number: usize) -> Box<dyn Work> {
-        let router = Arc::clone(&self.0);
-        let scratch = router.scratch();
-        Box::new(Handler { router, scratch, clock: Clock::shared() })
+        Box::new(Handler::new(Arc::clone(&self.0)))
     }
 }
 
 impl Work for Handler {
     fn execute(&mut self, request: &Packet) -> Packet {
-        let (request, tail) = request.bytes().split_at(request.bytes().len() - TAIL);
-        let word = |at: usize| u64::from_le_bytes(*tail[at..].first_chunk().expect("a tail is two words"));
-        let origin = Origin { connection: word(0), arrived: Nanos(word(8)) };
-        let frame = Frame::parse(request).expect("the server parsed it");
-        match self.router.execute(&mut self.scratch, &frame, origin, self.clock.now()) {
-            Executed::Reply(head, body) => Packet::new(0, &[&head, body]),
-            Executed::Deferred => Packet::new(0, &[]),
-        }
+        Handler::execute(self, request)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_connection_is_known_by_the_end_of_its_number() {
-        for (number, latest) in [(1, 1), (1, 9), (0xffff_ffff, 0x1_0000_0003), (0x1_0000_0002, 0x1_0000_0003)]
-        {
-            assert_eq!(connection_of(number as u32, latest), number);
-        }
-    }
 
     #[test]
     fn registers_name_what_there_is() {

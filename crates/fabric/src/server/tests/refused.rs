@@ -4,6 +4,7 @@ use super::services::{ECHO, LATER};
 use super::{NOW, code};
 use super::{Seen, connect, server_with, settle};
 use crate::monitor::{Monitor, Side};
+use crate::registers::Registers;
 use crate::server::{Executor, Full, Options, Origin, Server};
 use crate::status::Code;
 use base::units::Nanos;
@@ -38,11 +39,14 @@ impl Executor for Crowded {
     fn descriptors<'a>(&'a self, _: &mut Vec<BorrowedFd<'a>>) {}
 }
 
-/// A server with a monitor and workers that are crowded until `takes` is false.
+/// A server with a monitor and an engine that is crowded until `takes` is false.
 fn crowded() -> (Server, Seen, Monitor, Arc<AtomicBool>) {
     let (server, seen) = server_with(Options::default());
     let (monitor, takes) = (Monitor::default(), Arc::new(AtomicBool::new(true)));
-    let server = server.monitor(&monitor).executor(Box::new(Crowded(Arc::clone(&takes))));
+    let registers = Registers::default();
+    registers.set_live("place.handlers", "engine").expect("a place");
+    let crowded = Box::new(Crowded(Arc::clone(&takes)));
+    let server = server.monitor(&monitor).registers(Arc::new(registers)).engine(crowded);
     (server, seen, monitor, takes)
 }
 
