@@ -1,8 +1,8 @@
 //! `millrace up`: run a node until it is told to stop.
 
-use crate::node::Node;
-use crate::node::config::{Config, ConfigError, MEMCACHED_PORT};
-use crate::node::registers::{Id, SetError};
+use crate::kv::Server;
+use crate::kv::config::{Config, ConfigError, MEMCACHED_PORT};
+use crate::kv::registers::{Id, SetError};
 use crate::process::logger::LogArgs;
 use crate::process::parse::{AssignError, address, assign};
 use base::Bytes;
@@ -127,7 +127,7 @@ pub enum UpError {
     /// A register.
     Register(AssignError),
     /// The node.
-    Start(crate::node::StartError),
+    Start(crate::kv::StartError),
     /// The pid file, the user, the signals.
     System(String),
 }
@@ -239,7 +239,7 @@ impl Up {
         if let Some(user) = &self.user {
             become_user(user)?;
         }
-        let node = Node::start(&config).map_err(UpError::Start)?;
+        let node = Server::start(&config).map_err(UpError::Start)?;
         let pidfile = self.pidfile.as_deref().map(Pidfile::write).transpose()?;
         announce(&config, &node);
         warn_of_descriptors(descriptors_wanted(&config));
@@ -272,7 +272,7 @@ fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, UpError> {
     Ok(all)
 }
 
-fn announce(config: &Config, node: &Node) {
+fn announce(config: &Config, node: &Server) {
     let registers = &config.registers;
     for address in node.tcp() {
         log::info!(address:% = address; "serving memcached clients on {address}");

@@ -39,7 +39,7 @@ impl List {
             List { inc: true, .. } => serve::inc::registers::Registers::default().show(),
             List { chain: true, .. } => serve::chain::registers::Registers::default().show(),
             List { rec: true, .. } => serve::rec::registers::Registers::default().show(),
-            _ => serve::node::registers::Registers::default().show(),
+            _ => serve::kv::registers::Registers::default().show(),
         };
         if self.json {
             return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);

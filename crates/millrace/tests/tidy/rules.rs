@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &str)] = &[
 
 /// Folders of `serve` that are a service each, with what belongs to it.
 const SERVICES: &[&[&str]] =
-    &[&["node", "up", "shm_client"], &["inc"], &["proxy"], &["chain", "txn"], &["rec"], &["rpc"]];
+    &[&["kv", "up", "shm_client"], &["inc"], &["proxy"], &["chain", "txn"], &["rec"], &["rpc"]];
 
 /// What one service may import of another, and why.
 const NEIGHBOURS: &[(&str, &str)] = &[

@@ -6,7 +6,7 @@ use super::metrics;
 use super::shared::Shared;
 use crate::admin::health::Pulse;
 use crate::admin::{JSON, Routes, Tuned};
-use crate::node::registers::{Id, Registers};
+use crate::kv::registers::{Id, Registers};
 use std::sync::Arc;
 
 impl Tuned for Shared {

@@ -3,8 +3,8 @@
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
 use super::{Kv, Reply, STATS_BOUND, inline};
+use crate::kv::registers::Id;
 use crate::memcached::{PROTOCOL_VERSION, command_counters};
-use crate::node::registers::Id;
 use base::Nanos;
 use protocol::memcache::emit;
 use protocol::memcache::{Line, Stats};

@@ -24,7 +24,7 @@
 //! Errors: a client that breaks the ring's protocol ([`Violation`]) loses its connection.
 
 use super::messages::{Arrivals, Gathering, Says};
-use crate::node::registers::{Id, Registers};
+use crate::kv::registers::{Id, Registers};
 use base::budget::{Budget, Share};
 use protocol::memcache::Line;
 use ring::Tag;

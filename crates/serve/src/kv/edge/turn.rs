@@ -1,9 +1,9 @@
 //! A turn: what runnable connections ask is submitted, executed and answered.
 
 use super::{Edge, Owed, live};
-use crate::node::connection::Parsed;
-use crate::node::kv::{Listing, Reply, Request, cost_of_bytes};
-use crate::node::registers::Id;
+use crate::kv::connection::Parsed;
+use crate::kv::registers::Id;
+use crate::kv::service::{Listing, Reply, Request, cost_of_bytes};
 use base::Nanos;
 use engine::StageRun;
 

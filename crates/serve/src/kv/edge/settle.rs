@@ -1,11 +1,11 @@
 //! What a connection waits for next, and its end.
 
 use super::{Edge, live, token};
+use crate::kv::connection::{Connection, Wire};
+use crate::kv::registers::Id;
+use crate::kv::stream::Interest;
 use crate::memcached::input::BufferLimit;
 use crate::memcached::output;
-use crate::node::connection::{Connection, Wire};
-use crate::node::registers::Id;
-use crate::node::stream::Interest;
 use base::Nanos;
 use protocol::memcache::Line;
 use rustix::event::epoll;

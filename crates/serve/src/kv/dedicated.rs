@@ -19,10 +19,10 @@
 //! die of a bug of ours, its edges are told and die with a sentence instead of waiting for ever.
 
 use super::edge::{IDLE_STEPS, NAP};
-use super::kv::Kv;
+use super::service::Kv;
 use super::shared::Shared;
 use crate::admin::health::Beat;
-use crate::node::registers::{Id, Registers};
+use crate::kv::registers::{Id, Registers};
 use engine::EdgePort;
 use ring::wait::{Outcome, Sleeper, WaitPolicy, Waker, waiting};
 use std::sync::Arc;

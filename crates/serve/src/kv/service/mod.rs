@@ -16,10 +16,10 @@ mod stats;
 
 use super::config::Config;
 use super::shared::Shared;
+use crate::kv::registers::{Id, Registers};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::NetCounters;
 use crate::memcached::output::Body;
-use crate::node::registers::{Id, Registers};
 use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;

@@ -12,8 +12,8 @@
 //! Off by default.
 
 use super::messages::{Arrivals, Gathering, Says};
+use crate::kv::registers::{Id, Registers};
 use crate::memcached::counters::NetCounters;
-use crate::node::registers::{Id, Registers};
 use protocol::memcache::Line;
 use protocol::memcache::udp::{self, FRAME_LEN, Frame, PAYLOAD_MAX, UdpError};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The end of an edge.
 
 use super::{DRAIN, DRAIN_LOOK, Edge};
-use crate::node::connection::Wire;
+use crate::kv::connection::Wire;
 use rustix::event::epoll;
 
 impl Edge {

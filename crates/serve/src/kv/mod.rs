@@ -1,11 +1,11 @@
-//! A node: edges with sockets, a port from each to the engine, the engine with its store, and the admin port.
+//! The key-value server: edges with sockets, a port from each to the engine, the engine with its store, and the admin port.
 //!
 //! ```text
 //!  accept ─▶ inbox ─▶ edge 0 ═ port ═╗
 //!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)      admin: metrics, registers
 //!                        …           ╝
 //! ```
-//! `memcached::accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
+//! `memcached::accept` hands out connections, `edge` owns them, `service` is what the engine runs, `shared` is what all of
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
 //! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
 
@@ -15,11 +15,11 @@ mod connection;
 mod datagrams;
 mod dedicated;
 mod edge;
-pub mod kv;
 mod messages;
 pub mod metrics;
 pub mod registers;
 mod rings;
+pub mod service;
 pub mod shared;
 mod stream;
 
@@ -41,8 +41,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A running node. It stops when dropped.
-pub struct Node {
+/// A running server. It stops when dropped.
+pub struct Server {
     shared: Arc<Shared>,
     tcp: Vec<SocketAddr>,
     udp: Vec<SocketAddr>,
@@ -85,12 +85,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-impl Node {
+impl Server {
     /// Starts a node: when this returns, clients can connect.
     ///
     /// # Errors
     /// Says what could not be had and what to do.
-    pub fn start(config: &Config) -> Result<Node, StartError> {
+    pub fn start(config: &Config) -> Result<Server, StartError> {
         let registers = config.registers.clone();
         let backlog = registers.read(Id::NetBacklog) as i32;
         let mut listeners = Vec::new();
@@ -123,12 +123,13 @@ impl Node {
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<io::Result<_>>()
             .map_err(system("make wake-up descriptors"))?;
-        let (shared, ports, hasher) = kv::assemble(config, inboxes.clone()).map_err(StartError::Store)?;
+        let (shared, ports, hasher) =
+            service::assemble(config, inboxes.clone()).map_err(StartError::Store)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| StartError::System("make a descriptor", e.into()))?;
 
         // From here on the node cleans up after itself when something fails.
-        let mut node = Node {
+        let mut server = Server {
             shared: shared.clone(),
             tcp,
             udp: datagrams.iter().map(|(_, bound)| *bound).collect(),
@@ -144,28 +145,28 @@ impl Node {
         let core = |i: usize| registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()]);
         let links = match registers.read(Id::EngineMode) {
             0 => (0..edges).map(|_| None).collect(),
-            _ => node.start_engine(edges, core(edges))?,
+            _ => server.start_engine(edges, core(edges))?,
         };
         for (i, ((port, link), inbox)) in ports.into_iter().zip(links).zip(&inboxes).enumerate() {
             let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
                 .map_err(system("make an edge"))?;
             let thread = start(format!("edge-{i}"), core(i), move || edge.run())?;
-            node.edges.push(thread);
+            server.edges.push(thread);
         }
         // All on the first edge: datagrams are the exception, and their order is kept.
         datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
         let pulses = accept::pulses("edge", &inboxes);
-        let (accepting, stop) = (shared.clone(), node.stop.clone());
+        let (accepting, stop) = (shared.clone(), server.stop.clone());
         let accept = move || {
             let most = || accepting.registers.read(Id::NetMaxConnections);
             accept::run(listeners, &inboxes, &Door { net: &accepting.net, most: &most }, stop.as_fd());
         };
-        node.accept = Some(start("accept".into(), None, accept)?);
+        server.accept = Some(start("accept".into(), None, accept)?);
         if let Some(address) = config.listen.admin {
-            let routes = admin::routes(&shared, pulses.into_iter().chain(node.engine_pulse.take()));
-            node.admin = Some(Admin::start(address, routes).map_err(system("open the admin port"))?);
+            let routes = admin::routes(&shared, pulses.into_iter().chain(server.engine_pulse.take()));
+            server.admin = Some(Admin::start(address, routes).map_err(system("open the admin port"))?);
         }
-        Ok(node)
+        Ok(server)
     }
 
     /// Gives the engine a thread of its own.
@@ -252,7 +253,7 @@ fn start(
     std::thread::Builder::new().name(name).spawn(run).map_err(|e| StartError::System("start a thread", e))
 }
 
-impl Drop for Node {
+impl Drop for Server {
     fn drop(&mut self) {
         self.finish();
     }

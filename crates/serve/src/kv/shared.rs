@@ -1,9 +1,9 @@
 //! What the threads of one node share: registers, counters, the engine behind its lock, and the stop flag.
 
-use super::kv::{Kv, KvReport};
+use super::service::{Kv, KvReport};
+use crate::kv::registers::{Id, Register, Registers};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::{NetCounters, NetSnapshot};
-use crate::node::registers::{Id, Register, Registers};
 use base::Nanos;
 use base::budget::Budget;
 use engine::{Counters, Engine, Form, Handle, Progress, Settings, StageSummary, Stages};

@@ -1,13 +1,13 @@
 //! What arrives at an edge: connections, bytes, room for replies.
 
 use super::{Edge, WAKE, live, token};
+use crate::kv::connection::{Connection, Wire};
+use crate::kv::datagrams::Datagrams;
+use crate::kv::messages::Arrivals;
+use crate::kv::registers::Id;
+use crate::kv::rings::Rings;
+use crate::kv::stream::{Interest, Stream};
 use crate::memcached::accept::Purpose;
-use crate::node::connection::{Connection, Wire};
-use crate::node::datagrams::Datagrams;
-use crate::node::messages::Arrivals;
-use crate::node::registers::Id;
-use crate::node::rings::Rings;
-use crate::node::stream::{Interest, Stream};
 use base::{Bytes, Nanos};
 use protocol::memcache::Parser;
 use rustix::event::epoll;

@@ -151,7 +151,7 @@ impl Kv {
     }
 
     fn flush_all(&mut self, delay: Exptime) -> Line {
-        if !self.registers.is_on(crate::node::registers::Id::StoreFlushAll) {
+        if !self.registers.is_on(crate::kv::registers::Id::StoreFlushAll) {
             return Line::FlushRefused;
         }
         self.counters.cmd_flush += 1;
@@ -162,7 +162,7 @@ impl Kv {
     fn memory_limit(&mut self, mib: u32) -> Line {
         let bytes = u64::from(mib) << 20;
         let followed = self.apply_memory_limit(bytes as usize)
-            && self.registers.write(crate::node::registers::Id::StoreMemory, bytes).is_ok();
+            && self.registers.write(crate::kv::registers::Id::StoreMemory, bytes).is_ok();
         if followed { Line::Ok } else { Line::MemlimitFailed }
     }
 

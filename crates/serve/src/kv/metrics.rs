@@ -1,6 +1,6 @@
 //! A node's metrics: its [`Report`] and the stages of its requests.
 
-use super::kv::Counters;
+use super::service::Counters;
 use super::shared::{Report, Shared};
 use crate::memcached::outcomes;
 use crate::metrics::{Buckets, Page};
@@ -127,10 +127,10 @@ fn commands(page: &mut Page, counters: &Counters) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv::Server;
+    use crate::kv::config::Config;
+    use crate::kv::registers::Id;
     use crate::metrics::lint;
-    use crate::node::Node;
-    use crate::node::config::Config;
-    use crate::node::registers::Id;
 
     /// Every family is on the page of a node that has just started, and the page keeps the rules.
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let mut config = Config::default();
         config.listen.tcp = vec!["127.0.0.1:0".parse().expect("an address")];
         config.registers.write(Id::StoreMemory, 64 << 20).expect("a size");
-        let node = Node::start(&config).expect("it starts");
+        let node = Server::start(&config).expect("it starts");
         let mut page = Page::default();
         collect(node.shared(), &mut page);
         let text = page.text();

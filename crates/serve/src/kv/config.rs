@@ -1,6 +1,6 @@
 //! What a node is told at start: where to listen, and every register. From defaults, then the config file, then flags.
 
-use crate::node::registers::{Registers, SetError};
+use crate::kv::registers::{Registers, SetError};
 use crate::process::parse::{WrongAddress, address};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -195,7 +195,7 @@ fn scalar(name: &str, value: &toml::Value) -> Result<String, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::registers::Id;
+    use crate::kv::registers::Id;
 
     fn apply(text: &str) -> Result<Config, String> {
         let mut config = Config::default();

@@ -36,11 +36,11 @@ mod turn;
 
 use super::connection::Connection;
 use super::dedicated::Link;
-use super::kv::{Kv, Reply};
+use super::service::{Kv, Reply};
 use super::shared::Shared;
+use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
 use crate::memcached::input::Pool;
-use crate::node::registers::Id;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::{Clock, Nanos};

@@ -1,10 +1,10 @@
 //! Who has a turn when, counted in turns of one edge that the test drives itself.
 
 use super::Edge;
+use crate::kv::config::Config;
+use crate::kv::service;
+use crate::kv::shared::Shared;
 use crate::memcached::accept::{Inbox, Purpose};
-use crate::node::config::Config;
-use crate::node::kv;
-use crate::node::shared::Shared;
 use base::Nanos;
 use rustix::event::epoll;
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ impl Rig {
     fn with(items: usize) -> Rig {
         let inbox = Arc::new(Inbox::new().expect("a descriptor"));
         let (shared, ports, hasher) =
-            kv::assemble(&Config::default(), vec![inbox.clone()]).expect("a store of the default size");
+            service::assemble(&Config::default(), vec![inbox.clone()]).expect("a store of the default size");
         let port = ports.into_iter().next().expect("a port for the edge");
         let edge = Edge::new(shared.clone(), inbox.clone(), port, None, hasher).expect("descriptors");
         let mut rig = Rig { edge, inbox, shared, events: Vec::with_capacity(super::EVENTS) };

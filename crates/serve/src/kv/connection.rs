@@ -5,9 +5,9 @@
 //! [`Connection::step`] is where they differ on the way in, [`Connection::write`] on the way out; the edge sees neither.
 
 use super::datagrams::Datagrams;
-use super::kv::{Listing, Reply};
 use super::messages::Messages;
 use super::rings::Rings;
+use super::service::{Listing, Reply};
 use super::stream::{Piece, Stream};
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
