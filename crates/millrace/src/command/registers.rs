@@ -42,7 +42,7 @@ impl List {
             _ => serve::kv::registers::Registers::default().show(),
         };
         if self.json {
-            return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);
+            return writeln!(out, "{}", serde_json::to_string_pretty(&rows(None, all))?);
         }
         all.iter().try_for_each(|register| writeln!(out, "{register}"))
     }

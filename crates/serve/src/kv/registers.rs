@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_register_is_json_with_its_choices() {
-        let row = crate::admin::rows(Registers::default().show()).remove(0);
+        let row = crate::admin::rows(None, Registers::default().show()).remove(0);
         let json = serde_json::to_value(row).expect("strings and numbers");
         assert_eq!(json["name"], "engine.form");
         assert_eq!(json["choices"][1], "staged");
