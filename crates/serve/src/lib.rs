@@ -2,13 +2,15 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`kv`], [`up`], [`shm_client`] | the memcached server; the command that starts one; a client over shared memory |
+//! | [`node`] | several services in one process: `millrace up`, config files, nodes of Rust programs |
+//! | [`kv`], [`shm_client`] | the key-value server for memcached clients; a client over shared memory |
 //! | [`inc`] | the in-network cache of `protocol::coherence` on sockets: boxes, homes, controller, clients |
 //! | [`proxy`] | memcached clients before that cache |
 //! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
 //! | [`rec`] | recommendation inference |
 //! | [`rpc`] | services of the fabric: a server to try out, a gateway for gRPC, calls by hand |
 //! | `memcached` | connections of memcached clients: what it and the proxy share |
+//! | [`shell`] | services of a process: one port for operators, one log, one stop |
 //! | [`process`] | what all commands do alike: stopping, logging, progress, parsing |
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
@@ -28,12 +30,13 @@ pub mod key;
 pub mod kv;
 pub mod memcached;
 pub mod metrics;
+pub mod node;
 pub mod process;
 pub mod proxy;
 pub(crate) mod reach;
 pub mod rec;
 pub mod rpc;
+pub mod shell;
 pub mod shm_client;
 pub mod txn;
-pub mod up;
 pub mod wire;

@@ -34,7 +34,7 @@ mod registers;
 mod tests;
 
 pub use guard::{is_foreign_page, token_file};
-pub use registers::{Row, Tuned, full_name, rows};
+pub use registers::{Row, Tuned, rows};
 
 use crate::http::{Limits, Port};
 use crate::metrics::{self, Page};

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::registers::{Register, Registers, SetError, Shown};
 use serde::Serialize;
+use std::fmt;
 use std::sync::Arc;
 
 /// Something whose registers a port shows and sets.
@@ -41,8 +42,16 @@ impl Row {
     }
 }
 
+impl fmt::Display for Row {
+    /// Its name and its value, in a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.name, self.value)?;
+        if self.value == self.default { Ok(()) } else { write!(f, "   (default {})", self.default) }
+    }
+}
+
 /// `store.memory`, or `cache.store.memory` of service `cache`.
-pub fn full_name(owner: Option<&str>, name: &str) -> String {
+fn full_name(owner: Option<&str>, name: &str) -> String {
     owner.map_or_else(|| name.to_owned(), |owner| format!("{owner}.{name}"))
 }
 

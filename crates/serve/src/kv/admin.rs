@@ -1,4 +1,4 @@
-//! What the node's [admin port](crate::admin) shows: its registers, metrics, edges; besides, everything counted as JSON.
+//! What the [admin port](crate::admin) shows of a key-value server: its registers, metrics, edges; besides, everything counted as JSON.
 //!
 //! Metrics and statistics take the engine's lock for microseconds.
 
@@ -21,13 +21,12 @@ impl Tuned for Shared {
     }
 }
 
-/// What the port of a node shows.
+/// What it shows.
 pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> Routes {
-    let (collected, checked, reported) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
+    let (collected, reported) = (Arc::clone(shared), Arc::clone(shared));
     Routes::default()
         .registers(Arc::clone(shared))
         .metrics(move |page| metrics::collect(&collected, page))
-        .ready(move || if checked.is_stopping() { Err("draining".to_owned()) } else { Ok(()) })
         .loops(loops)
         .text("GET /stats.json", "everything counted, as JSON", JSON, move || {
             serde_json::to_string(&reported.report()).expect("a report of numbers and strings is JSON")

@@ -1,10 +1,10 @@
 //! What a node is told at start: where to listen, and every register. From defaults, then the config file, then flags.
 
-use crate::kv::registers::{Registers, SetError};
-use crate::process::parse::{WrongAddress, address};
-use std::fmt;
+use crate::kv::registers::Registers;
+use crate::process::parse::address;
+use crate::process::table::{Entry, Table, Wrong};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// memcached's port.
@@ -23,8 +23,6 @@ pub struct Listen {
     pub shm: Option<PathBuf>,
     /// Access mask of the Unix sockets, octal as with `umask`.
     pub unix_mask: u32,
-    /// HTTP: metrics, registers, health.
-    pub admin: Option<SocketAddr>,
 }
 
 impl Default for Listen {
@@ -35,7 +33,6 @@ impl Default for Listen {
             unix: None,
             shm: None,
             unix_mask: 0o700,
-            admin: None,
         }
     }
 }
@@ -53,167 +50,85 @@ pub struct Config {
     pub verbosity: u8,
 }
 
-/// What is wrong with a config file.
-#[derive(Debug)]
-pub enum ConfigError {
-    /// It could not be read.
-    Read(PathBuf, std::io::Error),
-    /// It is not TOML.
-    Syntax(PathBuf, toml::de::Error),
-    /// A key has a value of the wrong type.
-    WrongType {
-        /// Dotted name.
-        key: String,
-        /// What is wanted there.
-        wants: &'static str,
-    },
-    /// A register was refused.
-    Register(SetError),
-    /// An address could not be read.
-    Address(WrongAddress),
-    /// No such key in `[listen]`.
-    UnknownListen(String),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Read(path, e) => write!(f, "cannot read the config file {}: {e}", path.display()),
-            ConfigError::Syntax(path, e) => {
-                write!(f, "the config file {} is not valid TOML: {e}", path.display())
-            }
-            ConfigError::WrongType { key, wants } => write!(f, "{key} in the config file must be {wants}"),
-            ConfigError::Register(e) => e.fmt(f),
-            ConfigError::Address(wrong) => wrong.fmt(f),
-            ConfigError::UnknownListen(key) => {
-                write!(f, "[listen] has no key {key:?}; it knows tcp, udp, unix, unix_mask, shm and admin")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-impl From<WrongAddress> for ConfigError {
-    fn from(wrong: WrongAddress) -> ConfigError {
-        ConfigError::Address(wrong)
-    }
-}
-
 impl Config {
-    /// Applies the file at `path`: table `[listen]`, and one table per family of registers.
+    /// Applies a config file of one server: table `[listen]`, and one table per family of registers. Where operators are to find it, if that is
+    /// said there.
     ///
     /// # Errors
     /// Says which key is wrong and what is wanted there.
-    pub fn apply_file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|e| ConfigError::Read(path.to_path_buf(), e))?;
-        self.apply_toml(&text).map_err(|e| match e {
-            TomlError::Syntax(e) => ConfigError::Syntax(path.to_path_buf(), e),
-            TomlError::Content(e) => e,
-        })
-    }
-
-    fn apply_toml(&mut self, text: &str) -> Result<(), TomlError> {
-        let tables: toml::Table = text.parse().map_err(TomlError::Syntax)?;
-        for (table, content) in &tables {
-            let toml::Value::Table(content) = content else {
-                let wants = "inside a table such as [engine] or [listen]";
-                return Err(ConfigError::WrongType { key: table.clone(), wants }.into());
-            };
-            for (key, value) in content {
-                if table == "listen" {
-                    self.apply_listen(key, value)?;
-                } else {
-                    let name = format!("{table}.{key}");
-                    let text = scalar(&name, value)?;
-                    self.registers.set(&name, &text).map_err(ConfigError::Register)?;
+    pub fn apply(&mut self, file: &Table<'_>) -> Result<Option<SocketAddr>, Wrong> {
+        if let Some(entry) = file.entries().find(|entry| entry.table().is_err()) {
+            return Err(
+                entry.wrong(format!("{} must stand inside a table such as [engine] or [listen]", entry.key))
+            );
+        }
+        let mut admin = None;
+        if let Some(listen) = file.get("listen") {
+            let listen = listen.table()?;
+            listen.only(&["tcp", "udp", "unix", "unix_mask", "shm", "admin"])?;
+            for entry in listen.entries() {
+                match entry.key {
+                    "admin" => admin = addresses(&entry)?.pop(),
+                    _ => self.apply_listen(&entry)?,
                 }
             }
         }
-        Ok(())
+        file.registers(&self.registers, &["listen"])?;
+        Ok(admin)
     }
 
-    fn apply_listen(&mut self, key: &str, value: &toml::Value) -> Result<(), ConfigError> {
-        let texts = || strings(key, value);
-        let text = || match value {
-            toml::Value::String(s) => Ok(s.clone()),
-            _ => Err(ConfigError::WrongType { key: format!("listen.{key}"), wants: "a string" }),
-        };
-        match key {
-            "tcp" => self.listen.tcp = addresses(&texts()?)?,
-            "udp" => self.listen.udp = addresses(&texts()?)?,
-            "unix" => self.listen.unix = Some(text()?.into()),
-            "shm" => self.listen.shm = Some(text()?.into()),
-            "admin" => self.listen.admin = Some(address(&text()?)?),
-            "unix_mask" => {
-                let wants = "an octal string such as \"700\"";
-                let wrong = |_| ConfigError::WrongType { key: "listen.unix_mask".into(), wants };
-                self.listen.unix_mask = u32::from_str_radix(&text()?, 8).map_err(wrong)?;
+    fn apply_listen(&mut self, entry: &Entry<'_>) -> Result<(), Wrong> {
+        match entry.key {
+            "tcp" => self.listen.tcp = addresses(entry)?,
+            "udp" => self.listen.udp = addresses(entry)?,
+            "unix" => self.listen.unix = Some(entry.text()?.into()),
+            "shm" => self.listen.shm = Some(entry.text()?.into()),
+            _ => {
+                self.listen.unix_mask =
+                    octal(entry.text()?).map_err(|why| entry.wrong(format!("unix_mask is {why}")))?
             }
-            _ => return Err(ConfigError::UnknownListen(key.to_string())),
         }
         Ok(())
     }
 }
 
-enum TomlError {
-    Syntax(toml::de::Error),
-    Content(ConfigError),
+/// An access mask, as `chmod` has it.
+///
+/// # Errors
+/// It is none.
+pub fn octal(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8).map_err(|_| "an octal number such as 700".to_string())
 }
 
-impl From<ConfigError> for TomlError {
-    fn from(e: ConfigError) -> TomlError {
-        TomlError::Content(e)
-    }
-}
-
-fn addresses(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
-    texts.iter().map(|text| Ok(address(text)?)).collect()
-}
-
-fn strings(key: &str, value: &toml::Value) -> Result<Vec<String>, ConfigError> {
-    let wrong =
-        || ConfigError::WrongType { key: format!("listen.{key}"), wants: "a string or a list of strings" };
-    match value {
-        toml::Value::String(s) => Ok(vec![s.clone()]),
-        toml::Value::Array(all) => {
-            all.iter().map(|v| v.as_str().map(str::to_string).ok_or_else(wrong)).collect()
-        }
-        _ => Err(wrong()),
-    }
-}
-
-fn scalar(name: &str, value: &toml::Value) -> Result<String, ConfigError> {
-    match value {
-        toml::Value::String(s) => Ok(s.clone()),
-        toml::Value::Integer(i) => Ok(i.to_string()),
-        toml::Value::Boolean(b) => Ok(if *b { "on" } else { "off" }.to_string()),
-        _ => Err(ConfigError::WrongType { key: name.to_string(), wants: "a number, a string or true/false" }),
-    }
+fn addresses(entry: &Entry<'_>) -> Result<Vec<SocketAddr>, Wrong> {
+    let read = |text| address(text).map_err(|wrong| entry.wrong(wrong.to_string()));
+    entry.texts()?.into_iter().map(read).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kv::registers::Id;
+    use crate::process::table::Source;
+    use std::path::Path;
 
-    fn apply(text: &str) -> Result<Config, String> {
+    fn apply(text: &str) -> Result<(Config, Option<SocketAddr>), String> {
+        let source = Source::of(Path::new("m.toml"), text);
         let mut config = Config::default();
-        match config.apply_toml(text) {
-            Ok(()) => Ok(config),
-            Err(TomlError::Syntax(e)) => Err(e.to_string()),
-            Err(TomlError::Content(e)) => Err(e.to_string()),
-        }
+        let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
+        let admin = config.apply(&source.table(&parsed)).map_err(|wrong| wrong.to_string())?;
+        Ok((config, admin))
     }
 
     #[test]
     fn a_file_sets_registers_and_addresses() {
-        let config = apply(
+        let (config, admin) = apply(
             "[listen]\ntcp = ['127.0.0.1:0', '[::1]:0']\nunix = '/run/m.sock'\nunix_mask = '770'\nadmin = 'localhost:0'\n\
              [engine]\ngroup = 32\nform = 'plain'\n[store]\nmemory = '1g'\npopulate = true\n",
         )
         .expect("a good file");
         assert_eq!(config.listen.tcp.len(), 2);
+        assert_eq!(admin.map(|admin| admin.port()), Some(0));
         assert_eq!(config.listen.unix_mask, 0o770);
         assert_eq!(config.registers.read(Id::EngineGroup), 32);
         assert_eq!(config.registers.read(Id::EngineForm), 0);
@@ -224,14 +139,21 @@ mod tests {
     #[test]
     fn wrong_files_say_what_is_wrong() {
         for (text, part) in [
-            ("x = 1", "inside a table"),
-            ("[engine]\ngroup = 99", "1 to 64"),
-            ("[engine]\ngrup = 9", "no register"),
-            ("[engine]\ngroup = [1]", "a number, a string"),
+            ("x = 1", "m.toml:1: x must stand inside a table"),
+            ("[engine]\ngroup = 99", "m.toml:2: register engine.group takes 1 to 64"),
+            (
+                "[engine]\n\ngrup = 9",
+                "m.toml:3: there is no register \"engine.grup\"; did you mean \"engine.group\"?",
+            ),
+            ("[engine]\ngroup = [1]", "m.toml:2: engine.group must be a number, a string"),
             ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
-            ("[listen]\nport = 1", "tcp, udp, unix"),
+            (
+                "[listen]\nport = 1",
+                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, udp, unix, unix_mask",
+            ),
+            ("[listen]\nunix_mak = '700'", "did you mean \"unix_mask\"?"),
             ("[listen]\nunix_mask = '9'", "octal"),
-            ("[listen", ""),
+            ("[listen", "m.toml:1: not valid TOML"),
         ] {
             let error = apply(text).expect_err(text);
             assert!(error.contains(part), "{text:?} gave {error:?}");

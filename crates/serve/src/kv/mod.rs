@@ -1,8 +1,8 @@
-//! The key-value server: edges with sockets, a port from each to the engine, the engine with its store, and the admin port.
+//! The key-value server: edges with sockets, a port from each to the engine, the engine with its store.
 //!
 //! ```text
 //!  accept ─▶ inbox ─▶ edge 0 ═ port ═╗
-//!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)      admin: metrics, registers
+//!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)
 //!                        …           ╝
 //! ```
 //! `memcached::accept` hands out connections, `edge` owns them, `service` is what the engine runs, `shared` is what all of
@@ -15,6 +15,8 @@ mod connection;
 mod datagrams;
 mod dedicated;
 mod edge;
+pub mod flags;
+mod in_node;
 mod messages;
 pub mod metrics;
 pub mod registers;
@@ -23,7 +25,9 @@ pub mod service;
 pub mod shared;
 mod stream;
 
-use crate::admin::Admin;
+pub use in_node::Kv;
+
+use crate::admin::Routes;
 use crate::admin::health::Pulse;
 use crate::guard::AbortOnPanic;
 use crate::memcached::accept::{self, Door, Inbox, Purpose};
@@ -37,7 +41,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -46,15 +49,52 @@ pub struct Server {
     shared: Arc<Shared>,
     tcp: Vec<SocketAddr>,
     udp: Vec<SocketAddr>,
-    admin: Option<Admin>,
     stop: Arc<OwnedFd>,
     accept: Option<JoinHandle<()>>,
     edges: Vec<JoinHandle<()>>,
     engine: Option<(dedicated::Stop, JoinHandle<()>)>,
-    /// What says that the engine's thread turns, until the port has it.
-    engine_pulse: Option<Pulse>,
+    /// What says that the threads turn, until whoever shows it has it.
+    pulses: Vec<Pulse>,
     // Held for its Drop: the paths go when the node does.
     _unix: Vec<UnixListener>,
+}
+
+/// Sockets that are taken, and nobody is served at.
+struct Bound {
+    listeners: Vec<(Purpose, OwnedFd)>,
+    tcp: Vec<SocketAddr>,
+    unix: Vec<UnixListener>,
+    datagrams: Vec<(OwnedFd, SocketAddr)>,
+}
+
+impl Bound {
+    fn of(config: &Config) -> Result<Bound, StartError> {
+        let backlog = config.registers.read(Id::NetBacklog) as i32;
+        let mut listeners = Vec::new();
+        let mut tcp = Vec::new();
+        for &address in &config.listen.tcp {
+            let (socket, bound) = listen::tcp(address, backlog).map_err(StartError::Listen)?;
+            listeners.push((Purpose::Stream, socket));
+            tcp.push(bound);
+        }
+        let mut unix = Vec::new();
+        for (purpose, path) in [(Purpose::Stream, &config.listen.unix), (Purpose::Rings, &config.listen.shm)]
+        {
+            let Some(path) = path else { continue };
+            let listener =
+                listen::unix(path, config.listen.unix_mask, backlog).map_err(StartError::Listen)?;
+            let duplicate =
+                listener.socket.try_clone().map_err(|e| StartError::System("duplicate a socket", e))?;
+            listeners.push((purpose, duplicate));
+            unix.push(listener);
+        }
+        let datagrams = config.listen.udp.iter().map(|&address| listen::udp(address));
+        let datagrams = datagrams.collect::<Result<Vec<_>, _>>().map_err(StartError::Listen)?;
+        if listeners.is_empty() && datagrams.is_empty() {
+            return Err(StartError::Nowhere);
+        }
+        Ok(Bound { listeners, tcp, unix, datagrams })
+    }
 }
 
 /// Why a node did not start.
@@ -92,31 +132,7 @@ impl Server {
     /// Says what could not be had and what to do.
     pub fn start(config: &Config) -> Result<Server, StartError> {
         let registers = config.registers.clone();
-        let backlog = registers.read(Id::NetBacklog) as i32;
-        let mut listeners = Vec::new();
-        let mut tcp = Vec::new();
-        for &address in &config.listen.tcp {
-            let (socket, bound) = listen::tcp(address, backlog).map_err(StartError::Listen)?;
-            listeners.push((Purpose::Stream, socket));
-            tcp.push(bound);
-        }
-        let mut unix = Vec::new();
-        for (purpose, path) in [(Purpose::Stream, &config.listen.unix), (Purpose::Rings, &config.listen.shm)]
-        {
-            let Some(path) = path else { continue };
-            let listener =
-                listen::unix(path, config.listen.unix_mask, backlog).map_err(StartError::Listen)?;
-            let duplicate =
-                listener.socket.try_clone().map_err(|e| StartError::System("duplicate a socket", e))?;
-            listeners.push((purpose, duplicate));
-            unix.push(listener);
-        }
-        let datagrams = config.listen.udp.iter().map(|&address| listen::udp(address));
-        let datagrams = datagrams.collect::<Result<Vec<_>, _>>().map_err(StartError::Listen)?;
-        if listeners.is_empty() && datagrams.is_empty() {
-            return Err(StartError::Nowhere);
-        }
-
+        let Bound { listeners, tcp, unix, datagrams } = Bound::of(config)?;
         let edges = registers.size(Id::EdgeThreads);
         let system = |what| move |e| StartError::System(what, e);
         let inboxes: Vec<Arc<Inbox>> = (0..edges)
@@ -133,12 +149,11 @@ impl Server {
             shared: shared.clone(),
             tcp,
             udp: datagrams.iter().map(|(_, bound)| *bound).collect(),
-            admin: None,
             stop: Arc::new(stop),
             accept: None,
             edges: Vec::new(),
             engine: None,
-            engine_pulse: None,
+            pulses: accept::pulses("edge", &inboxes),
             _unix: unix,
         };
         let cores = base::cpu::allowed_cores();
@@ -155,17 +170,12 @@ impl Server {
         }
         // All on the first edge: datagrams are the exception, and their order is kept.
         datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
-        let pulses = accept::pulses("edge", &inboxes);
         let (accepting, stop) = (shared.clone(), server.stop.clone());
         let accept = move || {
             let most = || accepting.registers.read(Id::NetMaxConnections);
             accept::run(listeners, &inboxes, &Door { net: &accepting.net, most: &most }, stop.as_fd());
         };
         server.accept = Some(start("accept".into(), None, accept)?);
-        if let Some(address) = config.listen.admin {
-            let routes = admin::routes(&shared, pulses.into_iter().chain(server.engine_pulse.take()));
-            server.admin = Some(Admin::start(address, routes).map_err(system("open the admin port"))?);
-        }
         Ok(server)
     }
 
@@ -176,7 +186,7 @@ impl Server {
         core: Option<usize>,
     ) -> Result<Vec<Option<dedicated::Link>>, StartError> {
         let (engine, links, stop) = dedicated::engine_thread(self.shared.clone(), edges);
-        self.engine_pulse = Some(engine.beat.pulse("engine"));
+        self.pulses.push(engine.beat.pulse("engine"));
         let thread = start("engine".into(), core, move || engine.run())?;
         self.engine = Some((stop, thread));
         Ok(links.into_iter().map(Some).collect())
@@ -192,22 +202,17 @@ impl Server {
         &self.udp
     }
 
-    /// The file with the token that changes at the admin port want.
-    pub fn admin_token(&self) -> Option<&Path> {
-        self.admin.as_ref().map(Admin::token)
+    /// What operators are shown of it, once.
+    pub fn routes(&mut self) -> Routes {
+        admin::routes(&self.shared, std::mem::take(&mut self.pulses))
     }
 
-    /// The admin address that was bound.
-    pub fn admin(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
-    }
-
-    /// Everything the node counts.
+    /// Everything it counts.
     pub fn report(&self) -> Report {
         self.shared.report()
     }
 
-    /// What the node's threads share.
+    /// What its threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -227,7 +232,6 @@ impl Server {
         for edge in self.edges.drain(..) {
             let _ = edge.join();
         }
-        self.admin = None;
         // Only now: the edges needed it to answer what had arrived.
         if let Some((stop, thread)) = self.engine.take() {
             stop.stop();
