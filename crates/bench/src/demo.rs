@@ -8,10 +8,10 @@ use crate::load::{pages, tables};
 use crate::report::{self, StageBreakdown, Undelivered};
 use base::Bytes;
 use clap::Args;
-use serve::node::config::Config;
-use serve::node::registers::Id;
-use serve::node::shared::StageReport;
-use serve::node::{Node, StartError};
+use serve::kv::config::Config;
+use serve::kv::registers::Id;
+use serve::kv::shared::StageReport;
+use serve::kv::{Server, StartError};
 use serve::process::{interrupt, progress};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -51,7 +51,7 @@ pub enum DemoError {
     /// The node did not start.
     Start(StartError),
     /// A setting was refused.
-    Register(serve::node::registers::SetError),
+    Register(serve::kv::registers::SetError),
     /// The traffic failed, or a value was wrong.
     Load(LoadError),
     /// The report could not be written; everything else was done.
@@ -87,7 +87,7 @@ impl Demo {
         config.listen.tcp = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         config.registers.write(Id::StoreMemory, self.memory.0).map_err(DemoError::Register)?;
         config.registers.write(Id::EdgeThreads, self.threads).map_err(DemoError::Register)?;
-        let node = Node::start(&config).map_err(DemoError::Start)?;
+        let node = Server::start(&config).map_err(DemoError::Start)?;
         let address = node.tcp()[0];
         if !self.json {
             println!(

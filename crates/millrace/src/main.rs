@@ -24,9 +24,9 @@ use serve::chain::Chain;
 use serve::inc::Inc;
 use serve::inc::one::{BoxNode, ControllerNode, HomeNode};
 use serve::key::Key;
+use serve::node::Up;
 use serve::process::logger;
 use serve::proxy::Proxy;
-use serve::up::Up;
 use serve::wire::Wire;
 use std::process::ExitCode;
 
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Txn(txn) => return txn.run(),
         Command::Sweep(sweep) => sweep.run().map_err(|error| Failure { error, code: 1 }),
-        Command::Registers(list) => list.run().map_err(Into::into),
+        Command::Registers(list) => list.run().map_err(|error| Failure { error, code: 1 }),
         Command::Metrics(list) => list.run().map_err(Into::into),
         Command::Wire(wire) => wire.run().map_err(Into::into),
     };

@@ -1,8 +1,8 @@
 //! `engine.mode = dedicated`: the same answers as with a shared engine, under every way of waiting.
 
 use base::Prng;
-use serve::node::Node;
-use serve::node::config::Config;
+use serve::kv::Server;
+use serve::kv::config::Config;
 use serve::shm_client;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,14 +27,14 @@ fn config(registers: &[&[(&str, &str)]]) -> Config {
     config
 }
 
-fn node(registers: &[&[(&str, &str)]]) -> Node {
-    Node::start(&config(registers)).expect("a node")
+fn node(registers: &[&[(&str, &str)]]) -> Server {
+    Server::start(&config(registers)).expect("a node")
 }
 
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn of(node: &Node) -> Client {
+    fn of(node: &Server) -> Client {
         let stream = TcpStream::connect(node.tcp()[0]).expect("a node");
         stream.set_nodelay(true).expect("an open socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("an open socket");
@@ -210,7 +210,7 @@ fn shared_memory_works_with_it() {
         let mut config = config(&[policy, &[("shm.busy_poll", "0")]]);
         let path = std::env::temp_dir().join(format!("millrace-dedicated-{}.sock", std::process::id()));
         config.listen.shm = Some(path.clone());
-        let node = Node::start(&config).expect("a node");
+        let node = Server::start(&config).expect("a node");
         let mut client = shm_client::Client::connect(&path).expect("rings");
         for n in 0..500 {
             let expected = format!("STORED\r\nVALUE k 0 3\r\n{n:03}\r\nEND\r\n");

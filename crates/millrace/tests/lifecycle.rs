@@ -3,7 +3,7 @@
 mod served;
 
 use base::prng::Prng;
-use serve::node::{Node, StartError};
+use serve::kv::{Server, StartError};
 use served::{Client, Served, config, get_reply, pattern, set_request};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,7 +69,7 @@ fn a_stop_with_nobody_there_and_a_start_after_it() {
     first.node.stop();
     let mut again = config(&[]);
     again.listen.tcp = vec![address];
-    let node = Node::start(&again).expect("the port is free again");
+    let node = Server::start(&again).expect("the port is free again");
     Client::to(node.tcp()[0]).still_works();
 }
 
@@ -78,15 +78,15 @@ fn an_address_that_is_taken_is_an_error_that_says_so() {
     let served = Served::with(&[]);
     let mut second = config(&[]);
     second.listen.tcp = vec![served.address()];
-    let error = Node::start(&second).err().expect("taken");
+    let error = Server::start(&second).err().expect("taken");
     assert!(matches!(error, StartError::Listen(_)));
     let text = error.to_string();
     assert!(text.contains(&served.address().to_string()) && text.contains("choose another"), "{text}");
     // One of two is taken: none stays open.
     second.listen.tcp = vec!["127.0.0.1:0".parse().expect("an address"), served.address()];
-    assert!(Node::start(&second).is_err());
+    assert!(Server::start(&second).is_err());
     second.listen.tcp.clear();
-    assert!(matches!(Node::start(&second), Err(StartError::Nowhere)));
+    assert!(matches!(Server::start(&second), Err(StartError::Nowhere)));
     served.client().still_works();
 }
 
@@ -97,7 +97,7 @@ fn unix_sockets_come_and_go() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a fresh path"));
     let mut config = config(&[]);
     config.listen.unix = Some(path.clone());
-    let node = Node::start(&config).expect("a stale socket is replaced");
+    let node = Server::start(&config).expect("a stale socket is replaced");
     let ask = |request: &[u8]| {
         use std::io::{Read, Write};
         let mut client = UnixStream::connect(&path).expect("a listening node");
@@ -110,14 +110,14 @@ fn unix_sockets_come_and_go() {
     let value = pattern(3, 300_000);
     assert_eq!(ask(&set_request("k", &value)), b"STORED\r\n");
     assert!(ask(b"get k\r\n") == get_reply("k", &value));
-    let second = Node::start(&config).err().expect("in use by a living node").to_string();
+    let second = Server::start(&config).err().expect("in use by a living node").to_string();
     assert!(second.contains("another program has it"), "{second}");
     assert_eq!(Client::to(node.tcp()[0]).get("k"), Some(value));
     node.stop();
     assert!(!path.exists());
     // Something that is no socket is not ours to remove.
     std::fs::write(&path, "precious").expect("a writable directory");
-    assert!(Node::start(&config).is_err());
+    assert!(Server::start(&config).is_err());
     assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
     std::fs::remove_file(&path).expect("ours");
 }

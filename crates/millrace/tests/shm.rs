@@ -3,9 +3,9 @@
 
 use base::Prng;
 use ring::shm::{Segment, ShmClient};
-use serve::node::Node;
-use serve::node::config::Config;
-use serve::node::shared::Report;
+use serve::kv::Server;
+use serve::kv::config::Config;
+use serve::kv::shared::Report;
 use serve::shm_client::{CallError, Client, Outcome, SendError, WaitPolicy};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const VICTIM: &str = "MILLRACE_TEST_SHM_VICTIM";
 
 struct Served {
-    node: Option<Node>,
+    node: Option<Server>,
     path: PathBuf,
 }
 
@@ -38,14 +38,14 @@ impl Served {
         for (name, value) in registers {
             config.registers.set(name, value).expect("a register of this name with such a value");
         }
-        Served { node: Some(Node::start(&config).expect("a node")), path }
+        Served { node: Some(Server::start(&config).expect("a node")), path }
     }
 
     fn client(&self) -> Client {
         Client::connect(&self.path).expect("a node that gives rings")
     }
 
-    fn node(&self) -> &Node {
+    fn node(&self) -> &Server {
         self.node.as_ref().expect("running")
     }
 

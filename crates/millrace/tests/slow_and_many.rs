@@ -16,7 +16,7 @@ fn narrow(served: &Served) -> Client {
 }
 
 /// Bytes that may be buffered beyond `net.buffer_limit` for a moment: one value on its way, or all that may be detached.
-const SLACK: u64 = serve::node::kv::DETACHED_MAX + (1 << 20);
+const SLACK: u64 = serve::kv::service::DETACHED_MAX + (1 << 20);
 
 #[test]
 fn the_slowest_readers_are_closed_and_the_others_are_not() {
@@ -287,7 +287,7 @@ fn values_around_every_boundary_come_back_as_they_went_in() {
         }
     }
     assert!(segment > 0);
-    let inline = serve::node::kv::INLINE_VALUE;
+    let inline = serve::kv::service::INLINE_VALUE;
     let near =
         |boundary: usize| (boundary.saturating_sub(3)..boundary + 4).chain([boundary - 48, boundary - 64]);
     let boundaries = [100, 2048, inline, 2 * inline, segment / 8, segment / 4, segment / 2, segment, 1 << 20];

@@ -1,21 +1,21 @@
 //! UDP: frames, replies of several datagrams, the cap on amplification, and what gets no answer.
 
 use protocol::memcache::udp::{FRAME_LEN, Frame, PAYLOAD_MAX};
-use serve::node::Node;
-use serve::node::config::Config;
+use serve::kv::Server;
+use serve::kv::config::Config;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn node(registers: &[(&str, &str)]) -> Node {
+fn node(registers: &[(&str, &str)]) -> Server {
     let mut config = Config::default();
     config.listen.tcp.clear();
     config.listen.udp = vec!["127.0.0.1:0".parse().expect("an address")];
     for (name, value) in registers {
         config.registers.set(name, value).expect("a register of this name with such a value");
     }
-    Node::start(&config).expect("a node")
+    Server::start(&config).expect("a node")
 }
 
 struct Client {
@@ -24,11 +24,11 @@ struct Client {
 }
 
 impl Client {
-    fn of(node: &Node) -> Client {
+    fn of(node: &Server) -> Client {
         Client::from(node, "127.0.0.1:0".parse().expect("an address"))
     }
 
-    fn from(node: &Node, address: SocketAddr) -> Client {
+    fn from(node: &Server, address: SocketAddr) -> Client {
         let socket = UdpSocket::bind(address).expect("a free port");
         socket.connect(node.udp()[0]).expect("an address");
         socket.set_read_timeout(Some(PATIENCE)).expect("an open socket");

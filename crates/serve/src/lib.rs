@@ -2,13 +2,15 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`node`], [`up`], [`shm_client`] | the memcached node; the command that starts one; a client over shared memory |
+//! | [`node`] | several services in one process: `millrace up`, config files, nodes of Rust programs |
+//! | [`kv`], [`shm_client`] | the key-value server for memcached clients; a client over shared memory |
 //! | [`inc`] | the in-network cache of `protocol::coherence` on sockets: boxes, homes, controller, clients |
 //! | [`proxy`] | memcached clients before that cache |
 //! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
 //! | [`rec`] | recommendation inference |
 //! | [`rpc`] | services of the fabric: a server to try out, a gateway for gRPC, calls by hand |
-//! | `memcached` | connections of memcached clients: what node and proxy share |
+//! | `memcached` | connections of memcached clients: what it and the proxy share |
+//! | [`shell`] | services of a process: one port for operators, one log, one stop |
 //! | [`process`] | what all commands do alike: stopping, logging, progress, parsing |
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
@@ -25,6 +27,7 @@ pub(crate) mod guard;
 pub mod http;
 pub mod inc;
 pub mod key;
+pub mod kv;
 pub mod memcached;
 pub mod metrics;
 pub mod node;
@@ -33,7 +36,7 @@ pub mod proxy;
 pub(crate) mod reach;
 pub mod rec;
 pub mod rpc;
+pub mod shell;
 pub mod shm_client;
 pub mod txn;
-pub mod up;
 pub mod wire;

@@ -18,10 +18,10 @@ pub struct List {
 
 /// Who shows them, and which.
 fn lists() -> [(&'static str, Vec<&'static Family>); 9] {
-    use serve::{chain, inc, node, proxy, rec, rpc};
+    use serve::{chain, inc, kv, proxy, rec, rpc};
     [
         ("Every server", [process::own::FAMILIES, process::FAMILIES].concat()),
-        ("A memcached node (`up`)", node::metrics::FAMILIES.into()),
+        ("A memcached node (`up`)", kv::metrics::FAMILIES.into()),
         (
             "Nodes of the in-network cache (`box`, `home`, `controller`, `inc run`)",
             inc::metrics::FAMILIES.into(),

@@ -1,7 +1,9 @@
 //! `millrace registers`: what can be tuned, of all programs.
 
 use serve::admin::rows;
+use std::error::Error;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 /// List all registers: name, default, range, what each does.
 #[derive(clap::Args, Debug)]
@@ -22,6 +24,10 @@ pub struct List {
     #[arg(long, conflicts_with_all = ["rpc", "inc", "chain"])]
     rec: bool,
 
+    /// Those of all services of a config file, with what it sets them to; `millrace up --config FILE` serves them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rpc", "inc", "chain", "rec"])]
+    config: Option<PathBuf>,
+
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -31,19 +37,26 @@ impl List {
     /// Prints the list.
     ///
     /// # Errors
-    /// When standard output is gone.
-    pub fn run(&self) -> std::io::Result<()> {
+    /// When standard output is gone, or the config file is wrong.
+    pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut out = std::io::stdout().lock();
+        if let Some(file) = &self.config {
+            let all = serve::node::registers(file)?;
+            if self.json {
+                return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?);
+            }
+            return Ok(all.iter().try_for_each(|row| writeln!(out, "{row}"))?);
+        }
         let all = match self {
             List { rpc: true, .. } => fabric::registers::Registers::default().show(),
             List { inc: true, .. } => serve::inc::registers::Registers::default().show(),
             List { chain: true, .. } => serve::chain::registers::Registers::default().show(),
             List { rec: true, .. } => serve::rec::registers::Registers::default().show(),
-            _ => serve::node::registers::Registers::default().show(),
+            _ => serve::kv::registers::Registers::default().show(),
         };
         if self.json {
-            return writeln!(out, "{}", serde_json::to_string_pretty(&rows(all))?);
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&rows(None, all))?)?);
         }
-        all.iter().try_for_each(|register| writeln!(out, "{register}"))
+        Ok(all.iter().try_for_each(|register| writeln!(out, "{register}"))?)
     }
 }

@@ -18,7 +18,7 @@ enum Command {
     Call(Box<serve::rpc::call::Call>),
     Serve(serve::rpc::serve::Serve),
     Bench(Box<bench::rpc::Bench>),
-    Gateway(serve::rpc::gateway::Gateway),
+    Gateway(serve::rpc::gateway::Command),
     Soak(prove::soak::rpc::Soak),
 }
 

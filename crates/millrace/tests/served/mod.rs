@@ -7,9 +7,9 @@
 #![allow(dead_code)]
 
 use rustix::net::sockopt;
-use serve::node::Node;
-use serve::node::config::Config;
-use serve::node::shared::Report;
+use serve::kv::Server;
+use serve::kv::config::Config;
+use serve::kv::shared::Report;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub fn config(registers: &[(&str, &str)]) -> Config {
 
 /// A running node.
 pub struct Served {
-    pub node: Node,
+    pub node: Server,
     pub config: Config,
 }
 
@@ -47,7 +47,7 @@ impl Served {
     /// A node with these registers.
     pub fn with(registers: &[(&str, &str)]) -> Served {
         let config = config(registers);
-        let node = Node::start(&config).expect("a node on a free port");
+        let node = Server::start(&config).expect("a node on a free port");
         Served { node, config }
     }
 

@@ -66,7 +66,7 @@ fn crates_import_downwards() {
 fn services_do_not_know_each_other() {
     hold(0, sources().iter().flat_map(|(path, text)| trespasses(path, text)));
     assert_eq!(trespasses("serve/src/inc/run.rs", "use crate::chain::Error;\nuse crate::inc::x;").len(), 1);
-    assert_eq!(trespasses("serve/src/admin.rs", "fn f() { crate::node::Node::start() }").len(), 1);
+    assert_eq!(trespasses("serve/src/admin.rs", "fn f() { crate::kv::Server::start() }").len(), 1);
     assert_eq!(trespasses("serve/src/proxy/run.rs", "use crate::inc::x;\nuse crate::rec;").len(), 1);
 }
 

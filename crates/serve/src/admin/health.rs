@@ -45,6 +45,11 @@ impl Pulse {
         Pulse { wake: Box::new(wake), ..self }
     }
 
+    /// Under another name.
+    pub(super) fn renamed(self, name: impl FnOnce(String) -> String) -> Pulse {
+        Pulse { name: name(self.name), ..self }
+    }
+
     fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }

@@ -85,6 +85,8 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
 type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 type Text = Arc<dyn Fn() -> String + Send + Sync>;
+/// Of which service something is, where a process has services with names.
+type Owner = Option<Arc<str>>;
 /// The type of JSON, for [`Routes::text`].
 pub const JSON: &str = "application/json";
 
@@ -92,27 +94,27 @@ pub const JSON: &str = "application/json";
 #[derive(Default)]
 pub struct Routes {
     lists: Lists,
-    collect: Vec<Collect>,
+    collect: Vec<(Owner, Collect)>,
     ready: Vec<Check>,
     pulses: Vec<Pulse>,
     more: Router,
     /// Path, type, and what gives the text.
-    texts: Vec<(&'static str, &'static str, Text)>,
-    listed: Vec<(&'static str, &'static str)>,
+    texts: Vec<(String, &'static str, Text)>,
+    listed: Vec<(String, &'static str)>,
 }
 
 impl Routes {
     /// Registers of this list, too.
     #[must_use]
     pub fn registers<T: Tuned>(mut self, tuned: Arc<T>) -> Routes {
-        self.lists.0.push(tuned);
+        self.lists.0.push((None, tuned));
         self
     }
 
     /// Metrics that are added to the page when somebody asks; it may wait for a lock or a loop.
     #[must_use]
     pub fn metrics(mut self, collect: impl Fn(&mut Page) + Send + Sync + 'static) -> Routes {
-        self.collect.push(Box::new(collect));
+        self.collect.push((None, Box::new(collect)));
         self
     }
 
@@ -135,7 +137,7 @@ impl Routes {
     pub fn with(mut self, request: &'static str, what: &'static str, route: MethodRouter) -> Routes {
         let path = request.split_once(' ').map_or(request, |(_, path)| path);
         self.more = self.more.route(path, route);
-        self.listed.push((request, what));
+        self.listed.push((request.to_owned(), what));
         self
     }
 
@@ -149,14 +151,46 @@ impl Routes {
         text: impl Fn() -> String + Send + Sync + 'static,
     ) -> Routes {
         let path = request.split_once(' ').map_or(request, |(_, path)| path);
-        self.texts.push((path, kind, Arc::new(text)));
-        self.listed.push((request, what));
+        self.texts.push((path.to_owned(), kind, Arc::new(text)));
+        self.listed.push((request.to_owned(), what));
+        self
+    }
+
+    /// What a service shows besides, of several: its name is before its registers' and its loops' names, a label of its metrics, and its own
+    /// requests are below /services/NAME. Without a name nothing is changed.
+    #[must_use]
+    pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
+        let Routes { lists, collect, ready, pulses, more, texts, listed } = own;
+        let owner: Owner = name.map(Arc::from);
+        let below = name.map_or(String::new(), |name| format!("/services/{name}"));
+        let named =
+            |what: String| owner.as_ref().map_or_else(|| what.clone(), |owner| format!("{owner}: {what}"));
+        self.lists.0.extend(lists.0.into_iter().map(|(_, list)| (owner.clone(), list)));
+        self.collect.extend(collect.into_iter().map(|(_, collect)| (owner.clone(), collect)));
+        self.pulses.extend(pulses.into_iter().map(|pulse| pulse.renamed(named)));
+        for check in ready {
+            let owner = owner.clone();
+            self.ready.push(Box::new(move || {
+                let named = |why| {
+                    owner.as_ref().map_or_else(|| String::clone(&why), |owner| format!("{owner}: {why}"))
+                };
+                check().map_err(named)
+            }));
+        }
+        self.more = if below.is_empty() { self.more.merge(more) } else { self.more.nest(&below, more) };
+        self.texts.extend(texts.into_iter().map(|(path, kind, text)| (format!("{below}{path}"), kind, text)));
+        self.listed.extend(
+            listed
+                .into_iter()
+                .map(|(request, what)| (request.replacen(" /", &format!(" {below}/"), 1), what)),
+        );
         self
     }
 
     fn into_router(self) -> io::Result<Router> {
         let mut list = String::new();
-        for (request, what) in COMMON.iter().chain(&self.listed) {
+        let listed = self.listed.iter().map(|(request, what)| (&**request, *what));
+        for (request, what) in COMMON.into_iter().chain(listed) {
             let _ = writeln!(list, "{request:24} {what}");
         }
         let Routes { lists, collect, ready, pulses, mut more, texts, .. } = self;
@@ -168,7 +202,7 @@ impl Routes {
                 let text = asked.of(move |_| text()).await?;
                 Ok::<_, Response>(([(header::CONTENT_TYPE, kind)], text))
             };
-            more = more.route(path, get(answer));
+            more = more.route(&path, get(answer));
         }
         let routes = Router::new()
             .route("/", get(async move || list))
@@ -236,7 +270,7 @@ impl Drop for Admin {
 
 struct Shown {
     lists: Lists,
-    collect: Vec<Collect>,
+    collect: Vec<(Owner, Collect)>,
     ready: Vec<Check>,
     pulses: Vec<Pulse>,
 }
@@ -264,15 +298,23 @@ impl Asked {
 async fn show_metrics(State(asked): State<Asked>) -> Result<Response, Response> {
     let text = asked.of(|shown| {
         let mut page = Page::default();
-        shown.collect.iter().for_each(|collect| collect(&mut page));
-        metrics::process::collect(&mut page, &shown.lists.show());
+        for (owner, collect) in &shown.collect {
+            page.set_service(owner.as_deref());
+            collect(&mut page);
+        }
+        for (owner, list) in &shown.lists.0 {
+            page.set_service(owner.as_deref());
+            metrics::process::collect_registers(&mut page, &list.show());
+        }
+        page.set_service(None);
+        metrics::process::collect(&mut page);
         page.text()
     });
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())
 }
 
 async fn show_registers(State(asked): State<Asked>) -> Json<Vec<Row>> {
-    Json(rows(asked.shown.lists.show()))
+    Json(asked.shown.lists.show())
 }
 
 async fn show_register(State(asked): State<Asked>, Path(name): Path<String>) -> Result<Json<Row>, Refused> {

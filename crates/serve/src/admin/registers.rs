@@ -1,9 +1,11 @@
 //! Registers at an admin port: shown, and set by whoever has the token.
 
+use super::Owner;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::registers::{Register, Registers, SetError, Shown};
 use serde::Serialize;
+use std::fmt;
 use std::sync::Arc;
 
 /// Something whose registers a port shows and sets.
@@ -18,11 +20,10 @@ pub trait Tuned: Send + Sync + 'static {
     fn register_changed(&self, _name: &str) {}
 }
 
-/// [`Shown`] for programs.
+/// A register as JSON.
 #[derive(Serialize)]
-#[serde(remote = "Shown")]
-struct ShownAs {
-    name: &'static str,
+pub struct Row {
+    name: String,
     value: String,
     number: u64,
     unit: &'static str,
@@ -34,13 +35,29 @@ struct ShownAs {
     help: &'static str,
 }
 
-/// A register as JSON.
-#[derive(Serialize)]
-pub struct Row(#[serde(with = "ShownAs")] pub Shown);
+impl Row {
+    fn of(owner: Option<&str>, shown: Shown) -> Row {
+        let Shown { name, value, number, unit, range, choices, default, live, help } = shown;
+        Row { name: full_name(owner, name), value, number, unit, range, choices, default, live, help }
+    }
+}
 
-/// Registers as JSON.
-pub fn rows(shown: Vec<Shown>) -> Vec<Row> {
-    shown.into_iter().map(Row).collect()
+impl fmt::Display for Row {
+    /// Its name and its value, in a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.name, self.value)?;
+        if self.value == self.default { Ok(()) } else { write!(f, "   (default {})", self.default) }
+    }
+}
+
+/// `store.memory`, or `cache.store.memory` of service `cache`.
+fn full_name(owner: Option<&str>, name: &str) -> String {
+    owner.map_or_else(|| name.to_owned(), |owner| format!("{owner}.{name}"))
+}
+
+/// Registers as JSON, of a service if it has a name.
+pub fn rows(owner: Option<&str>, shown: Vec<Shown>) -> Vec<Row> {
+    shown.into_iter().map(|shown| Row::of(owner, shown)).collect()
 }
 
 /// [`Tuned`], whatever its list.
@@ -66,55 +83,69 @@ impl<T: Tuned> Listed for T {
     }
 }
 
-/// The lists of a server.
+/// The lists of a server, each with the service that it is of.
 #[derive(Clone, Default)]
-pub(super) struct Lists(pub Vec<Arc<dyn Listed>>);
+pub(super) struct Lists(pub Vec<(Owner, Arc<dyn Listed>)>);
 
 impl Lists {
-    pub fn show(&self) -> Vec<Shown> {
-        self.0.iter().flat_map(|list| list.show()).collect()
+    pub fn show(&self) -> Vec<Row> {
+        self.0.iter().flat_map(|(owner, list)| rows(owner.as_deref(), list.show())).collect()
     }
 
     pub fn show_one(&self, name: &str) -> Result<Row, Refused> {
-        self.first(name, |list| list.show_one(name))
+        self.first(name, |list, name| list.show_one(name))
     }
 
     pub fn set_live(&self, name: &str, text: &str) -> Result<Row, Refused> {
-        self.first(name, |list| list.set_live(name, text))
+        self.first(name, |list, name| list.set_live(name, text))
     }
 
     /// What the list says that has the name; else what one says that has a name like it.
     fn first(
         &self,
         name: &str,
-        ask: impl Fn(&dyn Listed) -> Result<Shown, SetError>,
+        ask: impl Fn(&dyn Listed, &str) -> Result<Shown, SetError>,
     ) -> Result<Row, Refused> {
-        let mut unknown =
-            SetError::Unknown { name: name.to_owned(), near: None, listed: "this server has no registers" };
-        for list in &self.0 {
-            match ask(&**list) {
+        let listed = match &self.0[..] {
+            [(Some(_), _), ..] => "its name begins with its service's, as in cache.store.memory",
+            _ => "this server has no registers",
+        };
+        let unknown = SetError::Unknown { name: name.to_owned(), near: None, listed };
+        let mut refused = Refused(None, unknown);
+        for (owner, list) in &self.0 {
+            let own = match owner {
+                Some(owner) => name.strip_prefix(&**owner).and_then(|rest| rest.strip_prefix('.')),
+                None => Some(name),
+            };
+            let Some(own) = own else { continue };
+            match ask(&**list, own) {
                 Err(error @ SetError::Unknown { .. }) => {
-                    if !matches!(unknown, SetError::Unknown { near: Some(_), .. }) {
-                        unknown = error;
+                    if !matches!(refused.1, SetError::Unknown { near: Some(_), .. }) {
+                        refused = Refused(owner.clone(), error);
                     }
                 }
-                told => return told.map(Row).map_err(Refused),
+                told => {
+                    return told
+                        .map(|shown| Row::of(owner.as_deref(), shown))
+                        .map_err(|error| Refused(owner.clone(), error));
+                }
             }
         }
-        Err(Refused(unknown))
+        Err(refused)
     }
 }
 
-/// A refused register as an HTTP answer.
-pub(super) struct Refused(pub SetError);
+/// A refused register, with the service that it is of, as an HTTP answer.
+pub(super) struct Refused(Owner, SetError);
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = match self.0 {
+        let status = match self.1 {
             SetError::Unknown { .. } => StatusCode::NOT_FOUND,
             SetError::NotAValue(..) | SetError::OutOfRange(..) => StatusCode::BAD_REQUEST,
             SetError::NotLive(..) => StatusCode::CONFLICT,
         };
-        (status, format!("{}\n", self.0)).into_response()
+        let of = self.0.map_or(String::new(), |owner| format!("service {owner}: "));
+        (status, format!("{of}{}\n", self.1)).into_response()
     }
 }

@@ -3,6 +3,7 @@
 use super::controller::ControllerError;
 use super::media::Media;
 use crate::process::parse::AssignError;
+use crate::shell::ShellError;
 use base::Bytes;
 use base::key::KeyError;
 use fabric::link::Address;
@@ -46,6 +47,7 @@ pub enum ChainError {
     BadBackup(PathBuf, String),
     NotABackup(PathBuf, String),
     Unsound(usize, usize),
+    Shell(ShellError),
 }
 
 impl ChainError {
@@ -131,6 +133,7 @@ impl fmt::Display for ChainError {
                 f,
                 "{error}\n  all members of a chain have the same key: `millrace key new FILE` makes one, copy it to each and name it with --key"
             ),
+            ChainError::Shell(error) => error.fmt(f),
             ChainError::NoKey => f.write_str(
                 "a member of a chain proves that it is one: name its key with --key FILE (`millrace key new FILE` makes one), or say --no-key",
             ),
@@ -184,5 +187,15 @@ impl From<AssignError> for ChainError {
 impl From<BadConfig> for ChainError {
     fn from(error: BadConfig) -> ChainError {
         ChainError::Config(error)
+    }
+}
+
+impl From<ShellError> for ChainError {
+    fn from(error: ShellError) -> ChainError {
+        error.of(|other| match other {
+            ShellError::Admin(address, cause) => ChainError::Admin(address, cause),
+            ShellError::Signal(cause) => ChainError::signals(cause),
+            other => ChainError::Shell(other),
+        })
     }
 }

@@ -3,17 +3,14 @@
 //!
 //! A figure of `chain::info` is called as its family, without prefix: `epoch` is `millrace_chain_epoch`.
 
-use super::error::ChainError;
 use super::node::Node;
 use super::registers::Shared;
+use crate::admin::Routes;
 use crate::admin::ask::{Asker, questions};
-use crate::admin::{Admin, Routes};
 use crate::metrics::{Family, Page};
 use base::Clock;
 use protocol::chain::Part;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 crate::families! { "millrace_chain_";
     EPOCH gauge "epoch" count ["chain", "replica"] "Number of the configuration that the replica goes by.";
@@ -96,16 +93,13 @@ pub struct Seen {
 }
 
 impl Node {
-    /// Serves what operators ask at `address` until what is returned is dropped.
-    ///
-    /// # Errors
-    /// The system's: somebody else listens there, for one.
-    pub fn serve_admin(&mut self, address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<Admin, ChainError> {
+    /// What operators are shown of it.
+    pub fn routes(&mut self) -> Routes {
         let (asker, asked) = questions();
         self.questions = Some(asked);
-        let (asks, stop) = (Asker::clone(&asker), Arc::clone(stop));
+        let asks = Asker::clone(&asker);
         let name = format!("replica-{}", self.place.id.0);
-        let routes = Routes::default()
+        Routes::default()
             .registers(Arc::new(Shared(Arc::clone(&self.registers))))
             .metrics(move |page| {
                 if let Some(seen) = asker.ask() {
@@ -113,13 +107,11 @@ impl Node {
                 }
             })
             .ready(move || match asks.ask().map(|seen| seen.idle) {
-                _ if stop.load(Ordering::Relaxed) => Err("it ends".to_owned()),
                 Some(None) => Ok(()),
                 Some(Some(why)) => Err(why.to_owned()),
                 None => Err("the replica's loop does not answer".to_owned()),
             })
-            .loops([self.beat.pulse(name)]);
-        Admin::start(address, routes).map_err(|error| ChainError::Admin(address, error))
+            .loops([self.beat.pulse(name)])
     }
 
     /// Answers whoever asked meanwhile.

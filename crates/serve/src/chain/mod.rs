@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `replica`, `node` | `chain replica`: from flags to a running replica; its loop |
+//! | `replica`, `node`, `in_node` | `chain replica`: from flags to a running replica; its loop; it as a service of a process |
 //! | `service` | the clients' calls (`txn.proto`) to the machine and back |
 //! | `links` | messages between replicas and controllers, over any fabric transport |
 //! | `disk`, `media` | log, image and checkpoints in a directory, behind the machine's traits; what they are kept on |
@@ -21,6 +21,7 @@ pub mod controller;
 pub mod disk;
 pub mod error;
 mod export;
+mod in_node;
 mod info;
 pub mod links;
 mod local;
@@ -34,7 +35,9 @@ pub mod service;
 pub mod status;
 pub mod up;
 
+pub use controller::Controlling;
 pub use error::ChainError;
+pub use in_node::Serving;
 pub use local::Local;
 
 /// Transactions over a chain of replicas with a persistent redo log.

@@ -42,7 +42,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whoever is told to stop notices within this.
+/// Whoever is asked something, or told to stop, notices within this.
 const NOTICE: Nanos = Nanos::from_millis(20);
 /// How often the log says in another place what is durable: so much of its end can be lost without anybody noticing, if all logs lose it.
 const MARK_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -131,8 +131,8 @@ impl Node {
     }
 
     /// Where clients find it.
-    pub fn addresses(&self) -> String {
-        self.server.addresses().map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
+    pub fn addresses(&self) -> Vec<String> {
+        self.server.addresses().map(|address| address.to_string()).collect()
     }
 
     /// Takes turns until it is told to stop. What is acknowledged is durable at every moment, so there is nothing to bring to an end.

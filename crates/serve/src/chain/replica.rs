@@ -2,6 +2,7 @@
 
 use super::disk::{self, Disk};
 use super::error::ChainError;
+use super::in_node::Serving;
 use super::links::Links;
 use super::media::Media;
 use super::node::{Node, Place};
@@ -10,7 +11,8 @@ use super::service::Desk;
 use crate::admin::parse_address;
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
-use crate::process::{say, stop_at_eof, stop_flag};
+use crate::process::{Stop, say};
+use crate::shell::Shell;
 use crate::txn::words;
 use base::key::Key;
 use base::{Bytes, Clock};
@@ -45,6 +47,34 @@ Example, three replicas on three machines with a controller on the first:
 
 On one machine `millrace chain up` starts all of it.")]
 pub struct ReplicaNode {
+    /// Which replica of which chain.
+    #[command(flatten)]
+    pub keys: Keys,
+
+    /// Where clients find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
+    #[arg(short, long, value_name = "ADDRESS", required = true)]
+    pub listen: Vec<Address>,
+
+    /// Set a register; may be repeated. `millrace registers --chain` lists them
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    pub admin: Option<SocketAddr>,
+
+    /// How it logs
+    #[command(flatten)]
+    pub log: LogArgs,
+
+    /// End when standard input is closed, too
+    #[arg(long)]
+    pub until_eof: bool,
+}
+
+/// What config files say, too.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Keys {
     /// Its number in the chain: the same for ever
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub id: u16,
@@ -52,10 +82,6 @@ pub struct ReplicaNode {
     /// The chain's number; messages of other chains are ignored
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub chain: u32,
-
-    /// Where clients find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
-    #[arg(short, long, value_name = "ADDRESS", required = true)]
-    pub listen: Vec<Address>,
 
     /// What clients are told of where it is, if that is not the first of --listen
     #[arg(long, value_name = "ADDRESS")]
@@ -74,22 +100,6 @@ pub struct ReplicaNode {
 
     #[command(flatten)]
     secret: Secret,
-
-    /// Set a register; may be repeated. `millrace registers --chain` lists them
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub set: Vec<String>,
-
-    /// HTTP port for metrics, registers and health; on loopback unless an address is given
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
-    pub admin: Option<SocketAddr>,
-
-    /// How it logs
-    #[command(flatten)]
-    pub log: LogArgs,
-
-    /// End when standard input is closed, too
-    #[arg(long)]
-    pub until_eof: bool,
 }
 
 /// The key of a cluster's members, when nothing else is said: a file in the directory of each.
@@ -188,28 +198,27 @@ impl ReplicaNode {
     /// It could not start, or its log or image failed.
     pub fn run(&self) -> Result<(), ChainError> {
         self.log.start("chain");
-        let stop = stop_flag().map_err(ChainError::signals)?;
+        let stop = Stop::on_signals().map_err(ChainError::signals)?;
         if self.until_eof {
-            stop_at_eof(Arc::clone(&stop));
+            stop.at_eof();
         }
-        let mut node = self.open()?;
-        let admin = self.admin.map(|address| node.serve_admin(address, &stop)).transpose()?;
-        say(&format!("{} serves clients at {}, {}", self.name(), node.addresses(), node.state()));
-        if let Some(admin) = &admin {
-            say(&format!("{}: metrics at http://{}/metrics", self.name(), admin.address()));
+        let replica = Serving::new(self.keys.clone(), self.listen.clone(), registers(&self.set)?);
+        let shell = Shell::of(replica, self.admin, stop)?;
+        if let Some(admin) = shell.admin() {
+            say(&format!("{}: metrics at http://{}/metrics", self.keys.name(), admin.address()));
         }
-        let ended = node.run(&stop);
-        say(&format!("{} ends: {}", self.name(), node.state()));
-        ended
+        Ok(shell.wait()?)
     }
+}
 
-    fn name(&self) -> String {
+impl Keys {
+    /// What its lines begin with.
+    pub(super) fn name(&self) -> String {
         format!("replica {} of chain {}", self.id, self.chain)
     }
 
     /// Checks what was said, takes the directory and the addresses, and recovers.
-    fn open(&self) -> Result<Node, ChainError> {
-        let registers = registers(&self.set)?;
+    pub(super) fn open(&self, clients_at: &[Address], registers: Arc<Registers>) -> Result<Node, ChainError> {
         let config = config(self.chain, &registers);
         config.check()?;
         let (peers, listen) = self.peers()?;
@@ -220,7 +229,7 @@ impl ReplicaNode {
         let options = Options { max_connections: 4096, request: words::REQUEST, ..Options::default() };
         let server = Server::try_new(options).map_err(|error| ChainError::System("serve clients", error))?;
         let mut server = server.service(service);
-        for address in &self.listen {
+        for address in clients_at {
             server = server.listen(address).map_err(|error| ChainError::Listen(address.clone(), error))?;
             crate::reach::warn_of("this replica of the chain", address);
         }
@@ -253,7 +262,7 @@ impl ReplicaNode {
         say(&format!("{}: {found}", self.name()));
         let place =
             Place { chain: self.chain, id, incarnation, media: self.storage.media, serves, found, key };
-        Ok(Node::new(replica, place, links, (server, desk), sleeper, Arc::new(registers)))
+        Ok(Node::new(replica, place, links, (server, desk), sleeper, registers))
     }
 
     /// The replicas, and where this one listens.

@@ -12,7 +12,8 @@ use super::error::ChainError;
 use super::media::Media;
 use super::registers::config;
 use super::replica::{KEY_FILE, registers};
-use crate::process::{say, stop_at_eof, stop_flag};
+use crate::process::stop::Woken;
+use crate::process::{Stop, say};
 use base::Bytes;
 use base::key::Key;
 use clap::{Args, ValueEnum};
@@ -23,13 +24,10 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Whoever is told to stop notices within this.
-const NOTICE: Duration = Duration::from_millis(100);
 
 /// Run a chain on this machine: replicas as processes, the controller in this one.
 ///
@@ -131,6 +129,8 @@ enum News {
     Line(String),
     /// It says nothing more.
     Silent(u16),
+    /// All is to end.
+    Stop,
 }
 
 /// Sockets of links; gone in the end.
@@ -148,9 +148,9 @@ impl Up {
     /// # Errors
     /// It could not start, or all replicas ended.
     pub fn run(&self) -> Result<(), ChainError> {
-        let stop = stop_flag().map_err(ChainError::signals)?;
+        let stop = Stop::on_signals().map_err(ChainError::signals)?;
         if self.until_eof {
-            stop_at_eof(Arc::clone(&stop));
+            stop.at_eof();
         }
         // What is wrong with them is said once, and not by each replica.
         registers(&self.set)?;
@@ -161,16 +161,17 @@ impl Up {
         let sockets = self.sockets()?;
         let addresses = self.addresses(&sockets.0)?;
         let key_file = self.key_file(&sockets.0)?;
-        let controller = self.controller(&addresses, &key_file, &stop)?;
+        let controller = self.controller(&addresses, &key_file, stop.flag())?;
         let (tell, news) = channel();
         let mut replicas = Vec::new();
         for id in 1..=self.replicas {
             replicas.push(Replica::start(id, self.command(id, &addresses, &key_file)?, &tell)?);
         }
-        let ended = self.watch(&mut replicas, &tell, &news, &stop);
+        tell_of_stop(stop.clone(), tell.clone())?;
+        let ended = self.watch(&mut replicas, &tell, &news);
         // The replicas first: they have something to tell the controller to the end.
         drop(replicas);
-        stop.store(true, Ordering::Relaxed);
+        stop.stop();
         controller.join().expect("the controller's thread does not panic");
         ended
     }
@@ -274,12 +275,12 @@ impl Up {
         replicas: &mut Vec<Replica>,
         tell: &Sender<News>,
         news: &Receiver<News>,
-        stop: &AtomicBool,
     ) -> Result<(), ChainError> {
-        while !stop.load(Ordering::Relaxed) {
-            match news.recv_timeout(NOTICE) {
-                Ok(News::Line(line)) => say(&line),
-                Ok(News::Silent(id)) => {
+        loop {
+            match news.recv().expect("a sender is held here") {
+                News::Stop => return Ok(()),
+                News::Line(line) => say(&line),
+                News::Silent(id) => {
                     let Some(at) = replicas.iter().position(|replica| replica.id == id) else { continue };
                     let mut replica = replicas.swap_remove(at);
                     say(&format!("replica {id} ended: {}", replica.how_it_ended()));
@@ -287,15 +288,23 @@ impl Up {
                         replicas.push(Replica::start(id, std::mem::take(&mut replica.command), tell)?);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("a sender is held here"),
             }
             if replicas.is_empty() {
                 return Err(ChainError::Child("all replicas have ended; their words are above".into()));
             }
         }
-        Ok(())
     }
+}
+
+/// Tells of it when all is to end.
+fn tell_of_stop(stop: Stop, tell: Sender<News>) -> Result<(), ChainError> {
+    let wait = move || {
+        while stop.wait(Duration::MAX) != Woken::Stop {}
+        // Nobody listens who has ended.
+        let _ = tell.send(News::Stop);
+    };
+    let thread = std::thread::Builder::new().name("chain-stop".into()).spawn(wait);
+    thread.map(drop).map_err(|error| ChainError::System("start a thread", error))
 }
 
 impl Replica {

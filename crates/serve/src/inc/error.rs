@@ -2,6 +2,7 @@
 
 use super::book;
 use super::client::ClientError;
+use crate::shell::ShellError;
 use base::key::KeyError;
 use protocol::coherence::table::BadLayout;
 use protocol::coherence::{BadConfig, NodeId};
@@ -43,6 +44,7 @@ pub enum IncError {
     Life(PathBuf, io::Error),
     NoKey,
     Exposed(NodeId, SocketAddr),
+    Shell(ShellError),
 }
 
 impl IncError {
@@ -132,6 +134,7 @@ impl fmt::Display for IncError {
                 "the number of this node's life cannot be kept in {}: {cause}\n  it must be higher in each life, or versions of items repeat: name a file that stays, and that this program can write, with --state",
                 path.display()
             ),
+            IncError::Shell(error) => error.fmt(f),
             IncError::NoKey => f.write_str(
                 "the topology names no key for its nodes: write [cluster] and key = \"cluster.key\" in it, and make it with `millrace key new`. On one machine, --no-key does without",
             ),
@@ -158,5 +161,15 @@ impl std::error::Error for IncError {}
 impl From<ClientError> for IncError {
     fn from(cause: ClientError) -> IncError {
         IncError::Client(cause)
+    }
+}
+
+impl From<ShellError> for IncError {
+    fn from(error: ShellError) -> IncError {
+        error.of(|other| match other {
+            ShellError::Admin(address, cause) => IncError::Admin(address, cause),
+            ShellError::Signal(cause) => IncError::Signal(cause),
+            other => IncError::Shell(other),
+        })
     }
 }

@@ -6,7 +6,7 @@ use protocol::coherence::NodeId;
 use std::net::{IpAddr, SocketAddr};
 use xdp::{Mode, Options, Tier};
 
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Fast tier")]
 pub struct Fast {
     /// Answer what comes in on this interface by an XDP program; may be repeated

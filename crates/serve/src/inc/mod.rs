@@ -15,6 +15,7 @@
 //! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
+//! | `in_node`, `life` | nodes as a service of a process; the number of their lives |
 //! | `rack` | all nodes of a topology in this process, to be killed and revived |
 //! | `error` | what can go wrong, and what to do about it |
 //!
@@ -27,6 +28,7 @@ pub mod datagrams;
 pub mod driver;
 mod error;
 mod fast;
+mod in_node;
 pub mod items;
 mod life;
 pub mod machine;
@@ -48,6 +50,7 @@ pub mod topology;
 
 pub use client::{Client, ClientError, Item, Swap};
 pub use error::IncError;
+pub use in_node::Nodes;
 pub use topology::Topology;
 
 /// A cache in the network that stays coherent: boxes on the way to homes, over UDP.

@@ -76,8 +76,11 @@ impl BoxNode {
     /// As those of `millrace inc run`; and the fast tier's, if it is required.
     pub fn run(&self) -> Result<(), IncError> {
         let topology = self.common.topology()?;
-        let equip = |node| Ok(Equipment { fast: self.fast.load(&topology, node)?, ..Equipment::default() });
-        self.common.serve(&topology, &[NodeId::Box(BoxId(self.id))], equip)
+        let fast = self.fast.clone();
+        let equip = move |topology: &_, node| {
+            Ok(Equipment { fast: fast.load(topology, node)?, ..Equipment::default() })
+        };
+        self.common.serve(topology, vec![NodeId::Box(BoxId(self.id))], Box::new(equip))
     }
 }
 
@@ -87,8 +90,11 @@ impl HomeNode {
     /// # Errors
     /// As those of `millrace inc run`.
     pub fn run(&self) -> Result<(), IncError> {
-        self.common
-            .serve(&self.common.topology()?, &[NodeId::Home(HomeId(self.id))], |_| Ok(Equipment::default()))
+        self.common.serve(
+            self.common.topology()?,
+            vec![NodeId::Home(HomeId(self.id))],
+            Box::new(|_, _| Ok(Equipment::default())),
+        )
     }
 }
 
@@ -98,7 +104,10 @@ impl ControllerNode {
     /// # Errors
     /// As those of `millrace inc run`.
     pub fn run(&self) -> Result<(), IncError> {
-        self.common
-            .serve(&self.common.topology()?, &[NodeId::Controller(self.index)], |_| Ok(Equipment::default()))
+        self.common.serve(
+            self.common.topology()?,
+            vec![NodeId::Controller(self.index)],
+            Box::new(|_, _| Ok(Equipment::default())),
+        )
     }
 }

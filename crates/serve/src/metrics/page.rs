@@ -64,9 +64,16 @@ impl fmt::Display for Number {
 pub struct Page {
     /// In the order in which they were first met, each with its samples' lines.
     families: Vec<(&'static Family, String)>,
+    /// Of which service the samples are that come.
+    service: Option<String>,
 }
 
 impl Page {
+    /// Samples from now on are of this service, and say so by a label; of none: of the process, or of its only service.
+    pub fn set_service(&mut self, name: Option<&str>) {
+        self.service = name.map(str::to_owned);
+    }
+
     /// Adds a sample of a counter or gauge; `labels` are values, one for each name that the family has.
     pub fn add(&mut self, family: &'static Family, labels: &[&str], value: impl Into<Number>) {
         debug_assert_ne!(family.kind, Kind::Histogram, "{}", family.name);
@@ -100,7 +107,9 @@ impl Page {
         });
         let out = &mut self.families[at].1;
         let _ = write!(out, "{}{suffix}", family.name);
+        let own = self.service.as_deref().map(|service| ("service", Label(service)));
         let named = family.labels.iter().zip(values).map(|(name, value)| (*name, Label(value)));
+        let named = own.into_iter().chain(named);
         let mut before = '{';
         for (name, value) in named {
             let _ = write!(out, "{before}{name}=\"{value}\"");
@@ -178,5 +187,30 @@ millrace_test_call_seconds_count{method="b"} 3
 "#
         );
         lint::hold(&text);
+    }
+
+    #[test]
+    fn services_share_a_family_and_are_told_apart() {
+        let mut page = Page::default();
+        for name in ["cache", "sess\"ions"] {
+            page.set_service(Some(name));
+            page.add(OPEN, &[], true);
+            page.add(CALLS, &["get"], 7u64);
+            page.add_buckets(TIME, &["get"], &Buckets { steps: vec![], count: 1, sum: 0.5 });
+        }
+        page.set_service(None);
+        page.add(CALLS, &["get"], 1u64);
+        let text = page.text();
+        lint::hold(&text);
+        for sample in [
+            "millrace_test_open{service=\"cache\"} 1",
+            "millrace_test_open{service=\"sess\\\"ions\"} 1",
+            "millrace_test_calls_total{service=\"cache\",method=\"get\"} 7",
+            "millrace_test_calls_total{method=\"get\"} 1",
+            "millrace_test_call_seconds_count{service=\"cache\",method=\"get\"} 1",
+        ] {
+            assert!(text.contains(sample), "{sample} in\n{text}");
+        }
+        assert_eq!(text.matches("# TYPE").count(), 3);
     }
 }

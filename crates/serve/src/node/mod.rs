@@ -1,259 +1,29 @@
-//! A node: edges with sockets, a port from each to the engine, the engine with its store, and the admin port.
+//! A node: a process that serves several services, with one port for operators, one log and one stop.
 //!
 //! ```text
-//!  accept ─▶ inbox ─▶ edge 0 ═ port ═╗
-//!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)      admin: metrics, registers
-//!                        …           ╝
+//!  a config file (`file`) ─┐
+//!                          ├─▶ `Plan`: names, services, listeners ──▶ `shell`: open, serve, drain
+//!  a program (`builder`) ──┘
 //! ```
-//! `memcached::accept` hands out connections, `edge` owns them, `kv` is the service that the engine runs, `shared` is what all of
-//! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
-//! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `plan` | what is to be served where, and what cannot be |
+//! | `file`, `kinds` | config files; what a service of each kind is made of |
+//! | `builder` | the same for Rust programs |
+//! | `command`, `system` | `millrace up`; pid file, another user |
+//!
+//! A kind is a [`Service`](crate::shell::Service); this folder alone knows which there are.
 
-mod admin;
-pub mod config;
-mod connection;
-mod datagrams;
-mod dedicated;
-mod edge;
-pub mod kv;
-mod messages;
-pub mod metrics;
-pub mod registers;
-mod rings;
-pub mod shared;
-mod stream;
+mod builder;
+mod command;
+mod file;
+mod kinds;
+mod plan;
+mod system;
+#[cfg(test)]
+mod tests;
 
-use crate::admin::Admin;
-use crate::admin::health::Pulse;
-use crate::guard::AbortOnPanic;
-use crate::memcached::accept::{self, Door, Inbox, Purpose};
-use crate::memcached::listen::{self, UnixListener};
-use config::Config;
-use edge::Edge;
-use registers::Id;
-use rustix::event::{EventfdFlags, eventfd};
-use shared::{Report, Shared};
-use std::fmt;
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::Arc;
-use std::thread::JoinHandle;
-
-/// A running node. It stops when dropped.
-pub struct Node {
-    shared: Arc<Shared>,
-    tcp: Vec<SocketAddr>,
-    udp: Vec<SocketAddr>,
-    admin: Option<Admin>,
-    stop: Arc<OwnedFd>,
-    accept: Option<JoinHandle<()>>,
-    edges: Vec<JoinHandle<()>>,
-    engine: Option<(dedicated::Stop, JoinHandle<()>)>,
-    /// What says that the engine's thread turns, until the port has it.
-    engine_pulse: Option<Pulse>,
-    // Held for its Drop: the paths go when the node does.
-    _unix: Vec<UnixListener>,
-}
-
-/// Why a node did not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// An address could not be had.
-    Listen(listen::ListenError),
-    /// The store refused its settings.
-    Store(store::ConfigError),
-    /// The system refused threads, memory or descriptors.
-    System(&'static str, io::Error),
-    /// Nowhere to listen.
-    Nowhere,
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Listen(e) => e.fmt(f),
-            StartError::Store(e) => write!(f, "the store: {e}"),
-            StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
-            StartError::Nowhere => {
-                write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl Node {
-    /// Starts a node: when this returns, clients can connect.
-    ///
-    /// # Errors
-    /// Says what could not be had and what to do.
-    pub fn start(config: &Config) -> Result<Node, StartError> {
-        let registers = config.registers.clone();
-        let backlog = registers.read(Id::NetBacklog) as i32;
-        let mut listeners = Vec::new();
-        let mut tcp = Vec::new();
-        for &address in &config.listen.tcp {
-            let (socket, bound) = listen::tcp(address, backlog).map_err(StartError::Listen)?;
-            listeners.push((Purpose::Stream, socket));
-            tcp.push(bound);
-        }
-        let mut unix = Vec::new();
-        for (purpose, path) in [(Purpose::Stream, &config.listen.unix), (Purpose::Rings, &config.listen.shm)]
-        {
-            let Some(path) = path else { continue };
-            let listener =
-                listen::unix(path, config.listen.unix_mask, backlog).map_err(StartError::Listen)?;
-            let duplicate =
-                listener.socket.try_clone().map_err(|e| StartError::System("duplicate a socket", e))?;
-            listeners.push((purpose, duplicate));
-            unix.push(listener);
-        }
-        let datagrams = config.listen.udp.iter().map(|&address| listen::udp(address));
-        let datagrams = datagrams.collect::<Result<Vec<_>, _>>().map_err(StartError::Listen)?;
-        if listeners.is_empty() && datagrams.is_empty() {
-            return Err(StartError::Nowhere);
-        }
-
-        let edges = registers.size(Id::EdgeThreads);
-        let system = |what| move |e| StartError::System(what, e);
-        let inboxes: Vec<Arc<Inbox>> = (0..edges)
-            .map(|_| Inbox::new().map(Arc::new))
-            .collect::<io::Result<_>>()
-            .map_err(system("make wake-up descriptors"))?;
-        let (shared, ports, hasher) = kv::assemble(config, inboxes.clone()).map_err(StartError::Store)?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC)
-            .map_err(|e| StartError::System("make a descriptor", e.into()))?;
-
-        // From here on the node cleans up after itself when something fails.
-        let mut node = Node {
-            shared: shared.clone(),
-            tcp,
-            udp: datagrams.iter().map(|(_, bound)| *bound).collect(),
-            admin: None,
-            stop: Arc::new(stop),
-            accept: None,
-            edges: Vec::new(),
-            engine: None,
-            engine_pulse: None,
-            _unix: unix,
-        };
-        let cores = base::cpu::allowed_cores();
-        let core = |i: usize| registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()]);
-        let links = match registers.read(Id::EngineMode) {
-            0 => (0..edges).map(|_| None).collect(),
-            _ => node.start_engine(edges, core(edges))?,
-        };
-        for (i, ((port, link), inbox)) in ports.into_iter().zip(links).zip(&inboxes).enumerate() {
-            let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
-                .map_err(system("make an edge"))?;
-            let thread = start(format!("edge-{i}"), core(i), move || edge.run())?;
-            node.edges.push(thread);
-        }
-        // All on the first edge: datagrams are the exception, and their order is kept.
-        datagrams.into_iter().for_each(|(socket, _)| inboxes[0].put(Purpose::Datagrams, socket));
-        let pulses = accept::pulses("edge", &inboxes);
-        let (accepting, stop) = (shared.clone(), node.stop.clone());
-        let accept = move || {
-            let most = || accepting.registers.read(Id::NetMaxConnections);
-            accept::run(listeners, &inboxes, &Door { net: &accepting.net, most: &most }, stop.as_fd());
-        };
-        node.accept = Some(start("accept".into(), None, accept)?);
-        if let Some(address) = config.listen.admin {
-            let routes = admin::routes(&shared, pulses.into_iter().chain(node.engine_pulse.take()));
-            node.admin = Some(Admin::start(address, routes).map_err(system("open the admin port"))?);
-        }
-        Ok(node)
-    }
-
-    /// Gives the engine a thread of its own.
-    fn start_engine(
-        &mut self,
-        edges: usize,
-        core: Option<usize>,
-    ) -> Result<Vec<Option<dedicated::Link>>, StartError> {
-        let (engine, links, stop) = dedicated::engine_thread(self.shared.clone(), edges);
-        self.engine_pulse = Some(engine.beat.pulse("engine"));
-        let thread = start("engine".into(), core, move || engine.run())?;
-        self.engine = Some((stop, thread));
-        Ok(links.into_iter().map(Some).collect())
-    }
-
-    /// The TCP addresses that were bound.
-    pub fn tcp(&self) -> &[SocketAddr] {
-        &self.tcp
-    }
-
-    /// The UDP addresses that were bound.
-    pub fn udp(&self) -> &[SocketAddr] {
-        &self.udp
-    }
-
-    /// The file with the token that changes at the admin port want.
-    pub fn admin_token(&self) -> Option<&Path> {
-        self.admin.as_ref().map(Admin::token)
-    }
-
-    /// The admin address that was bound.
-    pub fn admin(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(Admin::address)
-    }
-
-    /// Everything the node counts.
-    pub fn report(&self) -> Report {
-        self.shared.report()
-    }
-
-    /// What the node's threads share.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    /// Answers what has arrived, then closes everything. Returns when that is done.
-    pub fn stop(mut self) {
-        self.finish();
-    }
-
-    fn finish(&mut self) {
-        // Nobody may be handed to an edge that has ended, so accepting ends first.
-        // Cannot fail: the counter is far from full.
-        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        // A thread that panicked has said so already.
-        let _ = self.accept.take().map(JoinHandle::join);
-        self.shared.stop();
-        for edge in self.edges.drain(..) {
-            let _ = edge.join();
-        }
-        self.admin = None;
-        // Only now: the edges needed it to answer what had arrived.
-        if let Some((stop, thread)) = self.engine.take() {
-            stop.stop();
-            let _ = thread.join();
-        }
-    }
-}
-
-fn start(
-    name: String,
-    core: Option<usize>,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
-    let run = move || {
-        // Requests in flight borrow from their edge's buffers: no other thread may go on once an edge has lost its own.
-        let _guard = AbortOnPanic("the node");
-        if let Some(core) = core {
-            // Pinning is a preference: a core that was taken away meanwhile costs speed, not service.
-            let _ = base::cpu::pin_to(core);
-        }
-        run();
-    };
-    std::thread::Builder::new().name(name).spawn(run).map_err(|e| StartError::System("start a thread", e))
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
+pub use builder::{Builder, Node, NodeError};
+pub use command::{Up, UpError};
+pub use file::registers;

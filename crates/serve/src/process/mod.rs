@@ -2,6 +2,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `stop` | how servers are told to stop |
+//! | `table` | config files, with the line of what is wrong |
 //! | `parse` | times, counts, rates, addresses and `--set` as people write them |
 //! | `progress` | progress bars |
 //! | `logger` | what servers log: levels, text or JSON |
@@ -13,36 +15,15 @@ pub mod logger;
 pub mod panics;
 pub mod parse;
 pub mod progress;
+pub mod stop;
+pub mod table;
+
+pub use stop::Stop;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A flag that becomes true at Ctrl-C or SIGTERM; the second ends the program.
-///
-/// # Errors
-/// The system's, when the signals cannot be caught.
-pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
-}
-
-/// Sets the flag when standard input is closed.
-pub fn stop_at_eof(stop: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
-        // An error ends it as the end does.
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        stop.store(true, Ordering::Relaxed);
-    });
-}
 
 /// Prints a line that others may wait for.
 pub fn say(line: &str) {

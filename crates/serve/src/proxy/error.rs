@@ -2,6 +2,7 @@
 
 use crate::inc::IncError;
 use crate::memcached::listen::ListenError;
+use crate::shell::ShellError;
 use std::net::SocketAddr;
 use std::{fmt, io};
 
@@ -16,6 +17,8 @@ pub enum ProxyError {
     Admin(SocketAddr, io::Error),
     /// The system refused something.
     System(&'static str, io::Error),
+    /// It cannot be served.
+    Shell(ShellError),
 }
 
 impl fmt::Display for ProxyError {
@@ -29,6 +32,7 @@ impl fmt::Display for ProxyError {
                     "the admin port cannot be at {address}: {e}; --admin takes another address, or port 0"
                 )
             }
+            ProxyError::Shell(e) => e.fmt(f),
             ProxyError::System(what, e) => write!(f, "cannot {what}: {e}"),
         }
     }
@@ -39,5 +43,14 @@ impl std::error::Error for ProxyError {}
 impl From<IncError> for ProxyError {
     fn from(e: IncError) -> ProxyError {
         ProxyError::Rack(e)
+    }
+}
+
+impl From<ShellError> for ProxyError {
+    fn from(error: ShellError) -> ProxyError {
+        error.of(|other| match other {
+            ShellError::Admin(address, cause) => ProxyError::Admin(address, cause),
+            other => ProxyError::Shell(other),
+        })
     }
 }

@@ -11,7 +11,7 @@
 //! | `command` | a task: memcached's meaning in operations of the cache, sans-IO |
 //! | `flow` | a connection's order: what may be under way together |
 //! | `reply` | outcomes as memcached's texts |
-//! | `connection`, `worker`, `server` | a socket; a thread with sockets and a client; all of them |
+//! | `connection`, `worker`, `server`, `in_node` | a socket; a thread with sockets and a client; all of them; they as a service of a process |
 //! | `shared`, `stats`, `metrics`, `error` | counters and bounds, `stats`, the admin port's metrics, what can go wrong |
 //!
 //! The grammar is `protocol::memcache`'s, for nodes and proxies alike. What differs through a proxy: `docs/memcached-differences.md`.
@@ -20,6 +20,7 @@ pub mod command;
 mod connection;
 mod error;
 mod flow;
+mod in_node;
 pub mod metrics;
 mod reply;
 mod server;
@@ -29,23 +30,18 @@ mod translate;
 mod worker;
 
 pub use error::ProxyError;
+pub use in_node::Proxying;
 pub use server::Proxy as Running;
 pub use shared::Options;
 
-use crate::admin::{self, Admin};
+use crate::admin;
 use crate::inc::{IncError, Topology};
 use crate::process::logger::LogArgs;
 use crate::process::parse::address;
-use std::fmt::Write as _;
-use std::io::Write as _;
+use crate::process::{Stop, say};
+use crate::shell::Shell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// How often a stopped proxy is noticed.
-const NOTICE: Duration = Duration::from_millis(50);
 
 /// Let any memcached client use the in-network cache.
 ///
@@ -72,6 +68,24 @@ Examples:
   millrace proxy --topology rack.toml --listen 127.0.0.1:11211 &
   printf 'set colour 0 0 4\\r\\nblue\\r\\nget colour\\r\\nquit\\r\\n' | nc 127.0.0.1 11211")]
 pub struct Proxy {
+    #[command(flatten)]
+    keys: Keys,
+
+    /// Where memcached clients connect; loopback unless told otherwise. Port 0 picks a free one. May be repeated
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11211", value_parser = address)]
+    listen: Vec<SocketAddr>,
+
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = admin::parse_address)]
+    admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// What config files say, too.
+#[derive(clap::Args, Clone, Debug)]
+struct Keys {
     /// The file that the nodes have, too
     #[arg(long, value_name = "FILE")]
     topology: PathBuf,
@@ -79,10 +93,6 @@ pub struct Proxy {
     /// The box to ask; the first, unless said
     #[arg(long = "box", value_name = "ID")]
     tor: Option<u16>,
-
-    /// Where memcached clients connect; loopback unless told otherwise. Port 0 picks a free one. May be repeated
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11211", value_parser = address)]
-    listen: Vec<SocketAddr>,
 
     /// Threads, each with a socket to the box and its own connections; one per core, unless said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -95,13 +105,6 @@ pub struct Proxy {
     /// Connections; more are told so and closed
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: u64,
-
-    /// HTTP port for metrics, registers and health; on loopback unless an address is given
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = admin::parse_address)]
-    admin: Option<SocketAddr>,
-
-    #[command(flatten)]
-    log: LogArgs,
 }
 
 impl Proxy {
@@ -111,44 +114,13 @@ impl Proxy {
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), ProxyError> {
         self.log.start("proxy");
-        let topology = Topology::read(&self.topology)?;
-        let stop = crate::process::stop_flag().map_err(IncError::Signal)?;
-        let cores = base::cpu::allowed_cores().len();
-        let options = Options {
-            threads: self.threads.map_or(cores, usize::from),
-            pipeline: usize::from(self.pipeline),
-            connections: self.connections,
-        };
-        let proxy = Running::start(&topology, self.tor, &self.listen, options)?;
-        let admin = self.admin.map(|address| {
-            let routes = proxy.routes(&topology, Arc::clone(&stop));
-            Admin::start(address, routes).map_err(|cause| ProxyError::Admin(address, cause))
-        });
-        let admin = admin.transpose()?;
-        say(&ready(&proxy))?;
-        if let Some(admin) = &admin {
-            say(&format!("metrics at http://{}/metrics", admin.address()))?;
+        let topology = Topology::read(&self.keys.topology)?;
+        let stop = Stop::on_signals().map_err(IncError::Signal)?;
+        let shell =
+            Shell::of(Proxying::new(self.keys.clone(), topology, self.listen.clone()), self.admin, stop)?;
+        if let Some(admin) = shell.admin() {
+            say(&format!("metrics at http://{}/metrics", admin.address()));
         }
-        // Nothing else is read after the flag is seen, so no order is needed.
-        while !stop.load(Ordering::Relaxed) && !proxy.has_failed() {
-            std::thread::sleep(NOTICE);
-        }
-        let counters = proxy.stop()?;
-        let mut line = String::from("proxy:");
-        for (name, count) in counters.iter().filter(|(_, count)| *count > 0) {
-            let _ = write!(line, " {name} {count}");
-        }
-        say(&line)
+        Ok(shell.wait()?)
     }
-}
-
-fn ready(proxy: &Running) -> String {
-    let addresses: Vec<_> = proxy.addresses().iter().map(SocketAddr::to_string).collect();
-    let Options { threads, .. } = proxy.shared().options;
-    format!("memcached at {} by box {}, {threads} threads", addresses.join(", "), proxy.shared().tor)
-}
-
-fn say(line: &str) -> Result<(), ProxyError> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| ProxyError::System("write", e))
 }

@@ -15,7 +15,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Connections that the system keeps for us until they are accepted.
@@ -102,17 +101,12 @@ impl Proxy {
         &self.shared
     }
 
-    /// What its admin port shows; it is ready until `stop`.
-    pub fn routes(&self, topology: &Topology, stop: Arc<AtomicBool>) -> Routes {
-        let (collected, checked) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
-        let ready = move || match stop.load(Ordering::Relaxed) || checked.is_stopping() {
-            true => Err("draining".to_owned()),
-            false => Ok(()),
-        };
+    /// What operators are shown of it.
+    pub fn routes(&self, topology: &Topology) -> Routes {
+        let collected = Arc::clone(&self.shared);
         Routes::default()
             .registers(Arc::new(registers::Shared(topology.registers())))
             .metrics(move |page| metrics::collect(&collected, page))
-            .ready(ready)
             .loops(pulses("proxy", &self.inboxes))
     }
 

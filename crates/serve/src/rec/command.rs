@@ -1,26 +1,22 @@
-//! The command: flags, signals, the operators' port.
+//! The command, and a recommendation server as a service of a process.
 
 use super::counters::Counters;
 use super::metrics;
-use super::server::{Beats, Plan, ServeError, Server, Watched};
+use super::server::{Plan, ServeError, Server, Watched};
 use super::shelf::Shelf;
 use super::source::ModelArgs;
-use crate::admin::{Admin, Routes, Tuned, parse_address};
+use crate::admin::{Routes, Tuned, parse_address};
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
+use crate::process::table::{Table, Wrong};
+use crate::process::{Stop, say};
 use crate::rec::registers::{Id, Registers};
+use crate::shell::{Failure, Service, Shell, ShellError};
+use base::registers::Shown;
 use clap::Args;
 use fabric::link::Address;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-/// How often signals are looked for.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Serve a recommendation model.
 ///
@@ -37,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(50);
     curl http://127.0.0.1:7500/v2/models/synthetic")]
 pub struct Serve {
     #[command(flatten)]
-    model: ModelArgs,
+    keys: Keys,
 
     /// Where to listen for the fabric: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT. May be repeated
     #[arg(short, long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:7501")]
@@ -57,6 +53,13 @@ pub struct Serve {
     /// Set a register (`millrace registers --rec` lists them). May be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
+}
+
+/// What config files say, too.
+#[derive(Args, Clone, Debug)]
+struct Keys {
+    #[command(flatten)]
+    model: ModelArgs,
 
     /// Cores of preprocessing and of the engine
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 2)]
@@ -69,7 +72,6 @@ struct Operated {
     counters: Arc<Counters>,
     /// Once the model is loaded.
     shelf: OnceLock<Arc<Shelf>>,
-    stopping: AtomicBool,
 }
 
 impl Tuned for Operated {
@@ -77,26 +79,6 @@ impl Tuned for Operated {
 
     fn registers(&self) -> &Registers {
         &self.registers
-    }
-}
-
-impl Operated {
-    /// Its port, which is there while the model is loaded.
-    fn start(self: &Arc<Operated>, address: SocketAddr, beats: &Beats) -> Result<Admin, ServeError> {
-        let (collected, checked) = (Arc::clone(self), Arc::clone(self));
-        let ready = move || match checked.shelf.get() {
-            _ if checked.stopping.load(Ordering::Relaxed) => Err("draining".to_owned()),
-            None => Err("the model is being loaded".to_owned()),
-            Some(_) => Ok(()),
-        };
-        let routes = Routes::default()
-            .registers(Arc::clone(self))
-            .metrics(move |page| {
-                metrics::collect(&collected.counters, collected.shelf.get().map(|shelf| &**shelf), page);
-            })
-            .ready(ready)
-            .loops(beats.pulses());
-        Admin::start(address, routes).map_err(|error| ServeError::Http(address, error))
     }
 }
 
@@ -117,72 +99,140 @@ impl Serve {
     /// It cannot be served.
     pub fn run(&self) -> Result<(), ServeError> {
         self.log.start("rec");
-        // While a model is loaded a signal ends it at once, and so does a second one at the end.
-        let ends_at_once = Arc::new(AtomicBool::new(true));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&ends_at_once))
-                .map_err(ServeError::Signal)?;
-        }
         // Before there are threads.
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(ServeError::Signal)?;
-        let (registers, watched) = (registers(&self.settings)?, Watched::default());
-        let operated = Arc::new(Operated {
-            registers: Arc::clone(&registers),
-            counters: Arc::clone(&watched.counters),
-            shelf: OnceLock::new(),
-            stopping: AtomicBool::new(false),
-        });
-        let admin = self.admin.map(|address| operated.start(address, &watched.beats)).transpose()?;
-        let plan = Plan {
-            source: self.model.source(),
-            listen: self.listen.clone(),
-            http: Some(self.http),
-            cores: self.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok()),
-            registers,
-        };
-        let server = Server::start_watched(plan, watched)?;
-        let _ = operated.shelf.set(Arc::clone(server.shelf()));
-        ends_at_once.store(false, Ordering::Relaxed);
-        // A closed output is no reason not to serve.
-        let mut out = std::io::stdout().lock();
-        for address in server.addresses() {
-            let _ = writeln!(out, "{address}");
-        }
-        if let Some(admin) = &admin {
+        let stop = Stop::on_signals().map_err(ServeError::Signal)?;
+        let mut rec = Rec::new(self.keys.clone(), registers(&self.settings)?);
+        rec.listen = self.listen.clone();
+        rec.http = Some(self.http);
+        let shell = Shell::of(rec, self.admin, stop)?;
+        shell.addresses().iter().for_each(|address| say(address));
+        if let Some(admin) = shell.admin() {
             let address = admin.address();
             log::info!(address:% = address; "metrics and registers on http://{address}/");
             log::info!("changing a register wants the token in {}", admin.token().display());
+            say(&format!("http://{address}"));
         }
-        let ports = server.http().into_iter().chain(admin.as_ref().map(Admin::address));
-        ports.for_each(|address| drop(writeln!(out, "http://{address}")));
-        let _ = out.flush();
-        drop(out);
-        let died = loop {
-            let mut is_over = false;
-            for signal in signals.pending() {
-                match signal {
-                    SIGHUP => reload(&server),
-                    _ => is_over = true,
-                }
-            }
-            let died = server.dead();
-            if is_over || died.is_some() {
-                break died;
-            }
-            std::thread::sleep(LOOK);
-        };
-        ends_at_once.store(true, Ordering::Relaxed);
-        operated.stopping.store(true, Ordering::Relaxed);
-        drop(server);
-        drop(admin);
-        died.map_or(Ok(()), |thread| Err(ServeError::Died(thread)))
+        Ok(shell.wait()?)
     }
 }
 
-/// Loads the model anew, and says what came of it.
-fn reload(server: &Server) {
-    match server.shelf().reload() {
-        Ok(served) => log::info!("serving {served:?}, generation {}", served.generation),
-        Err(why) => log::error!("the model does not load, the old one goes on: {why}"),
+/// A recommendation server, running or not.
+pub struct Rec {
+    keys: Keys,
+    operated: Arc<Operated>,
+    watched: Watched,
+    listen: Vec<Address>,
+    http: Option<SocketAddr>,
+    server: Option<Server>,
+}
+
+impl Rec {
+    fn new(keys: Keys, registers: Arc<Registers>) -> Rec {
+        let watched = Watched::default();
+        let counters = Arc::clone(&watched.counters);
+        let operated = Arc::new(Operated { registers, counters, shelf: OnceLock::new() });
+        Rec { keys, operated, watched, listen: Vec::new(), http: None, server: None }
+    }
+
+    /// As a table of a config file says.
+    ///
+    /// # Errors
+    /// Says which key is wrong.
+    pub fn of(table: &Table<'_>) -> Result<Rec, Wrong> {
+        let (keys, registers) = (table.flags(&["kind"])?, Registers::default());
+        table.registers(&registers, &[])?;
+        Ok(Rec::new(keys, Arc::new(registers)))
+    }
+}
+
+impl Service for Rec {
+    fn kind(&self) -> &'static str {
+        "rec"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &["fabric", "http"]
+    }
+
+    fn listen(&mut self, protocol: &str, address: &Address) -> Result<(), String> {
+        match (protocol, address, self.http) {
+            ("fabric", ..) => self.listen.push(address.clone()),
+            (_, Address::Tcp(endpoint), None) => {
+                self.http = Some(endpoint.resolve().map_err(|why| format!("{address}: {why}"))?);
+            }
+            (_, Address::Tcp(_), Some(first)) => {
+                return Err(format!("a rec service has one listener for HTTP, and that is at {first}"));
+            }
+            _ => return Err("HTTP comes over TCP: HOST:PORT".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.operated.registers.show()
+    }
+
+    /// The addresses are taken when the model is loaded: until then clients are not to wait for it.
+    fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
+        let (collected, checked) = (Arc::clone(&self.operated), Arc::clone(&self.operated));
+        let ready = move || match checked.shelf.get() {
+            None => Err("the model is being loaded".to_owned()),
+            Some(_) => Ok(()),
+        };
+        let collect = move |page: &mut _| {
+            metrics::collect(&collected.counters, collected.shelf.get().map(|shelf| &**shelf), page);
+        };
+        let routes = Routes::default().registers(Arc::clone(&self.operated));
+        Ok(routes.metrics(collect).ready(ready).loops(self.watched.beats.pulses()))
+    }
+
+    fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
+        let plan = Plan {
+            source: self.keys.model.source(),
+            listen: self.listen.clone(),
+            http: self.http,
+            cores: self.keys.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok()),
+            registers: Arc::clone(&self.operated.registers),
+        };
+        let server = Server::start_watched(plan, self.watched.clone())?;
+        let _ = self.operated.shelf.set(Arc::clone(server.shelf()));
+        self.server = Some(server);
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let Some(server) = &self.server else { return Vec::new() };
+        let http = server.http().map(|address| format!("http://{address}"));
+        server.addresses().iter().map(Address::to_string).chain(http).collect()
+    }
+
+    fn death(&self) -> Option<Failure> {
+        Some(ServeError::Died(self.server.as_ref()?.dead()?).into())
+    }
+
+    /// Loads the model anew, and says what came of it.
+    fn reload(&self) -> bool {
+        let Some(server) = &self.server else { return false };
+        match server.shelf().reload() {
+            Ok(served) => log::info!("serving {served:?}, generation {}", served.generation),
+            Err(why) => log::error!("the model does not load, the old one goes on: {why}"),
+        }
+        true
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        // Answers what is under way.
+        self.server = None;
+        Ok(())
+    }
+}
+
+impl From<ShellError> for ServeError {
+    fn from(error: ShellError) -> ServeError {
+        error.of(|other| match other {
+            ShellError::Admin(address, cause) => ServeError::Http(address, cause),
+            ShellError::Signal(cause) => ServeError::Signal(cause),
+            other => ServeError::Flag(other.to_string()),
+        })
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `command` | the command |
+//! | `command` | the command; a server as a service of a process |
 //! | `server` | all threads, and their end |
 //! | `rings` | what is between them |
 //! | `edge`, `front`, `oip` | the sockets' side; over the fabric; over HTTP |
@@ -54,7 +54,7 @@ pub mod proto {
     include!("../../proto/recommend.rs");
 }
 
-pub use command::Serve;
+pub use command::{Rec, Serve};
 pub use counters::{Counters, Stages};
 pub use refusal::Refusal;
 pub use server::{Plan, ServeError, Server, Watched};

@@ -6,11 +6,12 @@ use std::fmt;
 use std::str::FromStr;
 
 /// How many frames are published together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Batch {
     /// So many.
     Fixed(u32),
     /// As the load asks for.
+    #[default]
     Adaptive,
 }
 

@@ -1,5 +1,6 @@
 //! Why a command of `millrace rpc` failed, and what to do about it.
 
+use crate::shell::ShellError;
 use fabric::connection::ConnectError;
 use fabric::link::Address;
 use fabric::status::Status;
@@ -34,6 +35,7 @@ pub enum RpcError {
     Pin(io::Error),
     Admin(io::Error),
     Server(String),
+    Shell(ShellError),
     Gateway { address: SocketAddr, cause: io::Error },
     Harm(String),
 }
@@ -102,6 +104,7 @@ impl fmt::Display for RpcError {
             RpcError::Gateway { address, cause } => write!(f, "the gateway at {address}: {cause}"),
             RpcError::Admin(cause) => write!(f, "the admin port cannot be opened: {cause}"),
             RpcError::Server(why) => write!(f, "the server did not start: {why}"),
+            RpcError::Shell(error) => error.fmt(f),
             RpcError::Harm(what) => write!(f, "calls came to harm: {what}"),
         }
     }
@@ -119,5 +122,15 @@ impl std::error::Error for RpcError {}
 impl From<NotServed> for RpcError {
     fn from(error: NotServed) -> RpcError {
         RpcError::NotServed(error.method)
+    }
+}
+
+impl From<ShellError> for RpcError {
+    fn from(error: ShellError) -> RpcError {
+        error.of(|other| match other {
+            ShellError::Admin(_, cause) => RpcError::Admin(cause),
+            ShellError::Signal(cause) => RpcError::Signal(cause),
+            other => RpcError::Shell(other),
+        })
     }
 }

@@ -8,7 +8,8 @@
 //! | `descriptions` | services and methods by name, from the server or from .proto files |
 //! | `proto_text`, `json` | descriptors and messages as text |
 //! | `demo` | what `serve` serves |
-//! | `admin` | what `serve` shows of itself over HTTP |
+//! | `in_node` | a server and its gateways, as a service of a process |
+//! | `admin` | what they show of themselves over HTTP |
 //! | `batch` | how many frames are published together, as people write it |
 //! | `error` | what can go wrong, and what to do about it |
 
@@ -19,6 +20,7 @@ pub mod demo;
 pub mod descriptions;
 mod error;
 pub mod gateway;
+mod in_node;
 pub mod json;
 pub mod list;
 pub mod metrics;
@@ -27,3 +29,4 @@ pub mod serve;
 pub mod target;
 
 pub use error::RpcError;
+pub use in_node::{Keys, Rpc};

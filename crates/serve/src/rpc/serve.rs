@@ -3,26 +3,21 @@
 
 use super::RpcError;
 use super::batch::Batch;
-use super::demo::Demo;
-use super::demo::proto::demo::EchoServer;
+use super::in_node::{Keys, Rpc, listen, serve, server, with_demo};
 use crate::admin::health::Beat;
-use crate::admin::{Admin, parse_address};
+use crate::admin::parse_address;
 use crate::process::logger::LogArgs;
-use crate::process::{stop_at_eof, stop_flag};
-use base::registers::SetError;
-use base::{Clock, cpu};
+use crate::process::{Stop, say};
+use crate::shell::{Service as _, Shell};
+use base::cpu;
 use clap::Args;
 use fabric::link::Address;
-use fabric::monitor::Monitor;
-use fabric::registers::Registers;
-use fabric::server::{Options, Server};
 use ring::wait::WaitPolicy;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Serve something to try calls on.
 ///
@@ -43,17 +38,8 @@ pub struct Serve {
     #[command(flatten)]
     log: LogArgs,
 
-    /// Run on this core
-    #[arg(long, value_name = "CORE")]
-    core: Option<usize>,
-
-    /// Publish so many replies together, or as the load asks for
-    #[arg(long, value_name = "N|adaptive", default_value = "adaptive")]
-    batch: Batch,
-
-    /// Never sleep
-    #[arg(long)]
-    spin: bool,
+    #[command(flatten)]
+    keys: Keys,
 
     /// End when standard input is closed, too
     #[arg(long)]
@@ -67,81 +53,19 @@ impl Serve {
     /// An address cannot be listened on.
     pub fn run(&self) -> Result<(), RpcError> {
         self.log.start("rpc");
-        let stop = stop_flag().map_err(RpcError::Signal)?;
-        let beat = Beat::default();
-        let mut server = server(self.batch)?;
-        let mut admin = None;
-        if let Some(address) = self.admin {
-            let monitor = Monitor::default();
-            let registers = Arc::clone(monitor.registers());
-            self.tell(&registers).map_err(|error| RpcError::Server(error.to_string()))?;
-            server = server.monitor(&monitor).registers(registers);
-            let says = Arc::clone(&stop);
-            let ready = move || match says.load(Ordering::Relaxed) {
-                true => Err("draining".to_owned()),
-                false => Ok(()),
-            };
-            let routes = super::admin::routes(&monitor).ready(ready).loops([beat.pulse("rpc-server")]);
-            admin = Some(Admin::start(address, routes).map_err(RpcError::Admin)?);
+        let stop = Stop::on_signals().map_err(RpcError::Signal)?;
+        let mut rpc = Rpc::demo(self.keys.clone())?;
+        self.listen.iter().try_for_each(|address| rpc.listen("fabric", address)).map_err(RpcError::Server)?;
+        let shell = Shell::of(rpc, self.admin, stop.clone())?;
+        shell.addresses().iter().for_each(|address| say(address));
+        if let Some(admin) = shell.admin() {
+            say(&format!("http://{}", admin.address()));
+            say(&format!("token {}", admin.token().display()));
         }
-        for address in &self.listen {
-            server = listen(server, address)?;
-        }
-        if let Some(core) = self.core {
-            cpu::pin_to(core).map_err(RpcError::Pin)?;
-        }
-        for address in server.addresses() {
-            println!("{address}");
-        }
-        if let Some(admin) = &admin {
-            println!("http://{}", admin.address());
-            println!("token {}", admin.token().display());
-        }
-        std::io::stdout().flush().map_err(RpcError::Output)?;
         if self.until_eof {
-            stop_at_eof(Arc::clone(&stop));
+            stop.at_eof();
         }
-        let policy = if self.spin { WaitPolicy::SPIN } else { WaitPolicy::default() };
-        serve(server, policy, &stop, &beat);
-        drop(admin);
-        Ok(())
-    }
-}
-
-/// A server of the demonstration.
-fn server(batch: Batch) -> Result<Server, RpcError> {
-    let options = Options { batch: batch.policy(), ..Options::default() };
-    let server = Server::try_new(options).map_err(|cause| RpcError::Server(cause.to_string()))?;
-    Ok(server.service(EchoServer::new(Demo::new())))
-}
-
-fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
-    crate::reach::warn_of("this RPC server", address);
-    server.listen(address).map_err(|cause| RpcError::Server(format!("{address}: {cause}")))
-}
-
-impl Serve {
-    /// Says in registers what was said in flags: the server follows them from then on.
-    fn tell(&self, registers: &Registers) -> Result<(), SetError> {
-        match self.batch {
-            Batch::Adaptive => registers.set("batch.mode", "adaptive")?,
-            Batch::Fixed(size) => {
-                registers.set("batch.mode", "fixed")?;
-                registers.set("batch.size", &size.to_string())?;
-            }
-        }
-        if self.spin { registers.set("wait.block", "off") } else { Ok(()) }
-    }
-}
-
-/// Serves until `stop`, then answers what is under way.
-fn serve(mut server: Server, policy: WaitPolicy, stop: &AtomicBool, beat: &Beat) {
-    server.run_with(policy, stop, || beat.turn());
-    let clock = Clock::shared();
-    server.drain(clock.now());
-    while !server.is_drained() {
-        beat.turn();
-        server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
+        Ok(shell.wait()?)
     }
 }
 
@@ -227,7 +151,7 @@ impl Local {
         let name = format!("memory:bench-{batch}");
         let address: Address = name.parse().expect("an address");
         let stop = Arc::new(AtomicBool::new(false));
-        let server = listen(server(batch)?, &address)?;
+        let server = listen(with_demo(server(batch)?), &address)?;
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("rpc-server".to_owned()).spawn(move || {
             // Where it cannot be pinned the figures are what they are.

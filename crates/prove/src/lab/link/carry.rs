@@ -7,7 +7,7 @@ use crate::lab::LabError;
 use base::{Clock, Nanos, Prng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serve::inc::IncError;
-use serve::process::stop_flag;
+use serve::process::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Frames that are taken before time is looked at again.
@@ -47,11 +47,11 @@ impl Carry {
         let wires = [Wire::open(&self.a)?, Wire::open(&self.b)?];
         let queue = |direction| Queue::new(self.faults, Prng::for_entity(self.seed, direction, 0x6c));
         let mut queues = [queue(0), queue(1)];
-        let stop = stop_flag().map_err(IncError::Signal)?;
+        let stop = Stop::on_signals().map_err(IncError::Signal)?;
         // Without it the kernel is up to 50 µs late, so as to wake several at once.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         println!("{} and {} are joined, {}", self.a, self.b, self.faults);
-        carry(&wires, &mut queues, &stop)?;
+        carry(&wires, &mut queues, stop.flag())?;
         for (queue, (from, to)) in queues.iter().zip([(&self.a, &self.b), (&self.b, &self.a)]) {
             println!("{from} to {to}: {}", show(&queue.counts()));
         }

@@ -158,8 +158,8 @@ impl Run {
     /// # Errors
     /// A key is not linearizable, or it could not be run.
     pub fn run(&self) -> Result<(), LabError> {
-        let stop = serve::process::stop_flag().map_err(inc::IncError::Signal)?;
-        let outcome = self.measure(&stop)?;
+        let stop = serve::process::Stop::on_signals().map_err(inc::IncError::Signal)?;
+        let outcome = self.measure(stop.flag())?;
         show::print(self, &outcome).map_err(LabError::io("cannot write"))?;
         let long = outcome.stalls.iter().filter(|stall| !stall.is_bounded()).count();
         match &outcome.report {

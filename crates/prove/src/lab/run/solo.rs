@@ -5,8 +5,8 @@ use super::record::Part;
 use super::user::{Mix, User};
 use crate::lab::LabError;
 use serve::inc::{IncError, Topology};
+use serve::process::Stop;
 use serve::process::parse::duration;
-use serve::process::stop_flag;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -55,8 +55,8 @@ impl Solo {
         let part = Part::on_disk(self.number, &self.journal).map_err(writing)?;
         let pace = Pace { every: self.every.into() };
         let user = User::new(&topology, (self.number, self.of), self.tor, &mix, &self.load, (part, pace))?;
-        let stop = stop_flag().map_err(IncError::Signal)?;
+        let stop = Stop::on_signals().map_err(IncError::Signal)?;
         println!("client {} asks box {}", self.number, self.tor);
-        user.work(&AtomicU64::new(self.load.operations), &stop).map(drop)
+        user.work(&AtomicU64::new(self.load.operations), stop.flag()).map(drop)
     }
 }

@@ -1,7 +1,8 @@
 //! `millrace chain controller` and `millrace chain reset`.
 
 use super::error::ControllerError;
-use super::process::{Process, Setting, describe};
+use super::in_node::Controlling;
+use super::process::{Process, Setting, describe, name};
 use crate::admin::parse_address;
 use crate::chain::registers::{Registers, config};
 use crate::chain::registry::etcd::{Etcd, EtcdRegistry};
@@ -11,7 +12,8 @@ use crate::chain::registry::{Registry, RegistryError};
 use crate::chain::replica::{KEY_FILE, Secret};
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
-use crate::process::{say, stop_flag};
+use crate::process::{Stop, say};
+use crate::shell::Shell;
 use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::controller::ResetRefused;
@@ -86,9 +88,24 @@ pub struct Reset {
     wait: u64,
 }
 
-/// What both are told.
+/// What both commands are told.
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
+    #[command(flatten)]
+    keys: Keys,
+
+    /// Where replicas find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT
+    #[arg(short, long, value_name = "ADDRESS")]
+    listen: Address,
+
+    /// Set a register, as at the replicas; may be repeated. `millrace registers --chain` lists them
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    set: Vec<String>,
+}
+
+/// What config files say, too.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Keys {
     /// The chain's number; messages of other chains are ignored
     #[arg(long, value_name = "N", default_value_t = 1)]
     chain: u32,
@@ -101,19 +118,11 @@ struct Common {
     #[arg(long, value_name = "N", default_value_t = 0)]
     number: u16,
 
-    /// Where replicas find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT
-    #[arg(short, long, value_name = "ADDRESS")]
-    listen: Address,
-
     #[command(flatten)]
     place: Place,
 
     #[command(flatten)]
     secret: Secret,
-
-    /// Set a register, as at the replicas; may be repeated. `millrace registers --chain` lists them
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    set: Vec<String>,
 }
 
 /// Where the configuration is kept.
@@ -157,16 +166,15 @@ impl ControllerNode {
     /// It could not start.
     pub fn run(&self) -> Result<(), ControllerError> {
         self.log.start("chain");
-        let stop = stop_flag().map_err(signals)?;
-        let mut process = self.common.open()?;
-        let registers = self.common.registers()?;
-        let admin = self.admin.map(|address| process.serve_admin(address, registers, &stop)).transpose()?;
-        say(&ready(&process));
-        if let Some(admin) = &admin {
-            say(&format!("{}: metrics at http://{}/metrics", process.name(), admin.address()));
+        let stop = Stop::on_signals().map_err(signals)?;
+        let Common { keys, listen, .. } = &self.common;
+        let name = keys.name();
+        let controlling = Controlling::new(keys.clone(), Some(listen.clone()), self.common.registers()?);
+        let shell = Shell::of(controlling, self.admin, stop)?;
+        if let Some(admin) = shell.admin() {
+            say(&format!("{name}: metrics at http://{}/metrics", admin.address()));
         }
-        process.run(&stop, say);
-        Ok(())
+        Ok(shell.wait()?)
     }
 }
 
@@ -176,10 +184,10 @@ impl Reset {
     /// # Errors
     /// It was not done, and why.
     pub fn run(&self) -> Result<(), ControllerError> {
-        let stop = stop_flag().map_err(signals)?;
+        let stop = Stop::on_signals().map_err(signals)?;
         let mut process = self.open()?;
         say(&ready(&process));
-        let done = self.reset(&mut process, &stop)?;
+        let done = self.reset(&mut process, stop.flag())?;
         say(&format!("reset: {}. Start the controllers again", describe(&done)));
         Ok(())
     }
@@ -197,7 +205,7 @@ impl Reset {
         let start = process.clock.now();
         let end = start.plus(Nanos::from_secs(self.wait));
         // The one with the longest log may be the last that comes.
-        let gathered = start.plus(self.common.config()?.gather);
+        let gathered = start.plus(self.common.keys.config(&self.common.registers()?)?.gather);
         let mut chosen = None;
         while !stop.load(Ordering::Relaxed) {
             if process.turn(&mut say) == 0 {
@@ -219,7 +227,7 @@ impl Reset {
                 }
                 return Err(ControllerError::NoLeadership(process.driver.trouble().map(str::to_owned)));
             }
-            if now < gathered && view.heard.len() < self.common.replicas.len() {
+            if now < gathered && view.heard.len() < self.common.keys.replicas.len() {
                 continue;
             }
             match process.driver.reset(now, self.serve.map(ReplicaId)) {
@@ -244,31 +252,42 @@ impl Common {
         Ok(registers)
     }
 
-    fn config(&self) -> Result<Config, ControllerError> {
-        let config = config(self.chain, &self.registers()?);
+    fn open(&self) -> Result<Process, ControllerError> {
+        self.keys.open(&self.listen, &self.registers()?)
+    }
+}
+
+impl Keys {
+    fn name(&self) -> String {
+        name(self.number, self.chain)
+    }
+
+    fn config(&self, registers: &Registers) -> Result<Config, ControllerError> {
+        let config = config(self.chain, registers);
         config
             .check()
             .map_err(|error| ControllerError::Set(format!("the registers do not fit together: {error}")))?;
         Ok(config)
     }
 
-    fn open(&self) -> Result<Process, ControllerError> {
-        let config = self.config()?;
+    /// Listens there, and begins.
+    pub(super) fn open(&self, listen: &Address, registers: &Registers) -> Result<Process, ControllerError> {
+        let config = self.config(registers)?;
         let replicas: Vec<ReplicaId> = self.replicas.iter().map(|id| ReplicaId(*id)).collect();
         let is_twice = |(at, id): &(usize, &ReplicaId)| replicas[..*at].contains(id);
         if let Some((_, twice)) = replicas.iter().enumerate().find(is_twice) {
             return Err(ControllerError::Twice(*twice));
         }
         let beside = self.place.state.first().map(|state| state.with_file_name(KEY_FILE));
-        let key = self.secret.key(beside.as_deref(), [&self.listen]);
+        let key = self.secret.key(beside.as_deref(), [listen]);
         let key = key.map_err(|error| ControllerError::Key(error.to_string()))?;
         let registry = registry(&config, self.number, &self.place.state, &self.place.etcd)?;
-        let (number, listen) = (self.number, self.listen.clone());
+        let (number, listen) = (self.number, listen.clone());
         Process::open(Setting { config, number, key, replicas, listen, registry })
     }
 }
 
-fn ready(process: &Process) -> String {
+pub(super) fn ready(process: &Process) -> String {
     let address = process.address().map(Address::to_string).unwrap_or_default();
     format!("{} is ready: replicas find it at {address}", process.name())
 }

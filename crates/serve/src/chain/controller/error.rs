@@ -1,6 +1,7 @@
 //! Why a controller could not start, or a reset was not done, and what to do about it.
 
 use crate::chain::registry::RegistryError;
+use crate::shell::ShellError;
 use fabric::link::Address;
 use protocol::chain::ReplicaId;
 use protocol::chain::controller::ResetRefused;
@@ -32,6 +33,8 @@ pub enum ControllerError {
     NotStored(String),
     /// It was told to stop before it was done.
     Stopped,
+    /// It cannot be served.
+    Shell(ShellError),
 }
 
 impl fmt::Display for ControllerError {
@@ -56,6 +59,7 @@ impl fmt::Display for ControllerError {
             ControllerError::NotStored(why) => {
                 write!(f, "it is not known whether the reset was done: {why}\n  try again when the registry answers")
             }
+            ControllerError::Shell(error) => error.fmt(f),
             ControllerError::Stopped => f.write_str("stopped; nothing was reset"),
         }
     }
@@ -66,5 +70,14 @@ impl std::error::Error for ControllerError {}
 impl From<RegistryError> for ControllerError {
     fn from(error: RegistryError) -> ControllerError {
         ControllerError::Registry(error)
+    }
+}
+
+impl From<ShellError> for ControllerError {
+    fn from(error: ShellError) -> ControllerError {
+        error.of(|other| match other {
+            ShellError::Admin(address, cause) => ControllerError::Admin(address, cause),
+            other => ControllerError::Shell(other),
+        })
     }
 }

@@ -1,15 +1,12 @@
 //! What a controller's admin port shows (`--admin`): who leads, who is in the chain. Its loop is asked between two turns.
 
-use super::error::ControllerError;
 use super::process::Process;
+use crate::admin::Routes;
 use crate::admin::ask::{Asker, questions};
-use crate::admin::{Admin, Routes};
 use crate::chain::registers::{Registers, Shared};
 use crate::metrics::Page;
 use protocol::chain::Part;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 crate::families! { "millrace_chain_controller_";
     LEADS gauge "leads" count ["chain", "controller"] "Whether it leads; of several controllers one does.";
@@ -37,34 +34,24 @@ pub struct Seen {
 }
 
 impl Process {
-    /// Serves what operators ask at `address` until what is returned is dropped.
-    ///
-    /// # Errors
-    /// The system's: somebody else listens there, for one.
-    pub fn serve_admin(
-        &mut self,
-        address: SocketAddr,
-        registers: Registers,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Admin, ControllerError> {
+    /// What operators are shown of it.
+    pub fn routes(&mut self, registers: Arc<Registers>) -> Routes {
         let (asker, asked) = questions();
         self.questions = Some(asked);
-        let (asks, stop) = (Asker::clone(&asker), Arc::clone(stop));
-        let routes = Routes::default()
-            .registers(Arc::new(Shared(Arc::new(registers))))
+        let asks = Asker::clone(&asker);
+        Routes::default()
+            .registers(Arc::new(Shared(registers)))
             .metrics(move |page| {
                 if let Some(seen) = asker.ask() {
                     add(page, &seen);
                 }
             })
             .ready(move || match asks.ask() {
-                _ if stop.load(Ordering::Relaxed) => Err("it ends".to_owned()),
                 Some(seen) if seen.is_troubled => Err("its registry fails".to_owned()),
                 Some(_) => Ok(()),
                 None => Err("the controller's loop does not answer".to_owned()),
             })
-            .loops([self.beat.pulse("controller")]);
-        Admin::start(address, routes).map_err(|error| ControllerError::Admin(address, error))
+            .loops([self.beat.pulse("controller")])
     }
 
     /// Answers whoever asked meanwhile.

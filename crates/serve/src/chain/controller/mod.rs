@@ -13,6 +13,7 @@
 pub mod command;
 pub mod driver;
 pub mod error;
+mod in_node;
 pub mod metrics;
 pub mod process;
 #[cfg(test)]
@@ -21,4 +22,5 @@ mod tests;
 pub use command::{ControllerNode, Reset};
 pub use driver::Driver;
 pub use error::ControllerError;
+pub use in_node::Controlling;
 pub use process::{Process, Setting};

@@ -20,7 +20,7 @@ use ring::wait::{Sleeper, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whoever is told to stop notices within this.
+/// Whoever is asked something, or told to stop, notices within this.
 const NOTICE: Nanos = Nanos::from_millis(20);
 
 /// What a controller is started with.
@@ -81,7 +81,7 @@ impl Process {
             beat: Beat::default(),
             links,
             sleeper,
-            name: format!("controller {number} of chain {}", config.chain),
+            name: name(number, config.chain),
             said: Vec::new(),
             out: Vec::new(),
             came: Vec::new(),
@@ -163,6 +163,11 @@ impl Process {
         self.links.disarm();
         self.sleeper.disarm();
     }
+}
+
+/// What its lines begin with.
+pub fn name(number: u16, chain: u32) -> String {
+    format!("controller {number} of chain {chain}")
 }
 
 /// How things are, in lines.

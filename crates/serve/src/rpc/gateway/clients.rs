@@ -9,10 +9,15 @@ use crate::descriptors;
 use h2::server::Connection;
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -74,20 +79,29 @@ pub struct Clients {
     open: Vec<Open>,
     /// Descriptors have run out, and that was said.
     is_short: bool,
+    /// Tells connections to end.
+    ended: watch::Sender<bool>,
 }
 
 impl Clients {
     /// None yet; their calls go over `bridge`.
     pub fn new(bridge: Rc<Bridge>, limits: Limits) -> Clients {
-        Clients { bridge, limits, tasks: JoinSet::new(), open: Vec::new(), is_short: false }
+        Clients {
+            bridge,
+            limits,
+            tasks: JoinSet::new(),
+            open: Vec::new(),
+            is_short: false,
+            ended: watch::Sender::new(false),
+        }
     }
 
     /// Accepts and serves for ever. The connections end when this is dropped.
-    pub async fn serve(&mut self, listener: &TcpListener) -> Infallible {
+    pub async fn serve(&mut self, listeners: &[TcpListener]) -> Infallible {
         loop {
             self.bridge.standing.open.store(self.open.len() as u64, Ordering::Relaxed);
             tokio::select! {
-                accepted = listener.accept() => match accepted {
+                accepted = accept(listeners) => match accepted {
                     Ok((socket, _)) => self.take(socket),
                     Err(error) => {
                         self.complain_once(&error.to_string());
@@ -100,6 +114,12 @@ impl Clients {
                 }
             }
         }
+    }
+
+    /// Has all connections answer the calls that are under way, and ends with the last.
+    pub async fn drain(&mut self) {
+        self.ended.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
     }
 
     fn complain_once(&mut self, why: &str) {
@@ -126,21 +146,55 @@ impl Clients {
         }
         self.bridge.standing.accepted.fetch_add(1, Ordering::Relaxed);
         let standing = Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) });
-        let serving = connection(Rc::clone(&self.bridge), socket, Rc::clone(&standing), self.limits);
+        let ended = self.ended.subscribe();
+        let serving = connection(Rc::clone(&self.bridge), socket, Rc::clone(&standing), self.limits, ended);
         let task = self.tasks.spawn_local(serving);
         self.open.push(Open { task, standing });
     }
 }
 
+/// The next connection to any of them.
+async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+    poll_fn(|context| {
+        let ready = listeners.iter().find_map(|listener| match listener.poll_accept(context) {
+            Poll::Ready(accepted) => Some(accepted),
+            Poll::Pending => None,
+        });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
 /// Serves one client connection to its end. What it does wrong ends it and nothing else.
-async fn connection(bridge: Rc<Bridge>, socket: TcpStream, standing: Rc<Standing>, limits: Limits) {
+async fn connection(
+    bridge: Rc<Bridge>,
+    socket: TcpStream,
+    standing: Rc<Standing>,
+    limits: Limits,
+    mut ended: watch::Receiver<bool>,
+) {
     // Refused only for sockets that are no TCP.
     let _ = socket.set_nodelay(true);
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
-    let Ok(Ok(mut connection)) = timeout(limits.handshake, builder.handshake(socket)).await else { return };
+    let mut connection = tokio::select! {
+        greeted = timeout(limits.handshake, builder.handshake(socket)) => match greeted {
+            Ok(Ok(connection)) => connection,
+            _ => return,
+        },
+        _ = ended.wait_for(|ended| *ended) => return,
+    };
+    let mut is_ending = false;
     loop {
-        match timeout(limits.idle, connection.accept()).await {
+        let next = tokio::select! {
+            next = timeout(limits.idle, connection.accept()) => next,
+            _ = ended.wait_for(|ended| *ended), if !is_ending => {
+                is_ending = true;
+                connection.graceful_shutdown();
+                continue;
+            }
+        };
+        match next {
             Ok(Some(Ok((request, respond)))) => {
                 let (bridge, call) = (Rc::clone(&bridge), Call::of(&standing));
                 tokio::task::spawn_local(async move {
@@ -174,13 +228,13 @@ mod tests {
     fn beside(limits: Limits, scenario: impl AsyncFnOnce(std::net::SocketAddr)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let run = async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports");
-            let address = listener.local_addr().expect("bound");
+            let listeners = [TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports")];
+            let address = listeners[0].local_addr().expect("bound");
             let nowhere = "memory:nowhere".parse().expect("an address");
             let mut clients =
                 Clients::new(Bridge::new(nowhere, Duration::ZERO, None, Arc::default()), limits);
             tokio::select! {
-                never = clients.serve(&listener) => match never {},
+                never = clients.serve(&listeners) => match never {},
                 () = scenario(address) => {}
             }
         };

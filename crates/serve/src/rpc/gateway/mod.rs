@@ -16,33 +16,63 @@ mod stream;
 mod wire;
 
 use super::RpcError;
-use crate::admin::{Admin, Routes, parse_address};
+use crate::admin::{Routes, parse_address};
 use crate::process::logger::LogArgs;
-use crate::process::say;
+use crate::process::table::{Table, Wrong};
+use crate::process::{Stop, say};
+use crate::shell::{Failure, Loop, Service, Shell};
+use base::registers::Shown;
 use bridge::Bridge;
 use clap::Args;
 use clients::{Clients, Limits};
 use fabric::link::Address;
 use fabric::monitor::Monitor;
 use metrics::Standing;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How often the gateway's thread shows that it turns.
 const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long calls that are under way have in the end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What both the command and config files say.
+#[derive(Args, Clone, Debug)]
+struct Keys {
+    /// Give up connecting to the server after this many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2000)]
+    connect_timeout: u64,
+
+    /// Serve at most this many connections; at more, the one that was idle for longest makes room
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: usize,
+}
+
+/// The server that a config file names.
+#[derive(Args, Debug)]
+struct Target {
+    /// The fabric server: shm:/path, unix:/path, udp:host:port, tcp:host:port
+    #[arg(long, value_name = "ADDRESS")]
+    to: Address,
+
+    #[command(flatten)]
+    keys: Keys,
+}
+
 /// Let gRPC clients call a fabric server
 ///
 /// Listens for gRPC (HTTP/2 without TLS) and passes every call on: unary and streaming, with deadlines, metadata, cancellation
-/// and status codes. Ends at Ctrl-C or SIGTERM.
+/// and status codes. Ends at Ctrl-C or SIGTERM, when the calls under way are answered.
 #[derive(Args, Debug)]
-pub struct Gateway {
+pub struct Command {
     /// Where gRPC clients connect; port 0 picks a free one
     #[arg(short, long, value_name = "ADDR:PORT", default_value = "127.0.0.1:50051")]
     listen: SocketAddr,
@@ -51,13 +81,8 @@ pub struct Gateway {
     #[arg(value_name = "ADDRESS")]
     to: Address,
 
-    /// Give up connecting to the server after this many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 2000)]
-    connect_timeout: u64,
-
-    /// Serve at most this many connections; at more, the one that was idle for longest makes room
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    connections: usize,
+    #[command(flatten)]
+    keys: Keys,
 
     /// HTTP port for metrics, registers, health, and traces; on loopback unless an address is given
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
@@ -67,71 +92,203 @@ pub struct Gateway {
     log: LogArgs,
 }
 
-impl Gateway {
+impl Command {
     /// Runs until it is told to stop.
     ///
     /// # Errors
     /// The address cannot be bound.
     pub fn run(&self) -> Result<(), RpcError> {
         self.log.start("gateway");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let runtime = runtime.map_err(|cause| RpcError::Gateway { address: self.listen, cause })?;
-        tokio::task::LocalSet::new().block_on(&runtime, self.serve())
-    }
-
-    async fn serve(&self) -> Result<(), RpcError> {
-        let failed = |cause| RpcError::Gateway { address: self.listen, cause };
-        let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
-        let listens = listener.local_addr().map_err(failed)?;
-        crate::reach::warn("the gateway", listens);
-        let monitor = Monitor::default();
-        let standing = Arc::new(Standing::default());
-        let admin = self.admin.map(|address| {
-            Admin::start(address, routes(&monitor, &standing, &self.to)).map_err(RpcError::Admin)
-        });
-        let admin = admin.transpose()?;
-        let timeout = Duration::from_millis(self.connect_timeout);
-        let bridge =
-            Bridge::new(self.to.clone(), timeout, admin.is_some().then_some(monitor), Arc::clone(&standing));
-        if let Err(status) = bridge.connect().await {
-            log::warn!("{status}; the gateway will try again with each call");
+        let stop = Stop::on_signals().map_err(RpcError::Signal)?;
+        let mut gateway = Gateway::new(self.to.clone(), Monitor::default(), self.keys.clone());
+        gateway.listen.push(self.listen);
+        let shell = Shell::of(gateway, self.admin, stop)?;
+        for address in shell.addresses() {
+            say(&format!("gRPC on {} for {}", address.trim_start_matches("grpc://"), self.to));
         }
-        say(&format!("gRPC on {listens} for {}", self.to));
-        if let Some(admin) = &admin {
+        if let Some(admin) = shell.admin() {
             say(&format!("metrics at http://{}/metrics", admin.address()));
         }
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut clients = Clients::new(Rc::clone(&bridge), Limits::of(self.connections));
-        let mut beats = tokio::time::interval(BEAT_INTERVAL);
-        let mut attempt: Option<JoinHandle<_>> = None;
-        loop {
-            tokio::select! {
-                never = clients.serve(&listener) => match never {},
-                _ = interrupt.recv() => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
-                _ = beats.tick() => {
-                    standing.beat.turn();
-                    // Whoever is told that the gateway is not ready sends no calls, and calls are what connects it.
-                    let is_lost = admin.is_some() && !standing.is_connected.load(Ordering::Relaxed);
-                    if is_lost && attempt.as_ref().is_none_or(JoinHandle::is_finished) {
-                        let bridge = Rc::clone(&bridge);
-                        attempt = Some(tokio::task::spawn_local(async move { bridge.connect().await }));
-                    }
+        Ok(shell.wait()?)
+    }
+}
+
+/// A gateway, running or not.
+pub struct Gateway {
+    to: Address,
+    keys: Keys,
+    monitor: Monitor,
+    listen: Vec<SocketAddr>,
+    is_shown: bool,
+    standing: Arc<Standing>,
+    bound: Vec<TcpListener>,
+    found: Vec<SocketAddr>,
+    /// Tells its thread to end.
+    end: watch::Sender<bool>,
+    thread: Option<Loop<()>>,
+}
+
+impl Gateway {
+    /// To the server at `to`; it listens nowhere yet.
+    fn new(to: Address, monitor: Monitor, keys: Keys) -> Gateway {
+        Gateway {
+            to,
+            keys,
+            monitor,
+            listen: Vec::new(),
+            is_shown: false,
+            standing: Arc::default(),
+            bound: Vec::new(),
+            found: Vec::new(),
+            end: watch::Sender::new(false),
+            thread: None,
+        }
+    }
+
+    /// To a server in this process, which `monitor` watches, too.
+    pub fn before(to: Address, monitor: Monitor) -> Gateway {
+        Gateway::new(to, monitor, Keys { connect_timeout: 2000, connections: 1024 })
+    }
+
+    /// As a table of a config file says.
+    ///
+    /// # Errors
+    /// Says which key is wrong.
+    pub fn of(table: &Table<'_>) -> Result<Gateway, Wrong> {
+        let target: Target = table.flags(&["kind"])?;
+        let gateway = Gateway::new(target.to, Monitor::default(), target.keys);
+        table.registers(gateway.monitor.registers(), &[])?;
+        Ok(gateway)
+    }
+
+    /// As [`Service::open`], where somebody else shows the monitor.
+    pub fn open_beside(&mut self, is_shown: bool) -> Result<Routes, RpcError> {
+        self.is_shown = is_shown;
+        for address in &self.listen {
+            let failed = |cause| RpcError::Gateway { address: *address, cause };
+            let listener = TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let found = listener.local_addr().map_err(failed)?;
+            crate::reach::warn("the gateway", found);
+            self.found.push(found);
+            self.bound.push(listener);
+        }
+        let (collected, checked, to) =
+            (Arc::clone(&self.standing), Arc::clone(&self.standing), self.to.to_string());
+        Ok(Routes::default()
+            .metrics(move |page| collected.collect(page))
+            .ready(move || match checked.is_connected.load(Ordering::Relaxed) {
+                true => Ok(()),
+                false => Err(format!("no connection to {to}: the next call tries again")),
+            })
+            .loops([self.standing.beat.pulse("gateway")]))
+    }
+}
+
+impl Service for Gateway {
+    fn kind(&self) -> &'static str {
+        "gateway"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &["grpc"]
+    }
+
+    fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {
+        let Address::Tcp(endpoint) = address else {
+            return Err("gRPC clients come over TCP: HOST:PORT".to_owned());
+        };
+        self.listen.push(endpoint.resolve().map_err(|why| format!("{address}: {why}"))?);
+        Ok(())
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.monitor.registers().show()
+    }
+
+    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+        let own = self.open_beside(is_shown)?;
+        Ok(super::admin::routes(&self.monitor).service(None, own))
+    }
+
+    fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let thread = self.spawn(stop).map_err(|cause| {
+            let address =
+                self.found.first().copied().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+            RpcError::Gateway { address, cause }
+        })?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.found.iter().map(|address| format!("grpc://{address}")).collect()
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        self.end.send_replace(true);
+        self.thread.as_mut().and_then(Loop::finish);
+        Ok(())
+    }
+}
+
+impl Gateway {
+    /// Starts its thread, and returns when that has tried to reach the server.
+    fn spawn(&mut self, stop: &Stop) -> io::Result<Loop<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (to, keys, standing) = (self.to.clone(), self.keys.clone(), Arc::clone(&self.standing));
+        let (bound, ended, is_shown) = (std::mem::take(&mut self.bound), self.end.subscribe(), self.is_shown);
+        let monitor = is_shown.then(|| self.monitor.clone());
+        let (tell, told) = sync_channel(1);
+        let thread = Loop::start("gateway", stop, move |_| {
+            let serve = async {
+                let timeout = Duration::from_millis(keys.connect_timeout);
+                let bridge = Bridge::new(to, timeout, monitor, standing);
+                if let Err(status) = bridge.connect().await {
+                    log::warn!("{status}; the gateway will try again with each call");
+                }
+                let _ = tell.send(());
+                let listeners = bound.into_iter().map(tokio::net::TcpListener::from_std);
+                let listeners = listeners.collect::<io::Result<Vec<_>>>().expect("nonblocking listeners");
+                serve(bridge, listeners, Limits::of(keys.connections), is_shown, ended).await;
+            };
+            tokio::task::LocalSet::new().block_on(&runtime, serve);
+        })?;
+        // It ends only when it is told to.
+        let _ = told.recv();
+        Ok(thread)
+    }
+}
+
+/// Serves until it is told to end, then answers the calls that are under way.
+async fn serve(
+    bridge: Rc<Bridge>,
+    listeners: Vec<tokio::net::TcpListener>,
+    limits: Limits,
+    is_shown: bool,
+    mut ended: watch::Receiver<bool>,
+) {
+    let standing = Arc::clone(&bridge.standing);
+    let mut clients = Clients::new(Rc::clone(&bridge), limits);
+    let mut beats = tokio::time::interval(BEAT_INTERVAL);
+    let mut attempt: Option<JoinHandle<_>> = None;
+    loop {
+        tokio::select! {
+            never = clients.serve(&listeners) => match never {},
+            // Whoever could tell it is gone: it ends as well.
+            _ = ended.wait_for(|ended| *ended) => break,
+            _ = beats.tick() => {
+                standing.beat.turn();
+                // Whoever is told that the gateway is not ready sends no calls, and calls are what connects it.
+                let is_lost = is_shown && !standing.is_connected.load(Ordering::Relaxed);
+                if is_lost && attempt.as_ref().is_none_or(JoinHandle::is_finished) {
+                    let bridge = Rc::clone(&bridge);
+                    attempt = Some(tokio::task::spawn_local(async move { bridge.connect().await }));
                 }
             }
         }
     }
-}
-
-/// What the gateway's port shows.
-fn routes(monitor: &Monitor, standing: &Arc<Standing>, to: &Address) -> Routes {
-    let (collected, checked, to) = (Arc::clone(standing), Arc::clone(standing), to.to_string());
-    super::admin::routes(monitor)
-        .metrics(move |page| collected.collect(page))
-        .ready(move || match checked.is_connected.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(format!("no connection to {to}: the next call tries again")),
-        })
-        .loops([standing.beat.pulse("gateway")])
+    drop(listeners);
+    // Those that take longer are cut off.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, clients.drain()).await;
 }

@@ -1,0 +1,91 @@
+//! A replica of a chain as a service of a process.
+
+use super::error::ChainError;
+use super::node::Node;
+use super::registers::Registers;
+use super::replica::Keys;
+use crate::admin::Routes;
+use crate::process::table::{Table, Wrong};
+use crate::process::{Stop, say};
+use crate::shell::{Failure, Loop, Service};
+use base::registers::Shown;
+use fabric::link::Address;
+use std::sync::Arc;
+
+/// A replica, running or not.
+pub struct Serving {
+    keys: Keys,
+    listen: Vec<Address>,
+    registers: Arc<Registers>,
+    node: Option<Node>,
+    /// Where clients find it.
+    found: Vec<String>,
+    running: Option<Loop<Result<(), ChainError>>>,
+}
+
+impl Serving {
+    /// One that serves clients there.
+    pub fn new(keys: Keys, listen: Vec<Address>, registers: Registers) -> Serving {
+        let registers = Arc::new(registers);
+        Serving { keys, listen, registers, node: None, found: Vec::new(), running: None }
+    }
+
+    /// As a table of a config file says.
+    ///
+    /// # Errors
+    /// Says which key is wrong.
+    pub fn of(table: &Table<'_>) -> Result<Serving, Wrong> {
+        let (keys, registers) = (table.flags(&["kind"])?, Registers::default());
+        table.registers(&registers, &[])?;
+        Ok(Serving::new(keys, Vec::new(), registers))
+    }
+}
+
+impl Service for Serving {
+    fn kind(&self) -> &'static str {
+        "txn"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &["fabric"]
+    }
+
+    fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {
+        self.listen.push(address.clone());
+        Ok(())
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.registers.show()
+    }
+
+    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+        let mut node = self.keys.open(&self.listen, Arc::clone(&self.registers))?;
+        self.found = node.addresses();
+        let routes = if is_shown { node.routes() } else { Routes::default() };
+        self.node = Some(node);
+        Ok(routes)
+    }
+
+    fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let mut node = self.node.take().expect("it was opened");
+        let name = self.keys.name();
+        say(&format!("{name} serves clients at {}, {}", self.found.join(", "), node.state()));
+        let run = move |stop: &_| {
+            let ended = node.run(stop);
+            say(&format!("{name} ends: {}", node.state()));
+            ended
+        };
+        let running = Loop::start(format!("replica-{}", self.keys.id), stop, run);
+        self.running = Some(running.map_err(|error| ChainError::System("start a thread", error))?);
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.found.clone()
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        Ok(self.running.as_mut().and_then(Loop::finish).unwrap_or(Ok(()))?)
+    }
+}

@@ -1,0 +1,219 @@
+//! Nodes of a topology as a service of a process.
+//!
+//! **Incarnations** rise from life to life, whatever the clock does: `inc::life` keeps the last.
+
+use super::machine::Counters;
+use super::metrics::Seen;
+use super::node::Equipment;
+use super::registers::Shared;
+use super::run::{Lives, show};
+use super::topology::Topology;
+use super::{IncError, book, life, metrics, node};
+use crate::admin::Routes;
+use crate::admin::ask::{Asker, questions};
+use crate::admin::health::Pulse;
+use crate::process::table::{Table, Wrong};
+use crate::process::{Stop, say};
+use crate::shell::{Failure, Loop, Service};
+use base::Nanos;
+use base::registers::Shown;
+use clap::Args;
+use fabric::link::Address;
+use protocol::coherence::{Life, NodeId};
+use protocol::wire::Incarnation;
+use std::fmt::Write as _;
+use std::io;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Seconds that a clock is behind an earlier life before that is said.
+const SET_BACK: u32 = 60;
+
+/// What a node has besides, once its address is its own.
+pub type Equip = Box<dyn Fn(&Topology, NodeId) -> Result<Equipment, IncError> + Send>;
+
+/// What a config file says of nodes.
+#[derive(Args, Debug)]
+struct Keys {
+    #[command(flatten)]
+    lives: Lives,
+
+    /// Which: box:1, home:1, controller:0; all, unless said
+    #[arg(long, value_name = "NODE", value_parser = book::parse)]
+    nodes: Vec<NodeId>,
+}
+
+/// See the head of the file.
+pub struct Nodes {
+    topology: Arc<Topology>,
+    nodes: Vec<NodeId>,
+    equip: Equip,
+    life: Life,
+    no_key: bool,
+    /// Has the number of the last life.
+    state: PathBuf,
+    bound: Vec<(NodeId, UdpSocket, Equipment)>,
+    /// What is said of each that runs.
+    ready: Vec<String>,
+    running: Vec<(NodeId, Loop<io::Result<Counters>>)>,
+}
+
+impl Nodes {
+    /// These nodes of a topology.
+    pub fn new(topology: Topology, nodes: Vec<NodeId>, equip: Equip, lives: &Lives) -> Nodes {
+        let Lives { topology: file, first, state, no_key } = lives;
+        Nodes {
+            topology: Arc::new(topology),
+            nodes,
+            equip,
+            life: if *first { Life::First } else { Life::Again },
+            no_key: *no_key,
+            state: state.clone().unwrap_or_else(|| file.with_extension("life")),
+            bound: Vec::new(),
+            ready: Vec::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// As a table of a config file says.
+    ///
+    /// # Errors
+    /// Says which key is wrong, or what is wrong with the topology.
+    pub fn of(table: &Table<'_>) -> Result<Nodes, Wrong> {
+        let keys: Keys = table.flags(&["kind"])?;
+        table.no_registers("the topology file sets its registers in [coherence]")?;
+        let file = table.need("topology", "a file; `millrace inc topology` prints one")?;
+        let topology = Topology::read(&keys.lives.topology).map_err(|error| file.wrong(error.to_string()))?;
+        let nodes = if keys.nodes.is_empty() { topology.nodes() } else { keys.nodes };
+        Ok(Nodes::new(topology, nodes, Box::new(|_, _| Ok(Equipment::default())), &keys.lives))
+    }
+
+    /// How long nodes are silent at first.
+    fn silence(&self) -> Option<Nanos> {
+        let is_silent = self.nodes.iter().any(|node| is_silent(*node, self.life));
+        is_silent.then(|| self.topology.config().lease)
+    }
+
+    fn try_open(&mut self, is_shown: bool) -> Result<Routes, IncError> {
+        // First the sockets: whoever has them runs, and is the only one.
+        let keys = self.topology.node_keys(self.no_key)?;
+        for node in &self.nodes {
+            let socket = self.topology.bind(*node)?;
+            let equipment = Equipment { keys: keys.clone(), ..(self.equip)(&self.topology, *node)? };
+            self.bound.push((*node, socket, equipment));
+        }
+        if !is_shown {
+            return Ok(Routes::default());
+        }
+        let ends = self.bound.iter_mut().map(|(node, _, equipment)| {
+            let (asker, questions) = questions();
+            equipment.questions = Some(questions);
+            (asker, equipment.beat.pulse(book::name(*node)))
+        });
+        let (askers, pulses): (Vec<Asker<Seen>>, Vec<Pulse>) = ends.unzip();
+        let serves_from = Instant::now() + Duration::from_nanos(self.silence().unwrap_or_default().0);
+        let ready = move || match Instant::now() < serves_from {
+            true => Err("silent for a lease, since it may have run before".to_owned()),
+            false => Ok(()),
+        };
+        Ok(Routes::default()
+            .registers(Arc::new(Shared(self.topology.registers())))
+            .metrics(move |page| metrics::collect(&askers, page))
+            .ready(ready)
+            .loops(pulses))
+    }
+
+    fn try_start(&mut self, stop: &Stop) -> Result<(), IncError> {
+        let (life, incarnation) = (self.life, incarnation(&self.state, self.life)?);
+        for (node, socket, equipment) in self.bound.drain(..) {
+            self.ready.push(ready(&self.topology, node, incarnation, life, &equipment));
+            let topology = Arc::clone(&self.topology);
+            let run =
+                move |stop: &_| node::run_with(equipment, &topology, node, socket, (incarnation, life), stop);
+            let running = Loop::start(book::name(node), stop, run).map_err(IncError::Socket)?;
+            self.running.push((node, running));
+        }
+        Ok(())
+    }
+}
+
+impl Service for Nodes {
+    fn kind(&self) -> &'static str {
+        "cache"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn listen(&mut self, _protocol: &str, _address: &Address) -> Result<(), String> {
+        Err("the topology says where its nodes are".to_owned())
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.topology.registers().show()
+    }
+
+    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+        Ok(self.try_open(is_shown)?)
+    }
+
+    fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
+        Ok(self.try_start(stop)?)
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.ready.clone()
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        // All at the same time.
+        self.running.iter().for_each(|(_, running)| running.stop());
+        for (node, mut running) in self.running.drain(..) {
+            if let Some(counters) = running.finish() {
+                say(&show(node, &counters.map_err(IncError::Socket)?));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a node says nothing for a lease.
+fn is_silent(node: NodeId, life: Life) -> bool {
+    matches!((node, life), (NodeId::Box(_) | NodeId::Home(_), Life::Again))
+}
+
+/// The number of this life, by the system's clock.
+fn incarnation(file: &Path, life: Life) -> Result<Incarnation, IncError> {
+    let clock = || Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let wait = |span: Nanos| std::thread::sleep(Duration::from_nanos(span.0));
+    let next = life::next(file, life == Life::Again, clock, wait)?;
+    // Nodes that begin in one second take numbers that are a little ahead of it.
+    if next.behind > SET_BACK {
+        let (behind, file) = (next.behind, file.display());
+        log::warn!("the clock is {behind} s behind an earlier life that {file} knows of: it was set back");
+    }
+    Ok(Incarnation(next.number))
+}
+
+fn ready(
+    topology: &Topology,
+    node: NodeId,
+    incarnation: Incarnation,
+    life: Life,
+    equipment: &Equipment,
+) -> String {
+    let address = topology.book().address_of(node).expect("it was bound there");
+    let mut line = format!("{} at {address}, incarnation {incarnation}", book::name(node));
+    if is_silent(node, life) {
+        let _ = write!(line, ", silent for {}", topology.config().lease);
+    }
+    if let Some((tier, _)) = &equipment.fast {
+        let (capacity, count) = (tier.entries().capacity(), tier.attached());
+        let plural = if count == 1 { "" } else { "s" };
+        let _ = write!(line, ", XDP on {count} interface{plural}, {capacity} entries");
+    }
+    line
+}

@@ -1,0 +1,34 @@
+//! What the [admin port](crate::admin) shows of a key-value server: its registers, metrics, edges; besides, everything counted as JSON.
+//!
+//! Metrics and statistics take the engine's lock for microseconds.
+
+use super::metrics;
+use super::shared::Shared;
+use crate::admin::health::Pulse;
+use crate::admin::{JSON, Routes, Tuned};
+use crate::kv::registers::{Id, Registers};
+use std::sync::Arc;
+
+impl Tuned for Shared {
+    type Id = Id;
+
+    fn registers(&self) -> &Registers {
+        &self.registers
+    }
+
+    fn register_changed(&self, name: &str) {
+        self.register_changed(name);
+    }
+}
+
+/// What it shows.
+pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> Routes {
+    let (collected, reported) = (Arc::clone(shared), Arc::clone(shared));
+    Routes::default()
+        .registers(Arc::clone(shared))
+        .metrics(move |page| metrics::collect(&collected, page))
+        .loops(loops)
+        .text("GET /stats.json", "everything counted, as JSON", JSON, move || {
+            serde_json::to_string(&reported.report()).expect("a report of numbers and strings is JSON")
+        })
+}

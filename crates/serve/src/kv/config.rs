@@ -1,0 +1,167 @@
+//! What a node is told at start: where to listen, and every register. From defaults, then the config file, then flags.
+
+use crate::kv::registers::Registers;
+use crate::process::parse::address;
+use crate::process::table::{Entry, Table, Wrong};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// memcached's port.
+pub const MEMCACHED_PORT: u16 = 11211;
+
+/// Where a node listens. `None` is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// TCP addresses for memcached clients. Port 0 picks a free one.
+    pub tcp: Vec<SocketAddr>,
+    /// UDP addresses for memcached clients; off by default, as amplification attacks taught memcached.
+    pub udp: Vec<SocketAddr>,
+    /// Unix stream socket for memcached clients.
+    pub unix: Option<PathBuf>,
+    /// Unix socket at which clients on this machine ask for shared-memory rings.
+    pub shm: Option<PathBuf>,
+    /// Access mask of the Unix sockets, octal as with `umask`.
+    pub unix_mask: u32,
+}
+
+impl Default for Listen {
+    fn default() -> Listen {
+        Listen {
+            tcp: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), MEMCACHED_PORT)],
+            udp: vec![],
+            unix: None,
+            shm: None,
+            unix_mask: 0o700,
+        }
+    }
+}
+
+/// Everything a node needs to start.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Where it listens.
+    pub listen: Listen,
+    /// Its registers, shared with whoever may turn them later.
+    pub registers: Arc<Registers>,
+    /// Whether the `shutdown` command may stop the node (memcached's -A).
+    pub allow_shutdown: bool,
+    /// Lines about each connection (1) and each command (2) on standard error (memcached's -v, -vv).
+    pub verbosity: u8,
+}
+
+impl Config {
+    /// Applies a config file of one server: table `[listen]`, and one table per family of registers. Where operators are to find it, if that is
+    /// said there.
+    ///
+    /// # Errors
+    /// Says which key is wrong and what is wanted there.
+    pub fn apply(&mut self, file: &Table<'_>) -> Result<Option<SocketAddr>, Wrong> {
+        if let Some(entry) = file.entries().find(|entry| entry.table().is_err()) {
+            return Err(
+                entry.wrong(format!("{} must stand inside a table such as [engine] or [listen]", entry.key))
+            );
+        }
+        let mut admin = None;
+        if let Some(listen) = file.get("listen") {
+            let listen = listen.table()?;
+            listen.only(&["tcp", "udp", "unix", "unix_mask", "shm", "admin"])?;
+            for entry in listen.entries() {
+                match entry.key {
+                    "admin" => admin = addresses(&entry)?.pop(),
+                    _ => self.apply_listen(&entry)?,
+                }
+            }
+        }
+        file.registers(&self.registers, &["listen"])?;
+        Ok(admin)
+    }
+
+    fn apply_listen(&mut self, entry: &Entry<'_>) -> Result<(), Wrong> {
+        match entry.key {
+            "tcp" => self.listen.tcp = addresses(entry)?,
+            "udp" => self.listen.udp = addresses(entry)?,
+            "unix" => self.listen.unix = Some(entry.text()?.into()),
+            "shm" => self.listen.shm = Some(entry.text()?.into()),
+            _ => {
+                self.listen.unix_mask =
+                    octal(entry.text()?).map_err(|why| entry.wrong(format!("unix_mask is {why}")))?
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An access mask, as `chmod` has it.
+///
+/// # Errors
+/// It is none.
+pub fn octal(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8).map_err(|_| "an octal number such as 700".to_string())
+}
+
+fn addresses(entry: &Entry<'_>) -> Result<Vec<SocketAddr>, Wrong> {
+    let read = |text| address(text).map_err(|wrong| entry.wrong(wrong.to_string()));
+    entry.texts()?.into_iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::registers::Id;
+    use crate::process::table::Source;
+    use std::path::Path;
+
+    fn apply(text: &str) -> Result<(Config, Option<SocketAddr>), String> {
+        let source = Source::of(Path::new("m.toml"), text);
+        let mut config = Config::default();
+        let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
+        let admin = config.apply(&source.table(&parsed)).map_err(|wrong| wrong.to_string())?;
+        Ok((config, admin))
+    }
+
+    #[test]
+    fn a_file_sets_registers_and_addresses() {
+        let (config, admin) = apply(
+            "[listen]\ntcp = ['127.0.0.1:0', '[::1]:0']\nunix = '/run/m.sock'\nunix_mask = '770'\nadmin = 'localhost:0'\n\
+             [engine]\ngroup = 32\nform = 'plain'\n[store]\nmemory = '1g'\npopulate = true\n",
+        )
+        .expect("a good file");
+        assert_eq!(config.listen.tcp.len(), 2);
+        assert_eq!(admin.map(|admin| admin.port()), Some(0));
+        assert_eq!(config.listen.unix_mask, 0o770);
+        assert_eq!(config.registers.read(Id::EngineGroup), 32);
+        assert_eq!(config.registers.read(Id::EngineForm), 0);
+        assert_eq!(config.registers.read(Id::StoreMemory), 1 << 30);
+        assert!(config.registers.is_on(Id::StorePopulate));
+    }
+
+    #[test]
+    fn wrong_files_say_what_is_wrong() {
+        for (text, part) in [
+            ("x = 1", "m.toml:1: x must stand inside a table"),
+            ("[engine]\ngroup = 99", "m.toml:2: register engine.group takes 1 to 64"),
+            (
+                "[engine]\n\ngrup = 9",
+                "m.toml:3: there is no register \"engine.grup\"; did you mean \"engine.group\"?",
+            ),
+            ("[engine]\ngroup = [1]", "m.toml:2: engine.group must be a number, a string"),
+            ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
+            (
+                "[listen]\nport = 1",
+                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, udp, unix, unix_mask",
+            ),
+            ("[listen]\nunix_mak = '700'", "did you mean \"unix_mask\"?"),
+            ("[listen]\nunix_mask = '9'", "octal"),
+            ("[listen", "m.toml:1: not valid TOML"),
+        ] {
+            let error = apply(text).expect_err(text);
+            assert!(error.contains(part), "{text:?} gave {error:?}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_the_default() {
+        assert!(Listen::default().tcp.iter().all(|a| a.ip().is_loopback()));
+    }
+}

@@ -1,0 +1,419 @@
+//! One client's connection, as its edge keeps it: what arrived, where the parser stands, and the [`Wire`] to the client.
+//!
+//! Two shapes of wire: a *stream* has no boundaries, so the parser sees all that arrived and replies leave as they come; over
+//! *messages* (shared-memory rings, datagrams) the parser sees one message at a time, and a message has one reply.
+//! [`Connection::step`] is where they differ on the way in, [`Connection::write`] on the way out; the edge sees neither.
+
+use super::datagrams::Datagrams;
+use super::messages::Messages;
+use super::rings::Rings;
+use super::service::{Listing, Reply};
+use super::stream::{Piece, Stream};
+use crate::memcached::input::{BufferLimit, Input, Pool};
+use base::Nanos;
+use base::budget::Budget;
+use protocol::memcache::{Command, Line, Parser, Step};
+use ring::arena::Span;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Requests of a fresh connection in its first turn.
+const FIRST_TURN: usize = 8;
+
+/// What a turn's replies may leave waiting before the next turn is made smaller.
+const SPILL_WANTED: usize = 1 << 20;
+
+/// A connection.
+pub struct Connection {
+    /// The way to the client.
+    pub wire: Wire,
+    /// Bytes that arrived and wait to be parsed.
+    pub input: Input,
+    /// The messages that these bytes are; none for a stream.
+    pub messages: Messages,
+    parser: Parser,
+    /// A parser that has seen nothing, for the next message.
+    fresh: Parser,
+    /// Bytes in one piece that the parser needs before it can go on; 0 when any more bytes do.
+    pub wants: usize,
+    /// Requests that it may have in flight per turn, beside `net.pipeline`: fewer after replies that its socket did not take,
+    /// or a client that pipelines requests for large values would have more waiting than all together may buffer,
+    /// however fast it reads.
+    pub turn: usize,
+    /// Requests that it had in flight in its last turn.
+    pub submitted: usize,
+    /// What those have cost, their replies included.
+    pub spent: usize,
+    /// The listing of keys that its client is being sent.
+    pub listing: Option<Listing>,
+    /// What its requests have cost beyond what it had for them; it is taken from its next turns.
+    pub debt: usize,
+    /// It has had its turn since it last ran out of requests: it goes on behind those that have not.
+    pub lags: bool,
+    /// When the client last made room for replies that wait; when they began to wait, if it has not.
+    pub made_room: Nanos,
+    /// When the client last sent something.
+    pub heard: Nanos,
+    /// Nothing more is read; the connection closes once its replies are out.
+    pub closing: bool,
+    /// What the client sent cannot be read on; for the edge to count.
+    pub unreadable: bool,
+    /// The client is gone; the connection closes once nothing of it is in flight.
+    pub broken: bool,
+    /// In the edge's list of connections with input to parse.
+    pub runnable: bool,
+    /// Told apart from an earlier connection in the same place.
+    pub generation: u32,
+}
+
+/// The way to a client. Boxed where it is large: most connections are streams.
+pub enum Wire {
+    /// TCP or a Unix socket.
+    Stream(Stream),
+    /// Shared memory.
+    Rings(Box<Rings>),
+    /// A UDP socket, with all its clients.
+    Datagrams(Box<Datagrams>),
+}
+
+/// What is next in a connection's input.
+pub enum Parsed<'a> {
+    /// A request.
+    Request(Command<'a>),
+    /// The end of a message: what was handed out since the last end is what it asked.
+    MessageEnd,
+    /// Nothing before more arrives.
+    Dry,
+}
+
+impl Connection {
+    /// A connection over `wire`.
+    pub fn new(wire: Wire, parser: Parser, generation: u32, now: Nanos) -> Connection {
+        Connection {
+            wire,
+            input: Input::default(),
+            messages: Messages::default(),
+            fresh: parser.clone(),
+            parser,
+            wants: 0,
+            turn: FIRST_TURN,
+            submitted: 0,
+            spent: 0,
+            listing: None,
+            debt: 0,
+            lags: false,
+            made_room: now,
+            heard: now,
+            closing: false,
+            unreadable: false,
+            broken: false,
+            runnable: false,
+            generation,
+        }
+    }
+
+    /// How much it costs all others that this client does not read: bytes times time. None where nothing waits.
+    pub fn burden(&self, now: Nanos) -> Option<u128> {
+        let stalled = now.since(self.made_room).0.max(1);
+        self.is_stuck().then(|| self.unsent() as u128 * u128::from(stalled))
+    }
+
+    /// Sizes the next turn by what the last one left waiting and what it cost; never beyond `most`, in requests as in cost.
+    pub fn size_turn(&mut self, most: usize) {
+        let waiting = self.unsent();
+        if waiting > SPILL_WANTED {
+            self.turn = (self.submitted * SPILL_WANTED / waiting).max(1);
+        } else if waiting == 0 {
+            self.turn = (self.turn * 2).min(most);
+        }
+        // A reply's cost is known too late to stop at: the next ones are taken to be like the last.
+        if self.spent > most {
+            self.turn = self.turn.min((self.submitted * most / self.spent).max(1));
+        }
+    }
+
+    /// What its requests may cost in this turn, of a quantum of `quantum`; 0 while it is in debt for more.
+    pub fn allowance(&mut self, quantum: usize) -> usize {
+        let paid = self.debt.min(quantum);
+        self.debt -= paid;
+        quantum - paid
+    }
+
+    /// What the edge's epoll watches.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.wire {
+            Wire::Stream(stream) => stream.socket.as_fd(),
+            Wire::Rings(rings) => rings.descriptor(),
+            Wire::Datagrams(datagrams) => datagrams.descriptor(),
+        }
+    }
+
+    /// Whether it has something for a turn: more of a listing, or enough that arrived for another look at the input.
+    pub fn has_work(&self) -> bool {
+        self.listing.is_some() || self.can_parse()
+    }
+
+    /// Whether enough has arrived for another look at the input.
+    pub fn can_parse(&self) -> bool {
+        match &self.wire {
+            Wire::Stream(_) => self.input.bytes().len() >= self.wants.max(1),
+            Wire::Rings(_) | Wire::Datagrams(_) => !self.messages.is_empty(),
+        }
+    }
+
+    /// What [`Connection::step`] may look at.
+    #[inline]
+    pub fn visible(&self) -> &[u8] {
+        let all = self.input.bytes();
+        if self.has_messages() { &all[..self.messages.left()] } else { all }
+    }
+
+    /// Whether [`Connection::step`] would say that a message ends here, which needs no place in the ring.
+    pub fn is_at_message_end(&self) -> bool {
+        self.has_messages() && self.messages.is_read() && self.parser.is_between_requests()
+    }
+
+    /// One step over `input`, which is what [`Connection::visible`] gave.
+    #[inline]
+    pub fn step<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
+        match self.wire {
+            Wire::Stream(_) => self.step_in_stream(input),
+            _ => self.step_in_message(input),
+        }
+    }
+
+    #[inline]
+    fn step_in_stream<'a>(&mut self, mut input: &'a [u8]) -> Parsed<'a> {
+        self.wants = 0;
+        if self.closing {
+            return Parsed::Dry;
+        }
+        loop {
+            match self.parser.next(input) {
+                Step::Command { command: Command::Quit, .. } => {
+                    self.closing = true;
+                    return Parsed::Dry;
+                }
+                Step::Command { command, consumed } => {
+                    self.input.consume(consumed);
+                    return Parsed::Request(command);
+                }
+                Step::Skip { consumed } => {
+                    self.input.consume(consumed);
+                    input = &input[consumed..];
+                }
+                Step::Incomplete { wants } => {
+                    self.wants = wants;
+                    return Parsed::Dry;
+                }
+                Step::Close { reason } => {
+                    self.closing = true;
+                    self.unreadable = true;
+                    let last_words = |line| Parsed::Request(Command::Malformed { line, noreply: false });
+                    return reason.line().map_or(Parsed::Dry, last_words);
+                }
+            }
+        }
+    }
+
+    fn step_in_message<'a>(&mut self, mut input: &'a [u8]) -> Parsed<'a> {
+        if self.messages.is_empty() {
+            return Parsed::Dry;
+        }
+        loop {
+            if let Some(line) = self.messages.refusal() {
+                return Parsed::Request(Command::Malformed { line, noreply: false });
+            }
+            if input.is_empty() && self.parser.is_between_requests() {
+                self.messages.end();
+                self.parser = self.fresh.clone();
+                return Parsed::MessageEnd;
+            }
+            let line = match self.parser.next(input) {
+                Step::Command { command: Command::Quit, .. } => {
+                    // There is no connection that a datagram could end.
+                    self.closing |= matches!(self.wire, Wire::Rings(_));
+                    None
+                }
+                Step::Command { command, consumed } => {
+                    self.consume(consumed);
+                    return Parsed::Request(command);
+                }
+                Step::Skip { consumed } => {
+                    self.consume(consumed);
+                    input = &input[consumed..];
+                    continue;
+                }
+                Step::Incomplete { .. } => Some(Line::IncompleteMessage),
+                // The message cannot be read on; the next one can.
+                Step::Close { reason } => Some(reason.line().unwrap_or(Line::Error)),
+            };
+            let unread = self.messages.cut(line);
+            self.input.consume(unread);
+            self.parser = self.fresh.clone();
+            input = &[];
+        }
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.messages.consume(n);
+        self.input.consume(n);
+    }
+
+    /// Whether replies have boundaries.
+    pub fn has_messages(&self) -> bool {
+        !matches!(self.wire, Wire::Stream(_))
+    }
+
+    /// Makes room for what the parser waits for; gives the buffer back where nothing is in it.
+    ///
+    /// # Errors
+    /// When all connections together buffer too much.
+    pub fn make_room(&mut self, pool: &mut Pool) -> Result<(), BufferLimit> {
+        if self.input.is_empty() {
+            self.input.release(pool);
+            return Ok(());
+        }
+        self.input.reserve(self.wants, pool)
+    }
+
+    /// Writes `replies`, whose bytes `bytes` finds; `ends` says that a message ends with them. What the client does not take
+    /// is kept. Returns the bytes written.
+    ///
+    /// # Errors
+    /// The socket's: the client is gone.
+    pub fn write<'a>(
+        &mut self,
+        replies: &'a [Reply],
+        bytes: impl Fn(Span) -> &'a [u8],
+        ends: bool,
+        buffered: &Budget,
+    ) -> io::Result<usize> {
+        let pieces = joined(replies, bytes);
+        let slices = || pieces.iter().map(Piece::bytes).filter(|piece| !piece.is_empty()).collect::<Vec<_>>();
+        match &mut self.wire {
+            Wire::Stream(stream) => stream.write(&pieces, buffered),
+            Wire::Rings(rings) => Ok(rings.write(&slices(), ends, buffered)),
+            Wire::Datagrams(datagrams) => Ok(datagrams.write(&slices(), ends)),
+        }
+    }
+
+    /// Whether what is still to come of the reply would be dropped.
+    pub fn reply_is_too_long(&self) -> bool {
+        match &self.wire {
+            Wire::Stream(_) => false,
+            Wire::Rings(rings) => rings.reply_is_too_long(),
+            Wire::Datagrams(datagrams) => datagrams.reply_is_too_long(),
+        }
+    }
+
+    /// All replies of this turn are written: sends them on their way where that is a step of its own.
+    pub fn flush(&mut self) {
+        if let Wire::Rings(rings) = &mut self.wire {
+            rings.flush();
+        }
+    }
+
+    /// Whether replies wait for the client to take others.
+    pub fn is_stuck(&self) -> bool {
+        match &self.wire {
+            Wire::Stream(stream) => !stream.spill.is_empty(),
+            Wire::Rings(rings) => rings.is_stuck(),
+            Wire::Datagrams(_) => false,
+        }
+    }
+
+    /// Bytes of replies that wait.
+    pub fn unsent(&self) -> usize {
+        match &self.wire {
+            Wire::Stream(stream) => stream.spill.bytes(),
+            Wire::Rings(rings) => rings.unsent(),
+            Wire::Datagrams(_) => 0,
+        }
+    }
+
+    /// Sends what waited, as far as the client has made room.
+    ///
+    /// # Errors
+    /// The socket's: the client is gone.
+    pub fn resend(&mut self, buffered: &Budget) -> io::Result<bool> {
+        match &mut self.wire {
+            Wire::Stream(stream) => stream.spill.flush(stream.socket.as_fd(), buffered),
+            Wire::Rings(rings) => Ok(rings.resend(buffered)),
+            Wire::Datagrams(_) => Ok(true),
+        }
+    }
+
+    /// Drops the replies that wait.
+    pub fn clear(&mut self, buffered: &Budget) {
+        match &mut self.wire {
+            Wire::Stream(stream) => stream.spill.clear(buffered),
+            Wire::Rings(rings) => rings.clear(buffered),
+            Wire::Datagrams(_) => {}
+        }
+    }
+}
+
+/// The bytes of `replies`, neighbours in the arena as one.
+fn joined<'a>(replies: &'a [Reply], bytes: impl Fn(Span) -> &'a [u8]) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::with_capacity(8);
+    let mut run: Option<Span> = None;
+    for reply in replies {
+        match reply.detached() {
+            None => match run.and_then(|run| run.join(reply.span)) {
+                Some(joined) => run = Some(joined),
+                None => pieces.extend(run.replace(reply.span).map(|span| Piece::Bytes(bytes(span)))),
+            },
+            Some(detached) => {
+                pieces.extend(run.take().map(|span| Piece::Bytes(bytes(span))));
+                let (head, tail) = bytes(reply.span).split_at(detached.at);
+                pieces.push(Piece::Bytes(head));
+                pieces.push(Piece::Body(&detached.body));
+                pieces.push(Piece::Bytes(tail));
+            }
+        }
+    }
+    pieces.extend(run.map(|span| Piece::Bytes(bytes(span))));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_grows_while_the_client_keeps_up_and_shrinks_when_it_does_not() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+        let buffered = Budget::new(0);
+        let wire = Wire::Stream(Stream::over(ours.into()));
+        let mut connection = Connection::new(wire, Parser::new(1 << 20), 0, Nanos::ZERO);
+        for wanted in [16, 32, 64, 128, 200, 200] {
+            connection.size_turn(200);
+            assert_eq!(connection.turn, wanted);
+        }
+        connection.submitted = 200;
+        let Wire::Stream(stream) = &mut connection.wire else { unreachable!("made above") };
+        stream.spill.copy(&vec![0; 4 << 20], &buffered);
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 50);
+        connection.submitted = 2;
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 1, "there is always progress");
+        connection.clear(&buffered);
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 2);
+        (connection.turn, connection.submitted, connection.spent) = (100, 100, 500);
+        connection.size_turn(200);
+        assert_eq!(connection.turn, 40, "as many as cost what a turn may");
+    }
+
+    #[test]
+    fn debts_are_paid_before_anything_is_had() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+        let wire = Wire::Stream(Stream::over(ours.into()));
+        let mut connection = Connection::new(wire, Parser::new(1 << 20), 0, Nanos::ZERO);
+        connection.debt = 250;
+        let had: Vec<usize> = (0..4).map(|_| connection.allowance(100)).collect();
+        assert_eq!(had, [0, 0, 50, 100]);
+    }
+}

@@ -1,0 +1,120 @@
+//! What a connection waits for next, and its end.
+
+use super::{Edge, live, token};
+use crate::kv::connection::{Connection, Wire};
+use crate::kv::registers::Id;
+use crate::kv::stream::Interest;
+use crate::memcached::input::BufferLimit;
+use crate::memcached::output;
+use base::Nanos;
+use protocol::memcache::Line;
+use rustix::event::epoll;
+use std::os::fd::AsFd;
+
+impl Edge {
+    /// Decides what a connection waits for next. Call it whenever its input, spill or closing state changed.
+    pub(super) fn settle(&mut self, id: u32) {
+        let connection = live(&mut self.connections, id);
+        if connection.broken {
+            return self.close(id);
+        }
+        if connection.is_stuck() {
+            self.watch(id, Interest::Write);
+            if self.buffered.is_over() {
+                self.kick_slowest();
+            }
+            return;
+        }
+        if connection.closing {
+            return self.close(id);
+        }
+        if connection.has_work() {
+            connection.runnable = true;
+            let queue = if connection.lags { &mut self.laggards } else { &mut self.runnable };
+            return queue.push_back(id);
+        }
+        connection.lags = connection.debt >= self.shared.registers.size(Id::NetPipeline);
+        let room = connection.make_room(&mut self.pool);
+        match room {
+            Ok(()) => self.watch(id, Interest::Read),
+            Err(BufferLimit) => self.refuse(id),
+        }
+    }
+
+    fn watch(&mut self, id: u32, interest: Interest) {
+        let connection = live(&mut self.connections, id);
+        let token = epoll::EventData::new_u64(token(id, connection.generation));
+        // Only streams wait for room with epoll.
+        let Wire::Stream(stream) = &mut connection.wire else { return };
+        if std::mem::replace(&mut stream.interest, interest) == interest {
+            return;
+        }
+        let flags = match interest {
+            Interest::Read => epoll::EventFlags::IN,
+            Interest::Write => epoll::EventFlags::OUT,
+        };
+        if epoll::modify(&self.epoll, &stream.socket, token, flags).is_err() {
+            self.close(id);
+        }
+    }
+
+    /// Says that there is no memory for the request that is arriving, and closes.
+    fn refuse(&mut self, id: u32) {
+        self.shared.net.buffer_refusals.add(1);
+        let connection = live(&mut self.connections, id);
+        // Best effort: the connection closes whether or not the client hears why.
+        if let Wire::Stream(stream) = &connection.wire {
+            let _ = output::send(stream.socket.as_fd(), &[Line::OutOfMemoryReading.bytes()]);
+        }
+        self.close(id);
+    }
+
+    /// Closes the slowest reader: all together buffer too much. That is seldom the one whose reply was one too many.
+    pub(super) fn kick_slowest(&mut self) {
+        let burden = |(at, c): (usize, &Option<Connection>)| Some((c.as_ref()?.burden(self.now)?, at));
+        let Some((_, at)) = self.connections.iter().enumerate().filter_map(burden).max() else { return };
+        self.shared.net.slow_reader_kicks.add(1);
+        let id = at as u32;
+        if self.owed.iter().any(|owed| owed.connection == id) {
+            // Its requests in flight borrow from its input (invariant 1): it is closed at the end of the turn.
+            let connection = live(&mut self.connections, id);
+            connection.clear(&self.buffered);
+            connection.broken = true;
+        } else {
+            self.close(id);
+        }
+    }
+
+    /// Closes connections that were silent for too long.
+    pub(super) fn sweep(&mut self) {
+        let limit = Nanos::from_secs(self.shared.registers.read(Id::NetIdleTimeout));
+        if limit == Nanos::ZERO {
+            return;
+        }
+        for id in 0..self.connections.len() as u32 {
+            if let Some(connection) = &self.connections[id as usize]
+                && !matches!(connection.wire, Wire::Datagrams(_))
+                && self.now.since(connection.heard) > limit
+            {
+                self.shared.net.idle_kicks.add(1);
+                self.close(id);
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: u32) {
+        let Some(mut connection) = self.connections[id as usize].take() else { return };
+        connection.input.release(&mut self.pool);
+        connection.clear(&self.buffered);
+        self.runnable.retain(|&other| other != id);
+        self.laggards.retain(|&other| other != id);
+        self.polled.retain(|&other| other != id);
+        self.vacant.push(id);
+        let is_rings = matches!(connection.wire, Wire::Rings(_));
+        let is_counted = !matches!(connection.wire, Wire::Datagrams(_));
+        // Who reads the counters finds its descriptor and memory given back.
+        drop(connection);
+        self.shared.net.shm_connections.sub(u64::from(is_rings));
+        self.shared.net.curr_connections.sub(u64::from(is_counted));
+    }
+}

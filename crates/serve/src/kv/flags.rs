@@ -1,0 +1,258 @@
+//! memcached's flags, as `millrace up` has them.
+
+use super::config::{Config, MEMCACHED_PORT, octal};
+use super::registers::{Id, SetError};
+use crate::process::parse::{AssignError, WrongAddress, address, assign};
+use base::Bytes;
+use clap::Args;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Of one key-value server.
+#[derive(Args, Clone, Debug, Default, PartialEq)]
+pub struct Flags {
+    /// TCP port for memcached clients; 0 picks a free one
+    #[arg(short = 'p', long, value_name = "PORT")]
+    port: Option<u16>,
+
+    /// Address to listen on; loopback unless told otherwise. May be repeated, and may carry a port
+    #[arg(short = 'l', long = "listen", value_name = "ADDR[:PORT]")]
+    listen: Vec<String>,
+
+    /// Unix socket for memcached clients (alone: no TCP, as in memcached)
+    #[arg(short = 's', long = "unix-socket", value_name = "PATH")]
+    unix: Option<PathBuf>,
+
+    /// Access mask of Unix sockets, octal
+    #[arg(short = 'a', long = "unix-mask", value_name = "MASK", value_parser = octal)]
+    unix_mask: Option<u32>,
+
+    /// UDP port for memcached clients; 0 is off
+    #[arg(short = 'U', long = "udp-port", value_name = "PORT")]
+    udp_port: Option<u16>,
+
+    /// Unix socket at which clients on this machine get shared-memory rings
+    #[arg(long, value_name = "PATH")]
+    shm: Option<PathBuf>,
+
+    /// Memory for items and index, in MiB, or with a unit (64m, 2g)
+    #[arg(short = 'm', long = "memory-limit", value_name = "MIB", value_parser = mebibytes)]
+    memory: Option<Bytes>,
+
+    /// Lose nothing: answer an error when memory is full, instead of evicting
+    #[arg(short = 'M', long = "disable-evictions")]
+    no_evictions: bool,
+
+    /// Connections at most
+    #[arg(short = 'c', long = "conn-limit", value_name = "N")]
+    connections: Option<u64>,
+
+    /// Edge threads
+    #[arg(short = 't', long, value_name = "N")]
+    threads: Option<u64>,
+
+    /// Largest value (1k to 1g; a plain number is bytes)
+    #[arg(short = 'I', long = "max-item-size", value_name = "SIZE")]
+    max_value: Option<Bytes>,
+
+    /// Listen backlog
+    #[arg(short = 'b', long = "listen-backlog", value_name = "N")]
+    backlog: Option<u64>,
+
+    /// Requests of one connection per turn
+    #[arg(short = 'R', long = "max-reqs-per-event", value_name = "N")]
+    pipeline: Option<u64>,
+
+    /// Use 2 MiB pages reserved by the administrator, where there are any
+    #[arg(short = 'L', long = "enable-largepages")]
+    large_pages: bool,
+
+    /// Let the `shutdown` command stop the node
+    #[arg(short = 'A', long = "enable-shutdown")]
+    allow_shutdown: bool,
+
+    /// Refuse `flush_all`
+    #[arg(short = 'F', long = "disable-flush-all")]
+    no_flush: bool,
+
+    /// Set a register; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    set: Vec<String>,
+}
+
+/// memcached's `-m 64` is MiB; `-m 64m` and `-m 1g` are what they say.
+fn mebibytes(text: &str) -> Result<Bytes, String> {
+    match text.parse::<u64>() {
+        Ok(mib) => mib.checked_mul(1 << 20).map(Bytes).ok_or_else(|| "a number of MiB".to_string()),
+        Err(_) => text.parse::<Bytes>().map_err(|e| e.to_string()),
+    }
+}
+
+/// What is wrong with them.
+#[derive(Debug)]
+pub enum FlagError {
+    /// An address.
+    Address(WrongAddress),
+    /// A register.
+    Register(AssignError),
+}
+
+impl fmt::Display for FlagError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlagError::Address(e) => e.fmt(f),
+            FlagError::Register(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FlagError {}
+
+impl From<SetError> for FlagError {
+    fn from(e: SetError) -> FlagError {
+        FlagError::Register(e.into())
+    }
+}
+
+impl From<AssignError> for FlagError {
+    fn from(e: AssignError) -> FlagError {
+        FlagError::Register(e)
+    }
+}
+
+impl From<WrongAddress> for FlagError {
+    fn from(e: WrongAddress) -> FlagError {
+        FlagError::Address(e)
+    }
+}
+
+impl Flags {
+    /// Has them say what they say, over what the config said before.
+    ///
+    /// # Errors
+    /// Says which of them is wrong and what is wanted.
+    pub fn apply(&self, config: &mut Config) -> Result<(), FlagError> {
+        self.apply_addresses(config)?;
+        let registers = &config.registers;
+        let numbers = [
+            (Id::StoreMemory, self.memory.map(|m| m.0)),
+            (Id::StoreMaxValue, self.max_value.map(|m| m.0)),
+            (Id::NetMaxConnections, self.connections),
+            (Id::EdgeThreads, self.threads),
+            (Id::NetBacklog, self.backlog),
+            (Id::NetPipeline, self.pipeline),
+            (Id::StoreMode, self.no_evictions.then_some(1)),
+            (Id::StorePages, self.large_pages.then_some(2)),
+            (Id::StoreFlushAll, self.no_flush.then_some(0)),
+        ];
+        for (id, number) in numbers {
+            if let Some(number) = number {
+                registers.write(id, number)?;
+            }
+        }
+        assign(registers, &self.set)?;
+        config.allow_shutdown = self.allow_shutdown;
+        Ok(())
+    }
+
+    fn apply_addresses(&self, config: &mut Config) -> Result<(), FlagError> {
+        let listen = &mut config.listen;
+        let file_port = listen.tcp.first().map_or(MEMCACHED_PORT, SocketAddr::port);
+        let port = self.port.unwrap_or(file_port);
+        if !self.listen.is_empty() {
+            listen.tcp = addresses(&self.listen, port)?;
+        } else if self.port.is_some() {
+            listen.tcp.iter_mut().for_each(|address| address.set_port(port));
+        }
+        if let Some(path) = &self.unix {
+            listen.unix = Some(path.clone());
+            if self.port.is_none() && self.listen.is_empty() {
+                listen.tcp.clear();
+            }
+        }
+        if let Some(udp) = self.udp_port {
+            listen.udp = listen.tcp.iter().map(|tcp| SocketAddr::new(tcp.ip(), udp)).collect();
+            if udp == 0 {
+                listen.udp.clear();
+            }
+        }
+        listen.shm = self.shm.clone().or(listen.shm.take());
+        listen.unix_mask = self.unix_mask.unwrap_or(listen.unix_mask);
+        Ok(())
+    }
+}
+
+fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, FlagError> {
+    let mut all = Vec::new();
+    for text in texts.iter().flat_map(|text| text.split(',')) {
+        let bare = text.trim().trim_start_matches('[').trim_end_matches(']');
+        let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
+        match bare.parse::<IpAddr>() {
+            Ok(ip) => all.push(SocketAddr::new(ip, port)),
+            Err(_) => all.push(address(text.trim())?),
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn config(line: &str) -> Result<Config, String> {
+        let words = std::iter::once("up").chain(line.split_whitespace());
+        let parsed = Line::try_parse_from(words).map_err(|e| e.to_string())?;
+        let mut config = Config::default();
+        parsed.flags.apply(&mut config).map_err(|e| e.to_string())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn memcached_flags_mean_what_they_mean_there() {
+        let c = config("-p 0 -m 100 -M -c 10 -t 2 -I 2m -b 5 -R 7 -F -A").expect("good flags");
+        let r = &c.registers;
+        assert_eq!(r.read(Id::StoreMemory), 100 << 20);
+        assert_eq!(r.read(Id::StoreMode), 1);
+        assert_eq!((r.read(Id::NetMaxConnections), r.read(Id::EdgeThreads)), (10, 2));
+        assert_eq!((r.read(Id::StoreMaxValue), r.read(Id::NetPipeline)), (2 << 20, 7));
+        assert_eq!((c.allow_shutdown, r.is_on(Id::StoreFlushAll)), (true, false));
+        assert_eq!(c.listen.tcp[0].port(), 0);
+        assert!(c.listen.udp.is_empty());
+    }
+
+    #[test]
+    fn addresses_take_the_port_and_a_unix_socket_replaces_tcp() {
+        let c = config("-p 99 -l localhost,[::1] -U 98").expect("good flags");
+        assert_eq!(
+            c.listen.tcp.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["127.0.0.1:99", "[::1]:99"]
+        );
+        assert_eq!(c.listen.udp[0].port(), 98);
+        assert!(config("-s /tmp/x.sock").expect("good flags").listen.tcp.is_empty());
+        assert_eq!(config("-s /tmp/x.sock -p 5").expect("good flags").listen.tcp.len(), 1);
+    }
+
+    #[test]
+    fn wrong_flags_say_what_is_wanted() {
+        for (line, part) in [
+            ("-m lots", "not a size"),
+            ("-c 0", "1 to"),
+            ("-a 9", "octal"),
+            ("--set engine.group", "NAME=VALUE"),
+            ("--set engine.group=0", "1 to 64"),
+            ("-l nowhere", "127.0.0.1:11211"),
+            ("--bogus", "unexpected argument"),
+        ] {
+            let error = config(line).expect_err(line);
+            assert!(error.contains(part), "{line:?} gave {error:?}");
+        }
+    }
+}

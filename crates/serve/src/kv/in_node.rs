@@ -1,0 +1,152 @@
+//! The key-value server as a service of a process.
+
+use super::Server;
+use super::config::{Config, Listen, octal};
+use super::registers::Id;
+use crate::admin::Routes;
+use crate::process::Stop;
+use crate::process::table::{Table, Wrong};
+use crate::shell::{Failure, Service};
+use base::Bytes;
+use base::registers::Shown;
+use clap::Args;
+use fabric::link::Address;
+use std::path::PathBuf;
+
+/// What a config file says of one, besides its registers.
+#[derive(Args, Debug)]
+struct Keys {
+    /// Access mask of Unix sockets, octal
+    #[arg(long, value_parser = octal)]
+    unix_mask: Option<u32>,
+
+    /// Let the `shutdown` command stop the process
+    #[arg(long)]
+    enable_shutdown: bool,
+}
+
+/// A key-value server, running or not.
+pub struct Kv {
+    config: Config,
+    server: Option<Server>,
+}
+
+impl Kv {
+    /// One that listens where `config` says, and where it is told besides.
+    pub fn new(config: Config) -> Kv {
+        Kv { config, server: None }
+    }
+
+    /// As a table of a config file says.
+    ///
+    /// # Errors
+    /// Says which key is wrong.
+    pub fn of(table: &Table<'_>) -> Result<Kv, Wrong> {
+        let keys: Keys = table.flags(&["kind"])?;
+        let listen = Listen { tcp: vec![], ..Listen::default() };
+        let mut config = Config { listen, allow_shutdown: keys.enable_shutdown, ..Config::default() };
+        config.listen.unix_mask = keys.unix_mask.unwrap_or(config.listen.unix_mask);
+        table.registers(&config.registers, &[])?;
+        Ok(Kv::new(config))
+    }
+}
+
+impl Service for Kv {
+    fn kind(&self) -> &'static str {
+        "kv"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &["memcached"]
+    }
+
+    fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {
+        let listen = &mut self.config.listen;
+        let place = |place: &mut Option<PathBuf>, path: &PathBuf| match place {
+            Some(_) => Err(format!("a kv service has one {} socket at most", address.transport().name())),
+            None => {
+                *place = Some(path.clone());
+                Ok(())
+            }
+        };
+        let resolved =
+            |endpoint: &fabric::link::Endpoint| endpoint.resolve().map_err(|why| format!("{address}: {why}"));
+        match address {
+            Address::Tcp(endpoint) => listen.tcp.push(resolved(endpoint)?),
+            Address::Udp(endpoint) => listen.udp.push(resolved(endpoint)?),
+            Address::Unix(path) => place(&mut listen.unix, path)?,
+            Address::Shm(path) => place(&mut listen.shm, path)?,
+            Address::Memory(_) => {
+                return Err("memcached clients come over tcp:, udp:, unix: or shm:".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.config.registers.show()
+    }
+
+    fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
+        let mut server = Server::start(&self.config)?;
+        let routes = server.routes();
+        self.server = Some(server);
+        Ok(routes)
+    }
+
+    fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
+        let Some(server) = &self.server else { return Ok(()) };
+        for address in server.tcp() {
+            log::info!(address:% = address; "serving memcached clients on {address}");
+            crate::reach::warn("memcached", *address);
+        }
+        for address in server.udp() {
+            log::info!(address:% = address; "serving memcached clients on UDP {address}");
+            crate::reach::warn("memcached over UDP", *address);
+        }
+        if let Some(path) = &self.config.listen.unix {
+            log::info!("serving memcached clients on {}", path.display());
+        }
+        if let Some(path) = &self.config.listen.shm {
+            log::info!("handing out shared-memory rings on {}", path.display());
+        }
+        let registers = &self.config.registers;
+        log::debug!(
+            "{} of memory, {}, {} edge thread(s)",
+            Bytes(registers.read(Id::StoreMemory)),
+            server.report().kv.store.heap_pages,
+            registers.read(Id::EdgeThreads)
+        );
+        warn_of_descriptors(&self.config);
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let Some(server) = &self.server else { return Vec::new() };
+        let Listen { unix, shm, .. } = &self.config.listen;
+        let tcp = server.tcp().iter().map(|address| format!("tcp:{address}"));
+        let udp = server.udp().iter().map(|address| format!("udp:{address}"));
+        let unix = unix.iter().map(|path| format!("unix:{}", path.display()));
+        let shm = shm.iter().map(|path| format!("shm:{}", path.display()));
+        tcp.chain(udp).chain(unix).chain(shm).collect()
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        self.server.take().into_iter().for_each(Server::stop);
+        Ok(())
+    }
+}
+
+/// Says so if this process may not have as many descriptors as its connections want.
+fn warn_of_descriptors(config: &Config) {
+    // Per edge an epoll and a wake-up; libraries, listeners, the admin port and its reserve.
+    let beside = 64 + 4 * config.registers.read(Id::EdgeThreads);
+    let wanted = config.registers.read(Id::NetMaxConnections).saturating_add(beside);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if let Some(limit) = limit.filter(|&limit| limit < wanted) {
+        log::warn!(
+            "this process may open {limit} descriptors, but its connections (-c) want {wanted}: clients beyond are turned away. Raise the \
+             limit (`ulimit -Hn`, LimitNOFILE= of systemd), or lower -c"
+        );
+    }
+}

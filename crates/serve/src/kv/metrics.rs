@@ -1,0 +1,164 @@
+//! A node's metrics: its [`Report`] and the stages of its requests.
+
+use super::service::Counters;
+use super::shared::{Report, Shared};
+use crate::memcached::outcomes;
+use crate::metrics::{Buckets, Page};
+
+crate::families! { "millrace_kv_";
+    UPTIME gauge "uptime" seconds [] "Since the node started.";
+    EXECUTED counter "requests_executed" count [] "Requests that the engine executed.";
+    EXPIRED counter "requests_expired" count [] "Requests whose deadline had passed before they were executed.";
+    BLOCKED counter "reply_waits" count [] "Times that an edge's port waited for room for its replies.";
+    PASSES counter "engine_passes" count [] "Passes of the engine that found work.";
+    STAGE histogram "stage" seconds ["stage"] "Time of a request in each stage: receive, queue, execute, reply, send.";
+    CONNECTIONS gauge "connections" count [] "Connections open.";
+    ACCEPTED counter "connections_accepted" count [] "Connections accepted.";
+    REJECTED counter "connections_rejected" count [] "Connections turned away: too many were open, or there was no memory or descriptor.";
+    CLOSED counter "connections_closed" count ["reason"] "Connections that the node closed: idle, slow_reader (replies not read), protocol (an unreadable stream).";
+    SHM_CONNECTIONS gauge "shm_connections" count [] "Shared-memory connections open.";
+    SHM_REFUSED counter "shm_connections_refused" count [] "Shared-memory connections refused because of shm.memory.";
+    REQUESTS counter "requests" count [] "Requests that edges submitted to the engine.";
+    RECEIVED counter "received" bytes [] "Read from clients.";
+    SENT counter "sent" bytes [] "Written to clients.";
+    READS counter "read_calls" count [] "Read system calls.";
+    WRITES counter "write_calls" count [] "Write system calls.";
+    WAKEUPS counter "edge_wakeups" count [] "Times that an edge woke up with something to do.";
+    YIELDS counter "connection_yields" count [] "Times that a pipeline was cut so that other connections had their turn.";
+    VALUES_REFUSED counter "values_refused" count [] "Values refused because arriving values filled net.buffer_limit.";
+    UDP_REFUSED counter "udp_replies_refused" count [] "UDP replies refused because of udp.amplification.";
+    BUFFERED gauge "buffered" bytes [] "What connections buffer.";
+    SHM_SEGMENTS gauge "shm_segments" bytes [] "Segments of shared-memory connections.";
+    COMMANDS counter "commands" count ["command"] "Keys asked for, and commands, since the start or `stats reset`.";
+    OUTCOMES counter "command_outcomes" count ["command", "outcome"] "Commands by outcome, since the start or `stats reset`.";
+    ITEMS gauge "items" count [] "Items.";
+    ITEM_BYTES gauge "item" bytes [] "Bytes of items.";
+    REMOVED counter "items_removed" count ["reason"] "Items that went without being deleted: evicted, expired, flushed.";
+    GHOST_HITS counter "ghost_hits" count [] "New keys that had been evicted lately.";
+    CLEANED counter "segments_cleaned" count [] "Segments that the cleaner emptied.";
+    COPIED counter "copied" bytes [] "What the cleaner copied.";
+    MEMORY_LIMIT gauge "memory_limit" bytes [] "Memory that the store may have.";
+    MEMORY gauge "memory" bytes [] "Memory that the store has.";
+    MEMORY_PARTS gauge "memory_part" bytes ["part"] "Of that: segments, large values, index, keys of evicted items (ghosts).";
+    SEGMENTS gauge "segments" count ["state"] "Segments with memory: used, free.";
+    BUCKETS gauge "index_buckets" count ["kind"] "Buckets of the index: main, and overflow in use.";
+    PAGES gauge "pages_info" count ["of", "pages"] "Always 1; which pages are under segments and index.";
+}
+
+/// Adds what the node counts.
+pub fn collect(shared: &Shared, page: &mut Page) {
+    add(page, &shared.report());
+    for (name, spans) in shared.stages.histograms() {
+        page.add_buckets(STAGE, &[name], &Buckets::of_histogram(&spans));
+    }
+}
+
+fn add(page: &mut Page, report: &Report) {
+    let Report { uptime_s, engine, net, kv, buffered_bytes, segment_bytes, .. } = report;
+    for (family, number) in [
+        (UPTIME, *uptime_s),
+        (EXECUTED, engine.executed),
+        (EXPIRED, engine.expired),
+        (BLOCKED, engine.blocked),
+        (PASSES, engine.passes),
+        (CONNECTIONS, net.curr_connections),
+        (ACCEPTED, net.total_connections),
+        (REJECTED, net.rejected_connections),
+        (SHM_CONNECTIONS, net.shm_connections),
+        (SHM_REFUSED, net.shm_refusals),
+        (REQUESTS, net.requests),
+        (RECEIVED, net.bytes_read),
+        (SENT, net.bytes_written),
+        (READS, net.reads),
+        (WRITES, net.writes),
+        (WAKEUPS, net.wakeups),
+        (YIELDS, net.conn_yields),
+        (VALUES_REFUSED, net.buffer_refusals),
+        (UDP_REFUSED, net.udp_refusals),
+        (BUFFERED, *buffered_bytes),
+        (SHM_SEGMENTS, *segment_bytes),
+        (ITEMS, kv.store.items),
+        (ITEM_BYTES, kv.store.item_bytes),
+        (GHOST_HITS, kv.store.ghost_hits),
+        (CLEANED, kv.store.cleaned),
+        (COPIED, kv.store.copied),
+        (MEMORY_LIMIT, kv.store.limit_bytes),
+        (MEMORY, kv.store.memory_bytes),
+    ] {
+        page.add(family, &[], number);
+    }
+    let store = &kv.store;
+    for (family, label, number) in [
+        (CLOSED, "idle", net.idle_kicks),
+        (CLOSED, "slow_reader", net.slow_reader_kicks),
+        (CLOSED, "protocol", net.protocol_kicks),
+        (REMOVED, "evicted", store.evictions),
+        (REMOVED, "expired", store.expired),
+        (REMOVED, "flushed", store.flushed),
+        (MEMORY_PARTS, "segments", store.segment_bytes),
+        (MEMORY_PARTS, "large_values", store.large_bytes),
+        (MEMORY_PARTS, "index", store.index_bytes),
+        (MEMORY_PARTS, "ghosts", store.ghost_bytes),
+        (SEGMENTS, "used", store.segments - store.segments_free),
+        (SEGMENTS, "free", store.segments_free),
+        (BUCKETS, "main", store.buckets),
+        (BUCKETS, "overflow", store.overflow_buckets),
+    ] {
+        page.add(family, &[label], number);
+    }
+    for (of, pages) in [("segments", &store.heap_pages), ("index", &store.index_pages)] {
+        page.add(PAGES, &[of, pages], true);
+    }
+    commands(page, &kv.commands);
+}
+
+fn commands(page: &mut Page, counters: &Counters) {
+    let (commands, outcomes) = outcomes!(counters, |counter| *counter);
+    for (command, count) in commands {
+        page.add(COMMANDS, &[command], count);
+    }
+    let refused =
+        [("store", "too_large", counters.store_too_large), ("store", "no_memory", counters.store_no_memory)];
+    for (command, outcome, count) in outcomes.into_iter().chain(refused) {
+        page.add(OUTCOMES, &[command, outcome], count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::Server;
+    use crate::kv::config::Config;
+    use crate::kv::registers::Id;
+    use crate::metrics::lint;
+
+    /// Every family is on the page of a node that has just started, and the page keeps the rules.
+    #[test]
+    fn a_node_shows_all_its_families() {
+        let mut config = Config::default();
+        config.listen.tcp = vec!["127.0.0.1:0".parse().expect("an address")];
+        config.registers.write(Id::StoreMemory, 64 << 20).expect("a size");
+        let node = Server::start(&config).expect("it starts");
+        let mut page = Page::default();
+        collect(node.shared(), &mut page);
+        let text = page.text();
+        lint::hold(&text);
+        for family in FAMILIES {
+            assert!(text.contains(&format!("# TYPE {} ", family.name)), "{} in\n{text}", family.name);
+        }
+        // Counters that were said to be gauges, because of a part of their names.
+        for name in ["millrace_kv_received_bytes_total", "millrace_kv_connections_accepted_total"] {
+            assert!(text.contains(&format!("# TYPE {name} counter\n{name} 0\n")), "{text}");
+        }
+    }
+
+    /// What commands count and is not on the page yet would be missed here.
+    #[test]
+    fn all_that_commands_count_is_shown() {
+        let mut page = Page::default();
+        commands(&mut page, &Counters::default());
+        let samples = page.text().lines().filter(|line| !line.starts_with('#')).count();
+        let counted = serde_json::to_value(Counters::default()).expect("numbers");
+        assert_eq!(Some(samples), counted.as_object().map(serde_json::Map::len));
+    }
+}

@@ -1,0 +1,363 @@
+//! Config files: tables of TOML whose every complaint says file and line, and the name that was meant.
+//!
+//! A table's plain keys are what the command of the same service has as flags ([`Table::flags`]: `--row-format int8` is `row_format = "int8"`), its
+//! tables are families of registers ([`Table::registers`]). So there is one list of each, behind flags and files alike.
+
+use base::registers::{Register, Registers, SetError};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::error::Error as _;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    path: PathBuf,
+    /// From 1; none: the whole file.
+    line: Option<usize>,
+    what: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.path.display(), self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// A file's text.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(path: &Path) -> Result<Source, Wrong> {
+        let text = std::fs::read_to_string(path).map_err(|error| Wrong {
+            path: path.to_owned(),
+            line: None,
+            what: format!("cannot read the config file {}: {error}", path.display()),
+        })?;
+        Ok(Source::of(path, text))
+    }
+
+    /// Of a text, for errors at `path`.
+    pub fn of(path: &Path, text: impl Into<String>) -> Source {
+        Source { path: path.to_owned(), text: text.into() }
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// It is not TOML.
+    pub fn parse(&self) -> Result<Spanned<DeTable<'_>>, Wrong> {
+        DeTable::parse(&self.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            self.wrong(at, format!("not valid TOML: {}", error.message()))
+        })
+    }
+
+    /// The whole of it.
+    pub fn table<'a>(&'a self, parsed: &'a Spanned<DeTable<'a>>) -> Table<'a> {
+        Table { source: self, name: String::new(), at: 0, content: parsed.get_ref() }
+    }
+
+    fn wrong(&self, at: usize, what: impl Into<String>) -> Wrong {
+        let line =
+            1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count();
+        Wrong { path: self.path.clone(), line: Some(line), what: what.into() }
+    }
+}
+
+/// A table of a file.
+#[derive(Clone, Debug)]
+pub struct Table<'a> {
+    source: &'a Source,
+    /// Dotted, empty for the whole file.
+    name: String,
+    at: usize,
+    content: &'a DeTable<'a>,
+}
+
+/// A key of a table, and what stands there.
+#[derive(Clone, Debug)]
+pub struct Entry<'a> {
+    source: &'a Source,
+    /// Dotted.
+    name: String,
+    /// The key alone.
+    pub key: &'a str,
+    at: usize,
+    value: &'a DeValue<'a>,
+}
+
+impl<'a> Table<'a> {
+    /// What is in it.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+        let (source, name) = (self.source, self.name.clone());
+        self.content.iter().map(move |(key, value)| {
+            let at = key.span().start;
+            let key = &**key.get_ref();
+            let name = if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+            Entry { source, name, key, at, value: value.get_ref() }
+        })
+    }
+
+    /// What stands at a key.
+    pub fn get(&self, key: &str) -> Option<Entry<'a>> {
+        self.entries().find(|entry| entry.key == key)
+    }
+
+    /// What stands at a key that must be there.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn need(&self, key: &str, what: &str) -> Result<Entry<'a>, Wrong> {
+        self.get(key).ok_or_else(|| self.wrong(format!("{} needs {key}: {what}", self.title())))
+    }
+
+    /// Something is wrong with it.
+    pub fn wrong(&self, what: impl Into<String>) -> Wrong {
+        self.source.wrong(self.at, what)
+    }
+
+    /// Refuses keys that are not of these.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn only(&self, keys: &[&str]) -> Result<(), Wrong> {
+        match self.entries().find(|entry| !keys.contains(&entry.key)) {
+            Some(entry) => Err(entry.unknown(&self.title(), keys.iter().copied())),
+            None => Ok(()),
+        }
+    }
+
+    /// As it stands in the file.
+    pub fn title(&self) -> String {
+        if self.name.is_empty() { "the file".to_owned() } else { format!("[{}]", self.name) }
+    }
+
+    /// Sets registers: each table here is a family, but not those of `others`.
+    ///
+    /// # Errors
+    /// There is no such register, or it has no such value.
+    pub fn registers<R: Register>(&self, registers: &Registers<R>, others: &[&str]) -> Result<(), Wrong> {
+        for family in self.entries().filter(|entry| !others.contains(&entry.key)) {
+            let Ok(table) = family.table() else { continue };
+            for entry in table.entries() {
+                let name = format!("{}.{}", family.key, entry.key);
+                match registers.set(&name, &entry.scalar()?) {
+                    Ok(()) => {}
+                    Err(SetError::Unknown { listed, .. }) => {
+                        let near = nearest(&name, R::SPECS.iter().map(|spec| spec.name));
+                        let near = near.map_or(listed.to_owned(), |near| format!("did you mean {near:?}?"));
+                        return Err(entry.wrong(format!("there is no register {name:?}; {near}")));
+                    }
+                    Err(error) => return Err(entry.wrong(error.to_string())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses tables: there are no registers here, `why`.
+    ///
+    /// # Errors
+    /// There is a table.
+    pub fn no_registers(&self, why: &str) -> Result<(), Wrong> {
+        match self.entries().find(|entry| entry.table().is_ok()) {
+            Some(entry) => Err(entry.wrong(format!("{} has no table {:?}: {why}", self.title(), entry.key))),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads all keys that are no tables as flags; but not those of `others`.
+    ///
+    /// # Errors
+    /// There is no such flag, or it has no such value, or one is missing.
+    pub fn flags<T: clap::Args>(&self, others: &[&str]) -> Result<T, Wrong> {
+        let command = clap::Command::new("file").no_binary_name(true).disable_help_flag(true);
+        let command = T::augment_args(command).disable_version_flag(true);
+        let mut words = Vec::new();
+        let is_plain = |entry: &Entry<'_>| !others.contains(&entry.key) && entry.table().is_err();
+        for entry in self.entries().filter(is_plain) {
+            let flag = entry.key.replace('_', "-");
+            let known = || command.get_arguments().filter_map(|arg| arg.get_long());
+            let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(&flag)) else {
+                let keys: Vec<String> = known().map(|flag| flag.replace('-', "_")).collect();
+                let keys = keys.iter().map(String::as_str).chain(others.iter().copied());
+                return Err(entry.unknown(&self.title(), keys));
+            };
+            if !arg.get_action().takes_values() {
+                words.extend(entry.is_on()?.then(|| format!("--{flag}")));
+                continue;
+            }
+            let values = entry.scalars()?;
+            match arg.get_value_delimiter() {
+                Some(delimiter) => words.push(format!("--{flag}={}", values.join(&delimiter.to_string()))),
+                None => words.extend(values.iter().map(|value| format!("--{flag}={value}"))),
+            }
+        }
+        let matches = command.try_get_matches_from(words).map_err(|error| self.refused(&error))?;
+        T::from_arg_matches(&matches).map_err(|error| self.refused(&error))
+    }
+
+    /// A flag's complaint as one of its key.
+    fn refused(&self, error: &clap::Error) -> Wrong {
+        let context = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.clone()),
+            Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
+            _ => None,
+        };
+        let key_of = |flag: &str| {
+            let flag = flag.trim_start_matches('-').split([' ', '=', '<', '[']).next().unwrap_or_default();
+            flag.replace('-', "_")
+        };
+        let flag = context(ContextKind::InvalidArg).unwrap_or_default();
+        let key = key_of(&flag);
+        let entry = self.entries().find(|entry| entry.key.replace('-', "_") == key);
+        let what = match error.kind() {
+            ErrorKind::MissingRequiredArgument => {
+                let keys: Vec<String> = flag.split(", ").map(key_of).collect();
+                format!("{} needs {}", self.title(), keys.join(", "))
+            }
+            ErrorKind::ArgumentConflict => {
+                let other =
+                    context(ContextKind::PriorArg).map_or("another key".to_owned(), |prior| key_of(&prior));
+                format!("{key} does not go together with {other}")
+            }
+            _ => {
+                let value = context(ContextKind::InvalidValue).unwrap_or_default();
+                let cause = error.source().map(ToString::to_string);
+                let valid = context(ContextKind::ValidValue).map(|valid| format!("one of {valid} is wanted"));
+                let why = cause.or(valid).unwrap_or_else(|| error.kind().to_string());
+                format!("{key} cannot be {value:?}: {why}")
+            }
+        };
+        entry.map_or_else(|| self.wrong(&what), |entry| entry.wrong(&what))
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// Something is wrong with it.
+    pub fn wrong(&self, what: impl Into<String>) -> Wrong {
+        self.source.wrong(self.at, what)
+    }
+
+    /// Its table has no such key.
+    pub fn unknown<'b>(&self, table: &str, known: impl Iterator<Item = &'b str>) -> Wrong {
+        let mut known: Vec<&str> = known.collect();
+        known.sort_unstable();
+        let near = nearest(self.key, known.iter().copied());
+        let near = near.map_or_else(
+            || format!("it knows {}", known.join(", ")),
+            |near| format!("did you mean {near:?}?"),
+        );
+        self.wrong(format!("{table} has no key {:?}; {near}", self.key))
+    }
+
+    fn wants(&self, what: &str) -> Wrong {
+        self.wrong(format!("{} must be {what}", self.name))
+    }
+
+    /// The table that stands here.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn table(&self) -> Result<Table<'a>, Wrong> {
+        let content = self.value.as_table().ok_or_else(|| self.wants("a table"))?;
+        Ok(Table { source: self.source, name: self.name.clone(), at: self.at, content })
+    }
+
+    /// The tables of a list.
+    ///
+    /// # Errors
+    /// It is no list of tables.
+    pub fn tables(&self) -> Result<Vec<Table<'a>>, Wrong> {
+        let wrong = || self.wants("a list of tables: [[listen]]");
+        let all = self.value.as_array().ok_or_else(wrong)?;
+        let table = |value: &'a Spanned<DeValue<'a>>| {
+            let content = value.get_ref().as_table().ok_or_else(wrong)?;
+            // What stands in it is where it is: the head's span may be that of the list.
+            let at = content.iter().map(|(key, _)| key.span().start).min().unwrap_or(value.span().start);
+            Ok(Table { source: self.source, name: self.name.clone(), at, content })
+        };
+        all.iter().map(table).collect()
+    }
+
+    /// The string that stands here.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn text(&self) -> Result<&'a str, Wrong> {
+        self.value.as_str().ok_or_else(|| self.wants("a string"))
+    }
+
+    /// The string, or all of a list.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn texts(&self) -> Result<Vec<&'a str>, Wrong> {
+        let wrong = || self.wants("a string or a list of strings");
+        match self.value {
+            DeValue::Array(all) => all.iter().map(|one| one.get_ref().as_str().ok_or_else(wrong)).collect(),
+            _ => Ok(vec![self.value.as_str().ok_or_else(wrong)?]),
+        }
+    }
+
+    /// A number, a string or a switch, as people write it on a command line.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn scalar(&self) -> Result<String, Wrong> {
+        scalar(self.value).ok_or_else(|| self.wants("a number, a string or true/false"))
+    }
+
+    fn scalars(&self) -> Result<Vec<String>, Wrong> {
+        let wrong = || self.wants("a number, a string, or a list of them");
+        match self.value {
+            DeValue::Array(all) => all.iter().map(|one| scalar(one.get_ref()).ok_or_else(wrong)).collect(),
+            one => Ok(vec![scalar(one).ok_or_else(wrong)?]),
+        }
+    }
+
+    fn is_on(&self) -> Result<bool, Wrong> {
+        self.value.as_bool().ok_or_else(|| self.wants("true or false"))
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string())
+        }
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(is) => Some(if *is { "on" } else { "off" }.to_owned()),
+        _ => None,
+    }
+}
+
+/// The name that is most like `name`, if one is like it.
+pub fn nearest<'b>(name: &str, all: impl Iterator<Item = &'b str>) -> Option<&'b str> {
+    let last = |dotted: &str| dotted.rsplit('.').next().unwrap_or_default().to_owned();
+    let likeness = |other: &&str| {
+        let is_slip = strsim::osa_distance(name, other) == 1;
+        let whole = if is_slip { 0.95 } else { strsim::jaro_winkler(name, other) };
+        whole.max(strsim::jaro_winkler(&last(name), &last(other)) - 0.02)
+    };
+    let rated = all.map(|other| (likeness(&other), other)).filter(|(likeness, _)| *likeness > 0.75);
+    rated.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, other)| other)
+}

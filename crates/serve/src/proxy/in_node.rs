@@ -1,0 +1,108 @@
+//! The proxy as a service of a process.
+
+use super::shared::Options;
+use super::{Keys, ProxyError, Running};
+use crate::admin::Routes;
+use crate::inc::Topology;
+use crate::process::table::{Table, Wrong};
+use crate::process::{Stop, say};
+use crate::shell::{Failure, Service};
+use base::registers::Shown;
+use fabric::link::Address;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+
+/// A proxy, running or not.
+pub struct Proxying {
+    keys: Keys,
+    topology: Topology,
+    listen: Vec<SocketAddr>,
+    running: Option<Running>,
+}
+
+impl Proxying {
+    pub(super) fn new(keys: Keys, topology: Topology, listen: Vec<SocketAddr>) -> Proxying {
+        Proxying { keys, topology, listen, running: None }
+    }
+
+    /// As a table of a config file says.
+    ///
+    /// # Errors
+    /// Says which key is wrong, or what is wrong with the topology.
+    pub fn of(table: &Table<'_>) -> Result<Proxying, Wrong> {
+        let keys: Keys = table.flags(&["kind"])?;
+        table.no_registers("the topology file sets its registers in [coherence]")?;
+        let file = table.need("topology", "the file that the nodes have, too")?;
+        let topology = Topology::read(&keys.topology).map_err(|error| file.wrong(error.to_string()))?;
+        Ok(Proxying::new(keys, topology, Vec::new()))
+    }
+
+    fn options(&self) -> Options {
+        let Keys { threads, pipeline, connections, .. } = self.keys;
+        let cores = base::cpu::allowed_cores().len();
+        Options { threads: threads.map_or(cores, usize::from), pipeline: usize::from(pipeline), connections }
+    }
+}
+
+impl Service for Proxying {
+    fn kind(&self) -> &'static str {
+        "proxy"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &["memcached"]
+    }
+
+    fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {
+        let Address::Tcp(endpoint) = address else {
+            return Err("the proxy listens on TCP: HOST:PORT".to_owned());
+        };
+        self.listen.push(endpoint.resolve().map_err(|why| format!("{address}: {why}"))?);
+        Ok(())
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.topology.registers().show()
+    }
+
+    fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
+        let running = Running::start(&self.topology, self.keys.tor, &self.listen, self.options())?;
+        let routes = running.routes(&self.topology);
+        self.running = Some(running);
+        Ok(routes)
+    }
+
+    fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
+        self.running.iter().for_each(|proxy| say(&ready(proxy)));
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let addresses = self.running.iter().flat_map(|proxy| proxy.addresses().iter());
+        addresses.map(|address| format!("tcp:{address}")).collect()
+    }
+
+    fn death(&self) -> Option<Failure> {
+        let has_failed = self.running.as_ref().is_some_and(Running::has_failed);
+        let unknown = || ProxyError::System("reach the boxes", io::Error::other("its threads have ended"));
+        has_failed.then(|| unknown().into())
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        let Some(proxy) = self.running.take() else { return Ok(()) };
+        let counters = proxy.stop()?;
+        let mut line = String::from("proxy:");
+        for (name, count) in counters.iter().filter(|(_, count)| *count > 0) {
+            let _ = write!(line, " {name} {count}");
+        }
+        say(&line);
+        Ok(())
+    }
+}
+
+fn ready(proxy: &Running) -> String {
+    let addresses: Vec<_> = proxy.addresses().iter().map(SocketAddr::to_string).collect();
+    let Options { threads, .. } = proxy.shared().options;
+    format!("memcached at {} by box {}, {threads} threads", addresses.join(", "), proxy.shared().tor)
+}

@@ -1,0 +1,223 @@
+//! Services of the fabric as a service of a process: one server, the fabric's listeners, and a gateway for gRPC clients before it.
+//!
+//! The gateway reaches the server at an address of its memory, so its calls take the way of all others.
+
+use super::RpcError;
+use super::admin;
+use super::batch::Batch;
+use super::demo::Demo;
+use super::demo::proto::demo::EchoServer;
+use super::gateway::Gateway;
+use crate::admin::Routes;
+use crate::admin::health::Beat;
+use crate::process::Stop;
+use crate::process::table::{Table, Wrong};
+use crate::shell::{Failure, Loop, Service};
+use base::registers::Shown;
+use base::{Clock, cpu};
+use clap::Args;
+use fabric::link::Address;
+use fabric::monitor::Monitor;
+use fabric::registers::Registers;
+use fabric::server::{Options, Server};
+use ring::wait::WaitPolicy;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a config file says of one, besides its registers.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Keys {
+    /// Run on this core
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+
+    /// Publish so many replies together, or as the load asks for
+    #[arg(long, value_name = "N|adaptive", default_value = "adaptive")]
+    pub batch: Batch,
+
+    /// Never sleep
+    #[arg(long)]
+    pub spin: bool,
+}
+
+/// Numbers servers with a gateway, for their addresses.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// See the head of the file.
+pub struct Rpc {
+    server: Option<Server>,
+    monitor: Monitor,
+    keys: Keys,
+    listen: Vec<Address>,
+    gateway: Option<Gateway>,
+    /// It follows its registers though nobody is shown them.
+    is_tuned: bool,
+    found: Vec<Address>,
+    beat: Beat,
+    serving: Option<Loop<Result<(), RpcError>>>,
+}
+
+impl Rpc {
+    /// A server of this service, which listens nowhere yet.
+    ///
+    /// # Errors
+    /// The system gives no descriptors.
+    pub fn of_service(service: impl fabric::service::Service + 'static) -> Result<Rpc, RpcError> {
+        Rpc::serving(Keys::default(), |server| server.service(service))
+    }
+
+    /// A server of the demonstration's services.
+    ///
+    /// # Errors
+    /// As [`Rpc::of_service`].
+    pub fn demo(keys: Keys) -> Result<Rpc, RpcError> {
+        Rpc::serving(keys, with_demo)
+    }
+
+    fn serving(keys: Keys, with: impl FnOnce(Server) -> Server) -> Result<Rpc, RpcError> {
+        let server = with(server(keys.batch)?);
+        let monitor = Monitor::default();
+        tell(&keys, monitor.registers()).map_err(|error| RpcError::Server(error.to_string()))?;
+        Ok(Rpc {
+            server: Some(server),
+            monitor,
+            keys,
+            listen: Vec::new(),
+            gateway: None,
+            is_tuned: false,
+            found: Vec::new(),
+            beat: Beat::default(),
+            serving: None,
+        })
+    }
+
+    /// As a table of a config file says: the demonstration's services.
+    ///
+    /// # Errors
+    /// Says which key is wrong.
+    pub fn of(table: &Table<'_>) -> Result<Rpc, Wrong> {
+        let rpc = Rpc::demo(table.flags(&["kind"])?).map_err(|error| table.wrong(error.to_string()))?;
+        table.registers(rpc.monitor.registers(), &[])?;
+        Ok(Rpc { is_tuned: true, ..rpc })
+    }
+}
+
+impl Service for Rpc {
+    fn kind(&self) -> &'static str {
+        "rpc"
+    }
+
+    fn protocols(&self) -> &'static [&'static str] {
+        &["fabric", "grpc"]
+    }
+
+    fn listen(&mut self, protocol: &str, address: &Address) -> Result<(), String> {
+        if protocol == "fabric" {
+            self.listen.push(address.clone());
+            return Ok(());
+        }
+        let gateway = match &mut self.gateway {
+            Some(gateway) => gateway,
+            none => {
+                let inner = Address::Memory(format!("gateway-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+                self.listen.push(inner.clone());
+                none.insert(Gateway::before(inner, self.monitor.clone()))
+            }
+        };
+        gateway.listen(protocol, address)
+    }
+
+    fn registers(&self) -> Vec<Shown> {
+        self.monitor.registers().show()
+    }
+
+    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+        let mut server = self.server.take().expect("it is opened once");
+        let mut routes = Routes::default();
+        if is_shown || self.is_tuned {
+            server = server.registers(Arc::clone(self.monitor.registers()));
+        }
+        if is_shown {
+            server = server.monitor(&self.monitor);
+            routes = admin::routes(&self.monitor).loops([self.beat.pulse("rpc-server")]);
+        }
+        for address in &self.listen {
+            server = listen(server, address)?;
+        }
+        if let Some(gateway) = &mut self.gateway {
+            routes = routes.service(None, gateway.open_beside(is_shown)?);
+        }
+        self.found =
+            server.addresses().filter(|address| !matches!(address, Address::Memory(_))).cloned().collect();
+        self.server = Some(server);
+        Ok(routes)
+    }
+
+    fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
+        let server = self.server.take().expect("it was opened");
+        let (beat, core) = (self.beat.clone(), self.keys.core);
+        let policy = if self.keys.spin { WaitPolicy::SPIN } else { WaitPolicy::default() };
+        let run = move |stop: &AtomicBool| {
+            core.map_or(Ok(()), cpu::pin_to).map_err(RpcError::Pin)?;
+            serve(server, policy, stop, &beat);
+            Ok(())
+        };
+        let serving =
+            Loop::start("rpc-server", stop, run).map_err(|error| RpcError::Server(error.to_string()))?;
+        self.serving = Some(serving);
+        self.gateway.as_mut().map_or(Ok(()), |gateway| gateway.start(stop))
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let gateway = self.gateway.iter().flat_map(Gateway::addresses);
+        self.found.iter().map(Address::to_string).chain(gateway).collect()
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        // The gateway first: the server answers what that has taken.
+        let ended = self.gateway.as_mut().map_or(Ok(()), Gateway::finish);
+        match self.serving.as_mut().and_then(Loop::finish) {
+            Some(Err(error)) => Err(error.into()),
+            _ => ended,
+        }
+    }
+}
+
+/// A server without services.
+pub(super) fn server(batch: Batch) -> Result<Server, RpcError> {
+    let options = Options { batch: batch.policy(), ..Options::default() };
+    Server::try_new(options).map_err(|cause| RpcError::Server(cause.to_string()))
+}
+
+pub(super) fn with_demo(server: Server) -> Server {
+    server.service(EchoServer::new(Demo::new()))
+}
+
+pub(super) fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
+    crate::reach::warn_of("this RPC server", address);
+    server.listen(address).map_err(|cause| RpcError::Server(format!("{address}: {cause}")))
+}
+
+/// Says in registers what was said in flags: the server follows them from then on.
+fn tell(keys: &Keys, registers: &Registers) -> Result<(), base::registers::SetError> {
+    match keys.batch {
+        Batch::Adaptive => registers.set("batch.mode", "adaptive")?,
+        Batch::Fixed(size) => {
+            registers.set("batch.mode", "fixed")?;
+            registers.set("batch.size", &size.to_string())?;
+        }
+    }
+    if keys.spin { registers.set("wait.block", "off") } else { Ok(()) }
+}
+
+/// Serves until `stop`, then answers what is under way.
+pub(super) fn serve(mut server: Server, policy: WaitPolicy, stop: &AtomicBool, beat: &Beat) {
+    server.run_with(policy, stop, || beat.turn());
+    let clock = Clock::shared();
+    server.drain(clock.now());
+    while !server.is_drained() {
+        beat.turn();
+        server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
+    }
+}

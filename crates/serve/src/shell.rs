@@ -1,0 +1,315 @@
+//! Services of one process, whatever their kinds: one port for operators, one log, one stop.
+//!
+//! ```text
+//!   open: addresses are taken ──▶ the admin port ──▶ start: clients are served ──▶ wait ──▶ finish: what has come is answered ──▶ the port goes
+//!                                                                                  ▲
+//!                                                       signal, end of input, a thread that ended by itself
+//! ```
+//! `millrace up` has services of a config file in it; `rec serve`, `rpc serve`, `rpc gateway`, `chain replica`, `chain controller`, `inc run`, `proxy`
+//! each one of theirs.
+//!
+//! Invariants:
+//! 1. The admin port is there before a service waits for long: for a model, say.
+//! 2. However it ends, every service that was opened is brought to its end.
+//! 3. The admin port is there while services drain: `/readyz` says so.
+
+use crate::admin::{Admin, Routes};
+use crate::guard::AbortOnPanic;
+use crate::process::Stop;
+use crate::process::stop::Woken;
+use base::registers::Shown;
+use fabric::link::Address;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often it is asked whether a thread has died that cannot say so.
+const DEATH_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Why a service did not go on.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// A service of a process, from what it is told to its end.
+pub trait Service: Send {
+    /// The word for what it is, as config files have it.
+    fn kind(&self) -> &'static str;
+
+    /// What clients may speak to it, the first unless it is said. None: it has no listeners.
+    fn protocols(&self) -> &'static [&'static str];
+
+    /// Clients find it here, too, and speak one of its protocols.
+    ///
+    /// # Errors
+    /// Why it cannot be here, as a sentence.
+    fn listen(&mut self, protocol: &str, address: &Address) -> Result<(), String>;
+
+    /// Its registers now.
+    fn registers(&self) -> Vec<Shown>;
+
+    /// Takes what it needs, addresses above all, and may serve already. What operators are shown of it, if they are shown anything.
+    ///
+    /// # Errors
+    /// Something cannot be had.
+    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure>;
+
+    /// Serves from now on, and says so. A thread of it that ends by itself tells `stop`.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn start(&mut self, stop: &Stop) -> Result<(), Failure>;
+
+    /// Where clients find it.
+    fn addresses(&self) -> Vec<String>;
+
+    /// A thread of it has died, and could not tell.
+    fn death(&self) -> Option<Failure> {
+        None
+    }
+
+    /// Reads anew what it can; whether there is such a thing.
+    fn reload(&self) -> bool {
+        false
+    }
+
+    /// Answers what has come, then ends. What it ended of, if it did so by itself.
+    ///
+    /// # Errors
+    /// It failed before.
+    fn finish(&mut self) -> Result<(), Failure>;
+}
+
+/// Why services are not served.
+#[derive(Debug)]
+pub enum ShellError {
+    /// Signals cannot be caught.
+    Signal(io::Error),
+    /// The port for operators cannot be there.
+    Admin(SocketAddr, io::Error),
+    /// A service, with its name if it has one.
+    Service(Option<String>, Failure),
+}
+
+impl ShellError {
+    /// The error of a service of which this process has only one; `other` makes it of all else.
+    pub fn of<E: Error + 'static>(self, other: impl FnOnce(ShellError) -> E) -> E {
+        match self {
+            ShellError::Service(name, failure) => match failure.downcast::<E>() {
+                Ok(error) => *error,
+                Err(failure) => other(ShellError::Service(name, failure)),
+            },
+            error => other(error),
+        }
+    }
+}
+
+impl fmt::Display for ShellError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
+            ShellError::Admin(address, cause) => {
+                write!(f, "the admin port cannot be at {address}: {cause}; take another address, or port 0")
+            }
+            ShellError::Service(Some(name), failure) => write!(f, "service {name}: {failure}"),
+            ShellError::Service(None, failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl Error for ShellError {}
+
+struct Hosted {
+    name: Option<String>,
+    service: Box<dyn Service>,
+    is_open: bool,
+}
+
+impl Hosted {
+    fn failed(&self) -> impl FnOnce(Failure) -> ShellError + use<> {
+        let name = self.name.clone();
+        |failure| ShellError::Service(name, failure)
+    }
+
+    fn finish(&mut self) -> Result<(), ShellError> {
+        if !std::mem::take(&mut self.is_open) {
+            return Ok(());
+        }
+        self.service.finish().map_err(self.failed())
+    }
+}
+
+/// Services that are served; until it is dropped, or waited for.
+pub struct Shell {
+    services: Vec<Hosted>,
+    admin: Option<Admin>,
+    stop: Stop,
+}
+
+impl Shell {
+    /// Serves them. A process with one service need not name it; names are before those of registers, and labels of metrics.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had. Nothing is left behind then.
+    pub fn start(
+        services: impl IntoIterator<Item = (Option<String>, Box<dyn Service>)>,
+        admin: Option<SocketAddr>,
+        stop: Stop,
+    ) -> Result<Shell, ShellError> {
+        stop.set_ends_at_once(true);
+        let hosted = |(name, service)| Hosted { name, service, is_open: false };
+        let mut shell = Shell { services: services.into_iter().map(hosted).collect(), admin: None, stop };
+        let (is_shown, mut routes) = (admin.is_some(), Routes::default());
+        for hosted in &mut shell.services {
+            hosted.is_open = true;
+            let own = hosted.service.open(is_shown).map_err(hosted.failed())?;
+            routes = routes.service(hosted.name.as_deref(), own);
+        }
+        let serves = Arc::new(AtomicBool::new(false));
+        if let Some(address) = admin {
+            let (serves, stop) = (Arc::clone(&serves), shell.stop.clone());
+            let routes = routes.ready(move || match serves.load(Ordering::Relaxed) {
+                _ if stop.is_set() => Err("draining".to_owned()),
+                false => Err("starting".to_owned()),
+                true => Ok(()),
+            });
+            let admin = Admin::start(address, routes).map_err(|cause| ShellError::Admin(address, cause))?;
+            shell.admin = Some(admin);
+        }
+        for hosted in &mut shell.services {
+            hosted.service.start(&shell.stop).map_err(hosted.failed())?;
+        }
+        serves.store(true, Ordering::Relaxed);
+        shell.stop.set_ends_at_once(false);
+        Ok(shell)
+    }
+
+    /// The same, of one service without a name.
+    ///
+    /// # Errors
+    /// As [`Shell::start`].
+    pub fn of(
+        service: impl Service + 'static,
+        admin: Option<SocketAddr>,
+        stop: Stop,
+    ) -> Result<Shell, ShellError> {
+        Shell::start([(None, Box::new(service) as _)], admin, stop)
+    }
+
+    /// The port for operators.
+    pub fn admin(&self) -> Option<&Admin> {
+        self.admin.as_ref()
+    }
+
+    /// Names, kinds and addresses of the services.
+    pub fn services(&self) -> impl Iterator<Item = (Option<&str>, &'static str, Vec<String>)> {
+        let one = |hosted: &Hosted| (hosted.service.kind(), hosted.service.addresses());
+        self.services.iter().map(move |hosted| {
+            let (kind, addresses) = one(hosted);
+            (hosted.name.as_deref(), kind, addresses)
+        })
+    }
+
+    /// Where the only service, or the first, is found.
+    pub fn addresses(&self) -> Vec<String> {
+        self.services.first().map(|hosted| hosted.service.addresses()).unwrap_or_default()
+    }
+
+    /// Waits until it is told to stop, or a service ends by itself; then answers what has come and ends all.
+    ///
+    /// SIGHUP has services read anew what they can. A process in which none can ends.
+    ///
+    /// # Errors
+    /// What the first service that failed ended of.
+    pub fn wait(mut self) -> Result<(), ShellError> {
+        self.stop.catch_hang_ups().map_err(ShellError::Signal)?;
+        let mut died = None;
+        while died.is_none() {
+            match self.stop.wait(DEATH_LOOK_INTERVAL) {
+                Woken::Stop => break,
+                Woken::HangUp if !self.reload() => break,
+                Woken::HangUp | Woken::TimedOut => {}
+            }
+            died = self.services.iter().find_map(|hosted| Some(hosted.failed()(hosted.service.death()?)));
+        }
+        log::info!("draining");
+        self.stop.stop();
+        self.stop.set_ends_at_once(true);
+        let finished = self.finish();
+        finished.and(died.map_or(Ok(()), Err))
+    }
+
+    fn reload(&self) -> bool {
+        // Each of them, also after one that did.
+        self.services.iter().filter(|hosted| hosted.service.reload()).count() > 0
+    }
+
+    /// All, whatever one of them says.
+    fn finish(&mut self) -> Result<(), ShellError> {
+        let ended = self.services.iter_mut().map(Hosted::finish).fold(Ok(()), Result::and);
+        self.admin = None;
+        ended
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // Whoever wants to know waits.
+        let _ = self.finish();
+    }
+}
+
+/// A loop of a service on a thread of its own.
+pub struct Loop<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Loop<T> {
+    /// Starts it: `work` goes on until its flag is set. When it ends by itself the whole process stops; a panic ends it at once.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(
+        name: impl Into<String>,
+        stop: &Stop,
+        work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+    ) -> io::Result<Loop<T>> {
+        let (flag, stop) = (Arc::new(AtomicBool::new(false)), stop.clone());
+        let own = Arc::clone(&flag);
+        let run = move || {
+            let _guard = AbortOnPanic("this server");
+            let result = work(&own);
+            if !own.load(Ordering::Relaxed) {
+                stop.stop();
+            }
+            result
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(Loop { stop: flag, thread: Some(thread) })
+    }
+
+    /// Tells it to end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells it to end, and waits for it; none: that was done before.
+    pub fn finish(&mut self) -> Option<T> {
+        self.stop();
+        self.thread.take().map(|thread| thread.join().expect("a panic ends the process"))
+    }
+}
+
+impl<T> Drop for Loop<T> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic in it ends the process.
+            let _ = thread.join();
+        }
+    }
+}
