@@ -21,7 +21,7 @@
 use crate::context::{TaskId, this_turn, turn};
 use crate::packed::Packed;
 use ring::pair::{Client, Server, pair};
-use ring::wait::{WaitPolicy, Waker, waiting};
+use ring::wait::{Sleeper, WaitPolicy, Waker, waiting};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,6 +94,19 @@ impl HostPool {
     /// # Errors
     /// The system's, when it gives no thread.
     pub fn new(threads: usize, policy: WaitPolicy) -> std::io::Result<HostPool> {
+        HostPool::watched(threads, policy, |_| || ())
+    }
+
+    /// As [`HostPool::new`]; thread `number` calls what `turns(number)` is whenever it turns, and whenever it looks for work. So it can be
+    /// kept to a core and be seen to live.
+    ///
+    /// # Errors
+    /// As [`HostPool::new`].
+    pub fn watched<T: FnMut() + Send + 'static>(
+        threads: usize,
+        policy: WaitPolicy,
+        turns: impl Fn(usize) -> T,
+    ) -> std::io::Result<HostPool> {
         let thread = |number| {
             let shared = Arc::new(Shared {
                 arrived: Mutex::default(),
@@ -101,13 +114,18 @@ impl HostPool {
                 stop: AtomicBool::new(false),
             });
             let (sleeper, waker) = waiting();
-            let of_thread = shared.clone();
+            let (of_thread, turn) = (shared.clone(), turns(number));
             let join = std::thread::Builder::new()
                 .name(format!("host-{number}"))
-                .spawn(move || serve(&of_thread, sleeper, policy))?;
+                .spawn(move || serve(&of_thread, sleeper, policy, turn))?;
             Ok(HostThread { shared, waker, join: Some(join) })
         };
         Ok(HostPool { threads: (0..threads).map(thread).collect::<std::io::Result<_>>()? })
+    }
+
+    /// What wakes its threads, for whoever wants to see them turn.
+    pub fn wakers(&self) -> impl Iterator<Item = &Waker> {
+        self.threads.iter().map(|thread| &thread.waker)
     }
 
     /// A way to all threads for one engine ([`Engine::set_host`](crate::Engine::set_host)), with room for `entries` (a power of two)
@@ -145,9 +163,10 @@ impl Drop for HostPool {
 }
 
 /// A thread's life.
-fn serve(shared: &Shared, mut sleeper: ring::wait::Sleeper, policy: WaitPolicy) {
+fn serve(shared: &Shared, mut sleeper: Sleeper, policy: WaitPolicy, mut turn: impl FnMut()) {
     let mut lanes: Vec<ServerLane> = Vec::new();
     loop {
+        turn();
         if shared.has_arrived.swap(false, Ordering::AcqRel) {
             lanes.append(&mut shared.arrived.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -163,6 +182,7 @@ fn serve(shared: &Shared, mut sleeper: ring::wait::Sleeper, policy: WaitPolicy) 
             return;
         }
         sleeper.wait_until(policy, None, || {
+            turn();
             shared.has_arrived.load(Ordering::Acquire)
                 || shared.stop.load(Ordering::Acquire)
                 || lanes.iter_mut().any(|lane| lane.server.is_ready())

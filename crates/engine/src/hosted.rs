@@ -32,6 +32,9 @@ pub(crate) trait Hosted<C: Core>: Send {
     /// Takes an `EnginePort` of its service.
     fn attach(&mut self, port: Box<dyn Any>);
 
+    /// Drops port `at` if its edge is gone and it owes nothing; true if its doorbell may be given again.
+    fn detach(&mut self, at: u32) -> bool;
+
     /// The `Callee` of its service, once it was given one.
     fn callee(&mut self) -> &mut dyn Any;
 

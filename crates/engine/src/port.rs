@@ -148,6 +148,16 @@ impl<S: Messages> EnginePort<S> {
         self.server.drain(max, each)
     }
 
+    /// Whether its edge is gone; then nothing is published any more.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.server.is_abandoned()
+    }
+
+    /// Whether its ring has a request.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        self.server.is_ready()
+    }
+
     #[inline]
     pub(crate) fn out(&mut self) -> &mut arena::Producer {
         &mut self.bytes

@@ -92,6 +92,15 @@ impl<S: Messages> Ports<S> {
         self.dirty.retain(|&other| other != at);
     }
 
+    /// Drops a port that owes nothing and whose edge is gone; true if there is none at that doorbell now.
+    pub(crate) fn detach(&mut self, at: u32) -> bool {
+        let is_over = self.find(at).is_none_or(Attached::is_over);
+        if is_over {
+            self.close(at);
+        }
+        is_over
+    }
+
     /// The port that a request came from.
     #[inline]
     pub(crate) fn of(&mut self, at: u32) -> &mut Attached<S> {
@@ -253,6 +262,16 @@ impl<S: Messages> Attached<S> {
         if !self.blocked && !std::mem::replace(&mut self.listed, true) {
             turns.push_back(at);
         }
+    }
+
+    /// Whether its edge is gone, and all that it had submitted was taken. A blocked port's never is: nobody makes room any more.
+    fn is_over(&mut self) -> bool {
+        // In this order: what was published before the edge went is seen.
+        let is_drained = self.port.is_deserted()
+            && self.returned.is_empty()
+            && self.backlog.is_empty()
+            && !self.port.is_ready();
+        is_drained || (self.blocked && self.port.is_deserted())
     }
 
     /// Moves at most `wanted` requests to `queue` and returns how many.

@@ -99,6 +99,13 @@ impl<S: Service, C: Core> Hosted<C> for Staged<S, C> {
         self.queue.ports.attach(*port.downcast::<EnginePort<S>>().expect("a port of this service"));
     }
 
+    fn detach(&mut self, at: u32) -> bool {
+        // After a panic the queue may hold requests of it.
+        let Queue { admitted, executing, ports, .. } = &mut self.queue;
+        let is_busy = *executing == Some(at) || admitted.iter().any(|admitted| admitted.port == at);
+        !is_busy && ports.detach(at)
+    }
+
     fn callee(&mut self) -> &mut dyn Any {
         &mut self.callee
     }

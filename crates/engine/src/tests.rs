@@ -1,5 +1,6 @@
 //! The engine as its users see it: whatever edges do, requests are executed once, in order, and answered where they came from.
 
+mod deserted;
 mod faults;
 mod ledger;
 mod model;

@@ -139,6 +139,11 @@ impl Tracker {
         Some((index, Doorbell::over(entry, self.keep.clone(), Some(held))))
     }
 
+    /// Whether the entry is attached and its [`Doorbell`] is gone: nothing will be announced there any more.
+    pub fn is_deserted(&self, index: usize) -> bool {
+        self.capacity[index] > 0 && self.held[index].as_ref().is_some_and(|held| Arc::strong_count(held) == 1)
+    }
+
     /// Forgets a ring; later rings of its doorbell are not reported.
     pub fn detach(&mut self, index: usize) {
         self.capacity[index] = 0;
@@ -229,6 +234,7 @@ mod tests {
         bells[0].ring(3);
         assert_eq!(news(&mut tracker), [(0, 3)]);
         // Detached while ringing, and given again only when its doorbell is gone.
+        assert!(!tracker.is_deserted(39));
         tracker.detach(39);
         bells[39].ring(9);
         assert_eq!(news(&mut tracker), []);
@@ -236,8 +242,10 @@ mod tests {
         tracker.attach_again(39, 100);
         bells[39].ring(1);
         assert_eq!(news(&mut tracker), [(39, 1)]);
-        tracker.detach(39);
         drop(bells.pop());
+        assert!(tracker.is_deserted(39));
+        tracker.detach(39);
+        assert!(!tracker.is_deserted(39), "it is attached no more");
         let (ring, mut bell) = tracker.attach(50).expect("free again");
         assert_eq!((ring, tracker.attached()), (39, 40));
         assert_eq!(news(&mut tracker), []);

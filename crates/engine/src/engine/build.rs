@@ -100,17 +100,34 @@ impl<C: Core> Engine<C> {
     }
 
     /// Opens a port to a service, of `entries` requests and `arena_bytes` of replies (powers of two); `None` when the engine has
-    /// as many ports as its options say.
+    /// as many ports as its options say. Those whose edges are gone do not count once all is answered that they had submitted; a port
+    /// without room for its replies gives up with its edge what it has not admitted.
     pub fn open<S: Messages>(
         &mut self,
         to: Handle<S>,
         entries: u32,
         arena_bytes: u64,
     ) -> Option<EdgePort<S>> {
-        if self.tracker.attached() - self.callees >= self.options.ports {
+        if self.is_full() {
+            self.detach_deserted();
+        }
+        if self.is_full() {
             return None;
         }
         Some(self.open_any(to, entries, arena_bytes).1)
+    }
+
+    fn is_full(&self) -> bool {
+        self.tracker.attached() - self.callees >= self.options.ports
+    }
+
+    /// Gives back the places of edges that are gone. Only when one is wanted, so that passes do not look.
+    fn detach_deserted(&mut self) {
+        for at in 0..self.routes.len() {
+            if self.tracker.is_deserted(at) && self.services[usize::from(self.routes[at])].detach(at as u32) {
+                self.tracker.detach(at);
+            }
+        }
     }
 
     fn open_any<S: Messages>(&mut self, to: Handle<S>, entries: u32, arena_bytes: u64) -> (u32, EdgePort<S>) {

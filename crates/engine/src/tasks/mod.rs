@@ -243,6 +243,17 @@ where
         self.ports.attach(port);
     }
 
+    fn detach(&mut self, at: u32) -> bool {
+        let is_busy = self.metas.iter().any(|meta| meta.stand != Stand::Free && meta.port == at);
+        if is_busy || !self.ports.detach(at) {
+            return false;
+        }
+        // Replies without room, which nobody will read.
+        self.stuck[at as usize].clear();
+        self.stuck_ports.retain(|&other| other != at);
+        true
+    }
+
     fn callee(&mut self) -> &mut dyn Any {
         &mut self.callee
     }

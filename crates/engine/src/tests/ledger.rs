@@ -213,6 +213,18 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// An edge that has asked nothing yet.
+    pub fn over(port: EdgePort<Ledger>, entries: u32, arena: u64) -> Edge {
+        Edge {
+            port,
+            tags: TagMap::new(entries),
+            submitted: vec![],
+            replies: vec![],
+            unreleased: VecDeque::new(),
+            max_len: (arena / 2) as u32,
+        }
+    }
+
     fn submit(&mut self, now: Nanos, request: Request) {
         if let Ok(tag) = self.port.submit(now, request.clone()) {
             self.tags.insert(tag, self.submitted.len());
@@ -262,14 +274,8 @@ impl Rig {
             }
             Hosting::Disordered => engine.add_task_over::<_, NoOrder>(ledger, options),
         };
-        let edges = (0..ports).map(|_| Edge {
-            port: engine.open(handle, entries, arena).expect("a free port"),
-            tags: TagMap::new(entries),
-            submitted: vec![],
-            replies: vec![],
-            unreleased: VecDeque::new(),
-            max_len: (arena / 2) as u32,
-        });
+        let edges = (0..ports)
+            .map(|_| Edge::over(engine.open(handle, entries, arena).expect("a free port"), entries, arena));
         let edges = edges.collect();
         Rig { engine, handle, edges, settings, hosting }
     }

@@ -1,51 +1,28 @@
-//! `engine.mode = dedicated`: a thread of its own runs the engine, and edges only move bytes.
+//! `engine.mode = dedicated`: a thread of its own runs the engine (`engine_thread`), and edges only move bytes and wait for replies.
 //!
 //! ```text
 //!  edge 0 ── doorbell, wake ──▶ ┌────────┐ scan, pass, flush ── wake ──▶ edge 0
 //!  edge 1 ── doorbell, wake ──▶ │ engine │                   ── wake ──▶ edge 1
-//!     ▲                         └────────┘ nothing to do: spin, pause, housekeeping, sleep
+//!     ▲                         └────────┘
 //!     └── replies not there yet: spin, pause, sleep
 //! ```
-//! Both sides wait by [`ring::wait`]: who publishes (a doorbell, a reply, room for replies) wakes the other side afterwards, who
-//! sleeps marks itself and looks once more before it does, so no wake-up is lost. A wake-up costs a system call only when the
-//! other side sleeps.
-//!
-//! Room: a blocked port waits for bytes that *some* edge gives back (its own arena's, or values detached for anybody), so an edge
-//! that gave any back counts it in `rooms` and wakes the engine.
-//!
 //! The lock stays: the admin port asks its questions between passes, and goes first ([`Shared::engine_after_guests`]).
-//!
-//! The end: edges need the engine to finish, so it stops after them ([`Link`]s are all gone by then). Should the engine's thread
-//! die of a bug of ours, its edges are told and die with a sentence instead of waiting for ever.
 
-use super::edge::{IDLE_STEPS, NAP};
 use super::service::Kv;
 use super::shared::Shared;
 use crate::admin::health::Beat;
+use crate::engine_thread::{self, Driven, Way};
 use crate::kv::registers::{Id, Registers};
-use engine::EdgePort;
-use ring::wait::{Outcome, Sleeper, WaitPolicy, Waker, waiting};
+use base::Nanos;
+use engine::{EdgePort, Progress};
+use ring::wait::{Outcome, Sleeper, WaitPolicy, waiting};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// What engine and edges tell each other beside the rings.
-#[derive(Default)]
-struct Signals {
-    /// Times an edge gave back room for replies.
-    rooms: AtomicU64,
-    /// The engine shall stop.
-    stop: AtomicBool,
-    /// The engine has stopped.
-    gone: AtomicBool,
-}
 
 /// The engine's thread, before it runs.
 pub struct EngineThread {
     shared: Arc<Shared>,
-    sleeper: Sleeper,
-    edges: Vec<Waker>,
-    signals: Arc<Signals>,
+    thread: engine_thread::EngineThread,
     /// Says that it turns.
     pub beat: Beat,
 }
@@ -53,37 +30,24 @@ pub struct EngineThread {
 /// An edge's way to wake the engine and to wait for it.
 pub struct Link {
     sleeper: Sleeper,
-    engine: Waker,
-    signals: Arc<Signals>,
+    engine: Way,
 }
 
 /// Stops the engine's thread.
-pub struct Stop {
-    engine: Waker,
-    signals: Arc<Signals>,
-}
+pub type Stop = Way;
 
 /// The engine's thread, the links of as many `edges`, and the way to stop it.
 pub fn engine_thread(shared: Arc<Shared>, edges: usize) -> (EngineThread, Vec<Link>, Stop) {
-    let signals = Arc::<Signals>::default();
-    let (sleeper, engine) = waiting();
+    let beat = Beat::default();
+    let (mut thread, engine) = engine_thread::engine_thread(beat.clone());
     let (links, wakers) = (0..edges)
         .map(|_| {
             let (sleeper, waker) = waiting();
-            (Link { sleeper, engine: engine.clone(), signals: signals.clone() }, waker)
+            (Link { sleeper, engine: engine.clone() }, waker)
         })
         .unzip();
-    let thread =
-        EngineThread { shared, sleeper, edges: wakers, signals: signals.clone(), beat: Beat::default() };
-    (thread, links, Stop { engine, signals })
-}
-
-impl Stop {
-    /// Tells the engine to stop. Every edge has finished.
-    pub fn stop(&self) {
-        self.signals.stop.store(true, Ordering::Release);
-        self.engine.wake();
-    }
+    thread.waiting = wakers;
+    (EngineThread { shared, thread, beat }, links, engine)
 }
 
 /// As long awake as the registers say.
@@ -99,60 +63,30 @@ fn then(registers: &Registers) -> WaitPolicy {
 
 impl EngineThread {
     /// Runs the engine until it is told to stop.
-    pub fn run(mut self) {
-        let shared = self.shared.clone();
-        let farewell = Farewell { signals: self.signals.clone(), edges: std::mem::take(&mut self.edges) };
-        loop {
-            self.beat.turn();
-            let rooms = self.signals.rooms.load(Ordering::Acquire);
-            let progress = shared.engine_after_guests().pass(&shared.registers);
-            if progress.answered > 0 {
-                farewell.wake_edges();
-                continue;
-            }
-            if self.signals.stop.load(Ordering::Acquire) {
-                return;
-            }
-            let rooms = (progress.blocked > 0).then_some(rooms);
-            if self.wait(awake(&shared.registers), Duration::ZERO, rooms) == Outcome::Ready {
-                continue;
-            }
-            let more = shared.engine_after_guests().idle(IDLE_STEPS);
-            if !more {
-                self.wait(then(&shared.registers), Duration::from_nanos(NAP.0), rooms);
-            }
-        }
-    }
-
-    /// Waits for work, for room since `rooms` was read if a port is blocked, or for the end.
-    fn wait(&mut self, policy: WaitPolicy, timeout: Duration, rooms: Option<u64>) -> Outcome {
-        let (signals, shared) = (&self.signals, &self.shared);
-        self.sleeper.wait_until(policy, Some(timeout), || {
-            rooms.is_some_and(|rooms| signals.rooms.load(Ordering::Acquire) != rooms)
-                || signals.stop.load(Ordering::Acquire)
-                || shared.engine_after_guests().has_work()
-        })
+    pub fn run(self) {
+        self.thread.run(&mut &*self.shared);
     }
 }
 
-/// The edges, which are told when the engine's thread ends, by a panic too.
-struct Farewell {
-    signals: Arc<Signals>,
-    edges: Vec<Waker>,
-}
-
-impl Farewell {
-    fn wake_edges(&self) {
-        for edge in &self.edges {
-            edge.wake();
-        }
+impl Driven for &Shared {
+    fn pass(&mut self) -> Progress {
+        self.engine_after_guests().pass(&self.registers)
     }
-}
 
-impl Drop for Farewell {
-    fn drop(&mut self) {
-        self.signals.gone.store(true, Ordering::Release);
-        self.wake_edges();
+    fn has_work(&mut self) -> bool {
+        self.engine_after_guests().has_work()
+    }
+
+    fn next_deadline(&mut self) -> Nanos {
+        self.engine_after_guests().next_deadline()
+    }
+
+    fn idle(&mut self, steps: usize) -> bool {
+        self.engine_after_guests().idle(steps)
+    }
+
+    fn policies(&self) -> [WaitPolicy; 2] {
+        [awake(&self.registers), then(&self.registers)]
     }
 }
 
@@ -160,14 +94,13 @@ impl Link {
     /// Doorbells were rung.
     #[inline]
     pub fn announce(&self) {
-        self.engine.wake();
+        self.engine.announce();
     }
 
     /// Replies were read and their room is given back.
     #[inline]
     pub fn made_room(&self) {
-        self.signals.rooms.fetch_add(1, Ordering::Release);
-        self.engine.wake();
+        self.engine.made_room();
     }
 
     /// Stays awake for a reply as long as the registers say. True when there is one.
@@ -181,10 +114,12 @@ impl Link {
     }
 
     fn wait(&mut self, policy: WaitPolicy, timeout: Option<Duration>, port: &mut EdgePort<Kv>) -> Outcome {
-        let signals = &self.signals;
-        let is_gone = || signals.gone.load(Ordering::Acquire);
-        let outcome = self.sleeper.wait_until(policy, timeout, || port.is_ready() || is_gone());
-        assert!(port.is_ready() || !is_gone(), "the engine's thread ended while requests were in flight");
+        let engine = &self.engine;
+        let outcome = self.sleeper.wait_until(policy, timeout, || port.is_ready() || engine.is_gone());
+        assert!(
+            port.is_ready() || !engine.is_gone(),
+            "the engine's thread ended while requests were in flight"
+        );
         outcome
     }
 }

@@ -227,6 +227,11 @@ impl EngineGuard<'_> {
         self.0.has_work()
     }
 
+    /// When a pass is due though nothing is announced.
+    pub fn next_deadline(&self) -> Nanos {
+        self.0.next_deadline()
+    }
+
     /// Housekeeping of the store; true if more is waiting.
     pub fn idle(&mut self, steps: usize) -> bool {
         self.0.idle(steps)

@@ -1,4 +1,4 @@
-//! How long a thread worked: its processor time between waits, so that neither its own waiting nor what other threads take of its core counts.
+//! How long work took: processor time of its thread, so that what other threads take of its core does not count.
 //!
 //! Cost: a system call each, so count once for many requests where there are many.
 
@@ -23,10 +23,5 @@ impl Busy {
         let now = thread_time();
         add(counter, now.since(self.counted).0);
         self.counted = now;
-    }
-
-    /// What was since then was no work.
-    pub fn skip(&mut self) {
-        self.counted = thread_time();
     }
 }

@@ -1,18 +1,24 @@
-//! What both edges share: the way to the preprocessing core, and what they say of the model.
+//! What both edges share: the way to the engine, and what they say of the model.
 
 use super::counters::{Counters, add};
 use super::held::{Held, Hold};
+use super::inference::{Asked, Inference, Work};
 use super::job::{Input, Job, Reply};
+use super::preprocess::{Place, Preprocess};
 use super::refusal::Refusal;
-use super::rings::Door;
 use super::shelf::Shelf;
+use crate::engine_thread::Way;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use engine::EdgePort;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One edge. Its door has one user at a time, the edge's thread; the lock is never waited for.
+/// One edge. Its port has one user at a time, the edge's thread; the lock is never waited for.
 pub struct Edge {
-    door: Mutex<Door<Job>>,
+    number: usize,
+    port: Mutex<EdgePort<Inference>>,
+    engine: Way,
+    preprocess: Arc<Preprocess>,
     /// Bytes of requests.
     pub held: Arc<Held>,
     clock: Clock,
@@ -25,21 +31,24 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// An edge in front of `door`.
+    /// The edge of this number in front of `port`, to an engine that `engine` leads to.
     pub fn new(
-        door: Door<Job>,
+        number: usize,
+        port: EdgePort<Inference>,
+        engine: Way,
         held: &Arc<Held>,
-        shelf: &Arc<Shelf>,
-        counters: &Arc<Counters>,
-        registers: &Arc<Registers>,
+        preprocess: &Arc<Preprocess>,
     ) -> Edge {
         Edge {
-            door: Mutex::new(door),
+            number,
+            port: Mutex::new(port),
+            engine,
+            preprocess: Arc::clone(preprocess),
             held: Arc::clone(held),
             clock: Clock::shared(),
-            shelf: Arc::clone(shelf),
-            counters: Arc::clone(counters),
-            registers: Arc::clone(registers),
+            shelf: Arc::clone(&preprocess.shelf),
+            counters: Arc::clone(&preprocess.counters),
+            registers: Arc::clone(&preprocess.registers),
         }
     }
 
@@ -48,25 +57,35 @@ impl Edge {
         self.held.hold(self.registers.size(Id::Held))
     }
 
-    /// Hands a request over, or refuses it. `hold` has what came of it already; the rest is taken here.
+    /// Hands a request over, or answers it here. `hold` has what came of it already; the rest is taken here.
     pub fn submit(&self, input: Input, reply: Reply, mut hold: Hold) {
-        let bytes = match &input {
-            Input::Message(body) => body.len(),
-            Input::Http { body, .. } => body.len(),
-        };
-        if let Err(full) = self.held.take(&mut hold, bytes) {
+        if let Err(full) = self.held.take(&mut hold, input.bytes()) {
             return self.refuse(reply, &full);
         }
-        let job = Job { arrived: self.clock.now(), input, reply, hold };
-        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(job) = door.push(job) {
-            let why = match door.is_abandoned() {
-                true => Refusal::Internal("preprocessing is gone"),
+        let job = Box::new(Job { arrived: self.clock.now(), input, reply, hold });
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reply says only that its slot is free: answers do not come this way.
+        while port.poll().is_some() {}
+        if port.is_closed() || port.free() == 0 {
+            let why = match port.is_closed() {
+                true => Refusal::Internal("the engine is gone"),
                 false => Refusal::Busy("rec.ring requests that wait"),
             };
-            drop(door);
-            self.refuse(job.reply, &why);
+            drop(port);
+            return self.refuse(job.reply, &why);
         }
+        let work = match self.preprocess.place(&job) {
+            Place::Edge => match self.preprocess.ready(job) {
+                Some(ready) => Work::Ready(ready),
+                None => return,
+            },
+            Place::Engine | Place::Host => Work::Job(job),
+        };
+        let submitted = port.submit(self.clock.now(), Asked::new(self.number, work));
+        assert!(submitted.is_ok(), "there was a free slot");
+        port.ring();
+        drop(port);
+        self.engine.announce();
     }
 
     #[cold]

@@ -1,4 +1,4 @@
-//! Service `Recommend` on a fabric server: requests leave for the preprocessing core as they came, so the edge's thread does nothing but sockets.
+//! Service `Recommend` on a fabric server: requests leave for the engine through the [`Edge`].
 
 use super::edge::Edge;
 use super::job::{Input, Reply};

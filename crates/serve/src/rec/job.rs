@@ -1,4 +1,4 @@
-//! A request on its way from an edge over the preprocessing core to the engine, and how it is answered.
+//! A request on its way from an edge over preprocessing to the engine, and how it is answered.
 
 use super::counters::Stages;
 use super::held::Hold;
@@ -44,6 +44,16 @@ pub enum Input {
         /// The version that it asks for.
         version: Option<String>,
     },
+}
+
+impl Input {
+    /// How much has come.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Input::Message(body) => body.len(),
+            Input::Http { body, .. } => body.len(),
+        }
+    }
 }
 
 /// For the answer to an HTTP request.

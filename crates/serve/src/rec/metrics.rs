@@ -6,14 +6,15 @@ use crate::metrics::Page;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 crate::families! { "millrace_rec_";
-    REQUESTS counter "requests" count ["outcome"] "Requests: answered with scores, refused (answered with an error, or not taken), given_up (the caller left before).";
-    TAKEN counter "requests_taken" count [] "Requests that preprocessing took up.";
+    REQUESTS counter "requests" count ["outcome"] "Requests: answered with scores, refused (answered with an error, or not taken), given_up (the caller left before), panicked (a fault of the server).";
+    TAKEN counter "requests_taken" count [] "Requests that were read.";
     QUERIES counter "queries" count [] "Queries of the requests that were answered.";
     ROWS counter "rows" count [] "Rows of tables that these read, memo rows among them.";
     BATCHES counter "batches" count [] "Batches that the engine computed.";
     LOADS counter "model_loads" count ["outcome"] "Loads of models after the first: done, failed.";
     GENERATION gauge "model_generation" count ["model"] "Which load of the model is served, from 1.";
-    BUSY counter "busy" seconds ["thread"] "Processor time of preprocessing and engine, without their waits.";
+    PASSES counter "engine_passes" count [] "Passes of the engine that found work.";
+    BUSY counter "busy" seconds ["thread"] "Processor time of preprocess (reading and checking requests, wherever that is done) and engine (batches and answers).";
     STAGE counter "stage" seconds ["stage"] "Time of the engine: reduce (rows of tables), mlp (the rest of the model), reply.";
 }
 
@@ -25,6 +26,7 @@ pub fn collect(counters: &Counters, shelf: Option<&Shelf>, page: &mut Page) {
         (QUERIES, &counters.queries),
         (ROWS, &counters.rows),
         (BATCHES, &counters.batches),
+        (PASSES, &counters.passes),
     ] {
         page.add(family, &[], read(counter));
     }
@@ -32,6 +34,7 @@ pub fn collect(counters: &Counters, shelf: Option<&Shelf>, page: &mut Page) {
         (REQUESTS, "answered", &counters.requests),
         (REQUESTS, "refused", &counters.refused),
         (REQUESTS, "given_up", &counters.given_up),
+        (REQUESTS, "panicked", &counters.panicked),
         (LOADS, "done", &counters.loads),
         (LOADS, "failed", &counters.failed_loads),
     ] {

@@ -1,45 +1,46 @@
 //! `millrace rec serve`: a recommendation model behind the fabric and behind the Open Inference Protocol.
 //!
 //! ```text
-//!            sockets              parse, features to ids, checks        batches, reduction, MLPs
-//!  fabric ─▶ front  ══ ring ══▶ ┐
-//!                               ├ preprocess ════════ ring ═══════════▶ engine ─┐
-//!  HTTP   ─▶ oip    ══ ring ══▶ ┘                                               │
-//!        ◀──────────────────────────────── scores ──────────────────────────────┘
+//!            sockets                                  tasks: parse, features to ids, checks; batches, reduction, MLPs
+//!  fabric ─▶ front ─┐
+//!                   ├▶ edge ══ port ══════════════════▶ engine ─┐ ◀══▶ host threads
+//!  HTTP   ─▶ oip   ─┘                                           │
+//!        ◀─────────────────────── scores ───────────────────────┘
 //! ```
-//! Each box is a thread. That is ORCA's pipeline (section IV-D): the network's side hands requests over by rings, one core parses what people write and makes
-//! the model's input of it, the engine does the whole inference, and its answer goes straight back to the network's side.
+//! Threads: one for each edge, one that drives the engine ([`engine::Engine`] with one task service), host threads. That is ORCA's division (section
+//! IV-D): the network's side hands requests over by rings, the engine does the whole inference, and its answer goes straight back to the network's side.
+//! What people write is parsed and made the model's input where `place.rec.preprocess` says: on the edge's thread, on the engine's core, or on a host thread.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `command` | the command; a server as a service of a process |
 //! | `server` | all threads, and their end |
-//! | `rings` | what is between them |
 //! | `edge`, `front`, `oip` | the sockets' side; over the fabric; over HTTP |
 //! | `job` | a request on its way |
-//! | `preprocess`, `words` | the preprocessing core; the fabric's messages |
-//! | `engine` | the engine core |
+//! | `preprocess`, `words` | reading and checking requests; the fabric's messages |
+//! | `inference`, `batch`, `driver` | the engine's service; what is computed together; the engine with what its passes follow |
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //! | `registers` | what can be tuned |
 //! | `../../proto/recommend.proto` | the fabric's service; `recommend.rs` and `recommend.desc` beside it are made of it by `fabric::build` and committed |
 //!
-//! Bounds: rings of `rec.ring` requests, `rec.held` bytes of requests; what finds no room is refused at once.
+//! Bounds: `rec.ring` requests of each edge on their way, `rec.held` bytes of requests; what finds no room is refused at once.
 
+mod batch;
 mod busy;
 mod command;
 mod counters;
+mod driver;
 mod edge;
-mod engine;
 mod front;
 mod held;
+mod inference;
 mod job;
 pub mod metrics;
 pub mod oip;
 pub mod preprocess;
 mod refusal;
 pub mod registers;
-mod rings;
 mod server;
 mod shelf;
 mod source;

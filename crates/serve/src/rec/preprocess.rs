@@ -1,17 +1,18 @@
-//! The preprocessing core: requests as they came become queries that the engine can compute.
+//! Preprocessing: requests as they came become queries that the engine can compute.
 //!
-//! Bounds: one request at a time; while the engine's ring is full it waits, its own rings fill, and edges refuse.
+//! Where: on the thread of the edge that took the request, in its task on the engine's core, or on a host thread ([`Place`], register
+//! `place.rec.preprocess`). It is the same call wherever it is made, and what it uses again is the thread's.
 //!
-//! Cost: see the stages `parse` and `preprocess` of `millrace rec bench`.
+//! Errors: what is wrong with a request is its answer; a panic over one is too, and costs nobody else anything.
+//!
+//! Cost: see the stages `parse` and `preprocess` of `millrace rec bench`, and `docs/measurements/rec-serve.md` for the three places.
 
 use super::busy::Busy;
 use super::counters::{Counters, Stages, add};
 use super::job::{Input, Job, Ready, Reply};
 use super::refusal::Refusal;
-use super::rings::{Door, Taken};
 use super::shelf::Shelf;
 use super::words;
-use crate::admin::health::Beat;
 use crate::rec::proto::millrace::InferRequest;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
@@ -19,32 +20,22 @@ use codec::decode::Decoder;
 use codec::memory::Arena;
 use codec::typed::Message;
 use rec::request::{Queries, Request, Served, queries};
-use ring::spsc::Consume;
-use ring::wait::{Sleeper, WaitPolicy};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// How long it waits for room before it looks whether the engine is still there.
-const LOOK: Duration = Duration::from_millis(100);
+/// A request of more bytes than this is not read where others would wait for it: where sockets are served, or the model computed.
+const LARGE: usize = 256 << 10;
 
-/// See the head of the file.
-pub struct Preprocess {
-    /// From each edge.
-    pub edges: Vec<Taken<Job>>,
-    /// To the engine.
-    pub engine: Door<Ready>,
-    /// The model.
-    pub shelf: Arc<Shelf>,
-    /// What it counts.
-    pub counters: Arc<Counters>,
-    /// What it follows.
-    pub registers: Arc<Registers>,
-    /// Woken by edges, and by the engine when there is room again.
-    pub sleeper: Sleeper,
-    /// How it waits.
-    pub policy: WaitPolicy,
-    /// Says that it turns, also while it waits.
-    pub beat: Beat,
+/// Where a request is read and checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the edge's thread, before it is handed over.
+    Edge,
+    /// On the engine's core.
+    Engine,
+    /// On a host thread.
+    Host,
 }
 
 /// What it uses again for each request.
@@ -54,57 +45,58 @@ pub struct Reader {
     arena: Arena,
 }
 
+thread_local! {
+    static READER: RefCell<Reader> = RefCell::default();
+}
+
+/// See the head of the file. All threads that may preprocess have the same.
+pub struct Preprocess {
+    /// The model.
+    pub shelf: Arc<Shelf>,
+    /// What it counts.
+    pub counters: Arc<Counters>,
+    /// What it follows.
+    pub registers: Arc<Registers>,
+}
+
 impl Preprocess {
-    /// Works until all edges are gone.
-    pub fn run(mut self) {
-        let clock = Clock::shared();
-        let mut reader = Reader::default();
-        let mut busy = Busy::start();
-        loop {
-            self.beat.turn();
-            let mut found = false;
-            for edge in 0..self.edges.len() {
-                // In turns: no edge waits for another's backlog.
-                if let Some(job) = self.edges[edge].try_pop() {
-                    found = true;
-                    self.take(job, &mut reader, clock, &mut busy);
-                }
-            }
-            if found {
-                busy.count(&self.counters.preprocess_busy);
-                continue;
-            }
-            // In this order: what was pushed before an edge went is seen.
-            let are_gone = self.edges.iter().all(Consume::is_abandoned);
-            if self.edges.iter_mut().any(Consume::is_ready) {
-                continue;
-            }
-            if are_gone {
-                return;
-            }
-            let Preprocess { edges, sleeper, policy, beat, .. } = &mut self;
-            sleeper.wait_until(*policy, None, || {
-                beat.turn();
-                edges.iter_mut().any(Consume::is_ready) || edges.iter().all(Consume::is_abandoned)
-            });
-            busy.skip();
+    /// Where this request is to be preprocessed now.
+    pub fn place(&self, job: &Job) -> Place {
+        match [Place::Edge, Place::Engine, Place::Host][self.registers.size(Id::PlacePreprocess)] {
+            _ if job.input.bytes() > LARGE => Place::Host,
+            place => place,
         }
     }
 
-    fn take(&mut self, job: Job, reader: &mut Reader, clock: Clock, busy: &mut Busy) {
+    /// The request as the engine computes it; none when it was answered because something is wrong. It does not panic.
+    pub fn ready(&self, job: Box<Job>) -> Option<Box<Ready>> {
+        // What is dropped by a panic is answered by its drop, and what was being read is read by nobody again.
+        catch_unwind(AssertUnwindSafe(|| self.read(*job))).unwrap_or_else(|_| {
+            add(&self.counters.panicked, 1);
+            READER.take();
+            None
+        })
+    }
+
+    fn read(&self, job: Job) -> Option<Box<Ready>> {
         add(&self.counters.taken, 1);
+        let (clock, mut busy) = (Clock::shared(), Busy::start());
         let began = clock.now();
         let served = self.shelf.current();
         let most = self.registers.size(Id::Queries);
         let Job { arrived, input, mut reply, hold } = job;
         let mut read = began;
-        let checked = check(&input, &mut reply, reader, (&served, most), || read = clock.now());
+        let checked = READER.with_borrow_mut(|reader| {
+            check(&input, &mut reply, reader, (&served, most), || read = clock.now())
+        });
         let at = clock.now();
+        busy.count(&self.counters.preprocess_busy);
         let queries = match checked {
             Ok(queries) => queries,
             Err(why) => {
                 add(&self.counters.refused, 1);
-                return reply.refuse(&why);
+                reply.refuse(&why);
+                return None;
             }
         };
         let stages = Stages {
@@ -113,21 +105,7 @@ impl Preprocess {
             preprocess: at.since(read),
             ..Stages::default()
         };
-        self.hand_over(Ready { served, queries, reply, at, stages, hold }, busy);
-    }
-
-    fn hand_over(&mut self, mut ready: Ready, busy: &mut Busy) {
-        while let Err(back) = self.engine.push(ready) {
-            if self.engine.is_abandoned() {
-                return back.reply.refuse(&Refusal::Internal("the engine is gone"));
-            }
-            ready = back;
-            self.beat.turn();
-            busy.count(&self.counters.preprocess_busy);
-            let engine = &mut self.engine;
-            self.sleeper.wait_until(self.policy, Some(LOOK), || engine.has_room() || engine.is_abandoned());
-            busy.skip();
-        }
+        Some(Box::new(Ready { served, queries, reply, at, stages, hold }))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `--set NAME=VALUE` sets them at start; `--admin` shows them, and sets those that are live.
 
-use base::registers::Kind::{Count, Micros, Size, Switch};
+use base::registers::Kind::{Choice, Count, Micros, Size, Switch};
 
 pub use base::registers::{Register, SetError, Shown};
 
@@ -28,9 +28,14 @@ base::registers! {
     Held "rec.held" Size, 1 << 20, 1 << 40, 256 << 20, live,
         "Bytes of requests that may be held at once, arrived or arriving; further ones are answered 503.";
     Ring "rec.ring" Count, 2, 1 << 16, 1024, start,
-        "Slots of the rings between edges, preprocessing and engine, rounded up to a power of two. What finds no slot is refused.";
+        "Slots of the ring from an edge to the engine, rounded up to a power of two. What finds no slot is refused.";
+    PlacePreprocess "place.rec.preprocess" Choice(&["edge", "engine", "host"]), 0, 2, 0, live,
+        "Where requests are read and checked: on the thread that serves their sockets, on the engine's core, or on a host thread. Those of more than \
+         256 KiB always on a host thread.";
+    HostThreads "rec.host_threads" Count, 1, 64, 1, start,
+        "Host threads.";
     Spin "wait.spin" Switch, 0, 1, 0, start,
-        "Preprocessing and engine never sleep: lower latency for two whole cores.";
+        "Engine and host threads never sleep: lower latency for that many whole cores.";
 }
 
 #[cfg(test)]

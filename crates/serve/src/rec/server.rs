@@ -1,23 +1,24 @@
 //! All threads of a server, from their start to their end.
 //!
-//! The end goes down the pipeline: edges take nothing more and wait for what is under way, then preprocessing finds its edges gone, then the engine.
+//! The end follows a request's way: edges take nothing more and wait for what is under way, then the engine is stopped, then the host threads.
 
 use super::counters::Counters;
+use super::driver::Driver;
 use super::edge::Edge;
-use super::engine::Engine;
 use super::front::Front;
 use super::held::Held;
-use super::job::{Job, Ready};
+use super::inference::IN_FLIGHT;
 use super::oip::Http;
 use super::preprocess::Preprocess;
-use super::rings::ring;
 use super::shelf::{Shelf, Source};
 use crate::admin::health::{Beat, Pulse};
+use crate::engine_thread::{Way, engine_thread};
 use crate::http::{Limits, Port};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use engine::HostPool;
 use fabric::link::Address;
-use ring::wait::{WaitPolicy, Waker, waiting};
+use ring::wait::{WaitPolicy, Waker};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -41,7 +42,7 @@ pub struct Plan {
     pub listen: Vec<Address>,
     /// Over HTTP.
     pub http: Option<SocketAddr>,
-    /// Cores of preprocessing and engine.
+    /// Cores of host threads and engine.
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
     pub registers: Arc<Registers>,
@@ -60,27 +61,29 @@ pub struct Watched {
 #[derive(Clone, Default)]
 pub struct Beats {
     fabric: Beat,
-    preprocess: Beat,
+    /// Of host threads the first: the others take what it has no time for.
+    host: Beat,
     engine: Beat,
-    /// Wake those that sleep; there once the server is.
-    wakers: Arc<OnceLock<[Waker; 2]>>,
+    /// Wakes the host thread; there once the server is.
+    host_waker: Arc<OnceLock<Waker>>,
 }
 
 impl Beats {
     /// The other ends. While the model is loaded there are no threads, and all is well.
     pub fn pulses(&self) -> [Pulse; 3] {
-        let woken = |beat: &Beat, name: &str, at: Option<usize>| {
-            let (wakers, own) = (Arc::clone(&self.wakers), beat.clone());
-            beat.pulse(name).woken_by(move || match (wakers.get(), at) {
-                (Some(wakers), Some(at)) => drop(wakers[at].wake()),
-                (Some(_), None) => {}
-                (None, _) => own.turn(),
+        // Only the host thread sleeps until it is woken.
+        let woken = |beat: &Beat, name: &str, sleeps: bool| {
+            let (waker, own) = (Arc::clone(&self.host_waker), beat.clone());
+            beat.pulse(name).woken_by(move || match waker.get() {
+                Some(waker) if sleeps => drop(waker.wake()),
+                Some(_) => {}
+                None => own.turn(),
             })
         };
         [
-            woken(&self.fabric, "rec-fabric", None),
-            woken(&self.preprocess, "rec-preprocess", Some(0)),
-            woken(&self.engine, "rec-engine", Some(1)),
+            woken(&self.fabric, "rec-fabric", false),
+            woken(&self.host, "rec-host", true),
+            woken(&self.engine, "rec-engine", false),
         ]
     }
 }
@@ -127,7 +130,11 @@ pub struct Server {
     addresses: Vec<Address>,
     port: Option<Port>,
     stop: Arc<AtomicBool>,
+    engine: Way,
+    /// The engine's is the first.
     threads: Vec<(&'static str, JoinHandle<()>)>,
+    /// Ends after the threads.
+    _host: HostPool,
     shelf: Arc<Shelf>,
     counters: Arc<Counters>,
     registers: Arc<Registers>,
@@ -150,15 +157,20 @@ impl Server {
         let Plan { source, listen, http, cores, registers } = plan;
         let Watched { counters, beats } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
-        let (held, slots) = (Arc::new(Held::new(registers.size(Id::Held))), registers.size(Id::Ring));
-        let policy = if registers.is_on(Id::Spin) { WaitPolicy::SPIN } else { WaitPolicy::default() };
-        let (to_preprocess, preprocess_waker) = waiting();
-        let (to_engine, engine_waker) = waiting();
-        let (fabric_door, from_fabric) = ring::<Job>(slots, preprocess_waker.clone());
-        let (http_door, from_http) = ring::<Job>(slots, preprocess_waker.clone());
-        let (engine_door, to_compute) = ring::<Ready>(slots, engine_waker.clone());
-        let edge = |door| Arc::new(Edge::new(door, &held, &shelf, &counters, &registers));
-        let (fabric_edge, http_edge) = (edge(fabric_door), edge(http_door));
+        let preprocess = Arc::new(Preprocess {
+            shelf: Arc::clone(&shelf),
+            counters: Arc::clone(&counters),
+            registers: Arc::clone(&registers),
+        });
+        let (thread, way) = engine_thread(beats.engine.clone());
+        let (mut driver, ports) = Driver::new(slots(&registers), &preprocess, beats.engine.clone());
+        let host =
+            host_threads(&registers, cores.map(|cores| cores[0]), &beats).map_err(ServeError::Thread)?;
+        driver.engine.set_host(host.attach(IN_FLIGHT as u32, Some(way.waker().clone())));
+        let held = Arc::new(Held::new(registers.size(Id::Held)));
+        let edge = |number, port| Arc::new(Edge::new(number, port, way.clone(), &held, &preprocess));
+        let [to_fabric, to_http] = ports;
+        let (fabric_edge, http_edge) = (edge(0, to_fabric), edge(1, to_http));
 
         let options = fabric::server::Options::default();
         let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
@@ -180,36 +192,16 @@ impl Server {
             addresses,
             port,
             stop: Arc::default(),
+            engine: way,
             threads: Vec::new(),
-            shelf: Arc::clone(&shelf),
-            counters: Arc::clone(&counters),
-            registers: Arc::clone(&registers),
-        };
-        let (stop, fabric_beat) = (Arc::clone(&server.stop), beats.fabric.clone());
-        server.spawn("rec-fabric", None, move || serve(fabric, &stop, &fabric_beat))?;
-        let preprocess = Preprocess {
-            edges: vec![from_fabric, from_http],
-            engine: engine_door,
+            _host: host,
             shelf,
-            counters: Arc::clone(&counters),
-            registers: Arc::clone(&registers),
-            sleeper: to_preprocess,
-            policy,
-            beat: beats.preprocess.clone(),
-        };
-        server.spawn("rec-preprocess", cores.map(|cores| cores[0]), move || preprocess.run())?;
-        let engine = Engine {
-            ring: to_compute,
             counters,
             registers,
-            sleeper: to_engine,
-            policy,
-            before: preprocess_waker.clone(),
-            held: None,
-            beat: beats.engine.clone(),
         };
-        server.spawn("rec-engine", cores.map(|cores| cores[1]), move || engine.run())?;
-        let _ = beats.wakers.set([preprocess_waker, engine_waker]);
+        server.spawn("rec-engine", cores.map(|cores| cores[1]), move || thread.run(&mut driver))?;
+        let (stop, fabric_beat) = (Arc::clone(&server.stop), beats.fabric.clone());
+        server.spawn("rec-fabric", None, move || serve(fabric, &stop, &fabric_beat))?;
         Ok(server)
     }
 
@@ -264,14 +256,43 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both edges end at the same time.
+        // Both edges end at the same time, and need the engine until then.
         self.stop.store(true, Ordering::Relaxed);
         drop(self.port.take());
-        for (_, thread) in self.threads.drain(..) {
+        while let Some((_, thread)) = self.threads.pop() {
+            if self.threads.is_empty() {
+                self.engine.stop();
+            }
             // A panic in it was printed.
             let _ = thread.join();
         }
     }
+}
+
+/// Slots of a port's ring.
+fn slots(registers: &Registers) -> usize {
+    registers.size(Id::Ring).next_power_of_two()
+}
+
+/// The host threads, kept to a core if there is one for them.
+fn host_threads(registers: &Registers, core: Option<usize>, beats: &Beats) -> io::Result<HostPool> {
+    let policy = if registers.is_on(Id::Spin) { WaitPolicy::SPIN } else { WaitPolicy::default() };
+    let pool = HostPool::watched(registers.size(Id::HostThreads), policy, |number| {
+        let (beat, mut core) = (beats.host.clone(), core);
+        move || {
+            if let Some(core) = core.take() {
+                // Where it cannot be kept to its core it runs all the same.
+                let _ = base::cpu::pin_to(core);
+            }
+            if number == 0 {
+                beat.turn();
+            }
+        }
+    })?;
+    if let Some(first) = pool.wakers().next() {
+        let _ = beats.host_waker.set(first.clone());
+    }
+    Ok(pool)
 }
 
 /// Serves until `stop`, then answers what is under way.

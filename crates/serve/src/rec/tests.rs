@@ -1,5 +1,7 @@
 //! A server and its clients in one process: both protocols, bad input, and a model that is swapped under load.
 
+mod places;
+
 use super::synthetic::Synthetic;
 use super::{Plan, Server, Source};
 use crate::rec::proto::millrace::{

@@ -1,47 +1,37 @@
-//! The engine core: takes what is there up to a batch, or waits a little for more, computes it, and answers.
+//! Batches: queries of several requests that the model computes together, and their answers.
 //!
 //! Invariants: a batch is of one model; what another model checked begins the next. Requests are whole: their queries are never split over batches.
 //!
 //! Bounds: `rec.batch` queries, or one request that has more.
+//!
+//! Errors: a panic of the model is the answer to the requests that were computed together, and the next batch begins with new memory.
 
 use super::busy::Busy;
 use super::counters::{Counters, add};
 use super::job::{Ready, Tools};
 use super::refusal::Refusal;
-use super::rings::Taken;
 use crate::admin::health::Beat;
 use crate::rec::registers::{Id, Registers};
 use base::{Clock, Nanos};
 use rec::{Bags, Batch, Scratch, Stages, Tuning};
-use ring::spsc::Consume;
-use ring::wait::{Sleeper, WaitPolicy, Waker};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Waits that are shorter than this are not slept through: a sleep takes about as long.
-const AWAKE: Nanos = Nanos::from_micros(100);
 
 /// Ids of a batch, beyond those of its first request: so that a merged table's offsets stay in 32 bits.
 const MOST_ROWS: usize = 1 << 24;
 
-/// See the head of the file.
-pub struct Engine {
-    /// From preprocessing.
-    pub ring: Taken<Ready>,
-    /// What it counts.
-    pub counters: Arc<Counters>,
-    /// What it follows.
-    pub registers: Arc<Registers>,
-    /// Woken by preprocessing.
-    pub sleeper: Sleeper,
-    /// How it waits.
-    pub policy: WaitPolicy,
-    /// Preprocessing, which may wait for room.
-    pub before: Waker,
-    /// Of another model, or too much for the last batch.
-    pub held: Option<Ready>,
-    /// Says that it turns, also while it waits.
-    pub beat: Beat,
+/// The batch that comes next.
+pub struct Gathered {
+    requests: Vec<Ready>,
+    queries: usize,
+    rows: usize,
+    /// When the first of them came.
+    began: Nanos,
+    memory: Memory,
+    counters: Arc<Counters>,
+    registers: Arc<Registers>,
+    /// Turns with each batch: of large ones a pass of the engine may take long.
+    beat: Beat,
 }
 
 /// Memory that is used again for each batch.
@@ -71,87 +61,72 @@ struct Table {
     is_keys: bool,
 }
 
-impl Engine {
-    /// Works until preprocessing is gone.
-    pub fn run(mut self) {
-        let clock = Clock::shared();
-        let mut memory = Memory::default();
-        let mut batch = Vec::new();
-        while let Some(first) = self.first() {
-            self.beat.turn();
-            self.gather(first, &mut batch, clock);
-            self.before.wake();
-            let mut busy = Busy::start();
-            self.compute(&mut batch, &mut memory, clock);
-            busy.count(&self.counters.engine_busy);
+impl Gathered {
+    /// Nothing yet.
+    pub fn new(counters: Arc<Counters>, registers: Arc<Registers>, beat: Beat) -> Gathered {
+        Gathered {
+            requests: Vec::new(),
+            queries: 0,
+            rows: 0,
+            began: Nanos::ZERO,
+            memory: Memory::default(),
+            counters,
+            registers,
+            beat,
         }
     }
 
-    /// What begins a batch; none when there will be nothing more.
-    fn first(&mut self) -> Option<Ready> {
-        loop {
-            if let Some(ready) = self.held.take().or_else(|| self.ring.try_pop()) {
-                return Some(ready);
-            }
-            // In this order: what was pushed before it went is seen.
-            let is_gone = self.ring.is_abandoned();
-            if is_gone && !self.ring.is_ready() {
-                return None;
-            }
-            let (ring, beat) = (&mut self.ring, &self.beat);
-            self.sleeper.wait_until(self.policy, None, || {
-                beat.turn();
-                ring.is_ready() || ring.is_abandoned()
-            });
-        }
+    /// Requests in it.
+    pub fn len(&self) -> usize {
+        self.requests.len()
     }
 
-    /// A batch that begins with `first`.
-    fn gather(&mut self, first: Ready, batch: &mut Vec<Ready>, clock: Clock) {
+    /// Since when the first of them waits; none of none.
+    pub fn began(&self) -> Option<Nanos> {
+        (!self.requests.is_empty()).then_some(self.began)
+    }
+
+    /// Takes a request in. Computes what is there before, if they cannot be computed together, and all of them, if the batch is full.
+    pub fn join(&mut self, ready: Box<Ready>, now: Nanos) {
         let most = self.registers.size(Id::Batch);
-        let linger = Nanos::from_micros(self.registers.read(Id::Linger));
-        let until = clock.now().plus(linger);
-        let (mut len, mut rows) = (first.queries.len(), first.queries.rows());
-        batch.push(first);
-        while len < most {
-            let Some(next) = self.ring.try_pop() else {
-                if linger == Nanos::ZERO || !self.wait(until, clock) {
-                    return;
-                }
-                continue;
-            };
-            rows += next.queries.rows();
-            let is_other = !Arc::ptr_eq(&next.served, &batch[0].served);
-            if is_other || len + next.queries.len() > most || rows > MOST_ROWS {
-                self.held = Some(next);
-                return;
+        let (queries, rows) = (ready.queries.len(), ready.queries.rows());
+        if let Some(first) = self.requests.first() {
+            let is_other = !Arc::ptr_eq(&ready.served, &first.served);
+            if is_other || self.queries + queries > most || self.rows + rows > MOST_ROWS {
+                self.compute();
             }
-            len += next.queries.len();
-            batch.push(next);
+        }
+        if self.requests.is_empty() {
+            self.began = now;
+        }
+        self.requests.push(*ready);
+        self.queries += queries;
+        self.rows += rows;
+        if self.queries >= most {
+            self.compute();
         }
     }
 
-    /// Waits for more until then; whether there is.
-    fn wait(&mut self, until: Nanos, clock: Clock) -> bool {
-        loop {
-            let left = until.since(clock.now());
-            if self.ring.is_ready() {
-                return true;
-            }
-            if left == Nanos::ZERO || self.ring.is_abandoned() {
-                return false;
-            }
-            if left > AWAKE {
-                let (ring, time) = (&mut self.ring, Duration::from(left));
-                self.sleeper.wait_until(self.policy, Some(time), || ring.is_ready() || ring.is_abandoned());
-            } else {
-                std::hint::spin_loop();
-            }
+    /// Computes what is there and answers it. It does not panic.
+    pub fn compute(&mut self) {
+        self.beat.turn();
+        let mut busy = Busy::start();
+        let mut batch = std::mem::take(&mut self.requests);
+        (self.queries, self.rows) = (0, 0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&mut batch)));
+        if outcome.is_err() {
+            self.memory = Memory::default();
+            add(&self.counters.panicked, batch.len() as u64);
+            batch.drain(..).for_each(|ready| ready.reply.refuse(&Refusal::Internal("the model panicked")));
         }
+        // Empty: its memory is used again.
+        self.requests = batch;
+        busy.count(&self.counters.engine_busy);
     }
 
-    fn compute(&mut self, batch: &mut Vec<Ready>, memory: &mut Memory, clock: Clock) {
-        let counters = Arc::clone(&self.counters);
+    fn answer(&mut self, batch: &mut Vec<Ready>) {
+        let Gathered { memory, counters, registers, .. } = self;
+        let clock = Clock::shared();
         batch.retain(|ready| {
             let given_up = ready.reply.is_given_up();
             add(&counters.given_up, u64::from(given_up));
@@ -159,7 +134,7 @@ impl Engine {
         });
         let Some(first) = batch.first() else { return };
         let served = Arc::clone(&first.served);
-        let tuning = Tuning { prefetch: self.registers.size(Id::Prefetch) };
+        let tuning = Tuning { prefetch: registers.size(Id::Prefetch) };
         let Memory { merged, scratch, scores, tools } = memory;
         let began = clock.now();
         let len: usize = batch.iter().map(|ready| ready.queries.len()).sum();

@@ -1,0 +1,207 @@
+//! Inference as a task service of the engine: a request is preprocessed where that has its place, and joins the batch that comes next.
+//!
+//! ```text
+//!  port ─▶ task: preprocess (here, or on a host thread) ─▶ line of its edge ─▶ batch ─▶ answers, straight to the edges
+//!                                                                                ▲
+//!                                                   one task, the leader, waits ─┘ for more, as rec.linger says
+//! ```
+//! A task ends when its request has joined; the reply through the port only gives its slot back. The first task of a batch leads: it waits until all that were
+//! admitted with it have joined, or for `rec.linger`, and has the batch computed; a batch that is full before is computed at once.
+//!
+//! Invariants
+//! 1. Requests of one edge join in the order in which it submitted them, wherever each is preprocessed: who is ready before its turn stays in the line.
+//! 2. While a request waits in the batch, some task looks after it no later than its linger ends.
+//!
+//! Why the line and not the engine's order of a port ([`engine::Order::Port`]): that holds a task back until the one before it has ended, and then nothing
+//! is preprocessed side by side.
+//!
+//! Bounds: [`IN_FLIGHT`] tasks; what is in the line or the batch counts in `rec.held`.
+
+use super::batch::Gathered;
+use super::job::{Job, Ready};
+use super::preprocess::{Place, Preprocess};
+use super::refusal::Refusal;
+use crate::rec::registers::Id;
+use base::Nanos;
+use engine::{Cx, Failure, Messages, TaskService};
+use ring::arena::Producer;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Requests at most that are admitted and not yet in a batch.
+pub const IN_FLIGHT: usize = 256;
+
+/// A request on its way to the engine.
+pub enum Work {
+    /// As it came.
+    Job(Box<Job>),
+    /// Preprocessed by its edge.
+    Ready(Box<Ready>),
+}
+
+/// What travels in a port: a request, until its task takes it.
+pub struct Asked {
+    edge: usize,
+    work: Mutex<Option<Work>>,
+}
+
+impl Asked {
+    /// By the edge of this number.
+    pub fn new(edge: usize, work: Work) -> Asked {
+        Asked { edge, work: Mutex::new(Some(work)) }
+    }
+
+    /// The request, for the first who asks.
+    pub fn take(&self) -> Option<Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Requests of one edge in their order, until those before them are ready.
+#[derive(Default)]
+struct Line {
+    /// The ticket of the first.
+    first: u64,
+    waiting: VecDeque<Option<Arrived>>,
+}
+
+/// A request that is ready, or was answered because something is wrong with it.
+type Arrived = Option<Box<Ready>>;
+
+impl Line {
+    fn enter(&mut self) -> u64 {
+        self.waiting.push_back(None);
+        self.first + self.waiting.len() as u64 - 1
+    }
+
+    fn arrive(&mut self, ticket: u64, arrived: Arrived) {
+        self.waiting[(ticket - self.first) as usize] = Some(arrived);
+    }
+
+    /// The next whose turn it is.
+    fn next(&mut self) -> Option<Arrived> {
+        let arrived = self.waiting.front_mut()?.take()?;
+        self.waiting.pop_front();
+        self.first += 1;
+        Some(arrived)
+    }
+}
+
+/// What a leader does next.
+enum Lead {
+    /// Lets the others have their turn.
+    Yield,
+    /// Waits until then.
+    Until(Nanos),
+    /// There is nothing more to do.
+    Over,
+}
+
+/// See the head of the file.
+pub struct Inference {
+    preprocess: Arc<Preprocess>,
+    lines: Vec<Line>,
+    batch: Gathered,
+    /// When the leader looks after the batch, if there is one.
+    leader: Option<Nanos>,
+    /// Requests in the batch when the leader looked last.
+    seen: usize,
+}
+
+impl Inference {
+    /// For so many edges.
+    pub fn new(edges: usize, preprocess: Arc<Preprocess>, batch: Gathered) -> Inference {
+        let lines = (0..edges).map(|_| Line::default()).collect();
+        Inference { preprocess, lines, batch, leader: None, seen: 0 }
+    }
+
+    /// When the batch has waited long enough; none of an empty one.
+    fn due(&self) -> Option<Nanos> {
+        let linger = Nanos::from_micros(self.preprocess.registers.read(Id::Linger));
+        self.batch.began().map(|began| began.plus(linger))
+    }
+
+    /// What was ready in its turn joins the batch. Whether the task is to lead it.
+    fn arrive(&mut self, edge: usize, ticket: u64, arrived: Arrived, now: Nanos) -> bool {
+        self.lines[edge].arrive(ticket, arrived);
+        while let Some(arrived) = self.lines[edge].next() {
+            if let Some(ready) = arrived {
+                self.batch.join(ready, now);
+            }
+        }
+        let Some(due) = self.due() else { return false };
+        // One that sleeps for longer, since rec.linger was longer, is not waited for.
+        let leads = self.leader.is_none_or(|look| look > due);
+        if leads {
+            (self.leader, self.seen) = (Some(due), self.batch.len());
+        }
+        leads
+    }
+
+    fn look(&mut self, now: Nanos) -> Lead {
+        let Some(due) = self.due() else {
+            self.leader = None;
+            return Lead::Over;
+        };
+        if now < due {
+            self.leader = Some(due);
+            return Lead::Until(due);
+        }
+        let seen = std::mem::replace(&mut self.seen, self.batch.len());
+        if seen < self.batch.len() {
+            return Lead::Yield;
+        }
+        self.batch.compute();
+        self.leader = None;
+        Lead::Over
+    }
+}
+
+impl Messages for Inference {
+    type Request = Asked;
+    type Reply = ();
+}
+
+impl TaskService for Inference {
+    type Output = ();
+
+    async fn handle(cx: Cx<Inference>, asked: &Asked) {
+        let edge = asked.edge;
+        let (ticket, preprocess) =
+            cx.with(|service| (service.lines[edge].enter(), Arc::clone(&service.preprocess)));
+        let arrived = match asked.take() {
+            Some(Work::Job(job)) if preprocess.place(&job) == Place::Host => {
+                // A thread that is gone has dropped, and so answered, what it had.
+                cx.host(move || preprocess.ready(job)).await.unwrap_or(None)
+            }
+            Some(Work::Job(job)) => preprocess.ready(job),
+            Some(Work::Ready(ready)) => Some(ready),
+            None => None,
+        };
+        let now = cx.now();
+        if !cx.with(|service| service.arrive(edge, ticket, arrived, now)) {
+            return;
+        }
+        cx.touch(|_| ()).await;
+        loop {
+            let now = cx.now();
+            match cx.with(|service| service.look(now)) {
+                Lead::Yield => cx.touch(|_| ()).await,
+                Lead::Until(due) => cx.sleep_until(due).await,
+                Lead::Over => return,
+            }
+        }
+    }
+
+    fn reply(&self, _: &Asked, _: &(), _: &mut Producer) -> Option<()> {
+        Some(())
+    }
+
+    fn failed(&self, asked: &Asked, _: Failure, _: &mut Producer) -> Option<()> {
+        // What its task had taken was answered when that was dropped.
+        if let Some(Work::Job(job)) = asked.take() {
+            job.reply.refuse(&Refusal::Internal("the request was not handled"));
+        }
+        Some(())
+    }
+}
