@@ -7,6 +7,7 @@ use super::admin;
 use super::batch::Batch;
 use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
+use super::engine::EngineCore;
 use super::gateway::Gateway;
 use crate::admin::Routes;
 use crate::admin::health::Beat;
@@ -55,6 +56,8 @@ pub struct Rpc {
     is_tuned: bool,
     found: Vec<Address>,
     beat: Beat,
+    /// There when its registers may say that handlers run on it.
+    engine: Option<EngineCore>,
     serving: Option<Loop<Result<(), RpcError>>>,
 }
 
@@ -88,6 +91,7 @@ impl Rpc {
             is_tuned: false,
             found: Vec::new(),
             beat: Beat::default(),
+            engine: None,
             serving: None,
         })
     }
@@ -136,11 +140,18 @@ impl Service for Rpc {
         let mut server = self.server.take().expect("it is opened once");
         let mut routes = Routes::default();
         if is_shown || self.is_tuned {
-            server = server.registers(Arc::clone(self.monitor.registers()));
+            let beat = Beat::default();
+            let (with_engine, engine) = EngineCore::start(server, beat.clone())
+                .map_err(|cause| RpcError::Server(cause.to_string()))?;
+            server = with_engine.registers(Arc::clone(self.monitor.registers()));
+            let way = engine.way().clone();
+            routes = routes.loops([beat.pulse("rpc-engine").woken_by(move || way.announce())]);
+            self.engine = Some(engine);
         }
         if is_shown {
             server = server.monitor(&self.monitor);
-            routes = admin::routes(&self.monitor).loops([self.beat.pulse("rpc-server")]);
+            routes =
+                routes.service(None, admin::routes(&self.monitor)).loops([self.beat.pulse("rpc-server")]);
         }
         for address in &self.listen {
             server = listen(server, address)?;
@@ -177,7 +188,10 @@ impl Service for Rpc {
     fn finish(&mut self) -> Result<(), Failure> {
         // The gateway first: the server answers what that has taken.
         let ended = self.gateway.as_mut().map_or(Ok(()), Gateway::finish);
-        match self.serving.as_mut().and_then(Loop::finish) {
+        let served = self.serving.as_mut().and_then(Loop::finish);
+        // After the server, which needs it to answer what has come.
+        self.engine = None;
+        match served {
             Some(Err(error)) => Err(error.into()),
             _ => ended,
         }

@@ -8,6 +8,7 @@
 //! | `descriptions` | services and methods by name, from the server or from .proto files |
 //! | `proto_text`, `json` | descriptors and messages as text |
 //! | `demo` | what `serve` serves |
+//! | `engine` | an engine core that runs handlers, when register `place.handlers` says so |
 //! | `in_node` | a server and its gateways, as a service of a process |
 //! | `admin` | what they show of themselves over HTTP |
 //! | `batch` | how many frames are published together, as people write it |
@@ -18,6 +19,7 @@ pub mod batch;
 pub mod call;
 pub mod demo;
 pub mod descriptions;
+pub(crate) mod engine;
 mod error;
 pub mod gateway;
 mod in_node;
