@@ -155,6 +155,49 @@ fn a_blocked_engine_is_woken_when_there_is_room() {
     }
 }
 
+/// Who runs the engine changes while clients are served: every reply is the right one, in order, and sums that all clients add to are exact.
+#[test]
+fn the_engine_moves_between_edges_and_its_thread_under_load() {
+    let small: &[(&str, &str)] = &[("edge.threads", "2"), ("ring.arena", "256k"), ("store.memory", "256m")];
+    for policy in [SLEEPY, DEFAULT] {
+        let node = node(&[policy, small]);
+        let mut first = Client::of(&node);
+        first.send("set sum 0 0 1\r\n0\r\n");
+        assert_eq!(first.line(), "STORED\r\n");
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..4)
+                .map(|who| {
+                    let node = &node;
+                    scope.spawn(move || {
+                        let mut client = Client::of(node);
+                        let mut last = 0;
+                        for round in 0..60 {
+                            work(&mut client, 100 * who + round, 3, 20_000);
+                            client.send("incr sum 1\r\n".repeat(10));
+                            for _ in 0..10 {
+                                let sum: u64 = client.line().trim_end().parse().expect("a sum");
+                                assert!(sum > last, "sums of one client rise");
+                                last = sum;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut moves = 0u64;
+            while !clients.iter().all(|client| client.is_finished()) {
+                let mode = ["shared", "dedicated"][(moves % 2) as usize];
+                node.shared().registers.set_live("engine.mode", mode).expect("a live register");
+                moves += 1;
+                std::thread::yield_now();
+            }
+            assert!(moves > 2);
+        });
+        first.send("get sum\r\n");
+        first.expect(b"VALUE sum 0 4\r\n2400\r\nEND\r\n");
+        node.stop();
+    }
+}
+
 /// The engine's thread would hold its lock all the time; questions get it none the less.
 #[test]
 fn reports_are_answered_under_load() {

@@ -1,4 +1,5 @@
-//! `engine.mode = dedicated`: a thread of its own runs the engine (`engine_thread`), and edges only move bytes and wait for replies.
+//! `engine.mode = dedicated`: a thread of its own runs the engine (`engine_thread`), and edges only move bytes and wait for replies. With
+//! `shared` the thread sleeps.
 //!
 //! ```text
 //!  edge 0 ── doorbell, wake ──▶ ┌────────┐ scan, pass, flush ── wake ──▶ edge 0
@@ -6,6 +7,9 @@
 //!     ▲                         └────────┘
 //!     └── replies not there yet: spin, pause, sleep
 //! ```
+//! Moving: an edge decides at the beginning of a turn, and a turn ends with all its requests answered. The thread drives the engine while the
+//! register says so or an edge counts on it ([`Shared::led`]); besides it edges of the other mode may run passes, for the lock is the engine's.
+//!
 //! The lock stays: the admin port asks its questions between passes, and goes first ([`Shared::engine_after_guests`]).
 
 use super::service::Kv;
@@ -70,19 +74,22 @@ impl EngineThread {
 
 impl Driven for &Shared {
     fn pass(&mut self) -> Progress {
+        if !self.is_led() {
+            return Progress::default();
+        }
         self.engine_after_guests().pass(&self.registers)
     }
 
     fn has_work(&mut self) -> bool {
-        self.engine_after_guests().has_work()
+        self.is_led() && self.engine_after_guests().has_work()
     }
 
     fn next_deadline(&mut self) -> Nanos {
-        self.engine_after_guests().next_deadline()
+        if self.is_led() { self.engine_after_guests().next_deadline() } else { Nanos::MAX }
     }
 
     fn idle(&mut self, steps: usize) -> bool {
-        self.engine_after_guests().idle(steps)
+        self.is_led() && self.engine_after_guests().idle(steps)
     }
 
     fn policies(&self) -> [WaitPolicy; 2] {

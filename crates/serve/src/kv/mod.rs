@@ -7,7 +7,7 @@
 //! ```
 //! `memcached::accept` hands out connections, `edge` owns them, `service` is what the engine runs, `shared` is what all of
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
-//! `engine.mode = dedicated` the engine has a thread of its own: `dedicated`.
+//! `engine.mode = dedicated` a thread of its own runs the engine: `dedicated`.
 
 mod admin;
 pub mod config;
@@ -158,10 +158,7 @@ impl Server {
         };
         let cores = base::cpu::allowed_cores();
         let core = |i: usize| registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()]);
-        let links = match registers.read(Id::EngineMode) {
-            0 => (0..edges).map(|_| None).collect(),
-            _ => server.start_engine(edges, core(edges))?,
-        };
+        let links = server.start_engine(edges, core(edges))?;
         for (i, ((port, link), inbox)) in ports.into_iter().zip(links).zip(&inboxes).enumerate() {
             let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
                 .map_err(system("make an edge"))?;
@@ -184,12 +181,13 @@ impl Server {
         &mut self,
         edges: usize,
         core: Option<usize>,
-    ) -> Result<Vec<Option<dedicated::Link>>, StartError> {
+    ) -> Result<Vec<dedicated::Link>, StartError> {
         let (engine, links, stop) = dedicated::engine_thread(self.shared.clone(), edges);
-        self.pulses.push(engine.beat.pulse("engine"));
+        let way = stop.clone();
+        self.pulses.push(engine.beat.pulse("engine").woken_by(move || way.announce()));
         let thread = start("engine".into(), core, move || engine.run())?;
         self.engine = Some((stop, thread));
-        Ok(links.into_iter().map(Some).collect())
+        Ok(links)
     }
 
     /// The TCP addresses that were bound.

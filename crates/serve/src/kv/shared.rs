@@ -28,6 +28,9 @@ pub struct Shared {
     kv: Handle<Kv>,
     /// Threads that wait for the engine without being going to run it.
     guests: AtomicUsize,
+    /// Edges that wait for the engine's own thread. Each announces what it submitted after it has counted itself, and is counted until all
+    /// is answered.
+    pub led: AtomicUsize,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -126,6 +129,7 @@ impl Shared {
             engine: Mutex::new(engine),
             kv,
             guests: AtomicUsize::new(0),
+            led: AtomicUsize::new(0),
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
@@ -157,6 +161,18 @@ impl Shared {
             std::thread::yield_now();
         }
         EngineGuard(self.engine.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether edges are to leave the engine to its own thread.
+    #[inline]
+    pub fn is_dedicated(&self) -> bool {
+        self.registers.read(Id::EngineMode) == 1
+    }
+
+    /// Whether the engine's own thread is to drive it, for what is to come or for edges that wait.
+    #[inline]
+    pub fn is_led(&self) -> bool {
+        self.is_dedicated() || self.led.load(Ordering::Relaxed) > 0
     }
 
     /// Tells every thread of the node to finish.

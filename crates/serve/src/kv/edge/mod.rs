@@ -75,8 +75,10 @@ pub struct Edge {
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     port: EdgePort<Kv>,
-    /// The engine's own thread, where it has one.
-    link: Option<Link>,
+    /// The engine's own thread.
+    link: Link,
+    /// That thread runs the engine for this turn.
+    is_led: bool,
     hasher: Hasher64,
     connections: Vec<Option<Connection>>,
     vacant: Vec<u32>,
@@ -110,8 +112,8 @@ struct Owed {
 }
 
 impl Edge {
-    /// An edge that answers through `port` and is given connections through `inbox`. Without a `link` to a thread that runs the
-    /// engine, it runs the engine itself.
+    /// An edge that answers through `port` and is given connections through `inbox`. As the register says it runs the engine itself, or has
+    /// the thread at `link` do it.
     ///
     /// # Errors
     /// The system's, when it has no descriptors left.
@@ -119,7 +121,7 @@ impl Edge {
         shared: Arc<Shared>,
         inbox: Arc<Inbox>,
         port: EdgePort<Kv>,
-        link: Option<Link>,
+        link: Link,
         hasher: Hasher64,
     ) -> io::Result<Edge> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -133,6 +135,7 @@ impl Edge {
             epoll,
             port,
             link,
+            is_led: false,
             hasher,
             connections: Vec::new(),
             vacant: Vec::new(),
@@ -216,7 +219,7 @@ impl Edge {
     /// Lets the service tidy up while there is nothing else to do. Says how long the edge may sleep after it.
     fn housekeep(&mut self) -> Nanos {
         let now = self.clock.now();
-        if self.link.is_some() || now < self.next_housekeeping {
+        if self.shared.is_dedicated() || now < self.next_housekeeping {
             return NAP;
         }
         self.next_housekeeping = now.plus(HOUSEKEEPING);

@@ -2,6 +2,7 @@
 
 use super::Edge;
 use crate::kv::config::Config;
+use crate::kv::dedicated::engine_thread;
 use crate::kv::service;
 use crate::kv::shared::Shared;
 use crate::memcached::accept::{Inbox, Purpose};
@@ -61,7 +62,9 @@ impl Rig {
         let (shared, ports, hasher) =
             service::assemble(&Config::default(), vec![inbox.clone()]).expect("a store of the default size");
         let port = ports.into_iter().next().expect("a port for the edge");
-        let edge = Edge::new(shared.clone(), inbox.clone(), port, None, hasher).expect("descriptors");
+        let (_, links, _) = engine_thread(shared.clone(), 1);
+        let link = links.into_iter().next().expect("a link for the edge");
+        let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher).expect("descriptors");
         let mut rig = Rig { edge, inbox, shared, events: Vec::with_capacity(super::EVENTS) };
         let mut client = rig.connect();
         for first in (0..items).step_by(100) {

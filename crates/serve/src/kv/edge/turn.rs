@@ -6,6 +6,7 @@ use crate::kv::registers::Id;
 use crate::kv::service::{Listing, Reply, Request, cost_of_bytes};
 use base::Nanos;
 use engine::StageRun;
+use std::sync::atomic::Ordering;
 
 /// What laggards may cost in a turn in which the others cost less, and what who asks for little asks for at most.
 const LAGGARDS_COST: usize = 16;
@@ -63,11 +64,18 @@ impl Edge {
     /// The second half of a round: what those that `ran` have submitted is executed and answered.
     fn finish(&mut self, waited: Nanos, ran: &mut Vec<u32>) {
         self.shared.stages.received(waited, self.port.in_flight());
+        self.is_led = self.shared.is_dedicated();
+        if self.is_led {
+            self.shared.led.fetch_add(1, Ordering::Relaxed);
+        }
         self.port.ring();
-        if let Some(link) = &self.link {
-            link.announce();
+        if self.is_led {
+            self.link.announce();
         }
         self.answer();
+        if self.is_led {
+            self.shared.led.fetch_sub(1, Ordering::Relaxed);
+        }
         for id in ran.drain(..) {
             if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
                 connection.runnable = false;
@@ -163,28 +171,25 @@ impl Edge {
                 idle_passes = 0;
                 continue;
             }
-            if let Some(link) = &mut self.link
-                && link.wait_awake(&mut self.port, &self.shared.registers)
-            {
+            if self.is_led && self.link.wait_awake(&mut self.port, &self.shared.registers) {
                 continue;
             }
             // Nothing to read from the ring: whatever was gathered may be what the engine waits for room for.
             self.write_gathered(false);
             self.port.publish_room();
-            match &mut self.link {
-                Some(link) => {
-                    link.made_room();
-                    link.wait_on(&mut self.port, &self.shared.registers);
-                }
-                None => self.run_engine(idle_passes),
+            if self.is_led {
+                self.link.made_room();
+                self.link.wait_on(&mut self.port, &self.shared.registers);
+            } else {
+                self.run_engine(idle_passes);
             }
             idle_passes += 1;
         }
         self.collect();
         debug_assert!(self.owed.is_empty() && self.gathered.is_empty(), "every reply went to its connection");
-        if let Some(link) = &self.link {
+        if self.shared.is_led() {
             self.port.publish_room();
-            link.made_room();
+            self.link.made_room();
         }
     }
 
