@@ -142,6 +142,12 @@ pub fn with<S: 'static, R>(f: impl FnOnce(&mut S) -> R) -> R {
     })
 }
 
+/// As [`with`]; `None` where that would panic.
+pub(crate) fn try_with<S: 'static, R>(f: impl FnOnce(&mut S) -> R) -> Option<R> {
+    let is_lent = LENT.with(|lent| !lent.service.get().is_null() && lent.id.get() == Some(TypeId::of::<S>()));
+    is_lent.then(|| with(f))
+}
+
 /// The turn of the task that is being polled; `None` outside a poll.
 #[inline]
 pub(crate) fn turn<R>(f: impl FnOnce(&Turn) -> R) -> Option<R> {
@@ -214,6 +220,12 @@ mod tests {
         });
         assert_eq!(number, 3);
         assert!(catch_unwind(|| with(|_: &mut u32| ())).is_err(), "nothing is lent any more");
+        assert_eq!(try_with(|_: &mut u32| ()), None);
+        lend(&mut number, None, || {
+            assert_eq!(try_with(|_: &mut u64| ()), None, "it is none");
+            let nested = try_with(|n: &mut u32| try_with(|_: &mut u32| *n));
+            assert_eq!(nested, Some(None));
+        });
     }
 
     #[test]

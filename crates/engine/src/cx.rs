@@ -5,7 +5,7 @@
 //! Several waits at once (joined or raced by a combinator) are fine: the task is polled when any of them may be over.
 
 use crate::call::{Call, Callee};
-use crate::context::{this_turn, with};
+use crate::context::{this_turn, try_with, with};
 use crate::host::HostCall;
 use crate::service::Messages;
 use base::Nanos;
@@ -37,6 +37,12 @@ impl<S: Messages> Cx<S> {
     #[inline]
     pub fn with<R>(self, f: impl FnOnce(&mut S) -> R) -> R {
         with(f)
+    }
+
+    /// As [`Cx::with`], for destructors of what a task keeps: a task that is ended (by its deadline, or a panic) still reaches its service,
+    /// one that is dropped with its engine does not.
+    pub fn try_with<R>(self, f: impl FnOnce(&mut S) -> R) -> Option<R> {
+        try_with(f)
     }
 
     /// The time, by the engine's core; it is read between polls.

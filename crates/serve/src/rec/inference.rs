@@ -87,6 +87,47 @@ impl Line {
     }
 }
 
+/// A task's turn in its line, and then at the head of the batch if it leads. One that is ended before (by a deadline, or a panic) leaves it, so that
+/// nobody waits for it.
+struct Turn {
+    cx: Cx<Inference>,
+    edge: usize,
+    /// Until it has arrived.
+    ticket: Option<u64>,
+    leads: bool,
+}
+
+impl Turn {
+    fn new(cx: Cx<Inference>, edge: usize) -> Turn {
+        Turn { cx, edge, ticket: Some(cx.with(|service| service.lines[edge].enter())), leads: false }
+    }
+
+    /// Whether it is to lead.
+    fn arrive(&mut self, arrived: Arrived) -> bool {
+        let (edge, now) = (self.edge, self.cx.now());
+        let ticket = self.ticket.take().expect("it arrives once");
+        self.leads = self.cx.with(|service| service.arrive(edge, ticket, arrived, now));
+        self.leads
+    }
+
+    fn look(&mut self) -> Lead {
+        let now = self.cx.now();
+        let next = self.cx.with(|service| service.look(now));
+        self.leads = !matches!(next, Lead::Over);
+        next
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.ticket.is_none() && !self.leads {
+            return;
+        }
+        // With the engine goes everything.
+        self.cx.try_with(|service| service.leave(self.edge, self.ticket));
+    }
+}
+
 /// What a leader does next.
 enum Lead {
     /// Lets the others have their turn.
@@ -138,6 +179,16 @@ impl Inference {
         leads
     }
 
+    /// A task has ended that had not arrived, or led.
+    fn leave(&mut self, edge: usize, ticket: Option<u64>) {
+        let leads = ticket.is_none_or(|ticket| self.arrive(edge, ticket, None, Nanos::ZERO));
+        if leads {
+            // Whoever comes next would lead, but nobody may come.
+            self.batch.compute();
+            self.leader = None;
+        }
+    }
+
     fn look(&mut self, now: Nanos) -> Lead {
         let Some(due) = self.due() else {
             self.leader = None;
@@ -166,9 +217,8 @@ impl TaskService for Inference {
     type Output = ();
 
     async fn handle(cx: Cx<Inference>, asked: &Asked) {
-        let edge = asked.edge;
-        let (ticket, preprocess) =
-            cx.with(|service| (service.lines[edge].enter(), Arc::clone(&service.preprocess)));
+        let mut turn = Turn::new(cx, asked.edge);
+        let preprocess = cx.with(|service| Arc::clone(&service.preprocess));
         let arrived = match asked.take() {
             Some(Work::Job(job)) if preprocess.place(&job) == Place::Host => {
                 // A thread that is gone has dropped, and so answered, what it had.
@@ -178,14 +228,12 @@ impl TaskService for Inference {
             Some(Work::Ready(ready)) => Some(ready),
             None => None,
         };
-        let now = cx.now();
-        if !cx.with(|service| service.arrive(edge, ticket, arrived, now)) {
+        if !turn.arrive(arrived) {
             return;
         }
         cx.touch(|_| ()).await;
         loop {
-            let now = cx.now();
-            match cx.with(|service| service.look(now)) {
+            match turn.look() {
                 Lead::Yield => cx.touch(|_| ()).await,
                 Lead::Until(due) => cx.sleep_until(due).await,
                 Lead::Over => return,

@@ -15,13 +15,14 @@ use crate::rec::refusal::Refusal;
 use crate::rec::registers::{Id, Registers};
 use crate::rec::shelf::Shelf;
 use base::Nanos;
-use engine::{EdgePort, HostPool};
+use engine::{EdgePort, HostPool, Settings};
 use rec::RowFormat;
 use rec::request::Served;
 use ring::wait::WaitPolicy;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::oneshot::{Receiver, channel};
 
 const PLACES: [&str; 3] = ["edge", "engine", "host"];
@@ -200,12 +201,7 @@ fn what_finds_no_slot_is_refused_and_holds_nothing() {
 fn who_is_ready_before_its_turn_waits_for_it() {
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock().expect("nobody panicked");
-    let of_pool = Arc::clone(&gate);
-    let pool = HostPool::watched(1, WaitPolicy::BLOCK, |_| {
-        let gate = Arc::clone(&of_pool);
-        move || drop(gate.lock())
-    });
-    let pool = pool.expect("a thread");
+    let pool = gated(&gate);
     let mut rig = Rig::new(&[("place.rec.preprocess", "host"), ("rec.batch", "1")]);
     rig.driver.engine.set_host(pool.attach(IN_FLIGHT as u32, None));
     let mut first = rig.ask(0);
@@ -226,6 +222,48 @@ fn who_is_ready_before_its_turn_waits_for_it() {
     for answered in std::iter::once(&mut first).chain(&mut later) {
         assert_eq!(rig.answer(answered).expect("scores").scores, SCORES);
     }
+}
+
+#[test]
+fn nobody_waits_for_a_task_that_is_ended_and_it_holds_nothing() {
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("nobody panicked");
+    let pool = gated(&gate);
+    let mut rig =
+        Rig::new(&[("place.rec.preprocess", "host"), ("rec.held", "1m"), ("rec.linger", "1000000")]);
+    rig.driver.engine.set_host(pool.attach(IN_FLIGHT as u32, None));
+    let (mut first, mut leader) = (rig.ask(0), rig.ask(1));
+    rig.driver.pass();
+    rig.preprocess.registers.set("place.rec.preprocess", "edge").expect("a place");
+    let mut behind = rig.ask(0);
+    rig.driver.pass();
+    assert_eq!(rig.driver.engine.in_flight(), 2, "those on the host thread");
+    // A moment has passed since they were submitted.
+    let late = Settings { deadline: Nanos(1), ..Settings::default() };
+    rig.driver.engine.pass(&late);
+    assert_eq!((rig.driver.engine.in_flight(), rig.driver.engine.counters().expired), (0, 2));
+    assert_eq!(behind.try_recv().expect("an answer").expect("scores").scores, SCORES);
+    // Then nobody has the results of the host thread, and one that leads is ended.
+    drop(closed);
+    drop(pool);
+    rig.driver.pass();
+    assert!(first.try_recv().is_err_and(|error| error == TryRecvError::Closed));
+    assert!(leader.try_recv().is_err_and(|error| error == TryRecvError::Closed));
+    leader = rig.ask(1);
+    rig.driver.pass();
+    rig.driver.engine.pass(&late);
+    assert_eq!(leader.try_recv().expect("an answer").expect("scores").scores, SCORES);
+    let edge = &rig.edges[0];
+    assert_eq!(edge.held.take(&mut edge.hold(), 1 << 20), Ok(()), "all was given back");
+}
+
+/// A host thread that does nothing while somebody holds the gate.
+fn gated(gate: &Arc<Mutex<()>>) -> HostPool {
+    let pool = HostPool::watched(1, WaitPolicy::BLOCK, |_| {
+        let gate = Arc::clone(gate);
+        move || drop(gate.lock())
+    });
+    pool.expect("a thread")
 }
 
 /// Queries of the small model, said to be of `served`.
