@@ -163,3 +163,21 @@ fn grpcio_calls_a_fabric_service_through_the_gateway() {
     assert!(text.contains("everything as it should be"), "{text}");
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
+
+/// The same client, of a node that serves gRPC beside other things.
+#[test]
+fn grpcio_calls_a_node() {
+    let Some(mut python) = python("grpc, grpc_tools") else { return };
+    let folder = std::env::temp_dir().join(format!("millrace-grpc-node-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("node.toml");
+    let text = "[services.demo]\nkind = \"rpc\"\n[[listen]]\nservice = \"demo\"\nprotocol = \"grpc\"\naddress = \"127.0.0.1:0\"\n";
+    std::fs::write(&file, text).expect("a file");
+    let node = Running::start(&["up", "--config", file.to_str().expect("text")]);
+    let address = node.line.trim().strip_prefix("demo: rpc at grpc://").expect("where it is");
+    let root = env!("CARGO_MANIFEST_DIR");
+    python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
+    let text = succeeded(python.arg(format!("{root}/../serve/src/rpc/demo")).arg(&folder));
+    assert!(text.contains("everything as it should be"), "{text}");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}

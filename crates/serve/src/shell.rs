@@ -160,6 +160,7 @@ impl Shell {
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         stop.set_ends_at_once(true);
+        stop.catch_hang_ups().map_err(ShellError::Signal)?;
         let hosted = |(name, service)| Hosted { name, service, is_open: false };
         let mut shell = Shell { services: services.into_iter().map(hosted).collect(), admin: None, stop };
         let (is_shown, mut routes) = (admin.is_some(), Routes::default());
@@ -225,7 +226,6 @@ impl Shell {
     /// # Errors
     /// What the first service that failed ended of.
     pub fn wait(mut self) -> Result<(), ShellError> {
-        self.stop.catch_hang_ups().map_err(ShellError::Signal)?;
         let mut died = None;
         while died.is_none() {
             match self.stop.wait(DEATH_LOOK_INTERVAL) {

@@ -27,6 +27,8 @@ struct Inner {
     hung_up: Arc<AtomicBool>,
     /// The next signal ends the process.
     ends_at_once: Arc<AtomicBool>,
+    /// Signals set it.
+    by_signals: bool,
     bell: UnixStream,
     heard: UnixStream,
 }
@@ -48,11 +50,15 @@ impl Stop {
     /// # Errors
     /// The system gives no descriptors.
     pub fn new() -> io::Result<Stop> {
+        Stop::of(false)
+    }
+
+    fn of(by_signals: bool) -> io::Result<Stop> {
         let (bell, heard) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         heard.set_nonblocking(true)?;
         let [is_set, hung_up, ends_at_once] = [(); 3].map(|()| Arc::default());
-        Ok(Stop(Arc::new(Inner { is_set, hung_up, ends_at_once, bell, heard })))
+        Ok(Stop(Arc::new(Inner { is_set, hung_up, ends_at_once, by_signals, bell, heard })))
     }
 
     /// One that Ctrl-C and SIGTERM set.
@@ -60,7 +66,7 @@ impl Stop {
     /// # Errors
     /// The system's, when the signals cannot be caught.
     pub fn on_signals() -> io::Result<Stop> {
-        let stop = Stop::new()?;
+        let stop = Stop::of(true)?;
         let Inner { is_set, ends_at_once, bell, .. } = &*stop.0;
         for signal in [SIGINT, SIGTERM] {
             // In this order: what the first signal sets ends the program at the second.
@@ -72,7 +78,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// SIGHUP wakes whoever waits, too; unless the process was started so that it ignores it, as nohup does.
+    /// If signals set it, SIGHUP wakes whoever waits, too; unless the process was started so that it ignores it, as nohup does.
     ///
     /// # Errors
     /// The system's, when the signal cannot be caught.
@@ -80,7 +86,7 @@ impl Stop {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-        if ignored >> (SIGHUP - 1) & 1 == 0 {
+        if self.0.by_signals && ignored >> (SIGHUP - 1) & 1 == 0 {
             flag::register(SIGHUP, Arc::clone(&self.0.hung_up))?;
             pipe::register(SIGHUP, self.0.bell.try_clone()?)?;
         }
