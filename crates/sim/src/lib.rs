@@ -14,6 +14,7 @@
 //! Code that runs in production imports it only at the top (`millrace sim`); tests may everywhere.
 
 pub mod check;
+pub mod counted;
 pub mod faults;
 pub mod fingerprint;
 pub mod history;

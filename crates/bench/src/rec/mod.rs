@@ -29,7 +29,7 @@ use serve::rec::{ModelArgs, Plan, Server};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use subject::Target;
+pub use subject::{Request, Subject, Target};
 
 /// Load recommendation servers with random queries, and show where the time goes.
 ///

@@ -7,7 +7,7 @@
 //!                  ├── chaos    who is killed when, and the strangers
 //!                  └── show     table, JSON, page
 //! ```
-//! `rpc` is the same for a server of the fabric, with a service of its own.
+//! `rpc` is the same for a server of the fabric, with a service of its own; `places` moves handlers under load.
 //!
 //! What is promised: in *store* mode no acknowledged write is lost, torn or undone, whoever dies; in *cache* mode nothing
 //! that is there is wrong and nothing is refused; in both, resident memory (but pages of the program's file) stays within 3 % of the limit, threads and
@@ -22,6 +22,7 @@ mod client;
 mod ledger;
 mod link;
 mod parts;
+mod places;
 mod record;
 pub mod rpc;
 mod server;
@@ -97,6 +98,7 @@ pub struct Soak {
 #[derive(Subcommand, Debug)]
 enum Role {
     Attack(attack::Attack),
+    Places(places::Places),
     /// One client; started by the soak, tells on standard output what it does
     #[command(hide = true)]
     Client(ClientArgs),
@@ -155,6 +157,7 @@ impl Soak {
                 return Ok(());
             }
             Some(Role::Attack(attack)) => return attack.run(),
+            Some(Role::Places(places)) => return places.run(),
             None => {}
         }
         if self.memory < LEAST_MEMORY {

@@ -19,7 +19,7 @@ pub mod batch;
 pub mod call;
 pub mod demo;
 pub mod descriptions;
-pub(crate) mod engine;
+pub mod engine;
 mod error;
 pub mod gateway;
 mod in_node;
