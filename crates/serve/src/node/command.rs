@@ -20,7 +20,7 @@ use std::path::PathBuf;
 /// Flags are memcached's where they make sense. Anything else is a register: `--set NAME=VALUE`, listed by `millrace
 /// registers`. Order: defaults, then the config file, then flags.
 ///
-/// A config file with [services] has services of any kind, in this one process, with one admin port, one log and one stop; flags of the
+/// A config file with services has services of any kind, in this one process, with one admin port, one log and one stop; flags of the
 /// key-value server are not for it.
 #[derive(Args, Debug, Default)]
 #[command(after_long_help = "\

@@ -62,7 +62,7 @@ pub fn said(source: &Source) -> Result<Said, Wrong> {
 /// The registers that a file's services have, in one list.
 ///
 /// # Errors
-/// As [`read`].
+/// What is wrong with the file, and where.
 pub fn registers(path: &Path) -> Result<Vec<Row>, Wrong> {
     Ok(match read(path)? {
         Said::One(config, _) => rows(None, config.registers.show()),
