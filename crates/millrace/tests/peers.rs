@@ -177,7 +177,7 @@ fn grpcio_calls_a_node() {
     let address = node.line.trim().strip_prefix("demo: rpc at grpc://").expect("where it is");
     let root = env!("CARGO_MANIFEST_DIR");
     python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
-    let text = succeeded(python.arg(format!("{root}/../serve/src/rpc/demo")).arg(&folder));
+    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder));
     assert!(text.contains("everything as it should be"), "{text}");
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
