@@ -79,8 +79,10 @@ impl Run {
 #[derive(Default)]
 struct Account {
     calls: u64,
-    /// Answers that are another's, or none.
+    /// Answers that are another's.
     wrong: u64,
+    /// Calls that were not answered in time.
+    unanswered: u64,
     history: Vec<Counted>,
 }
 
@@ -205,9 +207,12 @@ fn row(subject: &dyn Subject, moves: u64, accounts: Vec<Account>) -> Row {
     for account in accounts {
         all.calls += account.calls;
         all.wrong += account.wrong;
+        all.unanswered += account.unanswered;
         all.history.extend(account.history);
     }
     let Wrong { lost, doubled, reordered } = judge(&all.history);
+    // A call that was done and not answered is in both.
+    let lost = lost.max(all.unanswered);
     Row {
         service,
         register,
@@ -229,9 +234,11 @@ mod tests {
     fn a_service_that_answers_wrongly_is_seen() {
         let subject = rec::Rec::start().expect("a server");
         let call = |value| Counted { key: 1, value, began: value, ended: value };
-        let account = Account { calls: 3, wrong: 1, history: vec![call(1), call(3), call(3)] };
+        let account = Account { calls: 3, wrong: 1, unanswered: 0, history: vec![call(1), call(3), call(3)] };
         let row = row(&subject, 0, vec![account]);
         assert_eq!((row.calls, row.lost, row.doubled, row.mis_answered, row.faults()), (3, 1, 1, 1, 3));
+        let silent = Account { unanswered: 2, ..Account::default() };
+        assert_eq!(super::row(&subject, 0, vec![silent]).lost, 2);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Account, Run, Subject};
 use bench::rec::{Form, Ids, Subject as Described, Target};
 use fabric::channel::{CallOptions, Channel, Options, StartError};
-use ring::wait::WaitPolicy;
+use ring::wait::{Outcome, WaitPolicy};
 use serve::rec::proto::millrace::InferReply;
 use serve::rec::registers::Registers;
 use serve::rec::{Plan, Server, Synthetic};
@@ -60,12 +60,13 @@ impl Rec {
     fn ask_all(&self) -> Result<Vec<Vec<f32>>, String> {
         let mut channel = self.connect()?;
         let mut answers = Vec::new();
-        let options = self.requests.len() as u64;
-        while (answers.len() as u64) < options {
+        while answers.len() < self.requests.len() {
             let mut told = None;
             self.send(&mut channel, answers.len() as u64)?;
             while told.is_none() {
-                channel.wait(WaitPolicy::default(), Some(REPLY_TIMEOUT));
+                if channel.wait(WaitPolicy::default(), Some(REPLY_TIMEOUT)) == Outcome::TimedOut {
+                    return Err("rec does not answer".to_owned());
+                }
                 channel.poll(1, |mut event| {
                     let reply = event.message::<InferReply>().map(|reply| reply.scores().to_vec());
                     told = Some(reply.map_err(|status| status.to_string()));
@@ -117,8 +118,12 @@ impl Subject for Rec {
                     });
                 account.wrong += u64::from(!is_right);
             });
-            if polled == 0 {
-                channel.wait(WaitPolicy::default(), Some(REPLY_TIMEOUT));
+            if polled == 0
+                && channel.wait(WaitPolicy::default(), Some(REPLY_TIMEOUT)) == Outcome::TimedOut
+                && !open.is_empty()
+            {
+                account.unanswered = open.len() as u64;
+                break;
             }
         }
         Ok(account)

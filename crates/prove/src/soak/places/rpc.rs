@@ -7,7 +7,7 @@ use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
 use fabric::status::Status;
-use ring::wait::WaitPolicy;
+use ring::wait::{Outcome, WaitPolicy};
 use serve::rpc::engine::EngineCore;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,8 +127,12 @@ impl Subject for Rpc {
                     None => account.wrong += 1,
                 }
             });
-            if polled == 0 {
-                channel.wait(WaitPolicy::default(), Some(REPLY_TIMEOUT));
+            if polled == 0
+                && channel.wait(WaitPolicy::default(), Some(REPLY_TIMEOUT)) == Outcome::TimedOut
+                && !open.is_empty()
+            {
+                account.unanswered = open.len() as u64;
+                break;
             }
         }
         Ok(account)
