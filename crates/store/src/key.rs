@@ -1,4 +1,4 @@
-//! A key and its hash, computed once where the key enters the house.
+//! A key and its hash, computed once where the key enters the house; and how keys are compared.
 
 use base::hash::Hasher64;
 
@@ -40,5 +40,49 @@ impl<'k> Key<'k> {
     #[inline(always)]
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+}
+
+/// Whether two keys are equal. Word by word: a call to the C library costs more than most keys' comparison.
+#[inline(always)]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let len = a.len();
+    if len != b.len() {
+        return false;
+    }
+    if len < 8 {
+        return a.iter().zip(b).fold(0, |differ, (x, y)| differ | (x ^ y)) == 0;
+    }
+    let word = |bytes: &[u8], at: usize| match bytes[at..].first_chunk() {
+        Some(word) => u64::from_ne_bytes(*word),
+        None => 0,
+    };
+    let mut at = 0;
+    while at + 8 < len {
+        if word(a, at) != word(b, at) {
+            return false;
+        }
+        at += 8;
+    }
+    // The last word overlaps the one before.
+    word(a, len - 8) == word(b, len - 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same;
+
+    #[test]
+    fn keys_differ_wherever_they_differ() {
+        for len in 1..=40 {
+            let a: Vec<u8> = (0..len).collect();
+            assert!(same(&a, &a));
+            assert!(!same(&a, &a[1..]));
+            for at in 0..a.len() {
+                let mut b = a.clone();
+                b[at] ^= 0x80;
+                assert!(!same(&a, &b), "length {len}, byte {at}");
+            }
+        }
     }
 }

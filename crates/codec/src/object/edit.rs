@@ -20,39 +20,11 @@
 use super::array::grow_in;
 use super::raw::{Object, Value};
 use super::reference::{Addr, Ref};
+use super::slot::Slot;
 use super::view::View;
 use crate::memory::{Arena, OutOfMemory, Place};
-use crate::table::{Entry, Flags};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-
-/// Which field of a class, and where it lies in an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// Index of its entry.
-    pub index: u32,
-    /// Offset of its value.
-    pub offset: u32,
-    /// It is a member of a oneof.
-    pub oneof: bool,
-}
-
-impl Slot {
-    /// A field that is in no oneof.
-    pub const fn new(index: u32, offset: u32) -> Slot {
-        Slot { index, offset, oneof: false }
-    }
-
-    /// A member of a oneof.
-    pub const fn member(index: u32, offset: u32) -> Slot {
-        Slot { index, offset, oneof: true }
-    }
-
-    /// What the table says of entry `index`.
-    pub const fn of(entry: &Entry, index: usize) -> Slot {
-        Slot { index: index as u32, offset: entry.offset, oneof: entry.flags.has(Flags::ONEOF) }
-    }
-}
 
 /// An object that only its holder touches for `'m`; bytes lent to it live for `'a`.
 pub struct Edit<'m, 'a> {

@@ -7,8 +7,9 @@
 //! Invariant: while a `MapEdit` lives, nothing else changes the map; keys are never changed in place, so the index may
 //! refer to their bytes.
 
-use super::edit::{Edit, Slot, new_object};
+use super::edit::{Edit, new_object};
 use super::reference::Addr;
+use super::slot::Slot;
 use super::view::{View, view_at};
 use crate::memory::OutOfMemory;
 use std::collections::HashMap;

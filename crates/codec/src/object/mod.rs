@@ -10,12 +10,14 @@ mod edit;
 mod map;
 mod raw;
 mod reference;
+mod slot;
 mod view;
 
 pub(crate) use array::grow_in;
 pub use dynamic::{Dynamic, DynamicMut};
-pub use edit::{Edit, Slot};
+pub use edit::Edit;
 pub use map::{Key, MapEdit, MapSlot};
 pub use raw::{Object, Value};
 pub use reference::{Addr, Ref};
+pub use slot::Slot;
 pub use view::{View, bytes_of, view_at};

@@ -57,7 +57,7 @@ pub(super) struct Core {
     /// Frames taken by the link since it was flushed.
     pub(super) unflushed: Batch,
     /// Slots that owe a Cancel or a Credit.
-    owing: VecDeque<u32>,
+    pub(super) owing: VecDeque<u32>,
     pub(super) pongs: VecDeque<u32>,
     /// A Ping that is to be sent.
     pub(super) ping: Option<u32>,
@@ -312,12 +312,6 @@ impl Core {
         }
     }
 
-    fn owe(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.calls.slot(slot).listed, true) {
-            self.owing.push_back(slot);
-        }
-    }
-
     /// Publishes what was started. Timeouts count from now.
     pub(super) fn publish(&mut self, now: Nanos) {
         for (call, timeout) in self.fresh.drain(..) {
@@ -354,68 +348,6 @@ impl Core {
     pub(super) fn owes(&self) -> bool {
         let frames = !self.owing.is_empty() || !self.pongs.is_empty() || self.ping.is_some();
         frames || !self.fresh.is_empty() || self.links.as_ref().is_some_and(Links::is_switching)
-    }
-
-    /// Sends what is owed, as far as the link takes it.
-    fn settle(&mut self) {
-        while let Some(&slot) = self.owing.front() {
-            if !self.pay(slot) {
-                return;
-            }
-            self.owing.pop_front();
-            self.calls.slot(slot).listed = false;
-        }
-        while let Some(&aux) = self.pongs.front() {
-            if !self.say(Header { aux, ..Header::new(Kind::Pong, 0) }) {
-                return;
-            }
-            self.pongs.pop_front();
-        }
-        if let Some(aux) = self.ping
-            && self.say(Header { aux, ..Header::new(Kind::Ping, 0) })
-        {
-            self.ping = None;
-        }
-    }
-
-    /// Sends what a slot owes; false if the link is full.
-    fn pay(&mut self, slot: u32) -> bool {
-        let call = self.calls.id_of(slot).number();
-        if self.calls.slot(slot).owes_cancel {
-            let method = self.calls.slot(slot).method;
-            if !self.say(Header { method, ..Header::new(Kind::Cancel, call) }) {
-                return false;
-            }
-            self.calls.slot(slot).owes_cancel = false;
-        }
-        let at = self.calls.slot(slot);
-        let owed = match &at.stream {
-            Some(stream) if at.state == State::Waiting && !stream.is_replied() => stream.owed,
-            _ => 0,
-        };
-        if owed > 0 {
-            if !self.say(Header { aux: owed, ..Header::new(Kind::Credit, call) }) {
-                #[cfg(test)]
-                if self.planted == Some(super::simulation::Planted::CreditLost) {
-                    self.calls.slot(slot).stream.as_mut().expect("it owed credit just now").credited();
-                    return true;
-                }
-                return false;
-            }
-            let stream = self.calls.slot(slot).stream.as_mut();
-            stream.expect("it owed credit just now").credited();
-        }
-        true
-    }
-
-    fn say(&mut self, header: Header) -> bool {
-        let taken = self.links.as_mut().is_some_and(|links| links.send(&header.emit(), &[]).is_ok());
-        if taken {
-            // Whoever settles publishes.
-            self.unflushed.put(0);
-            self.count_sent(HEADER);
-        }
-        taken
     }
 
     /// The connection is over: every call that is open is to be told why.

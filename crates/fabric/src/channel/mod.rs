@@ -43,6 +43,7 @@ mod error;
 mod event;
 mod one;
 mod options;
+mod owed;
 mod poll;
 mod receive;
 mod stream;

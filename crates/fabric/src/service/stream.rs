@@ -13,6 +13,8 @@
 //! Bounds: a window of items in the inbox; [`OUTBOX`] bytes in the outbox, or one item. What may be taken is counted for the whole
 //! connection, from which nothing is read while it is too much.
 
+mod inbox;
+
 use super::incoming::{exhausted, unreadable, unwritable};
 use super::responder::too_long;
 use crate::frame::{self, MAX_MESSAGE};
@@ -23,6 +25,7 @@ use codec::decode::Decoder;
 use codec::encode::Encoder;
 use codec::memory::{Arena, OutOfMemory};
 use codec::typed::{Message, MessageView, Owned};
+use inbox::Inbox;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -441,121 +444,4 @@ fn wake(waker: Option<Waker>, state: MutexGuard<'_, State>) {
 
 fn is_over() -> Status {
     Status::new(Code::Cancelled, "the call is over")
-}
-
-/// Items by number.
-struct Inbox {
-    items: VecDeque<Option<Box<[u8]>>>,
-    /// Items at the front without a gap.
-    ready: usize,
-    first: u32,
-    limit: u32,
-    total: Option<u32>,
-    owed: u32,
-    half: u32,
-}
-
-impl Inbox {
-    fn new(window: u32) -> Inbox {
-        let half = (window / 2).max(1);
-        Inbox { items: VecDeque::new(), ready: 0, first: 0, limit: window, total: None, owed: 0, half }
-    }
-
-    /// Puts an item in its place; bytes that can be taken now and could not before.
-    fn put(&mut self, number: u32, body: &[u8]) -> Result<usize, &'static str> {
-        let ahead = number.wrapping_sub(self.first);
-        let end = self.total.unwrap_or(self.limit);
-        if ahead >= self.limit.wrapping_sub(self.first) || ahead >= end.wrapping_sub(self.first) {
-            return Err("an item outside its window");
-        }
-        let at = ahead as usize;
-        if self.items.len() <= at {
-            self.items.resize_with(at + 1, || None);
-        }
-        if self.items[at].replace(body.into()).is_some() {
-            return Err("an item came twice");
-        }
-        let mut bytes = 0;
-        while let Some(Some(item)) = self.items.get(self.ready) {
-            bytes += item.len();
-            self.ready += 1;
-        }
-        Ok(bytes)
-    }
-
-    fn finish(&mut self, total: u32) -> Result<(), &'static str> {
-        let left = total.wrapping_sub(self.first);
-        let window = self.limit.wrapping_sub(self.first);
-        if self.total.is_some() || left > window || (left as usize) < self.items.len() {
-            return Err("a stream's end that does not fit its items");
-        }
-        self.total = Some(total);
-        Ok(())
-    }
-
-    fn take(&mut self) -> Option<Box<[u8]>> {
-        if self.ready == 0 {
-            return None;
-        }
-        let item = self.items.pop_front().flatten().expect("items that are ready are there");
-        self.ready -= 1;
-        self.first = self.first.wrapping_add(1);
-        self.owed += u32::from(self.total.is_none());
-        Some(item)
-    }
-
-    fn is_finished(&self) -> bool {
-        self.total == Some(self.first)
-    }
-
-    fn owes_credit(&self) -> bool {
-        self.total.is_none() && self.owed >= self.half
-    }
-
-    fn credited(&mut self) {
-        self.limit = self.limit.wrapping_add(std::mem::take(&mut self.owed));
-    }
-
-    /// Drops all; bytes that could be taken.
-    fn clear(&mut self) -> usize {
-        let bytes = self.items.iter().take(self.ready).flatten().map(|item| item.len()).sum();
-        self.items = VecDeque::new();
-        self.ready = 0;
-        bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_come_in_order_whatever_order_they_arrive_in() {
-        let mut inbox = Inbox::new(4);
-        // Close to where numbers wrap.
-        (inbox.first, inbox.limit) = (u32::MAX, 3);
-        assert_eq!(inbox.put(1, b"c"), Ok(0));
-        assert!(inbox.take().is_none());
-        assert_eq!(inbox.put(u32::MAX, b"a"), Ok(1));
-        assert_eq!(inbox.put(0, b"b"), Ok(2));
-        let order: Vec<_> = std::iter::from_fn(|| inbox.take()).collect();
-        assert_eq!(order.concat(), b"abc");
-        assert!(inbox.owes_credit());
-        inbox.credited();
-        assert_eq!((inbox.first, inbox.limit), (2, 6));
-    }
-
-    #[test]
-    fn what_does_not_fit_the_window_is_a_violation() {
-        let mut inbox = Inbox::new(2);
-        assert_eq!(inbox.put(2, b""), Err("an item outside its window"));
-        assert_eq!(inbox.put(0, b""), Ok(0));
-        assert_eq!(inbox.put(0, b""), Err("an item came twice"));
-        assert!(inbox.take().is_some());
-        assert_eq!(inbox.put(0, b""), Err("an item outside its window"), "it was taken already");
-        assert!(inbox.finish(0).is_err() && inbox.finish(3).is_err());
-        assert_eq!(inbox.finish(1), Ok(()));
-        assert!(inbox.is_finished() && inbox.finish(1).is_err());
-        assert_eq!(inbox.put(1, b""), Err("an item outside its window"), "behind the end");
-    }
 }

@@ -41,6 +41,7 @@
 //! Tests: `tests.rs`, with planted bugs; the baton itself runs under loom in `ring`.
 
 mod blocking;
+mod book;
 mod call;
 mod desk;
 mod dispatcher;

@@ -1,7 +1,7 @@
 //! A value that was found right for a field, as wide as it lies in objects.
 
 use super::{SetError, Value};
-use crate::object::edit::{Edit, Slot};
+use crate::object::{Edit, Slot};
 use crate::schema::{Field, Types};
 use crate::table::{Entry, Flags, Kind};
 

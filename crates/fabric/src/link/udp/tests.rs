@@ -1,4 +1,5 @@
 use super::*;
+use base::clock::Clock;
 use std::thread::JoinHandle;
 
 /// A listener, a connected link and its other end.

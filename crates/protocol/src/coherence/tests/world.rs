@@ -5,17 +5,16 @@
 //!
 //! Clocks differ in their beginning and in their rate, by less than the drift that leases allow for.
 
+mod checks;
+
 use super::super::client::{Answer, Call, Client, Failed, OpId};
-use super::super::compute::number;
 use super::super::controller::Controller;
 use super::super::home::items::{Items, Tree};
 use super::super::home::{self, Home};
 use super::super::lease::runs;
 use super::super::table::Layout;
 use super::super::{CacheBox, Config, Life, NodeId, Out, Planted};
-use crate::wire::{
-    BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version, key_hash,
-};
+use crate::wire::{BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version};
 use base::{Nanos, Prng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -308,25 +307,6 @@ impl World {
         self.clients.iter().map(Client::under_way).sum()
     }
 
-    /// A counter that began at 0, and that nothing but increments changed, counted each of them once: those that were answered,
-    /// and of those whose end is not known any number.
-    pub(super) fn judge_counter(&mut self, key: &str) {
-        let of_it = |(op, _): &(&(usize, OpId), &Result_)| {
-            let call = &self.started[*op].0;
-            call.key == key.as_bytes() && call.verb == Verb::Incr
-        };
-        let ends: Vec<_> = self.outcomes.iter().filter(of_it).map(|(_, outcome)| outcome).collect();
-        let answered =
-            ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count() as u64;
-        let unknown = ends.iter().filter(|end| **end == &Err(Failed::Unknown)).count() as u64;
-        let item = self.homes.values().find_map(|home| home.items().peek(key.as_bytes()));
-        // The first one stored 0.
-        let counted = item.map_or(0, |item| number(&item.value).expect("a counter is a number") + 1);
-        if !(answered..=answered + unknown).contains(&counted) {
-            self.violations.push(format!("{counted} were counted, {answered} answered, {unknown} unknown"));
-        }
-    }
-
     // ---- time
 
     fn rate(&self, node: NodeId) -> (i128, i128) {
@@ -446,65 +426,6 @@ impl World {
                 self.judge(c, op, &outcome);
                 if self.outcomes.insert((c, op), outcome).is_some() {
                     self.violations.push(format!("operation {op:?} of client {c} ended twice"));
-                }
-            }
-        }
-    }
-
-    fn judge(&mut self, c: usize, op: OpId, outcome: &Result_) {
-        let (call, floor) = &self.started[&(c, op)];
-        let Ok(answer) = outcome else { return };
-        let showed = answer.version;
-        if showed != Version(0) && showed < *floor {
-            self.violations.push(format!("{call:?} showed {showed}, after {floor} was seen"));
-        }
-        let highest = self.floor.entry(call.key.clone()).or_default();
-        *highest = showed.max(*highest);
-        if call.verb == Verb::Incr
-            && answer.status == Status::Ok
-            && !self.counted.insert((call.key.clone(), answer.version))
-        {
-            self.violations.push(format!("{call:?} is one of two that stored {showed}"));
-        }
-    }
-
-    /// No box answers as the owner of what its home did not give it.
-    fn check_owners(&mut self) {
-        for (id, machine) in &self.boxes {
-            let now = self.clock(NodeId::Box(*id));
-            for key in self.keys.iter().filter(|key| machine.owned(key, now).is_some()) {
-                let home = self.layout.home_of(key_hash(key));
-                let is_quiet = self.quiet_until.get(&home).is_some_and(|until| runs(*until, self.now));
-                if !is_quiet && self.homes[&home].owner_of(key) != Some(*id) {
-                    let key = String::from_utf8_lossy(key);
-                    self.violations.push(format!("box {id} would answer as owner of {key}"));
-                }
-            }
-        }
-    }
-
-    /// No box could answer what is not, at this moment, at the home.
-    fn check(&mut self) {
-        self.check_owners();
-        for (id, machine) in &self.boxes {
-            let now = self.clock(NodeId::Box(*id));
-            for kept in machine.copies().filter(|kept| runs(kept.end(), now)) {
-                let home = self.layout.home_of(kept.hash);
-                if self.quiet_until.get(&home).is_some_and(|until| runs(*until, self.now)) {
-                    continue;
-                }
-                let home_now = self.clock(NodeId::Home(home));
-                let item = self.homes[&home].items().clone().read(&kept.key, home_now);
-                let (key, version) = (String::from_utf8_lossy(&kept.key), kept.version);
-                match item {
-                    Some(item) if item.version == version && item.value == kept.value => {}
-                    Some(item) => self
-                        .violations
-                        .push(format!("box {id} has version {version} of {key}, its home {}", item.version)),
-                    None if self.evicts => {}
-                    None => self
-                        .violations
-                        .push(format!("box {id} has version {version} of {key}, its home nothing")),
                 }
             }
         }

@@ -8,11 +8,13 @@
 //!
 //! Bounds: [`MOST_EVENTS`]; a world in which more happens does not come to rest, which is a violation.
 
+mod lives;
+
 use super::super::clock::Clock;
 use super::super::packets::Datagram;
 use super::super::words;
 use super::super::world::Violation;
-use super::disk::{Disk, End, Machine};
+use super::disk::{Disk, Machine};
 use super::issue::Underway;
 use super::record::Record;
 use super::registry::{Answer, Registry, Request};
@@ -20,11 +22,8 @@ use super::script::{DELAY, Script};
 use super::serve::Driver;
 use super::shape::{Role, Shape};
 use super::watch::Watch;
-use base::key::Key;
 use base::{Nanos, Picos, Prng};
-use protocol::chain::{
-    Client, Configuration, Controller, Epoch, Incarnation, Message, NodeId, Out, Planted, Replica, wire,
-};
+use protocol::chain::{Client, Configuration, Controller, Epoch, Message, NodeId, Out, Planted, wire};
 use sim::faults::{Step, Trouble};
 use sim::network::{Network, Weather};
 use sim::nodes::Node;
@@ -386,133 +385,6 @@ impl<'a> World<'a> {
         if at < place.timer {
             place.timer = at;
             self.queue.push(at, node, Happening::Timer { life: place.life });
-        }
-    }
-
-    // ---- faults
-
-    fn fault(&mut self, step: Step) {
-        let (count, plan) = (self.shape.count(), &self.script.plan);
-        self.note(|shape| {
-            format!("fault         {}", words::step(|node| shape.name(node), count, plan, step))
-        });
-        match step {
-            Step::Crash(node) if node < count => self.crash(node),
-            Step::Restart(node) if node < count => self.begin(node),
-            Step::Power(nodes) => self.cut_power(nodes),
-            Step::Trouble(node, trouble) if node < count => {
-                self.places[node as usize].troubles.insert(trouble);
-                self.places[node as usize].was_paused |= trouble == Trouble::Pause;
-                self.trouble(node, trouble);
-            }
-            Step::Relief(node, trouble) if node < count => self.relieve(node, trouble),
-            step => drop(self.network.step(step)),
-        }
-    }
-
-    fn relieve(&mut self, node: Node, trouble: Trouble) {
-        let now = self.now();
-        self.places[node as usize].troubles.remove(&trouble);
-        if matches!(trouble, Trouble::Full | Trouble::BadSync) {
-            self.heal(node);
-        }
-        if trouble == Trouble::Pause {
-            for what in std::mem::take(&mut self.places[node as usize].waiting) {
-                self.queue.push(now, node, what);
-            }
-        }
-        if std::mem::take(&mut self.places[node as usize].has_stopped) {
-            self.begin(node);
-        }
-    }
-
-    /// Whether this is wrong with a node now.
-    pub(super) fn has_trouble(&self, node: Node, trouble: Trouble) -> bool {
-        self.places[node as usize].troubles.contains(&trouble)
-    }
-
-    /// Whether a node was ever paused.
-    pub(super) fn was_paused(&self, node: Node) -> bool {
-        self.places[node as usize].was_paused
-    }
-
-    /// Whether a node is up, and in this life.
-    pub(super) fn lives(&self, node: Node, life: u32) -> bool {
-        let place = &self.places[node as usize];
-        place.actor.is_some() && place.life == life
-    }
-
-    pub(super) fn crash(&mut self, node: Node) {
-        if self.places[node as usize].actor.is_none() {
-            return;
-        }
-        match self.shape.role(node) {
-            Role::Client(_) => self.underway.forget(node),
-            Role::Replica(_) => self.end_replica(node, End::Process),
-            Role::Controller(_) => {}
-        }
-        self.places[node as usize].actor = None;
-        self.places[node as usize].timer = Picos::MAX;
-    }
-
-    /// A life of a node begins, if it is not up.
-    pub(super) fn begin(&mut self, node: Node) {
-        if self.places[node as usize].actor.is_some() {
-            return;
-        }
-        let now = self.read_clock(node);
-        let config = &self.script.config;
-        self.births += 1;
-        let life = self.places[node as usize].life + 1;
-        let id = self.shape.id(node, life);
-        let actor = match (self.shape.role(node), id) {
-            (Role::Client(_), NodeId::Client(number)) => {
-                let luck = random::stream(self.script.seed, number, "retransmission").next_u64();
-                let client =
-                    Client::new(&self.script.client_config(), number, &self.shape.replica_ids(), luck, now);
-                Actor::Client(Box::new(client.reads(self.script.reads)))
-            }
-            (Role::Replica(id), _) => {
-                let life = Incarnation(self.births);
-                let Some((recovered, image, log)) = self.open_disk(node, life) else { return };
-                let controllers: Vec<u16> = (0..self.shape.controllers as u16).collect();
-                let machine = Replica::new(
-                    config,
-                    id,
-                    life,
-                    &controllers,
-                    Key::new(u128::from(self.births).to_le_bytes()),
-                    recovered,
-                    now,
-                    image,
-                    log,
-                );
-                Actor::Replica(Box::new(machine.with_bugs(self.script.planted)))
-            }
-            (Role::Controller(number), _) => {
-                let controller = Controller::standby(config, number, &self.shape.replica_ids());
-                Actor::Controller(Box::new(controller.with_bugs(self.script.planted)))
-            }
-            (Role::Client(_), _) => unreachable!("a client is known by its number"),
-        };
-        let place = &mut self.places[node as usize];
-        (place.actor, place.life, place.id) = (Some(actor), life, id);
-        (place.has_stopped, place.is_storing, place.timer) = (false, false, Picos::MAX);
-        if matches!(place.actor, Some(Actor::Controller(_))) {
-            self.queue.push(self.queue.now(), node, Happening::Campaign { life });
-        }
-        self.acted(node, &mut Out::new());
-    }
-
-    /// Who is down comes up, and no fault is left.
-    pub(super) fn calm(&mut self) {
-        self.is_calm = true;
-        self.network.calm();
-        for node in 0..self.shape.count() {
-            for trouble in Trouble::ALL {
-                self.relieve(node, trouble);
-            }
-            self.begin(node);
         }
     }
 

@@ -121,12 +121,6 @@ fn hybrid_lanes_conform() {
 }
 
 #[test]
-fn a_packet_fills_its_slot() {
-    assert_eq!((size_of::<Packet>() + 4, size_of::<Padded>()), (128, 128));
-    assert_eq!(std::mem::offset_of!(Packet, bytes) + 4 + FIRST_LINE, 64);
-}
-
-#[test]
 fn a_pair_is_not_made_of_lanes() {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let segment = Segment::create_of(Form::Lanes(Variant::Index), SMALL, Pages::Base).expect("a segment");

@@ -22,6 +22,7 @@
 //!
 //! Bounds: [`FRAME_MAX`] bytes a frame before the proof, [`HANDSHAKE_TIMEOUT`].
 
+use super::peer::offer;
 use base::Nanos;
 use base::key::{Key, TAG_BYTES, Tag};
 use fabric::link::{Frames, Link};
@@ -232,7 +233,7 @@ impl Handshake {
 
     /// Goes on. `chain` and `key` are this node's.
     pub(super) fn step(&mut self, now: Nanos, chain: u32, key: &Key, frames: &mut Frames) -> Step {
-        self.said_hello = self.said_hello || super::offer(&mut *self.link, &self.mine).is_ok();
+        self.said_hello = self.said_hello || offer(&mut *self.link, &self.mine).is_ok();
         for _ in 0..QUANTUM {
             // What follows the proof is for the peer, not for the handshake: it stays in the link.
             if self.theirs.is_some() && self.proof.is_some() {
@@ -289,14 +290,14 @@ impl Handshake {
             && !self.proved
         {
             let tag = key.tag(&[self.side.label(), &self.mine, theirs]);
-            self.proved = super::offer(&mut *self.link, &Frame::Proof(tag).emit()).is_ok();
+            self.proved = offer(&mut *self.link, &Frame::Proof(tag).emit()).is_ok();
         }
     }
 
     /// Says why it ends here, and hands over the link, of which nobody is to hear more.
     pub(super) fn refuse(mut self, now: Nanos, why: Refusal) {
         // One that has no room for it learns it by the end of the link.
-        let _ = super::offer(&mut *self.link, &Frame::Refused(why).emit());
+        let _ = offer(&mut *self.link, &Frame::Refused(why).emit());
         self.link.flush(now);
     }
 

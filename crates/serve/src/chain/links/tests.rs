@@ -1,6 +1,7 @@
 //! Two or three nodes in one process, over every transport. Time is the process's clock, since links have deadlines of their own; nothing
 //! waits for a certain time, and a test that hangs fails after [`PATIENCE`].
 
+use super::peer::offer;
 use super::*;
 use base::Clock;
 use protocol::chain::{Epoch, Lsn};

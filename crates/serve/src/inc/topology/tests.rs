@@ -1,0 +1,98 @@
+//! Tests of topologies: files and back, what is wrong in one, its keys, and where clients begin.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Topology, IncError> {
+    Topology::parse(text, Path::new("rack.toml"))
+}
+
+fn address(node: NodeId) -> SocketAddr {
+    let nodes = Shape { tors: 4, roots: 2, homes: 3, controllers: 2 }.nodes();
+    let place = nodes.iter().position(|one| *one == node).expect("it is one of them");
+    SocketAddr::from(([127, 0, 0, 1], 7101 + place as u16))
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let registers = Registers::default();
+    registers.set("coherence.lease", "200000").expect("a lease");
+    registers.set("coherence.policy", "exclusive").expect("a policy");
+    let shape = Shape { tors: 4, roots: 2, homes: 3, controllers: 2 };
+    let written = Topology::two_levels(&shape, address, &registers).expect("it fits");
+    let read = parse(&written.text()).expect("it is what was written");
+    assert_eq!(read.text(), written.text());
+    assert_eq!((read.layout(), read.book()), (written.layout(), written.book()));
+    assert_eq!((read.config(), read.controllers()), (written.config(), 2));
+    assert_eq!(**read.layout(), Layout::two_levels(4, 2, 3, SLOTS).expect("the same"));
+}
+
+#[test]
+fn errors_say_what_would_be_right() {
+    let one = "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\n";
+    let home = "[[home]]\nid = 1\naddress = \"127.0.0.1:2\"\nbox = 1\n";
+    for (text, words) in [
+        (String::new(), "at least one home"),
+        (format!("slots = 3\n{one}{home}"), "power of two"),
+        (format!("{one}{one}{home}"), "ids are 1 to 64, each once"),
+        (format!("{one}above = [9]\n{home}"), "box 9 is named but not there"),
+        (format!("{one}{}", home.replace(":2", ":1")), "box:1 and home:1 have the same address"),
+        (format!("{one}{}", home.replace(":2", ":0")), "by which the others reach it"),
+        (format!("{one}{}", home.replace("127.0.0.1", "0.0.0.0")), "by which the others reach it"),
+        (format!("{one}{}", home.replace("127.0.0.1", "[::1]")), "the same kind"),
+        (format!("{one}{home}[coherence]\nlaese = 1\n"), "millrace registers --inc"),
+        (format!("{one}{home}[coherence]\nlease = 1.5\n"), "must be a number"),
+        (format!("{one}{home}[coherence]\nhealth = 2000\n"), "asked before it is dead"),
+        (format!("{one}{home}[[bax]]\n"), "unknown field `bax`"),
+        (one.replace("127.0.0.1:1", "here"), "invalid socket address"),
+        ("box = [".into(), "rack.toml makes no sense"),
+    ] {
+        let error = parse(&text).expect_err("it is wrong").to_string();
+        assert!(error.contains(words), "{words:?} in {error:?}");
+    }
+}
+
+#[test]
+fn keys_are_read_made_and_asked_for() {
+    let folder = std::env::temp_dir().join(format!("millrace-topology-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("rack.toml");
+    let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
+    let held = Topology::two_levels(&shape, address, &Registers::default()).expect("it fits");
+    held.write(&file).expect("two files");
+    let read = Topology::read(&file).expect("what was written");
+    let keys = read.node_keys(false).expect("its key");
+    assert!(keys.is_some() && keys == held.held_keys() && read.held_keys().is_none());
+    let clients = read.client_keys().expect("of the same key");
+    assert!(clients.is_some() && clients != keys && clients == held.client_keys().expect("held"));
+    let client_key = held.secret.client_key(false).expect("held").expect("there is one");
+    client_key.write_new(&folder.join("client.key")).expect("a file");
+    let text = read.text().replace("\nkey = ", "\nclient_key = \"client.key\"\n# ");
+    let of_clients = Topology::parse(&text, &file).expect("the same for clients");
+    assert_eq!(of_clients.client_keys().expect("its key"), clients);
+    let error = of_clients.node_keys(false).expect_err("it is for clients").to_string();
+    assert!(error.contains("[cluster]") && error.contains("--no-key"), "{error}");
+    assert_eq!(of_clients.node_keys(true).expect("all are here"), None);
+    let elsewhere = Topology::parse(&text.replace("127.0.0.1", "10.0.0.1"), &file).expect("one");
+    let error = elsewhere.node_keys(true).expect_err("others reach it").to_string();
+    assert!(error.contains("other machines"), "{error}");
+    std::fs::remove_file(folder.join("rack.key")).expect("it is there");
+    assert!(read.client_keys().expect("who comes first makes it").is_some());
+    assert!(folder.join("rack.key").exists());
+    let far = Topology::parse(&read.text().replace("127.0.0.1", "10.0.0.1"), &file).expect("one");
+    std::fs::remove_file(folder.join("rack.key")).expect("it was made");
+    assert!(far.client_keys().is_err() && far.node_keys(false).is_err(), "not for several machines");
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn clients_find_a_box() {
+    let shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 0 };
+    let topology = Topology::two_levels(&shape, address, &Registers::default()).expect("it fits");
+    assert_eq!(topology.tor(None).expect("the first"), BoxId(1));
+    assert_eq!(topology.tor(Some(2)).expect("it is there"), BoxId(2));
+    let error = topology.tor(Some(8)).expect_err("it is not").to_string();
+    assert!(error.contains("its boxes are 1, 2, 3"), "{error}");
+    assert!(topology.bind_client().and_then(|socket| socket.local_addr()).expect("one").ip().is_loopback());
+    let error = topology.bind(NodeId::Home(HomeId(9))).expect_err("there is none").to_string();
+    assert!(error.contains("no home:9; it has box:1, box:2, box:3, home:1"), "{error}");
+}
