@@ -59,7 +59,7 @@ where
     /// Ends every task whose deadline has passed.
     pub(super) fn expire<C: Core>(&mut self, common: &mut Common<C>) {
         self.next_expiry = Nanos::MAX;
-        let deadline = common.settings.deadline;
+        let deadline = common.account.settings.deadline;
         if deadline == Nanos::ZERO {
             return;
         }
