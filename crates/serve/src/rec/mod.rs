@@ -7,9 +7,10 @@
 //!  HTTP   ─▶ oip   ─┘                                           │
 //!        ◀─────────────────────── scores ───────────────────────┘
 //! ```
-//! Threads: one for each edge; the engine core ([`crate::engine_cores`]) and the host threads are its process's, on which it is one service of tasks. That is ORCA's division (section
-//! IV-D): the network's side hands requests over by rings, the engine does the whole inference, and its answer goes straight back to the network's side.
-//! What people write is parsed and made the model's input where `place.rec.preprocess` says: on the edge's thread, on the engine's core, or on a host thread.
+//! Threads: one for each edge; the engine core ([`crate::engine_cores`]) and the host threads are its process's, on which it is one service of tasks.
+//! That is ORCA's division (section IV-D): the network's side hands requests over by rings, the engine does the whole inference, and its answer goes
+//! straight back to the network's side. What people write is parsed and made the model's input where `place.rec.preprocess` says: on the edge's thread, on
+//! the engine's core, or on a host thread.
 //!
 //! | file | what it is |
 //! |---|---|
