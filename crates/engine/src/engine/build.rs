@@ -142,6 +142,7 @@ impl<C: Core> Engine<C> {
         }
         let service = self.services[number].take().expect("a service with this number");
         let service = service.leave(&mut self.common);
+        *self.common.account_of(number) = Account::default();
         let desk = &mut self.common.desks[number];
         *desk = Desk { generation: desk.generation.wrapping_add(1), ..Desk::default() };
         *service.downcast().expect("a handle of this engine")

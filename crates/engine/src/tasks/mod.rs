@@ -270,12 +270,8 @@ where
     }
 
     fn leave(mut self: Box<Self>, common: &mut Common<C>) -> Box<dyn Any> {
-        for slot in (0..self.metas.len() as u16).map(Slot::new) {
-            if self.metas[slot.index()].stand != Stand::Free {
-                // Host threads and other services learn that nobody waits any more.
-                self.drop_task(common, slot);
-            }
-        }
+        // Host threads and other services learn that nobody waits any more.
+        self.end_tasks(common, true);
         common.in_flight -= common.desks[self.number].in_flight;
         let Tasks { service, ports, callee, .. } = *self;
         drop(ports);

@@ -61,6 +61,8 @@ fn settings_and_figures_are_a_services_own() {
     let mut totals = engine.counters(first);
     totals += engine.counters(second);
     assert_eq!(engine.totals(), totals);
+    engine.remove(first);
+    assert_eq!(engine.totals(), engine.counters(second), "who went takes its figures along");
 }
 
 #[test]
