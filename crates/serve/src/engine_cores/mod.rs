@@ -22,7 +22,7 @@
 //! 2. The thread takes it only while a service needs the thread: it says so itself, or somebody counts on it ([`OnCore::count_on_thread`]).
 //! 3. A core's thread runs from its first service to the end of [`EngineCores`], after the last one. The host threads end after that.
 //!
-//! Errors: a panic that the engine does not answer ends the process ([`crate::guard`]): requests in flight would have no answer.
+//! Errors: a panic that the engine does not answer ends the process (`guard`): requests in flight would have no answer.
 
 mod engine_core;
 mod on_core;
