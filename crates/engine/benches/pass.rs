@@ -249,6 +249,7 @@ impl<S: Service + TaskService + Messages<Request = u64, Reply = Span> + Clone> N
 /// An engine and its one port.
 struct Side<S: Numbers> {
     engine: Engine,
+    handle: Handle<S>,
     edge: EdgePort<S>,
     prng: Prng,
     clock: Clock,
@@ -265,11 +266,12 @@ impl<S: Numbers> Side<S> {
         let mut engine = Engine::new(EngineOptions::default());
         let handle = add(&mut engine);
         let edge = engine.open(handle, 256, 1 << 16).expect("the engine's first port");
-        Side { engine, edge, prng: Prng::new(7), clock: Clock::shared() }
+        Side { engine, handle, edge, prng: Prng::new(7), clock: Clock::shared() }
     }
 
     /// Nanoseconds per request over one slice.
     fn slice(&mut self, settings: &Settings) -> f64 {
+        self.engine.set_settings(self.handle, *settings);
         let keys: Vec<u64> = (0..SLICE).map(|_| self.prng.next_u64()).collect();
         let mut sum = 0;
         let start = Instant::now();
@@ -280,7 +282,7 @@ impl<S: Numbers> Side<S> {
                 assert!(self.edge.submit(now, key).is_ok(), "the ring has room for {DEPTH}");
             }
             self.edge.ring();
-            self.engine.pass(settings);
+            self.engine.pass();
             while let Some(reply) = self.edge.poll() {
                 sum ^= self.edge.bytes(reply.body)[0];
                 self.edge.release(reply.body);

@@ -73,13 +73,13 @@ struct Answer<T: Messages> {
 /// Why a call got no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The service panicked over a call and does not answer panics.
+    /// The service panicked over a call and does not answer panics, or was removed.
     Closed,
 }
 
 impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the service that was called has panicked")
+        f.write_str("the service that was called has panicked, or was removed")
     }
 }
 

@@ -45,11 +45,30 @@ pub(crate) trait Hosted<C: Core>: Send {
 
     /// The service.
     fn service(&mut self) -> &mut dyn Any;
+
+    /// Ends what is under way without an answer, closes the ports, and gives the service back.
+    fn leave(self: Box<Self>, common: &mut Common<C>) -> Box<dyn Any>;
+}
+
+/// What a service's settings are read from before each of its passes.
+pub(crate) type Source = Box<dyn FnMut() -> Settings + Send>;
+
+/// What is set for one service, and what is counted of it.
+#[derive(Default)]
+pub(crate) struct Account {
+    pub(crate) settings: Settings,
+    pub(crate) stages: Arc<Stages>,
+    pub(crate) counters: Counters,
 }
 
 /// What the engine knows of one service.
 #[derive(Default)]
 pub(crate) struct Desk {
+    /// Tells the services that had the same number apart.
+    pub(crate) generation: u16,
+    /// While it is not the one that is served.
+    pub(crate) account: Account,
+    pub(crate) source: Option<Source>,
     /// Ports whose doorbells were rung.
     pub(crate) news: Vec<u32>,
     /// Tasks to be polled again.
@@ -68,24 +87,57 @@ pub(crate) struct Desk {
     pub(crate) carry: u64,
 }
 
+impl Desk {
+    /// Whether a pass of it would find something that was announced or left.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.more || !self.resumed.is_empty() || !self.news.is_empty()
+    }
+}
+
 /// What a pass of any service uses.
 pub(crate) struct Common<C> {
     pub(crate) core: C,
     pub(crate) turn: Turn,
-    pub(crate) settings: Settings,
+    /// Whose account is here and not at its desk. Where a panic cut its pass short it still is.
+    pub(crate) serving: usize,
+    /// Of the service whose pass it is: at hand, so that a request costs no look for its desk.
+    pub(crate) account: Account,
     /// Requests in flight at most.
     pub(crate) capacity: usize,
     /// Tasks in flight, those of calls aside.
     pub(crate) in_flight: usize,
     pub(crate) desks: Vec<Desk>,
-    pub(crate) stages: Arc<Stages>,
     pub(crate) queued: StageRun,
     pub(crate) executed: StageRun,
-    pub(crate) counters: Counters,
     pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
 impl<C: Core> Common<C> {
+    /// The next pass is that of service `number`: its account is at hand, its settings as they are now.
+    #[inline]
+    pub(crate) fn serve(&mut self, number: usize) {
+        if self.serving != number {
+            self.change_accounts(number);
+        }
+        if let Some(source) = &mut self.desks[number].source {
+            self.account.settings = source();
+        }
+    }
+
+    fn change_accounts(&mut self, number: usize) {
+        // A panic may have left some of the last service.
+        let stages = &self.account.stages;
+        self.queued.finish(|span, n| stages.queued(span, n));
+        self.executed.finish(|span, n| stages.executed(span, n));
+        std::mem::swap(&mut self.account, &mut self.desks[self.serving].account);
+        std::mem::swap(&mut self.account, &mut self.desks[number].account);
+        self.serving = number;
+    }
+
+    pub(crate) fn account_of(&mut self, number: usize) -> &mut Account {
+        if self.serving == number { &mut self.account } else { &mut self.desks[number].account }
+    }
+
     /// When the work at hand began.
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
@@ -101,7 +153,7 @@ impl<C: Core> Common<C> {
     /// Whether a request that was submitted at `at` is too late.
     #[inline]
     pub(crate) fn is_late(&self, at: Nanos) -> bool {
-        let deadline = self.settings.deadline;
+        let deadline = self.account.settings.deadline;
         deadline > Nanos::ZERO && self.now().since(at) > deadline
     }
 

@@ -17,7 +17,7 @@ pub enum Form {
     Coroutine,
 }
 
-/// How the services of one engine share its passes.
+/// How the services of one engine share its passes ([`Engine::set_scheduler`](crate::Engine::set_scheduler)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
     /// In turn, with equal shares.
@@ -30,8 +30,9 @@ pub enum Scheduler {
     ShortestQueue,
 }
 
-/// What may be changed between two passes.
-#[derive(Clone, Copy, Debug)]
+/// What may be changed of one service between two passes ([`Engine::set_settings`](crate::Engine::set_settings),
+/// [`Engine::follow`](crate::Engine::follow)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How latency is hidden.
     pub form: Form,
@@ -42,26 +43,18 @@ pub struct Settings {
     /// Requests that waited longer are answered by [`Service::expire`](crate::Service::expire), and tasks that have not finished by
     /// then are ended; zero waits for ever.
     pub deadline: Nanos,
-    /// How services share the engine.
-    pub scheduler: Scheduler,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            form: Form::Staged,
-            group: 16,
-            quantum: 64,
-            deadline: Nanos::ZERO,
-            scheduler: Scheduler::RoundRobin,
-        }
+        Settings { form: Form::Staged, group: 16, quantum: 64, deadline: Nanos::ZERO }
     }
 }
 
 /// What is fixed when an engine is made.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Requests in flight at most, over all services.
+    /// Requests in flight at most, over all services; [`Engine::set_in_flight`](crate::Engine::set_in_flight) changes it.
     pub in_flight: usize,
     /// Ports at most, over all services, and one more for each service that others call.
     pub ports: usize,
@@ -88,7 +81,8 @@ pub enum Order {
 pub struct ServiceOptions {
     /// Its share under [`Scheduler::Weighted`]; at least 1.
     pub weight: u32,
-    /// Tasks in flight at most, within the engine's own bound: so that sleepers of one service leave room for the others.
+    /// Requests of edges in flight at most, within what the engine allows when the service is added: so that sleepers of one service
+    /// leave room for the others. Its tables have that many places.
     pub in_flight: usize,
     /// Which tasks wait for which. Staged requests are always executed as admitted.
     pub order: Order,
@@ -105,6 +99,8 @@ impl Default for ServiceOptions {
 pub struct Progress {
     /// Requests answered.
     pub answered: usize,
+    /// Of which services: a bit for each ([`Handle::bit`](crate::Handle::bit)).
+    pub services: u16,
     /// Ports that wait for their edge to make room for replies.
     pub blocked: usize,
     /// Whether another pass, now, would find something to do.
@@ -122,8 +118,18 @@ pub struct Counters {
     pub panicked: u64,
     /// Times a port had to wait for room for its replies.
     pub blocked: u64,
-    /// Passes that answered something.
+    /// Passes that answered something; of an engine, each as often as there were services of which it did.
     pub passes: u64,
+}
+
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        self.executed += other.executed;
+        self.expired += other.expired;
+        self.panicked += other.panicked;
+        self.blocked += other.blocked;
+        self.passes += other.passes;
+    }
 }
 
 impl Counters {

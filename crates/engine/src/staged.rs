@@ -12,7 +12,7 @@
 //! 3. Between passes the queue is empty, unless the service panicked. A blocked port thus takes no room from the others.
 //! 4. A request that is announced before a pass waits for at most one quantum of each other port.
 //!
-//! Bounds: the engine's `in_flight` requests in the queue; at a blocked port, as many as its ring has entries.
+//! Bounds: `in_flight` requests of the service in the queue; at a blocked port, as many as its ring has entries.
 
 use crate::call::Callee;
 use crate::cores::{Core, Work};
@@ -30,6 +30,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A staged service with its ports.
 pub(crate) struct Staged<S: Service, C: Core> {
     queue: Queue<S>,
+    /// Requests admitted at once, at most.
+    bound: usize,
     // Boxed once per service, not per request: the coroutine's type cannot be written down, and one indirect call per pass
     // is nothing.
     window: Box<dyn Window<S, C>>,
@@ -56,20 +58,20 @@ impl<S: Service, C: Core> Staged<S, C> {
             number,
             executing: None,
         };
-        Staged { queue, window: coroutine::window::<S, C>(in_flight), callee: None }
+        Staged { queue, bound: in_flight, window: coroutine::window::<S, C>(in_flight), callee: None }
     }
 }
 
 impl<S: Service, C: Core> Hosted<C> for Staged<S, C> {
     fn pass(&mut self, common: &mut Common<C>, share: usize) {
         let queue = &mut self.queue;
-        let group = common.settings.group.clamp(1, MAX_GROUP);
+        let group = common.account.settings.group.clamp(1, MAX_GROUP);
         queue.recover(common, group);
         queue.announced(common);
         queue.retry(common);
-        queue.admit(common, share, group);
+        queue.admit(common, (share.min(self.bound), self.bound), group);
         if !queue.admitted.is_empty() {
-            match common.settings.form {
+            match common.account.settings.form {
                 Form::Plain => queue.run_groups(common, group, false),
                 Form::Staged => queue.run_groups(common, group, true),
                 Form::Coroutine if S::ANSWERS_PANICS => {
@@ -113,6 +115,15 @@ impl<S: Service, C: Core> Hosted<C> for Staged<S, C> {
     fn service(&mut self) -> &mut dyn Any {
         &mut self.queue.service
     }
+
+    fn leave(self: Box<Self>, common: &mut Common<C>) -> Box<dyn Any> {
+        let Queue { service, ports, .. } = self.queue;
+        drop(ports);
+        if let Some(callee) = &self.callee {
+            callee.deliver(common);
+        }
+        Box::new(service)
+    }
 }
 
 impl<S: Service> Queue<S> {
@@ -153,10 +164,10 @@ impl<S: Service> Queue<S> {
         record(common, answered);
     }
 
-    fn admit<C: Core>(&mut self, common: &mut Common<C>, share: usize, group: usize) {
+    fn admit<C: Core>(&mut self, common: &mut Common<C>, (share, bound): (usize, usize), group: usize) {
         // Tasks that sleep keep staged requests from nothing: those are gone when the pass ends.
-        let share = if common.in_flight == 0 { share } else { share.max(group.min(common.capacity)) };
-        self.ports.admit(&mut self.admitted, share, common.settings.quantum.max(1));
+        let share = if common.in_flight == 0 { share } else { share.max(group.min(bound)) };
+        self.ports.admit(&mut self.admitted, share, common.account.settings.quantum.max(1));
         let admitted = self.admitted.len();
         let desk = &mut common.desks[self.number];
         desk.waiting = desk.waiting.saturating_sub(admitted as u64);
@@ -206,7 +217,7 @@ impl<S: Service> Queue<S> {
             if self.answer(common, &mut request) {
                 answered += 1;
             } else {
-                common.counters.blocked += u64::from(self.ports.give_back(request));
+                common.account.counters.blocked += u64::from(self.ports.give_back(request));
             }
         }
         common.core.worked(Work::Execute, answered);
@@ -241,7 +252,7 @@ impl<S: Service> Queue<S> {
         self.executing = None;
         let Some(body) = reply else { return false };
         port.reply(admitted.tag, Stamped { at: now, body });
-        let counters = &mut common.counters;
+        let counters = &mut common.account.counters;
         *(if S::ANSWERS_PANICS && admitted.failed {
             &mut counters.panicked
         } else if late {
@@ -249,7 +260,7 @@ impl<S: Service> Queue<S> {
         } else {
             &mut counters.executed
         }) += 1;
-        common.queued.add(waited, |span, n| common.stages.queued(span, n));
+        common.queued.add(waited, |span, n| common.account.stages.queued(span, n));
         true
     }
 }
@@ -257,8 +268,8 @@ impl<S: Service> Queue<S> {
 /// Records a group that is done; the next one begins now.
 fn record<C: Core>(common: &mut Common<C>, answered: usize) {
     let begun = common.read_clock();
-    common.queued.finish(|span, n| common.stages.queued(span, n));
+    common.queued.finish(|span, n| common.account.stages.queued(span, n));
     if answered > 0 {
-        common.stages.executed(common.now().since(begun), answered);
+        common.account.stages.executed(common.now().since(begun), answered);
     }
 }

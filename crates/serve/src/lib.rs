@@ -13,7 +13,7 @@
 //! | [`shell`] | services of a process: one port for operators, one log, one stop |
 //! | [`process`] | what all commands do alike: stopping, logging, progress, parsing |
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
-//! | `engine_thread` | a thread that drives an engine: passes, waiting, its end |
+//! | `engine_cores` | the engine cores of a process, the services on them, host threads |
 //! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
 //!
@@ -24,7 +24,7 @@ pub mod admin;
 pub mod chain;
 pub mod complain;
 pub(crate) mod descriptors;
-pub(crate) mod engine_thread;
+pub mod engine_cores;
 pub(crate) mod guard;
 pub mod http;
 pub mod inc;

@@ -12,8 +12,10 @@
 //! 1. The admin port is there before a service waits for long: for a model, say.
 //! 2. However it ends, every service that was opened is brought to its end.
 //! 3. The admin port is there while services drain: `/readyz` says so.
+//! 4. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
 use crate::admin::{Admin, Routes};
+use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
@@ -51,11 +53,17 @@ pub trait Service: Send {
     /// Its registers now.
     fn registers(&self) -> Vec<Shown>;
 
-    /// Takes what it needs, addresses above all, and may serve already. What operators are shown of it, if they are shown anything.
+    /// What it wishes of the process's engine cores and host threads, if it has use for them.
+    fn engine_wishes(&self) -> EngineWishes {
+        EngineWishes::default()
+    }
+
+    /// Takes what it needs, addresses above all, and may serve already; `core` is the engine core that it may be on. What operators are shown of it,
+    /// if they are shown anything.
     ///
     /// # Errors
     /// Something cannot be had.
-    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure>;
+    fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure>;
 
     /// Serves from now on, and says so. A thread of it that ends by itself tells `stop`.
     ///
@@ -88,6 +96,8 @@ pub trait Service: Send {
 pub enum ShellError {
     /// Signals cannot be caught.
     Signal(io::Error),
+    /// The system gives no host threads.
+    Threads(io::Error),
     /// The port for operators cannot be there.
     Admin(SocketAddr, io::Error),
     /// A service, with its name if it has one.
@@ -111,6 +121,7 @@ impl fmt::Display for ShellError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
+            ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
             ShellError::Admin(address, cause) => {
                 write!(f, "the admin port cannot be at {address}: {cause}; take another address, or port 0")
             }
@@ -121,6 +132,16 @@ impl fmt::Display for ShellError {
 }
 
 impl Error for ShellError {}
+
+/// A service for a shell.
+pub struct Served {
+    /// A process with one service need not name it; names are before those of registers, and labels of metrics.
+    pub name: Option<String>,
+    /// The number of its engine core.
+    pub engine_core: usize,
+    /// What it is.
+    pub service: Box<dyn Service>,
+}
 
 struct Hosted {
     name: Option<String>,
@@ -147,26 +168,37 @@ pub struct Shell {
     services: Vec<Hosted>,
     admin: Option<Admin>,
     stop: Stop,
+    /// After the services.
+    _cores: EngineCores,
 }
 
 impl Shell {
-    /// Serves them. A process with one service need not name it; names are before those of registers, and labels of metrics.
+    /// Serves them on engine cores as `engine` says.
     ///
     /// # Errors
     /// The first thing that cannot be had. Nothing is left behind then.
+    ///
+    /// # Panics
+    /// When a service is on an engine core that there is not.
     pub fn start(
-        services: impl IntoIterator<Item = (Option<String>, Box<dyn Service>)>,
+        services: impl IntoIterator<Item = Served>,
+        engine: &EnginePlan,
         admin: Option<SocketAddr>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         stop.set_ends_at_once(true);
         stop.catch_hang_ups().map_err(ShellError::Signal)?;
-        let hosted = |(name, service)| Hosted { name, service, is_open: false };
-        let mut shell = Shell { services: services.into_iter().map(hosted).collect(), admin: None, stop };
-        let (is_shown, mut routes) = (admin.is_some(), Routes::default());
-        for hosted in &mut shell.services {
+        let services: Vec<Served> = services.into_iter().collect();
+        let wishes = services.iter().map(|one| (one.engine_core, one.service.engine_wishes()));
+        let cores = EngineCores::new(engine, wishes).map_err(ShellError::Threads)?;
+        let on: Vec<_> = services.iter().map(|one| Arc::clone(cores.core(one.engine_core))).collect();
+        let hosted = |Served { name, service, .. }| Hosted { name, service, is_open: false };
+        let (is_shown, mut routes) = (admin.is_some(), Routes::default().loops(cores.pulses()));
+        let services = services.into_iter().map(hosted).collect();
+        let mut shell = Shell { services, admin: None, stop, _cores: cores };
+        for (hosted, core) in shell.services.iter_mut().zip(&on) {
             hosted.is_open = true;
-            let own = hosted.service.open(is_shown).map_err(hosted.failed())?;
+            let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
             routes = routes.service(hosted.name.as_deref(), own);
         }
         let serves = Arc::new(AtomicBool::new(false));
@@ -197,7 +229,8 @@ impl Shell {
         admin: Option<SocketAddr>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
-        Shell::start([(None, Box::new(service) as _)], admin, stop)
+        let served = Served { name: None, engine_core: 0, service: Box::new(service) };
+        Shell::start([served], &EnginePlan::default(), admin, stop)
     }
 
     /// The port for operators.
@@ -357,7 +390,7 @@ mod tests {
             Vec::new()
         }
 
-        fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
+        fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
             self.note("open")?;
             Ok(Routes::default())
         }
@@ -387,11 +420,12 @@ mod tests {
     fn two(diary: &Diary, fails_at: &'static str, dies: bool) -> Result<(), String> {
         let service = |name, fails_at, dies| {
             let noted = Noted { name, diary: Arc::clone(diary), fails_at, dies, running: None };
-            (Some(name.to_owned()), Box::new(noted) as Box<dyn Service>)
+            Served { name: Some(name.to_owned()), engine_core: 0, service: Box::new(noted) }
         };
         let stop = Stop::new().expect("descriptors");
         let services = [service("a", "", false), service("b", fails_at, dies)];
-        let shell = Shell::start(services, None, stop.clone()).map_err(|error| error.to_string())?;
+        let shell = Shell::start(services, &EnginePlan::default(), None, stop.clone());
+        let shell = shell.map_err(|error| error.to_string())?;
         if !dies {
             stop.stop();
         }

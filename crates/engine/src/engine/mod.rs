@@ -9,15 +9,17 @@
 //! | file | what it does |
 //! |---|---|
 //! | `build` | an engine, its services, their ports |
-//! | `pass` | one pass over all services |
+//! | `pass` | one pass, over all services or of one |
 //! | `share` | how much of a pass each service gets |
-//! | `report` | what it says of itself |
+//! | `report` | what is set, and what it says of itself and of each service |
 //! | `../staged`, `../tasks` | one service in its form |
 //!
 //! Invariants
 //! 1. Every request gets one reply, unless its port is closed.
 //! 2. A pass never waits. It says whether another one now would find something, and [`Engine::next_deadline`] when one is due anyhow.
 //! 3. Of all services together, at most `in_flight` requests of edges are in flight; staged ones only while a pass runs.
+//! 4. Settings, counters and histograms are a service's own; the scheduler and the bound of all requests are the engine's.
+//! 5. A handle of a service that was removed reaches no other: its number comes with a generation.
 //!
 //! Cost: 17 ns per staged request from submission to release at groups of 16, of which a group's clock and histograms are 2 ns; one
 //! virtual call per pass and service (`docs/measurements/engine.md`).
@@ -32,12 +34,14 @@ mod share;
 
 use crate::cores::{Core, CycleCore};
 use crate::hosted::{Common, Hosted};
-use crate::settings::EngineOptions;
+use crate::settings::{EngineOptions, Scheduler};
 use ring::doorbell::Tracker;
 use std::marker::PhantomData;
 
 /// Services at most on one engine.
 pub(crate) const MAX_SERVICES: usize = 16;
+/// Requests of one service in flight at most: slots have numbers of 16 bits.
+const MAX_IN_FLIGHT: usize = 65_000;
 
 /// One engine on a core `C`.
 ///
@@ -47,8 +51,10 @@ pub struct Engine<C: Core = CycleCore> {
     tracker: Tracker,
     /// The service of each doorbell.
     routes: Vec<u16>,
-    services: Vec<Box<dyn Hosted<C>>>,
+    /// `None`: the one that had this number was removed.
+    services: Vec<Option<Box<dyn Hosted<C>>>>,
     options: EngineOptions,
+    scheduler: Scheduler,
     /// Services that tasks call: each has a port more.
     callees: usize,
     /// Which services this pass goes to, and how much each may admit.
@@ -60,7 +66,15 @@ pub struct Engine<C: Core = CycleCore> {
 /// Which service of an engine.
 pub struct Handle<S> {
     number: u16,
+    generation: u16,
     _service: PhantomData<fn() -> S>,
+}
+
+impl<S> Handle<S> {
+    /// Its bit in [`Progress::services`](crate::Progress::services).
+    pub fn bit(self) -> u16 {
+        1 << self.number
+    }
 }
 
 impl<S> Clone for Handle<S> {

@@ -18,13 +18,14 @@ impl<C: Core> Engine<C> {
         self.plan.clear();
         let capacity = self.common.capacity;
         for (number, desk) in self.common.desks.iter().enumerate() {
+            let Some(service) = &self.services[number] else { continue };
             let wanted = desk.more
                 || desk.blocked > 0
                 || desk.in_flight > 0
                 || !desk.news.is_empty()
                 || !desk.resumed.is_empty()
-                || self.services[number].next_deadline() <= self.common.now()
-                || self.services[number].has_work();
+                || service.next_deadline() <= self.common.now()
+                || service.has_work();
             if wanted {
                 self.plan.push((number as u16, capacity));
             }
@@ -36,9 +37,9 @@ impl<C: Core> Engine<C> {
 
     #[cold]
     fn share(&mut self, capacity: usize) {
-        let Engine { plan, common, turn, .. } = self;
+        let Engine { plan, common, turn, scheduler, .. } = self;
         let (desks, n) = (&mut common.desks, plan.len());
-        let scheduler = common.settings.scheduler;
+        let scheduler = *scheduler;
         if scheduler == Scheduler::ShortestQueue {
             plan.sort_by_key(|&(number, _)| desks[usize::from(number)].waiting);
             let (mut left, least) = (capacity, (capacity / (4 * n)).max(1));

@@ -25,7 +25,7 @@ where
         let calls = self.admitted.len();
         let desk = &common.desks[self.number];
         let room = share.min(common.free()).min(desk.max_in_flight.saturating_sub(desk.in_flight));
-        self.ports.admit(&mut self.admitted, calls + room, common.settings.quantum.max(1));
+        self.ports.admit(&mut self.admitted, calls + room, common.account.settings.quantum.max(1));
         let requests = self.admitted.len() - calls;
         if calls + requests == 0 {
             return;
@@ -35,11 +35,11 @@ where
         desk.in_flight += requests;
         common.in_flight += requests;
         common.core.worked(Work::Admit, calls + requests);
-        let deadline = common.settings.deadline;
+        let deadline = common.account.settings.deadline;
         let now = common.now();
         while let Some(admitted) = self.admitted.pop_front() {
             let submitted = admitted.request.at;
-            common.queued.add(now.since(submitted), |span, n| common.stages.queued(span, n));
+            common.queued.add(now.since(submitted), |span, n| common.account.stages.queued(span, n));
             if deadline > Nanos::ZERO {
                 self.next_expiry = self.next_expiry.min(submitted.plus(deadline).plus(Nanos(1)));
             }
@@ -62,7 +62,7 @@ where
                 self.join_key(slot);
             }
         }
-        common.queued.finish(|span, n| common.stages.queued(span, n));
+        common.queued.finish(|span, n| common.account.stages.queued(span, n));
         // What is too late already is never started.
         if self.next_expiry <= now {
             self.expire(common);

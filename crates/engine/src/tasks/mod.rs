@@ -128,16 +128,16 @@ pub(crate) struct Tasks<S: TaskService, G, F, L: Lines> {
     callee: Option<Callee<S>>,
 }
 
-/// A task service for an engine of these options, whose number there is `number`.
+/// A task service for an engine of these options, whose number there is `number`, with at most `in_flight` requests of edges.
 pub(crate) fn hosted<S: TaskService, L: Lines, C: Core>(
     service: S,
     number: usize,
     options: &EngineOptions,
-    order: Order,
+    (order, in_flight): (Order, usize),
 ) -> Box<dyn Hosted<C>> {
     // The type of the tasks cannot be written down, but inferred.
     let start = |request: &'static S::Request| S::handle(Cx::new(), request);
-    let slots = options.in_flight + CALLS as usize;
+    let slots = in_flight + CALLS as usize;
     let buckets = (4 * slots).next_power_of_two();
     let ports = if order == Order::Port { bells(options) } else { 0 };
     let free = Meta {
@@ -200,7 +200,9 @@ where
         }
         self.service.tick(common.now());
         common.turn.durable.set(self.service.log().map_or(u64::MAX, |log| log.durable()));
-        if std::mem::replace(&mut self.deadline, common.settings.deadline) != common.settings.deadline {
+        if std::mem::replace(&mut self.deadline, common.account.settings.deadline)
+            != common.account.settings.deadline
+        {
             self.next_expiry = Nanos::ZERO;
         }
         self.retry(common);
@@ -265,5 +267,17 @@ where
 
     fn service(&mut self) -> &mut dyn Any {
         &mut self.service
+    }
+
+    fn leave(mut self: Box<Self>, common: &mut Common<C>) -> Box<dyn Any> {
+        // Host threads and other services learn that nobody waits any more.
+        self.end_tasks(common, true);
+        common.in_flight -= common.desks[self.number].in_flight;
+        let Tasks { service, ports, callee, .. } = *self;
+        drop(ports);
+        if let Some(callee) = &callee {
+            callee.deliver(common);
+        }
+        Box::new(service)
     }
 }

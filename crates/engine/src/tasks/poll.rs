@@ -29,7 +29,7 @@ where
 {
     /// Polls until every task waits for something other than memory, or has ended.
     pub(super) fn run<C: Core>(&mut self, common: &mut Common<C>) {
-        let group = common.settings.group.clamp(1, MAX_GROUP);
+        let group = common.account.settings.group.clamp(1, MAX_GROUP);
         let (mut polls, mut ended) = (0, 0);
         while polls < POLLS {
             self.fill(group);
@@ -53,7 +53,7 @@ where
                 self.retire(common);
             }
         }
-        common.executed.finish(|span, n| common.stages.executed(span, n));
+        common.executed.finish(|span, n| common.account.stages.executed(span, n));
     }
 
     /// Takes ready tasks into the window.

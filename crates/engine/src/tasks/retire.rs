@@ -35,12 +35,12 @@ where
             let request = self.slab.release(slot);
             if answered {
                 self.ports.replied(meta.port);
-                count(&mut common.counters, &outcome);
+                count(&mut common.account.counters, &outcome);
             } else {
                 self.stick(meta.port, Stuck { tag: meta.tag, request, outcome });
-                common.counters.blocked += u64::from(!waits);
+                common.account.counters.blocked += u64::from(!waits);
             }
-            common.executed.add(now.since(meta.admitted), |span, n| common.stages.executed(span, n));
+            common.executed.add(now.since(meta.admitted), |span, n| common.account.stages.executed(span, n));
             if meta.stand != Stand::Free {
                 self.leave(slot);
             }
@@ -97,7 +97,7 @@ where
                     ports.replied(port);
                     return true;
                 }
-                count(&mut common.counters, outcome);
+                count(&mut common.account.counters, outcome);
                 waiting.pop_front();
             }
             if ports.find(port).is_some() {

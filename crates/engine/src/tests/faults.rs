@@ -30,7 +30,7 @@ fn a_task_that_panics_ends_its_own_call() {
         assert_eq!(rig.said(number), PANICKED);
     }
     assert_eq!(rig.engine.service(rig.script).ended, [1, 1, 2]);
-    let counters = rig.engine.counters();
+    let counters = rig.engine.totals();
     assert_eq!((counters.executed, counters.panicked, rig.alive(), rig.engine.in_flight()), (3, 4, 0, 0));
 }
 
@@ -72,7 +72,7 @@ fn tasks_that_do_not_end_are_ended_and_leave_nothing() {
     // It had waited behind the first for as long.
     assert_eq!(rig.said(behind), EXPIRED);
     assert_eq!((rig.alive(), rig.engine.in_flight()), (0, 0));
-    assert_eq!(rig.engine.counters().expired, 7, "the call has a deadline too");
+    assert_eq!(rig.engine.totals().expired, 7, "the call has a deadline too");
     assert_eq!(rig.engine.next_deadline(), Nanos::MAX);
     let next = rig.ask(Some(1), &[]);
     rig.settle_at(150);
@@ -147,7 +147,7 @@ fn a_staged_service_that_answers_panics_keeps_its_port() {
         rig.settle_at(0);
         let sums: Vec<u64> = std::iter::from_fn(|| rig.adds.poll()).map(|reply| reply.body.0).collect();
         assert_eq!(sums, [2, 0, 4], "{form:?}");
-        assert_eq!((rig.engine.counters().panicked, rig.adds.is_closed()), (1, false));
+        assert_eq!((rig.engine.totals().panicked, rig.adds.is_closed()), (1, false));
     }
 }
 
@@ -171,7 +171,7 @@ fn the_reply_to_a_panic_waits_for_room_too() {
         }
         rig.pass_at(0);
     }
-    assert_eq!(rig.engine.counters().panicked, 12, "each panicked once");
+    assert_eq!(rig.engine.totals().panicked, 12, "each panicked once");
 }
 
 #[test]

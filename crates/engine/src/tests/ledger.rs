@@ -305,7 +305,8 @@ impl Rig {
         self.engine.service(self.handle).log.sync(durable);
         let core = self.engine.core();
         core.now = core.now.plus(Nanos(ns));
-        self.engine.pass(&self.settings);
+        self.engine.set_settings(self.handle, self.settings);
+        self.engine.pass();
     }
 
     /// Passes until all is answered, or `passes` are over.

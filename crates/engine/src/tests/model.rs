@@ -92,7 +92,8 @@ fn time(
     let mut edge: EdgePort<Walk> = engine.open(walk, 64, 64).expect("the first port");
     (0..n).for_each(|i| assert!(edge.submit(CORE.now, i).is_ok()));
     edge.ring();
-    assert_eq!(engine.pass(&settings).answered, n as usize);
+    engine.set_settings(walk, settings);
+    assert_eq!(engine.pass().answered, n as usize);
     let stamps = std::iter::from_fn(|| edge.poll()).map(|reply| reply.at.0 - CORE.now.0).collect();
     (engine.now().0 - CORE.now.0, stamps)
 }

@@ -268,13 +268,20 @@ impl Rig {
     /// A pass at that moment.
     pub fn pass_at(&mut self, now: u64) -> Progress {
         self.engine.core().now = Nanos(now);
-        let progress = self.engine.pass(&self.settings);
+        self.engine.set_settings(self.script, self.settings);
+        self.engine.set_settings(self.adder, self.settings);
+        let progress = self.engine.pass();
+        self.collect();
+        progress
+    }
+
+    /// Takes replies.
+    pub fn collect(&mut self) {
         while let Some((tag, reply)) = self.edge.poll_tagged() {
             self.edge.release(reply.body.span);
             self.edge.publish_room();
             assert!(self.replies.insert(tag.0, reply.body).is_none(), "a second reply to {tag:?}");
         }
-        progress
     }
 
     /// Passes until there is nothing to do at that moment.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use ring::arena::Producer;
 
 /// Says nothing, and counts.
-struct Counting;
+pub struct Counting;
 
 impl Messages for Counting {
     type Request = u32;
@@ -39,10 +39,16 @@ impl Service for Counting {
 }
 
 /// Services with these weights, each with one port.
-fn floor(weights: &[u32], in_flight: usize) -> (Engine<ModelCore>, Vec<EdgePort<Counting>>) {
+fn floor(
+    weights: &[u32],
+    in_flight: usize,
+    scheduler: Scheduler,
+) -> (Engine<ModelCore>, Vec<EdgePort<Counting>>) {
     let mut engine = Engine::on(ModelCore::default(), EngineOptions { in_flight, ports: weights.len() });
+    engine.set_scheduler(scheduler);
     let edges = weights.iter().map(|&weight| {
         let handle = engine.add(Counting, ServiceOptions { weight, ..ServiceOptions::default() });
+        engine.set_settings(handle, Settings { quantum: 1000, ..Settings::default() });
         engine.open(handle, 1 << 10, 64).expect("a port")
     });
     let edges = edges.collect();
@@ -60,16 +66,12 @@ fn collect(edge: &mut EdgePort<Counting>) -> usize {
     std::iter::from_fn(|| edge.poll()).count()
 }
 
-fn by(scheduler: Scheduler) -> Settings {
-    Settings { scheduler, quantum: 1000, ..Settings::default() }
-}
-
 #[test]
 fn what_was_submitted_before_the_first_pass_is_found() {
-    let (mut engine, mut edges) = floor(&[1], 8);
+    let (mut engine, mut edges) = floor(&[1], 8, Scheduler::RoundRobin);
     submit(&mut edges[0], 3);
     assert!(engine.has_work());
-    assert_eq!(engine.pass(&Settings::default()).answered, 3);
+    assert_eq!(engine.pass().answered, 3);
     assert!(!engine.has_work());
 }
 
@@ -85,16 +87,16 @@ fn no_more_ports_than_said() {
 
 #[test]
 fn round_robin_gives_equal_shares_and_one_alone_gets_all() {
-    let (mut engine, mut edges) = floor(&[1, 9, 1], 30);
+    let (mut engine, mut edges) = floor(&[1, 9, 1], 30, Scheduler::RoundRobin);
     edges.iter_mut().for_each(|edge| submit(edge, 300));
     for _ in 0..5 {
-        engine.pass(&by(Scheduler::RoundRobin));
+        engine.pass();
     }
     assert_eq!(edges.iter_mut().map(collect).collect::<Vec<_>>(), [50, 50, 50]);
-    let (mut engine, mut edges) = floor(&[1, 1, 1], 30);
+    let (mut engine, mut edges) = floor(&[1, 1, 1], 30, Scheduler::RoundRobin);
     submit(&mut edges[1], 300);
-    engine.pass(&by(Scheduler::RoundRobin));
-    engine.pass(&by(Scheduler::RoundRobin));
+    engine.pass();
+    engine.pass();
     assert!(collect(&mut edges[1]) >= 30 + 10);
 }
 
@@ -109,7 +111,7 @@ proptest! {
     fn weighted_shares_are_as_the_weights(
         weights in proptest::collection::vec(1u32..20, 2..5), in_flight in 1usize..60,
     ) {
-        let (mut engine, mut edges) = floor(&weights, in_flight);
+        let (mut engine, mut edges) = floor(&weights, in_flight, Scheduler::Weighted);
         let all: u32 = weights.iter().sum();
         // As many passes as make every share a whole number.
         let passes = if cfg!(miri) { 4 } else { all as usize };
@@ -118,7 +120,7 @@ proptest! {
             for edge in &mut edges {
                 submit(edge, edge.free().min(2 * in_flight));
             }
-            engine.pass(&by(Scheduler::Weighted));
+            engine.pass();
             edges.iter_mut().zip(&mut got).for_each(|(edge, got)| *got += collect(edge));
         }
         for (got, weight) in got.iter().zip(&weights) {
@@ -130,13 +132,13 @@ proptest! {
 
 #[test]
 fn the_shortest_queue_goes_first_and_the_longest_gets_something() {
-    let (mut engine, mut edges) = floor(&[1, 1], 64);
+    let (mut engine, mut edges) = floor(&[1, 1], 64, Scheduler::ShortestQueue);
     submit(&mut edges[0], 500);
     // Both were opened just now, so both are looked at; then it is known how much they have.
-    engine.pass(&by(Scheduler::ShortestQueue));
+    engine.pass();
     let first = collect(&mut edges[0]);
     submit(&mut edges[1], 60);
-    engine.pass(&by(Scheduler::ShortestQueue));
+    engine.pass();
     assert_eq!(collect(&mut edges[1]), 60, "all that it has");
     assert_eq!(collect(&mut edges[0]), 64 / 8, "a quarter of half");
     assert!(first > 0);
@@ -170,7 +172,7 @@ fn keys_are_spread_over_engines_and_keep_their_order() {
                 let stop = &stop;
                 scope.spawn(move || {
                     while !stop.load(std::sync::atomic::Ordering::Acquire) {
-                        if engine.pass(&Settings::default()).answered == 0 {
+                        if engine.pass().answered == 0 {
                             std::thread::yield_now();
                         }
                     }

@@ -1,5 +1,6 @@
 //! A toy service that writes down what happens to it, a rig of several edges around it, and a checker of what came out.
 
+use super::services::Counting;
 use crate::{EdgePort, Engine, EngineOptions, Handle, Messages, Progress, Service, ServiceOptions, Settings};
 use base::Nanos;
 use base::prng::mix64;
@@ -214,6 +215,8 @@ pub struct Rig {
     handle: Handle<Toy>,
     pub edges: Vec<Edge>,
     pub settings: Settings,
+    /// Another service on the engine, which has its passes between those of the toy.
+    neighbour: Option<(Handle<Counting>, EdgePort<Counting>)>,
 }
 
 /// What a rig is made of.
@@ -236,7 +239,20 @@ impl Rig {
             Edge { port: edge, submitted: vec![], replies: vec![], unreleased: VecDeque::new(), max_len }
         });
         let edges = edges.collect();
-        Rig { engine, handle, edges, settings }
+        Rig { engine, handle, edges, settings, neighbour: None }
+    }
+
+    /// The same, beside a service with other settings that always has something to do.
+    pub fn beside_another(shape: Shape, settings: Settings) -> Rig {
+        let mut rig = Rig::new(Shape { ports: shape.ports + 1, ..shape }, settings);
+        rig.edges.pop();
+        let neighbour = rig.engine.add(Counting, ServiceOptions::default());
+        rig.engine.set_settings(neighbour, Settings { group: 1, quantum: 3, ..Settings::default() });
+        let settled = rig.pass();
+        assert_eq!(settled, Progress::default(), "the edge that went is forgotten");
+        let port = rig.engine.open(neighbour, 8, 64).expect("the place of the edge that went");
+        rig.neighbour = Some((neighbour, port));
+        rig
     }
 
     pub fn toy(&mut self) -> &mut Toy {
@@ -250,7 +266,16 @@ impl Rig {
     }
 
     pub fn pass(&mut self) -> Progress {
-        self.engine.pass(&self.settings)
+        self.engine.set_settings(self.handle, self.settings);
+        let Some((neighbour, port)) = &mut self.neighbour else { return self.engine.pass() };
+        while port.poll().is_some() {}
+        while port.submit(Nanos(0), 1).is_ok() {}
+        port.ring();
+        let progress = self.engine.pass_of(self.handle);
+        assert!(port.poll().is_none(), "the pass was the toy's alone");
+        assert!(self.engine.has_work());
+        assert!(self.engine.pass_of(*neighbour).answered > 0);
+        progress
     }
 
     /// Every edge rings, takes all its replies and releases them, with passes between, until all is answered; false if

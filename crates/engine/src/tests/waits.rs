@@ -77,7 +77,7 @@ fn a_service_calls_a_staged_one_and_itself() {
     let calls = rig.ask(None, &[Op::Call(vec![Op::Sleep(10), Op::Call(vec![Op::Add(5)], 3)], 100)]);
     rig.settle_at(0);
     assert_eq!(rig.said(adds), Some(Ok(vec![2, 42, 0])));
-    assert_eq!(rig.engine.counters().panicked, 1);
+    assert_eq!(rig.engine.totals().panicked, 1);
     assert_eq!(rig.said(calls), None);
     rig.settle_at(10);
     assert_eq!(rig.said(calls), Some(Ok(vec![10, 6, 3, 100])));

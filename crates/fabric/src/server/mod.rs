@@ -46,6 +46,7 @@ pub use connection::{Counters, End};
 pub use executor::{Executor, Full, Origin};
 pub use manage::ConnectionInfo;
 pub use options::{Options, REQUEST};
+pub use places::wants_engine;
 pub use returns::{Spawner, TooMany};
 pub use router::{Executed, Router, Scratch};
 pub use workers::{ServicePlan, WorkersPlan};

@@ -44,6 +44,18 @@ pub(super) fn workers(registers: &Registers) -> usize {
     }
 }
 
+/// Whether registers want handlers on the engine: for whoever drives it.
+pub fn wants_engine(registers: &Registers) -> bool {
+    Place::of(registers) == Place::Engine
+}
+
+/// Where the next request goes, if that is not the server's thread.
+#[derive(Clone, Copy)]
+enum Elsewhere {
+    Host,
+    Engine,
+}
+
 /// See the head of the file.
 pub(super) struct Places {
     place: Place,
@@ -61,15 +73,14 @@ impl Default for Places {
 
 impl Places {
     /// Where the next request goes; `None` is the server's thread.
-    fn current(&mut self) -> Option<&mut dyn Executor> {
-        if self.is_engine() {
-            return self.engine.as_mut().map(|engine| &mut **engine as _);
+    fn current(&self) -> Option<Elsewhere> {
+        match self.place {
+            Place::Edge => None,
+            Place::Engine if self.engine.as_ref().is_some_and(|engine| engine.takes()) => {
+                Some(Elsewhere::Engine)
+            }
+            _ => self.host.as_ref().filter(|pool| pool.takes()).map(|_| Elsewhere::Host),
         }
-        self.host.as_mut().filter(|pool| self.place != Place::Edge && pool.takes()).map(|pool| pool as _)
-    }
-
-    fn is_engine(&self) -> bool {
-        self.place == Place::Engine && self.engine.as_ref().is_some_and(|engine| engine.takes())
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Executor> {
@@ -80,11 +91,15 @@ impl Places {
 
 impl Executor for Places {
     fn takes(&self) -> bool {
-        self.is_engine() || (self.place != Place::Edge && self.host.as_ref().is_some_and(Executor::takes))
+        self.current().is_some()
     }
 
     fn submit(&mut self, origin: Origin, request: &[u8]) -> Result<(), Full> {
-        self.current().ok_or(Full)?.submit(origin, request)
+        match (self.current(), &mut self.host, &mut self.engine) {
+            (Some(Elsewhere::Engine), _, Some(engine)) => engine.submit(origin, request),
+            (Some(Elsewhere::Host), Some(pool), _) => pool.submit(origin, request),
+            _ => Err(Full),
+        }
     }
 
     fn flush(&mut self) {

@@ -201,6 +201,7 @@ fn services_of_every_kind_in_one_process_and_all_answered_at_its_end() {
     let mut grpc = Grpc::connect(&node.at("demo", "grpc://"));
     ask_all(&node, &folder, &mut grpc);
     what_operators_see(&node);
+    one_engine_for_all(&node);
 
     // All of these are under way when it is told to stop.
     let mut memcached = TcpStream::connect(node.at("cache", "tcp:")).expect("it listens");
@@ -265,6 +266,33 @@ fn what_operators_see(node: &Node) {
         assert!(names.contains(&name), "{name} in {names:?}");
     }
     assert_eq!(node.get("/healthz").0, 200);
+}
+
+/// Key-value, RPC and recommendation have one engine thread and one pool of host threads, and each has its own figures of what was done there.
+fn one_engine_for_all(node: &Node) {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", node.process.id())).expect("it runs");
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let names: Vec<String> = names.map(|name| name.trim_end().to_owned()).collect();
+    let mut shared: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| name.contains("engine") || name.starts_with("host-"))
+        .collect();
+    shared.sort_unstable();
+    assert_eq!(shared, ["engine-0", "host-0"], "{names:?}");
+    let metrics = node.get("/metrics").1;
+    // `set` and `get`; what was asked of the others is theirs.
+    for (beginning, count) in [
+        ("millrace_kv_requests_executed_total{service=\"cache\"}", 2.0),
+        ("millrace_kv_stage_seconds_count{service=\"cache\",stage=\"queue\"}", 2.0),
+        ("millrace_kv_stage_seconds_count{service=\"cache\",stage=\"execute\"}", 2.0),
+        ("millrace_rec_requests_total{service=\"rank\",outcome=\"answered\"}", 1.0),
+    ] {
+        assert_eq!(sample(&metrics, beginning), Some(count), "{beginning} in\n{metrics}");
+    }
+    let passes = |kind: &str| sample(&metrics, &format!("millrace_{kind}_engine_passes_total{{service="));
+    assert!(passes("kv").is_some_and(|passes| (1.0..=2.0).contains(&passes)), "{metrics}");
+    assert_eq!(passes("rec"), Some(1.0), "{metrics}");
 }
 
 #[test]

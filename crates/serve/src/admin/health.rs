@@ -45,6 +45,12 @@ impl Pulse {
         Pulse { wake: Box::new(wake), ..self }
     }
 
+    /// The loop's name.
+    #[cfg(test)]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Under another name.
     pub(super) fn renamed(self, name: impl FnOnce(String) -> String) -> Pulse {
         Pulse { name: name(self.name), ..self }
@@ -56,7 +62,7 @@ impl Pulse {
 }
 
 /// Names of the loops that stall.
-pub(super) async fn stalled(pulses: &[Pulse], within: Duration) -> Vec<&str> {
+pub(crate) async fn stalled(pulses: &[Pulse], within: Duration) -> Vec<&str> {
     let mut left: Vec<(&Pulse, u64)> = pulses.iter().map(|pulse| (pulse, pulse.turns())).collect();
     left.iter().for_each(|(pulse, _)| (pulse.wake)());
     let (end, mut pause) = (Instant::now() + within, Duration::from_millis(1));

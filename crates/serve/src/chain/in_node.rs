@@ -5,6 +5,7 @@ use super::node::Node;
 use super::registers::Registers;
 use super::replica::Keys;
 use crate::admin::Routes;
+use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service};
@@ -59,7 +60,7 @@ impl Service for Serving {
         self.registers.show()
     }
 
-    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let mut node = self.keys.open(&self.listen, Arc::clone(&self.registers))?;
         self.found = node.addresses();
         let routes = if is_shown { node.routes() } else { Routes::default() };

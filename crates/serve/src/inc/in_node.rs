@@ -12,6 +12,7 @@ use super::{IncError, book, life, metrics, node};
 use crate::admin::Routes;
 use crate::admin::ask::{Asker, questions};
 use crate::admin::health::Pulse;
+use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service};
@@ -156,7 +157,7 @@ impl Service for Nodes {
         self.topology.registers().show()
     }
 
-    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         Ok(self.try_open(is_shown)?)
     }
 

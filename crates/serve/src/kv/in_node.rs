@@ -4,6 +4,7 @@ use super::Server;
 use super::config::{Config, Listen, octal};
 use super::registers::Id;
 use crate::admin::Routes;
+use crate::engine_cores::{EngineCore, EngineWishes};
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::shell::{Failure, Service};
@@ -12,6 +13,7 @@ use base::registers::Shown;
 use clap::Args;
 use fabric::link::Address;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a config file says of one, besides its registers.
 #[derive(Args, Debug)]
@@ -42,7 +44,7 @@ impl Kv {
     /// # Errors
     /// Says which key is wrong.
     pub fn of(table: &Table<'_>) -> Result<Kv, Wrong> {
-        let keys: Keys = table.flags(&["kind"])?;
+        let keys: Keys = table.flags(&["kind", "engine_core"])?;
         let listen = Listen { tcp: vec![], ..Listen::default() };
         let mut config = Config { listen, allow_shutdown: keys.enable_shutdown, ..Config::default() };
         config.listen.unix_mask = keys.unix_mask.unwrap_or(config.listen.unix_mask);
@@ -87,8 +89,12 @@ impl Service for Kv {
         self.config.registers.show()
     }
 
-    fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
-        let mut server = Server::start(&self.config)?;
+    fn engine_wishes(&self) -> EngineWishes {
+        super::wishes(&self.config.registers)
+    }
+
+    fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+        let mut server = Server::start_on(&self.config, core)?;
         let routes = server.routes();
         self.server = Some(server);
         Ok(routes)

@@ -10,7 +10,7 @@ crate::families! { "millrace_kv_";
     EXECUTED counter "requests_executed" count [] "Requests that the engine executed.";
     EXPIRED counter "requests_expired" count [] "Requests whose deadline had passed before they were executed.";
     BLOCKED counter "reply_waits" count [] "Times that an edge's port waited for room for its replies.";
-    PASSES counter "engine_passes" count [] "Passes of the engine that found work.";
+    PASSES counter "engine_passes" count [] "Passes of the engine in which it did something for this service.";
     STAGE histogram "stage" seconds ["stage"] "Time of a request in each stage: receive, queue, execute, reply, send.";
     CONNECTIONS gauge "connections" count [] "Connections open.";
     ACCEPTED counter "connections_accepted" count [] "Connections accepted.";
@@ -48,7 +48,7 @@ crate::families! { "millrace_kv_";
 /// Adds what the node counts.
 pub fn collect(shared: &Shared, page: &mut Page) {
     add(page, &shared.report());
-    for (name, spans) in shared.stages.histograms() {
+    for (name, spans) in shared.on_core.stages.histograms() {
         page.add_buckets(STAGE, &[name], &Buckets::of_histogram(&spans));
     }
 }

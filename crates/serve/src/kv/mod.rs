@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  accept ─▶ inbox ─▶ edge 0 ═ port ═╗
-//!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine (store)
+//!        └─▶ inbox ─▶ edge 1 ═ port ═╬═▶ engine core (store)
 //!                        …           ╝
 //! ```
 //! `memcached::accept` hands out connections, `edge` owns them, `service` is what the engine runs, `shared` is what all of
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
-//! `engine.mode = dedicated` a thread of its own runs the engine: `dedicated`.
+//! `engine.mode = dedicated` the thread of its [engine core](crate::engine_cores) runs the engine: `dedicated`.
 
 mod admin;
 pub mod config;
@@ -29,12 +29,13 @@ pub use in_node::Kv;
 
 use crate::admin::Routes;
 use crate::admin::health::Pulse;
+use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::memcached::accept::{self, Door, Inbox, Purpose};
 use crate::memcached::listen::{self, UnixListener};
 use config::Config;
 use edge::Edge;
-use registers::Id;
+use registers::{Id, Registers};
 use rustix::event::{EventfdFlags, eventfd};
 use shared::{Report, Shared};
 use std::fmt;
@@ -52,11 +53,12 @@ pub struct Server {
     stop: Arc<OwnedFd>,
     accept: Option<JoinHandle<()>>,
     edges: Vec<JoinHandle<()>>,
-    engine: Option<(dedicated::Stop, JoinHandle<()>)>,
     /// What says that the threads turn, until whoever shows it has it.
     pulses: Vec<Pulse>,
     // Held for its Drop: the paths go when the node does.
     _unix: Vec<UnixListener>,
+    /// Of a server that is alone; after the service has left.
+    cores: Option<EngineCores>,
 }
 
 /// Sockets that are taken, and nobody is served at.
@@ -106,6 +108,8 @@ pub enum StartError {
     Store(store::ConfigError),
     /// The system refused threads, memory or descriptors.
     System(&'static str, io::Error),
+    /// The engine core has no room for it, or no thread.
+    Engine(EngineError),
     /// Nowhere to listen.
     Nowhere,
 }
@@ -116,6 +120,7 @@ impl fmt::Display for StartError {
             StartError::Listen(e) => e.fmt(f),
             StartError::Store(e) => write!(f, "the store: {e}"),
             StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
+            StartError::Engine(e) => e.fmt(f),
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }
@@ -126,11 +131,23 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl Server {
-    /// Starts a node: when this returns, clients can connect.
+    /// Starts a node with an engine core of its own: when this returns, clients can connect.
     ///
     /// # Errors
     /// Says what could not be had and what to do.
     pub fn start(config: &Config) -> Result<Server, StartError> {
+        let cores = EngineCores::for_one(wishes(&config.registers));
+        let cores = cores.map_err(|e| StartError::Engine(EngineError::System(e)))?;
+        let mut server = Server::start_on(config, cores.core(0))?;
+        server.cores = Some(cores);
+        Ok(server)
+    }
+
+    /// Starts a node on an engine core of its process.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_on(config: &Config, core: &Arc<EngineCore>) -> Result<Server, StartError> {
         let registers = config.registers.clone();
         let Bound { listeners, tcp, unix, datagrams } = Bound::of(config)?;
         let edges = registers.size(Id::EdgeThreads);
@@ -139,8 +156,7 @@ impl Server {
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<io::Result<_>>()
             .map_err(system("make wake-up descriptors"))?;
-        let (shared, ports, hasher) =
-            service::assemble(config, inboxes.clone()).map_err(StartError::Store)?;
+        let (shared, ports, hasher) = service::assemble(config, inboxes.clone(), core)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| StartError::System("make a descriptor", e.into()))?;
 
@@ -152,17 +168,14 @@ impl Server {
             stop: Arc::new(stop),
             accept: None,
             edges: Vec::new(),
-            engine: None,
             pulses: accept::pulses("edge", &inboxes),
             _unix: unix,
+            cores: None,
         };
-        let cores = base::cpu::allowed_cores();
-        let core = |i: usize| registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()]);
-        let links = server.start_engine(edges, core(edges))?;
-        for (i, ((port, link), inbox)) in ports.into_iter().zip(links).zip(&inboxes).enumerate() {
+        for (i, ((port, link), inbox)) in ports.into_iter().zip(&inboxes).enumerate() {
             let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
                 .map_err(system("make an edge"))?;
-            let thread = start(format!("edge-{i}"), core(i), move || edge.run())?;
+            let thread = start(format!("edge-{i}"), pin(&registers, i), move || edge.run())?;
             server.edges.push(thread);
         }
         // All on the first edge: datagrams are the exception, and their order is kept.
@@ -174,20 +187,6 @@ impl Server {
         };
         server.accept = Some(start("accept".into(), None, accept)?);
         Ok(server)
-    }
-
-    /// Gives the engine a thread of its own.
-    fn start_engine(
-        &mut self,
-        edges: usize,
-        core: Option<usize>,
-    ) -> Result<Vec<dedicated::Link>, StartError> {
-        let (engine, links, stop) = dedicated::engine_thread(self.shared.clone(), edges);
-        let way = stop.clone();
-        self.pulses.push(engine.beat.pulse("engine").woken_by(move || way.announce()));
-        let thread = start("engine".into(), core, move || engine.run())?;
-        self.engine = Some((stop, thread));
-        Ok(links)
     }
 
     /// The TCP addresses that were bound.
@@ -231,11 +230,19 @@ impl Server {
             let _ = edge.join();
         }
         // Only now: the edges needed it to answer what had arrived.
-        if let Some((stop, thread)) = self.engine.take() {
-            stop.stop();
-            let _ = thread.join();
-        }
+        self.shared.on_core.leave();
     }
+}
+
+/// The processor of thread `i`: edges come first, then the engine's.
+fn pin(registers: &Registers, i: usize) -> Option<usize> {
+    let cores = base::cpu::allowed_cores();
+    registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()])
+}
+
+/// What it wishes of engine cores.
+fn wishes(registers: &Registers) -> EngineWishes {
+    EngineWishes { pin: pin(registers, registers.size(Id::EdgeThreads)), ..EngineWishes::default() }
 }
 
 fn start(

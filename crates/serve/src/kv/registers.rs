@@ -24,7 +24,7 @@ base::registers! {
     EngineDeadline "engine.deadline" Micros, 0, 60_000_000, 0, live,
         "A request that has waited longer than this is answered SERVER_ERROR instead of being executed; 0 waits for ever.";
     EngineMode "engine.mode" Choice(&["shared", "dedicated"]), 0, 1, 0, live,
-        "shared: whichever edge has work runs the engine. dedicated: a core of its own does, and edges only do I/O. An edge follows with its next turn.";
+        "shared: whichever edge has work runs the engine. dedicated: the thread of its engine core does, and edges only do I/O. An edge follows with its next turn.";
     EdgeThreads "edge.threads" Count, 1, 256, 1, start,
         "Edge threads: each owns its connections and does their reads, parsing and writes (memcached's -t).";
     EdgePin "edge.pin" Switch, 0, 1, 0, start,

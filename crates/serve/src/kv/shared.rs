@@ -1,15 +1,15 @@
-//! What the threads of one node share: registers, counters, the engine behind its lock, and the stop flag.
+//! What the threads of one node share: registers, counters, the service on its engine core, and the stop flag.
 
 use super::service::{Kv, KvReport};
+use crate::engine_cores::OnCore;
 use crate::kv::registers::{Id, Register, Registers};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::{NetCounters, NetSnapshot};
-use base::Nanos;
 use base::budget::Budget;
-use engine::{Counters, Engine, Form, Handle, Progress, Settings, StageSummary, Stages};
+use engine::{Counters, StageSummary};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// What the threads of one node share.
@@ -22,22 +22,12 @@ pub struct Shared {
     pub buffered: Arc<Budget>,
     /// Bytes of the segments of shared-memory connections.
     pub segments: Arc<Budget>,
-    /// Where requests spend their time.
-    pub stages: Arc<Stages>,
-    engine: Mutex<Engine>,
-    kv: Handle<Kv>,
-    /// Threads that wait for the engine without being going to run it.
-    guests: AtomicUsize,
-    /// Edges that wait for the engine's own thread. Each announces what it submitted after it has counted itself, and is counted until all
-    /// is answered.
-    pub led: AtomicUsize,
+    /// The service on its core.
+    pub on_core: OnCore<Kv>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
 }
-
-/// The engine, locked.
-pub struct EngineGuard<'a>(MutexGuard<'a, Engine>);
 
 /// Everything that a node counts, at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -48,7 +38,7 @@ pub struct Report {
     pub pid: u32,
     /// Seconds since the node started.
     pub uptime_s: u64,
-    /// The engine's totals.
+    /// What the engine counted of this service.
     pub engine: EngineReport,
     /// The edges' totals.
     pub net: NetSnapshot,
@@ -111,12 +101,12 @@ impl From<StageSummary> for StageReport {
 }
 
 impl Shared {
-    /// A node around `engine`, which hosts `kv`, whose edges look into `inboxes`.
+    /// A node around the service on its core, whose edges look into `inboxes`.
     pub fn new(
         registers: Arc<Registers>,
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,
-        (engine, kv): (Engine, Handle<Kv>),
+        on_core: OnCore<Kv>,
         inboxes: Vec<Arc<Inbox>>,
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
@@ -125,54 +115,17 @@ impl Shared {
             net,
             buffered,
             segments,
-            stages: engine.stages(),
-            engine: Mutex::new(engine),
-            kv,
-            guests: AtomicUsize::new(0),
-            led: AtomicUsize::new(0),
+            on_core,
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
         }
     }
 
-    /// The engine, if nobody runs it now.
-    #[inline]
-    pub fn try_engine(&self) -> Option<EngineGuard<'_>> {
-        match self.engine.try_lock() {
-            Ok(guard) => Some(EngineGuard(guard)),
-            Err(TryLockError::Poisoned(poisoned)) => Some(EngineGuard(poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// The engine, once nobody else runs it: for questions, not for passes.
-    pub fn engine(&self) -> EngineGuard<'_> {
-        self.guests.fetch_add(1, Ordering::Relaxed);
-        let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        self.guests.fetch_sub(1, Ordering::Relaxed);
-        EngineGuard(guard)
-    }
-
-    /// The engine for the thread that runs it all the time. That thread would take the lock again before a waiting one has
-    /// woken up, so it lets guests go first.
-    pub fn engine_after_guests(&self) -> EngineGuard<'_> {
-        while self.guests.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
-        EngineGuard(self.engine.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether edges are to leave the engine to its own thread.
+    /// Whether edges are to leave the engine to its core's thread.
     #[inline]
     pub fn is_dedicated(&self) -> bool {
-        self.registers.read(Id::EngineMode) == 1
-    }
-
-    /// Whether the engine's own thread is to drive it, for what is to come or for edges that wait.
-    #[inline]
-    pub fn is_led(&self) -> bool {
-        self.is_dedicated() || self.led.load(Ordering::Relaxed) > 0
+        super::dedicated::is_on(&self.registers)
     }
 
     /// Tells every thread of the node to finish.
@@ -196,7 +149,8 @@ impl Shared {
     pub fn register_changed(&self, name: &str) {
         let is = |id: Id| name == Id::SPECS[id as usize].name;
         if is(Id::StoreMemory) {
-            self.engine().0.service(self.kv).apply_memory_limit(self.registers.size(Id::StoreMemory));
+            let bytes = self.registers.size(Id::StoreMemory);
+            self.on_core.ask(|kv, _| kv.apply_memory_limit(bytes));
         } else if is(Id::NetBufferLimit) {
             self.buffered.set_limit(self.registers.size(Id::NetBufferLimit));
         } else if is(Id::ShmMemory) {
@@ -206,10 +160,7 @@ impl Shared {
 
     /// Everything counted, now.
     pub fn report(&self) -> Report {
-        let (engine, kv) = {
-            let mut engine = self.engine();
-            (engine.0.counters(), engine.0.service(self.kv).report())
-        };
+        let (engine, kv) = self.on_core.ask(|kv, counters| (counters, kv.report()));
         Report {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
@@ -219,37 +170,7 @@ impl Shared {
             buffered_bytes: self.buffered.taken() as u64,
             segment_bytes: self.segments.taken() as u64,
             kv,
-            stages: self.stages.summary().into_iter().map(StageReport::from).collect(),
+            stages: self.on_core.stages.summary().into_iter().map(StageReport::from).collect(),
         }
-    }
-}
-
-impl EngineGuard<'_> {
-    /// One pass of the engine, as the registers say.
-    #[inline]
-    pub fn pass(&mut self, registers: &Registers) -> Progress {
-        self.0.pass(&Settings {
-            form: [Form::Plain, Form::Staged, Form::Coroutine][registers.size(Id::EngineForm)],
-            group: registers.size(Id::EngineGroup),
-            quantum: registers.size(Id::EngineQuantum),
-            deadline: Nanos::from_micros(registers.read(Id::EngineDeadline)),
-            ..Settings::default()
-        })
-    }
-
-    /// Whether a pass would find something to admit.
-    #[inline]
-    pub fn has_work(&self) -> bool {
-        self.0.has_work()
-    }
-
-    /// When a pass is due though nothing is announced.
-    pub fn next_deadline(&self) -> Nanos {
-        self.0.next_deadline()
-    }
-
-    /// Housekeeping of the store; true if more is waiting.
-    pub fn idle(&mut self, steps: usize) -> bool {
-        self.0.idle(steps)
     }
 }

@@ -18,6 +18,7 @@
 
 use super::plan::Plan;
 use crate::admin::parse_address;
+use crate::engine_cores::EnginePlan;
 use crate::kv::Kv;
 use crate::kv::config::{Config, Listen};
 use crate::process::logger::LogArgs;
@@ -129,10 +130,38 @@ impl Builder {
         self.and(|plan| listen(plan, Some(protocol), address))
     }
 
+    /// The node has so many engine cores, which are said before services are put on them; one unless it is said.
+    #[must_use]
+    pub fn engine_cores(self, cores: usize) -> Builder {
+        self.engine(|plan| EnginePlan { cores, ..plan })
+    }
+
+    /// Processors of the engine cores' threads, one for each.
+    #[must_use]
+    pub fn pin_engine_cores(self, processors: &[usize]) -> Builder {
+        self.engine(|plan| EnginePlan { pin: processors.to_vec(), ..plan })
+    }
+
+    /// Host threads of the process, instead of what its services wish.
+    #[must_use]
+    pub fn host_threads(self, threads: usize) -> Builder {
+        self.engine(|plan| EnginePlan { host_threads: Some(threads), ..plan })
+    }
+
+    /// The service that was named last is on this engine core; on core 0 unless it is said.
+    #[must_use]
+    pub fn on_engine_core(self, engine_core: usize) -> Builder {
+        self.and(|plan| plan.put_on(last(plan)?, engine_core))
+    }
+
     /// Operators find the node here: a port, or ADDR:PORT.
     #[must_use]
     pub fn admin(self, address: &str) -> Builder {
         self.and(|plan| plan.set_admin(parse_address(address)?))
+    }
+
+    fn engine(self, said: impl FnOnce(EnginePlan) -> EnginePlan) -> Builder {
+        self.and(|plan| plan.set_engine(said(plan.engine.clone())).map_err(|(_, why)| why))
     }
 
     fn and(mut self, say: impl FnOnce(&mut Plan) -> Result<(), String>) -> Builder {
@@ -176,8 +205,11 @@ impl Builder {
 }
 
 fn listen(plan: &mut Plan, protocol: Option<&str>, address: &str) -> Result<(), String> {
-    let last = plan.services.len().checked_sub(1).ok_or("say first which service listens there")?;
-    plan.listen(last, protocol, address)
+    plan.listen(last(plan)?, protocol, address)
+}
+
+fn last(plan: &Plan) -> Result<usize, String> {
+    plan.services.len().checked_sub(1).ok_or_else(|| "say first which service is meant".to_owned())
 }
 
 /// Where all of it is found.

@@ -31,12 +31,15 @@ Examples:
 A file with two services:
   [admin]
   listen = \"127.0.0.1:9211\"
+  [engine]
+  cores = 2
   [services.cache]
   kind = \"kv\"
   [services.cache.store]
   memory = \"256m\"
   [services.rank]
   kind = \"rec\"
+  engine_core = 1
   rows = \"10k\"
   [[listen]]
   service = \"cache\"

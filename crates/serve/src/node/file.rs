@@ -4,8 +4,14 @@
 //! [admin]
 //! listen = "127.0.0.1:9211"
 //!
+//! [engine]                        # what is not said is one core, and the host threads that services wish
+//! cores = 2
+//! pin = [2, 3]                    # processors, one for each
+//! host_threads = 2
+//!
 //! [services.cache]                # a name of your own
 //! kind = "kv"
+//! engine_core = 1                 # kv, rec and rpc; 0 unless it is said
 //! [services.cache.store]          # its registers, by family
 //! memory = "256m"
 //!
@@ -22,6 +28,7 @@
 use super::kinds::KINDS;
 use super::plan::Plan;
 use crate::admin::{Row, parse_address, rows};
+use crate::engine_cores::EnginePlan;
 use crate::kv::config::Config;
 use crate::process::table::{Entry, Source, Table, Wrong, nearest};
 use std::net::SocketAddr;
@@ -74,12 +81,18 @@ pub fn registers(path: &Path) -> Result<Vec<Row>, Wrong> {
 }
 
 fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
-    file.only(&["admin", "services", "listen"])?;
+    file.only(&["admin", "engine", "services", "listen"])?;
     let mut plan = Plan::default();
+    if let Some(entry) = file.get("engine") {
+        engine(&mut plan, &entry)?;
+    }
     let services = file.need("services", "a table for each, as [services.cache]")?;
-    for entry in services.table()?.entries() {
+    for (at, entry) in services.table()?.entries().enumerate() {
         let service = service(&entry)?;
         plan.add(entry.key, service).map_err(|why| entry.wrong(why))?;
+        if let Some(core) = entry.table()?.get("engine_core") {
+            plan.put_on(at, core.count()?).map_err(|why| core.wrong(why))?;
+        }
     }
     if let Some(admin) = file.get("admin") {
         let admin = admin.table()?;
@@ -101,6 +114,16 @@ fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
         )));
     }
     Ok(plan)
+}
+
+fn engine(plan: &mut Plan, entry: &Entry<'_>) -> Result<(), Wrong> {
+    let table = entry.table()?;
+    table.only(&["cores", "pin", "host_threads"])?;
+    let count = |key| table.get(key).map(|entry| entry.count()).transpose();
+    let pin = table.get("pin").map(|entry| entry.counts()).transpose()?.unwrap_or_default();
+    let (cores, host_threads) = (count("cores")?.unwrap_or(1), count("host_threads")?);
+    plan.set_engine(EnginePlan { cores, pin, host_threads })
+        .map_err(|(key, why)| table.get(key).unwrap_or_else(|| entry.clone()).wrong(why))
 }
 
 fn service(entry: &Entry<'_>) -> Result<Box<dyn crate::shell::Service>, Wrong> {

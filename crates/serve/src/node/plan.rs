@@ -1,24 +1,31 @@
 //! What a node is to serve where, checked as it is said.
 //!
-//! Invariant: no two services have a name, and no two listeners an address; a listener's service speaks its protocol.
+//! Invariant: no two services have a name, and no two listeners an address; a listener's service speaks its protocol; a service's engine core is there.
 
+use crate::engine_cores::EnginePlan;
 use crate::process::Stop;
 use crate::process::table::nearest;
-use crate::shell::{Service, Shell, ShellError};
+use crate::shell::{Served, Service, Shell, ShellError};
 use fabric::link::{Address, Endpoint};
 use std::net::{IpAddr, SocketAddr};
+
+/// Engine cores of a node at most, and host threads.
+const THREADS_MAX: usize = 64;
 
 /// See the head of the file.
 #[derive(Default)]
 pub struct Plan {
     pub services: Vec<Planned>,
     pub admin: Option<SocketAddr>,
+    pub engine: EnginePlan,
 }
 
 /// A service with its name.
 pub struct Planned {
     pub name: String,
     pub service: Box<dyn Service>,
+    /// The number of its engine core.
+    pub engine_core: usize,
     /// Protocols and addresses.
     pub listeners: Vec<(&'static str, Address)>,
 }
@@ -35,7 +42,8 @@ impl Plan {
         if self.services.iter().any(|other| other.name == name) {
             return Err(format!("there are two services {name:?}"));
         }
-        self.services.push(Planned { name: name.to_owned(), service, listeners: Vec::new() });
+        let (name, listeners) = (name.to_owned(), Vec::new());
+        self.services.push(Planned { name, service, engine_core: 0, listeners });
         Ok(())
     }
 
@@ -56,7 +64,7 @@ impl Plan {
         if let Some(other) = self.taken(&address) {
             return Err(format!("{address} is {other}'s already"));
         }
-        let Planned { name, service, listeners } = &mut self.services[at];
+        let Planned { name, service, listeners, .. } = &mut self.services[at];
         let (kind, spoken) = (service.kind(), service.protocols());
         let protocol = match (protocol, spoken) {
             (_, []) => {
@@ -74,6 +82,49 @@ impl Plan {
         };
         service.listen(protocol, &address)?;
         listeners.push((protocol, address));
+        Ok(())
+    }
+
+    /// The engine cores, as `said`; how many there are is said before services are put on them. Else the key that is wrong, and why.
+    pub fn set_engine(&mut self, said: EnginePlan) -> Result<(), (&'static str, String)> {
+        let EnginePlan { cores, pin, host_threads } = &said;
+        if !(1..=THREADS_MAX).contains(cores) {
+            return Err(("cores", format!("a node has 1 to {THREADS_MAX} engine cores, and not {cores}")));
+        }
+        if !pin.is_empty() && pin.len() != *cores {
+            let has = pin.len();
+            return Err((
+                "pin",
+                format!("pin says a processor for each engine core: {cores} of them, and not {has}"),
+            ));
+        }
+        let allowed = base::cpu::allowed_cores();
+        if let Some(other) = pin.iter().find(|pin| !allowed.contains(pin)) {
+            return Err((
+                "pin",
+                format!("this process may not run on processor {other}; it may on {allowed:?}"),
+            ));
+        }
+        if let Some(threads) = host_threads.filter(|threads| !(1..=THREADS_MAX).contains(threads)) {
+            return Err((
+                "host_threads",
+                format!("a node has 1 to {THREADS_MAX} host threads, and not {threads}"),
+            ));
+        }
+        self.engine = said;
+        Ok(())
+    }
+
+    /// The `at`-th service is on this engine core.
+    pub fn put_on(&mut self, at: usize, engine_core: usize) -> Result<(), String> {
+        let cores = self.engine.cores;
+        if engine_core >= cores {
+            let name = &self.services[at].name;
+            return Err(format!(
+                "there is no engine core {engine_core} for service {name:?}: [engine] cores = {cores}, numbered from 0"
+            ));
+        }
+        self.services[at].engine_core = engine_core;
         Ok(())
     }
 
@@ -106,7 +157,11 @@ impl Plan {
     pub fn lines(&self) -> Vec<String> {
         let line = |one: &Planned| {
             let listeners = one.listeners.iter().map(|(protocol, at)| format!(" {protocol} at {at}"));
-            format!("{}: {}{}", one.name, one.service.kind(), listeners.collect::<Vec<_>>().join(","))
+            let core = match self.engine.cores {
+                1 => String::new(),
+                _ => format!(" on engine-{}", one.engine_core),
+            };
+            format!("{}: {}{core}{}", one.name, one.service.kind(), listeners.collect::<Vec<_>>().join(","))
         };
         let admin = self.admin.map(|at| format!("admin: http://{at}"));
         self.services.iter().map(line).chain(admin).collect()
@@ -140,7 +195,11 @@ fn clash(one: &Address, other: &Address) -> bool {
 impl Plan {
     /// Serves it.
     pub fn start(self, stop: Stop) -> Result<Shell, ShellError> {
-        let services = self.services.into_iter().map(|one| (Some(one.name), one.service));
-        Shell::start(services, self.admin, stop)
+        let services = self.services.into_iter().map(|Planned { name, service, engine_core, .. }| Served {
+            name: Some(name),
+            engine_core,
+            service,
+        });
+        Shell::start(services, &self.engine, self.admin, stop)
     }
 }

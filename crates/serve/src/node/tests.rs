@@ -143,7 +143,7 @@ fn wrong_names() -> Mistakes {
         (
             with("strore = 1", ""),
             3,
-            "[services.a] has no key \"strore\"; it knows enable_shutdown, kind, unix_mask",
+            "[services.a] has no key \"strore\"; it knows enable_shutdown, engine_core, kind, unix_mask",
         ),
         (with("unix_maks = '700'", ""), 3, "did you mean \"unix_mask\"?"),
         (
@@ -211,6 +211,29 @@ fn wrong_listeners() -> Mistakes {
     ]
 }
 
+fn wrong_engines() -> Mistakes {
+    let two = |rest: &str| with("", &format!("[engine]\ncores = 2\n{rest}"));
+    vec![
+        (
+            with("engine_core = 1", ""),
+            3,
+            "no engine core 1 for service \"a\": [engine] cores = 1, numbered from 0",
+        ),
+        (with("engine_core = 2", "[engine]\ncores = 2"), 3, "[engine] cores = 2"),
+        (with("engine_core = '0'", ""), 3, "services.a.engine_core must be a number from 0"),
+        (with("engine_core = -1", ""), 3, "services.a.engine_core must be a number from 0"),
+        (with("engine_cor = 0", ""), 3, "did you mean \"engine_core\"?"),
+        ("[services.a]\nkind = \"proxy\"\nengine_core = 0".to_owned(), 3, "has no key \"engine_core\""),
+        (two("host_treads = 1"), 9, "[engine] has no key \"host_treads\"; did you mean \"host_threads\"?"),
+        (with("", "[engine]\ncores = 0"), 8, "a node has 1 to 64 engine cores, and not 0"),
+        (with("", "[engine]\ncores = 'two'"), 8, "engine.cores must be a number from 0"),
+        (two("host_threads = 0"), 9, "a node has 1 to 64 host threads, and not 0"),
+        (two("pin = 1"), 9, "engine.pin must be a list of numbers"),
+        (two("pin = [0]"), 9, "pin says a processor for each engine core: 2 of them, and not 1"),
+        (two("pin = [0, 4095]"), 9, "this process may not run on processor 4095; it may on ["),
+    ]
+}
+
 fn wrong_values() -> Mistakes {
     vec![
         // Values.
@@ -245,7 +268,7 @@ fn wrong_values() -> Mistakes {
 #[test]
 fn every_mistake_is_told_with_its_line_and_what_was_meant() {
     let mut missed = Vec::new();
-    for (text, line, part) in [wrong_names(), wrong_listeners(), wrong_values()].concat() {
+    for (text, line, part) in [wrong_names(), wrong_listeners(), wrong_engines(), wrong_values()].concat() {
         let error = plan(&text).err().unwrap_or_else(|| "nothing is wrong".to_owned());
         let place = format!("node.toml:{line}: ");
         if !error.starts_with(&place) || !error.contains(part) {
@@ -270,6 +293,20 @@ fn a_program_is_told_the_same() {
     assert!(wrong(kv().listen_as("http", "127.0.0.1:1")).contains("does not speak \"http\""));
     assert!(wrong(kv().listen("127.0.0.1:1").kv("a", Default::default())).contains("two services \"a\""));
     assert!(wrong(kv().listen("127.0.0.1:1").admin("1")).contains("is service \"a\"'s already"));
+    assert!(wrong(kv().on_engine_core(1)).contains("there is no engine core 1 for service \"a\""));
+    assert!(wrong(Node::builder().engine_cores(0)).contains("1 to 64 engine cores, and not 0"));
+    let pinned = Node::builder().engine_cores(2).pin_engine_cores(&[0]);
+    assert!(wrong(pinned).contains("2 of them, and not 1"));
+    assert!(wrong(Node::builder().on_engine_core(0)).contains("say first which service"));
+}
+
+#[test]
+fn a_file_says_how_many_engine_cores_there_are_and_who_is_on_which() {
+    let text = with("engine_core = 1", "[engine]\ncores = 2\nhost_threads = 3\n");
+    let plan = plan(&text).expect("a good file");
+    assert_eq!((plan.engine.cores, plan.engine.host_threads, &plan.engine.pin[..]), (2, Some(3), &[][..]));
+    assert_eq!(plan.services[0].engine_core, 1);
+    assert_eq!(plan.lines(), ["a: kv on engine-1 memcached at tcp:127.0.0.1:1"]);
 }
 
 #[test]
@@ -278,8 +315,10 @@ fn a_node_is_served_and_brought_to_its_end() {
     use crate::rpc::demo::proto::demo::EchoServer;
     use std::io::{Read as _, Write as _};
     let node = Node::builder()
+        .engine_cores(2)
         .kv("cache", Default::default())
         .listen("tcp:127.0.0.1:0")
+        .on_engine_core(1)
         .service("demo", EchoServer::new(Demo::new()))
         .listen("tcp:127.0.0.1:0")
         .listen_as("grpc", "127.0.0.1:0")

@@ -316,6 +316,26 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The number that stands here: of things, from 0.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn count(&self) -> Result<usize, Wrong> {
+        let number = matches!(self.value, DeValue::Integer(_)).then(|| scalar(self.value)).flatten();
+        number.and_then(|number| number.parse().ok()).ok_or_else(|| self.wants("a number from 0"))
+    }
+
+    /// The numbers of a list.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn counts(&self) -> Result<Vec<usize>, Wrong> {
+        let wrong = || self.wants("a list of numbers from 0");
+        let all = self.value.as_array().ok_or_else(wrong)?;
+        let count = |one: &Spanned<DeValue<'_>>| scalar(one.get_ref())?.parse().ok();
+        all.iter().map(|one| count(one).ok_or_else(wrong)).collect()
+    }
+
     /// A number, a string or a switch, as people write it on a command line.
     ///
     /// # Errors

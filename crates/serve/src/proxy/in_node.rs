@@ -3,6 +3,7 @@
 use super::shared::Options;
 use super::{Keys, ProxyError, Running};
 use crate::admin::Routes;
+use crate::engine_cores::EngineCore;
 use crate::inc::Topology;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
@@ -12,6 +13,7 @@ use fabric::link::Address;
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// A proxy, running or not.
 pub struct Proxying {
@@ -66,7 +68,7 @@ impl Service for Proxying {
         self.topology.registers().show()
     }
 
-    fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
         let running = Running::start(&self.topology, self.keys.tor, &self.listen, self.options())?;
         let routes = running.routes(&self.topology);
         self.running = Some(running);

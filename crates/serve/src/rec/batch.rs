@@ -117,7 +117,9 @@ impl Gathered {
         if outcome.is_err() {
             self.memory = Memory::default();
             add(&self.counters.panicked, batch.len() as u64);
-            batch.drain(..).for_each(|ready| ready.reply.refuse(&Refusal::Internal("the model panicked")));
+            batch
+                .drain(..)
+                .for_each(|ready| _ = ready.reply.refuse(&Refusal::Internal("the model panicked")));
         }
         // Empty: its memory is used again.
         self.requests = batch;

@@ -1,11 +1,13 @@
 //! The command, and a recommendation server as a service of a process.
 
 use super::counters::Counters;
+use super::inference::Inference;
 use super::metrics;
-use super::server::{Plan, ServeError, Server, Watched};
+use super::server::{Plan, ServeError, Server, Watched, wishes};
 use super::shelf::Shelf;
 use super::source::ModelArgs;
 use crate::admin::{Routes, Tuned, parse_address};
+use crate::engine_cores::{EngineCore, EngineWishes, OnCore};
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
 use crate::process::table::{Table, Wrong};
@@ -61,9 +63,15 @@ struct Keys {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// Cores of preprocessing and of the engine
+    /// Processors of host threads and of the engine core
     #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 2)]
     cores: Option<Vec<usize>>,
+}
+
+impl Keys {
+    fn cores(&self) -> Option<[usize; 2]> {
+        self.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok())
+    }
 }
 
 /// What the operators' port shows.
@@ -71,7 +79,7 @@ struct Operated {
     registers: Arc<Registers>,
     counters: Arc<Counters>,
     /// Once the model is loaded.
-    shelf: OnceLock<Arc<Shelf>>,
+    running: OnceLock<(Arc<Shelf>, Arc<OnCore<Inference>>)>,
 }
 
 impl Tuned for Operated {
@@ -123,6 +131,8 @@ pub struct Rec {
     watched: Watched,
     listen: Vec<Address>,
     http: Option<SocketAddr>,
+    /// Which it will be on.
+    core: Option<Arc<EngineCore>>,
     server: Option<Server>,
 }
 
@@ -130,8 +140,8 @@ impl Rec {
     fn new(keys: Keys, registers: Arc<Registers>) -> Rec {
         let watched = Watched::default();
         let counters = Arc::clone(&watched.counters);
-        let operated = Arc::new(Operated { registers, counters, shelf: OnceLock::new() });
-        Rec { keys, operated, watched, listen: Vec::new(), http: None, server: None }
+        let operated = Arc::new(Operated { registers, counters, running: OnceLock::new() });
+        Rec { keys, operated, watched, listen: Vec::new(), http: None, core: None, server: None }
     }
 
     /// As a table of a config file says.
@@ -139,7 +149,7 @@ impl Rec {
     /// # Errors
     /// Says which key is wrong.
     pub fn of(table: &Table<'_>) -> Result<Rec, Wrong> {
-        let (keys, registers) = (table.flags(&["kind"])?, Registers::default());
+        let (keys, registers) = (table.flags(&["kind", "engine_core"])?, Registers::default());
         table.registers(&registers, &[])?;
         Ok(Rec::new(keys, Arc::new(registers)))
     }
@@ -172,18 +182,24 @@ impl Service for Rec {
         self.operated.registers.show()
     }
 
+    fn engine_wishes(&self) -> EngineWishes {
+        wishes(&self.operated.registers, self.keys.cores())
+    }
+
     /// The addresses are taken when the model is loaded: until then clients are not to wait for it.
-    fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+        self.core = Some(Arc::clone(core));
         let (collected, checked) = (Arc::clone(&self.operated), Arc::clone(&self.operated));
-        let ready = move || match checked.shelf.get() {
+        let ready = move || match checked.running.get() {
             None => Err("the model is being loaded".to_owned()),
             Some(_) => Ok(()),
         };
         let collect = move |page: &mut _| {
-            metrics::collect(&collected.counters, collected.shelf.get().map(|shelf| &**shelf), page);
+            let running = collected.running.get().map(|(shelf, on_core)| (&**shelf, &**on_core));
+            metrics::collect(&collected.counters, running, page);
         };
         let routes = Routes::default().registers(Arc::clone(&self.operated));
-        Ok(routes.metrics(collect).ready(ready).loops(self.watched.beats.pulses()))
+        Ok(routes.metrics(collect).ready(ready).loops([self.watched.beats.pulse()]))
     }
 
     fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
@@ -191,11 +207,12 @@ impl Service for Rec {
             source: self.keys.model.source(),
             listen: self.listen.clone(),
             http: self.http,
-            cores: self.keys.cores.as_ref().and_then(|cores| <[usize; 2]>::try_from(&cores[..]).ok()),
+            cores: self.keys.cores(),
             registers: Arc::clone(&self.operated.registers),
         };
-        let server = Server::start_watched(plan, self.watched.clone())?;
-        let _ = self.operated.shelf.set(Arc::clone(server.shelf()));
+        let core = self.core.as_ref().expect("it was opened");
+        let server = Server::start_on(plan, self.watched.clone(), core)?;
+        let _ = self.operated.running.set((Arc::clone(server.shelf()), Arc::clone(server.on_core())));
         self.server = Some(server);
         Ok(())
     }

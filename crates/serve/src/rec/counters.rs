@@ -48,13 +48,13 @@ counters! {
     rows "rows" "Rows of tables that these read, memo rows among them";
     refused "refused" "Requests that were answered with an error, or not taken";
     given_up "given_up" "Requests whose callers left before they were computed";
+    expired "expired" "Requests that waited longer than rec.deadline says; they were answered so";
     panicked "panicked" "Requests over which the server panicked; they were answered so";
     batches "batches" "Batches that the engine computed";
     loads "loads" "Models that were loaded after the first";
     failed_loads "failed_loads" "Models that did not load";
     preprocess_busy "preprocess_busy_ns" "Processor time of reading and checking requests, wherever that is done";
     engine_busy "engine_busy_ns" "Processor time of computing batches and answering them";
-    passes "engine_passes" "Passes of the engine that found work";
     reply "reply_ns" "Time the engine core spent on putting replies together and handing them over";
     reduce "reduce_ns" "Time the engine core spent on rows of tables";
     mlp "mlp_ns" "Time the engine core spent on the rest of the model";

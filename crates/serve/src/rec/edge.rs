@@ -7,7 +7,7 @@ use super::job::{Input, Job, Reply};
 use super::preprocess::{Place, Preprocess};
 use super::refusal::Refusal;
 use super::shelf::Shelf;
-use crate::engine_thread::Way;
+use crate::engine_cores::OnCore;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
 use engine::EdgePort;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Edge {
     number: usize,
     port: Mutex<EdgePort<Inference>>,
-    engine: Way,
+    on_core: Arc<OnCore<Inference>>,
     preprocess: Arc<Preprocess>,
     /// Bytes of requests.
     pub held: Arc<Held>,
@@ -31,18 +31,18 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// The edge of this number in front of `port`, to an engine that `engine` leads to.
+    /// The edge of this number in front of `port` of the service on its core.
     pub fn new(
         number: usize,
         port: EdgePort<Inference>,
-        engine: Way,
+        on_core: &Arc<OnCore<Inference>>,
         held: &Arc<Held>,
         preprocess: &Arc<Preprocess>,
     ) -> Edge {
         Edge {
             number,
             port: Mutex::new(port),
-            engine,
+            on_core: Arc::clone(on_core),
             preprocess: Arc::clone(preprocess),
             held: Arc::clone(held),
             clock: Clock::shared(),
@@ -60,7 +60,7 @@ impl Edge {
     /// Hands a request over, or answers it here. `hold` has what came of it already; the rest is taken here.
     pub fn submit(&self, input: Input, reply: Reply, mut hold: Hold) {
         if let Err(full) = self.held.take(&mut hold, input.bytes()) {
-            return self.refuse(reply, &full);
+            return self.refuse(&reply, &full);
         }
         let job = Box::new(Job { arrived: self.clock.now(), input, reply, hold });
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Edge {
                 false => Refusal::Busy("rec.ring requests that wait"),
             };
             drop(port);
-            return self.refuse(job.reply, &why);
+            return self.refuse(&job.reply, &why);
         }
         let work = match self.preprocess.place(&job) {
             Place::Edge => match self.preprocess.ready(job) {
@@ -85,11 +85,11 @@ impl Edge {
         assert!(submitted.is_ok(), "there was a free slot");
         port.ring();
         drop(port);
-        self.engine.announce();
+        self.on_core.announce();
     }
 
     #[cold]
-    fn refuse(&self, reply: Reply, why: &Refusal) {
+    fn refuse(&self, reply: &Reply, why: &Refusal) {
         add(&self.counters.refused, 1);
         reply.refuse(why);
     }

@@ -24,7 +24,7 @@ impl Service for Front {
         match method {
             INFER => {
                 let body: Box<[u8]> = call.body().into();
-                self.0.submit(Input::Message(body), Reply::Message(call.defer()), self.0.hold());
+                self.0.submit(Input::Message(body), Reply::message(call.defer()), self.0.hold());
                 Ok(())
             }
             DESCRIBE => call.message::<DescribeRequest, DescribeReply>(|request, reply, _| {

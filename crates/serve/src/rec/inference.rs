@@ -18,13 +18,16 @@
 //! Bounds: [`IN_FLIGHT`] tasks; what is in the line or the batch counts in `rec.held`.
 
 use super::batch::Gathered;
-use super::job::{Job, Ready};
+use super::counters::add;
+use super::job::{Job, Ready, Reply};
 use super::preprocess::{Place, Preprocess};
 use super::refusal::Refusal;
-use crate::rec::registers::Id;
+use crate::engine_cores::Hosting;
+use crate::rec::registers::{Id, Registers};
 use base::Nanos;
-use engine::{Cx, Failure, Messages, TaskService};
+use engine::{Cx, Failure, Messages, Settings, TaskService};
 use ring::arena::Producer;
+use ring::wait::WaitPolicy;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,12 +46,18 @@ pub enum Work {
 pub struct Asked {
     edge: usize,
     work: Mutex<Option<Work>>,
+    /// For the reason, if its task is ended.
+    reply: Reply,
 }
 
 impl Asked {
     /// By the edge of this number.
     pub fn new(edge: usize, work: Work) -> Asked {
-        Asked { edge, work: Mutex::new(Some(work)) }
+        let reply = match &work {
+            Work::Job(job) => job.reply.clone(),
+            Work::Ready(ready) => ready.reply.clone(),
+        };
+        Asked { edge, work: Mutex::new(Some(work)), reply }
     }
 
     /// The request, for the first who asks.
@@ -208,6 +217,26 @@ impl Inference {
     }
 }
 
+/// How it is hosted, as registers say. It needs the core's thread always: nobody else runs its batches.
+pub fn hosting(registers: &Arc<Registers>) -> Hosting {
+    let policies = match registers.is_on(Id::Spin) {
+        true => [WaitPolicy::SPIN; 2],
+        false => [WaitPolicy::default(), WaitPolicy::BLOCK],
+    };
+    let registers = Arc::clone(registers);
+    Hosting {
+        in_flight: IN_FLIGHT,
+        settings: Box::new(move || Settings {
+            deadline: Nanos::from_micros(registers.read(Id::Deadline)),
+            ..Settings::default()
+        }),
+        policies: Box::new(move || policies),
+        needs_thread: Box::new(|| true),
+        // Answers go straight to the edges.
+        waiting: Vec::new(),
+    }
+}
+
 impl Messages for Inference {
     type Request = Asked;
     type Reply = ();
@@ -245,10 +274,13 @@ impl TaskService for Inference {
         Some(())
     }
 
-    fn failed(&self, asked: &Asked, _: Failure, _: &mut Producer) -> Option<()> {
-        // What its task had taken was answered when that was dropped.
-        if let Some(Work::Job(job)) = asked.take() {
-            job.reply.refuse(&Refusal::Internal("the request was not handled"));
+    fn failed(&self, asked: &Asked, why: Failure, _: &mut Producer) -> Option<()> {
+        match why {
+            Failure::Expired => {
+                let is_late = asked.reply.refuse(&Refusal::Late);
+                add(&self.preprocess.counters.expired, u64::from(is_late));
+            }
+            Failure::Panicked => _ = asked.reply.refuse(&Refusal::Internal("the request was not handled")),
         }
         Some(())
     }

@@ -14,7 +14,7 @@ use fabric::service::Responder;
 use fabric::status::{Code, Status};
 use rec::request::Queries;
 use rec::request::Served;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// What an edge received.
@@ -89,17 +89,20 @@ pub struct Ready {
     pub hold: Hold,
 }
 
-/// How a request is answered, once.
-pub enum Reply {
+/// How a request is answered, once: by whoever comes first. Its task keeps one beside the request, so that it can say why it was ended whoever has the
+/// request then; what is dropped without an answer is answered by the edge.
+#[derive(Clone)]
+pub struct Reply(Arc<Mutex<Option<Caller>>>);
+
+/// Who waits.
+enum Caller {
     /// Over the fabric.
     Message(Responder),
     /// Over HTTP.
     Http {
-        /// For the answer.
         answer: Answer,
         /// To be given back.
         id: Option<String>,
-        /// In binary.
         is_binary: bool,
     },
 }
@@ -112,18 +115,41 @@ pub struct Tools {
 }
 
 impl Reply {
+    /// To a caller over the fabric.
+    pub fn message(responder: Responder) -> Reply {
+        Reply(Arc::new(Mutex::new(Some(Caller::Message(responder)))))
+    }
+
+    /// To a caller over HTTP.
+    pub fn http(answer: Answer) -> Reply {
+        Reply(Arc::new(Mutex::new(Some(Caller::Http { answer, id: None, is_binary: false }))))
+    }
+
+    fn caller(&self) -> MutexGuard<'_, Option<Caller>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Over HTTP: what is to be given back, and in which form.
+    pub fn set_form(&self, own: Option<String>, binary: bool) {
+        if let Some(Caller::Http { id, is_binary, .. }) = &mut *self.caller() {
+            (*id, *is_binary) = (own, binary);
+        }
+    }
+
     /// Whether nobody waits for it any more.
     pub fn is_given_up(&self) -> bool {
-        match self {
-            Reply::Message(responder) => responder.is_cancelled(),
-            Reply::Http { answer, .. } => answer.is_closed(),
+        match &*self.caller() {
+            Some(Caller::Message(responder)) => responder.is_cancelled(),
+            Some(Caller::Http { answer, .. }) => answer.is_closed(),
+            None => true,
         }
     }
 
     /// Answers with scores.
     pub fn scores(self, served: &Arc<Served>, scores: &[f32], stages: Stages, tools: &mut Tools) {
-        match self {
-            Reply::Message(responder) => {
+        let Some(caller) = self.caller().take() else { return };
+        match caller {
+            Caller::Message(responder) => {
                 tools.arena.reset();
                 let built = InferReply::new(&tools.arena)
                     .and_then(|mut reply| put_scores(served, scores, &stages, &mut reply).map(|()| reply));
@@ -135,7 +161,7 @@ impl Reply {
                     responder.fail(&Status::new(Code::ResourceExhausted, "no memory for the reply"));
                 }
             }
-            Reply::Http { answer, id, is_binary } => {
+            Caller::Http { answer, id, is_binary } => {
                 let (served, scores) = (Arc::clone(served), scores.to_vec());
                 // Who left hears nothing.
                 let _ = answer.send(Ok(Scored { served, scores, id, is_binary, stages }));
@@ -143,12 +169,14 @@ impl Reply {
         }
     }
 
-    /// Answers with an error.
-    pub fn refuse(self, why: &Refusal) {
-        match self {
-            Reply::Message(responder) => responder.fail(&why.status()),
+    /// Answers with an error; false when it was answered before.
+    pub fn refuse(&self, why: &Refusal) -> bool {
+        let Some(caller) = self.caller().take() else { return false };
+        match caller {
+            Caller::Message(responder) => responder.fail(&why.status()),
             // Who left hears nothing.
-            Reply::Http { answer, .. } => drop(answer.send(Err(why.clone()))),
+            Caller::Http { answer, .. } => drop(answer.send(Err(why.clone()))),
         }
+        true
     }
 }

@@ -1,32 +1,33 @@
 //! The metrics of a recommendation server: its [`Counters`], and the model that it serves.
 
 use super::counters::Counters;
+use super::inference::Inference;
 use super::shelf::Shelf;
+use crate::engine_cores::OnCore;
 use crate::metrics::Page;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 crate::families! { "millrace_rec_";
-    REQUESTS counter "requests" count ["outcome"] "Requests: answered with scores, refused (answered with an error, or not taken), given_up (the caller left before), panicked (a fault of the server).";
+    REQUESTS counter "requests" count ["outcome"] "Requests: answered with scores, refused (answered with an error, or not taken), given_up (the caller left before), expired (it waited longer than rec.deadline), panicked (a fault of the server).";
     TAKEN counter "requests_taken" count [] "Requests that were read.";
     QUERIES counter "queries" count [] "Queries of the requests that were answered.";
     ROWS counter "rows" count [] "Rows of tables that these read, memo rows among them.";
     BATCHES counter "batches" count [] "Batches that the engine computed.";
     LOADS counter "model_loads" count ["outcome"] "Loads of models after the first: done, failed.";
     GENERATION gauge "model_generation" count ["model"] "Which load of the model is served, from 1.";
-    PASSES counter "engine_passes" count [] "Passes of the engine that found work.";
+    PASSES counter "engine_passes" count [] "Passes of the engine in which it did something for this service.";
     BUSY counter "busy" seconds ["thread"] "Processor time of preprocess (reading and checking requests, wherever that is done) and engine (batches and answers).";
     STAGE counter "stage" seconds ["stage"] "Time of the engine: reduce (rows of tables), mlp (the rest of the model), reply.";
 }
 
-/// Adds them; the model's once there is one.
-pub fn collect(counters: &Counters, shelf: Option<&Shelf>, page: &mut Page) {
+/// Adds them; the model's and the engine's once there are these.
+pub fn collect(counters: &Counters, running: Option<(&Shelf, &OnCore<Inference>)>, page: &mut Page) {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     for (family, counter) in [
         (TAKEN, &counters.taken),
         (QUERIES, &counters.queries),
         (ROWS, &counters.rows),
         (BATCHES, &counters.batches),
-        (PASSES, &counters.passes),
     ] {
         page.add(family, &[], read(counter));
     }
@@ -34,6 +35,7 @@ pub fn collect(counters: &Counters, shelf: Option<&Shelf>, page: &mut Page) {
         (REQUESTS, "answered", &counters.requests),
         (REQUESTS, "refused", &counters.refused),
         (REQUESTS, "given_up", &counters.given_up),
+        (REQUESTS, "expired", &counters.expired),
         (REQUESTS, "panicked", &counters.panicked),
         (LOADS, "done", &counters.loads),
         (LOADS, "failed", &counters.failed_loads),
@@ -49,7 +51,8 @@ pub fn collect(counters: &Counters, shelf: Option<&Shelf>, page: &mut Page) {
     ] {
         page.add(family, &[label], read(counter) as f64 / 1e9);
     }
-    if let Some(shelf) = shelf {
+    if let Some((shelf, on_core)) = running {
+        page.add(PASSES, &[], on_core.ask(|_, counters| counters.passes));
         let served = shelf.current();
         page.add(GENERATION, &[&served.name], served.generation);
     }
@@ -72,6 +75,6 @@ mod tests {
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(samples, counters.all().len());
         let missing = FAMILIES.iter().filter(|family| !text.contains(&format!("# TYPE {} ", family.name)));
-        assert_eq!(missing.map(|family| family.name).collect::<Vec<_>>(), [GENERATION.name]);
+        assert_eq!(missing.map(|family| family.name).collect::<Vec<_>>(), [GENERATION.name, PASSES.name]);
     }
 }

@@ -7,18 +7,19 @@
 //!  HTTP   ─▶ oip   ─┘                                           │
 //!        ◀─────────────────────── scores ───────────────────────┘
 //! ```
-//! Threads: one for each edge, one that drives the engine ([`engine::Engine`] with one task service), host threads. That is ORCA's division (section
-//! IV-D): the network's side hands requests over by rings, the engine does the whole inference, and its answer goes straight back to the network's side.
-//! What people write is parsed and made the model's input where `place.rec.preprocess` says: on the edge's thread, on the engine's core, or on a host thread.
+//! Threads: one for each edge; the engine core ([`crate::engine_cores`]) and the host threads are its process's, on which it is one service of tasks.
+//! That is ORCA's division (section IV-D): the network's side hands requests over by rings, the engine does the whole inference, and its answer goes
+//! straight back to the network's side. What people write is parsed and made the model's input where `place.rec.preprocess` says: on the edge's thread, on
+//! the engine's core, or on a host thread.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `command` | the command; a server as a service of a process |
-//! | `server` | all threads, and their end |
+//! | `server` | edges and service, and their end |
 //! | `edge`, `front`, `oip` | the sockets' side; over the fabric; over HTTP |
 //! | `job` | a request on its way |
 //! | `preprocess`, `words` | reading and checking requests; the fabric's messages |
-//! | `inference`, `batch`, `driver` | the engine's service; what is computed together; the engine with what its passes follow |
+//! | `inference`, `batch` | the engine's service; what is computed together |
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //! | `registers` | what can be tuned |
@@ -30,7 +31,6 @@ mod batch;
 mod busy;
 mod command;
 mod counters;
-mod driver;
 mod edge;
 mod front;
 mod held;

@@ -84,11 +84,10 @@ impl Preprocess {
         let began = clock.now();
         let served = self.shelf.current();
         let most = self.registers.size(Id::Queries);
-        let Job { arrived, input, mut reply, hold } = job;
+        let Job { arrived, input, reply, hold } = job;
         let mut read = began;
-        let checked = READER.with_borrow_mut(|reader| {
-            check(&input, &mut reply, reader, (&served, most), || read = clock.now())
-        });
+        let checked = READER
+            .with_borrow_mut(|reader| check(&input, &reply, reader, (&served, most), || read = clock.now()));
         let at = clock.now();
         busy.count(&self.counters.preprocess_busy);
         let queries = match checked {
@@ -112,7 +111,7 @@ impl Preprocess {
 /// Reads and checks a request for a model, with at most so many queries; what it says of its answer goes to `reply`.
 fn check(
     input: &Input,
-    reply: &mut Reply,
+    reply: &Reply,
     reader: &mut Reader,
     (served, most): (&Served, usize),
     read: impl FnOnce(),
@@ -122,9 +121,7 @@ fn check(
         Input::Http { body, header, model, version } => {
             is_asked_for(model, version.as_deref(), served)?;
             let (queries, own, binary) = http(body, *header, served, most, read)?;
-            if let Reply::Http { id, is_binary, .. } = reply {
-                (*id, *is_binary) = (own, binary);
-            }
+            reply.set_form(own, binary);
             Ok(queries)
         }
     }

@@ -25,6 +25,8 @@ pub enum Refusal {
     TooLong(usize),
     /// The body did not arrive in time.
     Slow,
+    /// It waited longer than rec.deadline says.
+    Late,
     /// A fault of this server.
     Internal(&'static str),
 }
@@ -38,6 +40,7 @@ impl Refusal {
             Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::Slow => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Late => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -48,7 +51,7 @@ impl Refusal {
             Refusal::Wrong(_) | Refusal::Malformed(_) => Code::InvalidArgument,
             Refusal::NoModel { .. } => Code::NotFound,
             Refusal::Busy(_) | Refusal::TooLong(_) => Code::ResourceExhausted,
-            Refusal::Slow => Code::DeadlineExceeded,
+            Refusal::Slow | Refusal::Late => Code::DeadlineExceeded,
             Refusal::Internal(_) => Code::Internal,
         };
         Status::new(code, self.to_string())
@@ -70,6 +73,7 @@ impl fmt::Display for Refusal {
             Refusal::Slow => {
                 f.write_str("the body did not arrive within rec.body_timeout, or a large one stopped coming")
             }
+            Refusal::Late => f.write_str("the request waited longer than register rec.deadline says"),
             Refusal::Internal(why) => write!(f, "a fault of the server: {why}"),
         }
     }

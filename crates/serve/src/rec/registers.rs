@@ -27,13 +27,16 @@ base::registers! {
         "Requests over HTTP that may be under way; further ones are answered 503.";
     Held "rec.held" Size, 1 << 20, 1 << 40, 256 << 20, live,
         "Bytes of requests that may be held at once, arrived or arriving; further ones are answered 503.";
+    Deadline "rec.deadline" Micros, 0, 60_000_000, 0, live,
+        "A request that has waited for the engine, or for its preprocessing there or on a host thread, for longer than this is ended and answered so (504, \
+         DEADLINE_EXCEEDED); 0 waits for ever. What is in a batch is computed.";
     Ring "rec.ring" Count, 2, 1 << 16, 1024, start,
         "Slots of the ring from an edge to the engine, rounded up to a power of two. What finds no slot is refused.";
     PlacePreprocess "place.rec.preprocess" Choice(&["edge", "engine", "host"]), 0, 2, 0, live,
         "Where requests are read and checked: on the thread that serves their sockets, on the engine's core, or on a host thread. Those of more than \
          256 KiB always on a host thread.";
     HostThreads "rec.host_threads" Count, 1, 64, 1, start,
-        "Host threads.";
+        "Host threads of the process, for this server; those of a node's services are one pool.";
     Spin "wait.spin" Switch, 0, 1, 0, start,
         "Engine and host threads never sleep: lower latency for that many whole cores.";
 }

@@ -1,27 +1,27 @@
-//! All threads of a server, from their start to their end.
+//! A server from its start to its end: its edges, and its service on an engine core.
 //!
-//! The end follows a request's way: edges take nothing more and wait for what is under way, then the engine is stopped, then the host threads.
+//! The end follows a request's way: edges take nothing more and wait for what is under way, then the service leaves its core.
 
+use super::batch::Gathered;
 use super::counters::Counters;
-use super::driver::Driver;
 use super::edge::Edge;
 use super::front::Front;
 use super::held::Held;
-use super::inference::IN_FLIGHT;
+use super::inference::{Inference, hosting};
 use super::oip::Http;
 use super::preprocess::Preprocess;
 use super::shelf::{Shelf, Source};
 use crate::admin::health::{Beat, Pulse};
-use crate::engine_thread::{Way, engine_thread};
+use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes, OnCore};
 use crate::http::{Limits, Port};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
-use engine::HostPool;
+use engine::EdgePort;
 use fabric::link::Address;
-use ring::wait::{WaitPolicy, Waker};
+use ring::wait::WaitPolicy;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io};
@@ -42,7 +42,7 @@ pub struct Plan {
     pub listen: Vec<Address>,
     /// Over HTTP.
     pub http: Option<SocketAddr>,
-    /// Cores of host threads and engine.
+    /// Processors of host threads and engine.
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
     pub registers: Arc<Registers>,
@@ -57,34 +57,23 @@ pub struct Watched {
     pub beats: Beats,
 }
 
-/// Of the threads of a server.
+/// Of the threads of a server; the core's and the host threads' are the process's.
 #[derive(Clone, Default)]
 pub struct Beats {
     fabric: Beat,
-    /// Of host threads the first: the others take what it has no time for.
-    host: Beat,
-    engine: Beat,
-    /// Wakes the host thread; there once the server is.
-    host_waker: Arc<OnceLock<Waker>>,
+    /// There is a thread.
+    is_up: Arc<AtomicBool>,
 }
 
 impl Beats {
-    /// The other ends. While the model is loaded there are no threads, and all is well.
-    pub fn pulses(&self) -> [Pulse; 3] {
-        // Only the host thread sleeps until it is woken.
-        let woken = |beat: &Beat, name: &str, sleeps: bool| {
-            let (waker, own) = (Arc::clone(&self.host_waker), beat.clone());
-            beat.pulse(name).woken_by(move || match waker.get() {
-                Some(waker) if sleeps => drop(waker.wake()),
-                Some(_) => {}
-                None => own.turn(),
-            })
-        };
-        [
-            woken(&self.fabric, "rec-fabric", false),
-            woken(&self.host, "rec-host", true),
-            woken(&self.engine, "rec-engine", false),
-        ]
+    /// The other end. While the model is loaded there are no threads, and all is well.
+    pub fn pulse(&self) -> Pulse {
+        let Beats { fabric, is_up } = self.clone();
+        self.fabric.pulse("rec-fabric").woken_by(move || {
+            if !is_up.load(Ordering::Relaxed) {
+                fabric.turn();
+            }
+        })
     }
 }
 
@@ -99,6 +88,8 @@ pub enum ServeError {
     Http(SocketAddr, io::Error),
     /// The system gives no thread, core or descriptor.
     Thread(io::Error),
+    /// The engine core has no room, or no thread.
+    Engine(EngineError),
     /// A flag.
     Flag(String),
     /// Signals cannot be caught.
@@ -114,6 +105,7 @@ impl fmt::Display for ServeError {
             ServeError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             ServeError::Http(address, error) => write!(f, "cannot listen on http://{address}: {error}"),
             ServeError::Thread(error) => write!(f, "the system gives no thread, core or descriptor: {error}"),
+            ServeError::Engine(error) => error.fmt(f),
             ServeError::Flag(why) => f.write_str(why),
             ServeError::Signal(error) => write!(f, "signals cannot be caught: {error}"),
             ServeError::Died(thread) => {
@@ -130,31 +122,33 @@ pub struct Server {
     addresses: Vec<Address>,
     port: Option<Port>,
     stop: Arc<AtomicBool>,
-    engine: Way,
-    /// The engine's is the first.
-    threads: Vec<(&'static str, JoinHandle<()>)>,
-    /// Ends after the threads.
-    _host: HostPool,
+    fabric: Option<JoinHandle<()>>,
+    on_core: Arc<OnCore<Inference>>,
     shelf: Arc<Shelf>,
     counters: Arc<Counters>,
     registers: Arc<Registers>,
+    /// Of a server that is alone; after its service has left.
+    cores: Option<EngineCores>,
 }
 
 impl Server {
-    /// Loads the model and serves it.
+    /// Loads the model and serves it, with an engine core and host threads of its own.
     ///
     /// # Errors
     /// As [`ServeError`] says.
     pub fn start(plan: Plan) -> Result<Server, ServeError> {
-        Server::start_watched(plan, Watched::default())
+        let cores = EngineCores::for_one(wishes(&plan.registers, plan.cores)).map_err(ServeError::Thread)?;
+        let mut server = Server::start_on(plan, Watched::default(), cores.core(0))?;
+        server.cores = Some(cores);
+        Ok(server)
     }
 
-    /// The same, for whoever watched before.
+    /// The same on an engine core of its process, for whoever watched before; whose processors are that core's and not the plan's.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_watched(plan: Plan, watched: Watched) -> Result<Server, ServeError> {
-        let Plan { source, listen, http, cores, registers } = plan;
+    pub fn start_on(plan: Plan, watched: Watched, core: &Arc<EngineCore>) -> Result<Server, ServeError> {
+        let Plan { source, listen, http, registers, .. } = plan;
         let Watched { counters, beats } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
         let preprocess = Arc::new(Preprocess {
@@ -162,14 +156,9 @@ impl Server {
             counters: Arc::clone(&counters),
             registers: Arc::clone(&registers),
         });
-        let (thread, way) = engine_thread(beats.engine.clone());
-        let (mut driver, ports) = Driver::new(slots(&registers), &preprocess, beats.engine.clone());
-        let host =
-            host_threads(&registers, cores.map(|cores| cores[0]), &beats).map_err(ServeError::Thread)?;
-        driver.engine.set_host(host.attach(IN_FLIGHT as u32, Some(way.waker().clone())));
+        let (on_core, [to_fabric, to_http]) = inference(&preprocess, core).map_err(ServeError::Engine)?;
         let held = Arc::new(Held::new(registers.size(Id::Held)));
-        let edge = |number, port| Arc::new(Edge::new(number, port, way.clone(), &held, &preprocess));
-        let [to_fabric, to_http] = ports;
+        let edge = |number, port| Arc::new(Edge::new(number, port, &on_core, &held, &preprocess));
         let (fabric_edge, http_edge) = (edge(0, to_fabric), edge(1, to_http));
 
         let options = fabric::server::Options::default();
@@ -188,39 +177,24 @@ impl Server {
             })
             .transpose()?;
 
+        let stop = Arc::<AtomicBool>::default();
         let mut server = Server {
             addresses,
             port,
-            stop: Arc::default(),
-            engine: way,
-            threads: Vec::new(),
-            _host: host,
+            stop: Arc::clone(&stop),
+            fabric: None,
+            on_core,
             shelf,
             counters,
             registers,
+            cores: None,
         };
-        server.spawn("rec-engine", cores.map(|cores| cores[1]), move || thread.run(&mut driver))?;
-        let (stop, fabric_beat) = (Arc::clone(&server.stop), beats.fabric.clone());
-        server.spawn("rec-fabric", None, move || serve(fabric, &stop, &fabric_beat))?;
+        let beat = beats.fabric.clone();
+        let work = move || serve(fabric, &stop, &beat);
+        let thread = std::thread::Builder::new().name("rec-fabric".to_owned()).spawn(work);
+        server.fabric = Some(thread.map_err(ServeError::Thread)?);
+        beats.is_up.store(true, Ordering::Relaxed);
         Ok(server)
-    }
-
-    fn spawn(
-        &mut self,
-        name: &'static str,
-        core: Option<usize>,
-        work: impl FnOnce() + Send + 'static,
-    ) -> Result<(), ServeError> {
-        let work = move || {
-            if let Some(core) = core {
-                // Where it cannot be kept to its core it runs all the same.
-                let _ = base::cpu::pin_to(core);
-            }
-            work();
-        };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-        self.threads.push((name, thread.map_err(ServeError::Thread)?));
-        Ok(())
     }
 
     /// Where it listens over the fabric.
@@ -248,9 +222,14 @@ impl Server {
         &self.registers
     }
 
+    /// Its service on the engine core.
+    pub fn on_core(&self) -> &Arc<OnCore<Inference>> {
+        &self.on_core
+    }
+
     /// A thread that ended though nobody asked for it.
     pub fn dead(&self) -> Option<&'static str> {
-        self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| *name)
+        self.fabric.as_ref().filter(|thread| thread.is_finished()).map(|_| "rec-fabric")
     }
 }
 
@@ -259,40 +238,41 @@ impl Drop for Server {
         // Both edges end at the same time, and need the engine until then.
         self.stop.store(true, Ordering::Relaxed);
         drop(self.port.take());
-        while let Some((_, thread)) = self.threads.pop() {
-            if self.threads.is_empty() {
-                self.engine.stop();
-            }
+        if let Some(thread) = self.fabric.take() {
             // A panic in it was printed.
             let _ = thread.join();
         }
+        self.on_core.leave();
     }
 }
 
-/// Slots of a port's ring.
-fn slots(registers: &Registers) -> usize {
-    registers.size(Id::Ring).next_power_of_two()
+/// The service on its core, and its ports.
+type Opened<const N: usize> = (Arc<OnCore<Inference>>, [EdgePort<Inference>; N]);
+
+/// The service on `core`, and its `N` ports.
+pub fn inference<const N: usize>(
+    preprocess: &Arc<Preprocess>,
+    core: &Arc<EngineCore>,
+) -> Result<Opened<N>, EngineError> {
+    let Preprocess { counters, registers, .. } = &**preprocess;
+    let batch = Gathered::new(Arc::clone(counters), Arc::clone(registers), core.beat.clone());
+    let service = Inference::new(N, Arc::clone(preprocess), batch);
+    let on_core = OnCore::add_tasks(core, service, hosting(registers))?;
+    let slots = registers.size(Id::Ring).next_power_of_two() as u32;
+    // Answers go straight to the edges, so replies have no bytes.
+    let ports = (0..N).map(|_| on_core.open(slots, 64)).collect::<Result<Vec<_>, _>>()?;
+    let ports = ports.try_into().ok().expect("as many as were opened");
+    Ok((Arc::new(on_core), ports))
 }
 
-/// The host threads, kept to a core if there is one for them.
-fn host_threads(registers: &Registers, core: Option<usize>, beats: &Beats) -> io::Result<HostPool> {
-    let policy = if registers.is_on(Id::Spin) { WaitPolicy::SPIN } else { WaitPolicy::default() };
-    let pool = HostPool::watched(registers.size(Id::HostThreads), policy, |number| {
-        let (beat, mut core) = (beats.host.clone(), core);
-        move || {
-            if let Some(core) = core.take() {
-                // Where it cannot be kept to its core it runs all the same.
-                let _ = base::cpu::pin_to(core);
-            }
-            if number == 0 {
-                beat.turn();
-            }
-        }
-    })?;
-    if let Some(first) = pool.wakers().next() {
-        let _ = beats.host_waker.set(first.clone());
+/// What it wishes of engine cores: `cores` are the processors of host threads and engine.
+pub fn wishes(registers: &Registers, cores: Option<[usize; 2]>) -> EngineWishes {
+    EngineWishes {
+        pin: cores.map(|[_, engine]| engine),
+        host_threads: registers.size(Id::HostThreads),
+        host_pin: cores.map(|[host, _]| host),
+        host_spins: registers.is_on(Id::Spin),
     }
-    Ok(pool)
 }
 
 /// Serves until `stop`, then answers what is under way.

@@ -7,10 +7,11 @@ use super::admin;
 use super::batch::Batch;
 use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
-use super::engine::EngineCore;
+use super::engine::{OnThisCore, come};
 use super::gateway::Gateway;
 use crate::admin::Routes;
 use crate::admin::health::Beat;
+use crate::engine_cores::EngineCore;
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::shell::{Failure, Loop, Service};
@@ -57,7 +58,7 @@ pub struct Rpc {
     found: Vec<Address>,
     beat: Beat,
     /// There when its registers may say that handlers run on it.
-    engine: Option<EngineCore>,
+    engine: Option<OnThisCore>,
     serving: Option<Loop<Result<(), RpcError>>>,
 }
 
@@ -101,7 +102,8 @@ impl Rpc {
     /// # Errors
     /// Says which key is wrong.
     pub fn of(table: &Table<'_>) -> Result<Rpc, Wrong> {
-        let rpc = Rpc::demo(table.flags(&["kind"])?).map_err(|error| table.wrong(error.to_string()))?;
+        let rpc = Rpc::demo(table.flags(&["kind", "engine_core"])?)
+            .map_err(|error| table.wrong(error.to_string()))?;
         table.registers(rpc.monitor.registers(), &[])?;
         Ok(Rpc { is_tuned: true, ..rpc })
     }
@@ -136,16 +138,13 @@ impl Service for Rpc {
         self.monitor.registers().show()
     }
 
-    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let mut server = self.server.take().expect("it is opened once");
         let mut routes = Routes::default();
         if is_shown || self.is_tuned {
-            let beat = Beat::default();
-            let (with_engine, engine) = EngineCore::start(server, beat.clone())
+            let (with_engine, engine) = come(server, core, self.monitor.registers())
                 .map_err(|cause| RpcError::Server(cause.to_string()))?;
             server = with_engine.registers(Arc::clone(self.monitor.registers()));
-            let way = engine.way().clone();
-            routes = routes.loops([beat.pulse("rpc-engine").woken_by(move || way.announce())]);
             self.engine = Some(engine);
         }
         if is_shown {

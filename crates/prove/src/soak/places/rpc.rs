@@ -8,7 +8,8 @@ use fabric::server::{Options, Server};
 use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
 use fabric::status::Status;
 use ring::wait::{Outcome, WaitPolicy};
-use serve::rpc::engine::EngineCore;
+use serve::engine_cores::{EngineCores, EngineWishes};
+use serve::rpc::engine::{OnThisCore, come};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,7 +58,8 @@ pub(super) struct Rpc {
     stop: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
     // After the server, which has calls on it.
-    _engine: EngineCore,
+    _engine: OnThisCore,
+    _cores: EngineCores,
 }
 
 impl Rpc {
@@ -68,13 +70,14 @@ impl Rpc {
         let asked: Address = "tcp:127.0.0.1:0".parse().expect("an address");
         let server = server.listen(&asked).map_err(|error| error.to_string())?;
         let address = server.addresses().next().cloned().expect("it listens");
-        let started = EngineCore::start(server, serve::admin::health::Beat::default());
-        let (mut server, engine) = started.map_err(|error| error.to_string())?;
+        let cores = EngineCores::for_one(EngineWishes::default()).map_err(|error| error.to_string())?;
+        let come = come(server, cores.core(0), &registers).map_err(|error| error.to_string())?;
+        let (mut server, engine) = come;
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("soak-rpc".to_owned());
         let thread = thread.spawn(move || server.run(WaitPolicy::default(), &over));
         let server = Some(thread.map_err(|error| error.to_string())?);
-        Ok(Rpc { address, registers, stop, server, _engine: engine })
+        Ok(Rpc { address, registers, stop, server, _engine: engine, _cores: cores })
     }
 }
 

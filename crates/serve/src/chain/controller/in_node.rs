@@ -5,6 +5,7 @@ use super::error::ControllerError;
 use super::process::Process;
 use crate::admin::Routes;
 use crate::chain::registers::Registers;
+use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service};
@@ -60,7 +61,7 @@ impl Service for Controlling {
         self.registers.show()
     }
 
-    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let listen = self.listen.as_ref().expect("a controller without listener is refused before");
         let mut process = self.keys.open(listen, &self.registers)?;
         self.found = process.address().map(Address::to_string);

@@ -75,7 +75,7 @@ pub struct Edge {
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     port: EdgePort<Kv>,
-    /// The engine's own thread.
+    /// What it waits with for the core's thread.
     link: Link,
     /// That thread runs the engine for this turn.
     is_led: bool,
@@ -113,7 +113,7 @@ struct Owed {
 
 impl Edge {
     /// An edge that answers through `port` and is given connections through `inbox`. As the register says it runs the engine itself, or has
-    /// the thread at `link` do it.
+    /// the core's thread do it, for which it waits by `link`.
     ///
     /// # Errors
     /// The system's, when it has no descriptors left.
@@ -223,7 +223,7 @@ impl Edge {
             return NAP;
         }
         self.next_housekeeping = now.plus(HOUSEKEEPING);
-        let more = self.shared.try_engine().is_some_and(|mut engine| engine.idle(IDLE_STEPS));
+        let more = self.shared.on_core.try_idle(IDLE_STEPS);
         if more { HOUSEKEEPING } else { NAP }
     }
 }

@@ -1,8 +1,8 @@
 //! Who has a turn when, counted in turns of one edge that the test drives itself.
 
 use super::Edge;
+use crate::engine_cores::EngineCore;
 use crate::kv::config::Config;
-use crate::kv::dedicated::engine_thread;
 use crate::kv::service;
 use crate::kv::shared::Shared;
 use crate::memcached::accept::{Inbox, Purpose};
@@ -59,11 +59,10 @@ impl Rig {
     /// An edge over a store with so many items: `k0`, `k1`, …
     fn with(items: usize) -> Rig {
         let inbox = Arc::new(Inbox::new().expect("a descriptor"));
-        let (shared, ports, hasher) =
-            service::assemble(&Config::default(), vec![inbox.clone()]).expect("a store of the default size");
-        let port = ports.into_iter().next().expect("a port for the edge");
-        let (_, links, _) = engine_thread(shared.clone(), 1);
-        let link = links.into_iter().next().expect("a link for the edge");
+        let core = EngineCore::by_hand();
+        let (shared, ports, hasher) = service::assemble(&Config::default(), vec![inbox.clone()], &core)
+            .expect("a store of the default size");
+        let (port, link) = ports.into_iter().next().expect("a port for the edge");
         let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher).expect("descriptors");
         let mut rig = Rig { edge, inbox, shared, events: Vec::with_capacity(super::EVENTS) };
         let mut client = rig.connect();

@@ -6,7 +6,6 @@ use crate::kv::registers::Id;
 use crate::kv::service::{Listing, Reply, Request, cost_of_bytes};
 use base::Nanos;
 use engine::StageRun;
-use std::sync::atomic::Ordering;
 
 /// What laggards may cost in a turn in which the others cost less, and what who asks for little asks for at most.
 const LAGGARDS_COST: usize = 16;
@@ -63,18 +62,18 @@ impl Edge {
 
     /// The second half of a round: what those that `ran` have submitted is executed and answered.
     fn finish(&mut self, waited: Nanos, ran: &mut Vec<u32>) {
-        self.shared.stages.received(waited, self.port.in_flight());
+        self.shared.on_core.stages.received(waited, self.port.in_flight());
         self.is_led = self.shared.is_dedicated();
         if self.is_led {
-            self.shared.led.fetch_add(1, Ordering::Relaxed);
+            self.shared.on_core.count_on_thread();
         }
         self.port.ring();
         if self.is_led {
-            self.link.announce();
+            self.shared.on_core.announce();
         }
         self.answer();
         if self.is_led {
-            self.shared.led.fetch_sub(1, Ordering::Relaxed);
+            self.shared.on_core.count_no_more();
         }
         for id in ran.drain(..) {
             if let Some(Some(connection)) = self.connections.get_mut(id as usize) {
@@ -178,7 +177,7 @@ impl Edge {
             self.write_gathered(false);
             self.port.publish_room();
             if self.is_led {
-                self.link.made_room();
+                self.shared.on_core.made_room();
                 self.link.wait_on(&mut self.port, &self.shared.registers);
             } else {
                 self.run_engine(idle_passes);
@@ -187,21 +186,21 @@ impl Edge {
         }
         self.collect();
         debug_assert!(self.owed.is_empty() && self.gathered.is_empty(), "every reply went to its connection");
-        if self.shared.is_led() {
+        if self.shared.on_core.is_led() {
             self.port.publish_room();
-            self.link.made_room();
+            self.shared.on_core.made_room();
         }
     }
 
-    /// One pass of the engine, for all edges.
+    /// A pass of the service, for all edges.
     fn run_engine(&mut self, idle_passes: u32) {
-        match self.shared.try_engine() {
-            Some(mut engine) => {
-                engine.pass(&self.shared.registers);
-            }
-            // Another edge runs the engine, for us too. It may have lost its core: let it have ours.
-            None if idle_passes > 64 => std::thread::yield_now(),
-            None => std::hint::spin_loop(),
+        if self.shared.on_core.try_pass() {
+            return;
+        }
+        // Another edge runs the engine, or the thread of the core does, and for us too. It may have lost its processor: let it have ours.
+        match idle_passes {
+            65.. => std::thread::yield_now(),
+            _ => std::hint::spin_loop(),
         }
     }
 
@@ -212,7 +211,7 @@ impl Edge {
         let mut taken = 0;
         self.finish_answered();
         while let Some(reply) = self.port.poll() {
-            waited.add(now.since(reply.at), |span, n| self.shared.stages.replied(span, n));
+            waited.add(now.since(reply.at), |span, n| self.shared.on_core.stages.replied(span, n));
             taken += 1;
             let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
             if let Some(beside) = &reply.body.beside {
@@ -224,7 +223,7 @@ impl Edge {
                 self.finish_answered();
             }
         }
-        waited.finish(|span, n| self.shared.stages.replied(span, n));
+        waited.finish(|span, n| self.shared.on_core.stages.replied(span, n));
         taken
     }
 
@@ -261,7 +260,7 @@ impl Edge {
                 Ok(bytes) => {
                     self.shared.net.writes.add(u64::from(bytes > 0));
                     self.shared.net.bytes_written.add(bytes as u64);
-                    self.shared.stages.sent(self.clock.now().since(begun), self.gathered.len());
+                    self.shared.on_core.stages.sent(self.clock.now().since(begun), self.gathered.len());
                 }
                 // The client is gone: its other replies are taken from the ring and dropped, then it is closed.
                 Err(_) => connection.broken = true,

@@ -14,8 +14,11 @@ mod listing;
 mod meta;
 mod stats;
 
+use super::StartError;
 use super::config::Config;
+use super::dedicated::{self, Link};
 use super::shared::Shared;
+use crate::engine_cores::{EngineCore, OnCore};
 use crate::kv::registers::{Id, Registers};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::NetCounters;
@@ -24,7 +27,7 @@ use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::pages::PageKind;
-use engine::{EdgePort, Engine, EngineOptions, Messages, Service, ServiceOptions};
+use engine::{EdgePort, Messages, Service};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
@@ -183,29 +186,30 @@ pub struct Kv {
     usage: stats::Usage,
 }
 
-/// What a node is wired from: the shared part, a port for each edge, and the hash that edges compute.
-pub type Assembled = (Arc<Shared>, Vec<EdgePort<Kv>>, Hasher64);
+/// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
+pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
 
-/// Makes the service, its engine and the ports of all edges, as `config` says.
+/// Makes the service on `core` and the ports of all edges, as `config` says.
 ///
 /// # Errors
-/// The store's, when it cannot be had with these settings.
-pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, store::ConfigError> {
+/// The store cannot be had with these settings, or the core has no room.
+pub fn assemble(
+    config: &Config,
+    inboxes: Vec<Arc<Inbox>>,
+    core: &Arc<EngineCore>,
+) -> Result<Assembled, StartError> {
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
-    let kv = Kv::new(config, net.clone(), buffered.clone())?;
+    let kv = Kv::new(config, net.clone(), buffered.clone()).map_err(StartError::Store)?;
     let hasher = *kv.store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
-    let in_flight = registers.size(Id::EngineInFlight);
-    let mut engine = Engine::new(EngineOptions { in_flight, ports: inboxes.len() });
-    let kv = engine.add(kv, ServiceOptions::default());
-    let ports = inboxes
-        .iter()
-        .map(|_| engine.open(kv, entries as u32, arena as u64).expect("the engine was made for that many"))
-        .collect();
-    Ok((Arc::new(Shared::new(registers, net, buffered, (engine, kv), inboxes)), ports, hasher))
+    let (hosting, links) = dedicated::hosting(&registers, inboxes.len());
+    let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
+    let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
+    let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
+    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes)), edges, hasher))
 }
 
 impl Kv {

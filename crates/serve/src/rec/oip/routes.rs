@@ -221,8 +221,7 @@ impl Http {
             Refusal::Busy("rec.in_flight requests over HTTP")
         })?;
         let (answer, answered) = oneshot::channel();
-        let reply = Reply::Http { answer, id: None, is_binary: false };
-        self.edge.submit(Input::Http { body, header, model, version }, reply, hold);
+        self.edge.submit(Input::Http { body, header, model, version }, Reply::http(answer), hold);
         let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
         Ok(reply::scored(&scored))
     }

@@ -2,20 +2,19 @@
 //! hand shows what happens in between.
 
 use super::{Http, SCORES, Synthetic, connect, fill, inputs, scores, served, start_with};
-use crate::admin::health::Beat;
-use crate::engine_thread::{Driven, engine_thread};
+use crate::engine_cores::{EngineCore, OnCore};
 use crate::rec::counters::{Counters, Stages};
-use crate::rec::driver::Driver;
 use crate::rec::edge::Edge;
 use crate::rec::held::Held;
 use crate::rec::inference::{Asked, IN_FLIGHT, Inference, Work};
 use crate::rec::job::{Input, Ready, Reply, Scored};
 use crate::rec::preprocess::{Preprocess, http};
 use crate::rec::refusal::Refusal;
-use crate::rec::registers::{Id, Registers};
+use crate::rec::registers::Registers;
+use crate::rec::server::inference;
 use crate::rec::shelf::Shelf;
 use base::Nanos;
-use engine::{EdgePort, HostPool, Settings};
+use engine::{Counters as Counted, EdgePort, HostPool, Progress};
 use rec::RowFormat;
 use rec::request::Served;
 use ring::wait::WaitPolicy;
@@ -112,7 +111,31 @@ fn the_place_moves_under_load_and_every_request_has_its_own_answer_once() {
     assert_eq!((count(&counters.refused), count(&counters.panicked)), (0, 0));
 }
 
-/// An engine without a thread, and its edges.
+/// An engine core without a thread.
+struct Driver {
+    core: Arc<EngineCore>,
+    on_core: Arc<OnCore<Inference>>,
+}
+
+impl Driver {
+    fn pass(&self) -> Progress {
+        self.core.with_engine(|engine| engine.pass())
+    }
+
+    fn set_host(&self, pool: &HostPool) {
+        self.core.with_engine(|engine| engine.set_host(pool.attach(IN_FLIGHT as u32, None)));
+    }
+
+    fn in_flight(&self) -> usize {
+        self.core.with_engine(|engine| engine.in_flight())
+    }
+
+    fn counters(&self) -> Counted {
+        self.on_core.ask(|_, counters| counters)
+    }
+}
+
+/// The same, and its edges.
 struct Rig {
     driver: Driver,
     edges: [Edge; 2],
@@ -126,8 +149,7 @@ impl Rig {
         let preprocess = preprocess(settings);
         let held = Arc::new(Held::new(1 << 20));
         let (driver, ports) = driver(&preprocess);
-        let way = engine_thread(Beat::default()).1;
-        let edge = |number, port| Edge::new(number, port, way.clone(), &held, &preprocess);
+        let edge = |number, port| Edge::new(number, port, &driver.on_core, &held, &preprocess);
         let [first, second] = ports;
         let edges = [edge(0, first), edge(1, second)];
         Rig { driver, edges, preprocess }
@@ -163,12 +185,14 @@ fn preprocess(settings: &[(&str, &str)]) -> Arc<Preprocess> {
 }
 
 fn driver(preprocess: &Arc<Preprocess>) -> (Driver, [EdgePort<Inference>; 2]) {
-    Driver::new(preprocess.registers.size(Id::Ring), preprocess, Beat::default())
+    let core = EngineCore::by_hand();
+    let (on_core, ports) = inference(preprocess, &core).expect("a place and ports");
+    (Driver { core, on_core }, ports)
 }
 
 fn reply() -> (Reply, Answered) {
     let (answer, answered) = channel();
-    (Reply::Http { answer, id: None, is_binary: false }, answered)
+    (Reply::http(answer), answered)
 }
 
 #[test]
@@ -177,7 +201,7 @@ fn what_finds_no_slot_is_refused_and_holds_nothing() {
     for place in PLACES {
         rig.preprocess.registers.set("place.rec.preprocess", place).expect("a place");
         let pool = HostPool::new(1, WaitPolicy::BLOCK).expect("a thread");
-        rig.driver.engine.set_host(pool.attach(IN_FLIGHT as u32, None));
+        rig.driver.set_host(&pool);
         let (mut first, mut second, mut third) = (rig.ask(0), rig.ask(0), rig.ask(0));
         assert_eq!(
             third.try_recv().expect("at once").err(),
@@ -203,7 +227,7 @@ fn who_is_ready_before_its_turn_waits_for_it() {
     let closed = gate.lock().expect("nobody panicked");
     let pool = gated(&gate);
     let mut rig = Rig::new(&[("place.rec.preprocess", "host"), ("rec.batch", "1")]);
-    rig.driver.engine.set_host(pool.attach(IN_FLIGHT as u32, None));
+    rig.driver.set_host(&pool);
     let mut first = rig.ask(0);
     rig.driver.pass();
     let mut later = Vec::new();
@@ -217,7 +241,7 @@ fn who_is_ready_before_its_turn_waits_for_it() {
         later.iter_mut().all(|answered| answered.try_recv().is_err()),
         "they are ready, but not the first"
     );
-    assert_eq!(rig.driver.engine.in_flight(), 1, "and take up no task");
+    assert_eq!(rig.driver.in_flight(), 1, "and take up no task");
     drop(closed);
     for answered in std::iter::once(&mut first).chain(&mut later) {
         assert_eq!(rig.answer(answered).expect("scores").scores, SCORES);
@@ -229,29 +253,39 @@ fn nobody_waits_for_a_task_that_is_ended_and_it_holds_nothing() {
     let gate = Arc::new(Mutex::new(()));
     let closed = gate.lock().expect("nobody panicked");
     let pool = gated(&gate);
-    let mut rig =
-        Rig::new(&[("place.rec.preprocess", "host"), ("rec.held", "1m"), ("rec.linger", "1000000")]);
-    rig.driver.engine.set_host(pool.attach(IN_FLIGHT as u32, None));
+    let rig = Rig::new(&[("place.rec.preprocess", "host"), ("rec.held", "1m"), ("rec.linger", "1000000")]);
+    rig.driver.set_host(&pool);
     let (mut first, mut leader) = (rig.ask(0), rig.ask(1));
     rig.driver.pass();
     rig.preprocess.registers.set("place.rec.preprocess", "edge").expect("a place");
     let mut behind = rig.ask(0);
     rig.driver.pass();
-    assert_eq!(rig.driver.engine.in_flight(), 2, "those on the host thread");
-    // A moment has passed since they were submitted.
-    let late = Settings { deadline: Nanos(1), ..Settings::default() };
-    rig.driver.engine.pass(&late);
-    assert_eq!((rig.driver.engine.in_flight(), rig.driver.engine.counters().expired), (0, 2));
+    assert_eq!(rig.driver.in_flight(), 2, "those on the host thread");
+    rig.preprocess.registers.set("rec.deadline", "1").expect("a register");
+    // Until it has passed for both.
+    while rig.driver.in_flight() > 0 {
+        rig.driver.pass();
+    }
+    assert_eq!(rig.driver.counters().expired, 2);
+    assert_eq!(Refusal::Late.http(), 504);
+    assert_eq!(Refusal::Late.status().code(), fabric::status::Code::DeadlineExceeded);
+    for late in [&mut first, &mut leader] {
+        assert_eq!(late.try_recv().expect("an answer").err(), Some(Refusal::Late), "at once");
+    }
+    assert_eq!(rig.preprocess.counters.expired.load(Ordering::Relaxed), 2);
     assert_eq!(behind.try_recv().expect("an answer").expect("scores").scores, SCORES);
     // Then nobody has the results of the host thread, and one that leads is ended.
     drop(closed);
     drop(pool);
+    rig.preprocess.registers.set("rec.deadline", "0").expect("a register");
     rig.driver.pass();
-    assert!(first.try_recv().is_err_and(|error| error == TryRecvError::Closed));
-    assert!(leader.try_recv().is_err_and(|error| error == TryRecvError::Closed));
     leader = rig.ask(1);
     rig.driver.pass();
-    rig.driver.engine.pass(&late);
+    assert_eq!(leader.try_recv().err(), Some(TryRecvError::Empty), "it leads, and waits for more");
+    rig.preprocess.registers.set("rec.deadline", "1").expect("a register");
+    while rig.driver.in_flight() > 0 {
+        rig.driver.pass();
+    }
     assert_eq!(leader.try_recv().expect("an answer").expect("scores").scores, SCORES);
     let edge = &rig.edges[0];
     assert_eq!(edge.held.take(&mut edge.hold(), 1 << 20), Ok(()), "all was given back");
@@ -280,7 +314,7 @@ fn ready(preprocess: &Preprocess, served: &Arc<Served>) -> (Work, Answered) {
 #[test]
 fn a_panic_of_the_model_is_the_answer_to_its_batch_and_to_no_other() {
     let preprocess = preprocess(&[]);
-    let (mut driver, [mut port, _other]) = driver(&preprocess);
+    let (driver, [mut port, _other]) = driver(&preprocess);
     let own = preprocess.shelf.current();
     // It has a table more than the queries: whoever reads that goes beyond their end.
     let wide = Synthetic {
@@ -310,5 +344,5 @@ fn a_panic_of_the_model_is_the_answer_to_its_batch_and_to_no_other() {
     assert_eq!(said, [Ok(SCORES.to_vec()), panicked.clone(), panicked, Ok(SCORES.to_vec())]);
     let counters = &preprocess.counters;
     assert_eq!(counters.panicked.load(Ordering::Relaxed), 2);
-    assert_eq!((driver.engine.in_flight(), driver.engine.counters().panicked), (0, 0));
+    assert_eq!((driver.in_flight(), driver.counters().panicked), (0, 0));
 }

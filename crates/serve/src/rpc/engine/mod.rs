@@ -1,4 +1,4 @@
-//! An engine core for the services of a fabric server: what register `place.handlers` calls `engine`.
+//! The services of a fabric server on an [engine core](crate::engine_cores): what register `place.handlers` calls `engine`.
 //!
 //! ```text
 //!  server's thread ── OnEngine: port, doorbell, wake ──▶ engine: Handlers, staged
@@ -6,24 +6,24 @@
 //! ```
 //! Replies are packets in the ring's slots; longer ones have memory of their own, so none waits for room and no request is executed twice.
 
-use crate::admin::health::Beat;
-use crate::engine_thread::{Driven, Way, engine_thread};
-use crate::guard::AbortOnPanic;
+use crate::engine_cores::{EngineCore, EngineError, Hosting, OnCore};
 use base::{Clock, Nanos};
-use engine::{EdgePort, Engine, EngineOptions, Messages, Progress, Service, ServiceOptions, Settings};
+use engine::{EdgePort, Messages, Service, Settings};
 use fabric::port::Packet;
-use fabric::server::{Courier, Executor, Full, Handler, Origin, Server};
+use fabric::registers::Registers;
+use fabric::server::{Courier, Executor, Full, Handler, Origin, Server, wants_engine};
 use ring::arena;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use rustix::fd::BorrowedFd;
-use std::io;
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
 
 /// Requests under way at most; what is beyond waits on its connection.
 const ENTRIES: u32 = 1024;
+/// Of these on the engine at once.
+const IN_FLIGHT: usize = 256;
 
 /// All services of a server as one of an engine.
 pub struct Handlers(Handler);
@@ -58,14 +58,18 @@ impl Service for Handlers {
 struct OnEngine {
     port: EdgePort<Handlers>,
     courier: Courier,
-    way: Way,
+    on_core: Arc<OnCore<Handlers>>,
+    /// Some requests were not answered, and so the thread is counted on: wherever handlers run by now.
+    is_counting: bool,
+    /// Some were not announced.
+    is_silent: bool,
     sleeper: Sleeper,
     clock: Clock,
 }
 
 impl Executor for OnEngine {
     fn takes(&self) -> bool {
-        !self.way.is_gone()
+        !self.port.is_closed()
     }
 
     fn submit(&mut self, origin: Origin, request: &[u8]) -> Result<(), Full> {
@@ -73,12 +77,19 @@ impl Executor for OnEngine {
             return Err(Full);
         }
         let packet = self.courier.pack(origin, request);
-        self.port.submit(self.clock.now(), packet).map(drop).map_err(|_| Full)
+        self.port.submit(self.clock.now(), packet).map_err(|_| Full)?;
+        self.is_silent = true;
+        if !std::mem::replace(&mut self.is_counting, true) {
+            self.on_core.count_on_thread();
+        }
+        Ok(())
     }
 
     fn flush(&mut self) {
-        self.port.ring();
-        self.way.announce();
+        if std::mem::take(&mut self.is_silent) {
+            self.port.ring();
+            self.on_core.announce();
+        }
     }
 
     fn collect(&mut self, _: Nanos, each: &mut dyn FnMut(u64, &[u8])) -> usize {
@@ -89,6 +100,9 @@ impl Executor for OnEngine {
             if !answer.bytes().is_empty() {
                 each(self.courier.connection(&answer), answer.bytes());
             }
+        }
+        if self.port.in_flight() == 0 {
+            self.count_no_more();
         }
         count
     }
@@ -107,77 +121,58 @@ impl Executor for OnEngine {
     }
 }
 
-/// The engine with its settings.
-struct Core {
-    engine: Engine,
-    settings: Settings,
-}
-
-impl Driven for Core {
-    fn pass(&mut self) -> Progress {
-        self.engine.pass(&self.settings)
-    }
-
-    fn has_work(&mut self) -> bool {
-        self.engine.has_work()
-    }
-
-    fn next_deadline(&mut self) -> Nanos {
-        self.engine.next_deadline()
-    }
-
-    fn idle(&mut self, steps: usize) -> bool {
-        self.engine.idle(steps)
-    }
-
-    fn policies(&self) -> [WaitPolicy; 2] {
-        [WaitPolicy { block: false, ..WaitPolicy::default() }, WaitPolicy::BLOCK]
-    }
-}
-
-/// An engine core that runs, until it is dropped: after the server that has it.
-pub struct EngineCore {
-    way: Way,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl EngineCore {
-    /// Starts one for the services that `server` has by now.
-    ///
-    /// # Errors
-    /// The system gives no descriptor or no thread.
-    pub fn start(server: Server, beat: Beat) -> io::Result<(Server, EngineCore)> {
-        let handlers = Handlers(Handler::new(server.router()));
-        let mut engine = Engine::new(EngineOptions::default());
-        let service = engine.add(handlers, ServiceOptions::default());
-        let port = engine.open(service, ENTRIES, 4096).expect("it is the first");
-        let (mut thread, way) = engine_thread(beat);
-        let (sleeper, waker) = waiting_on_eventfd()?;
-        thread.waiting.push(waker);
-        let mut core = Core { engine, settings: Settings::default() };
-        let run = move || {
-            // Calls in flight would never be answered.
-            let _guard = AbortOnPanic("an engine core");
-            thread.run(&mut core);
-        };
-        let thread = std::thread::Builder::new().name("rpc-engine".to_owned()).spawn(run)?;
-        let edge =
-            OnEngine { port, courier: Courier::default(), way: way.clone(), sleeper, clock: Clock::shared() };
-        Ok((server.engine(Box::new(edge)), EngineCore { way, thread: Some(thread) }))
-    }
-
-    /// What wakes it, for those who ask whether it turns.
-    pub fn way(&self) -> &Way {
-        &self.way
-    }
-}
-
-impl Drop for EngineCore {
-    fn drop(&mut self) {
-        self.way.stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic in it ended the process.
-            let _ = thread.join();
+impl OnEngine {
+    fn count_no_more(&mut self) {
+        if std::mem::take(&mut self.is_counting) {
+            self.on_core.count_no_more();
         }
     }
+}
+
+impl Drop for OnEngine {
+    fn drop(&mut self) {
+        self.count_no_more();
+    }
+}
+
+/// The services of a server on an engine core: until this is dropped, after the server.
+pub struct OnThisCore(Arc<OnCore<Handlers>>);
+
+impl Drop for OnThisCore {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// The services that `server` has by now come to `core`, whose thread they need while `registers` say so.
+///
+/// # Errors
+/// The core has no room, or the system gives no descriptor or no thread.
+pub fn come(
+    server: Server,
+    core: &Arc<EngineCore>,
+    registers: &Arc<Registers>,
+) -> Result<(Server, OnThisCore), EngineError> {
+    let (sleeper, waker) = waiting_on_eventfd().map_err(EngineError::System)?;
+    let registers = Arc::clone(registers);
+    let hosting = Hosting {
+        in_flight: IN_FLIGHT,
+        settings: Box::new(Settings::default),
+        policies: Box::new(|| [WaitPolicy { block: false, ..WaitPolicy::default() }, WaitPolicy::BLOCK]),
+        needs_thread: Box::new(move || wants_engine(&registers)),
+        waiting: vec![waker],
+    };
+    let handlers = Handlers(Handler::new(server.router()));
+    let on_core = Arc::new(OnCore::add(core, handlers, hosting)?);
+    let port = on_core.open(ENTRIES, 4096)?;
+    let edge = OnEngine {
+        port,
+        courier: Courier::default(),
+        on_core: Arc::clone(&on_core),
+        is_counting: false,
+        is_silent: false,
+        sleeper,
+        clock: Clock::shared(),
+    };
+    Ok((server.engine(Box::new(edge)), OnThisCore(on_core)))
 }

@@ -1,7 +1,7 @@
 //! Handlers at every place, and moved while calls flow: counters say that none was lost, done twice or answered with another's reply.
 
-use super::EngineCore;
-use crate::admin::health::Beat;
+use super::come;
+use crate::engine_cores::{EngineCores, EngineWishes};
 use fabric::channel::{CallOptions, Channel, Options as ChannelOptions, StartError, What};
 use fabric::link::Address;
 use fabric::registers::Registers;
@@ -101,7 +101,8 @@ fn with_server(registers: &Arc<Registers>, work: impl FnOnce(&Address)) -> BTree
     let (count, stop) = (Count::default(), AtomicBool::new(false));
     let server = Server::new(Options::default()).service(count.clone()).registers(Arc::clone(registers));
     let server = server.listen(&address).expect("nobody else listens there");
-    let (mut server, engine) = EngineCore::start(server, Beat::default()).expect("a thread");
+    let cores = EngineCores::for_one(EngineWishes::default()).expect("no host threads");
+    let (mut server, engine) = come(server, cores.core(0), registers).expect("a thread");
     thread::scope(|scope| {
         let serving = thread::Builder::new().name("edge".to_owned());
         serving.spawn_scoped(scope, || server.run(WaitPolicy::default(), &stop)).expect("a thread");
@@ -128,7 +129,7 @@ fn connect(address: &Address) -> Channel {
 
 #[test]
 fn handlers_run_where_the_register_says() {
-    for (place, thread) in [("edge", "edge"), ("host", "worker-"), ("engine", "rpc-engine")] {
+    for (place, thread) in [("edge", "edge"), ("host", "worker-"), ("engine", "engine-0")] {
         let registers = Arc::new(Registers::default());
         registers.set("place.handlers", place).expect("a place");
         let threads = with_server(&registers, |address| {

@@ -17,6 +17,7 @@ mod wire;
 
 use super::RpcError;
 use crate::admin::{Routes, parse_address};
+use crate::engine_cores::EngineCore;
 use crate::process::logger::LogArgs;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
@@ -206,7 +207,7 @@ impl Service for Gateway {
         self.monitor.registers().show()
     }
 
-    fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let own = self.open_beside(is_shown)?;
         Ok(super::admin::routes(&self.monitor).service(None, own))
     }

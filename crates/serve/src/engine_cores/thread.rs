@@ -1,0 +1,119 @@
+//! The loop of a core's thread: pass after pass while there is work, else awake for a while, then housekeeping, then asleep.
+//!
+//! ```text
+//!  edge ── doorbell, OnCore::announce ──▶ ┌────────┐ scan, pass, flush ── wake ──▶ those of the services that answered
+//!                                         │ engine │
+//!                                         └────────┘ nothing to do: spin, pause, housekeeping, sleep until a task is due
+//! ```
+//! Both sides wait by [`ring::wait`]: who publishes (a doorbell, a reply, room for replies) wakes the other side afterwards, who sleeps marks itself and
+//! looks once more before it does, so no wake-up is lost. A wake-up costs a system call only when the other side sleeps.
+//!
+//! How long it stays awake: as long as that service wants which wants it longest, of those that need the thread now. Where none does it sleeps, and leaves
+//! the lock alone.
+
+use super::engine_core::{EngineCore, Member};
+use base::{Clock, Nanos};
+use engine::Progress;
+use ring::wait::{Outcome, Sleeper, WaitPolicy};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The longest sleep.
+const NAP: Nanos = Nanos::from_millis(250);
+/// A task that is due sooner than this is not slept for: a sleep takes about as long.
+const AWAKE: Nanos = Nanos::from_micros(100);
+/// Housekeeping steps of a service per idle moment.
+const IDLE_STEPS: usize = 256;
+
+/// The services of the core, as the thread saw them last.
+struct Members {
+    all: Vec<Arc<Member>>,
+    changes: u64,
+}
+
+/// Drives the engine of `core` until it is told to stop.
+pub(super) fn run(core: &EngineCore, mut sleeper: Sleeper) {
+    let mut members = Members { all: Vec::new(), changes: 0 };
+    loop {
+        core.beat.turn();
+        members.look(core);
+        let rooms = core.rooms.load(Ordering::Acquire);
+        let progress = if members.need() { core.after_guests().engine.pass() } else { Progress::default() };
+        if progress.answered > 0 {
+            members.wake(progress.services);
+            continue;
+        }
+        if core.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let rooms = (progress.blocked > 0).then_some(rooms);
+        let [awake, then] = members.policies();
+        if members.wait(core, &mut sleeper, (awake, Nanos::ZERO), rooms) == Outcome::Ready {
+            continue;
+        }
+        if !(members.need() && core.after_guests().engine.idle(IDLE_STEPS)) {
+            members.wait(core, &mut sleeper, (then, NAP), rooms);
+        }
+    }
+}
+
+impl Members {
+    /// Sees who came and who went.
+    fn look(&mut self, core: &EngineCore) {
+        let changes = core.changes.load(Ordering::Acquire);
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.all.clone_from(&core.after_guests().members);
+        }
+    }
+
+    /// Whether any needs the thread.
+    fn need(&self) -> bool {
+        self.all.iter().any(|member| member.is_led())
+    }
+
+    /// Wakes who waits for replies of these services.
+    fn wake(&self, services: u16) {
+        let answered = self.all.iter().filter(|member| member.bit & services != 0);
+        answered.flat_map(|member| &member.waiting).for_each(|waker| _ = waker.wake());
+    }
+
+    /// How it stays awake, and how it sleeps when that brought nothing.
+    fn policies(&self) -> [WaitPolicy; 2] {
+        let longest = |a: WaitPolicy, b: WaitPolicy| WaitPolicy {
+            spin: a.spin.max(b.spin),
+            pause: a.pause.max(b.pause),
+            monitor: a.monitor.max(b.monitor),
+            block: a.block && b.block,
+        };
+        let led = self.all.iter().filter(|member| member.is_led());
+        let all = led.map(|member| (member.policies)());
+        all.reduce(|[a, b], [c, d]| [longest(a, c), longest(b, d)]).unwrap_or([WaitPolicy::BLOCK; 2])
+    }
+
+    /// Waits for `time` at most: for work, for the moment at which a task is due, for room since `rooms` was read if a port is blocked, for a service
+    /// that comes or goes, or for the end.
+    fn wait(
+        &self,
+        core: &EngineCore,
+        sleeper: &mut Sleeper,
+        (mut policy, mut time): (WaitPolicy, Nanos),
+        rooms: Option<u64>,
+    ) -> Outcome {
+        let clock = Clock::shared();
+        let due = if self.need() { core.after_guests().engine.next_deadline() } else { Nanos::MAX };
+        if due != Nanos::MAX {
+            let left = due.since(clock.now());
+            policy.block &= left > AWAKE;
+            time = time.min(left);
+        }
+        sleeper.wait_until(policy, Some(Duration::from_nanos(time.0)), || {
+            core.beat.turn();
+            rooms.is_some_and(|rooms| core.rooms.load(Ordering::Acquire) != rooms)
+                || core.stop.load(Ordering::Acquire)
+                || core.changes.load(Ordering::Acquire) != self.changes
+                || (self.need() && core.after_guests().engine.has_work())
+                || (due != Nanos::MAX && clock.now() >= due)
+        })
+    }
+}
