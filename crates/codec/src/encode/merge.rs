@@ -51,33 +51,10 @@ pub(super) fn merge<S: Source, V: Visitor>(
             continue;
         }
         let field = field(table, class, head as u16).ok_or(senseless)?;
-        let kind = field.entry.kind();
-        let textual = matches!(kind, Kind::String | Kind::Bytes);
         // Messages around the value, the one whose field it is included.
         let around = open.len() as u32 + 1;
         match what {
-            what::SCALAR if kind.is_scalar() && !field.entry.is_repeated() => {
-                let value = input.take(kind.size())?;
-                let pen = walk.visitor.pen();
-                // SAFETY: as many bytes as the kind has; any are a value.
-                let written = unsafe { scalar(&mut walk.visitor, pen, field, value.as_ptr(), true) };
-                let pen = written.ok_or(senseless)??;
-                walk.visitor.set_pen(pen);
-            }
-            what::TEXT if textual => {
-                let len = input.word()?;
-                let text = input.take(len as usize)?;
-                // SAFETY: the slice has that many bytes.
-                let pen = unsafe { walk.visitor.text(walk.visitor.pen(), field, text.as_ptr(), len)? };
-                walk.visitor.set_pen(pen);
-            }
-            what::ARRAY if kind.is_scalar() && field.entry.is_repeated() => {
-                let count = input.word()?;
-                let elements = input.take(count as usize * kind.size())?;
-                // SAFETY: as many bytes as that many elements have; any are values.
-                unsafe { walk.visitor.array(field, elements.as_ptr(), count)? };
-            }
-            what::ENTER if kind.is_message() => {
+            what::ENTER if field.entry.kind().is_message() => {
                 if around >= depth {
                     return Err(EncodeError::Depth);
                 }
@@ -85,28 +62,87 @@ pub(super) fn merge<S: Source, V: Visitor>(
                 open.push(Open { class, field, mark });
                 class = field.entry.aux;
             }
-            what::FAR_TEXT if textual => {
-                let (len, addr) = (input.word()?, input.addr()?);
-                // SAFETY: the walk's source checks addresses.
-                let pen = unsafe { walk.text(walk.visitor.pen(), field, Ref { addr, len, capacity: 0 })? };
-                walk.visitor.set_pen(pen);
-            }
-            what::FAR_ARRAY if field.entry.is_repeated() => {
-                let (len, addr) = (input.word()?, input.addr()?);
+            what::FAR_TEXT | what::FAR_ARRAY | what::FAR_MESSAGE => {
                 walk.depth = depth - around;
-                // SAFETY: as above.
-                unsafe { walk.repeated(field, Ref { addr, len, capacity: 0 })? };
+                far(walk, &mut input, what, field, senseless)?;
             }
-            what::FAR_MESSAGE if kind.is_message() => {
-                let addr = input.addr()?;
-                walk.depth = depth - around;
-                // SAFETY: as above.
-                unsafe { walk.submessage(field, addr)? };
-            }
-            _ => return Err(senseless),
+            _ => here(walk, &mut input, what, field, senseless)?,
         }
     }
     if open.is_empty() { Ok(()) } else { Err(EncodeError::Record { at: records.len() }) }
+}
+
+/// A value that is in its record.
+#[inline(always)]
+fn here<S: Source, V: Visitor>(
+    walk: &mut Walk<'_, S, V>,
+    input: &mut Input<'_>,
+    what: u8,
+    field: Field<'_>,
+    senseless: EncodeError,
+) -> Result<(), EncodeError> {
+    let kind = field.entry.kind();
+    match what {
+        what::SCALAR if kind.is_scalar() && !field.entry.is_repeated() => {
+            let value = input.take(kind.size())?;
+            let pen = walk.visitor.pen();
+            // SAFETY: as many bytes as the kind has; any are a value.
+            let written = unsafe { scalar(&mut walk.visitor, pen, field, value.as_ptr(), true) };
+            let pen = written.ok_or(senseless)??;
+            walk.visitor.set_pen(pen);
+        }
+        what::TEXT if is_textual(kind) => {
+            let len = input.word()?;
+            let text = input.take(len as usize)?;
+            // SAFETY: the slice has that many bytes.
+            let pen = unsafe { walk.visitor.text(walk.visitor.pen(), field, text.as_ptr(), len)? };
+            walk.visitor.set_pen(pen);
+        }
+        what::ARRAY if kind.is_scalar() && field.entry.is_repeated() => {
+            let count = input.word()?;
+            let elements = input.take(count as usize * kind.size())?;
+            // SAFETY: as many bytes as that many elements have; any are values.
+            unsafe { walk.visitor.array(field, elements.as_ptr(), count)? };
+        }
+        _ => return Err(senseless),
+    }
+    Ok(())
+}
+
+/// A value in accelerator memory, of which the record has the address. The walk's depth is what is left for it.
+#[inline(always)]
+fn far<S: Source, V: Visitor>(
+    walk: &mut Walk<'_, S, V>,
+    input: &mut Input<'_>,
+    what: u8,
+    field: Field<'_>,
+    senseless: EncodeError,
+) -> Result<(), EncodeError> {
+    let kind = field.entry.kind();
+    match what {
+        what::FAR_TEXT if is_textual(kind) => {
+            let (len, addr) = (input.word()?, input.addr()?);
+            // SAFETY: the walk's source checks addresses.
+            let pen = unsafe { walk.text(walk.visitor.pen(), field, Ref { addr, len, capacity: 0 })? };
+            walk.visitor.set_pen(pen);
+        }
+        what::FAR_ARRAY if field.entry.is_repeated() => {
+            let (len, addr) = (input.word()?, input.addr()?);
+            // SAFETY: as above.
+            unsafe { walk.repeated(field, Ref { addr, len, capacity: 0 })? };
+        }
+        what::FAR_MESSAGE if kind.is_message() => {
+            let addr = input.addr()?;
+            // SAFETY: as above.
+            unsafe { walk.submessage(field, addr)? };
+        }
+        _ => return Err(senseless),
+    }
+    Ok(())
+}
+
+fn is_textual(kind: Kind) -> bool {
+    matches!(kind, Kind::String | Kind::Bytes)
 }
 
 /// The field with that index.

@@ -244,6 +244,31 @@ struct Modelled {
     down: VecDeque<u32>,
 }
 
+/// Everything arrives in the end, replaced or not.
+fn all_arrives(
+    ports: &mut Ports,
+    mut now: Nanos,
+    open: &mut [Option<Modelled>],
+    up: &mut HashMap<PortId, VecDeque<u32>>,
+) {
+    for it in open.iter_mut().flatten() {
+        it.port.flush();
+    }
+    for _ in 0..100 {
+        now = now.plus(Nanos(500));
+        ports.poll(now, usize::MAX, |id, packet| {
+            assert_eq!(up.get_mut(&id).and_then(VecDeque::pop_front), Some(packet.tag()));
+        });
+    }
+    assert_eq!(ports.len(), open.iter().flatten().count());
+    assert!(up.values().all(VecDeque::is_empty), "{up:?} were lost on their way up");
+    for it in open.iter_mut().flatten() {
+        let down = &mut it.down;
+        it.port.drain(usize::MAX, |packet| assert_eq!(Some(packet.tag()), down.pop_front()));
+        assert!(down.is_empty(), "{:?} were lost on their way down", down);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 3 } else { 256 },
@@ -317,23 +342,7 @@ proptest! {
                 }
             }
         }
-        // Everything arrives in the end, replaced or not.
-        for it in open.iter_mut().flatten() {
-            it.port.flush();
-        }
-        for _ in 0..100 {
-            now = now.plus(Nanos(500));
-            ports.poll(now, usize::MAX, |id, packet| {
-                assert_eq!(up.get_mut(&id).and_then(VecDeque::pop_front), Some(packet.tag()));
-            });
-        }
-        prop_assert_eq!(ports.len(), open.iter().flatten().count());
-        prop_assert!(up.values().all(VecDeque::is_empty), "{up:?} were lost on their way up");
-        for it in open.iter_mut().flatten() {
-            let down = &mut it.down;
-            it.port.drain(usize::MAX, |packet| assert_eq!(Some(packet.tag()), down.pop_front()));
-            prop_assert!(down.is_empty(), "{:?} were lost on their way down", down);
-        }
+        all_arrives(&mut ports, now, &mut open, &mut up);
     }
 }
 

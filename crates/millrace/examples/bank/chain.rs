@@ -106,17 +106,7 @@ impl Chain {
                 && began.elapsed() > length / 2
                 && let Some(folder) = &self.folder
             {
-                let (program, key) = (self.program.clone(), folder.join("cluster.key"));
-                let to = beside_folder(folder, "backup");
-                let from = addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-                let make = move || {
-                    run_program(
-                        &program,
-                        "backup",
-                        &[("--connect", from.into()), ("--key", key), ("--to", to)],
-                    )
-                };
-                backup = Some((Instant::now(), std::thread::spawn(make)));
+                backup = Some((Instant::now(), self.back_up(folder, addresses)));
             }
             let due = next.is_some_and(|at| Instant::now() >= at) && began.elapsed() + args.bound < length;
             // The next one only when the last is back: a chain survives all but one, but not all.
@@ -145,6 +135,16 @@ impl Chain {
             }
         }
         backup.map_or(Ok(None), |(begun, made)| made.join().expect("no panic").map(|()| Some(begun)))
+    }
+
+    /// Begins a backup, beside the load.
+    fn back_up(&self, folder: &Path, addresses: &[Address]) -> JoinHandle<Result<(), String>> {
+        let (program, key) = (self.program.clone(), folder.join("cluster.key"));
+        let to = beside_folder(folder, "backup");
+        let from = addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
+        std::thread::spawn(move || {
+            run_program(&program, "backup", &[("--connect", from.into()), ("--key", key), ("--to", to)])
+        })
     }
 
     /// Whether the stores of all replicas are the same, once all are back.

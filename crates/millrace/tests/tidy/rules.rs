@@ -37,38 +37,12 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     ("node", "rpc"),
 ];
 
-/// Longer than [`SHORT_FILE`] and not yet split.
-pub const LONG_FILES: &[&str] = &[
-    "bench/src/load/connection.rs",
-    "codec/src/object/edit.rs",
-    "fabric/src/channel/core.rs",
-    "fabric/src/link/udp/mod.rs",
-    "fabric/src/service/stream.rs",
-    "fabric/src/shared/dispatcher.rs",
-    "fabric/src/shared/tests.rs",
-    "protocol/src/chain/controller/tests.rs",
-    "protocol/src/coherence/tests/world.rs",
-    "protocol/src/session/wire.rs",
-    "protocol/tests/chain_exhaustive/state.rs",
-    "prove/src/sim/chain/world.rs",
-    "ring/src/arena.rs",
-    "ring/src/shm/lanes.rs",
-    "serve/src/chain/links/mod.rs",
-    "serve/src/inc/topology.rs",
-    "serve/src/rec/tests.rs",
-    "sim/src/faults.rs",
-    "sim/src/linear/search.rs",
-    "store/src/index.rs",
-    "store/src/store.rs",
-    "store/src/tests/model.rs",
-];
-/// Lines of a file that needs no excuse, and of any file.
-const SHORT_FILE: usize = 500;
-const FILE_MAX: usize = 800;
+/// Lines of a file at most.
+const FILE_MAX: usize = 500;
 
 /// Lines of a function that needs no excuse; how many are longer.
 const SHORT_FUNCTION: usize = 70;
-pub const LONG_FUNCTIONS: usize = 13;
+pub const LONG_FUNCTIONS: usize = 4;
 
 /// Columns of a comment that needs no excuse; how many lines are wider.
 const NARROW_COMMENT: usize = 160;
@@ -122,15 +96,9 @@ pub fn trespasses(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// A file that is too long; one that is listed and need not be.
+/// A file that is too long.
 pub fn length(path: &str, lines: usize) -> Option<String> {
-    let advice = match (lines > SHORT_FILE, LONG_FILES.contains(&path)) {
-        (true, false) => "split it by what it does",
-        (true, true) if lines > FILE_MAX => "split it: nothing is so long",
-        (false, true) => "take it off LONG_FILES",
-        _ => return None,
-    };
-    Some(format!("crates/{path}: {lines} lines: {advice}"))
+    (lines > FILE_MAX).then(|| format!("crates/{path}: {lines} lines: split it by what it does"))
 }
 
 /// Functions that are too long: as the formatter has it, one ends at the first brace that is indented as it is.

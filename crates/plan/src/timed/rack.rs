@@ -153,23 +153,7 @@ impl Rack {
         build.sim.spawn(home.serve());
         boxes.into_iter().for_each(|node| build.sim.spawn(node.serve()));
         let account = Rc::new(RefCell::new(Account::new(warm_up)));
-        let keys = Rc::new(Keys::new(self.keys, self.skew, seed));
-        for number in 1..=self.tors * self.clients {
-            let id = ClientId(u64::from(number));
-            let prng = |purpose| Prng::for_entity(seed, u64::from(number), purpose);
-            let node = build.node(NodeId::Client(id), self.cost, |_| {
-                Client::new(&config, id, self.box_of(number), layout.clone(), prng(1))
-            });
-            let user = User {
-                load: self.clone(),
-                keys: Rc::clone(&keys),
-                prng: prng(2),
-                account: Rc::clone(&account),
-                number: u32::from(number),
-                under_way: BTreeMap::new(),
-            };
-            build.sim.spawn(user.drive(node));
-        }
+        self.begin_users(&build, &config, &layout, seed, &account);
         let sim = &build.sim;
         sim.run_until(warm_up);
         sim.with(Kernel::reset_usage);
@@ -201,6 +185,34 @@ impl Rack {
             history,
             home,
             boxes,
+        }
+    }
+
+    /// Joins the clients, each with a user that drives it.
+    fn begin_users(
+        &self,
+        build: &Build,
+        config: &Config,
+        layout: &Arc<Layout>,
+        seed: u64,
+        account: &Rc<RefCell<Account>>,
+    ) {
+        let keys = Rc::new(Keys::new(self.keys, self.skew, seed));
+        for number in 1..=self.tors * self.clients {
+            let id = ClientId(u64::from(number));
+            let prng = |purpose| Prng::for_entity(seed, u64::from(number), purpose);
+            let node = build.node(NodeId::Client(id), self.cost, |_| {
+                Client::new(config, id, self.box_of(number), layout.clone(), prng(1))
+            });
+            let user = User {
+                load: self.clone(),
+                keys: Rc::clone(&keys),
+                prng: prng(2),
+                account: Rc::clone(account),
+                number: u32::from(number),
+                under_way: BTreeMap::new(),
+            };
+            build.sim.spawn(user.drive(node));
         }
     }
 

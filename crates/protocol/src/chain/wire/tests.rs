@@ -85,7 +85,12 @@ fn configuration() -> Configuration {
 
 /// One of each kind of message at least, with something in every field.
 fn examples() -> Vec<(&'static str, Message)> {
-    let (epoch, last_epoch, id) = (Epoch(4), Epoch(3), ID);
+    [with_clients(), among_members()].concat()
+}
+
+/// Between clients and replicas.
+fn with_clients() -> Vec<(&'static str, Message)> {
+    let id = ID;
     let refused = |why| Message::Refused { id, why };
     let told = |status| Message::Told { id, status };
     vec![
@@ -115,6 +120,13 @@ fn examples() -> Vec<(&'static str, Message)> {
         ("this", told(Status::Done(outcome(None)))),
         ("nothing yet", told(Status::Unknown)),
         ("cannot be told", told(Status::Forgotten)),
+    ]
+}
+
+/// Between replicas, and of them and controllers.
+fn among_members() -> Vec<(&'static str, Message)> {
+    let (epoch, last_epoch) = (Epoch(4), Epoch(3));
+    vec![
         (
             "two entries",
             Message::Append { epoch, entries: vec![entry(), Entry { tuples: vec![], ..entry() }] },

@@ -170,114 +170,127 @@ fn comparing(what: &What, version: Option<u64>) -> What {
     what
 }
 
-/// The same command as the store takes it.
-fn real(store: &mut Real, now: u32, what: &What) -> Outcome {
-    let expiry = |life: Nanos| match seconds(life) {
+/// An end of life as the store has it.
+fn expiry(now: u32, life: Nanos) -> u32 {
+    match seconds(life) {
         None => 0,
         // As the grammar has it: what is past is past.
         Some(0) => 1,
         Some(left) => now + left,
-    };
-    let life = |expiry: u32| match expiry {
+    }
+}
+
+fn life(now: u32, expiry: u32) -> Nanos {
+    match expiry {
         0 => Nanos::MAX,
         end => Nanos::from_secs(u64::from(end.saturating_sub(now))),
-    };
-    let key = store.key(KEY).expect("a key");
+    }
+}
+
+/// The same command as the store takes it.
+fn real(store: &mut Real, now: u32, what: &What) -> Outcome {
     match what {
-        What::Read(read) => {
-            let how = GetHow {
-                touch: read.touch.map(expiry),
-                vivify: read.vivify.map(expiry),
-                recache_below: read.recache_below,
-                touch_first: read.touch_first,
-                lease: read.lease,
-                ..GetHow::PLAIN
-            };
-            store.get(now, key, &how).map_or(Outcome::Miss, |hit| {
-                Outcome::Hit(Hit {
-                    value: hit.value().to_vec(),
-                    flags: hit.flags(),
-                    version: 0,
-                    life: life(hit.expiry()),
-                    life_before: life(hit.expiry_before()),
-                    won: hit.won(),
-                    stale: hit.is_stale(),
-                    claimed: hit.win_was_sent(),
-                })
-            })
-        }
-        What::Store(put) => {
-            let how = SetHow {
-                verb: match put.mode {
-                    SetMode::Set => RealVerb::Set,
-                    SetMode::Add => RealVerb::Add,
-                    SetMode::Replace => RealVerb::Replace,
-                    SetMode::Append => RealVerb::Append,
-                    SetMode::Prepend => RealVerb::Prepend,
-                },
-                flags: put.flags,
-                expiry: expiry(put.life),
-                compare: put.compare,
-                invalidate: put.invalidate,
-                version: None,
-                vivify: put.vivify.map(expiry),
-            };
-            match store.set(now, key, &put.value, &how).expect("room") {
-                SetOutcome::Stored { size, .. } => Outcome::Stored { version: 0, size },
-                SetOutcome::NotStored => Outcome::NotStored,
-                SetOutcome::Exists => Outcome::Exists,
-                SetOutcome::NotFound => Outcome::NotFound,
-            }
-        }
-        What::Delete(delete) => {
-            let how = DeleteHow {
-                compare: delete.compare,
-                invalidate: delete.invalidate,
-                touch: delete.touch.map(expiry),
-                remove_value: delete.remove_value,
-                version: None,
-            };
-            match store.delete(now, key, &how).expect("room") {
-                DeleteOutcome::Deleted | DeleteOutcome::Kept(_) => Outcome::Deleted,
-                DeleteOutcome::NotFound => Outcome::NotFound,
-                DeleteOutcome::Exists => Outcome::Exists,
-            }
-        }
-        What::Count(count) => {
-            let how = ArithHow {
-                delta: count.delta,
-                decrement: count.decrement,
-                create: count.create.map(|(number, life)| (number, expiry(life))),
-                touch: count.touch.map(expiry),
-                compare: count.compare,
-                version: None,
-            };
-            match store.arith(now, key, &how).expect("room") {
-                ArithOutcome::Done { value, expiry_before, expiry, created, .. } => {
-                    Outcome::Counted(Counted {
-                        number: value,
-                        version: 0,
-                        life: life(expiry),
-                        life_before: life(expiry_before),
-                        created,
-                    })
-                }
-                ArithOutcome::NotNumeric => Outcome::NotNumeric,
-                ArithOutcome::NotFound => Outcome::NotFound,
-                ArithOutcome::Exists => Outcome::Exists,
-            }
-        }
+        What::Read(read) => real_read(store, now, read),
+        What::Store(put) => real_store(store, now, put),
+        What::Delete(delete) => real_delete(store, now, delete),
+        What::Count(count) => real_count(store, now, count),
         What::Touch(life) => {
-            if store.touch(now, key, expiry(*life)) {
-                Outcome::Touched
-            } else {
-                Outcome::NotFound
-            }
+            let key = store.key(KEY).expect("a key");
+            if store.touch(now, key, expiry(now, *life)) { Outcome::Touched } else { Outcome::NotFound }
         }
         What::Flush(_) => {
             store.flush_all(now, now);
             Outcome::Flushed
         }
+    }
+}
+
+fn real_read(store: &mut Real, now: u32, read: &Read) -> Outcome {
+    let how = GetHow {
+        touch: read.touch.map(|life| expiry(now, life)),
+        vivify: read.vivify.map(|life| expiry(now, life)),
+        recache_below: read.recache_below,
+        touch_first: read.touch_first,
+        lease: read.lease,
+        ..GetHow::PLAIN
+    };
+    let key = store.key(KEY).expect("a key");
+    store.get(now, key, &how).map_or(Outcome::Miss, |hit| {
+        Outcome::Hit(Hit {
+            value: hit.value().to_vec(),
+            flags: hit.flags(),
+            version: 0,
+            life: life(now, hit.expiry()),
+            life_before: life(now, hit.expiry_before()),
+            won: hit.won(),
+            stale: hit.is_stale(),
+            claimed: hit.win_was_sent(),
+        })
+    })
+}
+
+fn real_store(store: &mut Real, now: u32, put: &Store) -> Outcome {
+    let how = SetHow {
+        verb: match put.mode {
+            SetMode::Set => RealVerb::Set,
+            SetMode::Add => RealVerb::Add,
+            SetMode::Replace => RealVerb::Replace,
+            SetMode::Append => RealVerb::Append,
+            SetMode::Prepend => RealVerb::Prepend,
+        },
+        flags: put.flags,
+        expiry: expiry(now, put.life),
+        compare: put.compare,
+        invalidate: put.invalidate,
+        version: None,
+        vivify: put.vivify.map(|life| expiry(now, life)),
+    };
+    let key = store.key(KEY).expect("a key");
+    match store.set(now, key, &put.value, &how).expect("room") {
+        SetOutcome::Stored { size, .. } => Outcome::Stored { version: 0, size },
+        SetOutcome::NotStored => Outcome::NotStored,
+        SetOutcome::Exists => Outcome::Exists,
+        SetOutcome::NotFound => Outcome::NotFound,
+    }
+}
+
+fn real_delete(store: &mut Real, now: u32, delete: &Delete) -> Outcome {
+    let how = DeleteHow {
+        compare: delete.compare,
+        invalidate: delete.invalidate,
+        touch: delete.touch.map(|life| expiry(now, life)),
+        remove_value: delete.remove_value,
+        version: None,
+    };
+    let key = store.key(KEY).expect("a key");
+    match store.delete(now, key, &how).expect("room") {
+        DeleteOutcome::Deleted | DeleteOutcome::Kept(_) => Outcome::Deleted,
+        DeleteOutcome::NotFound => Outcome::NotFound,
+        DeleteOutcome::Exists => Outcome::Exists,
+    }
+}
+
+fn real_count(store: &mut Real, now: u32, count: &Count) -> Outcome {
+    let how = ArithHow {
+        delta: count.delta,
+        decrement: count.decrement,
+        create: count.create.map(|(number, life)| (number, expiry(now, life))),
+        touch: count.touch.map(|life| expiry(now, life)),
+        compare: count.compare,
+        version: None,
+    };
+    let key = store.key(KEY).expect("a key");
+    match store.arith(now, key, &how).expect("room") {
+        ArithOutcome::Done { value, expiry_before, expiry, created, .. } => Outcome::Counted(Counted {
+            number: value,
+            version: 0,
+            life: life(now, expiry),
+            life_before: life(now, expiry_before),
+            created,
+        }),
+        ArithOutcome::NotNumeric => Outcome::NotNumeric,
+        ArithOutcome::NotFound => Outcome::NotFound,
+        ArithOutcome::Exists => Outcome::Exists,
     }
 }
 

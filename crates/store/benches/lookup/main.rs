@@ -12,12 +12,15 @@
 //! after its value is: a stand-in for parsing and formatting. Without it the out-of-order core overlaps neighbouring
 //! requests of the plain loop by itself and hides what interleaving is for.
 
+mod report;
+
 use base::hash::Hasher64;
 use base::prng::mix64;
 use base::spread::{median, quantile, sorted};
 use base::{Bytes, Prng, cpu, pages};
 use dashmap::DashMap;
 use hashbrown::HashTable;
+use report::{Report, Row};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -364,16 +367,6 @@ fn calibrate() -> (u32, f64) {
     ((50.0 / best).round() as u32, best)
 }
 
-struct Row {
-    name: &'static str,
-    ns: f64,
-    ratio: f64,
-    low: f64,
-    high: f64,
-    /// Times as fast as dashmap in the same turn, the median; not a number where dashmap had no room.
-    to_dashmap: f64,
-}
-
 fn measure(bench: &mut Bench, choice: Choice, steps: u32, seconds: f64) -> Vec<Row> {
     const SLICE: usize = 1 << 17;
     let mut samples = vec![Vec::new(); VARIANTS.len()];
@@ -436,59 +429,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bare = measure(&mut bench, choice, 0, options.seconds / 2.0);
     let worked = measure(&mut bench, choice, steps, options.seconds / 2.0);
 
-    let per_item = stats.memory as f64 / items as f64;
-    let keys = options.zipf.map_or("uniform".to_string(), |t| format!("Zipf {t}"));
+    let report = Report {
+        items,
+        keys: options.zipf.map_or("uniform".to_string(), |t| format!("Zipf {t}")),
+        core,
+        stats,
+        huge,
+        work_ns: 2.0 * f64::from(steps) * per_step,
+        bare,
+        worked,
+    };
     if options.json {
-        let rows = |rows: &[Row]| {
-            let rows = rows.iter().map(|r| {
-                format!(
-                    r#"{{"variant":"{}","ns":{:.1},"ratio":{:.3},"low":{:.3},"high":{:.3},"to_dashmap":{}}}"#,
-                    r.name,
-                    r.ns,
-                    r.ratio,
-                    r.low,
-                    r.high,
-                    if r.to_dashmap.is_nan() { "null".into() } else { format!("{:.3}", r.to_dashmap) }
-                )
-            });
-            rows.collect::<Vec<_>>().join(",")
-        };
-        println!(
-            r#"{{"items":{items},"keys":"{keys}","core":{core},"cpu":"{}","bytes_per_item":{per_item:.1},"huge_bytes":{},"work_ns":{:.1},"bare":[{}],"with_work":[{}]}}"#,
-            cpu::model_name(),
-            huge.0,
-            2.0 * f64::from(steps) * per_step,
-            rows(&bare),
-            rows(&worked)
-        );
+        println!("{}", report.json());
         return Ok(());
     }
-    println!("{items} items of 64 B (key 16, value 48), {keys}, core {core} of {}", cpu::model_name());
-    println!(
-        "store: {per_item:.1} B per item, {} buckets ({} overflow), heap and index on {}; huge pages of the process: {huge}",
-        stats.buckets, stats.overflow_buckets, stats.heap_pages
-    );
-    for (title, rows) in [
-        ("bare".to_string(), bare),
-        (format!("with {:.0} ns of dependent work per request", 2.0 * f64::from(steps) * per_step), worked),
-    ] {
-        println!(
-            "\n{title}\n{:<14} {:>8} {:>8}   ratio to plain (5 %..95 %)   to dashmap",
-            "", "ns/op", "Mops/s"
-        );
-        for r in rows {
-            println!(
-                "{:<14} {:>8.1} {:>8.2}   {:>5.2} ({:.2}..{:.2}) {:>16.2}",
-                r.name,
-                r.ns,
-                1e3 / r.ns,
-                r.ratio,
-                r.low,
-                r.high,
-                r.to_dashmap
-            );
-        }
-    }
+    report.print();
     if bench.dash.is_none() || bench.swiss.is_none() {
         println!(
             "\nsome peers are missing: the machine has no memory for them beside the store; try fewer --items"
