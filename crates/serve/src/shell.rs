@@ -18,6 +18,7 @@ use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use base::registers::Shown;
+use base::trace::Tracer;
 use fabric::link::Address;
 use std::error::Error;
 use std::fmt;
@@ -50,6 +51,11 @@ pub trait Service: Send {
 
     /// Its registers now.
     fn registers(&self) -> Vec<Shown>;
+
+    /// Its requests leave their spans there. Told before it is opened; one that leaves none does not listen.
+    fn trace(&mut self, tracer: Tracer) {
+        let _ = tracer;
+    }
 
     /// Takes what it needs, addresses above all, and may serve already. What operators are shown of it, if they are shown anything.
     ///
@@ -163,8 +169,10 @@ impl Shell {
         stop.catch_hang_ups().map_err(ShellError::Signal)?;
         let hosted = |(name, service)| Hosted { name, service, is_open: false };
         let mut shell = Shell { services: services.into_iter().map(hosted).collect(), admin: None, stop };
-        let (is_shown, mut routes) = (admin.is_some(), Routes::default());
+        let (is_shown, mut routes, tracer) = (admin.is_some(), Routes::default(), Tracer::default());
         for hosted in &mut shell.services {
+            let name = hosted.name.as_deref().unwrap_or(hosted.service.kind());
+            hosted.service.trace(tracer.of(name));
             hosted.is_open = true;
             let own = hosted.service.open(is_shown).map_err(hosted.failed())?;
             routes = routes.service(hosted.name.as_deref(), own);

@@ -15,6 +15,7 @@ use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::shell::{Failure, Loop, Service};
 use base::registers::Shown;
+use base::trace::Tracer;
 use base::{Clock, cpu};
 use clap::Args;
 use fabric::link::Address;
@@ -134,6 +135,10 @@ impl Service for Rpc {
 
     fn registers(&self) -> Vec<Shown> {
         self.monitor.registers().show()
+    }
+
+    fn trace(&mut self, tracer: Tracer) {
+        self.monitor.set_tracer(tracer);
     }
 
     fn open(&mut self, is_shown: bool) -> Result<Routes, Failure> {
