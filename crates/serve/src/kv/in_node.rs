@@ -9,6 +9,7 @@ use crate::process::table::{Table, Wrong};
 use crate::shell::{Failure, Service};
 use base::Bytes;
 use base::registers::Shown;
+use base::trace::Tracer;
 use clap::Args;
 use fabric::link::Address;
 use std::path::PathBuf;
@@ -87,9 +88,13 @@ impl Service for Kv {
         self.config.registers.show()
     }
 
+    fn trace(&mut self, tracer: Tracer) {
+        self.config.tracer = tracer;
+    }
+
     fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
         let mut server = Server::start(&self.config)?;
-        let routes = server.routes();
+        let routes = server.routes().traces(&self.config.tracer);
         self.server = Some(server);
         Ok(routes)
     }

@@ -13,6 +13,7 @@ use crate::process::{Stop, say};
 use crate::rec::registers::{Id, Registers};
 use crate::shell::{Failure, Service, Shell, ShellError};
 use base::registers::Shown;
+use base::trace::Tracer;
 use clap::Args;
 use fabric::link::Address;
 use std::net::SocketAddr;
@@ -172,6 +173,10 @@ impl Service for Rec {
         self.operated.registers.show()
     }
 
+    fn trace(&mut self, tracer: Tracer) {
+        self.watched.tracer = tracer;
+    }
+
     /// The addresses are taken when the model is loaded: until then clients are not to wait for it.
     fn open(&mut self, _is_shown: bool) -> Result<Routes, Failure> {
         let (collected, checked) = (Arc::clone(&self.operated), Arc::clone(&self.operated));
@@ -182,7 +187,7 @@ impl Service for Rec {
         let collect = move |page: &mut _| {
             metrics::collect(&collected.counters, collected.shelf.get().map(|shelf| &**shelf), page);
         };
-        let routes = Routes::default().registers(Arc::clone(&self.operated));
+        let routes = Routes::default().registers(Arc::clone(&self.operated)).traces(&self.watched.tracer);
         Ok(routes.metrics(collect).ready(ready).loops(self.watched.beats.pulses()))
     }
 

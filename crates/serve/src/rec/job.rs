@@ -3,9 +3,11 @@
 use super::counters::Stages;
 use super::held::Hold;
 use super::refusal::Refusal;
+use super::traced::Traced;
 use super::words::put_scores;
 use crate::rec::proto::millrace::InferReply;
 use base::Nanos;
+use base::trace::Scope;
 use bytes::Bytes;
 use codec::encode::Encoder;
 use codec::memory::Arena;
@@ -92,7 +94,7 @@ pub struct Ready {
 /// How a request is answered, once.
 pub enum Reply {
     /// Over the fabric.
-    Message(Responder),
+    Message(Responder, Option<Box<Traced>>),
     /// Over HTTP.
     Http {
         /// For the answer.
@@ -101,6 +103,8 @@ pub enum Reply {
         id: Option<String>,
         /// In binary.
         is_binary: bool,
+        /// Where its spans belong, if it leaves any. Its edge ends it.
+        scope: Option<Scope>,
     },
 }
 
@@ -112,10 +116,18 @@ pub struct Tools {
 }
 
 impl Reply {
+    /// Where the spans of its request belong, if that leaves any.
+    pub fn scope(&self) -> Option<&Scope> {
+        match self {
+            Reply::Message(_, traced) => traced.as_ref().map(|traced| traced.scope()),
+            Reply::Http { scope, .. } => scope.as_ref(),
+        }
+    }
+
     /// Whether nobody waits for it any more.
     pub fn is_given_up(&self) -> bool {
         match self {
-            Reply::Message(responder) => responder.is_cancelled(),
+            Reply::Message(responder, _) => responder.is_cancelled(),
             Reply::Http { answer, .. } => answer.is_closed(),
         }
     }
@@ -123,19 +135,22 @@ impl Reply {
     /// Answers with scores.
     pub fn scores(self, served: &Arc<Served>, scores: &[f32], stages: Stages, tools: &mut Tools) {
         match self {
-            Reply::Message(responder) => {
+            Reply::Message(responder, traced) => {
                 tools.arena.reset();
                 let built = InferReply::new(&tools.arena)
                     .and_then(|mut reply| put_scores(served, scores, &stages, &mut reply).map(|()| reply));
                 let is_encoded =
                     built.is_ok_and(|reply| InferReply::freeze(reply).encode(&mut tools.encoder).is_ok());
+                // Before its client has the answer.
+                let code = if is_encoded { Code::Ok } else { Code::ResourceExhausted };
+                traced.into_iter().for_each(|traced| traced.end(code));
                 if is_encoded {
                     responder.reply_bytes(tools.encoder.written());
                 } else {
-                    responder.fail(&Status::new(Code::ResourceExhausted, "no memory for the reply"));
+                    responder.fail(&Status::new(code, "no memory for the reply"));
                 }
             }
-            Reply::Http { answer, id, is_binary } => {
+            Reply::Http { answer, id, is_binary, scope: _ } => {
                 let (served, scores) = (Arc::clone(served), scores.to_vec());
                 // Who left hears nothing.
                 let _ = answer.send(Ok(Scored { served, scores, id, is_binary, stages }));
@@ -146,7 +161,11 @@ impl Reply {
     /// Answers with an error.
     pub fn refuse(self, why: &Refusal) {
         match self {
-            Reply::Message(responder) => responder.fail(&why.status()),
+            Reply::Message(responder, traced) => {
+                let status = why.status();
+                traced.into_iter().for_each(|traced| traced.end(status.code()));
+                responder.fail(&status);
+            }
             // Who left hears nothing.
             Reply::Http { answer, .. } => drop(answer.send(Err(why.clone()))),
         }

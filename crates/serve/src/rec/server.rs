@@ -16,6 +16,7 @@ use crate::engine_thread::{Way, engine_thread};
 use crate::http::{Limits, Port};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use base::trace::Tracer;
 use engine::HostPool;
 use fabric::link::Address;
 use ring::wait::{WaitPolicy, Waker};
@@ -55,6 +56,8 @@ pub struct Watched {
     pub counters: Arc<Counters>,
     /// Who says that its threads turn.
     pub beats: Beats,
+    /// Where its requests leave spans.
+    pub tracer: Tracer,
 }
 
 /// Of the threads of a server.
@@ -155,12 +158,13 @@ impl Server {
     /// As [`Server::start`].
     pub fn start_watched(plan: Plan, watched: Watched) -> Result<Server, ServeError> {
         let Plan { source, listen, http, cores, registers } = plan;
-        let Watched { counters, beats } = watched;
+        let Watched { counters, beats, tracer } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
         let preprocess = Arc::new(Preprocess {
             shelf: Arc::clone(&shelf),
             counters: Arc::clone(&counters),
             registers: Arc::clone(&registers),
+            tracer,
         });
         let (thread, way) = engine_thread(beats.engine.clone());
         let (mut driver, ports) = Driver::new(slots(&registers), &preprocess, beats.engine.clone());

@@ -15,6 +15,7 @@ use crate::rec::refusal::Refusal;
 use crate::rec::registers::{Id, Registers};
 use crate::rec::shelf::Shelf;
 use base::Nanos;
+use base::trace::Tracer;
 use engine::{EdgePort, HostPool, Settings};
 use rec::RowFormat;
 use rec::request::Served;
@@ -159,7 +160,7 @@ fn preprocess(settings: &[(&str, &str)]) -> Arc<Preprocess> {
     settings.iter().for_each(|(name, value)| registers.set(name, value).expect("a register"));
     let counters = Arc::<Counters>::default();
     let shelf = Arc::new(Shelf::new(Box::new(|| Ok(served(1))), &counters).expect("a model"));
-    Arc::new(Preprocess { shelf, counters, registers: Arc::new(registers) })
+    Arc::new(Preprocess { shelf, counters, registers: Arc::new(registers), tracer: Tracer::default() })
 }
 
 fn driver(preprocess: &Arc<Preprocess>) -> (Driver, [EdgePort<Inference>; 2]) {
@@ -168,7 +169,7 @@ fn driver(preprocess: &Arc<Preprocess>) -> (Driver, [EdgePort<Inference>; 2]) {
 
 fn reply() -> (Reply, Answered) {
     let (answer, answered) = channel();
-    (Reply::Http { answer, id: None, is_binary: false }, answered)
+    (Reply::Http { answer, id: None, is_binary: false, scope: None }, answered)
 }
 
 #[test]

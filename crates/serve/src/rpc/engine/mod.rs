@@ -11,12 +11,14 @@ use crate::engine_thread::{Driven, Way, engine_thread};
 use crate::guard::AbortOnPanic;
 use base::{Clock, Nanos};
 use engine::{EdgePort, Engine, EngineOptions, Messages, Progress, Service, ServiceOptions, Settings};
+use fabric::frame::Frame;
 use fabric::port::Packet;
-use fabric::server::{Courier, Executor, Full, Handler, Origin, Server};
+use fabric::server::{Courier, Executor, Full, Handler, Origin, Router, Server};
 use ring::arena;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use rustix::fd::BorrowedFd;
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 #[cfg(test)]
@@ -58,6 +60,8 @@ impl Service for Handlers {
 struct OnEngine {
     port: EdgePort<Handlers>,
     courier: Courier,
+    /// Says which requests leave spans.
+    router: Arc<Router>,
     way: Way,
     sleeper: Sleeper,
     clock: Clock,
@@ -72,8 +76,13 @@ impl Executor for OnEngine {
         if self.port.free() == 0 {
             return Err(Full);
         }
-        let packet = self.courier.pack(origin, request);
-        self.port.submit(self.clock.now(), packet).map(drop).map_err(|_| Full)
+        let frame = Frame::parse(request).expect("the server parsed it");
+        let (packet, now) = (self.courier.pack(origin, request), self.clock.now());
+        let submitted = match self.router.scope(&frame) {
+            None => self.port.submit(now, packet),
+            Some(scope) => self.port.submit_traced(now, packet, &scope),
+        };
+        submitted.map(drop).map_err(|_| Full)
     }
 
     fn flush(&mut self) {
@@ -147,7 +156,8 @@ impl EngineCore {
     /// # Errors
     /// The system gives no descriptor or no thread.
     pub fn start(server: Server, beat: Beat) -> io::Result<(Server, EngineCore)> {
-        let handlers = Handlers(Handler::new(server.router()));
+        let router = server.router();
+        let handlers = Handlers(Handler::new(Arc::clone(&router)));
         let mut engine = Engine::new(EngineOptions::default());
         let service = engine.add(handlers, ServiceOptions::default());
         let port = engine.open(service, ENTRIES, 4096).expect("it is the first");
@@ -161,8 +171,8 @@ impl EngineCore {
             thread.run(&mut core);
         };
         let thread = std::thread::Builder::new().name("rpc-engine".to_owned()).spawn(run)?;
-        let edge =
-            OnEngine { port, courier: Courier::default(), way: way.clone(), sleeper, clock: Clock::shared() };
+        let (courier, clock) = (Courier::default(), Clock::shared());
+        let edge = OnEngine { port, courier, router, way: way.clone(), sleeper, clock };
         Ok((server.engine(Box::new(edge)), EngineCore { way, thread: Some(thread) }))
     }
 
