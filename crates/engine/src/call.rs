@@ -17,6 +17,9 @@ use crate::cores::Core;
 use crate::hosted::Common;
 use crate::port::EdgePort;
 use crate::service::Messages;
+use crate::traced::Wait;
+use base::Nanos;
+use base::trace::Scope;
 use ring::arena::Span;
 use ring::pair::Tag;
 use ring::tags::TagMap;
@@ -160,9 +163,18 @@ impl<T: Messages> Local<T> {
     }
 
     /// Submits a request, or gives it back when there is no room.
-    fn submit(&mut self, request: T::Request, task: TaskId, now: base::Nanos) -> Result<u32, T::Request> {
+    fn submit(
+        &mut self,
+        request: T::Request,
+        task: TaskId,
+        now: Nanos,
+        scope: Option<&Scope>,
+    ) -> Result<u32, T::Request> {
         let Some(entry) = self.free.pop() else { return Err(request) };
-        let sent: Result<Tag, T::Request> = self.edge.submit(now, request);
+        let sent: Result<Tag, T::Request> = match scope {
+            None => self.edge.submit(now, request),
+            Some(scope) => self.edge.submit_traced(now, request, scope),
+        };
         match sent {
             Ok(tag) => {
                 self.edge.ring();
@@ -217,6 +229,7 @@ pub struct Call<T: Messages> {
     callee: Callee<T>,
     request: Option<T::Request>,
     entry: Option<u32>,
+    wait: Wait,
 }
 
 // Nothing in it is pinned.
@@ -224,7 +237,7 @@ impl<T: Messages> Unpin for Call<T> {}
 
 impl<T: Messages> Call<T> {
     pub(crate) fn new(callee: &Callee<T>, request: T::Request) -> Call<T> {
-        Call { callee: callee.clone(), request: Some(request), entry: None }
+        Call { callee: callee.clone(), request: Some(request), entry: None, wait: Wait::default() }
     }
 }
 
@@ -232,7 +245,7 @@ impl<T: Messages> Future for Call<T> {
     type Output = Result<Called<T>, CallError>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let Call { callee, request, entry } = self.get_mut();
+        let Call { callee, request, entry, wait } = self.get_mut();
         this_turn(|turn| {
             let mut local = callee.lock();
             if let Some(at) = *entry {
@@ -247,13 +260,15 @@ impl<T: Messages> Future for Call<T> {
                 local.free.push(at);
                 *entry = None;
                 drop(local);
+                wait.over(turn);
                 return Poll::Ready(result.map(|answer| Called { callee: callee.clone(), answer }));
             }
             if local.edge.is_closed() {
                 return Poll::Ready(Err(CallError::Closed));
             }
             let body = request.take().expect("a future that is ready is not polled again");
-            match local.submit(body, turn.task.get(), turn.now.get()) {
+            let scope = wait.begin(turn, "call");
+            match local.submit(body, turn.task.get(), turn.now.get(), scope) {
                 Ok(at) => {
                     *entry = Some(at);
                     turn.called.set(true);

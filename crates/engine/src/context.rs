@@ -8,6 +8,7 @@
 
 use crate::host::HostPort;
 use crate::inflight::Slot;
+use crate::traced::TracedTask;
 use base::Nanos;
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
@@ -53,6 +54,8 @@ pub(crate) struct Turn {
     pub(crate) called: Cell<bool>,
     /// The way to the host threads.
     pub(crate) host: RefCell<Option<HostPort>>,
+    /// The task that is polled, if it leaves spans.
+    pub(crate) traced: RefCell<Option<TracedTask>>,
 }
 
 impl Turn {
@@ -65,6 +68,7 @@ impl Turn {
             touched: Cell::new(0),
             called: Cell::new(false),
             host: RefCell::new(None),
+            traced: RefCell::new(None),
         }
     }
 
@@ -73,6 +77,19 @@ impl Turn {
     pub(crate) fn begin(&self, task: TaskId) {
         self.task.set(task);
         self.wait.set(Wait::NOTHING);
+    }
+
+    /// The task that is polled next leaves spans; its time is now.
+    #[cold]
+    pub(crate) fn trace(&self, now: Nanos, task: &mut Option<TracedTask>) {
+        self.now.set(now);
+        self.traced.replace(task.take());
+    }
+
+    /// The task that was polled, given back.
+    #[cold]
+    pub(crate) fn give_back(&self, task: &mut Option<TracedTask>) {
+        *task = self.traced.take();
     }
 
     /// What the task waits for that was polled last.

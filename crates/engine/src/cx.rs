@@ -8,7 +8,9 @@ use crate::call::{Call, Callee};
 use crate::context::{this_turn, try_with, with};
 use crate::host::HostCall;
 use crate::service::Messages;
+use crate::traced::Wait;
 use base::Nanos;
+use base::trace::OK;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -51,6 +53,15 @@ impl<S: Messages> Cx<S> {
         this_turn(|turn| turn.now.get())
     }
 
+    /// The request is answered, or all but: what the task does from now on is not done for it, and leaves no spans of its. A task that goes
+    /// on for others says so before its reply may be there by another way than the port. `now` is by the clock of the engine's core, and is
+    /// asked only if it leaves any.
+    pub fn answered(self, now: impl FnOnce() -> Nanos) {
+        if let Some(task) = this_turn(|turn| turn.traced.take()) {
+            task.end(now(), OK);
+        }
+    }
+
     /// Runs `prefetch` on the service now, and gives what it said once others had their turn and the memory may have come.
     #[inline]
     pub fn touch<R>(self, prefetch: impl FnOnce(&mut S) -> R) -> Touch<R> {
@@ -64,12 +75,12 @@ impl<S: Messages> Cx<S> {
 
     /// Waits until that moment or a little longer; [`Nanos::MAX`] is never.
     pub fn sleep_until(self, until: Nanos) -> Sleep {
-        Sleep { until }
+        Sleep { until, wait: Wait::default() }
     }
 
     /// Waits until that entry of the service's log is durable.
     pub fn durable(self, entry: u64) -> Durable {
-        Durable { entry }
+        Durable { entry, wait: Wait::default() }
     }
 
     /// Runs `work` on a host thread and gives what it said: for what blocks, allocates much or is irregular. Work that captures, or says,
@@ -112,16 +123,19 @@ impl<R> Future for Touch<R> {
 #[derive(Debug)]
 pub struct Sleep {
     until: Nanos,
+    wait: Wait,
 }
 
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         this_turn(|turn| {
             if turn.now.get() >= self.until && self.until != Nanos::MAX {
+                self.wait.over(turn);
                 return Poll::Ready(());
             }
+            self.wait.begin(turn, "sleep");
             turn.wait_until(self.until);
             Poll::Pending
         })
@@ -132,16 +146,19 @@ impl Future for Sleep {
 #[derive(Debug)]
 pub struct Durable {
     entry: u64,
+    wait: Wait,
 }
 
 impl Future for Durable {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         this_turn(|turn| {
             if self.entry < turn.durable.get() {
+                self.wait.over(turn);
                 return Poll::Ready(());
             }
+            self.wait.begin(turn, "durable");
             turn.wait_entry(self.entry);
             Poll::Pending
         })

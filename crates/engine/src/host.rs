@@ -20,6 +20,9 @@
 
 use crate::context::{TaskId, this_turn, turn};
 use crate::packed::Packed;
+use crate::traced::Wait;
+use base::trace::{OK, Open, Place, Scope};
+use base::{Clock, Nanos};
 use ring::pair::{Client, Server, pair};
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting};
 use std::future::Future;
@@ -242,6 +245,7 @@ impl HostPort {
         &mut self,
         work: F,
         task: TaskId,
+        scope: Option<&Scope>,
     ) -> Result<u32, (F, Option<HostError>)> {
         let open = self.lanes.iter_mut().enumerate().filter(|(_, lane)| !lane.client.is_abandoned());
         let Some((at, lane)) = open.min_by_key(|(_, lane)| lane.client.in_flight()) else {
@@ -251,8 +255,11 @@ impl HostPort {
             return Err((work, None));
         }
         let entry = self.free.pop().expect("looked at just now");
-        let run = |work: Packed| Packed::new((work.take::<F>())());
-        let sent = lane.client.try_send(Job { entry, run, work: Packed::new(work) });
+        let job = match scope {
+            None => Job { entry, run: |work| Packed::new((work.take::<F>())()), work: Packed::new(work) },
+            Some(scope) => traced(entry, work, scope.clone()),
+        };
+        let sent = lane.client.try_send(job);
         assert!(sent.is_ok(), "a lane has room for as much work as it says");
         lane.client.flush();
         lane.thread.wake();
@@ -313,6 +320,32 @@ impl HostPort {
     }
 }
 
+/// Work that leaves spans, packed with where they belong: so that the slots of a lane are no longer for it.
+#[cold]
+fn traced<F: FnOnce() -> R + Send + 'static, R: Send + 'static>(entry: u32, work: F, scope: Scope) -> Job {
+    struct Traced<F>(F, Scope, Nanos);
+    let run = |packed: Packed| {
+        let Traced(work, scope, sent) = packed.take::<Traced<F>>();
+        let begun = Clock::shared().now();
+        scope.part("waiting", Place::Host, sent, begun);
+        let _running = Running(Some(scope.open(begun)));
+        Packed::new(work())
+    };
+    Job { entry, run, work: Packed::new(Traced(work, scope, Clock::shared().now())) }
+}
+
+/// Work with spans while it runs; dropped when it is over, by a panic too.
+struct Running(Option<Open>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let outcome = if std::thread::panicking() { "panicked" } else { OK };
+        if let Some(open) = self.0.take() {
+            open.end("running", Place::Host, Clock::shared().now(), outcome);
+        }
+    }
+}
+
 fn finish(
     table: &mut [Entry],
     free: &mut Vec<u32>,
@@ -334,6 +367,7 @@ fn finish(
 pub struct HostCall<F, R> {
     work: Option<F>,
     entry: Option<u32>,
+    wait: Wait,
     _result: PhantomData<fn() -> R>,
 }
 
@@ -342,7 +376,7 @@ impl<F, R> Unpin for HostCall<F, R> {}
 
 impl<F, R> HostCall<F, R> {
     pub(crate) fn new(work: F) -> HostCall<F, R> {
-        HostCall { work: Some(work), entry: None, _result: PhantomData }
+        HostCall { work: Some(work), entry: None, wait: Wait::default(), _result: PhantomData }
     }
 }
 
@@ -359,15 +393,20 @@ impl<R: Send + 'static, F: FnOnce() -> R + Send + 'static> Future for HostCall<F
                     return Poll::Pending;
                 };
                 self.entry = None;
+                self.wait.over(turn);
                 return Poll::Ready(result.map(Packed::take::<R>));
             }
             let work = self.work.take().expect("a future that is ready is not polled again");
-            match host.send(work, turn.task.get()) {
+            let scope = self.wait.begin(turn, "host");
+            match host.send(work, turn.task.get(), scope) {
                 Ok(entry) => {
                     self.entry = Some(entry);
                     turn.wait_resumed();
                 }
-                Err((_, Some(error))) => return Poll::Ready(Err(error)),
+                Err((_, Some(error))) => {
+                    self.wait.over(turn);
+                    return Poll::Ready(Err(error));
+                }
                 Err((work, None)) => {
                     self.work = Some(work);
                     turn.wait_until(turn.now.get());

@@ -16,6 +16,7 @@
 //! | give it threads for what blocks | [`HostPool`], [`Engine::set_host`] |
 //! | spread keys over several | [`Spread`] |
 //! | see whether it lives | [`Heartbeat`] |
+//! | see where single requests were | [`EdgePort::submit_traced`] |
 
 mod call;
 mod context;
@@ -41,6 +42,7 @@ mod stages;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 pub use call::{Call, CallError, Called, Callee};
 pub use context::with;

@@ -12,9 +12,12 @@
 //! stands: services that ask for more in one reply may wait for ever.
 
 use crate::service::Messages;
+use crate::traced::{Marks, marked};
 use base::Nanos;
+use base::trace::Scope;
 use ring::pair::Tag;
 use ring::{Full, arena, doorbell, pair};
+use std::sync::Arc;
 
 /// Something with the moment at which it was handed over.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +34,7 @@ pub struct EdgePort<S: Messages> {
     bytes: arena::Consumer,
     doorbell: doorbell::Doorbell,
     unannounced: u32,
+    marks: Arc<Marks>,
 }
 
 /// The engine's end.
@@ -38,6 +42,7 @@ pub struct EnginePort<S: Messages> {
     server: pair::Server<Stamped<S::Request>, Stamped<S::Reply>>,
     bytes: arena::Producer,
     index: usize,
+    marks: Arc<Marks>,
 }
 
 /// A port of `entries` requests and `arena_bytes` of replies (powers of two), announced by `doorbell`, which is number
@@ -50,9 +55,10 @@ pub(crate) fn port<S: Messages>(
 ) -> (EdgePort<S>, EnginePort<S>) {
     let (client, server) = pair::pair(entries);
     let (producer, consumer) = arena::heap(arena_bytes);
+    let marks = Arc::<Marks>::default();
     (
-        EdgePort { client, bytes: consumer, doorbell, unannounced: 0 },
-        EnginePort { server, bytes: producer, index },
+        EdgePort { client, bytes: consumer, doorbell, unannounced: 0, marks: Arc::clone(&marks) },
+        EnginePort { server, bytes: producer, index, marks },
     )
 }
 
@@ -63,7 +69,30 @@ impl<S: Messages> EdgePort<S> {
     /// The request, when the ring has no free slot.
     #[inline]
     pub fn submit(&mut self, now: Nanos, request: S::Request) -> Result<Tag, S::Request> {
-        match self.client.try_send(Stamped { at: now, body: request }) {
+        self.send(Stamped { at: now, body: request })
+    }
+
+    /// As [`EdgePort::submit`]; what the engine does with it leaves spans within `scope`, which are there when its reply is.
+    ///
+    /// # Errors
+    /// As [`EdgePort::submit`].
+    pub fn submit_traced(
+        &mut self,
+        now: Nanos,
+        request: S::Request,
+        scope: &Scope,
+    ) -> Result<Tag, S::Request> {
+        let marks = Arc::clone(&self.marks);
+        // Held over both: an engine that has seen the request already waits for its mark.
+        let mut marks = marks.lock();
+        let tag = self.send(Stamped { at: marked(now), body: request })?;
+        marks.push_back((tag, scope.clone()));
+        Ok(tag)
+    }
+
+    #[inline]
+    fn send(&mut self, request: Stamped<S::Request>) -> Result<Tag, S::Request> {
+        match self.client.try_send(request) {
             Ok(tag) => {
                 self.unannounced += 1;
                 Ok(tag)
@@ -146,6 +175,11 @@ impl<S: Messages> EnginePort<S> {
     #[inline]
     pub(crate) fn drain(&mut self, max: usize, each: impl FnMut(Tag, Stamped<S::Request>)) -> usize {
         self.server.drain(max, each)
+    }
+
+    /// Where the spans of a request belong that was marked, once.
+    pub(crate) fn take_scope(&self, tag: Tag) -> Option<Scope> {
+        self.marks.take(tag)
     }
 
     /// Whether its edge is gone; then nothing is published any more.

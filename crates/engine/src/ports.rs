@@ -33,6 +33,7 @@ pub(crate) struct Admitted<S: Messages> {
     pub(crate) tag: Tag,
     /// The service panicked over it, and it is to be answered so.
     pub(crate) failed: bool,
+    /// Its stamp may be marked ([`crate::traced`]).
     pub(crate) request: Stamped<S::Request>,
 }
 

@@ -22,7 +22,9 @@ use crate::port::{EnginePort, Stamped};
 use crate::ports::{Admitted, Ports};
 use crate::service::Service;
 use crate::settings::{Form, MAX_GROUP};
+use crate::traced::{is_marked, unmarked};
 use base::Nanos;
+use base::trace::{OK, Place};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -233,8 +235,9 @@ impl<S: Service> Queue<S> {
         }
         let (port, body, service) = (&mut attached.port, &admitted.request.body, &mut self.service);
         let now = common.now();
-        let waited = now.since(admitted.request.at);
-        let late = common.is_late(admitted.request.at);
+        let submitted = unmarked(admitted.request.at);
+        let waited = now.since(submitted);
+        let late = common.is_late(submitted);
         self.executing = Some(admitted.port);
         let mut run = || {
             if late { service.expire(body, port.out()) } else { service.execute(body, port.out()) }
@@ -251,6 +254,9 @@ impl<S: Service> Queue<S> {
         };
         self.executing = None;
         let Some(body) = reply else { return false };
+        if is_marked(admitted.request.at) {
+            trace(common, port, admitted, late);
+        }
         port.reply(admitted.tag, Stamped { at: now, body });
         let counters = &mut common.account.counters;
         *(if S::ANSWERS_PANICS && admitted.failed {
@@ -263,6 +269,28 @@ impl<S: Service> Queue<S> {
         common.queued.add(waited, |span, n| common.account.stages.queued(span, n));
         true
     }
+}
+
+/// Records the spans of a request that was executed.
+#[cold]
+#[inline(never)]
+fn trace<S: Service, C: Core>(
+    common: &mut Common<C>,
+    port: &EnginePort<S>,
+    admitted: &Admitted<S>,
+    late: bool,
+) {
+    let Some(scope) = port.take_scope(admitted.tag) else { return };
+    let submitted = unmarked(admitted.request.at);
+    let begun = common.now().max(submitted);
+    scope.part("queue", Place::Engine, submitted, begun);
+    let outcome = match late {
+        _ if admitted.failed => "panicked",
+        true => "expired",
+        false => OK,
+    };
+    // Not the group's reading: that is of its beginning.
+    scope.open(begun).end("execute", Place::Engine, common.core.now(), outcome);
 }
 
 /// Records a group that is done; the next one begins now.

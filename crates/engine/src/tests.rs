@@ -9,6 +9,7 @@ mod order;
 mod script;
 mod services;
 mod toy;
+mod traces;
 mod waits;
 
 use crate::{Form, Settings};

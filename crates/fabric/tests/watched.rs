@@ -1,11 +1,12 @@
 //! What a monitor sees of a channel and a server that are driven by one thread.
 
 use base::clock::Clock;
+use base::trace::Kind;
 use fabric::channel::{CallOptions, Channel, Connecting, Options as ChannelOptions, What};
 use fabric::frame::push_metadata;
 use fabric::link::{LinkOptions, memory};
 use fabric::monitor::trace::TRACEPARENT;
-use fabric::monitor::{Context, Monitor, Options as MonitorOptions, Side};
+use fabric::monitor::{Context, Monitor, Options as MonitorOptions, Side, Span};
 use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use fabric::service::{
@@ -157,6 +158,14 @@ fn both_sides_count_every_call_and_its_outcome() {
     assert_eq!(client.stages[&(Side::Client, "away")].count(), 15, "each call is timed");
 }
 
+/// The span of the only call that a monitor saw, and those of its stages.
+fn call_of(monitor: &Monitor) -> (Span, Vec<Span>) {
+    let (mut calls, stages): (Vec<Span>, _) =
+        monitor.tracer().spans().into_iter().partition(|span| span.kind != Kind::Part);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    (calls.remove(0), stages)
+}
+
 #[test]
 fn a_call_that_the_client_samples_is_one_trace_on_both_sides() {
     let mut pair = pair("1");
@@ -166,7 +175,8 @@ fn a_call_that_the_client_samples_is_one_trace_on_both_sides() {
     assert!(push_metadata(&mut metadata, TRACEPARENT, caller.emit().as_bytes()));
     pair.start("Where", &CallOptions { metadata: &metadata, ..CallOptions::default() });
     let bodies = pair.outcomes(1);
-    let (ours, theirs) = (&pair.client.spans()[0], &pair.serving.spans()[0]);
+    let (ours, our_stages) = call_of(&pair.client);
+    let (theirs, their_stages) = call_of(&pair.serving);
     assert_eq!((ours.context.trace, ours.parent), (0xabc, Some(0xdef)));
     assert_eq!((theirs.context.trace, theirs.parent), (0xabc, Some(ours.context.span)));
     assert_eq!(
@@ -174,11 +184,13 @@ fn a_call_that_the_client_samples_is_one_trace_on_both_sides() {
         theirs.context.emit().as_bytes(),
         "further calls are children of the server's span"
     );
-    for span in [ours, theirs] {
-        assert!(span.at.is_sorted(), "{span:?}");
+    for (span, stages) in [(&ours, our_stages), (&theirs, their_stages)] {
+        let points: Vec<_> = stages.iter().flat_map(|stage| [stage.begin, stage.end]).collect();
+        assert!(stages.len() == 3 && points.is_sorted(), "{stages:?}");
+        assert_eq!((points[0], points[5]), (span.begin, span.end));
     }
     // One process, one clock: the server's span lies in the client's.
-    assert!(ours.at[0] <= theirs.at[0] && theirs.at[3] <= ours.at[3]);
+    assert!(ours.begin <= theirs.begin && theirs.end <= ours.end);
 }
 
 #[test]

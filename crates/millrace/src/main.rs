@@ -27,6 +27,7 @@ use serve::key::Key;
 use serve::node::Up;
 use serve::process::logger;
 use serve::proxy::Proxy;
+use serve::trace::TraceArgs;
 use serve::wire::Wire;
 use std::process::ExitCode;
 
@@ -66,6 +67,7 @@ enum Command {
     Txn(Box<Txn>),
     Registers(registers::List),
     Metrics(metrics::List),
+    Trace(TraceArgs),
     Wire(Wire),
 }
 
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Sweep(sweep) => sweep.run().map_err(|error| Failure { error, code: 1 }),
         Command::Registers(list) => list.run().map_err(|error| Failure { error, code: 1 }),
         Command::Metrics(list) => list.run().map_err(Into::into),
+        Command::Trace(args) => args.run().map_err(|error| Failure { error, code: 1 }),
         Command::Wire(wire) => wire.run().map_err(Into::into),
     };
     match result {

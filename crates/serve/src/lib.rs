@@ -15,6 +15,7 @@
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `engine_cores` | the engine cores of a process, the services on them, host threads |
 //! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
+//! | [`trace`] | `millrace trace`: what became of single requests |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
 //!
 //! Nothing here measures, judges or plans: `bench`, `prove` and `plan` import this crate. Folders of services do not import each other; the exceptions
@@ -40,5 +41,6 @@ pub mod rec;
 pub mod rpc;
 pub mod shell;
 pub mod shm_client;
+pub mod trace;
 pub mod txn;
 pub mod wire;

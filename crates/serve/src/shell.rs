@@ -20,6 +20,7 @@ use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use base::registers::Shown;
+use base::trace::Tracer;
 use fabric::link::Address;
 use std::error::Error;
 use std::fmt;
@@ -56,6 +57,11 @@ pub trait Service: Send {
     /// What it wishes of the process's engine cores and host threads, if it has use for them.
     fn engine_wishes(&self) -> EngineWishes {
         EngineWishes::default()
+    }
+
+    /// Its requests leave their spans there. Told before it is opened; one that leaves none does not listen.
+    fn trace(&mut self, tracer: Tracer) {
+        let _ = tracer;
     }
 
     /// Takes what it needs, addresses above all, and may serve already; `core` is the engine core that it may be on. What operators are shown of it,
@@ -193,10 +199,13 @@ impl Shell {
         let cores = EngineCores::new(engine, wishes).map_err(ShellError::Threads)?;
         let on: Vec<_> = services.iter().map(|one| Arc::clone(cores.core(one.engine_core))).collect();
         let hosted = |Served { name, service, .. }| Hosted { name, service, is_open: false };
-        let (is_shown, mut routes) = (admin.is_some(), Routes::default().loops(cores.pulses()));
+        let (is_shown, mut routes, tracer) =
+            (admin.is_some(), Routes::default().loops(cores.pulses()), Tracer::default());
         let services = services.into_iter().map(hosted).collect();
         let mut shell = Shell { services, admin: None, stop, _cores: cores };
         for (hosted, core) in shell.services.iter_mut().zip(&on) {
+            let name = hosted.name.as_deref().unwrap_or(hosted.service.kind());
+            hosted.service.trace(tracer.of(name));
             hosted.is_open = true;
             let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
             routes = routes.service(hosted.name.as_deref(), own);

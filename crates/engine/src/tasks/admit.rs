@@ -8,8 +8,10 @@ use crate::inflight::Slot;
 use crate::lines::Lines;
 use crate::service::TaskService;
 use crate::settings::Order;
+use crate::traced::{TracedTask, is_marked, unmarked};
 use base::Nanos;
 use base::prng::mix64;
+use ring::pair::Tag;
 
 impl<S, G, F, L> Tasks<S, G, F, L>
 where
@@ -38,7 +40,8 @@ where
         let deadline = common.account.settings.deadline;
         let now = common.now();
         while let Some(admitted) = self.admitted.pop_front() {
-            let submitted = admitted.request.at;
+            let submitted = unmarked(admitted.request.at);
+            let traced = is_marked(admitted.request.at);
             common.queued.add(now.since(submitted), |span, n| common.account.stages.queued(span, n));
             if deadline > Nanos::ZERO {
                 self.next_expiry = self.next_expiry.min(submitted.plus(deadline).plus(Nanos(1)));
@@ -51,6 +54,7 @@ where
                 port: admitted.port,
                 tag: admitted.tag,
                 stand: Stand::BehindPort,
+                traced,
                 generation,
                 key,
                 submitted,
@@ -58,6 +62,9 @@ where
                 until: Nanos::MAX,
                 entry: u64::MAX,
             };
+            if traced {
+                self.trace(slot, admitted.tag, now);
+            }
             if !self.has_port_line(admitted.port) || self.port_lines.join(admitted.port, slot) {
                 self.join_key(slot);
             }
@@ -67,6 +74,14 @@ where
         if self.next_expiry <= now {
             self.expire(common);
         }
+    }
+
+    /// A task that leaves spans was admitted.
+    #[cold]
+    fn trace(&mut self, slot: Slot, tag: Tag, now: Nanos) {
+        let Meta { port, submitted, .. } = self.metas[slot.index()];
+        let scope = self.ports.of(port).port.take_scope(tag);
+        self.traced[slot.index()] = scope.map(|scope| TracedTask::admitted(&scope, submitted, now));
     }
 
     /// Whether tasks of that port wait for each other. Calls have their callers, who wait for them if they want to.

@@ -42,6 +42,7 @@ use crate::ports::{Admitted, Ports};
 use crate::service::{Failure, TaskService};
 use crate::settings::{EngineOptions, MAX_GROUP, Order};
 use crate::slab::Slab;
+use crate::traced::TracedTask;
 use base::Nanos;
 use ring::pair::Tag;
 use std::any::Any;
@@ -71,6 +72,8 @@ struct Meta {
     port: u32,
     tag: Tag,
     stand: Stand,
+    /// It leaves spans.
+    traced: bool,
     generation: u32,
     /// The bucket of its key.
     key: Option<u32>,
@@ -101,6 +104,8 @@ pub(crate) struct Tasks<S: TaskService, G, F, L: Lines> {
     start: G,
     slab: Slab<S::Request, F>,
     metas: Vec<Meta>,
+    /// By slot: those that leave spans, but for the one that is polled.
+    traced: Vec<Option<TracedTask>>,
     /// Lines of tasks with the same key.
     keys: L,
     key_mask: u32,
@@ -144,6 +149,7 @@ pub(crate) fn hosted<S: TaskService, L: Lines, C: Core>(
         port: 0,
         tag: Tag(0),
         stand: Stand::Free,
+        traced: false,
         generation: 0,
         key: None,
         submitted: Nanos::ZERO,
@@ -156,6 +162,7 @@ pub(crate) fn hosted<S: TaskService, L: Lines, C: Core>(
         start,
         slab: Slab::new(slots),
         metas: vec![free; slots],
+        traced: (0..slots).map(|_| None).collect(),
         keys: L::new(buckets, slots),
         key_mask: buckets as u32 - 1,
         port_lines: L::new(ports, slots),

@@ -4,6 +4,7 @@ use super::{Outcome, POLLS, Stand, Tasks};
 use crate::context::{TaskId, lend};
 use crate::cores::{Core, Work};
 use crate::hosted::Common;
+use crate::inflight::Slot;
 use crate::lines::Lines;
 use crate::service::{Failure, TaskService};
 use crate::settings::MAX_GROUP;
@@ -18,6 +19,8 @@ struct Sweep {
     at: usize,
     /// Those before it that stay in the window, moved to its beginning.
     kept: usize,
+    /// The next leaves spans, and the turn knows.
+    traced: Option<Slot>,
 }
 
 impl<S, G, F, L> Tasks<S, G, F, L>
@@ -68,22 +71,38 @@ where
     /// Polls each task of the window once; those that are new start. One that panics has failed, and the sweep goes on behind it.
     fn sweep<C: Core>(&mut self, common: &mut Common<C>) {
         let mut sweep = Sweep::default();
-        while catch_unwind(AssertUnwindSafe(|| self.poll_from(common, &mut sweep))).is_err() {
-            let slot = self.window[sweep.at];
-            sweep.at += 1;
-            self.drop_task(common, slot);
-            self.done.push((slot, Outcome::Failed(Failure::Panicked)));
+        loop {
+            let polled = catch_unwind(AssertUnwindSafe(|| self.poll_from(common, &mut sweep)));
+            if let Some(slot) = sweep.traced.take() {
+                common.turn.give_back(&mut self.traced[slot.index()]);
+            }
+            if polled.is_err() {
+                let slot = self.window[sweep.at];
+                sweep.at += 1;
+                self.drop_task(common, slot);
+                self.done.push((slot, Outcome::Failed(Failure::Panicked)));
+            }
+            let Some(&slot) = self.window.get(sweep.at) else { break };
+            if self.metas[slot.index()].traced {
+                sweep.traced = Some(slot);
+                common.turn.trace(common.core.now(), &mut self.traced[slot.index()]);
+            }
         }
         self.window.truncate(sweep.kept);
     }
 
+    /// Polls tasks up to the next that leaves spans; or that one alone, which the turn has then.
     fn poll_from<C: Core>(&mut self, common: &Common<C>, sweep: &mut Sweep) {
         let Tasks { service, slab, start, metas, window, done, .. } = self;
         let turn = &common.turn;
+        let is_one = sweep.traced.is_some();
         let number = self.number as u16;
         lend(service, Some(turn), || {
             while let Some(&slot) = window.get(sweep.at) {
                 let meta = &mut metas[slot.index()];
+                if meta.traced && !is_one {
+                    return;
+                }
                 turn.begin(TaskId { service: number, slot, generation: meta.generation });
                 if !slab.is_started(slot) {
                     // SAFETY: `start` is `S::handle`, which takes a reference of any lifetime, so that it can keep it nowhere but
@@ -106,6 +125,9 @@ where
                     }
                 }
                 sweep.at += 1;
+                if is_one {
+                    return;
+                }
             }
         });
     }

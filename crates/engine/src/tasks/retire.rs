@@ -13,6 +13,7 @@ use crate::ports::{Attached, Ports};
 use crate::service::{Failure, TaskService};
 use crate::settings::Counters;
 use base::Nanos;
+use base::trace::OK;
 use ring::pair::Tag;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,6 +29,9 @@ where
         for (slot, mut outcome) in done.drain(..) {
             let meta = self.metas[slot.index()];
             let port = meta.port as usize;
+            if meta.traced {
+                self.end_trace(common, slot, &outcome);
+            }
             let request = self.slab.request(slot);
             let waits = !self.stuck[port].is_empty();
             let answered = !waits
@@ -50,6 +54,19 @@ where
             }
         }
         self.done = done;
+    }
+
+    /// Records the span of a task that leaves spans, unless that was over before.
+    #[cold]
+    fn end_trace<C: Core>(&mut self, common: &mut Common<C>, slot: Slot, outcome: &Outcome<S>) {
+        let outcome = match outcome {
+            Outcome::Output(_) => OK,
+            Outcome::Failed(Failure::Expired) => "expired",
+            Outcome::Failed(Failure::Panicked) => "panicked",
+        };
+        if let Some(task) = self.traced[slot.index()].take() {
+            task.end(common.core.now(), outcome);
+        }
     }
 
     /// Frees a slot's standing, and makes ready who stood behind it.

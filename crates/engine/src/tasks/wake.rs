@@ -112,8 +112,15 @@ where
 
     /// Drops the task in a slot. What it waited for learns of that.
     pub(super) fn drop_task<C: Core>(&mut self, common: &mut Common<C>, slot: Slot) {
+        if self.metas[slot.index()].traced {
+            common.read_clock();
+            common.turn.traced.replace(self.traced[slot.index()].take());
+        }
         let (service, slab) = (&mut self.service, &mut self.slab);
         // A panic of a destructor is one of its task, which has failed already.
         let _ = catch_unwind(AssertUnwindSafe(|| lend(service, Some(&common.turn), || slab.cancel(slot))));
+        if self.metas[slot.index()].traced {
+            self.traced[slot.index()] = common.turn.traced.take();
+        }
     }
 }

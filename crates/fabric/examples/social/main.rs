@@ -286,7 +286,8 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric::monitor::{Side, Span};
+    use base::trace::Kind;
+    use fabric::monitor::Span;
     use serde_json::Value;
 
     /// A post that was traced is a tree: the client's call, compose's, its four calls, and what the four did.
@@ -300,25 +301,29 @@ mod tests {
         let outcome = run(&choice, Some(&traces), Path::new("/"), &stop).expect("it runs");
         assert!(outcome.posts > 0 && outcome.failed == 0);
 
-        let spans: Vec<Span> = traces.all().into_iter().flat_map(|(_, spans)| spans).collect();
-        // The last post: the rings of spans have forgotten others.
-        let post = spans.iter().rfind(|span| span.parent.is_none()).expect("the client's call has no parent");
+        let spans: Vec<Span> = traces.all();
+        // The last post: the ring of spans has forgotten others.
+        let is_post = |span: &&Span| span.parent.is_none() && span.kind == Kind::Client;
+        let post = spans.iter().rfind(is_post).expect("the client's call has no parent");
         let whole: Vec<&Span> =
             spans.iter().filter(|span| span.context.trace == post.context.trace).collect();
-        assert_eq!(whole.len(), 10, "five calls, each seen from both sides");
-        for span in &whole {
+        let calls: Vec<&Span> = whole.iter().copied().filter(|span| span.kind != Kind::Part).collect();
+        assert_eq!(calls.len(), 10, "five calls, each seen from both sides");
+        assert_eq!(whole.len(), 10 * 4, "each with three stages");
+        for span in &calls {
             let Some(number) = span.parent else { continue };
             let parent =
-                whole.iter().find(|parent| parent.context.span == number).expect("it is in the trace");
+                calls.iter().find(|parent| parent.context.span == number).expect("it is in the trace");
             // A caller may have the reply before the one who sent it has looked at the clock again.
-            let end = if span.side == Side::Server { span.at[2] } else { span.at[3] };
-            assert!(parent.at[0] <= span.at[0] && end <= parent.at[3], "{span:?} in {parent:?}");
+            let handled = |part: &&&Span| part.parent == Some(span.context.span) && part.name == "handle";
+            let end = whole.iter().find(handled).map_or(span.end, |handle| handle.end);
+            assert!(parent.begin <= span.begin && end <= parent.end, "{span:?} in {parent:?}");
             assert_ne!(
-                parent.side, span.side,
+                parent.kind, span.kind,
                 "a call is made by what was called, and served by what it calls"
             );
         }
-        assert_eq!(whole.iter().filter(|span| span.side == Side::Client).count(), 5);
+        assert_eq!(calls.iter().filter(|span| span.kind == Kind::Client).count(), 5);
 
         let chrome: Value = serde_json::from_str(&traces.chrome()).expect("JSON");
         let events = chrome["traceEvents"].as_array().expect("a list");

@@ -1,10 +1,11 @@
 //! Which posts are traced, and the traces of all services as one file.
 //!
-//! Only the client picks: its calls carry the `traceparent` that has every hop leave a span. Each service has a monitor of its own, and is a
-//! process of its own in the trace.
+//! Only the client picks: its calls carry the `traceparent` that has every hop leave spans. Each service has a monitor of its own, and is a
+//! process of its own in the trace; one tracer keeps the spans of all.
 
 use super::compose::ASKED;
-use fabric::monitor::{Monitor, Options, Span, trace};
+use base::trace;
+use fabric::monitor::{Monitor, Options, Span, Tracer};
 use fabric::registers::{Id, Registers};
 use std::sync::Arc;
 
@@ -19,11 +20,16 @@ impl Traces {
     pub fn new(one_of: u64) -> Traces {
         let registers = Registers::default();
         registers.write(Id::TraceSample, one_of).expect("in range");
+        let tracer = Tracer::new(Options::default());
         let client = Monitor::tuned(Options::default(), Arc::new(registers));
-        // Compose leaves five spans a post: room for as many posts as the client has.
-        let options = Options { spans: 5 * Options::default().spans, ..Options::default() };
+        client.set_tracer(tracer.of("client"));
         let services = ["compose"].into_iter().chain(ASKED);
-        Traces { client, services: services.map(|name| (name, Monitor::new(options))).collect() }
+        let monitor = |name| {
+            let monitor = Monitor::default();
+            monitor.set_tracer(tracer.of(name));
+            (name, monitor)
+        };
+        Traces { client, services: services.map(monitor).collect() }
     }
 
     /// A service's monitor.
@@ -32,18 +38,13 @@ impl Traces {
         &found.expect("it is one of the five").1
     }
 
-    /// Whose spans they are, and the spans.
-    pub fn all(&self) -> Vec<(&'static str, Vec<Span>)> {
-        let client = [("client", self.client.spans())];
-        client
-            .into_iter()
-            .chain(self.services.iter().map(|(name, monitor)| (*name, monitor.spans())))
-            .collect()
+    /// The spans of all.
+    pub fn all(&self) -> Vec<Span> {
+        self.client.tracer().spans()
     }
 
     /// All of them as a Chrome trace.
     pub fn chrome(&self) -> String {
-        let all = self.all();
-        trace::chrome_of(all.iter().map(|(name, spans)| (*name, &spans[..])))
+        trace::chrome(&self.all())
     }
 }

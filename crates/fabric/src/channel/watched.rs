@@ -11,9 +11,8 @@ use super::calls::Slot;
 use super::core::Core;
 use crate::connection::handshake::ServiceInfo;
 use crate::connection::switch::Links;
-use crate::frame;
 use crate::link::Frames;
-use crate::monitor::trace::TRACEPARENT;
+use crate::monitor::trace::carry;
 use crate::monitor::{Connection, Event, Monitor, Point, Side, Stamp};
 use crate::status::Code;
 use base::units::Nanos;
@@ -56,10 +55,8 @@ impl Watched {
     pub(super) fn metadata(&mut self, stamp: Stamp, own: &[u8]) -> Option<&[u8]> {
         let parent = self.inner.recorder.traceparent(stamp)?;
         self.metadata.clear();
-        let others = frame::metadata(own).filter(|(key, _)| *key != TRACEPARENT);
-        let mut all = others.chain([(TRACEPARENT, parent.as_bytes())]);
         // Where there is no room for it the caller's own goes out: the server's span is then a sibling.
-        all.all(|(key, value)| frame::push_metadata(&mut self.metadata, key, value)).then_some(&self.metadata)
+        carry(own, &parent, &mut self.metadata).then_some(&self.metadata)
     }
 
     /// The call was started.

@@ -3,7 +3,7 @@
 //! ```text
 //!  Channel ─ Recorder ─┐ lane: counters by method, stage histograms, connections     Snapshot ─ plain values, JSON
 //!  Server ── Recorder ─┼─▶ Monitor ──────────────────────────────────────────────▶ (merged over lanes and monitors)
-//!  worker ── Recorder ─┘ spans of sampled calls                                      trace ─ Chrome, OTLP
+//!  worker ── Recorder ─┘ sampled calls: spans                                        Tracer ─ of the whole process
 //! ```
 //!
 //! Every thread that drives calls has a [`Recorder`] of its own, which writes a *lane* of relaxed atomics that nobody else
@@ -16,7 +16,7 @@
 //! 2. What a recorder or connection had counted stays in the totals when it is dropped.
 //!
 //! Bounds: [`MAX_METHODS`] methods (the others share one line), per recorder [`recorder::MAX_OPEN`] sampled calls in flight, about 4.4 KiB a
-//! method that it uses and 13 KiB for its stages; the ring of spans. Dropped recorders and connections leave nothing but totals.
+//! method that it uses and 13 KiB for its stages; spans as their tracer says. Dropped recorders and connections leave nothing but totals.
 //!
 //! Cost: a call with both its frames 1.4 ns, with one of 64 timed 2.3 ns, a timed call 48 ns (Zen, `cargo bench -p millrace-fabric
 //! --bench monitor`, on a busy machine); the goal is 5 ns. On the whole way of a 64-byte echo with a monitor on both sides, generated stubs and all:
@@ -27,7 +27,6 @@
 
 mod counters;
 mod histogram;
-mod json;
 mod points;
 pub mod recorder;
 mod snapshot;
@@ -42,16 +41,14 @@ pub use histogram::Distribution;
 pub use points::{Point, STAGES, Side};
 pub use recorder::{Recorder, Sampling, Stamp};
 pub use snapshot::{Calls, ConnectionTraffic, Snapshot, Traffic};
-pub use trace::{Context, Span};
 pub(crate) use watched::Watched;
 
+pub use base::trace::{Context, Options, Span, Tracer};
+
 use crate::registers::Registers;
-use base::Clock;
 use counters::Lane;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
-use trace::Spans;
 
 /// Methods that have a line of their own.
 pub const MAX_METHODS: usize = 4096;
@@ -63,23 +60,6 @@ pub struct MethodId(u16);
 impl MethodId {
     /// The line of all methods that have none of their own: those beyond [`MAX_METHODS`], and calls for methods that do not exist.
     pub const OTHER: MethodId = MethodId(0);
-}
-
-/// How much is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Spans of sampled calls.
-    pub spans: usize,
-    /// What the numbers of spans are drawn from; by default from the clocks.
-    pub seed: u64,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seed = unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32) ^ base::clock::cycles();
-        Options { spans: 4096, seed }
-    }
 }
 
 /// What was recorded; clones are the same monitor.
@@ -95,9 +75,9 @@ struct Shared {
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// What dropped lanes had counted.
     past: Mutex<Snapshot>,
-    spans: Mutex<Spans>,
-    /// The next recorder's seed.
-    seed: AtomicU64,
+    tracer: Mutex<Tracer>,
+    /// Calls that have left spans.
+    traced: AtomicU64,
 }
 
 impl Default for Monitor {
@@ -119,8 +99,8 @@ impl Monitor {
             methods: Mutex::new(vec!["other".into()]),
             lanes: Mutex::default(),
             past: Mutex::default(),
-            spans: Mutex::new(Spans::new(options.spans)),
-            seed: AtomicU64::new(options.seed),
+            tracer: Mutex::new(Tracer::new(options)),
+            traced: AtomicU64::new(0),
         };
         Monitor { shared: Arc::new(shared) }
     }
@@ -148,8 +128,7 @@ impl Monitor {
     pub fn recorder(&self, side: Side, sampling: Sampling) -> Recorder {
         let lane = Arc::new(Lane::new(side));
         lock(&self.shared.lanes).push(lane.clone());
-        let seed = self.shared.seed.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        Recorder::new(self.clone(), lane, sampling, seed)
+        Recorder::new(self.clone(), lane, sampling)
     }
 
     /// Everything counted since the start.
@@ -160,31 +139,24 @@ impl Monitor {
         let mut all = lock(&self.shared.past).clone();
         lanes.iter().for_each(|lane| lane.add_to(&mut all, &methods));
         drop((lanes, methods));
-        let spans = lock(&self.shared.spans);
-        (all.spans, all.spans_dropped) = (spans.recorded, spans.dropped());
+        all.spans = self.shared.traced.load(Ordering::Relaxed);
         all
     }
 
-    /// The spans kept, oldest first.
-    pub fn spans(&self) -> Vec<Span> {
-        lock(&self.shared.spans).kept().cloned().collect()
+    /// Where spans go.
+    pub fn tracer(&self) -> Tracer {
+        lock(&self.shared.tracer).clone()
     }
 
-    /// The spans kept, for Perfetto or chrome://tracing.
-    pub fn chrome_trace(&self) -> String {
-        trace::chrome(lock(&self.shared.spans).kept())
+    /// From now on spans go there: to what the program's other services leave.
+    pub fn set_tracer(&self, tracer: Tracer) {
+        *lock(&self.shared.tracer) = tracer;
     }
 
-    /// The spans kept, for an OpenTelemetry collector; `service` is this program's name there.
-    pub fn otlp_trace(&self, service: &str) -> String {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = Clock::shared().now();
-        trace::otlp(lock(&self.shared.spans).kept(), service, (unix.as_nanos() as u64).saturating_sub(now.0))
-    }
-
-    fn record(&self, make: impl FnOnce(String) -> Span, method: MethodId) {
-        let name = lock(&self.shared.methods)[usize::from(method.0)].clone();
-        lock(&self.shared.spans).push(make(name));
+    /// A call of this method leaves spans: its name.
+    fn traced(&self, method: MethodId) -> String {
+        self.shared.traced.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.methods)[usize::from(method.0)].clone()
     }
 
     /// A recorder is gone: its lane becomes part of the past.

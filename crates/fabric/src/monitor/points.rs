@@ -5,6 +5,8 @@
 //! server: received ─queue→ begun ─handle→ ended ─reply→ answered
 //! ```
 
+use base::trace::{Kind, Place};
+
 /// Which end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -19,6 +21,11 @@ impl Side {
     /// As metrics name it.
     pub fn name(self) -> &'static str {
         ["client", "server"][self as usize]
+    }
+
+    /// Where its spans are: who serves is at the edge, wherever handlers run.
+    pub(super) fn place(self) -> (Kind, Place) {
+        [(Kind::Client, Place::Client), (Kind::Server, Place::Edge)][self as usize]
     }
 }
 

@@ -11,13 +11,14 @@
 //! Cost: a call that is not sampled costs two counters and two countdowns, and with metadata a look for `traceparent`.
 
 use super::counters::{Connection, Lane, Method};
-use super::points::Point;
-use super::trace::{Context, Span};
+use super::points::{Point, STAGES};
+use super::trace::context_of;
 use super::{MethodId, Monitor, add};
 use crate::link::Transport;
 use crate::registers::{Id, Registers};
 use crate::status::Code;
-use base::{Clock, Nanos, Prng};
+use base::trace::{Open, Sampler, this_thread};
+use base::{Clock, Nanos};
 use std::sync::Arc;
 
 /// Sampled calls that a recorder follows at once. Further ones take the place of the oldest.
@@ -65,40 +66,14 @@ impl Stamp {
 }
 
 /// A sampled call in flight.
-#[derive(Clone, Copy, Debug)]
-struct Open {
+#[derive(Debug)]
+struct Followed {
     lap: u16,
     in_use: bool,
     connection: u32,
     at: [Option<Nanos>; 3],
-    /// Set if the call is to leave a span: its own context and its parent.
-    span: Option<(Context, Option<u64>)>,
-}
-
-/// Counts down from N and is at its end once in N times.
-#[derive(Clone, Copy, Debug)]
-struct OneOf {
-    n: u32,
-    left: u32,
-}
-
-impl OneOf {
-    fn new(n: u32) -> OneOf {
-        // With N = 0 the count wraps; its end, after 2³² calls, is not counted as one.
-        OneOf { n, left: n }
-    }
-
-    #[inline(always)]
-    fn hit(&mut self) -> bool {
-        self.left = self.left.wrapping_sub(1);
-        self.left == 0 && self.again()
-    }
-
-    #[cold]
-    fn again(&mut self) -> bool {
-        self.left = self.n;
-        self.n != 0
-    }
+    /// Set if the call is to leave a span.
+    span: Option<Open>,
 }
 
 /// One thread's way to the monitor.
@@ -108,25 +83,25 @@ pub struct Recorder {
     lane: Arc<Lane>,
     /// By method number.
     methods: Vec<Option<Arc<Method>>>,
-    timed: OneOf,
-    traced: OneOf,
-    open: Vec<Open>,
+    timed: Sampler,
+    traced: Sampler,
+    open: Vec<Followed>,
     /// Where the search for a free place goes on.
     next: usize,
     clock: Clock,
-    numbers: Prng,
 }
 
 impl Recorder {
-    pub(super) fn new(monitor: Monitor, lane: Arc<Lane>, sampling: Sampling, seed: u64) -> Recorder {
-        let (timed, traced) = (OneOf::new(sampling.timed), OneOf::new(sampling.traced));
-        let (clock, numbers) = (Clock::shared(), Prng::new(seed));
-        Recorder { monitor, lane, methods: vec![], timed, traced, open: vec![], next: 0, clock, numbers }
+    pub(super) fn new(monitor: Monitor, lane: Arc<Lane>, sampling: Sampling) -> Recorder {
+        let (timed, traced) = (Sampler::new(sampling.timed), Sampler::new(sampling.traced));
+        let clock = Clock::shared();
+        Recorder { monitor, lane, methods: vec![], timed, traced, open: vec![], next: 0, clock }
     }
 
     /// Samples another part of the calls from now on.
     pub fn set_sampling(&mut self, sampling: Sampling) {
-        (self.timed, self.traced) = (OneOf::new(sampling.timed), OneOf::new(sampling.traced));
+        self.timed.set(sampling.timed);
+        self.traced.set(sampling.traced);
     }
 
     /// Counts a connection that this thread drives.
@@ -165,6 +140,7 @@ impl Recorder {
     pub fn came_at(&mut self, stamp: Stamp, at: Nanos) {
         if let Some(open) = self.open(stamp) {
             open.at[0] = open.at[0].map(|seen| seen.min(at));
+            open.span.iter_mut().for_each(|span| span.came_at(at));
         }
     }
 
@@ -195,8 +171,7 @@ impl Recorder {
 
     /// The `traceparent` to send with a sampled call instead of the one it had, so that the server's span becomes this one's child.
     pub fn traceparent(&mut self, stamp: Stamp) -> Option<String> {
-        let (context, _) = self.open(stamp)?.span?;
-        Some(context.emit())
+        Some(self.open(stamp)?.span.as_ref()?.scope().context().emit())
     }
 
     #[inline(always)]
@@ -219,25 +194,17 @@ impl Recorder {
 
     #[cold]
     fn sample(&mut self, timed: bool, traced: bool, connection: u32, metadata: &[u8]) -> Stamp {
-        let caller = Context::of(metadata);
+        let caller = context_of(metadata);
         let traced = traced || caller.is_some_and(|caller| caller.sampled);
         if !timed && !traced {
             return Stamp::NONE;
         }
-        let span = traced.then(|| self.child_of(caller));
-        let at = [Some(self.clock.now()), None, None];
+        let now = self.clock.now();
+        let span = traced.then(|| Open::begin(&self.monitor.tracer(), caller, now));
         let slot = self.place();
         let lap = self.open[slot].lap.wrapping_add(1);
-        self.open[slot] = Open { lap, in_use: true, connection, at, span };
+        self.open[slot] = Followed { lap, in_use: true, connection, at: [Some(now), None, None], span };
         Stamp { slot: slot as u16, lap }
-    }
-
-    /// A new span's context and parent.
-    fn child_of(&mut self, caller: Option<Context>) -> (Context, Option<u64>) {
-        let mut number = || self.numbers.next_u64().max(1);
-        let trace =
-            caller.map_or_else(|| u128::from(number()) << 64 | u128::from(number()), |caller| caller.trace);
-        (Context { trace, span: number(), sampled: true }, caller.map(|caller| caller.span))
     }
 
     /// A place for a sampled call: a new one, a free one, or that of an old one.
@@ -248,7 +215,7 @@ impl Recorder {
             if self.open.len() == MAX_OPEN {
                 return self.next;
             }
-            self.open.push(Open { lap: 0, in_use: false, connection: 0, at: [None; 3], span: None });
+            self.open.push(Followed { lap: 0, in_use: false, connection: 0, at: [None; 3], span: None });
             self.open.len() - 1
         });
         self.next = (at + 1) % MAX_OPEN;
@@ -256,7 +223,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn open(&mut self, stamp: Stamp) -> Option<&mut Open> {
+    fn open(&mut self, stamp: Stamp) -> Option<&mut Followed> {
         let open = self.open.get_mut(usize::from(stamp.slot))?;
         (open.in_use && open.lap == stamp.lap).then_some(open)
     }
@@ -266,11 +233,11 @@ impl Recorder {
         let now = self.clock.now();
         let Some(open) = self.open(stamp) else { return };
         open.in_use = false;
-        let open = *open;
+        let (passed, span, connection) = (open.at, open.span.take(), open.connection);
         // A point that was not passed, as when a call ends early, takes no time of its own.
         let mut at = [now; 4];
         let mut last = Nanos::ZERO;
-        for (point, seen) in at.iter_mut().zip(open.at) {
+        for (point, seen) in at.iter_mut().zip(passed) {
             *point = seen.unwrap_or(last);
             last = *point;
         }
@@ -278,10 +245,14 @@ impl Recorder {
             histogram.record(at[stage + 1].since(at[stage]));
         }
         self.method(method).latency.record(at[3].since(at[0]));
-        if let Some((context, parent)) = open.span {
-            let (side, connection) = (self.lane.side, open.connection);
-            self.monitor
-                .record(|method| Span { context, parent, side, method, connection, at, code }, method);
+        if let Some(span) = span {
+            let side = self.lane.side;
+            let (kind, place) = side.place();
+            for (stage, name) in STAGES[side as usize].into_iter().enumerate() {
+                span.scope().part(name, place, at[stage], at[stage + 1]);
+            }
+            let name = self.monitor.traced(method);
+            span.end_as(kind, name, place, at[3], code.to_string(), Some(connection), this_thread());
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::counters::Event;
 use super::histogram::Distribution;
-use super::json::Text;
 use super::points::Side;
 use crate::status::Code;
+use base::json::Text;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -19,10 +19,8 @@ pub struct Snapshot {
     pub traffic: BTreeMap<(Side, &'static str), Traffic>,
     /// The connections that are open.
     pub connections: Vec<ConnectionTraffic>,
-    /// Spans recorded.
+    /// Calls that have left spans.
     pub spans: u64,
-    /// Of these, spans that have made room for later ones.
-    pub spans_dropped: u64,
 }
 
 /// The calls of a method.
@@ -103,10 +101,9 @@ impl Snapshot {
         }
         self.connections.extend_from_slice(&other.connections);
         self.spans += other.spans;
-        self.spans_dropped += other.spans_dropped;
     }
 
-    /// As JSON: lists `calls`, `stages`, `traffic` and `connections`, and the counts of spans.
+    /// As JSON: lists `calls`, `stages`, `traffic` and `connections`, and how many calls left spans.
     pub fn to_json(&self) -> String {
         let calls = list(&self.calls, |out, ((side, method), calls)| {
             let named = Code::ALL.iter().zip(calls.ended).filter(|(_, n)| *n > 0);
@@ -136,9 +133,8 @@ impl Snapshot {
         });
         let connections = self.connections_json();
         format!(
-            "{{\"calls\":{calls},\"stages\":{stages},\"traffic\":{totals},\"connections\":{connections},\
-             \"spans\":{},\"spans_dropped\":{}}}",
-            self.spans, self.spans_dropped
+            "{{\"calls\":{calls},\"stages\":{stages},\"traffic\":{totals},\"connections\":{connections},\"spans\":{}}}",
+            self.spans
         )
     }
 

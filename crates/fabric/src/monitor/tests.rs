@@ -6,6 +6,7 @@ use crate::frame::push_metadata;
 use crate::link::Transport;
 use crate::status::Code;
 use base::Nanos;
+use base::trace::{Counts, Kind, Place};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -14,6 +15,17 @@ const NONE: Sampling = Sampling { timed: 0, traced: 0 };
 
 fn monitor(spans: usize) -> Monitor {
     Monitor::new(Options { spans, seed: 7 })
+}
+
+/// The spans of calls, without those of their stages.
+fn calls(monitor: &Monitor) -> Vec<Span> {
+    monitor.tracer().spans().into_iter().filter(|span| span.kind != Kind::Part).collect()
+}
+
+/// The stages of a call.
+fn stages(monitor: &Monitor, of: &Span) -> Vec<Span> {
+    let is_of = |span: &Span| span.kind == Kind::Part && span.parent == Some(of.context.span);
+    monitor.tracer().spans().into_iter().filter(is_of).collect()
 }
 
 /// One call in full.
@@ -81,23 +93,28 @@ fn a_caller_that_asks_for_it_gets_a_span_of_its_trace() {
     let method = monitor.method("/a/B");
     let mut recorder = monitor.recorder(Side::Client, NONE);
     call(&mut recorder, method, &with_parent(false), Code::Ok);
-    assert!(monitor.spans().is_empty());
+    assert!(monitor.tracer().spans().is_empty());
     let metadata = with_parent(true);
     let stamp = recorder.started(method, 9, &metadata);
     let forward = recorder.traceparent(stamp).expect("it is traced");
     recorder.pass_at(stamp, Point::Noticed, Nanos::MAX);
     recorder.ended(stamp, method, Code::NotFound);
-    let [span] = &monitor.spans()[..] else { panic!("one span") };
+    let [span] = &calls(&monitor)[..] else { panic!("one call") };
     assert_eq!(
-        (span.context.trace, span.parent, span.connection, span.code),
-        (0xABC, Some(0xDEF), 9, Code::NotFound)
+        (span.context.trace, span.parent, span.connection, &*span.outcome),
+        (0xABC, Some(0xDEF), Some(9), "NOT_FOUND")
     );
     assert_eq!(
         Context::parse(forward.as_bytes()),
         Some(span.context),
         "the server's span becomes this one's child"
     );
-    assert_eq!(span.at[1], span.at[0], "a point that was not passed takes no time");
+    let first = &stages(&monitor, span)[0];
+    assert_eq!(
+        (first.begin, first.end),
+        (span.begin, span.begin),
+        "a point that was not passed takes no time"
+    );
 }
 
 #[test]
@@ -133,7 +150,12 @@ fn memory_is_bounded() {
         drop((connection, survivor));
     }
     let seen = monitor.snapshot();
-    assert_eq!((monitor.spans().len(), seen.spans, seen.spans_dropped), (16, 300, 284));
+    let counts = Counts { recorded: 1200, dropped: 1184 };
+    assert_eq!(
+        (monitor.tracer().spans().len(), seen.spans, monitor.tracer().counts()),
+        (16, 300, counts),
+        "a call and its three stages"
+    );
     assert!(lock(&monitor.shared.lanes).is_empty() && seen.connections.is_empty());
     let shm = &seen.traffic[&(Side::Server, "shm")];
     assert_eq!((shm.opened, shm.open, shm.frames[0], shm.bytes[0]), (100, 0, 100, 10_000));
@@ -170,37 +192,35 @@ fn snapshots_are_json_and_add_up() {
     assert_eq!(json["spans"], 4);
 }
 
+/// How traces become JSON is `base::trace`'s; here, what is in them.
 #[test]
-fn chrome_traces_are_read_back() {
+fn a_call_and_its_stages_nest() {
     let (monitor, _recorder, _connection) = busy();
-    let json: Value = serde_json::from_str(&monitor.chrome_trace()).expect("JSON");
-    let events = json["traceEvents"].as_array().expect("a list");
-    assert_eq!(events.len(), 2 * 4, "a call and its three stages, twice");
-    for call in events.chunks(4) {
-        let number = |event: &Value, key: &str| event[key].as_f64().expect("a number");
-        let end = |event: &Value| number(event, "ts") + number(event, "dur");
-        for stage in &call[1..] {
-            assert_eq!((&stage["ph"], &stage["tid"]), (&call[0]["ph"], &call[0]["tid"]));
-            // Times have three digits after the point, so sums of two differ by the last.
-            assert!(number(stage, "ts") >= number(&call[0], "ts") && end(stage) <= end(&call[0]) + 0.002);
+    let calls = calls(&monitor);
+    assert_eq!(
+        (calls.len(), monitor.tracer().spans().len()),
+        (2, 2 * 4),
+        "a call and its three stages, twice"
+    );
+    for call in &calls {
+        let stages = stages(&monitor, call);
+        let names: Vec<&str> = stages.iter().map(|stage| &*stage.name).collect();
+        assert_eq!(names, STAGES[Side::Client as usize]);
+        assert_eq!((&*call.name, call.place), ("/shop.Cart/Add \"all\"\n", Place::Client));
+        assert_eq!((stages[0].begin, stages[2].end), (call.begin, call.end));
+        for pair in stages.windows(2) {
+            assert_eq!(pair[0].end, pair[1].begin);
+        }
+        for stage in &stages {
+            assert_eq!((stage.context.trace, &stage.row), (call.context.trace, &call.row));
+            assert!(call.begin <= stage.begin && stage.begin <= stage.end && stage.end <= call.end);
         }
     }
-    assert_eq!(events[4]["args"]["parent"], format!("{:016x}", 0xDEF));
-    assert_eq!(events[4]["args"]["code"], "DEADLINE_EXCEEDED");
-}
-
-#[test]
-fn otlp_traces_are_read_back() {
-    let (monitor, _recorder, _connection) = busy();
-    let json: Value = serde_json::from_str(&monitor.otlp_trace("shop")).expect("JSON");
-    let spans = &json["resourceSpans"][0]["scopeSpans"][0]["spans"];
-    assert_eq!(spans.as_array().map(Vec::len), Some(2));
+    assert_eq!((calls[0].parent, calls[1].parent), (None, Some(0xDEF)));
+    assert_eq!((&*calls[0].outcome, &*calls[1].outcome), ("OK", "DEADLINE_EXCEEDED"));
+    let json: Value = serde_json::from_str(&base::trace::chrome(&calls)).expect("JSON");
     assert_eq!(
-        (&spans[0]["status"]["code"], &spans[1]["status"]["code"]),
-        (&Value::from(0), &Value::from(2))
+        json["traceEvents"].as_array().map(|events| events.iter().filter(|e| e["ph"] == "X").count()),
+        Some(2)
     );
-    assert_eq!(spans[1]["parentSpanId"], format!("{:016x}", 0xDEF));
-    assert_eq!(spans[1]["events"][2]["name"], "end of deliver");
-    let time = |key: &str| spans[1][key].as_str().and_then(|t| t.parse::<u64>().ok()).expect("a time");
-    assert!(time("endTimeUnixNano") >= time("startTimeUnixNano") && time("startTimeUnixNano") > 0);
 }

@@ -11,6 +11,7 @@ use super::router::{Executed, Router, Scratch};
 use crate::frame::Frame;
 use crate::port::Packet;
 use base::clock::Clock;
+use base::trace::Place;
 use base::units::Nanos;
 use std::sync::Arc;
 
@@ -62,6 +63,17 @@ impl Handler {
         self.execute_at(request, now)
     }
 
+    /// The same, on a worker: a request that leaves spans leaves those of its time there.
+    pub(super) fn execute_on_host(&mut self, request: &Packet) -> Packet {
+        let begun = self.clock.now();
+        let (frame, origin) = parse(request);
+        let Some(scope) = self.router.scope(&frame) else { return self.execute_at(request, begun) };
+        let answer = self.execute_at(request, begun);
+        scope.part("waiting", Place::Host, origin.arrived, begun);
+        scope.part("running", Place::Host, begun, self.clock.now());
+        answer
+    }
+
     /// Answers that the request's time is over.
     ///
     /// # Panics
@@ -72,15 +84,21 @@ impl Handler {
 
     fn execute_at(&mut self, request: &Packet, now: Nanos) -> Packet {
         let tag = request.tag();
-        let (request, tail) = request.bytes().split_at(request.bytes().len() - TAIL);
-        let word = |at: usize| u64::from_le_bytes(*tail[at..].first_chunk().expect("a tail is two words"));
-        let origin = Origin { connection: word(0), arrived: Nanos(word(8)) };
-        let frame = Frame::parse(request).expect("the server parsed it");
+        let (frame, origin) = parse(request);
         match self.router.execute(&mut self.scratch, &frame, origin, now) {
             Executed::Reply(head, body) => Packet::new(tag, &[&head, body]),
             Executed::Deferred => Packet::new(tag, &[]),
         }
     }
+}
+
+/// What a [`Courier`] packed.
+#[inline]
+fn parse(request: &Packet) -> (Frame<'_>, Origin) {
+    let (request, tail) = request.bytes().split_at(request.bytes().len() - TAIL);
+    let word = |at: usize| u64::from_le_bytes(*tail[at..].first_chunk().expect("a tail is two words"));
+    let origin = Origin { connection: word(0), arrived: Nanos(word(8)) };
+    (Frame::parse(request).expect("the server parsed it"), origin)
 }
 
 #[cfg(test)]

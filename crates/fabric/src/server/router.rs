@@ -10,12 +10,14 @@ use super::reflection::Reflection;
 use super::returns::Returns;
 use crate::connection::handshake::{MAX_METHODS, MAX_NAME, MAX_SERVICES, MethodInfo, ServiceInfo};
 use crate::frame::{END, Frame, HEADER, Header, Kind, MAX_MESSAGE};
+use crate::monitor::trace::context_of;
 use crate::service::{Answered, Context, Incoming, MethodDescriptor, Service, Tools, too_long};
 use crate::status::{Code, Status};
+use base::trace::{Scope, Tracer};
 use base::units::Nanos;
 use codec::decode::Limits;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of a status' text; longer ones are cut.
 const TEXT: usize = 4096;
@@ -28,6 +30,8 @@ pub struct Router {
     /// What a request may take while it is decoded.
     limits: Limits,
     pub(super) returns: Arc<Returns>,
+    /// Where spans go, once the server has a monitor.
+    pub(super) tracer: OnceLock<Tracer>,
 }
 
 /// A method.
@@ -64,8 +68,8 @@ pub enum Executed<'s> {
 
 impl Router {
     pub(super) fn new(returns: Arc<Returns>, limits: Limits) -> Router {
-        let mut router =
-            Router { methods: Vec::new(), services: Vec::new(), infos: Vec::new(), limits, returns };
+        let (methods, services, infos) = (Vec::new(), Vec::new(), Vec::new());
+        let mut router = Router { methods, services, infos, limits, returns, tracer: OnceLock::new() };
         router.add(Arc::new(Reflection::of(&[])));
         router
     }
@@ -119,6 +123,18 @@ impl Router {
     #[inline]
     pub fn is_unary(&self, method: u16) -> bool {
         self.entry(method).is_some_and(|entry| entry.descriptor.is_unary())
+    }
+
+    /// Where the spans of a request belong that was submitted elsewhere, if it leaves any: the server has it carry its own span.
+    #[inline]
+    pub fn scope(&self, request: &Frame<'_>) -> Option<Scope> {
+        if request.metadata.is_empty() { None } else { self.scope_in(request.metadata) }
+    }
+
+    #[cold]
+    fn scope_in(&self, metadata: &[u8]) -> Option<Scope> {
+        let context = context_of(metadata).filter(|context| context.sampled)?;
+        Some(Scope::of(self.tracer.get()?, context))
     }
 
     /// Has a request handled, unless its caller has given up by `now`.

@@ -138,7 +138,7 @@ impl Connection {
             return Err(Violation("a call's number is used while the call is open"));
         }
         self.counters.requests += 1;
-        let watch = core.watch_request(self.number, frame, (arrived < now).then_some(arrived));
+        let watch = core.watch_request(self.number, frame, arrived, arrived < now);
         if !matches!(self.phase, Phase::Open) {
             return Ok(self.refuse(&frame.header, core, watch, &draining(), now));
         }
@@ -214,6 +214,8 @@ impl Connection {
             return self.refuse(&frame.header, core, watch, &too_late(), now);
         }
         core.watch_pass(watch, Point::Begun);
+        let carried = core.carried(frame);
+        let bytes = carried.as_deref().unwrap_or(bytes);
         let origin = Origin { connection: self.number, arrived };
         let places = core.places.as_mut().expect("asked before");
         let flow = match places.submit(origin, bytes) {
@@ -265,6 +267,8 @@ impl Connection {
     fn execute_refused(&mut self, core: &mut Core, bytes: &[u8], origin: Origin, now: Nanos) -> bool {
         let frame = Frame::parse(bytes).expect("it was parsed when it was taken");
         let Core { router, scratch, .. } = core;
+        // It carries its own span, if it leaves one.
+        scratch.span.clear();
         let Executed::Reply(head, body) = router.execute(scratch, &frame, origin, now) else { return true };
         let reply = [&head[..], body].concat();
         self.watch_end_of(core, frame.header.call, code_of(&reply));

@@ -8,8 +8,9 @@
 
 use super::Core;
 use super::connection::{Connection, Counters};
-use crate::frame::Frame;
+use crate::frame::{Frame, Header};
 use crate::link::Transport;
+use crate::monitor::trace::carry;
 use crate::monitor::{self, Event, MethodId, Monitor, Point, Side, Stamp, Watched};
 use crate::status::Code;
 use base::units::Nanos;
@@ -52,6 +53,8 @@ impl super::Server {
     #[must_use]
     pub fn monitor(mut self, monitor: &Monitor) -> Self {
         self.core.watched = Some(Box::new(Watched::new(monitor, Side::Server)));
+        // A server that has one already goes on with its tracer.
+        let _ = self.core.router.tracer.set(monitor.tracer());
         self
     }
 }
@@ -65,31 +68,58 @@ impl Core {
         Some(Traffic { connection, told: Counters::default() })
     }
 
-    /// A Request was taken; if it had to wait for that, `waited` says since when.
+    /// A Request was taken that arrived then; whether it had to wait for that.
     #[inline]
     pub(super) fn watch_request(
         &mut self,
         connection: u64,
         request: &Frame<'_>,
-        waited: Option<Nanos>,
+        arrived: Nanos,
+        has_waited: bool,
     ) -> Watch {
-        if self.watched.is_none() { Watch::NONE } else { self.watch_known(connection, request, waited) }
+        if self.watched.is_none() {
+            return Watch::NONE;
+        }
+        self.watch_known(connection, request, arrived, has_waited)
     }
 
     #[inline(never)]
-    fn watch_known(&mut self, connection: u64, request: &Frame<'_>, waited: Option<Nanos>) -> Watch {
+    fn watch_known(
+        &mut self,
+        connection: u64,
+        request: &Frame<'_>,
+        arrived: Nanos,
+        has_waited: bool,
+    ) -> Watch {
         let watched = self.watched.as_mut().expect("asked before");
         let method = watched.method(request.header.method);
         let stamp = watched.recorder.started(method, connection as u32, request.metadata);
         if stamp.is_sampled() {
-            if let Some(since) = waited {
-                watched.recorder.came_at(stamp, since);
-            }
             self.scratch.span = watched.recorder.traceparent(stamp).unwrap_or_default();
+            // A worker's spans begin when the request arrived, and lie in the call's.
+            if has_waited || !self.scratch.span.is_empty() {
+                watched.recorder.came_at(stamp, arrived);
+            }
         } else if !self.scratch.span.is_empty() {
             self.scratch.span.clear();
         }
         Watch { stamp, method }
+    }
+
+    /// The request as it is submitted elsewhere, if that is not as it came: one that leaves spans carries its own, so that what is done with it
+    /// there are parts of it.
+    #[inline]
+    pub(super) fn carried(&self, frame: &Frame<'_>) -> Option<Vec<u8>> {
+        if self.scratch.span.is_empty() { None } else { self.carry(frame) }
+    }
+
+    #[cold]
+    fn carry(&self, frame: &Frame<'_>) -> Option<Vec<u8>> {
+        let mut metadata = Vec::new();
+        // Where there is no room for it the request goes as it came, and its parts belong to its caller.
+        let len = carry(frame.metadata, &self.scratch.span, &mut metadata).then_some(metadata.len())?;
+        let header = Header { metadata: len as u32, ..frame.header };
+        Some([&header.emit()[..], &metadata, frame.body].concat())
     }
 
     /// A sampled call passes this point now.

@@ -253,7 +253,7 @@ impl Execute for Handlers {
 
 impl Work for Handler {
     fn execute(&mut self, request: &Packet) -> Packet {
-        Handler::execute(self, request)
+        self.execute_on_host(request)
     }
 }
 

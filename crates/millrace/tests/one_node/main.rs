@@ -6,11 +6,13 @@ mod grpc;
 #[allow(dead_code)] // Its own tests run with `serve`.
 #[path = "../../../serve/src/metrics/lint.rs"]
 mod lint;
+mod traces;
 
 use fabric::channel::{CallOptions, Channel, Options};
 use grpc::Grpc;
 use protocol::chain::Transaction;
 use rustix::process::{Pid, Signal, kill_process};
+use serve::admin::token_file;
 use serve::inc::{Client as CacheClient, Topology};
 use serve::rpc::demo::proto::demo::EchoClient;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -103,6 +105,17 @@ impl Node {
         http(&self.at("admin", "http://"), "GET", path, "").read()
     }
 
+    /// Sets a live register.
+    fn set(&self, register: &str, value: &str) {
+        let admin = self.at("admin", "http://");
+        let token =
+            std::fs::read_to_string(token_file(admin.parse().expect("an address"))).expect("its token");
+        let header = format!("Authorization: Bearer {}\r\n", token.trim());
+        let (status, told) =
+            http_with(&admin, "PUT", &format!("/registers/{register}"), &header, value).read();
+        assert_eq!(status, 200, "{told}");
+    }
+
     /// Waits until `path` answers so.
     fn until(&self, path: &str, is_so: impl Fn(u16, &str) -> bool) -> String {
         let begun = Instant::now();
@@ -135,17 +148,30 @@ impl Drop for Node {
 struct Asked(TcpStream);
 
 fn http(address: &str, method: &str, path: &str, body: &str) -> Asked {
+    http_with(address, method, path, "", body)
+}
+
+/// With further headers, each with its end of line.
+fn http_with(address: &str, method: &str, path: &str, headers: &str, body: &str) -> Asked {
     let mut stream = TcpStream::connect(address).expect("the port");
     let len = body.len();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}")
-        .expect("it reads");
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {len}\r\n\r\n{body}"
+    )
+    .expect("it reads");
     Asked(stream)
 }
 
 impl Asked {
-    fn read(mut self) -> (u16, String) {
+    fn read_whole(mut self) -> String {
         let mut answer = String::new();
         self.0.read_to_string(&mut answer).expect("text");
+        answer
+    }
+
+    fn read(self) -> (u16, String) {
+        let answer = self.read_whole();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {answer:?}"));
         (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
     }

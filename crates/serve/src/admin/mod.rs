@@ -8,6 +8,7 @@
 //! | `PUT /registers/NAME` | sets a live register to the body's text; with the token. 409: it is read at the start only |
 //! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall |
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
+//! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
 //!
 //! What a server has besides is [`Routes::with`].
 //!
@@ -19,6 +20,7 @@
 //! | `health` | whether loops turn |
 //! | `ask` | questions that a loop answers between two turns |
 //! | `collector` | the thread that waits for answers |
+//! | `traces` | spans, of all services or of one |
 //!
 //! **Who may ask.** Whoever reaches the port may read. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
 //! file that only the server's user can read: the one that `MILLRACE_ADMIN_TOKEN` names, or [`token_file`]. Web pages may neither read nor
@@ -32,6 +34,7 @@ pub mod health;
 mod registers;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 pub use guard::{is_foreign_page, token_file};
 pub use registers::{Row, Tuned, rows};
@@ -45,6 +48,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get};
 use base::key::{Key, KeyError};
+use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
 use health::{Pulse, STALL_TIMEOUT, stalled};
@@ -100,6 +104,8 @@ pub struct Routes {
     more: Router,
     /// Path, type, and what gives the text.
     texts: Vec<(String, &'static str, Text)>,
+    /// Where its requests leave spans.
+    tracer: Option<Tracer>,
     listed: Vec<(String, &'static str)>,
 }
 
@@ -156,11 +162,18 @@ impl Routes {
         self
     }
 
+    /// Its requests leave spans there.
+    #[must_use]
+    pub fn traces(mut self, tracer: &Tracer) -> Routes {
+        self.tracer = Some(tracer.clone());
+        self
+    }
+
     /// What a service shows besides, of several: its name is before its registers' and its loops' names, a label of its metrics, and its own
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { lists, collect, ready, pulses, more, texts, listed } = own;
+        let Routes { lists, collect, ready, pulses, more, texts, tracer, listed } = own;
         let owner: Owner = name.map(Arc::from);
         let below = name.map_or(String::new(), |name| format!("/services/{name}"));
         let named =
@@ -177,6 +190,13 @@ impl Routes {
                 check().map_err(named)
             }));
         }
+        if let Some(tracer) = tracer {
+            if name.is_some() {
+                self = self.with_traces(&below, &tracer, true);
+            }
+            // One tracer has the spans of all services.
+            self.tracer = Some(tracer);
+        }
         self.more = if below.is_empty() { self.more.merge(more) } else { self.more.nest(&below, more) };
         self.texts.extend(texts.into_iter().map(|(path, kind, text)| (format!("{below}{path}"), kind, text)));
         self.listed.extend(
@@ -187,14 +207,27 @@ impl Routes {
         self
     }
 
-    fn into_router(self) -> io::Result<Router> {
+    fn with_traces(mut self, below: &str, tracer: &Tracer, is_one: bool) -> Routes {
+        for ((path, what), route) in
+            [traces::CHROME, traces::OTLP].into_iter().zip(traces::routes(tracer, is_one))
+        {
+            self.more = self.more.route(&format!("{below}{path}"), route);
+            self.listed.push((format!("GET {below}{path}"), what));
+        }
+        self
+    }
+
+    fn into_router(mut self) -> io::Result<Router> {
+        if let Some(tracer) = self.tracer.clone() {
+            self = self.with_traces("", &tracer, false);
+        }
         let mut list = String::new();
         let listed = self.listed.iter().map(|(request, what)| (&**request, *what));
         for (request, what) in COMMON.into_iter().chain(listed) {
             let _ = writeln!(list, "{request:24} {what}");
         }
-        let Routes { lists, collect, ready, pulses, mut more, texts, .. } = self;
-        let shown = Shown { lists, collect, ready, pulses };
+        let Routes { lists, collect, ready, pulses, mut more, texts, tracer, .. } = self;
+        let shown = Shown { lists, collect, ready, pulses, tracer };
         let state = Asked { shown: Arc::new(shown), collector: Collector::start()? };
         for (path, kind, text) in texts {
             let asked = state.clone();
@@ -273,6 +306,7 @@ struct Shown {
     collect: Vec<(Owner, Collect)>,
     ready: Vec<Check>,
     pulses: Vec<Pulse>,
+    tracer: Option<Tracer>,
 }
 
 /// What each request is given.
@@ -307,7 +341,8 @@ async fn show_metrics(State(asked): State<Asked>) -> Result<Response, Response> 
             metrics::process::collect_registers(&mut page, &list.show());
         }
         page.set_service(None);
-        metrics::process::collect(&mut page);
+        let spans = shown.tracer.as_ref().map(Tracer::counts).unwrap_or_default();
+        metrics::process::collect(&mut page, spans);
         page.text()
     });
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())

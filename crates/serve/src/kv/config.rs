@@ -3,6 +3,7 @@
 use crate::kv::registers::Registers;
 use crate::process::parse::address;
 use crate::process::table::{Entry, Table, Wrong};
+use base::trace::Tracer;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Config {
     pub registers: Arc<Registers>,
     /// Whether the `shutdown` command may stop the node (memcached's -A).
     pub allow_shutdown: bool,
+    /// Where its requests leave spans.
+    pub tracer: Tracer,
     /// Lines about each connection (1) and each command (2) on standard error (memcached's -v, -vv).
     pub verbosity: u8,
 }

@@ -10,6 +10,7 @@ use crate::process::table::{Table, Wrong};
 use crate::shell::{Failure, Service};
 use base::Bytes;
 use base::registers::Shown;
+use base::trace::Tracer;
 use clap::Args;
 use fabric::link::Address;
 use std::path::PathBuf;
@@ -93,9 +94,13 @@ impl Service for Kv {
         super::wishes(&self.config.registers)
     }
 
+    fn trace(&mut self, tracer: Tracer) {
+        self.config.tracer = tracer;
+    }
+
     fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
         let mut server = Server::start_on(&self.config, core)?;
-        let routes = server.routes();
+        let routes = server.routes().traces(&self.config.tracer);
         self.server = Some(server);
         Ok(routes)
     }

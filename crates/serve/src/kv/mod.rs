@@ -175,6 +175,7 @@ impl Server {
         for (i, ((port, link), inbox)) in ports.into_iter().zip(&inboxes).enumerate() {
             let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
                 .map_err(system("make an edge"))?;
+            let edge = edge.traced_by(&config.tracer);
             let thread = start(format!("edge-{i}"), pin(&registers, i), move || edge.run())?;
             server.edges.push(thread);
         }

@@ -60,6 +60,8 @@ base::registers! {
     ShmBusyPoll "shm.busy_poll" Micros, 0, 1_000_000, 50, live,
         "How long an edge keeps polling a shared-memory connection that has gone quiet before it sleeps on it. A wake-up costs \
          the client a system call and both some ten microseconds.";
+    TraceSample "trace.sample" Count, 0, 1 << 30, 0, live,
+        "One of this many requests leaves spans, which GET /trace of the admin port shows; 0 none.";
     WaitSpin "wait.spin" Count, 0, 1 << 24, 64, live,
         "Dedicated engine: looks without a pause before whoever waits (engine for requests, edge for replies) starts to pause.";
     WaitPause "wait.pause" Count, 0, 1 << 24, 1024, live,

@@ -5,6 +5,7 @@
 use super::Page;
 use crate::process::logger;
 use base::registers::Shown;
+use base::trace::Counts;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 
@@ -25,11 +26,13 @@ pub mod own {
         REGISTER gauge "register" count ["name", "unit"] "Registers as numbers: a switch as 0 or 1, a choice as the position of its word.";
         LOGGED counter "log_messages" count ["level"] "Messages logged.";
         LOST counter "log_messages_lost" count [] "Messages that could not be written: standard error is full or closed.";
+        SPANS counter "trace_spans" count [] "Spans of sampled requests recorded, of all services (register trace.sample).";
+        SPANS_DROPPED counter "trace_spans_dropped" count [] "Spans that have made room for later ones.";
     }
 }
 
-/// Adds them.
-pub fn collect(page: &mut Page) {
+/// Adds them, and how many spans there were.
+pub fn collect(page: &mut Page, spans: Counts) {
     page.add(own::BUILD, &[env!("CARGO_PKG_VERSION")], true);
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -55,6 +58,8 @@ pub fn collect(page: &mut Page) {
         page.add(own::LOGGED, &[level], count);
     }
     page.add(own::LOST, &[], logger::lost());
+    page.add(own::SPANS, &[], spans.recorded);
+    page.add(own::SPANS_DROPPED, &[], spans.dropped);
 }
 
 /// Adds registers.
@@ -98,13 +103,14 @@ mod tests {
     fn a_process_says_how_it_is() {
         let registers = base::registers::Registers::<Id>::default().show();
         let mut page = Page::default();
-        collect(&mut page);
+        collect(&mut page, Counts { recorded: 5, dropped: 2 });
         collect_registers(&mut page, &registers);
         let text = page.text();
         lint::hold(&text);
         for family in FAMILIES.iter().chain(own::FAMILIES) {
             assert!(text.contains(&format!("# TYPE {} ", family.name)), "{} in\n{text}", family.name);
         }
+        assert!(text.contains("millrace_trace_spans_total 5\n"), "{text}");
         assert!(text.contains("millrace_register{name=\"pump.rate\",unit=\"count\"} 16"), "{text}");
     }
 

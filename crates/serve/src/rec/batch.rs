@@ -9,7 +9,9 @@
 use super::busy::Busy;
 use super::counters::{Counters, add};
 use super::job::{Ready, Tools};
+use super::preprocess::Place;
 use super::refusal::Refusal;
+use super::traced::part;
 use crate::admin::health::Beat;
 use crate::rec::registers::{Id, Registers};
 use base::{Clock, Nanos};
@@ -174,6 +176,9 @@ impl Gathered {
             stages.wait = began.since(ready.at);
             (stages.reduce, stages.mlp) = (spent.reduce, mlp);
             stages.together = len as u32;
+            let scope = ready.reply.scope();
+            part(scope, "batch wait", Place::Engine, ready.at, began);
+            part(scope, "compute", Place::Engine, began, done);
             ready.reply.scores(&served, own, stages, tools);
         }
         add(&counters.batches, 1);

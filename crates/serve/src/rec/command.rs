@@ -15,6 +15,7 @@ use crate::process::{Stop, say};
 use crate::rec::registers::{Id, Registers};
 use crate::shell::{Failure, Service, Shell, ShellError};
 use base::registers::Shown;
+use base::trace::Tracer;
 use clap::Args;
 use fabric::link::Address;
 use std::net::SocketAddr;
@@ -186,6 +187,10 @@ impl Service for Rec {
         wishes(&self.operated.registers, self.keys.cores())
     }
 
+    fn trace(&mut self, tracer: Tracer) {
+        self.watched.tracer = tracer;
+    }
+
     /// The addresses are taken when the model is loaded: until then clients are not to wait for it.
     fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
         self.core = Some(Arc::clone(core));
@@ -198,7 +203,7 @@ impl Service for Rec {
             let running = collected.running.get().map(|(shelf, on_core)| (&**shelf, &**on_core));
             metrics::collect(&collected.counters, running, page);
         };
-        let routes = Routes::default().registers(Arc::clone(&self.operated));
+        let routes = Routes::default().registers(Arc::clone(&self.operated)).traces(&self.watched.tracer);
         Ok(routes.metrics(collect).ready(ready).loops([self.watched.beats.pulse()]))
     }
 

@@ -7,9 +7,11 @@ use super::job::{Input, Job, Reply};
 use super::preprocess::{Place, Preprocess};
 use super::refusal::Refusal;
 use super::shelf::Shelf;
+use super::traced::{Traced, Traces};
 use crate::engine_cores::OnCore;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use base::trace::Context;
 use engine::EdgePort;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +21,7 @@ pub struct Edge {
     port: Mutex<EdgePort<Inference>>,
     on_core: Arc<OnCore<Inference>>,
     preprocess: Arc<Preprocess>,
+    traces: Traces,
     /// Bytes of requests.
     pub held: Arc<Held>,
     clock: Clock,
@@ -44,6 +47,7 @@ impl Edge {
             port: Mutex::new(port),
             on_core: Arc::clone(on_core),
             preprocess: Arc::clone(preprocess),
+            traces: Traces::new(preprocess.tracer.clone()),
             held: Arc::clone(held),
             clock: Clock::shared(),
             shelf: Arc::clone(&preprocess.shelf),
@@ -55,6 +59,11 @@ impl Edge {
     /// Nothing of `rec.held` yet: for a request that comes piece by piece.
     pub fn hold(&self) -> Hold {
         self.held.hold(self.registers.size(Id::Held))
+    }
+
+    /// A request begins to arrive, which belongs where its caller says: what it leaves spans with, if it is to.
+    pub fn trace(&self, name: &'static str, caller: Option<Context>) -> Option<Traced> {
+        self.traces.begin(name, caller, &self.registers)
     }
 
     /// Hands a request over, or answers it here. `hold` has what came of it already; the rest is taken here.
@@ -75,13 +84,18 @@ impl Edge {
             return self.refuse(&job.reply, &why);
         }
         let work = match self.preprocess.place(&job) {
-            Place::Edge => match self.preprocess.ready(job) {
+            Place::Edge => match self.preprocess.ready(job, Place::Edge) {
                 Some(ready) => Work::Ready(ready),
                 None => return,
             },
             Place::Engine | Place::Host => Work::Job(job),
         };
-        let submitted = port.submit(self.clock.now(), Asked::new(self.number, work));
+        let (scope, now) = (work.scope().cloned(), self.clock.now());
+        let asked = Asked::new(self.number, work);
+        let submitted = match scope {
+            None => port.submit(now, asked),
+            Some(scope) => port.submit_traced(now, asked, &scope),
+        };
         assert!(submitted.is_ok(), "there was a free slot");
         port.ring();
         drop(port);

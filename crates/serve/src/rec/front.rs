@@ -2,8 +2,10 @@
 
 use super::edge::Edge;
 use super::job::{Input, Reply};
+use super::traced::Traced;
 use super::words::{is_served, put_description};
 use crate::rec::proto::millrace::{DescribeReply, DescribeRequest, RECOMMEND};
+use fabric::monitor::trace::context_of;
 use fabric::service::{Incoming, Service, ServiceDescriptor};
 use fabric::status::{Code, Status};
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::sync::Arc;
 /// The methods, in the order of the .proto file.
 const INFER: usize = 0;
 const DESCRIBE: usize = 1;
+/// The name of its spans.
+const PATH: &str = "/millrace.Recommend/Infer";
 
 /// See the head of the file.
 pub struct Front(pub Arc<Edge>);
@@ -23,8 +27,11 @@ impl Service for Front {
     fn unary(&self, method: usize, call: &mut Incoming<'_>) -> Result<(), Status> {
         match method {
             INFER => {
+                let traced = self.0.trace(PATH, context_of(call.context().metadata()));
                 let body: Box<[u8]> = call.body().into();
-                self.0.submit(Input::Message(body), Reply::message(call.defer()), self.0.hold());
+                traced.iter().for_each(Traced::read);
+                let reply = Reply::message(call.defer(), traced);
+                self.0.submit(Input::Message(body), reply, self.0.hold());
                 Ok(())
             }
             DESCRIBE => call.message::<DescribeRequest, DescribeReply>(|request, reply, _| {

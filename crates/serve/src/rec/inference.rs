@@ -24,7 +24,8 @@ use super::preprocess::{Place, Preprocess};
 use super::refusal::Refusal;
 use crate::engine_cores::Hosting;
 use crate::rec::registers::{Id, Registers};
-use base::Nanos;
+use base::trace::Scope;
+use base::{Clock, Nanos};
 use engine::{Cx, Failure, Messages, Settings, TaskService};
 use ring::arena::Producer;
 use ring::wait::WaitPolicy;
@@ -40,6 +41,16 @@ pub enum Work {
     Job(Box<Job>),
     /// Preprocessed by its edge.
     Ready(Box<Ready>),
+}
+
+impl Work {
+    /// Where its spans belong, if it leaves any.
+    pub fn scope(&self) -> Option<&Scope> {
+        match self {
+            Work::Job(job) => job.reply.scope(),
+            Work::Ready(ready) => ready.reply.scope(),
+        }
+    }
 }
 
 /// What travels in a port: a request, until its task takes it.
@@ -251,12 +262,14 @@ impl TaskService for Inference {
         let arrived = match asked.take() {
             Some(Work::Job(job)) if preprocess.place(&job) == Place::Host => {
                 // A thread that is gone has dropped, and so answered, what it had.
-                cx.host(move || preprocess.ready(job)).await.unwrap_or(None)
+                cx.host(move || preprocess.ready(job, Place::Host)).await.unwrap_or(None)
             }
-            Some(Work::Job(job)) => preprocess.ready(job),
+            Some(Work::Job(job)) => preprocess.ready(job, Place::Engine),
             Some(Work::Ready(ready)) => Some(ready),
             None => None,
         };
+        // It may be answered as soon as it joins; who leads goes on for all of the batch.
+        cx.answered(|| Clock::shared().now());
         if !turn.arrive(arrived) {
             return;
         }

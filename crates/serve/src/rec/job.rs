@@ -3,9 +3,11 @@
 use super::counters::Stages;
 use super::held::Hold;
 use super::refusal::Refusal;
+use super::traced::Traced;
 use super::words::put_scores;
 use crate::rec::proto::millrace::InferReply;
 use base::Nanos;
+use base::trace::Scope;
 use bytes::Bytes;
 use codec::encode::Encoder;
 use codec::memory::Arena;
@@ -92,12 +94,17 @@ pub struct Ready {
 /// How a request is answered, once: by whoever comes first. Its task keeps one beside the request, so that it can say why it was ended whoever has the
 /// request then; what is dropped without an answer is answered by the edge.
 #[derive(Clone)]
-pub struct Reply(Arc<Mutex<Option<Caller>>>);
+pub struct Reply(Arc<Awaited>);
+
+struct Awaited {
+    caller: Mutex<Option<Caller>>,
+    scope: Option<Scope>,
+}
 
 /// Who waits.
 enum Caller {
     /// Over the fabric.
-    Message(Responder),
+    Message(Responder, Option<Box<Traced>>),
     /// Over HTTP.
     Http {
         answer: Answer,
@@ -116,17 +123,27 @@ pub struct Tools {
 
 impl Reply {
     /// To a caller over the fabric.
-    pub fn message(responder: Responder) -> Reply {
-        Reply(Arc::new(Mutex::new(Some(Caller::Message(responder)))))
+    pub fn message(responder: Responder, traced: Option<Traced>) -> Reply {
+        let scope = traced.as_ref().map(|traced| traced.scope().clone());
+        Reply::of(Caller::Message(responder, traced.map(Box::new)), scope)
     }
 
-    /// To a caller over HTTP.
-    pub fn http(answer: Answer) -> Reply {
-        Reply(Arc::new(Mutex::new(Some(Caller::Http { answer, id: None, is_binary: false }))))
+    /// To a caller over HTTP, whose edge ends the span that `scope` is of.
+    pub fn http(answer: Answer, scope: Option<Scope>) -> Reply {
+        Reply::of(Caller::Http { answer, id: None, is_binary: false }, scope)
+    }
+
+    fn of(caller: Caller, scope: Option<Scope>) -> Reply {
+        Reply(Arc::new(Awaited { caller: Mutex::new(Some(caller)), scope }))
     }
 
     fn caller(&self) -> MutexGuard<'_, Option<Caller>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the spans of its request belong, if that leaves any.
+    pub fn scope(&self) -> Option<&Scope> {
+        self.0.scope.as_ref()
     }
 
     /// Over HTTP: what is to be given back, and in which form.
@@ -139,7 +156,7 @@ impl Reply {
     /// Whether nobody waits for it any more.
     pub fn is_given_up(&self) -> bool {
         match &*self.caller() {
-            Some(Caller::Message(responder)) => responder.is_cancelled(),
+            Some(Caller::Message(responder, _)) => responder.is_cancelled(),
             Some(Caller::Http { answer, .. }) => answer.is_closed(),
             None => true,
         }
@@ -149,16 +166,19 @@ impl Reply {
     pub fn scores(self, served: &Arc<Served>, scores: &[f32], stages: Stages, tools: &mut Tools) {
         let Some(caller) = self.caller().take() else { return };
         match caller {
-            Caller::Message(responder) => {
+            Caller::Message(responder, traced) => {
                 tools.arena.reset();
                 let built = InferReply::new(&tools.arena)
                     .and_then(|mut reply| put_scores(served, scores, &stages, &mut reply).map(|()| reply));
                 let is_encoded =
                     built.is_ok_and(|reply| InferReply::freeze(reply).encode(&mut tools.encoder).is_ok());
+                // Before its client has the answer.
+                let code = if is_encoded { Code::Ok } else { Code::ResourceExhausted };
+                traced.into_iter().for_each(|traced| traced.end(code));
                 if is_encoded {
                     responder.reply_bytes(tools.encoder.written());
                 } else {
-                    responder.fail(&Status::new(Code::ResourceExhausted, "no memory for the reply"));
+                    responder.fail(&Status::new(code, "no memory for the reply"));
                 }
             }
             Caller::Http { answer, id, is_binary } => {
@@ -173,7 +193,11 @@ impl Reply {
     pub fn refuse(&self, why: &Refusal) -> bool {
         let Some(caller) = self.caller().take() else { return false };
         match caller {
-            Caller::Message(responder) => responder.fail(&why.status()),
+            Caller::Message(responder, traced) => {
+                let status = why.status();
+                traced.into_iter().for_each(|traced| traced.end(status.code()));
+                responder.fail(&status);
+            }
             // Who left hears nothing.
             Caller::Http { answer, .. } => drop(answer.send(Err(why.clone()))),
         }

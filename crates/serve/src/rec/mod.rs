@@ -22,6 +22,7 @@
 //! | `inference`, `batch` | the engine's service; what is computed together |
 //! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
+//! | `traced` | requests that leave spans |
 //! | `registers` | what can be tuned |
 //! | `../../proto/recommend.proto` | the fabric's service; `recommend.rs` and `recommend.desc` beside it are made of it by `fabric::build` and committed |
 //!
@@ -47,6 +48,7 @@ mod source;
 mod synthetic;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod words;
 
 #[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]

@@ -12,10 +12,12 @@ use super::counters::{Counters, Stages, add};
 use super::job::{Input, Job, Ready, Reply};
 use super::refusal::Refusal;
 use super::shelf::Shelf;
+use super::traced::part;
 use super::words;
 use crate::rec::proto::millrace::InferRequest;
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use base::trace::Tracer;
 use codec::decode::Decoder;
 use codec::memory::Arena;
 use codec::typed::Message;
@@ -57,6 +59,8 @@ pub struct Preprocess {
     pub counters: Arc<Counters>,
     /// What it follows.
     pub registers: Arc<Registers>,
+    /// Where requests leave spans.
+    pub tracer: Tracer,
 }
 
 impl Preprocess {
@@ -68,17 +72,17 @@ impl Preprocess {
         }
     }
 
-    /// The request as the engine computes it; none when it was answered because something is wrong. It does not panic.
-    pub fn ready(&self, job: Box<Job>) -> Option<Box<Ready>> {
+    /// The request as the engine computes it, made of it at this place; none when it was answered because something is wrong. It does not panic.
+    pub fn ready(&self, job: Box<Job>, place: Place) -> Option<Box<Ready>> {
         // What is dropped by a panic is answered by its drop, and what was being read is read by nobody again.
-        catch_unwind(AssertUnwindSafe(|| self.read(*job))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| self.read(*job, place))).unwrap_or_else(|_| {
             add(&self.counters.panicked, 1);
             READER.take();
             None
         })
     }
 
-    fn read(&self, job: Job) -> Option<Box<Ready>> {
+    fn read(&self, job: Job, place: Place) -> Option<Box<Ready>> {
         add(&self.counters.taken, 1);
         let (clock, mut busy) = (Clock::shared(), Busy::start());
         let began = clock.now();
@@ -89,6 +93,7 @@ impl Preprocess {
         let checked = READER
             .with_borrow_mut(|reader| check(&input, &reply, reader, (&served, most), || read = clock.now()));
         let at = clock.now();
+        part(reply.scope(), "preprocess", place, began, at);
         busy.count(&self.counters.preprocess_busy);
         let queries = match checked {
             Ok(queries) => queries,

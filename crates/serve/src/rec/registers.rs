@@ -37,6 +37,8 @@ base::registers! {
          256 KiB always on a host thread.";
     HostThreads "rec.host_threads" Count, 1, 64, 1, start,
         "Host threads of the process, for this server; those of a node's services are one pool.";
+    TraceSample "trace.sample" Count, 0, 1 << 30, 0, live,
+        "One of this many requests leaves spans; 0 only those whose caller asks for it with a sampled traceparent.";
     Spin "wait.spin" Switch, 0, 1, 0, start,
         "Engine and host threads never sleep: lower latency for that many whole cores.";
 }

@@ -16,6 +16,7 @@ use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes, On
 use crate::http::{Limits, Port};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
+use base::trace::Tracer;
 use engine::EdgePort;
 use fabric::link::Address;
 use ring::wait::WaitPolicy;
@@ -55,6 +56,8 @@ pub struct Watched {
     pub counters: Arc<Counters>,
     /// Who says that its threads turn.
     pub beats: Beats,
+    /// Where its requests leave spans.
+    pub tracer: Tracer,
 }
 
 /// Of the threads of a server; the core's and the host threads' are the process's.
@@ -149,12 +152,13 @@ impl Server {
     /// As [`Server::start`].
     pub fn start_on(plan: Plan, watched: Watched, core: &Arc<EngineCore>) -> Result<Server, ServeError> {
         let Plan { source, listen, http, registers, .. } = plan;
-        let Watched { counters, beats } = watched;
+        let Watched { counters, beats, tracer } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
         let preprocess = Arc::new(Preprocess {
             shelf: Arc::clone(&shelf),
             counters: Arc::clone(&counters),
             registers: Arc::clone(&registers),
+            tracer,
         });
         let (on_core, [to_fabric, to_http]) = inference(&preprocess, core).map_err(ServeError::Engine)?;
         let held = Arc::new(Held::new(registers.size(Id::Held)));

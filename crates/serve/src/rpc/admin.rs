@@ -4,14 +4,11 @@
 //! |---|---|
 //! | `GET /stats.json` | the monitor's figures, as JSON |
 //! | `GET /connections` | those that are open, and what went over them, as JSON |
-//! | `GET /trace` | the spans of sampled calls, for Perfetto or chrome://tracing |
 //!
-//! Calls are sampled as `monitor.sample` and `trace.sample` say, which this port sets.
+//! Calls are sampled as `monitor.sample` and `trace.sample` say, which this port sets; their spans are among those of the whole process.
 
 use super::metrics;
 use crate::admin::{JSON, Routes, Tuned};
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::routing::get;
 use fabric::monitor::Monitor;
 use fabric::registers::{Id, Registers};
 use std::sync::Arc;
@@ -29,9 +26,7 @@ impl Tuned for Seen {
 
 /// What the port of `monitor` shows.
 pub fn routes(monitor: &Monitor) -> Routes {
-    let [collected, stats, connections, traced] = [(); 4].map(|()| monitor.clone());
-    let kind = [(CONTENT_TYPE, JSON), (CONTENT_DISPOSITION, "attachment; filename=\"millrace-trace.json\"")];
-    let trace = get(async move || (kind, traced.chrome_trace()));
+    let [collected, stats, connections] = [(); 3].map(|()| monitor.clone());
     Routes::default()
         .registers(Arc::new(Seen(monitor.clone())))
         .metrics(move |page| metrics::collect(&collected.snapshot(), page))
@@ -39,5 +34,5 @@ pub fn routes(monitor: &Monitor) -> Routes {
         .text("GET /connections", "open connections, and what went over them, as JSON", JSON, move || {
             connections.snapshot().connections_json()
         })
-        .with("GET /trace", "spans of sampled calls, for Perfetto or chrome://tracing", trace)
+        .traces(&monitor.tracer())
 }

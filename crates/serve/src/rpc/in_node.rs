@@ -16,6 +16,7 @@ use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::shell::{Failure, Loop, Service};
 use base::registers::Shown;
+use base::trace::Tracer;
 use base::{Clock, cpu};
 use clap::Args;
 use fabric::link::Address;
@@ -136,6 +137,10 @@ impl Service for Rpc {
 
     fn registers(&self) -> Vec<Shown> {
         self.monitor.registers().show()
+    }
+
+    fn trace(&mut self, tracer: Tracer) {
+        self.monitor.set_tracer(tracer);
     }
 
     fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {

@@ -25,8 +25,6 @@ crate::families! { "millrace_rpc_";
     EVENTS counter "events" count ["side", "transport", "event"] "Back-pressure, cancels, deadlines, and what transports repaired.";
     CONNECTION_FRAMES counter "connection_frames" count ["connection", "side", "transport", "direction"] "Frames of an open connection.";
     CONNECTION_BYTES counter "connection_frame" bytes ["connection", "side", "transport", "direction"] "Bytes of an open connection's frames.";
-    SPANS counter "spans" count [] "Spans of sampled calls recorded.";
-    SPANS_DROPPED counter "spans_dropped" count [] "Spans that have made room for later ones.";
 }
 
 /// Adds everything that a monitor saw.
@@ -45,8 +43,6 @@ pub fn collect(seen: &Snapshot, page: &mut Page) {
         let labels = [&*one.number.to_string(), one.side.name(), one.transport];
         both_ways(page, [CONNECTION_FRAMES, CONNECTION_BYTES], &labels, &one.traffic);
     }
-    page.add(SPANS, &[], seen.spans);
-    page.add(SPANS_DROPPED, &[], seen.spans_dropped);
 }
 
 fn calls(seen: &Snapshot, page: &mut Page) {

@@ -23,7 +23,7 @@
 //! 3. A connection whose client has not taken its replies is not read, parsed or submitted.
 //! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
-//! One file per step: `arrive`, `turn`, `settle`, `drain`.
+//! One file per step: `arrive`, `turn`, `settle`, `drain`. Requests that leave spans: `traced`.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`, shared memory by `shm.memory`; connections by `net.max_connections`.
 
@@ -32,6 +32,7 @@ mod drain;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod turn;
 
 use super::connection::Connection;
@@ -43,6 +44,7 @@ use crate::memcached::accept::Inbox;
 use crate::memcached::input::Pool;
 use base::budget::Budget;
 use base::hash::Hasher64;
+use base::trace::Tracer;
 use base::{Clock, Nanos};
 use engine::EdgePort;
 use rustix::event::epoll;
@@ -51,6 +53,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use traced::Traces;
 
 /// Events taken from epoll at once.
 const EVENTS: usize = 256;
@@ -101,6 +104,7 @@ pub struct Edge {
     clock: Clock,
     now: Nanos,
     next_housekeeping: Nanos,
+    traces: Traces,
 }
 
 /// Requests in flight of one connection, in a row.
@@ -153,7 +157,15 @@ impl Edge {
             clock,
             now: clock.now(),
             next_housekeeping: Nanos::ZERO,
+            traces: Traces::new(Tracer::default()),
         })
+    }
+
+    /// Has requests leave their spans there.
+    #[must_use]
+    pub fn traced_by(mut self, tracer: &Tracer) -> Edge {
+        self.traces = Traces::new(tracer.clone());
+        self
     }
 
     /// Serves until the node stops, then answers what has arrived and closes.

@@ -1,12 +1,14 @@
 //! Who has a turn when, counted in turns of one edge that the test drives itself.
 
 use super::Edge;
+use super::traced::Traces;
 use crate::engine_cores::EngineCore;
 use crate::kv::config::Config;
 use crate::kv::service;
 use crate::kv::shared::Shared;
 use crate::memcached::accept::{Inbox, Purpose};
 use base::Nanos;
+use base::trace::Tracer;
 use rustix::event::epoll;
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
@@ -230,5 +232,45 @@ fn cachedump_lists_as_many_as_were_asked_for() {
         let text = String::from_utf8_lossy(&client.heard).into_owned();
         assert_eq!(text.lines().filter(|line| line.starts_with("ITEM k")).count(), wanted);
         client.heard.clear();
+    }
+}
+
+/// Requests that are sampled have their parts in them, whatever else is in flight; the others leave nothing.
+#[test]
+fn one_request_of_so_many_leaves_spans() {
+    use base::trace::{Kind, Span};
+    let mut rig = Rig::with(10);
+    let tracer = Tracer::default().of("cache");
+    rig.edge.traces = Traces::new(tracer.clone());
+    let mut one = rig.connect();
+    rig.shared.registers.set_live("trace.sample", "3").expect("live");
+    one.send(
+        "get k1\r\nget k2\r\nset k1 0 0 1\r\nx\r\nget k3\r\nget k5\r\ndelete k4\r\nget k4\r\nmn\r\nmn\r\n",
+    );
+    rig.step_until(|_| one.has_heard("MN\r\nMN\r\n"));
+    let hit = |key: &str| format!("VALUE {key} 0 1\r\nv\r\nEND\r\n");
+    let hits = ["k1", "k2", "k3", "k5"].map(hit);
+    one.hears(&format!(
+        "{}{}STORED\r\n{}{}DELETED\r\nEND\r\nMN\r\nMN\r\n",
+        hits[0], hits[1], hits[2], hits[3]
+    ));
+
+    rig.shared.registers.set_live("trace.sample", "0").expect("live");
+    one.send("get k1\r\nmn\r\n");
+    rig.step_until(|_| one.has_heard("MN\r\n"));
+
+    let spans = tracer.spans();
+    let requests: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Server).collect();
+    let names: Vec<&str> = requests.iter().map(|span| &*span.name).collect();
+    assert_eq!((names, spans.len()), (vec!["set", "delete", "mn"], 3 * 5));
+    for request in requests {
+        let mut parts: Vec<&Span> =
+            spans.iter().filter(|span| span.parent == Some(request.context.span)).collect();
+        parts.sort_by_key(|part| part.begin);
+        let names: Vec<(&str, &str)> = parts.iter().map(|part| (&*part.name, part.place.name())).collect();
+        assert_eq!(names, [("read", "edge"), ("queue", "engine"), ("execute", "engine"), ("write", "edge")]);
+        let is_in = |part: &&Span| request.begin <= part.begin && part.end <= request.end;
+        assert!(parts.iter().all(is_in) && request.is_ok() && &*request.service == "cache");
+        assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].begin), "{parts:?}");
     }
 }

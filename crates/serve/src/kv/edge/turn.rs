@@ -19,6 +19,7 @@ impl Edge {
     /// A round for those that have waited for this turn, and one for a laggard.
     pub(super) fn turn(&mut self) {
         self.pool.resize(self.shared.registers.size(Id::EdgeReadBuffer));
+        self.traces.sample(self.shared.registers.read(Id::TraceSample));
         let mut quantum = self.shared.registers.size(Id::NetPipeline);
         if self.now.since(self.asked_little) < SHORT_TURNS_FOR {
             quantum = quantum.min(SHORT_TURN);
@@ -135,8 +136,12 @@ impl Edge {
                     }
                     let request = Request::new(command, &self.hasher);
                     cost += request.cost();
-                    let refused = self.port.submit(self.now, request).is_err();
-                    assert!(!refused, "the ring has room for {limit} requests");
+                    if self.traces.hit() {
+                        self.traces.submit(&mut self.port, request, id, self.now);
+                    } else {
+                        let refused = self.port.submit(self.now, request).is_err();
+                        assert!(!refused, "the ring has room for {limit} requests");
+                    }
                     submitted += 1;
                     requests += 1;
                 }
@@ -213,6 +218,7 @@ impl Edge {
         while let Some(reply) = self.port.poll() {
             waited.add(now.since(reply.at), |span, n| self.shared.on_core.stages.replied(span, n));
             taken += 1;
+            self.traces.took();
             let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
             if let Some(beside) = &reply.body.beside {
                 live(&mut self.connections, owed.connection).listing = beside.next;
@@ -254,8 +260,8 @@ impl Edge {
         let cost = cost_of_bytes(self.gathered.iter().map(Reply::bytes).sum());
         connection.debt += cost;
         connection.spent += cost;
+        let begun = self.clock.now();
         if !connection.broken {
-            let begun = self.clock.now();
             match connection.write(&self.gathered, |span| port.bytes(span), ends, &self.buffered) {
                 Ok(bytes) => {
                     self.shared.net.writes.add(u64::from(bytes > 0));
@@ -269,6 +275,7 @@ impl Edge {
                 connection.listing = None;
             }
         }
+        self.traces.wrote(begun, connection.broken);
         self.gathered.clear();
         if let Some(end) = end {
             self.port.release(end);

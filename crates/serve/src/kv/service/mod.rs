@@ -29,7 +29,7 @@ use base::hash::Hasher64;
 use base::pages::PageKind;
 use engine::{EdgePort, Messages, Service};
 use protocol::memcache::emit::{self, SMALL_BOUND};
-use protocol::memcache::{Command, KEY_MAX, Line, Meta, Stats, StoreVerb};
+use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +100,33 @@ impl Request {
     /// The request for the next slice of `listing`.
     pub fn slice(listing: Listing) -> Request {
         Request { hash: 0, work: Work::Slice(listing) }
+    }
+
+    /// The word for what it asks, as clients write it.
+    pub fn name(&self) -> &'static str {
+        let Work::Command(command) = &self.work else { return "slice" };
+        match command {
+            Command::Get(Get { touch: None, with_cas: false, .. }) | Command::GetEnd => "get",
+            Command::Get(Get { touch: None, .. }) => "gets",
+            Command::Get(_) => "gat",
+            Command::Store(store) => {
+                ["set", "add", "replace", "append", "prepend", "cas"][store.verb as usize]
+            }
+            Command::Delete { .. } => "delete",
+            Command::Arith { decrement: false, .. } => "incr",
+            Command::Arith { .. } => "decr",
+            Command::Touch { .. } => "touch",
+            Command::MetaGet(_) => "mg",
+            Command::MetaSet(_) => "ms",
+            Command::MetaDelete(_) => "md",
+            Command::MetaArith(_) => "ma",
+            Command::MetaDebug(_) => "me",
+            Command::MetaNoop => "mn",
+            Command::FlushAll { .. } => "flush_all",
+            Command::Stats(_) => "stats",
+            Command::TooLarge(_) | Command::Malformed { .. } => "refused",
+            _ => "other",
+        }
     }
 
     /// What it takes of its connection's quantum; 1 for a small request. The bytes of its reply come on top: [`cost_of_bytes`].

@@ -22,9 +22,10 @@ use crate::rec::counters::add;
 use crate::rec::edge::Edge;
 use crate::rec::held::{Coming, Hold};
 use crate::rec::job::{Input, Reply};
-use crate::rec::preprocess::is_asked_for;
+use crate::rec::preprocess::{Place, is_asked_for};
 use crate::rec::refusal::Refusal;
 use crate::rec::registers::Id;
+use crate::rec::traced::{Traced, part};
 use axum::Router;
 use axum::body::HttpBody as _;
 use axum::body::{Body, Bytes};
@@ -32,6 +33,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use base::Clock;
+use base::trace::{Context, TRACEPARENT};
+use fabric::status::Code;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::json;
@@ -191,12 +195,34 @@ async fn collect(mut body: Body, most: usize, http: &Http) -> Result<(Bytes, Hol
 }
 
 impl Http {
+    /// A request that leaves spans is answered with its own `traceparent`.
     async fn infer(
         &self,
         model: String,
         version: Option<String>,
         headers: &HeaderMap,
         body: Body,
+    ) -> Result<Response, Refusal> {
+        let caller = headers.get(TRACEPARENT).and_then(|value| Context::parse(value.as_bytes()));
+        let Some(traced) = self.edge.trace("infer", caller) else {
+            return self.infer_in(model, version, headers, body, None).await;
+        };
+        let own = traced.scope().context().emit();
+        let mut answer = self.infer_in(model, version, headers, body, Some(&traced)).await;
+        if let (Ok(response), Ok(own)) = (&mut answer, own.parse()) {
+            response.headers_mut().insert(TRACEPARENT, own);
+        }
+        traced.end(answer.as_ref().map_or_else(|why| why.status().code(), |_| Code::Ok));
+        answer
+    }
+
+    async fn infer_in(
+        &self,
+        model: String,
+        version: Option<String>,
+        headers: &HeaderMap,
+        body: Body,
+        traced: Option<&Traced>,
     ) -> Result<Response, Refusal> {
         let header = match headers.get(JSON_LENGTH) {
             None => None,
@@ -221,8 +247,14 @@ impl Http {
             Refusal::Busy("rec.in_flight requests over HTTP")
         })?;
         let (answer, answered) = oneshot::channel();
-        self.edge.submit(Input::Http { body, header, model, version }, Reply::http(answer), hold);
+        let scope = traced.map(|traced| traced.scope().clone());
+        traced.into_iter().for_each(Traced::read);
+        self.edge.submit(Input::Http { body, header, model, version }, Reply::http(answer, scope), hold);
         let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
-        Ok(reply::scored(&scored))
+        let Some(traced) = traced else { return Ok(reply::scored(&scored)) };
+        let (clock, begun) = (Clock::shared(), Clock::shared().now());
+        let response = reply::scored(&scored);
+        part(Some(traced.scope()), "answer", Place::Edge, begun, clock.now());
+        Ok(response)
     }
 }

@@ -14,6 +14,7 @@ use crate::rec::registers::Registers;
 use crate::rec::server::inference;
 use crate::rec::shelf::Shelf;
 use base::Nanos;
+use base::trace::Tracer;
 use engine::{Counters as Counted, EdgePort, HostPool, Progress};
 use rec::RowFormat;
 use rec::request::Served;
@@ -181,7 +182,7 @@ fn preprocess(settings: &[(&str, &str)]) -> Arc<Preprocess> {
     settings.iter().for_each(|(name, value)| registers.set(name, value).expect("a register"));
     let counters = Arc::<Counters>::default();
     let shelf = Arc::new(Shelf::new(Box::new(|| Ok(served(1))), &counters).expect("a model"));
-    Arc::new(Preprocess { shelf, counters, registers: Arc::new(registers) })
+    Arc::new(Preprocess { shelf, counters, registers: Arc::new(registers), tracer: Tracer::default() })
 }
 
 fn driver(preprocess: &Arc<Preprocess>) -> (Driver, [EdgePort<Inference>; 2]) {
@@ -192,7 +193,7 @@ fn driver(preprocess: &Arc<Preprocess>) -> (Driver, [EdgePort<Inference>; 2]) {
 
 fn reply() -> (Reply, Answered) {
     let (answer, answered) = channel();
-    (Reply::http(answer), answered)
+    (Reply::http(answer, None), answered)
 }
 
 #[test]

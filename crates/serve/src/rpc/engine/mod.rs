@@ -9,9 +9,10 @@
 use crate::engine_cores::{EngineCore, EngineError, Hosting, OnCore};
 use base::{Clock, Nanos};
 use engine::{EdgePort, Messages, Service, Settings};
+use fabric::frame::Frame;
 use fabric::port::Packet;
 use fabric::registers::Registers;
-use fabric::server::{Courier, Executor, Full, Handler, Origin, Server, wants_engine};
+use fabric::server::{Courier, Executor, Full, Handler, Origin, Router, Server, wants_engine};
 use ring::arena;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use rustix::fd::BorrowedFd;
@@ -58,6 +59,8 @@ impl Service for Handlers {
 struct OnEngine {
     port: EdgePort<Handlers>,
     courier: Courier,
+    /// Says which requests leave spans.
+    router: Arc<Router>,
     on_core: Arc<OnCore<Handlers>>,
     /// Some requests were not answered, and so the thread is counted on: wherever handlers run by now.
     is_counting: bool,
@@ -76,8 +79,13 @@ impl Executor for OnEngine {
         if self.port.free() == 0 {
             return Err(Full);
         }
-        let packet = self.courier.pack(origin, request);
-        self.port.submit(self.clock.now(), packet).map_err(|_| Full)?;
+        let frame = Frame::parse(request).expect("the server parsed it");
+        let (packet, now) = (self.courier.pack(origin, request), self.clock.now());
+        let submitted = match self.router.scope(&frame) {
+            None => self.port.submit(now, packet),
+            Some(scope) => self.port.submit_traced(now, packet, &scope),
+        };
+        submitted.map_err(|_| Full)?;
         self.is_silent = true;
         if !std::mem::replace(&mut self.is_counting, true) {
             self.on_core.count_on_thread();
@@ -162,12 +170,14 @@ pub fn come(
         needs_thread: Box::new(move || wants_engine(&registers)),
         waiting: vec![waker],
     };
-    let handlers = Handlers(Handler::new(server.router()));
+    let router = server.router();
+    let handlers = Handlers(Handler::new(Arc::clone(&router)));
     let on_core = Arc::new(OnCore::add(core, handlers, hosting)?);
     let port = on_core.open(ENTRIES, 4096)?;
     let edge = OnEngine {
         port,
         courier: Courier::default(),
+        router,
         on_core: Arc::clone(&on_core),
         is_counting: false,
         is_silent: false,

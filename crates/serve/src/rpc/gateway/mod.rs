@@ -23,6 +23,7 @@ use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service, Shell};
 use base::registers::Shown;
+use base::trace::Tracer;
 use bridge::Bridge;
 use clap::Args;
 use clients::{Clients, Limits};
@@ -205,6 +206,10 @@ impl Service for Gateway {
 
     fn registers(&self) -> Vec<Shown> {
         self.monitor.registers().show()
+    }
+
+    fn trace(&mut self, tracer: Tracer) {
+        self.monitor.set_tracer(tracer);
     }
 
     fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {

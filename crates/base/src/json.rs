@@ -1,9 +1,9 @@
-//! Text as a JSON string: all that the monitor's output needs of JSON beside numbers it writes itself.
+//! Text as a JSON string: all that traces and the fabric's monitor need of JSON beside numbers they write themselves.
 
 use std::fmt::{self, Write};
 
 /// Prints as a JSON string, quotes included.
-pub(super) struct Text<'a>(pub(super) &'a str);
+pub struct Text<'a>(pub &'a str);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,101 @@
+//! Requests that leave spans: one of `trace.sample`, since memcached's protocols carry no context.
+//!
+//! ```text
+//! get     ├──────────────────────────────────────────┤    from when the edge woke up until its reply is written
+//! read    ├──────┤                                         read, parsed, submitted
+//! queue          ├────────┤                                the engine's, who records them by itself
+//! execute                 ├────────┤
+//! write                                        ├─────┤
+//! ```
+//! Between `execute` and `write` the reply is on its way: the rest of the engine's pass, its ring, those before it.
+//!
+//! Cost: of a request that is not sampled a countdown, and a test when its reply is taken and when it is written.
+
+use crate::kv::service::{Kv, Request};
+use base::trace::{Kind, OK, Open, Place, Sampler, Tracer, this_thread};
+use base::{Clock, Nanos};
+use engine::EdgePort;
+use std::collections::VecDeque;
+
+/// A request in flight.
+struct Asked {
+    /// Its place among the replies that are taken.
+    number: u64,
+    open: Open,
+    name: &'static str,
+    connection: u32,
+}
+
+/// Those of an edge.
+pub(super) struct Traces {
+    tracer: Tracer,
+    sampler: Sampler,
+    clock: Clock,
+    /// In the order of their submission, which is that of their replies.
+    asked: VecDeque<Asked>,
+    /// Replies taken while there were any.
+    taken: u64,
+}
+
+impl Traces {
+    pub(super) fn new(tracer: Tracer) -> Traces {
+        let (sampler, clock) = (Sampler::new(0), Clock::shared());
+        Traces { tracer, sampler, clock, asked: VecDeque::new(), taken: 0 }
+    }
+
+    /// From now on one request of `n` is sampled.
+    pub(super) fn sample(&mut self, n: u64) {
+        self.sampler.set(n as u32);
+    }
+
+    /// Whether the next request is.
+    #[inline(always)]
+    pub(super) fn hit(&mut self) -> bool {
+        self.sampler.hit()
+    }
+
+    /// Submits a request that is sampled, of a turn that began at `woken`. There is room for it.
+    #[cold]
+    pub(super) fn submit(
+        &mut self,
+        port: &mut EdgePort<Kv>,
+        request: Request,
+        connection: u32,
+        woken: Nanos,
+    ) {
+        let open = Open::begin(&self.tracer, None, woken);
+        let (name, now) = (request.name(), self.clock.now());
+        open.scope().part("read", Place::Edge, woken, now);
+        let number = self.taken + port.in_flight() as u64;
+        let refused = port.submit_traced(now, request, open.scope()).is_err();
+        assert!(!refused, "the ring has room for a request");
+        self.asked.push_back(Asked { number, open, name, connection });
+    }
+
+    /// A reply was taken.
+    #[inline(always)]
+    pub(super) fn took(&mut self) {
+        if !self.asked.is_empty() {
+            self.taken += 1;
+        }
+    }
+
+    /// All replies that were taken are written, the last of them since `begun`; or their client is gone.
+    #[inline(always)]
+    pub(super) fn wrote(&mut self, begun: Nanos, is_gone: bool) {
+        if !self.asked.is_empty() {
+            self.end(begun, is_gone);
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, begun: Nanos, is_gone: bool) {
+        let now = self.clock.now();
+        while self.asked.front().is_some_and(|asked| asked.number < self.taken) {
+            let Some(Asked { open, name, connection, .. }) = self.asked.pop_front() else { return };
+            open.scope().part("write", Place::Edge, begun, now);
+            let outcome = if is_gone { "client gone" } else { OK };
+            open.end_as(Kind::Server, name, Place::Edge, now, outcome, Some(connection), this_thread());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Requests to an admin port, and why there is nothing to show.
+
+use crate::admin::{parse_address, token_file};
+use serde::Deserialize;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long anything may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an answer at most.
+const ANSWER_MAX: u64 = 256 << 20;
+
+/// Where an admin port is.
+#[derive(Clone, Copy, Debug)]
+pub struct Port(SocketAddr);
+
+impl FromStr for Port {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Port, String> {
+        let bare = text.strip_prefix("http://").unwrap_or(text);
+        parse_address(bare.strip_suffix('/').unwrap_or(bare)).map(Port)
+    }
+}
+
+/// A register, as far as it matters here.
+#[derive(Deserialize)]
+struct Register {
+    name: String,
+    number: u64,
+}
+
+impl Port {
+    /// The body of what it answers to `GET path`.
+    pub fn get(&self, path: &str) -> Result<String, String> {
+        let answer = self.ask(path).map_err(|cause| {
+            format!(
+                "no admin port answers at {}: {cause}; give what stands behind --admin of the server",
+                self.0
+            )
+        })?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| self.is_none())?;
+        match head.split(' ').nth(1) {
+            Some("200") => Ok(body.to_owned()),
+            Some("404") => Err(format!("the server at {} has no {path}: GET / says what it has", self.0)),
+            Some(status) => Err(format!("GET {path} of {}: status {status}: {}", self.0, body.trim())),
+            None => Err(self.is_none()),
+        }
+    }
+
+    fn is_none(&self) -> String {
+        format!("what answers at {} is no admin port of millrace", self.0)
+    }
+
+    fn ask(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.0, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Why it has no traces, and what to do.
+    pub fn why_nothing(&self) -> String {
+        let registers = self.get("/registers").unwrap_or_default();
+        let all: Vec<Register> = serde_json::from_str(&registers).unwrap_or_default();
+        let samples = all
+            .iter()
+            .filter(|register| register.name == "trace.sample" || register.name.ends_with(".trace.sample"));
+        explain(self.0, samples)
+    }
+}
+
+fn explain<'r>(address: SocketAddr, samples: impl Iterator<Item = &'r Register>) -> String {
+    let samples: Vec<&Register> = samples.collect();
+    if let Some(on) = samples.iter().find(|register| register.number > 0) {
+        let Register { name, number } = on;
+        return format!(
+            "there are no traces yet: {name} samples one request of {number}, and none came since"
+        );
+    }
+    let Some(off) = samples.first() else {
+        return "there are no traces: this server has no register trace.sample".to_owned();
+    };
+    let names: Vec<&str> = samples.iter().map(|register| &*register.name).collect();
+    let token = token_file(address);
+    format!(
+        "there are no traces: sampling is off ({} = 0). Switch it on, for one request of 100, with\n  curl -X PUT -d 100 -H \"Authorization: Bearer \
+         $(cat {})\" http://{address}/registers/{}\nor send requests with a sampled traceparent (HTTP, the fabric, gRPC)",
+        names.join(", "),
+        token.display(),
+        off.name,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(name: &str, number: u64) -> Register {
+        Register { name: name.to_owned(), number }
+    }
+
+    #[test]
+    fn it_is_said_what_to_do() {
+        let address: SocketAddr = "127.0.0.1:9211".parse().expect("an address");
+        let off = [register("cache.trace.sample", 0), register("rank.trace.sample", 0)];
+        let told = explain(address, off.iter());
+        assert!(told.contains("sampling is off (cache.trace.sample, rank.trace.sample = 0)"), "{told}");
+        assert!(told.contains("http://127.0.0.1:9211/registers/cache.trace.sample"), "{told}");
+        let on = [register("cache.trace.sample", 0), register("rank.trace.sample", 64)];
+        assert!(explain(address, on.iter()).contains("rank.trace.sample samples one request of 64"));
+        assert!(explain(address, [].iter()).contains("has no register trace.sample"));
+    }
+
+    #[test]
+    fn a_port_is_given_as_servers_print_it() {
+        for text in ["9211", "127.0.0.1:9211", "http://127.0.0.1:9211", "http://localhost:9211/"] {
+            assert_eq!(text.parse::<Port>().map(|port| port.0.to_string()), Ok("127.0.0.1:9211".to_owned()));
+        }
+        assert!("port".parse::<Port>().is_err_and(|why| why.contains("neither a port nor ADDR:PORT")));
+    }
+}
