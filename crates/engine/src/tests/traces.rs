@@ -1,7 +1,7 @@
 //! Requests that leave spans: what is in them, and that nothing of it is another's.
 
 use super::script::{Adder, HOST_PANICKED, Op, Reply, Request, Rig, Script};
-use crate::{EdgePort, Engine, EngineOptions, Handle, HostPool, ServiceOptions, Settings, Stamped};
+use crate::{EdgePort, Engine, EngineOptions, Handle, HostPool, ServiceOptions, Stamped};
 use base::trace::{Kind, Open, Options, Place, Span, Tracer};
 use base::{Clock, Nanos};
 use proptest::prelude::*;
@@ -215,7 +215,7 @@ impl Real {
         assert!(self.edge.submit_traced(clock.now(), request, open.scope()).is_ok());
         self.edge.ring();
         loop {
-            self.engine.pass(&Settings::default());
+            self.engine.pass();
             if let Some(Stamped { body, .. }) = self.edge.poll() {
                 self.edge.release(body.span);
                 open.end_as(Kind::Server, name, Place::Edge, clock.now(), "OK", None, "edge".into());
