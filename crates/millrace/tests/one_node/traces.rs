@@ -32,7 +32,7 @@ dim = 8
 dense = 2
 bottom = 8
 top = 8
-place."rec.preprocess" = "host"
+place.rec.preprocess = "host"
 
 [[listen]]
 service = "cache"

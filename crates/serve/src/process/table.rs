@@ -148,24 +148,35 @@ impl<'a> Table<'a> {
         if self.name.is_empty() { "the file".to_owned() } else { format!("[{}]", self.name) }
     }
 
-    /// Sets registers: each table here is a family, but not those of `others`.
+    /// Sets registers: each table here is a family, but not those of `others`. A register's name may be written as a key in quotes or as tables in
+    /// tables: `place."rec.preprocess"` and `place.rec.preprocess` are one.
     ///
     /// # Errors
     /// There is no such register, or it has no such value.
     pub fn registers<R: Register>(&self, registers: &Registers<R>, others: &[&str]) -> Result<(), Wrong> {
         for family in self.entries().filter(|entry| !others.contains(&entry.key)) {
-            let Ok(table) = family.table() else { continue };
-            for entry in table.entries() {
-                let name = format!("{}.{}", family.key, entry.key);
-                match registers.set(&name, &entry.scalar()?) {
-                    Ok(()) => {}
-                    Err(SetError::Unknown { listed, .. }) => {
-                        let near = nearest(&name, R::SPECS.iter().map(|spec| spec.name));
-                        let near = near.map_or(listed.to_owned(), |near| format!("did you mean {near:?}?"));
-                        return Err(entry.wrong(format!("there is no register {name:?}; {near}")));
-                    }
-                    Err(error) => return Err(entry.wrong(error.to_string())),
+            if let Ok(table) = family.table() {
+                table.family(family.key, registers)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn family<R: Register>(&self, name: &str, registers: &Registers<R>) -> Result<(), Wrong> {
+        for entry in self.entries() {
+            let name = format!("{name}.{}", entry.key);
+            if let Ok(table) = entry.table() {
+                table.family(&name, registers)?;
+                continue;
+            }
+            match registers.set(&name, &entry.scalar()?) {
+                Ok(()) => {}
+                Err(SetError::Unknown { listed, .. }) => {
+                    let near = nearest(&name, R::SPECS.iter().map(|spec| spec.name));
+                    let near = near.map_or(listed.to_owned(), |near| format!("did you mean {near:?}?"));
+                    return Err(entry.wrong(format!("there is no register {name:?}; {near}")));
                 }
+                Err(error) => return Err(entry.wrong(error.to_string())),
             }
         }
         Ok(())
