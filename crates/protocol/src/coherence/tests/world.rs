@@ -5,6 +5,8 @@
 //!
 //! Clocks differ in their beginning and in their rate, by less than the drift that leases allow for.
 
+mod at_home;
+
 use super::super::client::{Answer, Call, Client, Failed, OpId};
 use super::super::compute::number;
 use super::super::controller::Controller;
@@ -63,6 +65,7 @@ pub(super) struct World {
     pub(super) violations: Vec<String>,
     /// Homes that lost their items: copies of these may run for a lease.
     quiet_until: BTreeMap<HomeId, Nanos>,
+    at_home: at_home::AtHome,
     /// A store that evicts: its copies are older than nothing.
     pub(super) evicts: bool,
     /// Every machine's rate differs from the world's by at most so many permille.
@@ -99,6 +102,7 @@ impl World {
             counted: BTreeSet::new(),
             violations: Vec::new(),
             quiet_until: BTreeMap::new(),
+            at_home: at_home::AtHome::default(),
             evicts: false,
             skew: if seed == 0 { 0 } else { 4 },
             layout,
@@ -176,6 +180,7 @@ impl World {
 
     pub(super) fn crash_home(&mut self, id: u16) {
         self.homes.remove(&HomeId(id));
+        self.forget_tickets(HomeId(id));
         self.quiet_until.insert(HomeId(id), Nanos::MAX);
     }
 
@@ -316,8 +321,9 @@ impl World {
             call.key == key.as_bytes() && call.verb == Verb::Incr
         };
         let ends: Vec<_> = self.outcomes.iter().filter(of_it).map(|(_, outcome)| outcome).collect();
-        let answered =
-            ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count() as u64;
+        let answered = ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count()
+            as u64
+            + self.counted_at_homes(key);
         let unknown = ends.iter().filter(|end| **end == &Err(Failed::Unknown)).count() as u64;
         let item = self.homes.values().find_map(|home| home.items().peek(key.as_bytes()));
         // The first one stored 0.
@@ -441,6 +447,7 @@ impl World {
     // ---- checks
 
     fn collect(&mut self) {
+        self.collect_replies();
         for c in 0..self.clients.len() {
             while let Some((op, outcome)) = self.clients[c].poll_outcome() {
                 self.judge(c, op, &outcome);
@@ -452,17 +459,20 @@ impl World {
     }
 
     fn judge(&mut self, c: usize, op: OpId, outcome: &Result_) {
-        let (call, floor) = &self.started[&(c, op)];
-        let Ok(answer) = outcome else { return };
-        let showed = answer.version;
-        if showed != Version(0) && showed < *floor {
+        let (call, floor) = self.started[&(c, op)].clone();
+        if let Ok(answer) = outcome {
+            self.judge_version(&call, floor, answer.version, answer.status);
+        }
+    }
+
+    /// An answer to `call` showed a version; answers before it began had shown `floor`.
+    fn judge_version(&mut self, call: &Call, floor: Version, showed: Version, status: Status) {
+        if showed != Version(0) && showed < floor {
             self.violations.push(format!("{call:?} showed {showed}, after {floor} was seen"));
         }
         let highest = self.floor.entry(call.key.clone()).or_default();
         *highest = showed.max(*highest);
-        if call.verb == Verb::Incr
-            && answer.status == Status::Ok
-            && !self.counted.insert((call.key.clone(), answer.version))
+        if call.verb == Verb::Incr && status == Status::Ok && !self.counted.insert((call.key.clone(), showed))
         {
             self.violations.push(format!("{call:?} is one of two that stored {showed}"));
         }
