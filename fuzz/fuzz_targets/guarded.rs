@@ -13,7 +13,7 @@ use protocol::coherence::compute::Item;
 use protocol::coherence::guard::{Guard, Keys, Refusal, Source};
 use protocol::coherence::home::items::{Items, Tree};
 use protocol::coherence::{NodeId, Planted};
-use protocol::wire::{Flags, Incarnation, Message, Opcode, Origin, Packet, Proof, Verb, length};
+use protocol::wire::{Flags, Incarnation, Message, Opcode, Origin, Packet, Proof, Verb, Version, length};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -220,5 +220,13 @@ impl Items for Watched {
     fn clear(&mut self) {
         assert!(!self.is_guarded, "a home is flushed, and nobody asked");
         self.tree.clear();
+    }
+
+    fn begin_versions(&mut self, last: Version) {
+        self.tree.begin_versions(last);
+    }
+
+    fn take_versions(&mut self, count: u64) -> Version {
+        self.tree.take_versions(count)
     }
 }

@@ -70,6 +70,16 @@ planted! {
     LostValueReturns "lost-value-returns",
     /// A home does writes of sessions of which a lost owner may have done them.
     LostKeepsSessions "lost-keeps-sessions",
+    /// A home lets a write by another protocol through while boxes have copies.
+    TicketSkipsBoxes "ticket-skips-boxes",
+    /// A write by another protocol overtakes what waits for its key.
+    TicketOvertakes "ticket-overtakes",
+    /// A read by another protocol does not wait for a key that a box owns.
+    TicketReadsOwned "ticket-reads-owned",
+    /// A request by another protocol is done before the leases of the home's earlier life have ended.
+    TicketTooEarly "ticket-too-early",
+    /// A home counts versions itself, beside those of its store.
+    OwnVersions "own-versions",
     /// A node believes whoever says that he is another.
     TagNotChecked "tag-not-checked",
     /// A node hears what was said once as often as it comes.

@@ -25,13 +25,13 @@ const KEYS: usize = 3;
 
 /// A call of a client's machine.
 #[derive(Clone, Debug)]
-struct Running {
-    call: Call,
+pub struct Running {
+    pub call: Call,
     /// In the record.
-    number: usize,
+    pub number: usize,
     called: Nanos,
     /// It must have succeeded by then.
-    must: Option<Picos>,
+    pub must: Option<Picos>,
     sent: Sent,
 }
 
@@ -46,6 +46,10 @@ enum Sent {
 }
 
 impl Running {
+    pub fn new(call: Call, number: usize, called: Nanos, must: Option<Picos>) -> Running {
+        Running { call, number, called, must, sent: Sent::Never }
+    }
+
     fn is_asked_by(&self, message: &Message) -> bool {
         let (call, header) = (&self.call, &message.header);
         header.opcode == Opcode::Request(call.verb)
@@ -73,6 +77,29 @@ impl Underway {
     pub fn forget(&mut self, client: Node) {
         let dead = self.running.extract_if(|(node, _), _| *node == client);
         self.unknown.extend(dead.map(|(_, running)| running));
+    }
+
+    /// A call begins. `client` may be a home: then it is one by ticket, and that is its number.
+    pub fn begin(&mut self, client: Node, id: OpId, running: Running) {
+        self.running.insert((client, id), running);
+    }
+
+    /// It has ended.
+    pub fn end(&mut self, client: Node, id: OpId) -> Option<Running> {
+        self.running.remove(&(client, id))
+    }
+
+    /// All calls by ticket at this home, which has died: by their numbers.
+    pub fn end_all(&mut self, home: Node) -> Vec<Running> {
+        let dead = self.running.extract_if(|(node, _), _| *node == home);
+        let mut dead: Vec<_> = dead.map(|(_, running)| running).collect();
+        dead.sort_unstable_by_key(|running| running.number);
+        dead
+    }
+
+    /// A flush waits for so many homes.
+    pub fn begin_flush(&mut self, number: usize, homes: usize) {
+        self.flushes.insert(number, homes);
     }
 
     /// A client sends a write: notes which operation that is.
@@ -105,16 +132,23 @@ impl World<'_> {
         let intent = &self.script.intents[intent];
         match &intent.want {
             Want::Evict(key) => self.evict(key),
+            Want::Flush if intent.by_ticket => self.flush_by_ticket(),
+            Want::Call(call) if intent.by_ticket => self.ask(call.clone(), None),
             Want::Flush => self.flush(intent.client),
             Want::Call(call) => {
-                let mut call = call.clone();
-                if call.verb == Verb::Cas {
-                    let seen = self.underway.seen.get(&(intent.client, call.key.clone()));
-                    call.version = seen.copied().unwrap_or(Version(1));
-                }
+                let call = self.expecting(intent.client, call.clone());
                 self.call(intent.client, call, None);
             }
         }
+    }
+
+    /// A CAS expects the version that its client saw last.
+    pub(super) fn expecting(&self, client: Node, mut call: Call) -> Call {
+        if call.verb == Verb::Cas {
+            let seen = self.underway.seen.get(&(client, call.key.clone()));
+            call.version = seen.copied().unwrap_or(Version(1));
+        }
+        call
     }
 
     fn flush(&mut self, client: Node) {
@@ -123,7 +157,7 @@ impl World<'_> {
         }
         let number = self.record.call(self.now(), client, b"", Op::Flush { delay: None });
         let homes: Vec<_> = self.topology.layout.homes().collect();
-        self.underway.flushes.insert(number, homes.len());
+        self.underway.begin_flush(number, homes.len());
         for home in homes {
             self.start(client, Call::flush(home), number, None);
         }
@@ -148,9 +182,7 @@ impl World<'_> {
         });
         match started {
             Ok(id) => {
-                self.underway
-                    .running
-                    .insert((client, id), Running { call, number, called: now, must, sent: Sent::Never });
+                self.underway.begin(client, id, Running::new(call, number, now, must));
                 self.acted(client, None, &mut out);
             }
             Err(refused) => {
@@ -160,7 +192,7 @@ impl World<'_> {
         }
     }
 
-    fn home_of(&self, key: &[u8]) -> Node {
+    pub(super) fn home_of(&self, key: &[u8]) -> Node {
         let home = self.topology.layout.home_of(key_hash(key));
         self.numbers.home(home).expect("a key's home is a node")
     }
@@ -172,19 +204,23 @@ impl World<'_> {
         while let Some(Machine::Client(machine)) = self.places[client as usize].machine.as_mut()
             && let Some((id, outcome)) = machine.poll_outcome()
         {
-            let Some(running) = self.underway.running.remove(&(client, id)) else {
+            let Some(running) = self.underway.end(client, id) else {
                 return self.broken(format!("{} ends {id:?} twice", self.numbers.name(client)), b"");
             };
             self.print.number(id.0);
             self.check_in_time(client, &running);
             match outcome {
-                Ok(answer) => self.succeeded(client, &running, &answer, message),
+                Ok(answer) => {
+                    let write = message.map(|m| (m.header.client, m.header.round, m.header.operation));
+                    let changed = write.is_some_and(|write| self.watch.has_made(&write));
+                    self.succeeded(client, &running, &answer, changed);
+                }
                 Err(failed) => self.failed(client, running, failed),
             }
         }
     }
 
-    fn check_in_time(&mut self, client: Node, running: &Running) {
+    pub(super) fn check_in_time(&mut self, client: Node, running: &Running) {
         let now = self.places[client as usize].clock.read(self.now());
         let Running { number, call, .. } = running;
         // A clock's reading is rounded.
@@ -197,7 +233,8 @@ impl World<'_> {
         }
     }
 
-    fn succeeded(&mut self, client: Node, running: &Running, answer: &Answer, message: Option<&Message>) {
+    /// `changed`: it made the version that was answered.
+    pub(super) fn succeeded(&mut self, client: Node, running: &Running, answer: &Answer, changed: bool) {
         let Running { call, number, .. } = running;
         self.note(|names| {
             format!("{:<13} ends operation {number}: {}", names.name(client), words::answer(answer))
@@ -208,8 +245,6 @@ impl World<'_> {
         if answer.version != Version(0) {
             self.underway.seen.insert((client, call.key.clone()), answer.version);
         }
-        let write = message.map(|m| (m.header.client, m.header.round, m.header.operation));
-        let changed = write.is_some_and(|write| self.watch.has_made(&write));
         let home = self.home_of(&call.key);
         match record::answered(call, answer, &self.places[home as usize].clock, changed) {
             Ok((op, ret)) => self.record.returns(self.now(), *number, op, ret),
@@ -226,7 +261,7 @@ impl World<'_> {
         }
     }
 
-    fn failed(&mut self, client: Node, running: Running, failed: Failed) {
+    pub(super) fn failed(&mut self, client: Node, running: Running, failed: Failed) {
         let Running { call, number, must, .. } = &running;
         self.note(|names| format!("{:<13} ends operation {number}: {failed:?}", names.name(client)));
         if must.is_some() {
@@ -316,6 +351,9 @@ impl World<'_> {
         let by = self.now().plus(bound);
         let keys = &self.script.keys;
         let count = keys.len().min(KEYS);
+        if self.script.has_tickets {
+            self.ask_all_homes(turn, by, count);
+        }
         for client in self.numbers.clients() {
             let nth = |i: usize| &keys[(client as usize + i) % count];
             let value = format!("{}", 1_000_000 + 1000 * turn + client as usize).into_bytes();

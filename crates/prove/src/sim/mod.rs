@@ -4,6 +4,7 @@
 //!  campaign ── seeds, planted bugs ──▶ play ──┬── script    what the seed draws: bounds, keys, operations, faults
 //!                                             ├── world     nodes, clocks, bytes on the wire, crashes, phases
 //!                                             │    ├── issue    operations: one outcome each, in time
+//!                                             │    ├── tickets  those of clients of another protocol, at the homes
 //!                                             │    └── watch    what holds after every event
 //!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
 //!  minimal ── the fewest faults and operations that still fail
@@ -27,6 +28,7 @@ mod record;
 mod script;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod topology;
 mod trial;
 mod watch;
@@ -60,7 +62,8 @@ const WITHIN: u64 = 4_000;
 /// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop.
 /// From its seed a run draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which
 /// faults come: losses, duplicates, delays, reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all
-/// runs there is a key, and strangers without it repeat, divert and forge what they overhear. After every
+/// runs there is a key, and strangers without it repeat, divert and forge what they overhear; in half of all runs clients of another
+/// protocol ask the homes themselves, in the same histories. After every
 /// event no box may hold a copy that is not what its home has; every operation must end once, in time; when the faults are over, and
 /// when a box has died, new operations must succeed within a lease and a retransmission; and the history of every key must be
 /// linearizable, expiry, flush and what was lost included.

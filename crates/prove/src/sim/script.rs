@@ -37,6 +37,8 @@ pub struct Intent {
     pub client: Node,
     /// What.
     pub want: Want,
+    /// Not by that client, but by one of another protocol, at the key's home itself; a flush, at all homes.
+    pub by_ticket: bool,
 }
 
 /// What is wanted.
@@ -59,6 +61,8 @@ pub struct Script {
     pub config: Config,
     /// By which nodes and clients prove who they are; in half of all runs there is none.
     pub key: Option<Key>,
+    /// In half of all runs, not where all want one key, a third of the operations is done by clients of another protocol.
+    pub has_tickets: bool,
     /// What is wrong with them on purpose.
     pub planted: Option<Planted>,
     /// In the order of their names.
@@ -95,14 +99,17 @@ impl Script {
         }
         let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
         let clients = u64::from(numbers.clients().end);
+        let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
             let (at, client) = (Picos(random.below(until.0)), random.below(clients));
             let want = workload.draw_want(&mut random, i);
             let client = workload.draw_client(&mut random, &want, client, clients) as Node;
-            Intent { at, client, want }
+            let by_ticket = has_tickets && random::stream(seed, i as u64, "by ticket").below(3) == 0;
+            Intent { at, client, want, by_ticket }
         };
-        Script { seed, intents: (0..ops).map(draw).collect(), config, key, planted, keys, plan, until }
+        let intents = (0..ops).map(draw).collect();
+        Script { seed, intents, config, key, has_tickets, planted, keys, plan, until }
     }
 
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.

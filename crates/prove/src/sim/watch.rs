@@ -124,12 +124,9 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn look_at_home(&mut self, node: Node, out: &Out) {
+    /// Keys that a home has lost with their owners: before what it answered since, which comes after that.
+    pub(super) fn note_lost(&mut self, node: Node) {
         let now = self.now();
-        for (_, message) in out.iter().filter(|(_, message)| is_reply_to_write(message)) {
-            self.watch.given += u64::from(message.header.flags.contains(Flags::OWNED));
-            self.watch.note_reply(now, node as usize, message);
-        }
         while let Some(Machine::Home(home)) = self.machine(node)
             && let Some(key) = home.poll_lost()
         {
@@ -137,6 +134,14 @@ impl World<'_> {
             let number = self.record.call(now, WORLD, &key, Op::Delete);
             self.record.returns(now, number, None, Ret::of(kv::Status::Ok));
             self.note(|names| format!("{} has lost {}", names.name(node), key.escape_ascii()));
+        }
+    }
+
+    pub(super) fn look_at_home(&mut self, node: Node, out: &Out) {
+        let now = self.now();
+        for (_, message) in out.iter().filter(|(_, message)| is_reply_to_write(message)) {
+            self.watch.given += u64::from(message.header.flags.contains(Flags::OWNED));
+            self.watch.note_reply(now, node as usize, message);
         }
         for i in 0..self.watch.keys.len() {
             if self.watch.keys[i].home != node {
@@ -281,6 +286,11 @@ impl World<'_> {
 }
 
 impl Watch {
+    /// A write by ticket made this version at a home.
+    pub fn note_made_by_ticket(&mut self, home: Node, version: Version) {
+        self.answered[home as usize].insert(version);
+    }
+
     /// The first answer to a write is given when it takes effect, by its home or by the owner of its key. The first with a version is
     /// that of the write which made it.
     fn note_reply(&mut self, now: Picos, home: usize, message: &Message) {
@@ -300,7 +310,8 @@ fn is_reply_to_write(message: &Message) -> bool {
     message.header.round != Round(0) && verb != Verb::Session
 }
 
-fn answer_in(message: &Message) -> Answer {
+/// What a reply says.
+pub fn answer_in(message: &Message) -> Answer {
     let header = &message.header;
     Answer {
         status: header.status,

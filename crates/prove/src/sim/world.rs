@@ -251,7 +251,11 @@ impl<'a> World<'a> {
         match self.numbers.role(node) {
             Role::Client(_) => self.collect(node, message),
             Role::Box(_) => self.look_at_box(node, out),
-            Role::Home(_) => self.look_at_home(node, out),
+            Role::Home(_) => {
+                self.note_lost(node);
+                self.collect_tickets(node);
+                self.look_at_home(node, out);
+            }
             Role::Controller(_) => {}
         }
         self.send_all(node, out);
@@ -293,7 +297,10 @@ impl<'a> World<'a> {
 
     pub(super) fn crash(&mut self, node: Node) {
         match self.numbers.role(node) {
-            Role::Home(id) => self.home_loses_all(node, id),
+            Role::Home(id) => {
+                self.forget_tickets(node);
+                self.home_loses_all(node, id);
+            }
             Role::Client(_) => self.underway.forget(node),
             Role::Box(_) | Role::Controller(_) => {}
         }

@@ -10,6 +10,7 @@
 use base::{Bytes, Nanos};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
+use protocol::wire::Version;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct Shelf {
     bytes: usize,
     limit: usize,
     evicted: u64,
+    /// The last version that was given.
+    version: u64,
 }
 
 fn cost(key: &[u8], item: &Item) -> usize {
@@ -50,6 +53,7 @@ impl Shelf {
             bytes: 0,
             limit: limit.as_usize(),
             evicted: 0,
+            version: 0,
         }
     }
 
@@ -144,13 +148,23 @@ impl Items for Shelf {
         self.free.clear();
         (self.hand, self.bytes) = (0, 0);
     }
+
+    fn begin_versions(&mut self, last: Version) {
+        self.version = last.0;
+    }
+
+    fn take_versions(&mut self, count: u64) -> Version {
+        let first = self.version + 1;
+        self.version += count;
+        Version(first)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use protocol::wire::{Kind, Version};
+    use protocol::wire::Kind;
     use std::collections::BTreeMap;
 
     fn item(len: usize, version: u64, end: u64) -> Item {

@@ -18,8 +18,10 @@
 //!    back first.
 //! 5. A key that a box owns is with that box: nothing of it is answered here until it is back, or its lease is over.
 //!
-//! Files: `write` for writes and flushes; `ownership` for keys that boxes own; [`items`] the store; [`sessions`] what was done
-//! already; [`owners`] who owns what.
+//! 6. What came by another protocol (`tickets`) is bound by 1 to 5 like what came by packet, and waits in the same queues.
+//!
+//! Files: `write` for writes and flushes; `tickets` for requests of another protocol; `ownership` for keys that boxes own; [`items`] the
+//! store, which counts versions; [`sessions`] what was done already; [`owners`] who owns what.
 //!
 //! Bounds: `holders`, `rounds`, `queue`, `queue_per_key`, `sessions` × `window` of [`Config`], `owned` for each box; BUSY beyond the
 //! first four, no ownership beyond the last.
@@ -28,6 +30,7 @@ pub mod items;
 pub mod owners;
 mod ownership;
 pub mod sessions;
+mod tickets;
 mod write;
 
 use super::compute::Item;
@@ -38,8 +41,8 @@ use super::table::Layout;
 use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed, way_back};
 use crate::planted::{Bugs, NoBugs};
 use crate::wire::{
-    BoxId, Control, Epoch, Flags, HomeId, Incarnation, KeyHash, MAX_VALUE, Message, Opcode, Status, Ttl,
-    Verb, key_hash,
+    BoxId, Control, Epoch, Flags, Header, HomeId, Incarnation, KeyHash, MAX_VALUE, Message, Opcode, Status,
+    Ttl, Verb, Version, key_hash,
 };
 use base::Nanos;
 use items::Items;
@@ -47,6 +50,8 @@ use owners::Owners;
 use sessions::Sessions;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use tickets::Claim;
+pub use tickets::{Access, Admitted, Ticket};
 
 /// Counts, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,7 +64,7 @@ pub struct Stats {
     pub granted: u64,
     /// Writes that were applied, flushes included.
     pub applied: u64,
-    /// Of these, those that waited for boxes.
+    /// Requests that waited for boxes, those by ticket included.
     pub waited: u64,
     /// Requests refused with BUSY.
     pub busy: u64,
@@ -73,6 +78,29 @@ pub struct Stats {
     pub repeated: u64,
     /// Messages that made no sense here.
     pub dropped: u64,
+}
+
+/// What waits for a key, or a flush for all keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Waiting {
+    /// A request of this protocol.
+    Packet(Box<Message>),
+    /// Of another.
+    Ticket(Claim),
+}
+
+impl Waiting {
+    /// Whether both are the same request, come twice.
+    fn is_like(&self, other: &Waiting) -> bool {
+        let named = |message: &Message| {
+            let Header { client, round, operation, .. } = message.header;
+            (client, round, operation)
+        };
+        match (self, other) {
+            (Waiting::Packet(one), Waiting::Packet(two)) => named(one) == named(two),
+            _ => false,
+        }
+    }
 }
 
 /// What a round of invalidations is for.
@@ -97,16 +125,16 @@ pub struct Home<I, B = NoBugs> {
     incarnation: Incarnation,
     items: I,
     serves_from: Nanos,
-    /// The last that was given.
-    version: u64,
     holders: Holders<B>,
     rounds: Rounds<Purpose>,
     sessions: Sessions,
-    /// Keys whose copies are being taken back, and the writes that wait for it, in order. If a box owns the key: all requests that
-    /// wait for it.
-    writes: BTreeMap<KeyHash, VecDeque<Message>>,
-    flushes: VecDeque<Message>,
-    /// Writes in `writes` and `flushes`.
+    /// Keys whose copies are being taken back, and what waits for it, in order: writes, and reads by ticket that found nothing. If a
+    /// box owns the key: all requests that wait for it.
+    writes: BTreeMap<KeyHash, VecDeque<Waiting>>,
+    flushes: VecDeque<Waiting>,
+    /// Tickets that came before the home serves.
+    early: VecDeque<Claim>,
+    /// What waits in `writes`, `flushes` and `early`.
     queued: usize,
     owners: Owners,
     /// The last keys that were lost with their owners and not asked for.
@@ -136,13 +164,16 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         layout: Arc<Layout>,
         (incarnation, life): (Incarnation, Life),
         now: Nanos,
-        items: I,
+        mut items: I,
         planted: B,
     ) -> Home<I, B> {
         let quiet = life == Life::Again && !planted.has(Planted::ServeAtOnce);
         let first = u64::from(incarnation.0) << 32;
         let window = if planted.has(Planted::OutcomeForgotten) { 1 } else { config.window };
         let boxes = layout.boxes().count();
+        if !planted.has(Planted::VersionsRestart) {
+            items.begin_versions(Version(first));
+        }
         Home {
             id,
             layout,
@@ -150,12 +181,12 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             incarnation,
             items,
             serves_from: if quiet { granter_end(now, config.lease) } else { now },
-            version: if planted.has(Planted::VersionsRestart) { 0 } else { first },
             holders: Holders::new(config.holders, planted.clone()),
             rounds: Rounds::new(first + 1, config.rounds, (config.retransmit, config.retransmit_max)),
             sessions: Sessions::new(first + 1, config.sessions, window),
             writes: BTreeMap::new(),
             flushes: VecDeque::new(),
+            early: VecDeque::new(),
             queued: 0,
             owners: Owners::new(config.owned.saturating_mul(boxes)),
             lost: VecDeque::new(),
@@ -190,6 +221,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     /// Serves what is due at `now`.
     pub fn tick(&mut self, now: Nanos, out: &mut Out) {
         self.holders.expire(now);
+        self.serve_early(now, out);
         self.recall_due(now, out);
         let before = out.len();
         while let Some(ended) = self.rounds.overdue(now, out) {
@@ -204,7 +236,8 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
 
     /// When [`Home::tick`] wants to be called.
     pub fn next_deadline(&self) -> Nanos {
-        self.rounds.next_deadline().min(self.owners.next_deadline())
+        let begins = if self.early.is_empty() { Nanos::MAX } else { self.serves_from };
+        self.rounds.next_deadline().min(self.owners.next_deadline()).min(begins)
     }
 
     /// Its name.
@@ -237,7 +270,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         self.lost.pop_back()
     }
 
-    /// Whether no write waits.
+    /// Whether nothing waits.
     pub fn is_idle(&self) -> bool {
         self.queued == 0 && self.writes.is_empty()
     }

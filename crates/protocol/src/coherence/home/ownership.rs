@@ -19,7 +19,7 @@ use super::super::ownership::{Grant, MOST_RECORDS, MOST_SESSIONS, Returned, Told
 use super::super::{NodeId, Out, Planted, is_read, way_back};
 use super::items::Items;
 use super::owners::Mark;
-use super::{Home, Purpose};
+use super::{Home, Purpose, Waiting};
 use crate::planted::Bugs;
 use crate::wire::{
     BoxId, Control, Flags, Header, KeyHash, Kind, Message, OpNumber, Opcode, Status, Token, Ttl, Verb,
@@ -86,9 +86,11 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         self.items.remove(&request.key);
         let sessions = self.sessions.told(owner, MOST_SESSIONS);
         let told = sessions.iter().map(|told| told.session).collect();
+        let taken = if self.planted.has(Planted::NoVersionBlock) { 0 } else { MOST_RECORDS as u64 };
+        let next = self.items.take_versions(taken);
         let grant = Grant {
             before: self.rounds.next_number(),
-            next: Version(self.version + 1),
+            next,
             sessions: self.as_told(sessions),
             value: item.value.clone(),
         };
@@ -99,10 +101,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         header.kind = item.kind;
         header.ttl = Ttl::until(item.end, now);
         reply.value = grant.to_bytes();
-        let last = Version(self.version + MOST_RECORDS as u64);
-        if !self.planted.has(Planted::NoVersionBlock) {
-            self.version = last.0;
-        }
+        let last = Version(next.0 + MOST_RECORDS as u64 - 1);
         let recall_at = granter_end(now, Nanos(self.config.lease.0 / 4 * 3));
         let key = request.key.clone();
         self.owners.give(hash, Mark { key, item, owner, token, last, told, recall_at, until });
@@ -132,28 +131,25 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         if came_by(&request.header) == Some(owner) && !self.writes.contains_key(&hash) {
             return out.push((NodeId::Box(owner), request.clone()));
         }
-        self.wait_for_owner(now, hash, request, out);
+        if !self.wait_for_owner(now, hash, Waiting::Packet(request.clone().into()), out) {
+            self.refuse(request, out);
+        }
     }
 
-    fn wait_for_owner(&mut self, now: Nanos, hash: KeyHash, request: &Message, out: &mut Out) {
-        let named = |message: &Message| {
-            let Header { client, round, operation, .. } = message.header;
-            (client, round, operation)
-        };
-        let has_room = self.queued < self.config.queue
-            && match self.writes.get(&hash) {
-                Some(waiting) if waiting.iter().any(|other| named(other) == named(request)) => return,
-                Some(waiting) => waiting.len() < self.config.queue_per_key,
-                None => self.rounds.has_room(),
-            };
-        if !has_room {
-            return self.refuse(request, out);
+    /// It waits until a key that is away is here. False where there is no room for it.
+    pub(super) fn wait_for_owner(&mut self, now: Nanos, hash: KeyHash, what: Waiting, out: &mut Out) -> bool {
+        if self.writes.get(&hash).is_some_and(|waiting| waiting.iter().any(|other| other.is_like(&what))) {
+            return true;
+        }
+        if !self.has_room_to_wait(hash) {
+            return false;
         }
         if !self.writes.contains_key(&hash) {
             self.recall(now, hash, out);
         }
         self.queued += 1;
-        self.writes.get_mut(&hash).expect("it is being taken back").push_back(request.clone());
+        self.writes.get_mut(&hash).expect("it is being taken back").push_back(what);
+        true
     }
 
     /// Asks the owner for a key.
@@ -224,13 +220,18 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     pub(super) fn reopen(&mut self, now: Nanos, hash: KeyHash, out: &mut Out) {
         self.holders.clear(hash);
         self.rounds.end_where(|purpose| *purpose == Purpose::Recall(hash));
-        for request in self.writes.remove(&hash).unwrap_or_default() {
+        for waited in self.writes.remove(&hash).unwrap_or_default() {
             self.queued -= 1;
             self.stats.waited += 1;
-            let Opcode::Request(verb) = request.header.opcode else {
-                unreachable!("only requests are queued")
-            };
-            self.request(now, verb, &request, out);
+            match waited {
+                Waiting::Packet(request) => {
+                    let Opcode::Request(verb) = request.header.opcode else {
+                        unreachable!("only requests are queued")
+                    };
+                    self.request(now, verb, &request, out);
+                }
+                Waiting::Ticket(claim) => self.resume(now, claim, out),
+            }
         }
     }
 

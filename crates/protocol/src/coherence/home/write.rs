@@ -1,16 +1,14 @@
-//! Writes of a home: told apart, queued, waiting for boxes, applied.
+//! Writes of a home: told apart, queued, waiting for boxes, applied. What came by ticket waits in the same queues.
 
-use super::super::compute::{self, Effect, Item, Operation};
 use super::super::holders::Boxes;
-use super::super::lease::granter_end;
 use super::super::ownership::outcome_of;
 use super::super::rounds::{Ended, Target};
 use super::super::{NodeId, Out, Planted, way_back};
-use super::items::Items;
+use super::items::{Items, perform};
 use super::sessions::{Answer, Heard};
-use super::{Home, Purpose};
+use super::{Home, Purpose, Waiting};
 use crate::planted::Bugs;
-use crate::wire::{Flags, KeyHash, Message, Status, Ttl, Verb, Version};
+use crate::wire::{Flags, KeyHash, Message, Opcode, Status, Verb, Version};
 use base::Nanos;
 use std::collections::VecDeque;
 
@@ -56,43 +54,58 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     }
 
     fn has_room_for(&self, now: Nanos, verb: Verb, request: &Message) -> bool {
-        if self.queued >= self.config.queue {
-            return false;
-        }
         if verb == Verb::Flush {
-            return !self.flushes.is_empty() || self.rounds.has_room();
+            return self.has_room_for_flush();
         }
         let hash = request.hash();
-        match self.writes.get(&hash) {
-            Some(waiting) => waiting.len() < self.config.queue_per_key,
-            None => self.rounds.has_room() || self.holders.of(hash, now).0.is_empty(),
-        }
+        let needs_none = !self.writes.contains_key(&hash) && self.holders.of(hash, now).0.is_empty();
+        if needs_none { self.queued < self.config.queue } else { self.has_room_to_wait(hash) }
+    }
+
+    pub(super) fn has_room_for_flush(&self) -> bool {
+        self.queued < self.config.queue && (!self.flushes.is_empty() || self.rounds.has_room())
+    }
+
+    /// Whether another may wait for the key with this hash.
+    pub(super) fn has_room_to_wait(&self, hash: KeyHash) -> bool {
+        self.queued < self.config.queue
+            && match self.writes.get(&hash) {
+                Some(waiting) => waiting.len() < self.config.queue_per_key,
+                None => self.rounds.has_room(),
+            }
     }
 
     fn enqueue(&mut self, now: Nanos, verb: Verb, request: &Message, out: &mut Out) {
         if verb == Verb::Flush {
-            self.queued += 1;
-            self.flushes.push_back(request.clone());
-            if self.flushes.len() == 1 {
-                self.begin_flush(now, out);
-            }
-            return;
+            return self.wait_for_all(now, Waiting::Packet(request.clone().into()), out);
         }
         let hash = request.hash();
-        if let Some(waiting) = self.writes.get_mut(&hash) {
-            if self.planted.has(Planted::TwoWritesAtOnce) {
-                return self.apply(now, request, false, out);
-            }
-            self.queued += 1;
-            waiting.push_back(request.clone());
-            return;
+        let waits = self.writes.contains_key(&hash);
+        if waits && self.planted.has(Planted::TwoWritesAtOnce) {
+            return self.apply(now, request, false, out);
         }
-        if self.holders.of(hash, now).0.is_empty() || self.planted.has(Planted::SkipInvalidation) {
+        let held = !self.holders.of(hash, now).0.is_empty();
+        if !waits && (!held || self.planted.has(Planted::SkipInvalidation)) {
             return self.apply(now, request, true, out);
         }
+        self.wait_for_copies(now, &request.key, Waiting::Packet(request.clone().into()), out);
+    }
+
+    /// It waits until no box has a copy of `key`, behind what does so already. There must be room.
+    pub(super) fn wait_for_copies(&mut self, now: Nanos, key: &[u8], what: Waiting, out: &mut Out) {
+        let hash = crate::wire::key_hash(key);
+        self.take_back(now, hash, key, out);
         self.queued += 1;
-        self.take_back(now, hash, &request.key, out);
-        self.writes.get_mut(&hash).expect("the key's copies are being taken back").push_back(request.clone());
+        self.writes.get_mut(&hash).expect("the key's copies are being taken back").push_back(what);
+    }
+
+    /// A flush waits until no box has a copy of anything. There must be room.
+    pub(super) fn wait_for_all(&mut self, now: Nanos, what: Waiting, out: &mut Out) {
+        self.queued += 1;
+        self.flushes.push_back(what);
+        if self.flushes.len() == 1 {
+            self.begin_flush(now, out);
+        }
     }
 
     /// Asks for the copies of a key, unless that is being done or there is no room for it.
@@ -134,10 +147,13 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             Purpose::Writes(hash) => {
                 self.holders.clear(hash);
                 let mut waiting = self.writes.remove(&hash).unwrap_or_default();
-                while let Some(request) = waiting.pop_front() {
+                while let Some(next) = waiting.pop_front() {
                     self.queued -= 1;
                     self.stats.waited += 1;
-                    self.apply(now, &request, waiting.is_empty(), out);
+                    match next {
+                        Waiting::Packet(request) => self.apply(now, &request, waiting.is_empty(), out),
+                        Waiting::Ticket(claim) => self.items.run(claim.ticket, now),
+                    }
                 }
             }
             Purpose::Recall(hash) => {
@@ -158,51 +174,30 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         }
         self.holders.clear_all();
         self.items.clear();
-        for request in std::mem::take(&mut self.flushes) {
+        for flush in std::mem::take(&mut self.flushes) {
             self.queued -= 1;
-            let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
-            let reply = self.conclude(&request, answer);
-            out.push((way_back(&reply.header, None), reply));
+            match flush {
+                Waiting::Packet(request) => {
+                    let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
+                    let reply = self.conclude(&request, answer);
+                    out.push((way_back(&reply.header, None), reply));
+                }
+                Waiting::Ticket(claim) => self.items.run(claim.ticket, now),
+            }
         }
         for hash in away {
             self.reopen(now, hash, out);
         }
     }
 
-    /// Here a write takes effect. `is_last`: no other waits for its key.
+    /// Here a write by packet takes effect. `is_last`: nothing else waits for its key.
     fn apply(&mut self, now: Nanos, request: &Message, is_last: bool, out: &mut Out) {
-        let (header, key) = (&request.header, request.key.as_slice());
-        let crate::wire::Opcode::Request(verb) = header.opcode else {
-            unreachable!("only requests are queued")
-        };
-        let item = self.items.read(key, now);
-        let outcome = compute::apply(&Operation::of(verb, request), item.as_ref());
-        let mut answer = Answer { status: outcome.status, version: Version(0), number: outcome.number };
-        let end = granter_end(now, header.ttl.nanos());
-        match (outcome.effect, item) {
-            (Effect::Store { value, flags, kind, lives_on }, old) => {
-                let lives_on = lives_on || header.ttl == Ttl::KEPT;
-                let end = old.filter(|_| lives_on).map_or(end, |old| old.end);
-                self.version += 1;
-                let version = Version(self.version);
-                if self.items.store(key, Item { value, flags, kind, version, end }) {
-                    answer.version = version;
-                } else {
-                    answer = Answer { status: Status::NoRoom, version: Version(0), number: 0 };
-                }
-            }
-            (Effect::Touch, Some(old)) => {
-                answer.version = old.version;
-                let end = if header.ttl == Ttl::KEPT { old.end } else { end };
-                if !self.items.store(key, Item { end, ..old }) {
-                    answer.status = Status::NoRoom;
-                }
-            }
-            (Effect::Remove, _) => self.items.remove(key),
-            (Effect::Nothing | Effect::Touch, old) => {
-                answer.version = old.map_or(Version(0), |old| old.version)
-            }
-        }
+        let Opcode::Request(verb) = request.header.opcode else { unreachable!("only requests are queued") };
+        // As if the home counted the writes that it applies, beside a store that counts its own.
+        let own = (u64::from(self.incarnation.0) << 32) + self.stats.applied + 1;
+        let counts_itself = self.planted.has(Planted::OwnVersions);
+        let version = |items: &mut I| if counts_itself { Version(own) } else { items.take_versions(1) };
+        let answer = perform(&mut self.items, now, (verb, request), version);
         let mut reply = self.conclude(request, answer);
         if is_last {
             self.give_away(now, request, &mut reply);

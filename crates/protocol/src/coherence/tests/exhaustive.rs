@@ -11,11 +11,13 @@
 //! Ownership of the key has orders of its own: clients count through their boxes, and may ask the home again for what they sent.
 //! Then every increment counts once.
 //!
+//! A client of another protocol, at the home, begins what its script says at any moment, and is judged like the others.
+//!
 //! Number of states: pinned, so that a change of the protocol that opens or closes orders is seen.
 
 use super::super::compute::number;
 use super::super::home::Home;
-use super::super::home::items::{Items, Tree};
+use super::super::home::items::{Items, Replied, Tree};
 use super::super::table::{BoxPlace, Layout};
 use super::super::{CacheBox, Config, Life, NodeId, Out, Planted};
 use crate::wire::{
@@ -46,6 +48,8 @@ struct State {
     boxes: [CacheBox<Option<Planted>>; 2],
     home: Home<Tree, Option<Planted>>,
     clients: [Script; 2],
+    /// By ticket.
+    at_home: Script,
     /// In the order of their hashes: what is on its way has no order.
     network: Vec<(u64, NodeId, NodeId, Message)>,
     seen: Version,
@@ -80,8 +84,18 @@ impl State {
             let session = out[0].1.header.round;
             Script { verbs: scripts[c as usize].to_vec(), session, begun: 0, floor: None }
         });
-        let mut state =
-            State { boxes, home, clients, network: vec![], seen: Version(0), doubles, losses, repeats: 0 };
+        let at_home = Script { verbs: vec![], session: Round(0), begun: 0, floor: None };
+        let mut state = State {
+            boxes,
+            home,
+            clients,
+            at_home,
+            network: vec![],
+            seen: Version(0),
+            doubles,
+            losses,
+            repeats: 0,
+        };
         (0..2).for_each(|c| state.begin(c));
         state
     }
@@ -121,6 +135,23 @@ impl State {
         self.send(NodeId::Client(id), vec![(to, message)]);
     }
 
+    /// The client at the home begins its next operation.
+    fn ask_by_ticket(&mut self) -> Result<(), String> {
+        let script = &mut self.at_home;
+        let mut request = Message::request(script.verbs[script.begun], KEY);
+        script.begun += 1;
+        script.floor = Some(self.seen);
+        match script.verbs[script.begun - 1] {
+            Verb::Incr => (request.header.operand, request.value) = (1, b"1".to_vec()),
+            Verb::Set => request.value = format!("at home {}", script.begun).into_bytes(),
+            _ => {}
+        }
+        let mut out = Vec::new();
+        self.home.ask(NOW, request, &mut out);
+        self.send(NodeId::Home(HOME), out);
+        self.check()
+    }
+
     fn send(&mut self, from: NodeId, out: Out) {
         for (to, message) in out {
             let packet = (hash_of(&(from, to, &message)), from, to, message);
@@ -147,6 +178,13 @@ impl State {
         let script = &mut self.clients[c];
         let mine = reply.header.operation == OpNumber(script.begun as u64);
         let Some(floor) = script.floor.filter(|_| mine) else { return Ok(()) };
+        script.floor = None;
+        self.judge(floor, reply)?;
+        self.begin(c);
+        Ok(())
+    }
+
+    fn judge(&mut self, floor: Version, reply: &Message) -> Result<(), String> {
         let showed = reply.header.version;
         let wrong = match reply.header.opcode {
             Opcode::Reply(Verb::Get) => {
@@ -155,15 +193,19 @@ impl State {
             _ => reply.header.status != Status::Ok || showed <= floor,
         };
         if wrong {
-            return Err(format!("client {c} was answered {reply:?} after {floor}"));
+            return Err(format!("somebody was answered {reply:?} after {floor}"));
         }
-        script.floor = None;
         self.seen = self.seen.max(showed);
-        self.begin(c);
         Ok(())
     }
 
     fn check(&mut self) -> Result<(), String> {
+        while let Some(Replied { reply, .. }) = self.home.items_mut().poll_reply() {
+            let Some(floor) = self.at_home.floor.take() else {
+                return Err(format!("{reply:?} is a second answer"));
+            };
+            self.judge(floor, &reply)?;
+        }
         let item = self.home.items_mut().read(KEY, NOW);
         for (i, machine) in self.boxes.iter_mut().enumerate() {
             machine.forget_stats();
@@ -201,6 +243,10 @@ impl State {
                 add(State { doubles: self.doubles - 1, ..self.clone() }, i, true);
             }
         }
+        if self.at_home.floor.is_none() && self.at_home.begun < self.at_home.verbs.len() {
+            let mut next = self.clone();
+            all.push(next.ask_by_ticket().map(|()| next));
+        }
         if self.repeats > 0 {
             let waits = |c: &usize| {
                 self.clients[*c].floor.is_some()
@@ -224,9 +270,9 @@ impl State {
 
     /// Nothing is on its way: is all over?
     fn is_good_end(&self) -> bool {
-        let over =
-            self.home.is_idle() && self.clients.iter().all(|c| c.floor.is_none() && c.begun == c.verbs.len());
-        let verbs = || self.clients.iter().flat_map(|client| &client.verbs);
+        let scripts = || self.clients.iter().chain([&self.at_home]);
+        let over = self.home.is_idle() && scripts().all(|c| c.floor.is_none() && c.begun == c.verbs.len());
+        let verbs = || scripts().flat_map(|client| &client.verbs);
         let increments = verbs().filter(|verb| **verb == Verb::Incr).count() as u64;
         // A box that was given the key and does not know it would be asked for it when time goes on.
         let nobody_knows = self.counted().is_none() && self.home.owner_of(KEY).is_some();
@@ -244,7 +290,8 @@ fn explore(first: State) -> Result<usize, String> {
     let mut seen = HashSet::from([hash_of(&first)]);
     let mut stack = vec![first];
     while let Some(state) = stack.pop() {
-        if state.network.is_empty() && !may_stop && !state.is_good_end() {
+        let may_begin = state.at_home.begun < state.at_home.verbs.len() && state.at_home.floor.is_none();
+        if state.network.is_empty() && !may_begin && !may_stop && !state.is_good_end() {
             return Err("nothing is on its way, and not all is over".into());
         }
         for next in state.next() {
@@ -295,6 +342,37 @@ fn every_order_of_ownership() {
     assert_eq!(states, Ok(11_343));
     let lost = State { losses: 1, ..counting([&[Incr, Incr, Incr], &[Get, Incr]], 0, 0, None) };
     assert_eq!(explore(lost), Ok(3822));
+}
+
+/// The same with a client at the home.
+fn beside(at_home: &[Verb], mut state: State) -> State {
+    state.at_home.verbs = at_home.to_vec();
+    state
+}
+
+#[test]
+fn every_order_with_tickets() {
+    let states = explore(beside(&[Set, Get], State::new([&[Get, Get], &[Set, Get, Set]], (0, 0), None)));
+    assert_eq!(states, Ok(23_498));
+    let states = explore(beside(&[Get, Set, Get], State::new([&[Get, Get], &[Set, Get]], (0, 0), None)));
+    assert_eq!(states, Ok(10_500));
+    let states = explore(beside(&[Set], State::new([&[Get], &[Set]], (1, 0), None)));
+    assert_eq!(states, Ok(19_744));
+    let states = explore(beside(&[Get, Incr], counting([&[Incr, Incr, Incr], &[]], 0, 0, None)));
+    assert_eq!(states, Ok(253));
+    let states = explore(beside(&[Incr], counting([&[Incr, Incr, Incr], &[Get]], 0, 0, None)));
+    assert_eq!(states, Ok(2346));
+}
+
+#[test]
+fn mistakes_with_tickets_are_found_in_some_order() {
+    for planted in [Planted::TicketSkipsBoxes, Planted::TicketOvertakes, Planted::OwnVersions] {
+        let scripts: [&[Verb]; 2] = [&[Get, Get], &[Set, Get, Set]];
+        let found = explore(beside(&[Set, Get], State::new(scripts, (0, 0), Some(planted))));
+        assert!(found.is_err(), "{}", planted.name());
+    }
+    let planted = Some(Planted::TicketReadsOwned);
+    assert!(explore(beside(&[Get], counting([&[Incr, Incr, Incr], &[]], 0, 0, planted))).is_err());
 }
 
 #[test]

@@ -28,4 +28,5 @@ mod guarded;
 mod owned;
 mod planted;
 mod schedules;
+mod tickets;
 mod world;

@@ -5,6 +5,7 @@ use super::failures;
 use super::gaps::{self, Scenario};
 use super::guarded;
 use super::owned;
+use super::tickets;
 
 /// Which scenario finds it.
 fn finder(planted: Planted) -> Scenario {
@@ -33,6 +34,11 @@ fn finder(planted: Planted) -> Scenario {
         Planted::ReturnOnce | Planted::AckBeforeReturn => owned::return_lost,
         Planted::GrantWithoutSessions => owned::late_first_copies,
         Planted::ReadWhileOwned => owned::counting,
+        Planted::TicketSkipsBoxes => tickets::copies_first,
+        Planted::TicketOvertakes => tickets::in_turn,
+        Planted::TicketReadsOwned => tickets::of_owned_keys,
+        Planted::TicketTooEarly => tickets::after_a_crash,
+        Planted::OwnVersions => tickets::one_counter,
         Planted::TagNotChecked
         | Planted::NoReplayWindow
         | Planted::AnyReceiver

@@ -6,6 +6,9 @@ use super::world::{Fate, World};
 use crate::wire::{HomeId, Verb, Version};
 use base::{Nanos, Prng};
 
+/// In schedules of seeds above this there is a client of another protocol, at the homes.
+const WITH_TICKETS: u64 = 1000;
+
 /// Times that let much happen in few events.
 fn config(seed: u64) -> Config {
     Config {
@@ -87,6 +90,7 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
     });
     world.evicts = seed.is_multiple_of(5);
     let mut flushed = false;
+    let (mut at_home, mut by_ticket) = (Prng::for_entity(seed, 2, 2), 0);
     for _ in 0..150 {
         for _ in 0..prng.below(4) {
             let (c, call) = random_caller(&mut prng, world.config.compute == Compute::Own);
@@ -94,6 +98,12 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
                 flushed |= call.verb == Verb::Flush;
                 world.call(c, call);
             }
+        }
+        if seed > WITH_TICKETS && at_home.chance(0.5) {
+            let call = random_call(&mut at_home);
+            flushed |= call.verb == Verb::Flush;
+            by_ticket += 1;
+            world.ask_its_home(call);
         }
         if crashes && prng.chance(0.04) {
             let id = 1 + prng.below(4) as u16;
@@ -124,6 +134,9 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
     if world.under_way() > 0 {
         world.violations.push(format!("{} operations never end", world.under_way()));
     }
+    if world.tickets_under_way() > 0 {
+        world.violations.push(format!("{} of {by_ticket} tickets never end", world.tickets_under_way()));
+    }
     if !flushed && world.ownership()[2] == 0 {
         world.judge_counter("counter");
     }
@@ -138,7 +151,7 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
 #[test]
 fn whatever_happens_no_box_answers_what_is_not_so() {
     let mut ownership = [0; 3];
-    for seed in 1..=120 {
+    for seed in (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60) {
         let world = play_world(seed, None, seed % 2 == 0);
         assert!(world.violations.is_empty(), "seed {seed}: {:#?}", world.violations);
         world.ownership().iter().zip(&mut ownership).for_each(|(now, all)| *all += now);
@@ -180,10 +193,16 @@ const FOUND_WITHIN: &[(Planted, u64)] = &[
     (Planted::LostValueReturns, 240),
 ];
 
+/// The same, of those with tickets.
+const FOUND_WITH_TICKETS: &[(Planted, u64)] =
+    &[(Planted::TicketSkipsBoxes, 3), (Planted::TicketOvertakes, 20), (Planted::OwnVersions, 3)];
+
 #[test]
 fn schedules_find_most_mistakes() {
-    for (planted, seeds) in FOUND_WITHIN {
-        let found = (1..=*seeds).any(|seed| !play(seed, Some(*planted), seed % 2 == 0).is_empty());
+    let with_tickets = FOUND_WITH_TICKETS.iter().map(|finder| (WITH_TICKETS, finder));
+    for (after, (planted, seeds)) in FOUND_WITHIN.iter().map(|finder| (0, finder)).chain(with_tickets) {
+        let found =
+            (after + 1..=after + *seeds).any(|seed| !play(seed, Some(*planted), seed % 2 == 0).is_empty());
         assert!(found, "{} within {seeds} seeds", planted.name());
     }
 }

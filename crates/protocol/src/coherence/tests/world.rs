@@ -5,6 +5,7 @@
 //!
 //! Clocks differ in their beginning and in their rate, by less than the drift that leases allow for.
 
+mod at_home;
 mod checks;
 
 use super::super::client::{Answer, Call, Client, Failed, OpId};
@@ -62,6 +63,7 @@ pub(super) struct World {
     pub(super) violations: Vec<String>,
     /// Homes that lost their items: copies of these may run for a lease.
     quiet_until: BTreeMap<HomeId, Nanos>,
+    at_home: at_home::AtHome,
     /// A store that evicts: its copies are older than nothing.
     pub(super) evicts: bool,
     /// Every machine's rate differs from the world's by at most so many permille.
@@ -98,6 +100,7 @@ impl World {
             counted: BTreeSet::new(),
             violations: Vec::new(),
             quiet_until: BTreeMap::new(),
+            at_home: at_home::AtHome::default(),
             evicts: false,
             skew: if seed == 0 { 0 } else { 4 },
             layout,
@@ -175,6 +178,7 @@ impl World {
 
     pub(super) fn crash_home(&mut self, id: u16) {
         self.homes.remove(&HomeId(id));
+        self.forget_tickets(HomeId(id));
         self.quiet_until.insert(HomeId(id), Nanos::MAX);
     }
 
@@ -421,6 +425,7 @@ impl World {
     // ---- checks
 
     fn collect(&mut self) {
+        self.collect_replies();
         for c in 0..self.clients.len() {
             while let Some((op, outcome)) = self.clients[c].poll_outcome() {
                 self.judge(c, op, &outcome);

@@ -13,8 +13,9 @@ impl World {
             call.key == key.as_bytes() && call.verb == Verb::Incr
         };
         let ends: Vec<_> = self.outcomes.iter().filter(of_it).map(|(_, outcome)| outcome).collect();
-        let answered =
-            ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count() as u64;
+        let answered = ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count()
+            as u64
+            + self.counted_at_homes(key);
         let unknown = ends.iter().filter(|end| **end == &Err(Failed::Unknown)).count() as u64;
         let item = self.homes.values().find_map(|home| home.items().peek(key.as_bytes()));
         // The first one stored 0.
@@ -25,17 +26,20 @@ impl World {
     }
 
     pub(super) fn judge(&mut self, c: usize, op: OpId, outcome: &Result_) {
-        let (call, floor) = &self.started[&(c, op)];
-        let Ok(answer) = outcome else { return };
-        let showed = answer.version;
-        if showed != Version(0) && showed < *floor {
+        let (call, floor) = self.started[&(c, op)].clone();
+        if let Ok(answer) = outcome {
+            self.judge_version(&call, floor, answer.version, answer.status);
+        }
+    }
+
+    /// An answer to `call` showed a version; answers before it began had shown `floor`.
+    pub(super) fn judge_version(&mut self, call: &Call, floor: Version, showed: Version, status: Status) {
+        if showed != Version(0) && showed < floor {
             self.violations.push(format!("{call:?} showed {showed}, after {floor} was seen"));
         }
         let highest = self.floor.entry(call.key.clone()).or_default();
         *highest = showed.max(*highest);
-        if call.verb == Verb::Incr
-            && answer.status == Status::Ok
-            && !self.counted.insert((call.key.clone(), answer.version))
+        if call.verb == Verb::Incr && status == Status::Ok && !self.counted.insert((call.key.clone(), showed))
         {
             self.violations.push(format!("{call:?} is one of two that stored {showed}"));
         }
