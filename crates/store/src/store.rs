@@ -17,6 +17,7 @@ use crate::large::LargeValue;
 use crate::log::{Log, Queue, State};
 use crate::ops::set::SetError;
 use crate::stats::Counters;
+use crate::warm::ground::{Files, Ground};
 use base::hash::Hasher64;
 use base::pages::PageKind;
 use base::touch::{LINE, prefetch};
@@ -34,7 +35,7 @@ pub struct Store {
     pub(crate) hasher: Hasher64,
     pub(crate) config: Config,
     pub(crate) budget: Budget,
-    ghosts: Option<Ghosts>,
+    pub(crate) ghosts: Option<Ghosts>,
     pub(crate) cleaning: Option<Cleaning>,
     /// Segments below which the cleaner runs.
     pub(crate) reserve: usize,
@@ -47,6 +48,8 @@ pub struct Store {
     /// Bytes of free segments to give back, because somebody else needs them.
     pub(crate) release_wanted: usize,
     pub(crate) stats: Counters,
+    /// The files that its memory lies in, if it is to be handed over.
+    pub(crate) files: Option<Files>,
     #[cfg(test)]
     pub(crate) planted: Option<Planted>,
     /// Keeps so many bits of each hash, so that tests see collisions.
@@ -105,18 +108,34 @@ impl Store {
     pub fn new(mut config: Config) -> Result<Store, ConfigError> {
         config.memory_ceiling = config.memory_ceiling.max(config.memory);
         config.checked()?;
-        let system = |e: std::io::Error| ConfigError::System(e.to_string());
-        let mut budget = Budget::new(config.memory);
-        let log = Log::new(config.memory, config.memory_ceiling, config.pages).map_err(system)?;
-        // Small stores count in 4 KiB pages, so that they neither take nor account for 2 MiB at once.
+        Store::empty_on(config, &Ground::Anonymous).map_err(|e| ConfigError::System(e.to_string()))
+    }
+
+    /// An empty store whose memory comes from `ground`, with settings that were checked.
+    pub(crate) fn empty_on(config: Config, ground: &Ground<'_>) -> std::io::Result<Store> {
+        let log = Log::new(config.memory, config.memory_ceiling, config.pages, ground)?;
+        let kind = Store::index_pages(&config, &log);
+        let mut index = Index::new(config.memory_ceiling / 2, kind, ground)?;
+        index.presize(config.expected_items)?;
+        Store::of(config, log, index, ground)
+    }
+
+    /// Small stores count in 4 KiB pages, so that they neither take nor account for 2 MiB at once.
+    pub(crate) fn index_pages(config: &Config, log: &Log) -> PageKind {
         let small = log.segment_bytes() < base::pages::HUGE_PAGE || config.pages == PageKind::Base;
-        let kind = if small { PageKind::Base } else { PageKind::Transparent };
-        let mut index = Index::new(config.memory_ceiling / 2, kind).map_err(system)?;
-        index.presize(config.expected_items);
+        if small { PageKind::Base } else { PageKind::Transparent }
+    }
+
+    /// A store around what `log` and `index` hold.
+    pub(crate) fn of(config: Config, log: Log, index: Index, ground: &Ground<'_>) -> std::io::Result<Store> {
+        let mut budget = Budget::new(config.memory);
+        let kind = Store::index_pages(&config, &log);
+        let backed = log.segments.len() - log.unbacked_segments();
+        budget.take(Use::Segments, backed * log.segment_bytes());
         budget.take(Use::Index, index.main_bytes());
         budget.take(Use::Overflow, index.overflow_bytes());
         let ghosts = match config.mode {
-            Mode::Cache => Some(Ghosts::new(config.memory / 64, kind).map_err(system)?),
+            Mode::Cache => Some(Ghosts::new(config.memory / 64, kind, ground)?),
             Mode::Store => None,
         };
         budget.take(Use::Ghosts, ghosts.as_ref().map_or(0, Ghosts::bytes));
@@ -139,6 +158,7 @@ impl Store {
             credit,
             release_wanted: 0,
             stats: Counters::default(),
+            files: None,
             #[cfg(test)]
             planted: None,
             #[cfg(test)]
@@ -276,6 +296,9 @@ impl Store {
     /// Before a mutation that writes about `bytes`: cleans in proportion, grows the index, and sees to it that two segments
     /// are available, as far as possible.
     pub(crate) fn prepare(&mut self, now: u32, bytes: usize) {
+        if self.log.lacks_room_in_file() {
+            self.log.hold_some(&self.budget, now, self.reserve);
+        }
         let walk = bytes.saturating_mul(self.cleaning.as_ref().map_or(5, |c| c.pace));
         if self.log.available(&self.budget) < self.reserve || self.budget.is_over() {
             self.clean(now, walk);
@@ -302,8 +325,11 @@ impl Store {
             None => return,
             Some(0) => {}
             Some(step) if self.log.can_spare(&self.budget, step) => {
+                self.log.give_up(&self.budget, step);
+                if !self.index.grow_main() {
+                    return;
+                }
                 self.budget.take(Use::Index, step);
-                self.index.grow_main();
             }
             Some(step) => {
                 self.release_wanted = self.release_wanted.max(step);
@@ -331,8 +357,10 @@ impl Store {
         let have = self.log.can_spare(&self.budget, step)
             || self.index.spare_overflow() == 0 && self.make_room(now, step);
         if have {
-            self.budget.take(Use::Overflow, step);
-            self.index.grow_overflow();
+            self.log.give_up(&self.budget, step);
+            if self.index.grow_overflow() {
+                self.budget.take(Use::Overflow, step);
+            }
         } else {
             self.release_wanted = self.release_wanted.max(step);
         }
@@ -476,10 +504,12 @@ impl Store {
         usable * self.log.segment_bytes() as u64 / 32 * 31
     }
 
-    fn outside(&self, front: &[u8], back: &[u8]) -> Result<std::sync::Arc<LargeValue>, SetError> {
-        if !self.log.can_spare(&self.budget, LargeValue::footprint(front.len() + back.len())) {
+    fn outside(&mut self, front: &[u8], back: &[u8]) -> Result<std::sync::Arc<LargeValue>, SetError> {
+        let bytes = LargeValue::footprint(front.len() + back.len());
+        if !self.log.can_spare(&self.budget, bytes) {
             return Err(SetError::OutOfMemory);
         }
+        self.log.give_up(&self.budget, bytes);
         LargeValue::of(front, back, self.budget.large_counter()).ok_or(SetError::OutOfMemory)
     }
 

@@ -88,7 +88,7 @@ impl Region {
     pub fn hold(&mut self, range: Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         let Some(file) = &self.file else { return Ok(()) };
-        refuse_the_impossible(file, range.len())?;
+        self.expect_room(range.len())?;
         let mut at = range.start;
         while at < range.end {
             let bytes = (range.end - at).min(HOLD_STEP);
@@ -97,6 +97,23 @@ impl Region {
             at += bytes;
         }
         Ok(())
+    }
+
+    /// An error for more than its file system has, before it is filled for nothing while others on it starve.
+    ///
+    /// # Errors
+    /// `StorageFull`.
+    pub fn expect_room(&self, bytes: usize) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let system = rustix::fs::fstatvfs(file)?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        // Some of it may be held already.
+        let held = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?) * 512;
+        // A tmpfs without a limit says that it has no blocks at all.
+        match system.f_blocks > 0 && bytes as u64 > free.saturating_add(held) {
+            true => Err(in_words(rustix::io::Errno::NOSPC)),
+            false => Ok(()),
+        }
     }
 
     /// [`Region::release`] of a region in a file: a hole, whose room is the file system's again.
@@ -108,19 +125,6 @@ impl Region {
         let punch = || rustix::fs::fallocate(file, flags, range.start as u64, range.len() as u64);
         rustix::io::retry_on_intr(punch).map_err(in_words)
     }
-}
-
-/// An error for more than all there is, before a file system is filled for nothing and others on it starve meanwhile.
-fn refuse_the_impossible(file: &File, bytes: usize) -> io::Result<()> {
-    let system = rustix::fs::fstatvfs(file)?;
-    let free = system.f_bavail.saturating_mul(system.f_frsize);
-    // Some of the range may be held already.
-    let held = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?) * 512;
-    // A tmpfs without a limit says that it has no blocks at all.
-    if system.f_blocks > 0 && bytes as u64 > free.saturating_add(held) {
-        return Err(in_words(rustix::io::Errno::NOSPC));
-    }
-    Ok(())
 }
 
 #[cfg(not(miri))]
