@@ -104,6 +104,8 @@ pub enum StartError {
     Listen(listen::ListenError),
     /// The store refused its settings.
     Store(store::ConfigError),
+    /// The files that its memory was to lie in.
+    Memory(store::warm::Refusal),
     /// The system refused threads, memory or descriptors.
     System(&'static str, io::Error),
     /// Nowhere to listen.
@@ -115,6 +117,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(e) => e.fmt(f),
             StartError::Store(e) => write!(f, "the store: {e}"),
+            StartError::Memory(e) => write!(f, "memory in files (--memory-file): {e}"),
             StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
@@ -124,6 +127,15 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<store::warm::Refusal> for StartError {
+    fn from(refusal: store::warm::Refusal) -> StartError {
+        match refusal {
+            store::warm::Refusal::Config(e) => StartError::Store(e),
+            other => StartError::Memory(other),
+        }
+    }
+}
 
 impl Server {
     /// Starts a node: when this returns, clients can connect.
@@ -139,8 +151,7 @@ impl Server {
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<io::Result<_>>()
             .map_err(system("make wake-up descriptors"))?;
-        let (shared, ports, hasher) =
-            service::assemble(config, inboxes.clone()).map_err(StartError::Store)?;
+        let (shared, ports, hasher) = service::assemble(config, inboxes.clone())?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| StartError::System("make a descriptor", e.into()))?;
 
@@ -235,6 +246,8 @@ impl Server {
             stop.stop();
             let _ = thread.join();
         }
+        // Last: nobody asks for anything any more.
+        self.shared.leave_memory();
     }
 }
 

@@ -204,6 +204,11 @@ impl Shared {
         }
     }
 
+    /// Leaves the items to the next process, if their memory lies in files. Every thread of the node has ended.
+    pub fn leave_memory(&self) {
+        self.engine().0.service(self.kv).leave_memory();
+    }
+
     /// Everything counted, now.
     pub fn report(&self) -> Report {
         let (engine, kv) = {

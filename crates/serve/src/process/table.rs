@@ -148,7 +148,7 @@ impl<'a> Table<'a> {
         if self.name.is_empty() { "the file".to_owned() } else { format!("[{}]", self.name) }
     }
 
-    /// Sets registers: each table here is a family, but not those of `others`.
+    /// Sets registers: each table here is a family, but not those of `others`, where a key of a family is named with it (`store.memory_file`).
     ///
     /// # Errors
     /// There is no such register, or it has no such value.
@@ -157,6 +157,9 @@ impl<'a> Table<'a> {
             let Ok(table) = family.table() else { continue };
             for entry in table.entries() {
                 let name = format!("{}.{}", family.key, entry.key);
+                if others.contains(&&*name) {
+                    continue;
+                }
                 match registers.set(&name, &entry.scalar()?) {
                     Ok(()) => {}
                     Err(SetError::Unknown { listed, .. }) => {

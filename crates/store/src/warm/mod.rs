@@ -229,6 +229,11 @@ impl Store {
         }
     }
 
+    /// Whether its memory lies in files, to be handed over.
+    pub fn is_in_files(&self) -> bool {
+        self.files.is_some()
+    }
+
     /// Leaves everything in its files for the next process and says so there; `None` where the memory lies in none, and is gone.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod classic;
 mod listing;
 mod meta;
 mod stats;
+mod warm;
 
 use super::config::Config;
 use super::shared::Shared;
@@ -35,6 +36,7 @@ use store::{Hit, Key, Mode, Store};
 
 pub use listing::Listing;
 pub use stats::{Counters, KvReport};
+pub use warm::Began;
 
 /// Longest value that travels in the arena.
 pub const INLINE_VALUE: usize = 16 << 10;
@@ -170,6 +172,7 @@ impl Drop for InRing {
 /// The service.
 pub struct Kv {
     store: Store,
+    began: warm::Began,
     counters: stats::Counters,
     registers: Arc<Registers>,
     net: Arc<NetCounters>,
@@ -189,8 +192,8 @@ pub type Assembled = (Arc<Shared>, Vec<EdgePort<Kv>>, Hasher64);
 /// Makes the service, its engine and the ports of all edges, as `config` says.
 ///
 /// # Errors
-/// The store's, when it cannot be had with these settings.
-pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, store::ConfigError> {
+/// The store's, when it cannot be had with these settings or in these files.
+pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, store::warm::Refusal> {
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
@@ -209,7 +212,7 @@ pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, 
 }
 
 impl Kv {
-    fn new(config: &Config, net: Arc<NetCounters>, buffered: Arc<Budget>) -> Result<Kv, store::ConfigError> {
+    fn new(config: &Config, net: Arc<NetCounters>, buffered: Arc<Budget>) -> Result<Kv, store::warm::Refusal> {
         let registers = config.registers.clone();
         let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
         let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));
@@ -220,8 +223,10 @@ impl Kv {
             [registers.size(Id::StorePages)];
         // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
         settings.hash_seed = random_seed();
+        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
         let mut kv = Kv {
-            store: Store::new(settings)?,
+            store,
+            began,
             counters: stats::Counters::default(),
             registers,
             net,
@@ -239,8 +244,7 @@ impl Kv {
     }
 
     fn read_wall_clock(&mut self, now: Nanos) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.now = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
+        self.now = unix_seconds();
         self.now_is_of = now;
     }
 
@@ -251,7 +255,7 @@ impl Kv {
 
     /// What the store and the commands count.
     pub fn report(&mut self) -> KvReport {
-        stats::report(&self.counters, &self.store)
+        stats::report(&self.counters, &self.store, self.began)
     }
 
     #[inline]
@@ -282,6 +286,11 @@ fn share(hit: &Hit<'_>) -> Body {
         Some(large) => large,
         None => Arc::new(hit.value().to_vec()),
     }
+}
+
+fn unix_seconds() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Random bits from the system, or from address and time where it has none to give.
