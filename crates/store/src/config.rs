@@ -112,6 +112,8 @@ pub enum ConfigError {
         /// The least that would do now.
         floor: usize,
     },
+    /// The file system that its memory lies on has no more room.
+    NoRoom(String),
     /// The system gave no address space.
     System(String),
 }
@@ -150,6 +152,9 @@ impl fmt::Display for ConfigError {
                 bytes(*asked),
                 bytes(*floor)
             ),
+            ConfigError::NoRoom(why) => {
+                write!(f, "the memory cannot grow: {why}; make room there, or leave the limit")
+            }
             ConfigError::System(why) => write!(f, "the system gave no address space: {why}"),
         }
     }

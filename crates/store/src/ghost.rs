@@ -4,6 +4,7 @@
 //! is the high half. A set is a FIFO: a new one pushes the oldest out. A false match (about 16 / 2³²) only puts one cold
 //! item in the main queue.
 
+use crate::warm::ground::{Ground, Part};
 use base::pages::{PageKind, Region};
 use std::io;
 
@@ -17,9 +18,13 @@ pub(crate) struct Ghosts {
 
 impl Ghosts {
     /// A table of about `bytes`, rounded down to a power of two, at least 4 KiB.
-    pub(crate) fn new(bytes: usize, kind: PageKind) -> io::Result<Ghosts> {
+    ///
+    /// What a file holds of the same size is taken over as it is: whatever its bits are, they only say where a new item begins.
+    pub(crate) fn new(bytes: usize, kind: PageKind, ground: &Ground<'_>) -> io::Result<Ghosts> {
         let bytes = if bytes < 4096 { 4096 } else { 1 << bytes.ilog2() };
-        let region = Region::map(bytes, if bytes >= base::pages::HUGE_PAGE { kind } else { PageKind::Base })?;
+        let kind = if bytes >= base::pages::HUGE_PAGE { kind } else { PageKind::Base };
+        let mut region = ground.region(Part::Ghosts, bytes, kind)?;
+        region.hold(0..bytes)?;
         Ok(Ghosts { region, mask: (bytes / 64 - 1) as u64 })
     }
 
@@ -68,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_set_is_a_fifo_and_taking_forgets() {
-        let mut ghosts = Ghosts::new(4096, PageKind::Base).expect("4 KiB");
+        let mut ghosts = Ghosts::new(4096, PageKind::Base, &Ground::Anonymous).expect("4 KiB");
         let hash = |n: u64| (n + 1) << 32;
         for n in 0..20 {
             ghosts.remember(hash(n));

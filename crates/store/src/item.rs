@@ -258,6 +258,18 @@ impl Item {
         unsafe { self.payload().cast::<*const LargeValue>().write_unaligned(Arc::into_raw(value)) };
     }
 
+    /// Of a stub whose value lies in a file meanwhile: where it is there.
+    pub(crate) fn away(self) -> u64 {
+        // SAFETY: a stub has eight bytes behind its key.
+        unsafe { self.payload().cast::<u64>().read_unaligned() }
+    }
+
+    /// The value lies at `at` of a file from now on; what the stub owned was taken.
+    pub(crate) fn put_away(self, at: u64) {
+        // SAFETY: as `away`; the store is borrowed mutably by whoever writes.
+        unsafe { self.payload().cast::<u64>().write_unaligned(at) };
+    }
+
     /// Bytes it takes in the log.
     #[inline(always)]
     pub(crate) fn footprint(self) -> usize {

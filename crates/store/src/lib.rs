@@ -17,6 +17,8 @@
 //! Where things are: `index` finds, `log` holds, `clean` makes room (eviction, expiry and garbage are one decision there),
 //! `budget` counts, `store` puts them together, `ops` has one file per verb, `check` proves the invariants in tests.
 //!
+//! Memory may lie in files, for the next process to take over in an ordered restart: [`warm`].
+//!
 //! [`redo`] and [`image`] stand beside all this, for replicas of a chain: the persistent log and the media it can be on, and items at offsets that its entries
 //! name.
 
@@ -39,6 +41,7 @@ mod stats;
 mod store;
 #[cfg(test)]
 mod tests;
+pub mod warm;
 
 pub use config::{Config, ConfigError, MAX_VALUE, MIN_MEMORY, Mode};
 pub use coroutine::SharedStore;

@@ -14,7 +14,12 @@
 //! items, `large` that of the large values its live stubs own (asserted by `check`); (3) memory of a segment that is not
 //! Unbacked is in the budget; (4) nobody but the cleaner opens the last available segment, so that it can always finish.
 
+mod warm;
+
+pub(crate) use warm::{Geometry, Kept};
+
 use crate::budget::{Budget, Use};
+use crate::warm::ground::{Ground, Part};
 use base::pages::{HUGE_PAGE, PageKind, Region};
 use std::collections::VecDeque;
 use std::io;
@@ -42,7 +47,7 @@ pub(crate) enum State {
     Victim,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) state: State,
     pub(crate) queue: Queue,
@@ -75,7 +80,12 @@ pub(crate) struct Log {
     shift: u32,
     pub(crate) segments: Vec<Segment>,
     free: Vec<u32>,
+    /// Those that a budget suffices for.
     unbacked: Vec<u32>,
+    /// Those that would need room in the file first ([`Log::hold`]); of anonymous memory none.
+    bare: Vec<u32>,
+    /// The second in which the file system last had no room.
+    refused_at: Option<u32>,
     queues: [VecDeque<u32>; 2],
     /// Bytes of items and large values by queue.
     weight: [u64; 2],
@@ -95,26 +105,39 @@ fn segment_size(memory: usize) -> usize {
 }
 
 impl Log {
-    pub(crate) fn new(memory: usize, ceiling: usize, pages: PageKind) -> io::Result<Log> {
+    pub(crate) fn new(
+        memory: usize,
+        ceiling: usize,
+        pages: PageKind,
+        ground: &Ground<'_>,
+    ) -> io::Result<Log> {
         let size = segment_size(memory);
         // On huge pages the first byte written takes 2 MiB at once, so smaller segments would take more than accounted.
         let pages = if size < HUGE_PAGE { PageKind::Base } else { pages };
-        let heap = Region::map(ceiling - ceiling % size, pages)?;
-        let count = ceiling / size;
+        let heap = ground.region(Part::Heap, ceiling - ceiling % size, pages)?;
         let classes = (memory / size / 16).clamp(1, CLASSES);
-        Ok(Log {
+        Ok(Log::empty(heap, size.ilog2(), classes, ceiling / size))
+    }
+
+    /// `count` empty segments of 2^`shift` bytes in `heap`.
+    fn empty(heap: Region, shift: u32, classes: usize, count: usize) -> Log {
+        let all = (0..count as u32).rev().collect();
+        let (unbacked, bare) = if heap.is_in_file() { (Vec::new(), all) } else { (all, Vec::new()) };
+        Log {
             heap,
-            shift: size.ilog2(),
+            shift,
             segments: vec![EMPTY; count],
             free: Vec::with_capacity(count),
-            unbacked: (0..count as u32).rev().collect(),
+            unbacked,
+            bare,
+            refused_at: None,
             queues: [VecDeque::with_capacity(count), VecDeque::with_capacity(count)],
             weight: [0; 2],
             open: [[NONE; CLASSES]; 2],
             classes,
             live: 0,
             dead: 0,
-        })
+        }
     }
 
     /// First byte of the heap.
@@ -161,7 +184,8 @@ impl Log {
 
     /// Segments in the most that the budget allows at this moment.
     pub(crate) fn reachable(&self, budget: &Budget) -> usize {
-        self.segments.len() - self.unbacked.len() + self.unbacked.len().min(budget.left() >> self.shift)
+        let backed = self.segments.len() - self.unbacked_segments();
+        backed + self.unbacked.len().min(budget.left() >> self.shift)
     }
 
     /// The class of what expires at `expiry`: things of one class die at about the same time.
@@ -304,7 +328,7 @@ impl Log {
             return false;
         }
         self.segments[segment as usize] = EMPTY;
-        self.unbacked.push(segment);
+        if self.heap.is_in_file() { &mut self.bare } else { &mut self.unbacked }.push(segment);
         budget.give(Use::Segments, self.segment_bytes());
         true
     }
@@ -314,7 +338,7 @@ impl Log {
     }
 
     pub(crate) fn unbacked_segments(&self) -> usize {
-        self.unbacked.len()
+        self.unbacked.len() + self.bare.len()
     }
 
     /// Every segment empty, its memory given back.
@@ -333,5 +357,6 @@ impl Log {
         }
         while self.release_one(budget) {}
         self.unbacked.sort_unstable_by(|a, b| b.cmp(a));
+        self.bare.sort_unstable_by(|a, b| b.cmp(a));
     }
 }

@@ -6,7 +6,7 @@ use crate::budget::Use;
 use crate::store::Store;
 use base::pages::PageKind;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) evicted: u64,
     pub(crate) expired: u64,

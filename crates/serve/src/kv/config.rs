@@ -45,6 +45,8 @@ pub struct Config {
     pub listen: Listen,
     /// Its registers, shared with whoever may turn them later.
     pub registers: Arc<Registers>,
+    /// The directory that the store's memory lies in, for the next process to go on with (memcached's -e). None: it is anonymous.
+    pub memory_file: Option<PathBuf>,
     /// Whether the `shutdown` command may stop the node (memcached's -A).
     pub allow_shutdown: bool,
     /// Where its requests leave spans.
@@ -76,8 +78,21 @@ impl Config {
                 }
             }
         }
-        file.registers(&self.registers, &["listen"])?;
+        self.apply_store(file, &["listen"])?;
         Ok(admin)
+    }
+
+    /// Applies tables that are a family of registers each, but not those of `others`; `store.memory_file` stands among them and is none.
+    ///
+    /// # Errors
+    /// Says which key is wrong and what is wanted there.
+    pub fn apply_store(&mut self, file: &Table<'_>, others: &[&str]) -> Result<(), Wrong> {
+        if let Some(store) = file.get("store").and_then(|store| store.table().ok())
+            && let Some(place) = store.get("memory_file")
+        {
+            self.memory_file = Some(place.text()?.into());
+        }
+        file.registers(&self.registers, &[others, &["store.memory_file"]].concat())
     }
 
     fn apply_listen(&mut self, entry: &Entry<'_>) -> Result<(), Wrong> {
@@ -127,7 +142,7 @@ mod tests {
     fn a_file_sets_registers_and_addresses() {
         let (config, admin) = apply(
             "[listen]\ntcp = ['127.0.0.1:0', '[::1]:0']\nunix = '/run/m.sock'\nunix_mask = '770'\nadmin = 'localhost:0'\n\
-             [engine]\ngroup = 32\nform = 'plain'\n[store]\nmemory = '1g'\npopulate = true\n",
+             [engine]\ngroup = 32\nform = 'plain'\n[store]\nmemory = '1g'\npopulate = true\nmemory_file = '/dev/shm/m'\n",
         )
         .expect("a good file");
         assert_eq!(config.listen.tcp.len(), 2);
@@ -137,6 +152,7 @@ mod tests {
         assert_eq!(config.registers.read(Id::EngineForm), 0);
         assert_eq!(config.registers.read(Id::StoreMemory), 1 << 30);
         assert!(config.registers.is_on(Id::StorePopulate));
+        assert_eq!(config.memory_file.as_deref(), Some(Path::new("/dev/shm/m")));
     }
 
     #[test]
@@ -149,6 +165,7 @@ mod tests {
                 "m.toml:3: there is no register \"engine.grup\"; did you mean \"engine.group\"?",
             ),
             ("[engine]\ngroup = [1]", "m.toml:2: engine.group must be a number, a string"),
+            ("[store]\nmemory_file = 1", "m.toml:2: store.memory_file"),
             ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
             (
                 "[listen]\nport = 1",

@@ -40,6 +40,10 @@ pub struct Flags {
     #[arg(short = 'm', long = "memory-limit", value_name = "MIB", value_parser = mebibytes)]
     memory: Option<Bytes>,
 
+    /// Directory, best on a tmpfs, for the memory of items: a node that is stopped in order leaves it there to the next one
+    #[arg(short = 'e', long, value_name = "PATH")]
+    memory_file: Option<PathBuf>,
+
     /// Lose nothing: answer an error when memory is full, instead of evicting
     #[arg(short = 'M', long = "disable-evictions")]
     no_evictions: bool,
@@ -153,6 +157,7 @@ impl Flags {
         }
         assign(registers, &self.set)?;
         config.allow_shutdown = self.allow_shutdown;
+        config.memory_file = self.memory_file.clone().or(config.memory_file.take());
         Ok(())
     }
 
@@ -217,13 +222,14 @@ mod tests {
 
     #[test]
     fn memcached_flags_mean_what_they_mean_there() {
-        let c = config("-p 0 -m 100 -M -c 10 -t 2 -I 2m -b 5 -R 7 -F -A").expect("good flags");
+        let c = config("-p 0 -m 100 -M -c 10 -t 2 -I 2m -b 5 -R 7 -F -A -e /dev/shm/m").expect("good flags");
         let r = &c.registers;
         assert_eq!(r.read(Id::StoreMemory), 100 << 20);
         assert_eq!(r.read(Id::StoreMode), 1);
         assert_eq!((r.read(Id::NetMaxConnections), r.read(Id::EdgeThreads)), (10, 2));
         assert_eq!((r.read(Id::StoreMaxValue), r.read(Id::NetPipeline)), (2 << 20, 7));
         assert_eq!((c.allow_shutdown, r.is_on(Id::StoreFlushAll)), (true, false));
+        assert_eq!(c.memory_file.as_deref(), Some(std::path::Path::new("/dev/shm/m")));
         assert_eq!(c.listen.tcp[0].port(), 0);
         assert!(c.listen.udp.is_empty());
     }

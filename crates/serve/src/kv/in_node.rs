@@ -49,7 +49,7 @@ impl Kv {
         let listen = Listen { tcp: vec![], ..Listen::default() };
         let mut config = Config { listen, allow_shutdown: keys.enable_shutdown, ..Config::default() };
         config.listen.unix_mask = keys.unix_mask.unwrap_or(config.listen.unix_mask);
-        table.registers(&config.registers, &[])?;
+        config.apply_store(table, &[])?;
         Ok(Kv::new(config))
     }
 }

@@ -42,6 +42,9 @@ crate::families! { "millrace_kv_";
     MEMORY_PARTS gauge "memory_part" bytes ["part"] "Of that: segments, large values, index, keys of evicted items (ghosts).";
     SEGMENTS gauge "segments" count ["state"] "Segments with memory: used, free.";
     BUCKETS gauge "index_buckets" count ["kind"] "Buckets of the index: main, and overflow in use.";
+    MEMORY_BEGAN gauge "memory_began_info" count ["how"] "Always 1; how the memory of items began: anonymous, warm (from the process before, memory_file), cold.";
+    RESUMED_ITEMS gauge "resumed_items" count [] "Items that were taken over from the process before.";
+    RESUME gauge "resume" seconds [] "What taking them over took, or finding out that they cannot be.";
     PAGES gauge "pages_info" count ["of", "pages"] "Always 1; which pages are under segments and index.";
 }
 
@@ -109,6 +112,9 @@ fn add(page: &mut Page, report: &Report) {
     for (of, pages) in [("segments", &store.heap_pages), ("index", &store.index_pages)] {
         page.add(PAGES, &[of, pages], true);
     }
+    page.add(MEMORY_BEGAN, &[kv.began.how], true);
+    page.add(RESUMED_ITEMS, &[], kv.began.items);
+    page.add(RESUME, &[], kv.began.seconds);
     commands(page, &kv.commands);
 }
 

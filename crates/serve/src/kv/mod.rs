@@ -106,6 +106,8 @@ pub enum StartError {
     Listen(listen::ListenError),
     /// The store refused its settings.
     Store(store::ConfigError),
+    /// The files that its memory was to lie in.
+    Memory(store::warm::Refusal),
     /// The system refused threads, memory or descriptors.
     System(&'static str, io::Error),
     /// The engine core has no room for it, or no thread.
@@ -119,6 +121,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Listen(e) => e.fmt(f),
             StartError::Store(e) => write!(f, "the store: {e}"),
+            StartError::Memory(e) => write!(f, "memory in files (--memory-file): {e}"),
             StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
             StartError::Engine(e) => e.fmt(f),
             StartError::Nowhere => {
@@ -129,6 +132,15 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<store::warm::Refusal> for StartError {
+    fn from(refusal: store::warm::Refusal) -> StartError {
+        match refusal {
+            store::warm::Refusal::Config(e) => StartError::Store(e),
+            other => StartError::Memory(other),
+        }
+    }
+}
 
 impl Server {
     /// Starts a node with an engine core of its own: when this returns, clients can connect.
@@ -232,6 +244,8 @@ impl Server {
         }
         // Only now: the edges needed it to answer what had arrived.
         self.shared.on_core.leave();
+        // Last: nobody asks for anything any more.
+        self.shared.leave_memory();
     }
 }
 

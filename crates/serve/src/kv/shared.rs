@@ -158,6 +158,11 @@ impl Shared {
         }
     }
 
+    /// Leaves the items to the next process, if their memory lies in files. Every thread of the node has ended.
+    pub fn leave_memory(&self) {
+        self.on_core.ask(|kv, _| kv.leave_memory());
+    }
+
     /// Everything counted, now.
     pub fn report(&self) -> Report {
         let (engine, kv) = self.on_core.ask(|kv, counters| (counters, kv.report()));

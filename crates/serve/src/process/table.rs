@@ -148,25 +148,33 @@ impl<'a> Table<'a> {
         if self.name.is_empty() { "the file".to_owned() } else { format!("[{}]", self.name) }
     }
 
-    /// Sets registers: each table here is a family, but not those of `others`. A register's name may be written as a key in quotes or as tables in
-    /// tables: `place."rec.preprocess"` and `place.rec.preprocess` are one.
+    /// Sets registers: each table here is a family, but not those of `others`, where a key of a family is named with it (`store.memory_file`). A
+    /// register's name may be written as a key in quotes or as tables in tables: `place."rec.preprocess"` and `place.rec.preprocess` are one.
     ///
     /// # Errors
     /// There is no such register, or it has no such value.
     pub fn registers<R: Register>(&self, registers: &Registers<R>, others: &[&str]) -> Result<(), Wrong> {
         for family in self.entries().filter(|entry| !others.contains(&entry.key)) {
             if let Ok(table) = family.table() {
-                table.family(family.key, registers)?;
+                table.family(family.key, registers, others)?;
             }
         }
         Ok(())
     }
 
-    fn family<R: Register>(&self, name: &str, registers: &Registers<R>) -> Result<(), Wrong> {
+    fn family<R: Register>(
+        &self,
+        name: &str,
+        registers: &Registers<R>,
+        others: &[&str],
+    ) -> Result<(), Wrong> {
         for entry in self.entries() {
             let name = format!("{name}.{}", entry.key);
+            if others.contains(&&*name) {
+                continue;
+            }
             if let Ok(table) = entry.table() {
-                table.family(&name, registers)?;
+                table.family(&name, registers, others)?;
                 continue;
             }
             match registers.set(&name, &entry.scalar()?) {

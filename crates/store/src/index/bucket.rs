@@ -8,7 +8,7 @@ use std::io;
 /// Entries in a bucket.
 pub(super) const WAYS: usize = 7;
 
-const BUCKET: usize = 64;
+pub(super) const BUCKET: usize = 64;
 
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
@@ -60,10 +60,9 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    pub(super) fn new(reserve: usize, kind: PageKind) -> io::Result<Buckets> {
-        let region = Region::map(reserve.max(4096), kind)?;
+    pub(super) fn new(region: Region) -> Buckets {
         let step = if region.kind() == PageKind::Base { 4096 } else { HUGE_PAGE };
-        Ok(Buckets { region, backed: 0, step })
+        Buckets { region, backed: 0, step }
     }
 
     #[inline(always)]
@@ -77,9 +76,11 @@ impl Buckets {
         self.backed * BUCKET
     }
 
-    /// One step of memory more; the caller has taken it from the budget.
-    pub(super) fn grow(&mut self) {
+    /// One step of memory more, which the caller takes from the budget. An error where its file has no room.
+    pub(super) fn grow(&mut self) -> io::Result<()> {
+        self.region.hold(self.bytes()..self.bytes() + self.step)?;
         self.backed += self.step / BUCKET;
+        Ok(())
     }
 
     pub(super) fn can_grow(&self) -> bool {

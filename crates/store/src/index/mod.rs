@@ -18,9 +18,13 @@
 //! Sources: MICA (Lim et al., NSDI 2014, §4.3); ORCA §IV-A; linear hashing (Litwin, VLDB 1980).
 
 mod bucket;
+mod warm;
+
+pub(crate) use warm::{Shape, Used};
 
 pub(crate) use bucket::{Slot, entry_of, offset_in};
 
+use crate::warm::ground::{Ground, Part};
 use base::pages::PageKind;
 use base::touch::prefetch;
 use bucket::{Bucket, Buckets, Matches, WAYS, occupancy};
@@ -47,11 +51,11 @@ pub(crate) struct Index {
 
 impl Index {
     /// An empty index of one step of memory, with address space for `reserve` bytes of buckets.
-    pub(crate) fn new(reserve: usize, kind: PageKind) -> io::Result<Index> {
-        let mut main = Buckets::new(reserve, kind)?;
-        let mut overflow = Buckets::new(reserve / 2, kind)?;
-        main.grow();
-        overflow.grow();
+    pub(crate) fn new(reserve: usize, kind: PageKind, ground: &Ground<'_>) -> io::Result<Index> {
+        let mut main = Buckets::new(ground.region(Part::Index, reserve.max(4096), kind)?);
+        let mut overflow = Buckets::new(ground.region(Part::Overflow, (reserve / 2).max(4096), kind)?);
+        main.grow()?;
+        overflow.grow()?;
         let count = 1 << 6;
         let mut index = Index {
             main,
@@ -81,17 +85,21 @@ impl Index {
     }
 
     /// Makes the empty index as large as `items` need, without splitting. Before the memory is taken from the budget.
-    pub(crate) fn presize(&mut self, items: usize) {
+    ///
+    /// # Errors
+    /// Its file has no room.
+    pub(crate) fn presize(&mut self, items: usize) -> io::Result<()> {
         assert_eq!(self.entries, 0, "only an empty index can be sized");
         let wanted = buckets_for(items).max(self.count);
         while self.main.backed < wanted && self.main.can_grow() {
-            self.main.grow();
+            self.main.grow()?;
         }
         self.count = wanted.min(self.main.backed);
         self.mask = self.count.next_power_of_two() - 1;
         if self.mask + 1 == self.count {
             self.mask = 2 * self.count - 1;
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -230,8 +238,9 @@ impl Index {
         if self.count < self.main.backed { Some(0) } else { self.main.can_grow().then_some(self.main.step) }
     }
 
-    pub(crate) fn grow_main(&mut self) {
-        self.main.grow();
+    /// False where its file has no room.
+    pub(crate) fn grow_main(&mut self) -> bool {
+        self.main.grow().is_ok()
     }
 
     /// The step that [`Index::grow_overflow`] adds; `None` at the end of the reserved address space.
@@ -239,10 +248,14 @@ impl Index {
         self.overflow.can_grow().then_some(self.overflow.step)
     }
 
-    pub(crate) fn grow_overflow(&mut self) {
+    /// False where its file has no room.
+    pub(crate) fn grow_overflow(&mut self) -> bool {
         let from = self.overflow.backed;
-        self.overflow.grow();
-        self.link_free(from);
+        let has_grown = self.overflow.grow().is_ok();
+        if has_grown {
+            self.link_free(from);
+        }
+        has_grown
     }
 
     /// Free overflow buckets.

@@ -18,7 +18,8 @@ impl Store {
     /// Sets the limit to `bytes`. A cache that uses more gives back step by step with the operations that follow.
     ///
     /// # Errors
-    /// [`ConfigError`]: too little, above the ceiling of the configuration, or in store mode below what is in use.
+    /// [`ConfigError`]: too little, above the ceiling of the configuration, more than the file system of its files has, or in store
+    /// mode below what is in use.
     pub fn set_memory_limit(&mut self, bytes: usize) -> Result<(), ConfigError> {
         if bytes > self.config.memory_ceiling {
             return Err(ConfigError::AboveCeiling { asked: bytes, ceiling: self.config.memory_ceiling });
@@ -33,8 +34,14 @@ impl Store {
         if self.config.mode == Mode::Store && bytes < floor {
             return Err(ConfigError::BelowUse { asked: bytes, floor });
         }
+        let before = std::mem::replace(&mut self.budget.limit, bytes);
+        if let Err(why) = self.log.hold(&self.budget) {
+            self.budget.limit = before;
+            self.log.give_up(&self.budget, 0);
+            return Err(ConfigError::NoRoom(why.to_string()));
+        }
+        self.log.give_up(&self.budget, 0);
         self.config.memory = bytes;
-        self.budget.limit = bytes;
         self.release_wanted = self.budget.spent().saturating_sub(bytes);
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::item::{DEAD, Header, Item, LARGE};
 use crate::key::{Key, same};
 use crate::log::{Log, State};
 use crate::stats::Counters;
+use crate::warm::ground::{Files, Ground};
 use base::hash::Hasher64;
 use base::pages::PageKind;
 use base::touch::{LINE, prefetch};
@@ -37,7 +38,7 @@ pub struct Store {
     pub(crate) hasher: Hasher64,
     pub(crate) config: Config,
     pub(crate) budget: Budget,
-    ghosts: Option<Ghosts>,
+    pub(crate) ghosts: Option<Ghosts>,
     pub(crate) cleaning: Option<Cleaning>,
     /// Segments below which the cleaner runs.
     pub(crate) reserve: usize,
@@ -50,6 +51,8 @@ pub struct Store {
     /// Bytes of free segments to give back, because somebody else needs them.
     pub(crate) release_wanted: usize,
     pub(crate) stats: Counters,
+    /// The files that its memory lies in, if it is to be handed over.
+    pub(crate) files: Option<Files>,
     #[cfg(test)]
     pub(crate) planted: Option<Planted>,
     /// Keeps so many bits of each hash, so that tests see collisions.
@@ -87,18 +90,34 @@ impl Store {
     pub fn new(mut config: Config) -> Result<Store, ConfigError> {
         config.memory_ceiling = config.memory_ceiling.max(config.memory);
         config.checked()?;
-        let system = |e: std::io::Error| ConfigError::System(e.to_string());
-        let mut budget = Budget::new(config.memory);
-        let log = Log::new(config.memory, config.memory_ceiling, config.pages).map_err(system)?;
-        // Small stores count in 4 KiB pages, so that they neither take nor account for 2 MiB at once.
+        Store::empty_on(config, &Ground::Anonymous).map_err(|e| ConfigError::System(e.to_string()))
+    }
+
+    /// An empty store whose memory comes from `ground`, with settings that were checked.
+    pub(crate) fn empty_on(config: Config, ground: &Ground<'_>) -> std::io::Result<Store> {
+        let log = Log::new(config.memory, config.memory_ceiling, config.pages, ground)?;
+        let kind = Store::index_pages(&config, &log);
+        let mut index = Index::new(config.memory_ceiling / 2, kind, ground)?;
+        index.presize(config.expected_items)?;
+        Store::of(config, log, index, ground)
+    }
+
+    /// Small stores count in 4 KiB pages, so that they neither take nor account for 2 MiB at once.
+    pub(crate) fn index_pages(config: &Config, log: &Log) -> PageKind {
         let small = log.segment_bytes() < base::pages::HUGE_PAGE || config.pages == PageKind::Base;
-        let kind = if small { PageKind::Base } else { PageKind::Transparent };
-        let mut index = Index::new(config.memory_ceiling / 2, kind).map_err(system)?;
-        index.presize(config.expected_items);
+        if small { PageKind::Base } else { PageKind::Transparent }
+    }
+
+    /// A store around what `log` and `index` hold.
+    pub(crate) fn of(config: Config, log: Log, index: Index, ground: &Ground<'_>) -> std::io::Result<Store> {
+        let mut budget = Budget::new(config.memory);
+        let kind = Store::index_pages(&config, &log);
+        let backed = log.segments.len() - log.unbacked_segments();
+        budget.take(Use::Segments, backed * log.segment_bytes());
         budget.take(Use::Index, index.main_bytes());
         budget.take(Use::Overflow, index.overflow_bytes());
         let ghosts = match config.mode {
-            Mode::Cache => Some(Ghosts::new(config.memory / 64, kind).map_err(system)?),
+            Mode::Cache => Some(Ghosts::new(config.memory / 64, kind, ground)?),
             Mode::Store => None,
         };
         budget.take(Use::Ghosts, ghosts.as_ref().map_or(0, Ghosts::bytes));
@@ -121,6 +140,7 @@ impl Store {
             credit,
             release_wanted: 0,
             stats: Counters::default(),
+            files: None,
             #[cfg(test)]
             planted: None,
             #[cfg(test)]

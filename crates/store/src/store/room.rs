@@ -16,6 +16,9 @@ impl Store {
     /// Before a mutation that writes about `bytes`: cleans in proportion, grows the index, and sees to it that two segments
     /// are available, as far as possible.
     pub(crate) fn prepare(&mut self, now: u32, bytes: usize) {
+        if self.log.lacks_room_in_file() {
+            self.log.hold_some(&self.budget, now, self.reserve);
+        }
         let walk = bytes.saturating_mul(self.cleaning.as_ref().map_or(5, |c| c.pace));
         if self.log.available(&self.budget) < self.reserve || self.budget.is_over() {
             self.clean(now, walk);
@@ -42,8 +45,11 @@ impl Store {
             None => return,
             Some(0) => {}
             Some(step) if self.log.can_spare(&self.budget, step) => {
+                self.log.give_up(&self.budget, step);
+                if !self.index.grow_main() {
+                    return;
+                }
                 self.budget.take(Use::Index, step);
-                self.index.grow_main();
             }
             Some(step) => {
                 self.release_wanted = self.release_wanted.max(step);
@@ -71,8 +77,10 @@ impl Store {
         let have = self.log.can_spare(&self.budget, step)
             || self.index.spare_overflow() == 0 && self.make_room(now, step);
         if have {
-            self.budget.take(Use::Overflow, step);
-            self.index.grow_overflow();
+            self.log.give_up(&self.budget, step);
+            if self.index.grow_overflow() {
+                self.budget.take(Use::Overflow, step);
+            }
         } else {
             self.release_wanted = self.release_wanted.max(step);
         }

@@ -139,10 +139,12 @@ impl Store {
         Ok(())
     }
 
-    fn outside(&self, front: &[u8], back: &[u8]) -> Result<std::sync::Arc<LargeValue>, SetError> {
-        if !self.log.can_spare(&self.budget, LargeValue::footprint(front.len() + back.len())) {
+    fn outside(&mut self, front: &[u8], back: &[u8]) -> Result<std::sync::Arc<LargeValue>, SetError> {
+        let bytes = LargeValue::footprint(front.len() + back.len());
+        if !self.log.can_spare(&self.budget, bytes) {
             return Err(SetError::OutOfMemory);
         }
+        self.log.give_up(&self.budget, bytes);
         LargeValue::of(front, back, self.budget.large_counter()).ok_or(SetError::OutOfMemory)
     }
 

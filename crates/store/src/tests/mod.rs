@@ -5,7 +5,7 @@
 mod forms;
 mod limits;
 mod listing;
-mod model;
+pub(crate) mod model;
 mod planted;
 mod semantics;
 

@@ -13,6 +13,7 @@ mod classic;
 mod listing;
 mod meta;
 mod stats;
+mod warm;
 
 use super::StartError;
 use super::config::Config;
@@ -38,6 +39,7 @@ use store::{Hit, Key, Mode, Store};
 
 pub use listing::Listing;
 pub use stats::{Counters, KvReport};
+pub use warm::Began;
 
 /// Longest value that travels in the arena.
 pub const INLINE_VALUE: usize = 16 << 10;
@@ -200,6 +202,7 @@ impl Drop for InRing {
 /// The service.
 pub struct Kv {
     store: Store,
+    began: warm::Began,
     counters: stats::Counters,
     registers: Arc<Registers>,
     net: Arc<NetCounters>,
@@ -219,7 +222,7 @@ pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
 /// Makes the service on `core` and the ports of all edges, as `config` says.
 ///
 /// # Errors
-/// The store cannot be had with these settings, or the core has no room.
+/// The store cannot be had with these settings or in these files, or the core has no room.
 pub fn assemble(
     config: &Config,
     inboxes: Vec<Arc<Inbox>>,
@@ -228,7 +231,7 @@ pub fn assemble(
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
-    let kv = Kv::new(config, net.clone(), buffered.clone()).map_err(StartError::Store)?;
+    let kv = Kv::new(config, net.clone(), buffered.clone())?;
     let hasher = *kv.store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
@@ -240,7 +243,11 @@ pub fn assemble(
 }
 
 impl Kv {
-    fn new(config: &Config, net: Arc<NetCounters>, buffered: Arc<Budget>) -> Result<Kv, store::ConfigError> {
+    fn new(
+        config: &Config,
+        net: Arc<NetCounters>,
+        buffered: Arc<Budget>,
+    ) -> Result<Kv, store::warm::Refusal> {
         let registers = config.registers.clone();
         let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
         let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));
@@ -251,8 +258,10 @@ impl Kv {
             [registers.size(Id::StorePages)];
         // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
         settings.hash_seed = random_seed();
+        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
         let mut kv = Kv {
-            store: Store::new(settings)?,
+            store,
+            began,
             counters: stats::Counters::default(),
             registers,
             net,
@@ -270,8 +279,7 @@ impl Kv {
     }
 
     fn read_wall_clock(&mut self, now: Nanos) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.now = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
+        self.now = unix_seconds();
         self.now_is_of = now;
     }
 
@@ -282,7 +290,7 @@ impl Kv {
 
     /// What the store and the commands count.
     pub fn report(&mut self) -> KvReport {
-        stats::report(&self.counters, &self.store)
+        stats::report(&self.counters, &self.store, self.began)
     }
 
     #[inline]
@@ -313,6 +321,11 @@ fn share(hit: &Hit<'_>) -> Body {
         Some(large) => large,
         None => Arc::new(hit.value().to_vec()),
     }
+}
+
+fn unix_seconds() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 /// Random bits from the system, or from address and time where it has none to give.

@@ -2,7 +2,7 @@
 //!
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
-use super::{Kv, Reply, STATS_BOUND, inline};
+use super::{Began, Kv, Reply, STATS_BOUND, inline};
 use crate::kv::registers::Id;
 use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use base::Nanos;
@@ -81,6 +81,8 @@ pub struct KvReport {
     pub commands: Counters,
     /// The store.
     pub store: StoreReport,
+    /// How its memory began.
+    pub began: Began,
 }
 
 /// [`store::Stats`] for programs.
@@ -128,10 +130,11 @@ pub struct StoreReport {
     pub index_pages: String,
 }
 
-pub(super) fn report(commands: &Counters, store: &Store) -> KvReport {
+pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvReport {
     let s = store.stats();
     KvReport {
         commands: *commands,
+        began,
         store: StoreReport {
             items: s.items as u64,
             item_bytes: s.item_bytes,
@@ -243,6 +246,11 @@ impl Kv {
         reply.stat("cas_enabled", "yes");
         reply.stat_number("tcp_backlog", number(Id::NetBacklog));
         reply.stat("auth_enabled_sasl", "no");
+        // As memcached, only where there is one; cut, since a reply has a bound.
+        if let Some(place) = &self.config.memory_file {
+            let place = place.to_string_lossy();
+            reply.stat("memory_file", &place[..place.floor_char_boundary(256)]);
+        }
         reply.stat_number("item_size_max", number(Id::StoreMaxValue));
         reply.stat("flush_enabled", if registers.is_on(Id::StoreFlushAll) { "yes" } else { "no" });
         reply.stat_number("idle_timeout", number(Id::NetIdleTimeout));

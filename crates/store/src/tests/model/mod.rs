@@ -88,7 +88,7 @@ pub(crate) struct Pair {
     pub(crate) store: Store,
     model: HashMap<Vec<u8>, Known>,
     flush_at: u32,
-    last_version: u64,
+    pub(crate) last_version: u64,
     pub(crate) refused: u64,
     pub(crate) missing: u64,
 }
@@ -105,7 +105,7 @@ impl Pair {
         self.due(now);
     }
 
-    fn due(&mut self, now: u32) {
+    pub(crate) fn due(&mut self, now: u32) {
         if now >= self.flush_at {
             self.model.clear();
             self.flush_at = u32::MAX;
