@@ -57,7 +57,8 @@ fn key_bytes(number: u64) -> [u8; 16] {
 
 fn config(options: &Options, pages: PageKind) -> Config {
     let item = (28 + 16 + options.value).next_multiple_of(8) + 17;
-    let mut config = Config::new(Mode::Store, (options.items as usize * item).max(4 << 20) * 17 / 16 + (32 << 20));
+    let mut config =
+        Config::new(Mode::Store, (options.items as usize * item).max(4 << 20) * 17 / 16 + (32 << 20));
     config.pages = pages;
     config.expected_items = options.items as usize;
     config
@@ -149,7 +150,10 @@ fn main() -> Result<(), String> {
         let (store, start) = resume().map_err(|e| e.to_string())?;
         let taken = begun.elapsed();
         let Start::Warm { items, .. } = start else { return Err(format!("{start:?}")) };
-        println!("{} of memory, {items} items: closed in {closed:.1?}, taken over in {taken:.1?}", Bytes(bytes as u64));
+        println!(
+            "{} of memory, {items} items: closed in {closed:.1?}, taken over in {taken:.1?}",
+            Bytes(bytes as u64)
+        );
         files = store;
     }
     drop(files);

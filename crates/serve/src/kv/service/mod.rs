@@ -212,7 +212,11 @@ pub fn assemble(config: &Config, inboxes: Vec<Arc<Inbox>>) -> Result<Assembled, 
 }
 
 impl Kv {
-    fn new(config: &Config, net: Arc<NetCounters>, buffered: Arc<Budget>) -> Result<Kv, store::warm::Refusal> {
+    fn new(
+        config: &Config,
+        net: Arc<NetCounters>,
+        buffered: Arc<Budget>,
+    ) -> Result<Kv, store::warm::Refusal> {
         let registers = config.registers.clone();
         let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
         let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));

@@ -37,9 +37,13 @@ pub(super) fn open(place: Option<&Path>, settings: Config) -> Result<(Store, Beg
     let (how, items) = match &start {
         Start::Warm { items, bytes, away, set_back } => {
             let bytes = Bytes(*bytes);
-            log::info!("warm: {items} items of {bytes} from {place}, left {away} s ago, in {milliseconds} ms");
+            log::info!(
+                "warm: {items} items of {bytes} from {place}, left {away} s ago, in {milliseconds} ms"
+            );
             if *set_back > 0 {
-                log::warn!("the clock was set back by {set_back} s meanwhile: items end that much earlier, so that none lives longer");
+                log::warn!(
+                    "the clock was set back by {set_back} s meanwhile: items end that much earlier, so that none lives longer"
+                );
             }
             ("warm", *items as u64)
         }
@@ -62,7 +66,9 @@ impl Kv {
             return;
         }
         let empty = Store::new(Config::new(Mode::Cache, MIN_MEMORY));
-        let Ok(empty) = empty else { return log::error!("no memory to end with: the next process starts cold") };
+        let Ok(empty) = empty else {
+            return log::error!("no memory to end with: the next process starts cold");
+        };
         let begun = Instant::now();
         match std::mem::replace(&mut self.store, empty).hand_over(unix_seconds()) {
             Ok(Some(left)) => {
