@@ -65,16 +65,13 @@ impl Port {
         let address = listener.local_addr()?;
         crate::reach::warn(&format!("the port {name}"), address);
         let (stop, stopped) = watch::channel(false);
-        // The first is made here, so that a failure is the caller's to tell.
-        let mut runtime = Some(runtime()?);
+        // The first are made here, so that a failure is the caller's to tell, and all descriptors are there when this returns.
+        let make = move || io::Result::Ok((runtime()?, listener.try_clone()?));
+        let mut first = Some(make()?);
         let title = name.to_owned();
         let serve = move || {
             loop {
-                let Some(current) = runtime.take().or_else(|| self::runtime().ok()) else {
-                    std::thread::sleep(ACCEPT_RETRY);
-                    continue;
-                };
-                let Ok(listener) = listener.try_clone() else {
+                let Some((current, listener)) = first.take().or_else(|| make().ok()) else {
                     std::thread::sleep(ACCEPT_RETRY);
                     continue;
                 };

@@ -1,9 +1,10 @@
 //! Clients of another protocol, at the homes themselves: what they ask by ticket is judged like what the others ask.
 
-use super::{Call, HomeId, Message, NodeId, Out, Status, Verb, Version, World, key_hash};
+use super::{Call, HomeId, Message, NodeId, Out, Status, Verb, Version, World};
 use crate::coherence::home::Ticket;
 use crate::coherence::home::items::Replied;
 use crate::wire::Ttl;
+use crate::wire::key_hash;
 use std::collections::BTreeMap;
 
 /// Who asked, and what the home called it. Tickets of another life of the home are other ones.
