@@ -173,9 +173,11 @@ mod tests {
         // SAFETY: inside the mapping, single-threaded.
         unsafe { region.start().add(4096).write_bytes(7, 8192) };
         region.release(8192..12288).expect("whole pages");
+        // On a tmpfs whole huge pages, elsewhere what was asked for.
+        let whole = region.len() as u64;
         drop(region);
         let region = Region::in_file(open(&path), 4096, PageKind::Base).expect("a shorter mapping");
-        assert_eq!((region.len(), path.metadata().expect("there").len()), (4096, 1 << 20), "it is not cut");
+        assert_eq!((region.len(), path.metadata().expect("there").len()), (4096, whole), "it is not cut");
         drop(region);
         let bytes = std::fs::read(&path).expect("a file");
         assert_eq!((bytes[4095], bytes[4096], bytes[8191], bytes[8192]), (0, 7, 7, 0));
