@@ -74,10 +74,8 @@ pub(super) fn play(seed: u64, planted: Option<Planted>, crashes: bool) -> Vec<St
     play_world(seed, planted, crashes).violations
 }
 
-fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
-    let mut prng = Prng::for_entity(seed, 1, 2);
-    let mut world =
-        World::new(config(seed), planted, (3, 1 + (seed % 2) as u16, 2), seed).with_controllers(2);
+/// Packets are lost, doubled, late; as often as `prng` says.
+fn make_lossy(world: &mut World, prng: &mut Prng) {
     let (drop, double, late) = (prng.unit_f64() * 0.1, prng.unit_f64() * 0.15, prng.unit_f64() * 0.2);
     world.script(move |_, _, _, prng| {
         let fate = prng.unit_f64();
@@ -88,6 +86,33 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
             _ => Fate::Arrives,
         }
     });
+}
+
+/// All ends once nothing is lost any more; and if nothing was `flushed`, the counter was counted.
+fn judge_end(world: &mut World, by_ticket: u32, flushed: bool) {
+    world.well();
+    world.run(Nanos::from_millis(400));
+    if world.under_way() > 0 {
+        world.violations.push(format!("{} operations never end", world.under_way()));
+    }
+    if world.tickets_under_way() > 0 {
+        world.violations.push(format!("{} of {by_ticket} tickets never end", world.tickets_under_way()));
+    }
+    if !flushed && world.ownership()[2] == 0 {
+        world.judge_counter("counter");
+    }
+    for (id, home) in &world.homes {
+        if !home.is_idle() {
+            world.violations.push(format!("home {id} has writes that never end"));
+        }
+    }
+}
+
+fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
+    let mut prng = Prng::for_entity(seed, 1, 2);
+    let mut world =
+        World::new(config(seed), planted, (3, 1 + (seed % 2) as u16, 2), seed).with_controllers(2);
+    make_lossy(&mut world, &mut prng);
     world.evicts = seed.is_multiple_of(5);
     let mut flushed = false;
     let (mut at_home, mut by_ticket) = (Prng::for_entity(seed, 2, 2), 0);
@@ -129,22 +154,7 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
             return world;
         }
     }
-    world.well();
-    world.run(Nanos::from_millis(400));
-    if world.under_way() > 0 {
-        world.violations.push(format!("{} operations never end", world.under_way()));
-    }
-    if world.tickets_under_way() > 0 {
-        world.violations.push(format!("{} of {by_ticket} tickets never end", world.tickets_under_way()));
-    }
-    if !flushed && world.ownership()[2] == 0 {
-        world.judge_counter("counter");
-    }
-    for (id, home) in &world.homes {
-        if !home.is_idle() {
-            world.violations.push(format!("home {id} has writes that never end"));
-        }
-    }
+    judge_end(&mut world, by_ticket, flushed);
     world
 }
 
