@@ -148,7 +148,7 @@ fn fill(client: &mut Client) {
         assert_eq!(ask(client, &format!("ms k{n} 4 T{} F{n}\r\nv{n:03}", n % 2 * 5000)), "HD\n");
     }
     for n in 0..5 {
-        client.set(&format!("large{n}"), &pattern(n, 900_000));
+        client.set(&format!("large{n}"), pattern(n, 900_000));
     }
     assert_eq!(ask(client, "set number 7 0 2\r\n41"), "STORED\n");
     assert_eq!(ask(client, "incr number 1"), "42\n");

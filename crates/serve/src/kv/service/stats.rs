@@ -249,7 +249,8 @@ impl Kv {
         // As memcached, only where there is one; cut, since a reply has a bound.
         if let Some(place) = &self.config.memory_file {
             let place = place.to_string_lossy();
-            reply.stat("memory_file", &place[..place.floor_char_boundary(256)]);
+            let end = (0..=place.len().min(256)).rev().find(|&at| place.is_char_boundary(at));
+            reply.stat("memory_file", &place[..end.unwrap_or(0)]);
         }
         reply.stat_number("item_size_max", number(Id::StoreMaxValue));
         reply.stat("flush_enabled", if registers.is_on(Id::StoreFlushAll) { "yes" } else { "no" });
