@@ -21,11 +21,20 @@ impl Ghosts {
     ///
     /// What a file holds of the same size is taken over as it is: whatever its bits are, they only say where a new item begins.
     pub(crate) fn new(bytes: usize, kind: PageKind, ground: &Ground<'_>) -> io::Result<Ghosts> {
-        let bytes = if bytes < 4096 { 4096 } else { 1 << bytes.ilog2() };
+        let bytes = Ghosts::rounded(bytes);
         let kind = if bytes >= base::pages::HUGE_PAGE { kind } else { PageKind::Base };
         let mut region = ground.region(Part::Ghosts, bytes, kind)?;
         region.hold(0..bytes)?;
         Ok(Ghosts { region, mask: (bytes / 64 - 1) as u64 })
+    }
+
+    fn rounded(bytes: usize) -> usize {
+        if bytes < 4096 { 4096 } else { 1 << bytes.ilog2() }
+    }
+
+    /// Bytes of those of a store with so much memory.
+    pub(crate) fn bytes_in(memory: usize) -> usize {
+        Ghosts::rounded(memory / 64)
     }
 
     pub(crate) fn bytes(&self) -> usize {

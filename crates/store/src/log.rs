@@ -185,7 +185,7 @@ impl Log {
     /// Segments in the most that the budget allows at this moment.
     pub(crate) fn reachable(&self, budget: &Budget) -> usize {
         let backed = self.segments.len() - self.unbacked_segments();
-        backed + self.unbacked.len().min(budget.left() >> self.shift)
+        backed + self.unbacked_segments().min(budget.left() >> self.shift)
     }
 
     /// The class of what expires at `expiry`: things of one class die at about the same time.

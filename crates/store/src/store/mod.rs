@@ -117,7 +117,7 @@ impl Store {
         budget.take(Use::Index, index.main_bytes());
         budget.take(Use::Overflow, index.overflow_bytes());
         let ghosts = match config.mode {
-            Mode::Cache => Some(Ghosts::new(config.memory / 64, kind, ground)?),
+            Mode::Cache => Some(Ghosts::new(Ghosts::bytes_in(config.memory), kind, ground)?),
             Mode::Store => None,
         };
         budget.take(Use::Ghosts, ghosts.as_ref().map_or(0, Ghosts::bytes));

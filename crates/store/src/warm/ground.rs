@@ -179,6 +179,18 @@ impl Files {
         parts.iter().try_for_each(|&part| self.get(part)?.sync_all())
     }
 
+    /// Bytes that the files have and that they could have besides.
+    pub(super) fn room(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.meta)?;
+        // A tmpfs without a limit says that it has no blocks at all.
+        if system.f_blocks == 0 {
+            return Ok(u64::MAX);
+        }
+        let blocks = |part| self.path(part).symlink_metadata().map_or(0, |found| found.blocks());
+        let held: u64 = ALL.map(blocks).iter().sum();
+        Ok(system.f_bavail.saturating_mul(system.f_frsize).saturating_add(held * 512))
+    }
+
     /// Empties the files of these parts, so that their room is the file system's again.
     pub(super) fn empty(&self, parts: &[Part]) -> io::Result<()> {
         parts.iter().try_for_each(|&part| self.get(part)?.set_len(0))

@@ -29,6 +29,7 @@ mod tests;
 pub use meta::probe;
 
 use crate::config::{Config, ConfigError, Mode};
+use crate::ghost::Ghosts;
 use crate::index::Index;
 use crate::item::{DEAD, LARGE};
 use crate::large::LargeValue;
@@ -315,6 +316,10 @@ fn hash_check(hasher: &Hasher64) -> u64 {
 fn cold(files: &Files, config: Config) -> Result<Store, Refusal> {
     let system =
         |e: io::Error| Refusal::System(format!("use {}", files.directory().display()), e.to_string());
+    // What is there is of no use to this process, but may be to one with other settings: it goes when there is room for what comes.
+    if files.room().map_err(system)? < config.memory as u64 {
+        return Err(Refusal::NoRoom { directory: files.directory().to_owned(), memory: config.memory });
+    }
     files.mark_in_use().map_err(|e| no_room(files, &config, e))?;
     files.empty(&MEMORY).and_then(|()| files.empty(&[Part::Large])).map_err(system)?;
     let made = Store::empty_on(config.clone(), &Ground::Files(files));
@@ -350,7 +355,8 @@ fn warm(files: &Files, config: &Config, meta: &[u8], now: u32, mask: u64) -> Res
     let (log, index, used) = structure(files, &config, &image, system)?;
     let found = check::walk(&log, &index, |key| hasher.hash(key) & mask, &image)?;
     let large: usize = found.segments.iter().map(|s| s.large as usize).sum();
-    if image.ghosts != files.len(Part::Ghosts) {
+    let ghosts = if config.mode == Mode::Cache { Ghosts::bytes_in(config.memory) } else { 0 };
+    if image.ghosts != ghosts as u64 {
         files.empty(&[Part::Ghosts]).map_err(system)?;
     }
     let mut store = Store::of(config, log, index, &Ground::Files(files)).map_err(system)?;

@@ -291,9 +291,17 @@ fn another_limit_evicts_or_grows() {
     assert!(matches!(start, Start::Warm { items, .. } if items > 1000 && items < 6000), "{start:?}");
     assert!(store.stats().memory <= 1 << 20);
     store.hand_over(1000).expect("room");
-    let huge = Config { memory: 8 << 30, memory_ceiling: 8 << 30, ..config(Mode::Cache) };
-    let start = Store::resume_hashing(&place.0, Config { memory: 1 << 30, ..huge.clone() }, 1000, MASK);
-    assert!(matches!(start, Ok((_, Start::Cold(Cold::OtherSize(16384)))) | Err(Refusal::NoRoom { .. })));
+    // Refused for want of room, even where nothing could have been taken over: what is there stays.
+    let much = Config { memory: 1 << 44, memory_ceiling: 1 << 44, ..config(Mode::Cache) };
+    let refusal = Store::resume_hashing(&place.0, much, 1000, MASK).expect_err("16 TiB");
+    assert!(matches!(refusal, Refusal::NoRoom { .. }), "{refusal:?}");
+    let (store, start) = place.resume(Mode::Cache, 1000);
+    assert!(matches!(start, Start::Warm { .. }), "{start:?}");
+    store.hand_over(1000).expect("room");
+    // Segments of 16 KiB are too many for it.
+    let wide = Config { memory_ceiling: 2 << 30, ..config(Mode::Cache) };
+    let start = Store::resume_hashing(&place.0, wide, 1000, MASK).expect("room").1;
+    assert_eq!(start, Start::Cold(Cold::OtherSize(16384)));
 }
 
 #[test]
@@ -353,6 +361,42 @@ fn memory_in_files_is_held_to_the_limit_and_not_beyond() {
     while store.maintain(1000, 1 << 16) {}
     store.check();
     assert!(held() + store.stats().large_memory as u64 <= 1 << 20);
+}
+
+/// Small items that a store of values that may not be lost takes after large ones have come and gone.
+fn small_after_large(mut store: Store) -> usize {
+    let key = |number: u32| [b"large", &number.to_be_bytes()[..]].concat();
+    let large = (0..20).filter(|&n| {
+        let how = SetHow::default();
+        let bytes = key(n);
+        let key = store.key(&bytes).expect("short");
+        store.set(1000, key, &[1; 30_000], &how).is_ok()
+    });
+    let large: Vec<u32> = large.collect();
+    assert!(large.len() > 10, "{}", large.len());
+    for number in large {
+        let bytes = key(number);
+        let key = store.key(&bytes).expect("short");
+        store.delete(1000, key, &crate::DeleteHow::default()).expect("it is there");
+    }
+    let mut number = 0u32;
+    loop {
+        let bytes = number.to_be_bytes();
+        let key = store.key(&bytes).expect("short");
+        if store.set(1000, key, &[1; 200], &SetHow::default()).is_err() {
+            store.check();
+            return number as usize;
+        }
+        number += 1;
+    }
+}
+
+#[test]
+fn what_large_values_gave_back_is_used_again() {
+    let place = Place::new();
+    let anonymous = small_after_large(Store::new(config(Mode::Store)).expect("1 MiB"));
+    let files = small_after_large(place.resume(Mode::Store, 1000).0);
+    assert!(files * 20 >= anonymous * 19, "{files} items in files, {anonymous} in anonymous memory");
 }
 
 #[test]
