@@ -28,6 +28,7 @@ const SERVICES: &[&[&str]] =
 /// What one service may import of another, and why.
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("proxy", "inc"), // A proxy is a client of the cache.
+    ("kv", "inc"),    // A node may be the home of boxes.
     // A node has services of all kinds.
     ("node", "kv"),
     ("node", "inc"),

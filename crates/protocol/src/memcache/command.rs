@@ -230,6 +230,32 @@ pub enum Shutdown {
     Unknown,
 }
 
+impl<'a> Command<'a> {
+    /// All that it borrows, so that a command may be kept beyond its input: key, value or flags.
+    pub fn borrowed_mut(&mut self) -> [Option<&mut &'a [u8]>; 3] {
+        match self {
+            Command::Get(get) => [Some(&mut get.key), None, None],
+            Command::Store(store) => [Some(&mut store.key), Some(&mut store.value), None],
+            Command::Delete { key, .. } | Command::Arith { key, .. } | Command::Touch { key, .. } => {
+                [Some(key), None, None]
+            }
+            Command::MetaGet(MetaGet { meta, .. })
+            | Command::MetaDelete(MetaDelete { meta, .. })
+            | Command::MetaArith(MetaArith { meta, .. })
+            | Command::MetaDebug(meta)
+            | Command::TooLarge(TooLarge { meta, .. }) => {
+                [Some(&mut meta.key_text), Some(&mut meta.flags_text), None]
+            }
+            Command::MetaSet(MetaSet { meta, value, .. }) => {
+                [Some(&mut meta.key_text), Some(&mut meta.flags_text), Some(value)]
+            }
+            Command::Stats(Stats::Other(words)) => [Some(words), None, None],
+            Command::Dump(dump) => [Some(&mut dump.classes), None, None],
+            _ => [None, None, None],
+        }
+    }
+}
+
 impl Command<'_> {
     /// True where a classic command asked for no reply at all, errors included. Meta commands have their own, finer rule.
     pub fn noreply(&self) -> bool {

@@ -142,6 +142,10 @@ lines! {
     ReplyTooLarge = "SERVER_ERROR object too large for this connection";
     /// A reply that is many times longer than its datagram. Ours.
     AmplificationRefused = "SERVER_ERROR reply too large for this datagram";
+    /// Too much waits for the boxes that may have copies. Ours.
+    Busy = "SERVER_ERROR busy";
+    /// A key of another home of the rack. Ours.
+    NotHome = "SERVER_ERROR this key has another home";
     /// No memory for a request that is arriving. Ours.
     OutOfMemoryReading = "SERVER_ERROR out of memory reading request";
 

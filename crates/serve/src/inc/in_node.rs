@@ -187,7 +187,7 @@ fn is_silent(node: NodeId, life: Life) -> bool {
 }
 
 /// The number of this life, by the system's clock.
-fn incarnation(file: &Path, life: Life) -> Result<Incarnation, IncError> {
+pub(crate) fn incarnation(file: &Path, life: Life) -> Result<Incarnation, IncError> {
     let clock = || Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let wait = |span: Nanos| std::thread::sleep(Duration::from_nanos(span.0));
     let next = life::next(file, life == Life::Again, clock, wait)?;

@@ -8,7 +8,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `topology`, `registers`, `book` | which nodes there are, how they are tuned, where they are |
-//! | `machine`, `driver`, `datagrams`, `node` | a machine, at a socket, many datagrams at a time, as a node of a topology |
+//! | `machine`, `driver`, `wire`, `datagrams`, `node` | a machine, at a socket, sealed, many datagrams at a time, as a node of a topology |
 //! | `padding` | how much a client pads its requests |
 //! | `times`, `metrics` | how long datagrams take; Prometheus text |
 //! | `items` | what a home keeps its items in |
@@ -47,10 +47,12 @@ mod tests;
 pub mod tiered;
 pub mod times;
 pub mod topology;
+pub mod wire;
 
 pub use client::{Client, ClientError, Item, Swap};
 pub use error::IncError;
 pub use in_node::Nodes;
+pub(crate) use in_node::incarnation;
 pub use topology::Topology;
 
 /// A cache in the network that stays coherent: boxes on the way to homes, over UDP.

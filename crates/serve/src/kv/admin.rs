@@ -2,10 +2,12 @@
 //!
 //! Metrics and statistics take the engine's lock for microseconds.
 
+use super::home::AtHome;
 use super::metrics;
 use super::shared::Shared;
 use crate::admin::health::Pulse;
 use crate::admin::{JSON, Routes, Tuned};
+use crate::inc;
 use crate::kv::registers::{Id, Registers};
 use std::sync::Arc;
 
@@ -24,11 +26,16 @@ impl Tuned for Shared {
 /// What it shows.
 pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> Routes {
     let (collected, reported) = (Arc::clone(shared), Arc::clone(shared));
-    Routes::default()
-        .registers(Arc::clone(shared))
-        .metrics(move |page| metrics::collect(&collected, page))
-        .loops(loops)
-        .text("GET /stats.json", "everything counted, as JSON", JSON, move || {
-            serde_json::to_string(&reported.report()).expect("a report of numbers and strings is JSON")
-        })
+    let mut routes = Routes::default().registers(Arc::clone(shared));
+    if let Some(home) = &shared.home {
+        let asked = Arc::clone(shared);
+        let ready = move || asked.home.as_ref().map_or(Ok(()), AtHome::check_ready);
+        routes = routes.registers(Arc::new(inc::registers::Shared(home.topology.registers()))).ready(ready);
+    }
+    routes.metrics(move |page| metrics::collect(&collected, page)).loops(loops).text(
+        "GET /stats.json",
+        "everything counted, as JSON",
+        JSON,
+        move || serde_json::to_string(&reported.report()).expect("a report of numbers and strings is JSON"),
+    )
 }

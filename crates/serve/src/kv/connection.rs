@@ -7,13 +7,14 @@
 use super::datagrams::Datagrams;
 use super::messages::Messages;
 use super::rings::Rings;
-use super::service::{Listing, Reply};
+use super::service::{LateReply, Listing, Reply};
 use super::stream::{Piece, Stream};
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
 use protocol::memcache::{Command, Line, Parser, Step};
 use ring::arena::Span;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -46,6 +47,10 @@ pub struct Connection {
     pub spent: usize,
     /// The listing of keys that its client is being sent.
     pub listing: Option<Listing>,
+    /// Replies that wait for boxes, in order: how many, and whether a message ends with them. Nothing of what follows is written before.
+    pub late: VecDeque<(usize, bool)>,
+    /// The first of them can be collected.
+    pub is_ready: bool,
     /// What its requests have cost beyond what it had for them; it is taken from its next turns.
     pub debt: usize,
     /// It has had its turn since it last ran out of requests: it goes on behind those that have not.
@@ -100,6 +105,8 @@ impl Connection {
             submitted: 0,
             spent: 0,
             listing: None,
+            late: VecDeque::new(),
+            is_ready: false,
             debt: 0,
             lags: false,
             made_room: now,
@@ -148,9 +155,13 @@ impl Connection {
         }
     }
 
-    /// Whether it has something for a turn: more of a listing, or enough that arrived for another look at the input.
+    /// Whether it has something for a turn: replies to collect, more of a listing, or enough that arrived for another look at the input. What
+    /// comes behind commands that wait stays where it is, unless messages are its bound: a client has only so many of them.
     pub fn has_work(&self) -> bool {
-        self.listing.is_some() || self.can_parse()
+        if self.is_ready || self.late.is_empty() {
+            return self.is_ready || self.listing.is_some() || self.can_parse();
+        }
+        self.has_messages() && self.listing.is_none() && self.can_parse()
     }
 
     /// Whether enough has arrived for another look at the input.
@@ -289,10 +300,22 @@ impl Connection {
         ends: bool,
         buffered: &Budget,
     ) -> io::Result<usize> {
-        let pieces = joined(replies, bytes);
+        self.write_pieces(&joined(replies, bytes), ends, buffered)
+    }
+
+    /// The same of replies that waited for boxes.
+    ///
+    /// # Errors
+    /// The socket's: the client is gone.
+    pub fn write_late(&mut self, replies: &[LateReply], ends: bool, buffered: &Budget) -> io::Result<usize> {
+        let pieces: Vec<_> = replies.iter().flat_map(pieces_of).collect();
+        self.write_pieces(&pieces, ends, buffered)
+    }
+
+    fn write_pieces(&mut self, pieces: &[Piece<'_>], ends: bool, buffered: &Budget) -> io::Result<usize> {
         let slices = || pieces.iter().map(Piece::bytes).filter(|piece| !piece.is_empty()).collect::<Vec<_>>();
         match &mut self.wire {
-            Wire::Stream(stream) => stream.write(&pieces, buffered),
+            Wire::Stream(stream) => stream.write(pieces, buffered),
             Wire::Rings(rings) => Ok(rings.write(&slices(), ends, buffered)),
             Wire::Datagrams(datagrams) => Ok(datagrams.write(&slices(), ends)),
         }
@@ -352,6 +375,14 @@ impl Connection {
             Wire::Datagrams(_) => {}
         }
     }
+}
+
+/// The bytes of a reply that waited.
+fn pieces_of(reply: &LateReply) -> impl Iterator<Item = Piece<'_>> {
+    let at = reply.value.as_ref().map_or(reply.bytes.len(), |value| value.at);
+    let (head, tail) = reply.bytes.split_at(at);
+    let body = reply.value.iter().map(|value| Piece::Body(&value.body));
+    [Piece::Bytes(head)].into_iter().chain(body).chain([Piece::Bytes(tail)])
 }
 
 /// The bytes of `replies`, neighbours in the arena as one.

@@ -1,6 +1,7 @@
 //! memcached's flags, as `millrace up` has them.
 
 use super::config::{Config, MEMCACHED_PORT, octal};
+use super::home::HomeArgs;
 use super::registers::{Id, SetError};
 use crate::process::parse::{AssignError, WrongAddress, address, assign};
 use base::Bytes;
@@ -80,6 +81,9 @@ pub struct Flags {
     #[arg(short = 'F', long = "disable-flush-all")]
     no_flush: bool,
 
+    #[command(flatten)]
+    home: HomeArgs,
+
     /// Set a register; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -157,6 +161,7 @@ impl Flags {
         }
         assign(registers, &self.set)?;
         config.allow_shutdown = self.allow_shutdown;
+        config.home = self.home.clone();
         config.memory_file = self.memory_file.clone().or(config.memory_file.take());
         Ok(())
     }

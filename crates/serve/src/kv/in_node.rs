@@ -2,6 +2,7 @@
 
 use super::Server;
 use super::config::{Config, Listen, octal};
+use super::home::HomeArgs;
 use super::registers::Id;
 use crate::admin::Routes;
 use crate::engine_cores::{EngineCore, EngineWishes};
@@ -26,6 +27,9 @@ struct Keys {
     /// Let the `shutdown` command stop the process
     #[arg(long)]
     enable_shutdown: bool,
+
+    #[command(flatten)]
+    home: HomeArgs,
 }
 
 /// A key-value server, running or not.
@@ -47,7 +51,8 @@ impl Kv {
     pub fn of(table: &Table<'_>) -> Result<Kv, Wrong> {
         let keys: Keys = table.flags(&["kind", "engine_core"])?;
         let listen = Listen { tcp: vec![], ..Listen::default() };
-        let mut config = Config { listen, allow_shutdown: keys.enable_shutdown, ..Config::default() };
+        let mut config =
+            Config { listen, allow_shutdown: keys.enable_shutdown, home: keys.home, ..Config::default() };
         config.listen.unix_mask = keys.unix_mask.unwrap_or(config.listen.unix_mask);
         config.apply_store(table, &[])?;
         Ok(Kv::new(config))

@@ -1,6 +1,6 @@
 //! A node's metrics: its [`Report`] and the stages of its requests.
 
-use super::service::Counters;
+use super::service::{Counters, HomeReport, KvReport};
 use super::shared::{Report, Shared};
 use crate::memcached::outcomes;
 use crate::metrics::{Buckets, Page};
@@ -42,6 +42,8 @@ crate::families! { "millrace_kv_";
     MEMORY_PARTS gauge "memory_part" bytes ["part"] "Of that: segments, large values, index, keys of evicted items (ghosts).";
     SEGMENTS gauge "segments" count ["state"] "Segments with memory: used, free.";
     BUCKETS gauge "index_buckets" count ["kind"] "Buckets of the index: main, and overflow in use.";
+    HOME counter "home_events" count ["event"] "What the home of boxes counted, if boxes are before this server: requests and keys by what became of them, packets of its socket.";
+    HOME_WAITING gauge "home_waiting" count [] "Connections whose commands wait for boxes.";
     MEMORY_BEGAN gauge "memory_began_info" count ["how"] "Always 1; how the memory of items began: anonymous, warm (from the process before, memory_file), cold.";
     RESUMED_ITEMS gauge "resumed_items" count [] "Items that were taken over from the process before.";
     RESUME gauge "resume" seconds [] "What taking them over took, or finding out that they cannot be.";
@@ -112,10 +114,19 @@ fn add(page: &mut Page, report: &Report) {
     for (of, pages) in [("segments", &store.heap_pages), ("index", &store.index_pages)] {
         page.add(PAGES, &[of, pages], true);
     }
+    home(page, kv);
     page.add(MEMORY_BEGAN, &[kv.began.how], true);
     page.add(RESUMED_ITEMS, &[], kv.began.items);
     page.add(RESUME, &[], kv.began.seconds);
     commands(page, &kv.commands);
+}
+
+fn home(page: &mut Page, kv: &KvReport) {
+    let home = kv.home.clone().unwrap_or_else(|| HomeReport::of(&Default::default(), 0, &Default::default()));
+    page.add(HOME_WAITING, &[], home.waiting);
+    for (event, count) in home.events {
+        page.add(HOME, &[event], count);
+    }
 }
 
 fn commands(page: &mut Page, counters: &Counters) {

@@ -7,7 +7,8 @@
 //! ```
 //! `memcached::accept` hands out connections, `edge` owns them, `service` is what the engine runs, `shared` is what all of
 //! them see. A `connection` has one of three wires: `stream`, `rings`, `datagrams`; the last two carry `messages`. With
-//! `engine.mode = dedicated` the thread of its [engine core](crate::engine_cores) runs the engine: `dedicated`.
+//! `engine.mode = dedicated` the thread of its [engine core](crate::engine_cores) runs the engine: `dedicated`. With boxes before it the server is their
+//! `home`.
 
 mod admin;
 pub mod config;
@@ -16,6 +17,7 @@ mod datagrams;
 mod dedicated;
 mod edge;
 pub mod flags;
+pub mod home;
 mod in_node;
 mod messages;
 pub mod metrics;
@@ -35,6 +37,7 @@ use crate::memcached::accept::{self, Door, Inbox, Purpose};
 use crate::memcached::listen::{self, UnixListener};
 use config::Config;
 use edge::Edge;
+use home::Seat;
 use registers::{Id, Registers};
 use rustix::event::{EventfdFlags, eventfd};
 use shared::{Report, Shared};
@@ -112,6 +115,8 @@ pub enum StartError {
     System(&'static str, io::Error),
     /// The engine core has no room for it, or no thread.
     Engine(EngineError),
+    /// It cannot be the home of boxes.
+    Home(String),
     /// Nowhere to listen.
     Nowhere,
 }
@@ -124,6 +129,7 @@ impl fmt::Display for StartError {
             StartError::Memory(e) => write!(f, "memory in files (--memory-file): {e}"),
             StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
             StartError::Engine(e) => e.fmt(f),
+            StartError::Home(why) => f.write_str(why),
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }
@@ -162,13 +168,14 @@ impl Server {
     pub fn start_on(config: &Config, core: &Arc<EngineCore>) -> Result<Server, StartError> {
         let registers = config.registers.clone();
         let Bound { listeners, tcp, unix, datagrams } = Bound::of(config)?;
+        let seat = Seat::take_place(&config.home)?;
         let edges = registers.size(Id::EdgeThreads);
         let system = |what| move |e| StartError::System(what, e);
         let inboxes: Vec<Arc<Inbox>> = (0..edges)
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<io::Result<_>>()
             .map_err(system("make wake-up descriptors"))?;
-        let (shared, ports, hasher) = service::assemble(config, inboxes.clone(), core)?;
+        let (shared, ports, hasher) = service::assemble(config, inboxes.clone(), core, seat)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| StartError::System("make a descriptor", e.into()))?;
 

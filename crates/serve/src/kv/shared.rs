@@ -1,5 +1,6 @@
 //! What the threads of one node share: registers, counters, the service on its engine core, and the stop flag.
 
+use super::home::AtHome;
 use super::service::{Kv, KvReport};
 use crate::engine_cores::OnCore;
 use crate::kv::registers::{Id, Register, Registers};
@@ -24,6 +25,8 @@ pub struct Shared {
     pub segments: Arc<Budget>,
     /// The service on its core.
     pub on_core: OnCore<Kv>,
+    /// The home of boxes, if it is one.
+    pub home: Option<AtHome>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -108,6 +111,7 @@ impl Shared {
         buffered: Arc<Budget>,
         on_core: OnCore<Kv>,
         inboxes: Vec<Arc<Inbox>>,
+        home: Option<AtHome>,
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
@@ -116,10 +120,16 @@ impl Shared {
             buffered,
             segments,
             on_core,
+            home,
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
         }
+    }
+
+    /// Which edge looks into this inbox.
+    pub fn number_of(&self, inbox: &Arc<Inbox>) -> usize {
+        self.inboxes.iter().position(|other| Arc::ptr_eq(other, inbox)).expect("it is one of the node's")
     }
 
     /// Whether edges are to leave the engine to its core's thread.

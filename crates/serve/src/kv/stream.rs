@@ -23,6 +23,8 @@ pub enum Interest {
     Read,
     /// Room for the replies that wait; nothing is read meanwhile, so a client that does not read cannot make us buffer.
     Write,
+    /// Only its end: its commands wait for boxes, and those that follow stay in the socket.
+    Nothing,
 }
 
 /// A part of what is written at once.

@@ -9,6 +9,8 @@ pub mod flush;
 pub mod get;
 pub mod list;
 pub mod maintain;
+pub mod mark;
 pub mod peek;
 pub mod set;
 pub mod touch;
+pub mod versions;

@@ -1,5 +1,6 @@
 //! What arrives at an edge: connections, bytes, room for replies.
 
+use super::home::HOME;
 use super::{Edge, WAKE, live, token};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::datagrams::Datagrams;
@@ -22,6 +23,11 @@ impl Edge {
             let token = event.data.u64();
             if token == WAKE {
                 self.welcome();
+                self.hear_of_late();
+                continue;
+            }
+            if token == HOME {
+                self.hear_packets();
                 continue;
             }
             let (id, generation) = (token as u32, (token >> 32) as u32);
@@ -34,6 +40,8 @@ impl Edge {
                 Wire::Stream(stream) if stream.interest == Interest::Read => {
                     self.read(id);
                 }
+                // The socket says its end.
+                Wire::Stream(stream) if stream.interest == Interest::Nothing => self.close(id),
                 Wire::Stream(_) => self.resume(id),
                 Wire::Rings(_) => self.unpark(id),
                 Wire::Datagrams(_) => self.receive(id),

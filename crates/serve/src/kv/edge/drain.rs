@@ -13,15 +13,21 @@ impl Edge {
             while self.has_work() && self.clock.now() < end {
                 self.inbox.beat.turn();
                 self.now = self.clock.now();
+                self.serve_home();
                 self.turn();
+                self.send_packets();
             }
             self.inbox.beat.turn();
+            self.now = self.clock.now();
+            self.serve_home();
+            self.send_packets();
             self.read_what_is_left();
-            if self.connections.iter().all(Option::is_none) || self.clock.now() >= end {
+            let is_over = self.connections.iter().all(Option::is_none) && !self.is_needed_by_home();
+            if is_over || self.clock.now() >= end {
                 break;
             }
             if !self.has_work() {
-                // Only replies that wait for their readers are left.
+                // Only replies that wait for their readers, or for boxes, are left.
                 self.poll_events(events, DRAIN_LOOK);
                 self.handle(events);
             }
@@ -39,6 +45,9 @@ impl Edge {
             };
             if connection.is_stuck() {
                 self.resume(id);
+                continue;
+            }
+            if !connection.late.is_empty() {
                 continue;
             }
             let came = match connection.wire {

@@ -23,12 +23,14 @@
 //! 3. A connection whose client has not taken its replies is not read, parsed or submitted.
 //! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
-//! One file per step: `arrive`, `turn`, `settle`, `drain`. Requests that leave spans: `traced`.
+//! One file per step: `arrive`, `turn`, `settle`, `drain`; `home` is what edge 0 does for the home of boxes, and what any does for commands that wait for
+//! them. Requests that leave spans: `traced`.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`, shared memory by `shm.memory`; connections by `net.max_connections`.
 
 mod arrive;
 mod drain;
+mod home;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -47,6 +49,7 @@ use base::hash::Hasher64;
 use base::trace::Tracer;
 use base::{Clock, Nanos};
 use engine::EdgePort;
+use home::HomeSocket;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -104,6 +107,10 @@ pub struct Edge {
     clock: Clock,
     now: Nanos,
     next_housekeeping: Nanos,
+    /// Which of the node's edges.
+    number: usize,
+    /// The home's socket, if this edge has it.
+    home: Option<HomeSocket>,
     traces: Traces,
 }
 
@@ -113,6 +120,14 @@ struct Owed {
     requests: usize,
     /// A message ends with them, and its reply with theirs.
     ends: bool,
+    /// Of those that were answered, how many wait for boxes.
+    late: usize,
+}
+
+impl Owed {
+    fn new(connection: u32, requests: usize, ends: bool) -> Owed {
+        Owed { connection, requests, ends, late: 0 }
+    }
 }
 
 impl Edge {
@@ -133,7 +148,11 @@ impl Edge {
         let buffered = shared.buffered.clone();
         let pool = Pool::new(shared.registers.size(Id::EdgeReadBuffer), buffered.clone());
         let clock = Clock::shared();
+        let number = shared.number_of(&inbox);
+        let home = HomeSocket::of(&shared, number, &epoll)?;
         Ok(Edge {
+            number,
+            home,
             shared,
             inbox,
             epoll,
@@ -193,7 +212,9 @@ impl Edge {
         self.handle(events);
         self.poll_rings();
         let worked = !events.is_empty() || self.has_work();
+        self.serve_home();
         self.turn();
+        self.send_packets();
         worked
     }
 
@@ -211,12 +232,18 @@ impl Edge {
         let look_only = self.has_work()
             || !self.polled.is_empty()
             || (busy > Nanos::ZERO && self.clock.now().since(last_work) < busy);
-        let nap = if look_only { Nanos::ZERO } else { self.housekeep() };
+        let nap = if look_only { Nanos::ZERO } else { self.idle_nap() };
         self.poll_events(events, nap);
         self.looked = self.clock.now();
         if !events.is_empty() {
             self.shared.net.wakeups.add(1);
         }
+    }
+
+    /// How long it may sleep while there is nothing to do.
+    fn idle_nap(&mut self) -> Nanos {
+        let nap = self.housekeep();
+        nap.min(self.until_home_is_due())
     }
 
     fn poll_events(&self, events: &mut Vec<epoll::Event>, nap: Nanos) {

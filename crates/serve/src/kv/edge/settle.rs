@@ -25,13 +25,16 @@ impl Edge {
             }
             return;
         }
-        if connection.closing {
+        if connection.closing && connection.late.is_empty() {
             return self.close(id);
         }
         if connection.has_work() {
             connection.runnable = true;
             let queue = if connection.lags { &mut self.laggards } else { &mut self.runnable };
             return queue.push_back(id);
+        }
+        if !connection.late.is_empty() {
+            return self.watch(id, Interest::Nothing);
         }
         connection.lags = connection.debt >= self.shared.registers.size(Id::NetPipeline);
         let room = connection.make_room(&mut self.pool);
@@ -52,6 +55,7 @@ impl Edge {
         let flags = match interest {
             Interest::Read => epoll::EventFlags::IN,
             Interest::Write => epoll::EventFlags::OUT,
+            Interest::Nothing => epoll::EventFlags::empty(),
         };
         if epoll::modify(&self.epoll, &stream.socket, token, flags).is_err() {
             self.close(id);
@@ -104,6 +108,9 @@ impl Edge {
 
     pub(super) fn close(&mut self, id: u32) {
         let Some(mut connection) = self.connections[id as usize].take() else { return };
+        if !connection.late.is_empty() {
+            self.forget_late(id, connection.generation);
+        }
         connection.input.release(&mut self.pool);
         connection.clear(&self.buffered);
         self.runnable.retain(|&other| other != id);

@@ -62,7 +62,7 @@ impl Rig {
     fn with(items: usize) -> Rig {
         let inbox = Arc::new(Inbox::new().expect("a descriptor"));
         let core = EngineCore::by_hand();
-        let (shared, ports, hasher) = service::assemble(&Config::default(), vec![inbox.clone()], &core)
+        let (shared, ports, hasher) = service::assemble(&Config::default(), vec![inbox.clone()], &core, None)
             .expect("a store of the default size");
         let (port, link) = ports.into_iter().next().expect("a port for the edge");
         let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher).expect("descriptors");

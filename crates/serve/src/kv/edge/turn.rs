@@ -1,9 +1,10 @@
 //! A turn: what runnable connections ask is submitted, executed and answered.
 
+use super::home::NOBODY;
 use super::{Edge, Owed, live};
 use crate::kv::connection::Parsed;
 use crate::kv::registers::Id;
-use crate::kv::service::{Listing, Reply, Request, cost_of_bytes};
+use crate::kv::service::{Late, Listing, Origin, Reply, Request, cost_of_bytes};
 use base::Nanos;
 use engine::StageRun;
 
@@ -62,7 +63,7 @@ impl Edge {
     }
 
     /// The second half of a round: what those that `ran` have submitted is executed and answered.
-    fn finish(&mut self, waited: Nanos, ran: &mut Vec<u32>) {
+    pub(super) fn finish(&mut self, waited: Nanos, ran: &mut Vec<u32>) {
         self.shared.on_core.stages.received(waited, self.port.in_flight());
         self.is_led = self.shared.is_dedicated();
         if self.is_led {
@@ -92,8 +93,11 @@ impl Edge {
     /// Returns what they cost.
     fn submit(&mut self, id: u32, quantum: usize) -> usize {
         let connection = live(&mut self.connections, id);
-        let allowance = connection.allowance(quantum);
         connection.submitted = 0;
+        if std::mem::take(&mut connection.is_ready) {
+            return self.submit_collect(id);
+        }
+        let allowance = connection.allowance(quantum);
         if allowance == 0 {
             return 0;
         }
@@ -108,7 +112,7 @@ impl Edge {
         let cost = request.cost();
         let refused = self.port.submit(self.now, request).is_err();
         assert!(!refused, "the ring has room for a request");
-        self.owed.push_back(Owed { connection: id, requests: 1, ends: false });
+        self.owed.push_back(Owed::new(id, 1, false));
         self.shared.net.requests.add(1);
         let connection = live(&mut self.connections, id);
         // Its client is busy taking what it asked for: it is not idle.
@@ -119,7 +123,8 @@ impl Edge {
     }
 
     fn submit_commands(&mut self, id: u32, allowance: usize) -> usize {
-        let connection = live(&mut self.connections, id);
+        let (number, connection) = (self.number, live(&mut self.connections, id));
+        let origin = Origin::new(number, id, connection.generation);
         let limit = connection.turn.min(self.port.free());
         let (mut submitted, mut requests, mut cost) = (0, 0, 0);
         while (submitted < limit && cost < allowance) || connection.is_at_message_end() {
@@ -134,7 +139,7 @@ impl Edge {
                         // What follows waits for its end.
                         break;
                     }
-                    let request = Request::new(command, &self.hasher);
+                    let request = Request::new(command, origin, &self.hasher);
                     cost += request.cost();
                     if self.traces.hit() {
                         self.traces.submit(&mut self.port, request, id, self.now);
@@ -146,7 +151,7 @@ impl Edge {
                     requests += 1;
                 }
                 Parsed::MessageEnd => {
-                    self.owed.push_back(Owed { connection: id, requests, ends: true });
+                    self.owed.push_back(Owed::new(id, requests, true));
                     requests = 0;
                 }
                 Parsed::Dry => break,
@@ -161,7 +166,7 @@ impl Edge {
         (connection.submitted, connection.spent) = (submitted, cost);
         connection.debt += cost.saturating_sub(allowance);
         if requests > 0 {
-            self.owed.push_back(Owed { connection: id, requests, ends: false });
+            self.owed.push_back(Owed::new(id, requests, false));
         }
         self.shared.net.requests.add(submitted as u64);
         cost
@@ -219,11 +224,8 @@ impl Edge {
             waited.add(now.since(reply.at), |span, n| self.shared.on_core.stages.replied(span, n));
             taken += 1;
             self.traces.took();
+            self.gather(reply.body);
             let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
-            if let Some(beside) = &reply.body.beside {
-                live(&mut self.connections, owed.connection).listing = beside.next;
-            }
-            self.gathered.push(reply.body);
             owed.requests -= 1;
             if owed.requests == 0 {
                 self.finish_answered();
@@ -233,10 +235,31 @@ impl Edge {
         taken
     }
 
+    /// Takes a reply: to be written with its neighbours, or for later.
+    fn gather(&mut self, mut reply: Reply) {
+        let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
+        match reply.beside.as_mut().and_then(|beside| beside.late.take()) {
+            Some(Late::Waits) => owed.late += 1,
+            Some(Late::Done(replies)) => self.write_late(replies),
+            None => {
+                if let Some(beside) = &reply.beside {
+                    live(&mut self.connections, owed.connection).listing = beside.next;
+                }
+                self.gathered.push(reply);
+            }
+        }
+    }
+
     /// Writes the replies of whoever is owed nothing more.
     fn finish_answered(&mut self) {
-        while let Some(&Owed { connection, requests: 0, ends }) = self.owed.front() {
-            self.write_gathered(ends);
+        while let Some(&Owed { connection, requests: 0, ends, late }) = self.owed.front() {
+            if connection == NOBODY {
+                self.drop_gathered();
+                self.owed.pop_front();
+                continue;
+            }
+            let is_late = self.note_late(connection, late, ends);
+            self.write_gathered(ends && !is_late);
             self.owed.pop_front();
             if self.owed.front().is_none_or(|next| next.connection != connection) {
                 live(&mut self.connections, connection).flush();

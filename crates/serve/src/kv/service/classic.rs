@@ -1,13 +1,13 @@
 //! The classic commands and the small ones: everything whose reply is one line, and retrieval of one key.
 
-use super::{INLINE_VALUE, Kv, Reply, VALUE_BOUND, inline, share, verb_of, with_value};
+use super::{Commands, INLINE_VALUE, Reply, VALUE_BOUND, inline, share, verb_of, with_value};
 use crate::memcached::PROTOCOL_VERSION;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Exptime, Get, KEY_MAX, Line, StoreVerb, TooLarge};
 use ring::arena::Producer;
 use store::{ArithHow, ArithOutcome, DeleteHow, DeleteOutcome, GetHow, Mode, SetError, SetHow, SetOutcome};
 
-impl Kv {
+impl Commands {
     /// `get`, `gets`, `gat`, `gats`: one key.
     #[inline]
     pub(super) fn get(&mut self, get: &Get<'_>, hash: u64, out: &mut Producer) -> Option<Reply> {

@@ -8,7 +8,7 @@
 //!
 //! Bounds: [`SLICE_BUCKETS`] and [`SLICE_BYTES`], and what one bucket holds beyond.
 
-use super::{Beside, INLINE_VALUE, Kv, Reply};
+use super::{Beside, Commands, INLINE_VALUE, Reply};
 use protocol::memcache::emit::{self, LINE_BOUND};
 use protocol::memcache::{Command, Dump, Line, Stats};
 use ring::arena::Producer;
@@ -105,7 +105,7 @@ impl Form {
     }
 }
 
-impl Kv {
+impl Commands {
     /// The next slice of a listing.
     pub(super) fn slice(&mut self, listing: &Listing, out: &mut Producer) -> Option<Reply> {
         let mut room = out.reserve((INLINE_VALUE + LINE_BOUND) as u32)?;
@@ -129,7 +129,8 @@ impl Kv {
             reply.line(form.end());
         }
         let len = reply.len() as u32;
-        let beside = (value.is_some() || next.is_some()).then(|| Box::new(Beside { value, next }));
+        let beside =
+            (value.is_some() || next.is_some()).then(|| Box::new(Beside { value, next, late: None }));
         Some(Reply { span: room.commit(len), beside })
     }
 }

@@ -1,6 +1,6 @@
 //! The meta commands: `mg`, `ms`, `md`, `ma`, `me`.
 
-use super::{INLINE_VALUE, Kv, Reply, VALUE_BOUND, inline, share, with_value};
+use super::{Commands, INLINE_VALUE, Reply, VALUE_BOUND, inline, share, with_value};
 use protocol::memcache::emit::{self, MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored, SMALL_BOUND};
 use protocol::memcache::{KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, SetMode};
 use ring::arena::Producer;
@@ -8,7 +8,7 @@ use store::{
     ArithHow, ArithOutcome, DeleteHow, DeleteOutcome, GetHow, Hit, SetError, SetHow, SetOutcome, Verb,
 };
 
-impl Kv {
+impl Commands {
     pub(super) fn meta_get(&mut self, get: &MetaGet<'_>, hash: u64, out: &mut Producer) -> Option<Reply> {
         let mut room = out.reserve(VALUE_BOUND as u32)?;
         let mut scratch = [0; KEY_MAX];

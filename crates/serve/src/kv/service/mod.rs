@@ -1,7 +1,12 @@
 //! The key-value service: memcached commands on a store, as the engine executes them.
 //!
-//! One file per family of commands: `classic`, `meta`, `stats`, `listing`. This file has what they share: the request and reply as
-//! they travel in the port's slots, the room that a reply needs, and the counters.
+//! ```text
+//!  Kv ── alone ──▶ Commands: the store, and what commands do to it
+//!     └─ with boxes before it ──▶ Homed: admits each command ──▶ Commands, now or in its turn
+//! ```
+//! One file per family of commands: `classic`, `meta`, `stats`, `listing`; `commands` has what they share. `homed` is the home of a rack's boxes
+//! (`docs/design/010-one-store.md`), `items` its store, `parked` what waits for boxes. This file has the request and reply as they travel in the
+//! port's slots, and the room that a reply needs.
 //!
 //! Invariant: nothing is executed before the room for its reply is reserved. Small replies and values up to
 //! [`INLINE_VALUE`] go into the port's arena; a larger value is *detached*: copied once to the heap, or shared where the
@@ -10,35 +15,41 @@
 //! Bounds: detached bytes on their way to an edge are at most [`DETACHED_MAX`], or one value.
 
 mod classic;
+mod commands;
+mod homed;
+mod items;
 mod listing;
 mod meta;
+mod parked;
 mod stats;
 mod warm;
 
 use super::StartError;
 use super::config::Config;
 use super::dedicated::{self, Link};
+use super::home::{HomePost, Seat};
 use super::shared::Shared;
 use crate::engine_cores::{EngineCore, OnCore};
-use crate::kv::registers::{Id, Registers};
+use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::NetCounters;
 use crate::memcached::output::Body;
 use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;
-use base::pages::PageKind;
+use commands::Commands;
 use engine::{EdgePort, Messages, Service};
+use homed::Homed;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-use store::{Hit, Key, Mode, Store};
+use store::Hit;
 
 pub use listing::Listing;
-pub use stats::{Counters, KvReport};
+pub use parked::{Late, LateReply, Origin};
+pub use stats::{Counters, HomeReport, KvReport};
 pub use warm::Began;
 
 /// Longest value that travels in the arena.
@@ -62,24 +73,30 @@ const SLICE_COST: usize = 16;
 /// Bytes in a request or reply that cost as much as a small request.
 const BYTES_PER_COST: usize = 4 << 10;
 
-/// How often the wall clock is looked at.
-const WALL_CLOCK: Nanos = Nanos::from_millis(50);
-
 /// A command on its way to the engine, with the hash of its key; or a slice of a listing.
 pub struct Request {
     hash: u64,
+    /// Whose it is, where there are boxes.
+    origin: Origin,
     work: Work,
 }
+
+const _: () =
+    assert!(size_of::<Request>() <= 112, "with its time and the ring's word, a request has two cache lines");
 
 enum Work {
     Command(Command<'static>),
     Slice(Listing),
+    /// The replies to commands that waited.
+    Collect,
+    /// Packets that arrived for the home, and what is due there.
+    Serve,
 }
 
 impl Request {
     /// The request for `command`, whose key is hashed here, on the edge's core.
     #[inline]
-    pub fn new(command: Command<'static>, hasher: &Hasher64) -> Request {
+    pub fn new(command: Command<'static>, origin: Origin, hasher: &Hasher64) -> Request {
         let plain = |key: &[u8]| hasher.hash(key);
         let coded = |meta: &Meta<'_>| hasher.hash(meta.key(&mut [0; KEY_MAX]));
         let hash = match &command {
@@ -96,17 +113,32 @@ impl Request {
             Command::TooLarge(large) => coded(&large.meta),
             _ => 0,
         };
-        Request { hash, work: Work::Command(command) }
+        Request { hash, origin, work: Work::Command(command) }
     }
 
     /// The request for the next slice of `listing`.
     pub fn slice(listing: Listing) -> Request {
-        Request { hash: 0, work: Work::Slice(listing) }
+        Request { hash: 0, origin: Origin::default(), work: Work::Slice(listing) }
+    }
+
+    /// The request for what commands of `origin` that waited were answered.
+    pub fn collect(origin: Origin) -> Request {
+        Request { hash: 0, origin, work: Work::Collect }
+    }
+
+    /// The request that the home hears what arrived.
+    pub fn serve() -> Request {
+        Request { hash: 0, origin: Origin::default(), work: Work::Serve }
     }
 
     /// The word for what it asks, as clients write it.
     pub fn name(&self) -> &'static str {
-        let Work::Command(command) = &self.work else { return "slice" };
+        let command = match &self.work {
+            Work::Command(command) => command,
+            Work::Slice(_) => return "slice",
+            Work::Collect => return "collect",
+            Work::Serve => return "packets",
+        };
         match command {
             Command::Get(Get { touch: None, with_cas: false, .. }) | Command::GetEnd => "get",
             Command::Get(Get { touch: None, .. }) => "gets",
@@ -138,7 +170,7 @@ impl Request {
             Work::Command(Command::Store(store)) => 1 + store.value.len() / BYTES_PER_COST,
             Work::Command(Command::MetaSet(set)) => 1 + set.value.len() / BYTES_PER_COST,
             Work::Command(Command::Stats(Stats::General | Stats::Settings)) => STATS_COST,
-            Work::Command(_) => 1,
+            Work::Command(_) | Work::Collect | Work::Serve => 1,
             Work::Slice(_) => SLICE_COST,
         }
     }
@@ -158,6 +190,8 @@ pub struct Beside {
     pub value: Option<Detached>,
     /// The listing goes on here.
     pub next: Option<Listing>,
+    /// It waits for boxes, or did.
+    pub late: Option<Late>,
 }
 
 impl Reply {
@@ -200,26 +234,52 @@ impl Drop for InRing {
 }
 
 /// The service.
-pub struct Kv {
-    store: Store,
-    began: warm::Began,
-    counters: stats::Counters,
-    registers: Arc<Registers>,
-    net: Arc<NetCounters>,
-    config: Arc<Config>,
-    buffered: Arc<Budget>,
-    detached: Arc<AtomicU64>,
-    /// Unix seconds.
-    now: u32,
-    now_is_of: Nanos,
-    started: u32,
-    usage: stats::Usage,
+pub struct Kv(Keeper);
+
+#[expect(clippy::large_enum_variant, reason = "a server has one, and looks into it for every command")]
+enum Keeper {
+    Alone(Commands),
+    Home(Box<Homed>),
+}
+
+impl Kv {
+    #[inline]
+    fn commands(&self) -> &Commands {
+        match &self.0 {
+            Keeper::Alone(commands) => commands,
+            Keeper::Home(homed) => homed.commands(),
+        }
+    }
+
+    #[inline]
+    fn commands_mut(&mut self) -> &mut Commands {
+        match &mut self.0 {
+            Keeper::Alone(commands) => commands,
+            Keeper::Home(homed) => homed.commands_mut(),
+        }
+    }
+
+    /// Follows the memory register, as far as the store can.
+    pub fn apply_memory_limit(&mut self, bytes: usize) -> bool {
+        self.commands_mut().apply_memory_limit(bytes)
+    }
+
+    /// Leaves the items to the next process, if their memory lies in files. What boxes own of them is not in the store, and so is not left.
+    pub fn leave_memory(&mut self) {
+        self.commands_mut().leave_memory();
+    }
+
+    /// What the store, the commands and the home count.
+    pub fn report(&mut self) -> KvReport {
+        let home = if let Keeper::Home(homed) = &self.0 { Some(homed.report()) } else { None };
+        KvReport { home, ..self.commands_mut().report() }
+    }
 }
 
 /// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
 pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
 
-/// Makes the service on `core` and the ports of all edges, as `config` says.
+/// Makes the service on `core` and the ports of all edges, as `config` says; with `seat`, as the home of boxes.
 ///
 /// # Errors
 /// The store cannot be had with these settings or in these files, or the core has no room.
@@ -227,92 +287,28 @@ pub fn assemble(
     config: &Config,
     inboxes: Vec<Arc<Inbox>>,
     core: &Arc<EngineCore>,
+    seat: Option<Seat>,
 ) -> Result<Assembled, StartError> {
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
-    let kv = Kv::new(config, net.clone(), buffered.clone())?;
-    let hasher = *kv.store.hasher();
+    let commands = Commands::new(config, net.clone(), buffered.clone())?;
+    let hasher = *commands.store.hasher();
+    let (kv, home) = match seat {
+        None => (Kv(Keeper::Alone(commands)), None),
+        Some(seat) => {
+            let post = Arc::new(HomePost::new(inboxes.clone()));
+            let homed = Homed::new(&seat, commands, Arc::clone(&post));
+            (Kv(Keeper::Home(Box::new(homed))), Some(seat.into_parts(post)?))
+        }
+    };
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
     let (hosting, links) = dedicated::hosting(&registers, inboxes.len());
     let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
     let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
     let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
-    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes)), edges, hasher))
-}
-
-impl Kv {
-    fn new(
-        config: &Config,
-        net: Arc<NetCounters>,
-        buffered: Arc<Budget>,
-    ) -> Result<Kv, store::warm::Refusal> {
-        let registers = config.registers.clone();
-        let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
-        let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));
-        settings.max_value = registers.size(Id::StoreMaxValue);
-        // Address space is free; memory is taken only as far as the limit allows.
-        settings.memory_ceiling = settings.memory.saturating_mul(4).min(1 << 44).max(settings.memory);
-        settings.pages = [PageKind::Base, PageKind::Transparent, PageKind::Huge2M, PageKind::Huge1G]
-            [registers.size(Id::StorePages)];
-        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
-        settings.hash_seed = random_seed();
-        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
-        let mut kv = Kv {
-            store,
-            began,
-            counters: stats::Counters::default(),
-            registers,
-            net,
-            config: Arc::new(config.clone()),
-            buffered,
-            detached: Arc::default(),
-            now: 0,
-            now_is_of: Nanos::ZERO,
-            started: 0,
-            usage: stats::Usage::default(),
-        };
-        kv.read_wall_clock(Nanos::ZERO);
-        kv.started = kv.now;
-        Ok(kv)
-    }
-
-    fn read_wall_clock(&mut self, now: Nanos) {
-        self.now = unix_seconds();
-        self.now_is_of = now;
-    }
-
-    /// Follows the memory register, as far as the store can.
-    pub fn apply_memory_limit(&mut self, bytes: usize) -> bool {
-        self.store.set_memory_limit(bytes).is_ok()
-    }
-
-    /// What the store and the commands count.
-    pub fn report(&mut self) -> KvReport {
-        stats::report(&self.counters, &self.store, self.began)
-    }
-
-    #[inline]
-    fn key<'k>(&self, bytes: &'k [u8], hash: u64) -> Key<'k> {
-        Key::with_hash(bytes, hash)
-    }
-
-    fn detached_now(&self) -> u64 {
-        self.detached.load(Ordering::Relaxed)
-    }
-
-    /// Whether a value of `len` bytes may be detached now.
-    fn may_detach(&self, len: usize) -> bool {
-        let on_their_way = self.detached_now();
-        on_their_way == 0 || on_their_way + len as u64 <= DETACHED_MAX
-    }
-
-    fn detach(&self, at: usize, body: Body) -> Detached {
-        let bytes = body.len() as u64;
-        self.detached.fetch_add(bytes, Ordering::Relaxed);
-        Detached { at, body, _in_ring: InRing { bytes, all: self.detached.clone() } }
-    }
+    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, home)), edges, hasher))
 }
 
 /// The value of a hit as something that outlives the store's next step.
@@ -323,17 +319,6 @@ fn share(hit: &Hit<'_>) -> Body {
     }
 }
 
-fn unix_seconds() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
-}
-
-/// Random bits from the system, or from address and time where it has none to give.
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(SystemTime::now())
-}
-
 /// Finishes a reply whose bytes are all in the arena.
 fn inline(room: Reservation<'_>, len: usize) -> Reply {
     Reply { span: room.commit(len as u32), beside: None }
@@ -341,8 +326,26 @@ fn inline(room: Reservation<'_>, len: usize) -> Reply {
 
 /// Finishes a reply with a value that may stand outside the arena.
 fn with_value(room: Reservation<'_>, len: usize, value: Option<Detached>) -> Reply {
-    let beside = value.map(|value| Box::new(Beside { value: Some(value), next: None }));
+    let beside = value.map(|value| Box::new(Beside { value: Some(value), next: None, late: None }));
     Reply { span: room.commit(len as u32), beside }
+}
+
+/// A reply without bytes.
+fn silent(out: &mut Producer, late: Option<Late>) -> Option<Reply> {
+    let beside = late.map(|late| Box::new(Beside { value: None, next: None, late: Some(late) }));
+    Some(Reply { span: out.reserve(0)?.commit(0), beside })
+}
+
+/// Writes that `command` was not done, and why.
+fn refuse(command: &Command<'_>, why: &[u8], reply: &mut emit::Reply<'_>) {
+    if command.noreply() {
+        return;
+    }
+    reply.bytes(why);
+    // A retrieval is still waiting for its end.
+    if matches!(command, Command::Get(get) if get.last) {
+        reply.line(Line::End);
+    }
 }
 
 impl Messages for Kv {
@@ -361,49 +364,50 @@ impl Service for Kv {
 
     #[inline]
     fn touch(&self, step: usize, key: u64) {
-        if step == 0 { self.store.stage_bucket(key) } else { self.store.stage_item(key) }
+        let store = &self.commands().store;
+        if step == 0 { store.stage_bucket(key) } else { store.stage_item(key) }
     }
 
     #[inline]
     fn tick(&mut self, now: Nanos) {
-        if now.since(self.now_is_of) >= WALL_CLOCK {
-            self.read_wall_clock(now);
+        match &mut self.0 {
+            Keeper::Alone(commands) => commands.tick(now),
+            Keeper::Home(homed) => homed.tick(now),
         }
     }
 
     #[inline]
     fn execute(&mut self, request: &Request, out: &mut Producer) -> Option<Reply> {
-        let hash = request.hash;
-        let command = match &request.work {
-            Work::Command(command) => command,
-            Work::Slice(listing) => return self.slice(listing, out),
-        };
-        match command {
-            Command::Get(get) => self.get(get, hash, out),
-            Command::Store(store) => self.classic_store(store, hash, out),
-            Command::MetaGet(get) => self.meta_get(get, hash, out),
-            Command::MetaSet(set) => self.meta_set(set, hash, out),
-            Command::Stats(which) => self.stats(which, out),
-            other => self.small(other, hash, out),
+        match (&mut self.0, &request.work) {
+            (Keeper::Alone(commands), Work::Command(command)) => commands.execute(command, request.hash, out),
+            (Keeper::Home(homed), Work::Command(command)) => {
+                homed.execute(command, (request.hash, request.origin), out)
+            }
+            (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
+            (Keeper::Home(homed), Work::Serve) => homed.serve(out),
+            (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
+            (Keeper::Alone(_), Work::Collect | Work::Serve) => unreachable!("asked of homes only"),
         }
     }
 
     fn expire(&mut self, request: &Request, out: &mut Producer) -> Option<Reply> {
+        const WHY: &[u8] = b"SERVER_ERROR deadline exceeded\r\n";
+        let Work::Command(command) = &request.work else { return self.execute(request, out) };
+        if let Keeper::Home(homed) = &mut self.0
+            && homed.has_waiting(request.origin)
+        {
+            return homed.park_refusal(command, WHY, request.origin, out);
+        }
         let mut room = out.reserve(SMALL_BOUND as u32)?;
         let mut reply = emit::Reply::new(&mut room);
-        if !matches!(&request.work, Work::Command(command) if command.noreply()) {
-            reply.bytes(b"SERVER_ERROR deadline exceeded\r\n");
-            // A retrieval is still waiting for its end.
-            if matches!(&request.work, Work::Command(Command::Get(get)) if get.last) {
-                reply.line(Line::End);
-            }
-        }
+        refuse(command, WHY, &mut reply);
         let len = reply.len();
         Some(inline(room, len))
     }
 
     fn idle(&mut self, budget: usize) -> bool {
-        self.store.maintain(self.now, budget * 64)
+        let commands = self.commands_mut();
+        commands.store.maintain(commands.now, budget * 64)
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
-use super::{Began, Kv, Reply, STATS_BOUND, inline};
+use super::{Began, Commands, Reply, STATS_BOUND, inline};
+use crate::inc::wire::Traffic;
 use crate::kv::registers::Id;
 use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use base::Nanos;
+use protocol::coherence::home;
 use protocol::memcache::emit;
 use protocol::memcache::{Line, Stats};
 use ring::arena::Producer;
@@ -83,6 +85,38 @@ pub struct KvReport {
     pub store: StoreReport,
     /// How its memory began.
     pub began: Began,
+    /// The home, where boxes are before this server.
+    pub home: Option<HomeReport>,
+}
+
+/// What the home of boxes counts, since the start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HomeReport {
+    /// Requests and keys, by what became of them; packets of its socket.
+    pub events: Vec<(&'static str, u64)>,
+    /// Connections whose commands wait for boxes, or whose replies are ready.
+    pub waiting: u64,
+}
+
+impl HomeReport {
+    /// Of these counts.
+    pub fn of(stats: &home::Stats, waiting: usize, traffic: &Traffic) -> HomeReport {
+        let mut events = vec![
+            ("hits", stats.hits),
+            ("misses", stats.misses),
+            ("granted", stats.granted),
+            ("applied", stats.applied),
+            ("waited", stats.waited),
+            ("busy", stats.busy),
+            ("repeated", stats.repeated),
+            ("given", stats.given),
+            ("returned", stats.returned),
+            ("lost", stats.lost),
+            ("dropped", stats.dropped),
+        ];
+        events.extend(traffic.named());
+        HomeReport { events, waiting: waiting as u64 }
+    }
 }
 
 /// [`store::Stats`] for programs.
@@ -135,6 +169,7 @@ pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvRepo
     KvReport {
         commands: *commands,
         began,
+        home: None,
         store: StoreReport {
             items: s.items as u64,
             item_bytes: s.item_bytes,
@@ -160,7 +195,7 @@ pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvRepo
     }
 }
 
-impl Kv {
+impl Commands {
     /// `stats` and its families.
     pub(super) fn stats(&mut self, which: &Stats<'_>, out: &mut Producer) -> Option<Reply> {
         let mut room = out.reserve(STATS_BOUND as u32)?;

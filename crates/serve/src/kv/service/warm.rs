@@ -1,6 +1,6 @@
 //! The store of a node that starts, and what becomes of it when the node ends: [`store::warm`], with the wall clock and a line in the log.
 
-use super::{Kv, unix_seconds};
+use super::commands::{Commands, unix_seconds};
 use base::Bytes;
 use serde::Serialize;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub(super) fn open(place: Option<&Path>, settings: Config) -> Result<(Store, Beg
     Ok((store, Began { how, items, seconds: took.as_secs_f64() }))
 }
 
-impl Kv {
+impl Commands {
     /// Leaves the items to the next process, if their memory lies in files. There are none here afterwards.
     pub fn leave_memory(&mut self) {
         if !self.store.is_in_files() {

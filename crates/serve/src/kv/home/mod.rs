@@ -1,0 +1,139 @@
+//! A key-value server that is the home of a rack's boxes: what it is told, and how it takes its place.
+//!
+//! ```text
+//!  --boxes rack.toml --home 1 ──▶ HomeArgs ──▶ Seat: topology, socket, keys, life
+//!                                               ├──▶ Homed, the service on the engine     (`service/homed.rs`)
+//!                                               └──▶ Wire, at edge 0                      (`edge/home.rs`)
+//!                                    HomePost: what the two leave for each other          (`post`)
+//! ```
+//! Why and how: `docs/design/010-one-store.md`.
+
+mod post;
+#[cfg(test)]
+mod tests;
+
+pub use post::HomePost;
+
+use super::StartError;
+use crate::inc::wire::Wire;
+use crate::inc::{IncError, Topology, incarnation};
+use base::Nanos;
+use clap::Args;
+use protocol::coherence::guard::Keys;
+use protocol::coherence::home::items::Items;
+use protocol::coherence::{Guard, Home, Life, NodeId};
+use protocol::wire::{HomeId, Incarnation};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a server is told of boxes before it.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct HomeArgs {
+    /// Be the home of the boxes of this topology (`millrace inc topology` prints one): what its clients and memcached's see is the same
+    #[arg(long, value_name = "FILE")]
+    pub boxes: Option<PathBuf>,
+
+    /// Which of the topology's homes, if it has several
+    #[arg(long, value_name = "ID", requires = "boxes")]
+    pub home: Option<u16>,
+
+    /// This home never ran before, so that it need not be silent for a lease. Wrong if it did
+    #[arg(long, requires = "boxes")]
+    pub home_first: bool,
+
+    /// Keep the number of this life here, for the next; else beside the topology, rack.life for rack.toml
+    #[arg(long, value_name = "FILE", requires = "boxes")]
+    pub home_state: Option<PathBuf>,
+
+    /// No key for boxes and their clients. Only where all addresses are loopback
+    #[arg(long, requires = "boxes")]
+    pub no_key: bool,
+}
+
+/// The place of a home, taken.
+pub struct Seat {
+    topology: Topology,
+    id: HomeId,
+    socket: UdpSocket,
+    keys: Option<Keys>,
+    life: (Incarnation, Life),
+}
+
+/// What edge 0 and operators have of a home.
+pub struct AtHome {
+    /// Between the edges and the service.
+    pub post: Arc<HomePost>,
+    /// Whose home it is.
+    pub topology: Topology,
+    /// For edge 0.
+    wire: Mutex<Option<Wire>>,
+    serves_from: Instant,
+}
+
+impl Seat {
+    /// Takes the place that `args` say, if they say one.
+    ///
+    /// # Errors
+    /// The topology is wrong, or has no such home, or its address cannot be had, or there is no key.
+    pub fn take_place(args: &HomeArgs) -> Result<Option<Seat>, StartError> {
+        let Some(file) = &args.boxes else { return Ok(None) };
+        let failed = |error: IncError| StartError::Home(error.to_string());
+        let topology = Topology::read(file).map_err(failed)?;
+        let id = match (args.home, topology.homes()) {
+            (Some(id), _) => HomeId(id),
+            (None, [(only, _)]) => *only,
+            (None, homes) => {
+                let ids: Vec<_> = homes.iter().map(|(id, _)| id.to_string()).collect();
+                let (file, ids) = (file.display(), ids.join(", "));
+                return Err(StartError::Home(format!(
+                    "{file} has the homes {ids}; say which this is (--home)"
+                )));
+            }
+        };
+        // First the socket: whoever has it runs, and is the only one.
+        let socket = topology.bind(NodeId::Home(id)).map_err(failed)?;
+        let keys = topology.node_keys(args.no_key).map_err(failed)?;
+        let life = if args.home_first { Life::First } else { Life::Again };
+        let state = args.home_state.clone().unwrap_or_else(|| file.with_extension("life"));
+        let incarnation = incarnation(&state, life).map_err(failed)?;
+        Ok(Some(Seat { topology, id, socket, keys, life: (incarnation, life) }))
+    }
+
+    /// The home, over `items`, from `now` on.
+    pub fn home<I: Items>(&self, now: Nanos, items: I) -> Home<I> {
+        Home::new(self.topology.config(), self.id, self.topology.layout().clone(), self.life, now, items)
+    }
+
+    /// What edges and operators have of it.
+    ///
+    /// # Errors
+    /// The socket cannot be made non-blocking.
+    pub fn into_parts(self, post: Arc<HomePost>) -> Result<AtHome, StartError> {
+        let guard = Guard::new(NodeId::Home(self.id), self.life.0, self.keys);
+        let wire = Wire::new(self.socket, self.topology.book().clone(), guard)
+            .map_err(|e| StartError::System("prepare the home's socket", e))?;
+        let silence = if self.life.1 == Life::Again { self.topology.config().lease } else { Nanos::ZERO };
+        let serves_from = Instant::now() + Duration::from_nanos(silence.0);
+        Ok(AtHome { post, topology: self.topology, wire: Mutex::new(Some(wire)), serves_from })
+    }
+}
+
+impl AtHome {
+    /// The home's socket, once.
+    pub fn take_wire(&self) -> Option<Wire> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether it serves; else why not.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check_ready(&self) -> Result<(), String> {
+        match Instant::now() < self.serves_from {
+            true => Err("silent for a lease, since its boxes may have copies of its earlier life".to_owned()),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What edges and the service of a home leave for each other.
+//!
+//! ```text
+//!  edge 0 ── packets that arrived ──▶ service        service ── packets that leave, deadline ──▶ edge 0
+//!  edges ── connections that are gone ──▶            service ── connections whose replies are ready ──▶ their edges
+//! ```
+//! Why not through the ports: what the service says here belongs to no request. Whoever runs the engine may be any edge, or the core's thread; who
+//! has to act is woken by its inbox.
+//!
+//! Cost: nothing for a command that waits for nobody; else a lock that nobody has for long, and a wake-up.
+
+use crate::inc::wire::Traffic;
+use crate::kv::service::Origin;
+use crate::memcached::accept::Inbox;
+use base::Nanos;
+use protocol::coherence::{NodeId, Out};
+use protocol::wire::Message;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the head of the file.
+pub struct HomePost {
+    arrived: Mutex<Vec<(NodeId, Message)>>,
+    leaving: Mutex<Out>,
+    /// Something is in it.
+    leaves: AtomicBool,
+    deadline: AtomicU64,
+    /// By edge.
+    done: Vec<Mutex<Vec<Origin>>>,
+    gone: Mutex<Vec<Origin>>,
+    has_gone: AtomicBool,
+    waiting: AtomicUsize,
+    traffic: Mutex<Traffic>,
+    inboxes: Vec<Arc<Inbox>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HomePost {
+    /// Between the service and the edges with these inboxes.
+    pub fn new(inboxes: Vec<Arc<Inbox>>) -> HomePost {
+        HomePost {
+            arrived: Mutex::default(),
+            leaving: Mutex::default(),
+            leaves: AtomicBool::new(false),
+            deadline: AtomicU64::new(u64::MAX),
+            done: inboxes.iter().map(|_| Mutex::default()).collect(),
+            gone: Mutex::default(),
+            has_gone: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            traffic: Mutex::default(),
+            inboxes,
+        }
+    }
+
+    // ---- edges
+
+    /// Packets arrived, in this order.
+    pub fn arrive(&self, packets: &mut Vec<(NodeId, Message)>) {
+        lock(&self.arrived).append(packets);
+    }
+
+    /// Whether packets leave.
+    #[inline]
+    pub fn has_leaving(&self) -> bool {
+        self.leaves.load(Ordering::Acquire)
+    }
+
+    /// All that leave.
+    pub fn take_leaving(&self) -> Out {
+        let mut leaving = lock(&self.leaving);
+        self.leaves.store(false, Ordering::Release);
+        std::mem::take(&mut *leaving)
+    }
+
+    /// When the home wants to be served, whatever comes.
+    #[inline]
+    pub fn deadline(&self) -> Nanos {
+        Nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Connections of edge `edge` whose replies are ready.
+    pub fn take_done(&self, edge: usize) -> Vec<Origin> {
+        std::mem::take(&mut *lock(&self.done[edge]))
+    }
+
+    /// A connection with commands that wait is gone.
+    pub fn gone(&self, origin: Origin) {
+        lock(&self.gone).push(origin);
+        self.has_gone.store(true, Ordering::Release);
+    }
+
+    /// Connections that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Edge 0 has counted so much.
+    pub fn set_traffic(&self, traffic: Traffic) {
+        *lock(&self.traffic) = traffic;
+    }
+
+    // ---- the service
+
+    /// All that arrived.
+    pub fn take_arrived(&self) -> Vec<(NodeId, Message)> {
+        std::mem::take(&mut *lock(&self.arrived))
+    }
+
+    /// These packets leave, and this is the home's deadline now; edge 0 is woken if it `wakes` and must act otherwise than it thinks.
+    pub fn leave(&self, out: &mut Out, deadline: Nanos, wakes: bool) {
+        let is_earlier = self.deadline.swap(deadline.0, Ordering::AcqRel) > deadline.0;
+        let is_empty = out.is_empty();
+        if !is_empty {
+            lock(&self.leaving).append(out);
+            self.leaves.store(true, Ordering::Release);
+        }
+        if wakes && (is_earlier || !is_empty) {
+            self.inboxes[0].wake();
+        }
+    }
+
+    /// The replies to what waited of this connection are ready.
+    pub fn done(&self, origin: Origin) {
+        lock(&self.done[origin.edge()]).push(origin);
+        self.inboxes[origin.edge()].wake();
+    }
+
+    /// Whether connections are gone.
+    #[inline]
+    pub fn has_gone(&self) -> bool {
+        self.has_gone.load(Ordering::Acquire)
+    }
+
+    /// All that are.
+    pub fn take_gone(&self) -> Vec<Origin> {
+        let mut gone = lock(&self.gone);
+        self.has_gone.store(false, Ordering::Release);
+        std::mem::take(&mut *gone)
+    }
+
+    /// So many connections wait.
+    pub fn set_waiting(&self, connections: usize) {
+        self.waiting.store(connections, Ordering::Release);
+    }
+
+    /// What went through the home's socket.
+    pub fn traffic(&self) -> Traffic {
+        *lock(&self.traffic)
+    }
+}

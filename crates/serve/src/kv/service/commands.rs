@@ -1,0 +1,157 @@
+//! Memcached's commands on a store: what all files of commands share.
+
+use super::super::config::Config;
+use super::parked::Parked;
+use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
+use crate::kv::registers::{Id, Registers};
+use crate::memcached::counters::NetCounters;
+use crate::memcached::output::Body;
+use base::budget::Budget;
+use base::pages::PageKind;
+use base::{Clock, Nanos};
+use protocol::memcache::Command;
+use ring::arena::Producer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use store::{Key, Mode, Store};
+
+/// How often the wall clock is looked at.
+const WALL_CLOCK: Nanos = Nanos::from_millis(50);
+
+/// Memcached's commands on a store.
+pub struct Commands {
+    pub(super) store: Store,
+    pub(super) began: warm::Began,
+    pub(super) counters: stats::Counters,
+    pub(super) registers: Arc<Registers>,
+    pub(super) net: Arc<NetCounters>,
+    pub(super) config: Arc<Config>,
+    pub(super) buffered: Arc<Budget>,
+    pub(super) detached: Arc<AtomicU64>,
+    /// Unix seconds.
+    pub(super) now: u32,
+    pub(super) now_is_of: Nanos,
+    pub(super) started: u32,
+    pub(super) usage: stats::Usage,
+    /// Nanoseconds since 1970 when the process's clock began.
+    pub(super) clock_began: u64,
+    /// Commands that wait for boxes, where there are any.
+    pub(super) parked: Parked,
+}
+
+impl Commands {
+    pub(super) fn new(
+        config: &Config,
+        net: Arc<NetCounters>,
+        buffered: Arc<Budget>,
+    ) -> Result<Commands, store::warm::Refusal> {
+        let registers = config.registers.clone();
+        let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
+        let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));
+        settings.max_value = registers.size(Id::StoreMaxValue);
+        // Address space is free; memory is taken only as far as the limit allows.
+        settings.memory_ceiling = settings.memory.saturating_mul(4).min(1 << 44).max(settings.memory);
+        settings.pages = [PageKind::Base, PageKind::Transparent, PageKind::Huge2M, PageKind::Huge1G]
+            [registers.size(Id::StorePages)];
+        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
+        settings.hash_seed = random_seed();
+        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
+        let mut kv = Commands {
+            store,
+            began,
+            counters: stats::Counters::default(),
+            registers,
+            net,
+            config: Arc::new(config.clone()),
+            parked: Parked::new(&buffered),
+            clock_began: 0,
+            buffered,
+            detached: Arc::default(),
+            now: 0,
+            now_is_of: Nanos::ZERO,
+            started: 0,
+            usage: stats::Usage::default(),
+        };
+        kv.read_wall_clock(Clock::shared().now());
+        kv.started = kv.now;
+        Ok(kv)
+    }
+
+    /// Looks at the wall clock if that was long before `now`.
+    #[inline]
+    pub(super) fn tick(&mut self, now: Nanos) {
+        if now.since(self.now_is_of) >= WALL_CLOCK {
+            self.read_wall_clock(now);
+        }
+    }
+
+    pub(super) fn read_wall_clock(&mut self, now: Nanos) {
+        let since = since_1970();
+        self.now = seconds_of(since);
+        self.clock_began = Nanos::from(since).0.saturating_sub(now.0);
+        self.now_is_of = now;
+    }
+
+    /// Follows the memory register, as far as the store can.
+    pub fn apply_memory_limit(&mut self, bytes: usize) -> bool {
+        self.store.set_memory_limit(bytes).is_ok()
+    }
+
+    /// What the store and the commands count.
+    pub fn report(&mut self) -> KvReport {
+        stats::report(&self.counters, &self.store, self.began)
+    }
+
+    #[inline]
+    pub(super) fn key<'k>(&self, bytes: &'k [u8], hash: u64) -> Key<'k> {
+        Key::with_hash(bytes, hash)
+    }
+
+    pub(super) fn detached_now(&self) -> u64 {
+        self.detached.load(Ordering::Relaxed)
+    }
+
+    /// Whether a value of `len` bytes may be detached now.
+    pub(super) fn may_detach(&self, len: usize) -> bool {
+        let on_their_way = self.detached_now();
+        on_their_way == 0 || self.parked.is_making() || on_their_way + len as u64 <= DETACHED_MAX
+    }
+
+    pub(super) fn detach(&self, at: usize, body: Body) -> Detached {
+        let bytes = body.len() as u64;
+        self.detached.fetch_add(bytes, Ordering::Relaxed);
+        Detached { at, body, _in_ring: InRing { bytes, all: self.detached.clone() } }
+    }
+
+    /// Does what `command` says; none where `out` has no room for its reply.
+    #[inline]
+    pub(super) fn execute(&mut self, command: &Command<'_>, hash: u64, out: &mut Producer) -> Option<Reply> {
+        match command {
+            Command::Get(get) => self.get(get, hash, out),
+            Command::Store(store) => self.classic_store(store, hash, out),
+            Command::MetaGet(get) => self.meta_get(get, hash, out),
+            Command::MetaSet(set) => self.meta_set(set, hash, out),
+            Command::Stats(which) => self.stats(which, out),
+            other => self.small(other, hash, out),
+        }
+    }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn seconds_of(since: Duration) -> u32 {
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn unix_seconds() -> u32 {
+    seconds_of(since_1970())
+}
+
+/// Random bits from the system, or from address and time where it has none to give.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(SystemTime::now())
+}

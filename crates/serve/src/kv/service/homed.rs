@@ -1,0 +1,307 @@
+//! The service of a node that is the home of boxes: every command is admitted by the home before it is executed, and packets go to the home.
+//!
+//! ```text
+//!  command ─▶ admit ─┬─ now ──▶ Commands::execute, into the port
+//!                    └─ later ─▶ parked ··▶ its turn ··▶ reply kept ──▶ edge woken ──▶ Collect
+//!  packets (edge 0) ─▶ HomePost ─▶ Serve ─▶ Home::handle, tick ─▶ messages ─▶ HomePost ─▶ edge 0
+//! ```
+//!
+//! | command | for the home it is |
+//! |---|---|
+//! | get, gets, mg, me | a read; with gat, gats, or flags N, R or T a write |
+//! | set and its family, delete, incr, decr, touch, ms, md, ma | a write |
+//! | flush_all | a flush; one with a delay is a flush when its moment has come |
+//! | all others | nothing: done at once |
+//!
+//! Invariants: 1. nothing of the store is changed that was not admitted, but by eviction and expiry; 2. a connection's commands are executed and answered in
+//! order: behind one that waits all wait.
+//!
+//! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
+
+use super::commands::Commands;
+use super::items::FLUSH;
+use super::parked::{Late, LateReply, Next, Origin};
+use super::stats::HomeReport;
+use super::{Reply, inline, refuse, silent};
+use crate::kv::home::{HomePost, Seat};
+use crate::kv::registers::Id;
+use base::{Clock, Nanos};
+use protocol::coherence::home::{Access, Admitted};
+use protocol::coherence::{Home, Out};
+use protocol::memcache::emit::{self, SMALL_BOUND};
+use protocol::memcache::{Command, KEY_MAX, Line};
+use ring::arena::Producer;
+use std::sync::Arc;
+
+/// See the head of the file.
+pub struct Homed {
+    home: Home<Commands>,
+    post: Arc<HomePost>,
+    out: Out,
+    clock: Clock,
+    now: Nanos,
+    /// The second at which everything is to be flushed.
+    flush_at: Option<u32>,
+}
+
+/// What a command wants of the home; none: nothing.
+fn access<'k>(command: &'k Command<'k>, scratch: &'k mut [u8; KEY_MAX]) -> Option<Access<'k>> {
+    let (meta, reads) = match command {
+        Command::Get(get) if get.touch.is_none() => return Some(Access::Read(get.key)),
+        Command::Get(get) => return Some(Access::Write(get.key)),
+        Command::Store(store) => return Some(Access::Write(store.key)),
+        Command::Delete { key, .. } | Command::Arith { key, .. } | Command::Touch { key, .. } => {
+            return Some(Access::Write(key));
+        }
+        Command::FlushAll { .. } => return Some(Access::Flush),
+        Command::MetaGet(get) => {
+            let changes = get.ttl().is_some() || get.vivify().is_some() || get.recache().is_some();
+            (&get.meta, !changes)
+        }
+        Command::MetaDebug(meta) => (meta, true),
+        Command::MetaSet(set) => (&set.meta, false),
+        Command::MetaDelete(delete) => (&delete.meta, false),
+        Command::MetaArith(arith) => (&arith.meta, false),
+        Command::TooLarge(large) => (&large.meta, false),
+        _ => return None,
+    };
+    let key = meta.key(scratch);
+    Some(if reads { Access::Read(key) } else { Access::Write(key) })
+}
+
+impl Homed {
+    /// The home that `seat` says, over the store of `commands`.
+    pub fn new(seat: &Seat, commands: Commands, post: Arc<HomePost>) -> Homed {
+        let clock = Clock::shared();
+        let now = clock.now();
+        let home = seat.home(now, commands);
+        Homed { home, post, out: Out::new(), clock, now, flush_at: None }
+    }
+
+    #[inline]
+    pub fn commands(&self) -> &Commands {
+        self.home.items()
+    }
+
+    #[inline]
+    pub fn commands_mut(&mut self) -> &mut Commands {
+        self.home.items_mut()
+    }
+
+    /// What the home counts.
+    pub fn report(&self) -> HomeReport {
+        HomeReport::of(&self.home.stats(), self.commands().parked.lines(), &self.post.traffic())
+    }
+
+    /// Whether a command of this connection waits, or its reply.
+    pub fn has_waiting(&self, origin: Origin) -> bool {
+        self.commands().parked.has_line(origin)
+    }
+
+    #[inline]
+    pub fn tick(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.commands_mut().tick(now);
+        if self.post.has_gone() {
+            for origin in self.post.take_gone() {
+                self.commands_mut().parked.gone(origin);
+            }
+            self.settle(true);
+        }
+        if self.flush_at.is_some_and(|second| second <= self.commands().now) {
+            self.flush_now();
+        }
+    }
+
+    /// A flush whose moment has come. Where the home has no room for it, it is tried again.
+    fn flush_now(&mut self) {
+        match self.home.admit(self.now, Access::Flush, FLUSH, &mut self.out) {
+            Admitted::Now => {
+                let commands = self.commands_mut();
+                commands.store.flush_all(commands.now, commands.now);
+                self.flush_at = None;
+            }
+            Admitted::Later => self.flush_at = None,
+            Admitted::Busy | Admitted::NotHome => {}
+        }
+        self.settle(true);
+    }
+
+    #[inline]
+    pub fn execute(
+        &mut self,
+        command: &Command<'static>,
+        (hash, origin): (u64, Origin),
+        out: &mut Producer,
+    ) -> Option<Reply> {
+        if self.has_waiting(origin) {
+            return self.park(command, (hash, origin), out);
+        }
+        let mut scratch = [0; KEY_MAX];
+        let Some(access) = access(command, &mut scratch) else {
+            return self.commands_mut().execute(command, hash, out);
+        };
+        if access == Access::Flush {
+            if self.is_put_off(command) {
+                return self.put_off(command, out);
+            }
+            self.flush_at = None;
+        }
+        // Room for any of the short answers, before anything is done.
+        out.reserve(SMALL_BOUND as u32)?;
+        let ticket = self.commands_mut().parked.ticket();
+        match self.home.admit(self.now, access, ticket, &mut self.out) {
+            Admitted::Now => {
+                self.settle(true);
+                self.commands_mut().execute(command, hash, out)
+            }
+            Admitted::Later => {
+                let head = self.copy(command, hash);
+                self.commands_mut().parked.wait(origin, ticket, head);
+                self.settle(true);
+                silent(out, Some(Late::Waits))
+            }
+            Admitted::Busy => {
+                self.settle(true);
+                said(command, Line::Busy, out)
+            }
+            Admitted::NotHome => said(command, Line::NotHome, out),
+        }
+    }
+
+    /// Something of the same connection waits: this does, too.
+    fn park(
+        &mut self,
+        command: &Command<'static>,
+        (hash, origin): (u64, Origin),
+        out: &mut Producer,
+    ) -> Option<Reply> {
+        let reply = silent(out, Some(Late::Waits))?;
+        let next = self.copy(command, hash);
+        self.commands_mut().parked.push(origin, next);
+        self.settle(true);
+        Some(reply)
+    }
+
+    /// What stands in a line for `command`: without room for a copy of it, that it is not done.
+    fn copy(&mut self, command: &Command<'static>, hash: u64) -> Next {
+        let commands = self.commands_mut();
+        match commands.parked.copy(command, hash) {
+            Some(owned) => Next::Command(owned),
+            None => Next::Said(commands.say_refused(command, Line::Busy.bytes()).bytes),
+        }
+    }
+
+    /// The same of a command that is not done.
+    pub fn park_refusal(
+        &mut self,
+        command: &Command<'_>,
+        why: &[u8],
+        origin: Origin,
+        out: &mut Producer,
+    ) -> Option<Reply> {
+        let reply = silent(out, Some(Late::Waits))?;
+        let commands = self.commands_mut();
+        let said = commands.say_refused(command, why).bytes;
+        commands.parked.push(origin, Next::Said(said));
+        self.settle(true);
+        Some(reply)
+    }
+
+    /// The replies to what waited.
+    pub fn collect(&mut self, origin: Origin, out: &mut Producer) -> Option<Reply> {
+        // Taken only where there is room to say so.
+        out.reserve(0)?;
+        let replies = self.commands_mut().parked.collect(origin);
+        self.post.set_waiting(self.commands().parked.lines());
+        silent(out, Some(Late::Done(replies)))
+    }
+
+    /// The home hears what arrived, and does what is due.
+    pub fn serve(&mut self, out: &mut Producer) -> Option<Reply> {
+        let reply = silent(out, None)?;
+        // A lease runs from when its reply is made: what was read before the pass is late by then.
+        let now = self.clock.now();
+        self.now = self.now.max(now);
+        for (from, message) in self.post.take_arrived() {
+            self.home.handle(self.now, from, &message, &mut self.out);
+        }
+        self.home.tick(self.now, &mut self.out);
+        // Edge 0 asked, and sends what is said.
+        self.settle(false);
+        Some(reply)
+    }
+
+    fn is_put_off(&self, command: &Command<'_>) -> bool {
+        let now = self.commands().now;
+        matches!(command, Command::FlushAll { delay, .. } if delay.moment(now) > now)
+    }
+
+    /// A flush that is to come replaces one that was; at its moment it takes copies away first.
+    fn put_off(&mut self, command: &Command<'static>, out: &mut Producer) -> Option<Reply> {
+        let commands = self.home.items_mut();
+        let Command::FlushAll { delay, .. } = command else { unreachable!("looked at just now") };
+        let (moment, is_allowed) = (delay.moment(commands.now), commands.registers.is_on(Id::StoreFlushAll));
+        let reply = said(command, if is_allowed { Line::Ok } else { Line::FlushRefused }, out)?;
+        if is_allowed {
+            commands.counters.cmd_flush += 1;
+            self.flush_at = Some(moment);
+        }
+        Some(reply)
+    }
+
+    /// After whatever the home did: lines whose heads are done go on, messages leave, edges learn what is done.
+    fn settle(&mut self, wakes: bool) {
+        let mut has_moved = false;
+        while let Some(origin) = self.home.items_mut().parked.moved() {
+            has_moved = true;
+            self.go_on(origin);
+        }
+        let deadline = self.home.next_deadline();
+        if has_moved || !self.out.is_empty() || !wakes || deadline < self.post.deadline() {
+            self.post.set_waiting(self.commands().parked.lines());
+            self.post.leave(&mut self.out, deadline, wakes);
+        }
+    }
+
+    /// What stands in a line is done, until something of it must wait.
+    fn go_on(&mut self, origin: Origin) {
+        while let Some(next) = self.home.items_mut().parked.next(origin) {
+            let owned = match next {
+                Next::Command(owned) => owned,
+                Next::Said(bytes) => {
+                    let reply = LateReply { bytes, value: None };
+                    self.home.items_mut().parked.answer(origin, reply);
+                    continue;
+                }
+            };
+            let (command, hash) = owned.command();
+            let mut scratch = [0; KEY_MAX];
+            let ticket = self.home.items_mut().parked.ticket();
+            let admitted = match access(&command, &mut scratch) {
+                Some(access) => self.home.admit(self.now, access, ticket, &mut self.out),
+                None => Admitted::Now,
+            };
+            let commands = self.home.items_mut();
+            let reply = match admitted {
+                Admitted::Now => commands.say(&command, hash),
+                Admitted::Later => return commands.parked.wait(origin, ticket, Next::Command(owned)),
+                Admitted::Busy => commands.say_refused(&command, Line::Busy.bytes()),
+                Admitted::NotHome => commands.say_refused(&command, Line::NotHome.bytes()),
+            };
+            commands.parked.answer(origin, reply);
+        }
+        if self.home.items_mut().parked.is_to_be_collected(origin) {
+            self.post.done(origin);
+        }
+    }
+}
+
+/// A line as the answer to a command.
+fn said(command: &Command<'_>, line: Line, out: &mut Producer) -> Option<Reply> {
+    let mut room = out.reserve(SMALL_BOUND as u32)?;
+    let mut reply = emit::Reply::new(&mut room);
+    refuse(command, line.bytes(), &mut reply);
+    let len = reply.len();
+    Some(inline(room, len))
+}

@@ -1,0 +1,305 @@
+//! Commands that wait for boxes, and the replies of those that did, until their edge collects them.
+//!
+//! ```text
+//!  connection's line:   head, with a ticket of the home ◀─ commands behind it, copied, in order
+//!                         │ its turn: executed, its reply is kept
+//!                         ▼
+//!                       replies ──▶ all done: the edge is woken, and asks for them
+//! ```
+//! A connection's commands are answered in order, so what comes behind one that waits stands behind it until its edge has the replies. What is
+//! copied is the command alone; what a reply needs of a value is shared as ever.
+//!
+//! Invariants: 1. a line's head has a ticket, or the line is in `moved`, or it is done and its edge was told; 2. a command is executed once: it leaves its
+//! line before.
+//!
+//! Bounds: commands with tickets by `coherence.queue`; bytes that are copied by `net.buffer_limit`, with what connections buffer; beyond, busy.
+
+use super::Detached;
+use base::budget::{Budget, Share};
+use protocol::coherence::home::Ticket;
+use protocol::memcache::Command;
+use ring::arena::{self, Consumer, Producer, Span};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of the arena that replies are made in; more than any reply takes.
+const ARENA: u64 = 64 << 10;
+/// What a command takes besides the bytes it borrows.
+const OVERHEAD: usize = 256;
+
+/// A connection: its edge, its place there, and which of those that had this place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin(u64);
+
+impl Origin {
+    /// Of connection `id` of an edge.
+    pub fn new(edge: usize, id: u32, generation: u32) -> Origin {
+        debug_assert!(edge < 1 << 8 && id < 1 << 24, "edge {edge}, connection {id}");
+        Origin(u64::from(generation) << 32 | (edge as u64) << 24 | u64::from(id))
+    }
+
+    /// Its edge.
+    pub fn edge(self) -> usize {
+        (self.0 >> 24 & 0xff) as usize
+    }
+
+    /// Its place there, and its generation.
+    pub fn place(self) -> (u32, u32) {
+        (self.0 as u32 & 0xff_ffff, (self.0 >> 32) as u32)
+    }
+}
+
+/// What a reply says of waiting.
+pub enum Late {
+    /// The command waits; its reply comes when it is collected.
+    Waits,
+    /// The replies to the first of those that waited.
+    Done(Vec<LateReply>),
+}
+
+/// The reply to a command that waited.
+pub struct LateReply {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// A value that stands between them.
+    pub value: Option<Detached>,
+}
+
+/// A command that outlives its input.
+pub struct Owned {
+    /// With nothing where it borrows.
+    command: Command<'static>,
+    hash: u64,
+    ranges: [Range<usize>; 3],
+    bytes: Vec<u8>,
+    _copied: Share<Arc<Budget>>,
+}
+
+impl Owned {
+    /// A copy; none where connections buffer too much.
+    pub fn of(command: &Command<'static>, hash: u64, buffered: &Arc<Budget>) -> Option<Owned> {
+        let mut command = *command;
+        let mut copied = Share::new(Arc::clone(buffered));
+        let parts = command.borrowed_mut();
+        let length: usize = parts.iter().flatten().map(|part| part.len()).sum();
+        if !copied.resize(OVERHEAD + length) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(length);
+        let ranges = parts.map(|part| {
+            let begin = bytes.len();
+            bytes.extend_from_slice(part.map(std::mem::take).unwrap_or_default());
+            begin..bytes.len()
+        });
+        Some(Owned { command, hash, ranges, bytes, _copied: copied })
+    }
+
+    /// The command, and the hash of its key.
+    pub fn command(&self) -> (Command<'_>, u64) {
+        let mut command: Command<'_> = self.command;
+        for (part, range) in command.borrowed_mut().into_iter().zip(&self.ranges) {
+            if let Some(part) = part {
+                *part = &self.bytes[range.clone()];
+            }
+        }
+        (command, self.hash)
+    }
+}
+
+/// What stands in a line.
+pub enum Next {
+    /// A command that has not been admitted.
+    Command(Owned),
+    /// What is said instead of a command that is not done.
+    Said(Vec<u8>),
+}
+
+#[derive(Default)]
+struct Line {
+    queue: VecDeque<Next>,
+    replies: Vec<LateReply>,
+    /// The head has a ticket.
+    waits: bool,
+    /// Nobody will collect.
+    gone: bool,
+}
+
+/// All of them.
+pub struct Parked {
+    lines: HashMap<Origin, Line>,
+    heads: HashMap<Ticket, (Origin, Next)>,
+    /// Lines whose heads are done.
+    moved: Vec<Origin>,
+    tickets: u64,
+    arena: Option<(Producer, Consumer)>,
+    is_making: bool,
+    buffered: Arc<Budget>,
+}
+
+impl Parked {
+    /// Nothing waits. What is copied counts in `buffered`.
+    pub fn new(buffered: &Arc<Budget>) -> Parked {
+        Parked {
+            lines: HashMap::new(),
+            heads: HashMap::new(),
+            moved: Vec::new(),
+            tickets: 0,
+            arena: None,
+            is_making: false,
+            buffered: Arc::clone(buffered),
+        }
+    }
+
+    /// Whether what comes from `origin` must stand behind what waits, or is not collected.
+    #[inline]
+    pub fn has_line(&self, origin: Origin) -> bool {
+        !self.lines.is_empty() && self.lines.contains_key(&origin)
+    }
+
+    /// Lines, those of connections that are gone too.
+    pub fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// A name that no request had.
+    pub fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    /// A copy of `command`, if there is room for it.
+    pub fn copy(&self, command: &Command<'static>, hash: u64) -> Option<Owned> {
+        Owned::of(command, hash, &self.buffered)
+    }
+
+    /// The head of the line of `origin` waits with this ticket.
+    pub fn wait(&mut self, origin: Origin, ticket: Ticket, head: Next) {
+        self.lines.entry(origin).or_default().waits = true;
+        self.heads.insert(ticket, (origin, head));
+    }
+
+    /// Something stands behind what waits.
+    pub fn push(&mut self, origin: Origin, next: Next) {
+        let line = self.lines.get_mut(&origin).expect("it stands behind something");
+        line.queue.push_back(next);
+        if !line.waits {
+            self.moved.push(origin);
+        }
+    }
+
+    /// What has this ticket, whose turn it is.
+    pub fn begin(&mut self, ticket: Ticket) -> (Origin, Next) {
+        self.heads.remove(&ticket).expect("a ticket is run or refused once")
+    }
+
+    /// A command that had a ticket was answered.
+    pub fn end(&mut self, origin: Origin, reply: LateReply) {
+        self.lines.get_mut(&origin).expect("it had a ticket").waits = false;
+        self.answer(origin, reply);
+        self.moved.push(origin);
+    }
+
+    /// The next reply of a line.
+    pub fn answer(&mut self, origin: Origin, reply: LateReply) {
+        self.lines.get_mut(&origin).expect("it has a line").replies.push(reply);
+    }
+
+    /// A line whose head is done, each once.
+    pub fn moved(&mut self) -> Option<Origin> {
+        self.moved.pop()
+    }
+
+    /// What is next in a line; none where it waits, or nothing is left in it.
+    pub fn next(&mut self, origin: Origin) -> Option<Next> {
+        self.lines.get_mut(&origin).filter(|line| !line.waits)?.queue.pop_front()
+    }
+
+    /// Whether an edge is to collect from this line now. One of a connection that has gone is taken away when it is done.
+    pub fn is_to_be_collected(&mut self, origin: Origin) -> bool {
+        let Some(line) = self.lines.get(&origin).filter(|line| !line.waits && line.queue.is_empty()) else {
+            return false;
+        };
+        if line.gone {
+            self.lines.remove(&origin);
+            return false;
+        }
+        true
+    }
+
+    /// The replies of a line, which goes if nothing is left in it.
+    pub fn collect(&mut self, origin: Origin) -> Vec<LateReply> {
+        let Some(line) = self.lines.get_mut(&origin) else { return Vec::new() };
+        let replies = std::mem::take(&mut line.replies);
+        if !line.waits && line.queue.is_empty() {
+            self.lines.remove(&origin);
+        }
+        replies
+    }
+
+    /// Its connection is gone: what stands in its line is done, as the connection's client may think, but nobody hears of it.
+    pub fn gone(&mut self, origin: Origin) {
+        if let Some(line) = self.lines.get_mut(&origin) {
+            line.gone = true;
+            self.moved.push(origin);
+        }
+    }
+
+    /// Where replies are made; to be given back with [`Parked::made`].
+    pub fn take_arena(&mut self) -> (Producer, Consumer) {
+        self.is_making = true;
+        self.arena.take().unwrap_or_else(|| arena::heap(ARENA))
+    }
+
+    /// The reply that was made there.
+    pub fn made(
+        &mut self,
+        (producer, mut consumer): (Producer, Consumer),
+        span: Span,
+        value: Option<Detached>,
+    ) -> LateReply {
+        let bytes = consumer.bytes(span).expect("it was made just now").to_vec();
+        consumer.release(span);
+        consumer.publish();
+        self.arena = Some((producer, consumer));
+        self.is_making = false;
+        LateReply { bytes, value }
+    }
+
+    /// Whether a reply is being made: it counts in no port.
+    pub fn is_making(&self) -> bool {
+        self.is_making
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::memcache::{Parser, Step};
+
+    #[test]
+    fn a_copy_says_what_the_command_said_and_counts_its_bytes() {
+        let text: &[u8] = b"set key 7 0 5\r\nvalue\r\nms kk 2 I T9\r\nvv\r\nincr n 3\r\nmg aa v t\r\n";
+        let buffered = Arc::new(Budget::new(1 << 20));
+        let (mut parser, mut rest, mut copies) = (Parser::new(1 << 20), text, Vec::new());
+        let mut commands = Vec::new();
+        while !rest.is_empty() {
+            let Step::Command { command, consumed } = parser.next(rest) else { panic!("{rest:?}") };
+            copies.push(Owned::of(&command, 9, &buffered).expect("there is room"));
+            commands.push(command);
+            rest = &rest[consumed..];
+        }
+        assert!(buffered.taken() > 4 * OVERHEAD);
+        assert_eq!(copies.iter().map(|copy| copy.command().0).collect::<Vec<_>>(), commands);
+        drop(copies);
+        assert_eq!(buffered.taken(), 0);
+        let full = Arc::new(Budget::new(16));
+        assert!(Owned::of(&commands[0], 9, &full).is_none());
+    }
+
+    #[test]
+    fn an_origin_says_where_a_connection_is() {
+        let origin = Origin::new(255, 0xff_fffe, u32::MAX - 1);
+        assert_eq!((origin.edge(), origin.place()), (255, (0xff_fffe, u32::MAX - 1)));
+    }
+}
