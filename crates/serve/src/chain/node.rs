@@ -8,6 +8,9 @@
 //! **Group commit** comes by itself: whatever arrives while the log is being written is appended, and made durable by the next
 //! write. Nothing waits for company, so one transaction at a time is as fast as the medium.
 //!
+//! Why a thread of its own and no engine core: every step of the machine orders all others (log, locks, lease), so its requests cannot overlap, and overlap is
+//! what an engine gives; and a core that serves others for longer than a lease would take its replica out of the chain.
+//!
 //! Why log and checkpoint have threads of their own: this one holds the lease. A device that takes as long as the lease for a write
 //! would have the replica taken for dead, though nothing is wrong with it but that it is slow; and all replicas may have such devices at once.
 //! That costs a wake-up there and one back, 35 µs each (LIMITS), for each write of some 200 µs. What is durable sooner
