@@ -51,7 +51,8 @@ pub struct BenchArgs {
     /// Weight of scans (multi-gets of consecutive key ids)
     #[arg(long, value_name = "W", help_heading = "Workload")]
     pub scan: Option<f64>,
-    /// Number of keys, for example 100k or 1m; or a rising list, 1k,10k,100k: one size after the other, and what the server takes per operation and per item at each
+    /// Number of keys, for example 100k or 1m; or a rising list, 1k,10k,100k: one size after the other, and what the server takes per
+    /// operation and per item at each
     #[arg(short, long, default_value = "100k", value_name = "N[,N...]", help_heading = "Workload")]
     pub keys: KeyCounts,
     /// Bytes per key

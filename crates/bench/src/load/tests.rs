@@ -103,27 +103,8 @@ fn answer(stream: &TcpStream, items: &Items, fault: Fault) -> std::io::Result<()
                 let mut data = vec![0; len.parse::<usize>().expect("a length") + 2];
                 reader.read_exact(&mut data)?;
                 data.truncate(data.len() - 2);
-                let unique = items.get(key).map_or(0, |item| item.2);
-                let wanted = rest.first().map_or(unique, |word| word.parse().expect("a number"));
-                let reply = match (fault, unique == wanted) {
-                    (Fault::RefusesSets, _) => {
-                        items.remove(key);
-                        "SERVER_ERROR out of memory storing object\r\n"
-                    }
-                    (Fault::DropsSets, _) => "STORED\r\n",
-                    (Fault::Full, _) if items.len() >= 1000 && !items.contains_key(key) => {
-                        "SERVER_ERROR out of memory storing object\r\n"
-                    }
-                    (_, false) => "EXISTS\r\n",
-                    _ => {
-                        items.insert(key.to_string(), (flags.to_string(), data, unique + 1));
-                        if fault == Fault::Evicts && items.len() > 1000 {
-                            let other = items.keys().find(|other| *other != key).cloned();
-                            items.remove(&other.expect("there are more"));
-                        }
-                        "STORED\r\n"
-                    }
-                };
+                let unique = rest.first().map(|word| word.parse().expect("a number"));
+                let reply = store(&mut items, key, (flags, data), unique, fault);
                 out.write_all(reply.as_bytes())?;
             }
             ["delete", key] => {
@@ -144,6 +125,36 @@ fn answer(stream: &TcpStream, items: &Items, fault: Fault) -> std::io::Result<()
         drop(items);
         if reader.buffer().is_empty() {
             out.flush()?;
+        }
+    }
+}
+
+/// Answers a set; or a cas, where the number of the item is `wanted`.
+fn store(
+    items: &mut HashMap<String, (String, Vec<u8>, u64)>,
+    key: &str,
+    (flags, data): (&str, Vec<u8>),
+    wanted: Option<u64>,
+    fault: Fault,
+) -> &'static str {
+    let now = items.get(key).map_or(0, |item| item.2);
+    match (fault, wanted.is_none_or(|wanted| wanted == now)) {
+        (Fault::RefusesSets, _) => {
+            items.remove(key);
+            "SERVER_ERROR out of memory storing object\r\n"
+        }
+        (Fault::DropsSets, _) => "STORED\r\n",
+        (Fault::Full, _) if items.len() >= 1000 && !items.contains_key(key) => {
+            "SERVER_ERROR out of memory storing object\r\n"
+        }
+        (_, false) => "EXISTS\r\n",
+        _ => {
+            items.insert(key.to_string(), (flags.to_string(), data, now + 1));
+            if fault == Fault::Evicts && items.len() > 1000 {
+                let other = items.keys().find(|other| *other != key).cloned();
+                items.remove(&other.expect("there are more"));
+            }
+            "STORED\r\n"
         }
     }
 }
