@@ -12,13 +12,13 @@
 //! Why so: what else runs on the machine, and where its host puts the cores, changes from second to second. Two slices side by side see nearly
 //! the same machine. The probe says what the two cores shared before and after a slice; what to make of a change is the user's to say.
 //!
-//! Users: `bench --vs`, `rpc bench --transports`, `txn bench`, `rec bench`, `probe`'s echo servers; of `prove`, `lab bench`, `lab compute`
-//! and `soak attack`.
+//! Users: `bench --vs` and `bench --keys` with a list, `rpc bench --transports`, `txn bench`, `rec bench`, `probe`'s echo servers; of `prove`,
+//! `lab bench`, `lab compute` and `soak attack`.
 
 mod ratio;
 pub mod show;
 
-pub use ratio::Ratio;
+pub use ratio::{Ratio, maybe};
 
 use base::Prng;
 use indicatif::ProgressBar;

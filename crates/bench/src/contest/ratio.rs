@@ -4,7 +4,7 @@
 //! their ratio holds still where the figures themselves do not.
 
 use base::spread::Spread;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// A [`Spread`] as JSON has it.
 #[derive(Serialize)]
@@ -16,6 +16,16 @@ struct SpreadJson {
     min: f64,
     max: f64,
     samples: usize,
+}
+
+/// As JSON has it where it may be absent.
+///
+/// # Errors
+/// The serializer's.
+pub fn maybe<S: Serializer>(spread: &Option<Spread>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct One(#[serde(with = "SpreadJson")] Spread);
+    spread.map(One).serialize(serializer)
 }
 
 /// One metric of two sides, and their ratio pair by pair.

@@ -3,9 +3,10 @@
 use super::LoadError;
 use super::dialect::Dialect;
 use super::fleet::FleetPlan;
-use super::keys::{Popularity, YCSB_THETA};
+use super::keys::{KeyFormat, Popularity, YCSB_THETA};
 use super::line::{caches, datagrams};
 use super::mix::{Mix, OpKind, Ycsb};
+use super::scale::KeyCounts;
 use super::sizes::ValueSizes;
 use super::target::Target;
 use super::workload::Workload;
@@ -50,9 +51,10 @@ pub struct BenchArgs {
     /// Weight of scans (multi-gets of consecutive key ids)
     #[arg(long, value_name = "W", help_heading = "Workload")]
     pub scan: Option<f64>,
-    /// Number of keys, for example 100k or 1m
-    #[arg(short, long, default_value = "100k", value_parser = count, help_heading = "Workload")]
-    pub keys: u64,
+    /// Number of keys, for example 100k or 1m; or a rising list, 1k,10k,100k: one size after the other, and what the server takes per
+    /// operation and per item at each
+    #[arg(short, long, default_value = "100k", value_name = "N[,N...]", help_heading = "Workload")]
+    pub keys: KeyCounts,
     /// Bytes per key
     #[arg(long, default_value_t = 16, value_name = "BYTES", help_heading = "Workload")]
     pub key_size: usize,
@@ -125,10 +127,10 @@ pub struct BenchArgs {
     #[arg(long, help_heading = "Checking")]
     pub no_preload: bool,
 
-    /// With --vs: length of one turn
+    /// With --vs or several numbers of keys: length of one turn
     #[arg(long, default_value = "500ms", value_parser = duration, value_name = "TIME", help_heading = "Comparison")]
     pub slice: Duration,
-    /// With --vs: number of pairs of turns, in the order A B B A
+    /// With --vs or several numbers of keys: how many turns each server has (of two: in the order A B B A), at each size
     #[arg(long, default_value_t = 10, help_heading = "Comparison")]
     pub pairs: u32,
     /// Process of the server, where it does not tell
@@ -141,7 +143,7 @@ pub struct BenchArgs {
     /// Print the whole result as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Write an HTML report with plots
+    /// Write an HTML report with plots; a name that ends in .svg: the plots alone
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,
 }
@@ -251,18 +253,18 @@ impl BenchArgs {
         }
     }
 
-    /// How to drive `target`, the `side`-th server of the run.
+    /// How to drive `target`, the `side`-th server of the run, with so many keys.
     ///
     /// # Errors
     /// When the numbers make no sense.
-    pub fn fleet(&self, target: &Target, side: u32) -> Result<FleetPlan, LoadError> {
-        if self.connections == 0 || self.pipeline == 0 || self.threads == 0 || self.keys == 0 {
+    pub fn fleet(&self, target: &Target, side: u32, keys: u64) -> Result<FleetPlan, LoadError> {
+        if self.connections == 0 || self.pipeline == 0 || self.threads == 0 || keys == 0 {
             return plan("--connections, --pipeline, --threads and --keys must be at least 1");
         }
         if self.pipeline > 100_000 {
             return plan("--pipeline can be 100000 at most");
         }
-        if self.check == Check::Strict && u64::from(self.connections) > self.keys {
+        if self.check == Check::Strict && u64::from(self.connections) > keys {
             return plan(
                 "--check strict gives every connection keys of its own: use more --keys than --connections",
             );
@@ -276,7 +278,7 @@ impl BenchArgs {
         }
         let workload = self.workload()?;
         self.fits(target, &workload)?;
-        let inserts = workload.mix.share(OpKind::Insert) > 0.0;
+        let inserts = if workload.mix.share(OpKind::Insert) > 0.0 { INSERTS } else { 0 };
         Ok(FleetPlan {
             target: target.clone(),
             connections: self.connections,
@@ -284,15 +286,36 @@ impl BenchArgs {
             cores: self.client_cores.clone(),
             spin: self.spin,
             answer_timeout: self.timeout,
-            keys: self.keys,
+            keys,
             key_size: self.key_size,
-            inserts: if inserts { INSERTS } else { 0 },
+            inserts,
             strict: self.check == Check::Strict,
             misses_fail: self.misses_fail,
             foreign_allowed: self.no_preload,
             seed: self.seed,
             run: run_number(side),
         })
+    }
+
+    /// Whether every size of `--keys` can be driven: a later one that cannot is said before anything is measured.
+    ///
+    /// # Errors
+    /// When the numbers make no sense.
+    pub fn sizes_fit(&self) -> Result<(), LoadError> {
+        if self.keys.is_list() && (self.duration.is_some() || self.ops.is_some()) {
+            return plan(
+                "with several numbers of --keys each is measured in turns: \
+                 say --slice (a turn's length) and --pairs (how many) instead of --duration and --ops",
+            );
+        }
+        for &keys in self.keys.all() {
+            for target in std::iter::once(&self.target).chain(&self.vs) {
+                let fleet = self.fleet(target, 0, keys)?;
+                let last = (keys + fleet.inserts).saturating_sub(1);
+                KeyFormat::new(self.key_size, last).map_err(|text| LoadError::Plan(text.into()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether `target` can carry such operations.
@@ -350,17 +373,14 @@ mod tests {
         assert_eq!(workload.mix, Ycsb::B.mix());
         assert_eq!(args.pace(), Pace::FULL);
         assert_eq!(args.dialect(&args.target), Dialect::Classic);
-        assert!(args.fleet(&args.target, 0).is_ok());
+        assert!(args.fleet(&args.target, 0, 100_000).is_ok());
     }
 
     #[test]
     fn contradictions_are_named() {
         let error = |line: &str| {
             let args = args(line).expect("readable");
-            args.workload()
-                .and_then(|_| args.fleet(&args.target, 0))
-                .expect_err("a contradiction")
-                .to_string()
+            args.workload().and_then(|_| args.sizes_fit()).expect_err("a contradiction").to_string()
         };
         assert!(error("h:1 -w a --get 1").contains("--workload"));
         assert!(error("h:1 --misses-fail --ttl 3").contains("--ttl"));
@@ -368,6 +388,10 @@ mod tests {
         assert!(error("h:1 --check strict -k 2 -c 3").contains("--connections"));
         assert!(error("h:1 --client-cores 99999").contains("99999"));
         assert!(error("h:1 --pipeline 0").contains("--pipeline"));
+        assert!(error("h:1 -k 1k,2k -d 1s").contains("--slice"));
+        assert!(error("h:1 -k 1k,2k -n 1k").contains("--pairs"));
+        assert!(error("h:1 -k 10,20k --key-size 5").contains("--key-size 7"));
+        assert!(error("h:1 -k 2,20 --check strict -c 3").contains("--connections"));
         assert!(args("h:1 --rate 5k --think 1ms").is_err());
         assert!(args("h:1 --vs nonsense").is_err());
     }

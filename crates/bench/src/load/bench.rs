@@ -1,4 +1,4 @@
-//! `millrace bench`: one server, or two in turns.
+//! `millrace bench`: one server, or two in turns; with one number of keys, or several (`scale`).
 //!
 //! Shape: preload, warm-up, measured phase (or turns), then the result goes to the terminal or as JSON, and to a report.
 //! Exit: an error when any value was wrong, when the run ended before its time, or when it could not start.
@@ -7,6 +7,7 @@ use super::LoadError;
 use super::args::{BenchArgs, Check};
 use super::counts::Tally;
 use super::fleet::Fleet;
+use super::scale::{self, KeyCounts, Scaling};
 use super::server::ServerProcess;
 use super::summary::Summary;
 use super::target::Target;
@@ -43,8 +44,8 @@ pub struct Setup {
     pub workload: Workload,
     /// How fast.
     pub pace: Pace,
-    /// Number of keys.
-    pub keys: u64,
+    /// Number of keys, or one number after the other.
+    pub keys: KeyCounts,
     /// Bytes per key.
     pub key_size: usize,
     /// Connections per server.
@@ -71,6 +72,8 @@ pub enum Outcome {
     Single(Box<Summary>),
     /// Of two.
     Versus(Box<Versus>),
+    /// Of one or two, with several numbers of keys.
+    Scaling(Box<Scaling>),
 }
 
 /// A whole result.
@@ -92,6 +95,11 @@ impl BenchResult {
             Outcome::Versus(versus) => {
                 vec![(&self.setup.servers[0], &versus.a), (&self.setup.servers[1], &versus.b)]
             }
+            Outcome::Scaling(scaling) => {
+                let sides =
+                    scaling.sizes.iter().flat_map(|size| self.setup.servers.iter().zip(&size.servers));
+                sides.map(|(server, at)| (server, &at.all)).collect()
+            }
         }
     }
 
@@ -108,6 +116,11 @@ impl BenchResult {
             if let Some(cause) = &summary.ended_early {
                 return Err(LoadError::Ended { target: server.target.to_string(), cause: cause.clone() });
             }
+        }
+        if let Outcome::Scaling(scaling) = &self.outcome
+            && let Some(end) = &scaling.ended_early
+        {
+            return Err(LoadError::Ended { target: end.target.clone(), cause: end.cause.clone() });
         }
         Ok(())
     }
@@ -132,13 +145,15 @@ pub fn run(args: &BenchArgs) -> Result<(), LoadError> {
 /// When it could not run; what it measured decides [`BenchResult::verdict`].
 pub fn execute(args: &BenchArgs, stop: Arc<AtomicBool>) -> Result<BenchResult, LoadError> {
     let workload = args.workload()?;
+    args.sizes_fit()?;
     let bar = progress::bar(args.json);
+    let first = args.keys.first();
     let mut sides = Vec::new();
     let mut servers = Vec::new();
     let targets = [(Some(&args.target), args.server_pid), (args.vs.as_ref(), args.vs_server_pid)];
     for (side, (target, pid)) in targets.into_iter().enumerate() {
         let Some(target) = target else { continue };
-        let fleet = Fleet::launch(&args.fleet(target, side as u32)?, Arc::clone(&stop))?;
+        let fleet = Fleet::launch(&args.fleet(target, side as u32, first)?, Arc::clone(&stop))?;
         let (process, cpu_unknown) = match ServerProcess::find(target, pid) {
             Ok(process) => (Some(process), None),
             Err(reason) => (None, Some(reason)),
@@ -147,19 +162,21 @@ pub fn execute(args: &BenchArgs, stop: Arc<AtomicBool>) -> Result<BenchResult, L
         servers.push(Server { target: target.clone(), identity, cpu_unknown });
         sides.push(Side { fleet, dialect: args.dialect(target), process });
     }
-    for side in &mut sides {
-        if !args.no_preload {
-            preload(args, side, &bar)?;
+    let outcome = match args.keys.is_list() {
+        true => Outcome::Scaling(Box::new(scale::climb(args, &workload, sides, &stop, &bar)?)),
+        false => {
+            for side in &mut sides {
+                prepare(args, &workload, side, first, &bar)?;
+            }
+            measure(args, &workload, &mut sides, &stop, &bar)
         }
-        warm_up(args, &workload, side, &bar)?;
-    }
-    let outcome = measure(args, &workload, &mut sides, &stop, &bar);
+    };
     bar.finish_and_clear();
     let setup = Setup {
         servers,
         workload,
         pace: args.pace(),
-        keys: args.keys,
+        keys: args.keys.clone(),
         key_size: args.key_size,
         connections: args.connections,
         pipeline: args.pipeline,
@@ -189,6 +206,12 @@ fn phase(args: &BenchArgs, workload: &Workload, length: Nanos) -> Phase {
     }
 }
 
+/// The phase of one turn.
+pub fn slice(args: &BenchArgs, workload: &Workload) -> Phase {
+    let length = Nanos::from(args.slice);
+    Phase { interval: length, ..phase(args, workload, length) }
+}
+
 /// The phase that writes every key once.
 pub fn preload_phase(values: super::sizes::ValueSizes, dialect: super::dialect::Dialect) -> Phase {
     // About a megabyte under way at most, so that huge values do not fill the sockets for minutes.
@@ -204,12 +227,28 @@ pub fn preload_phase(values: super::sizes::ValueSizes, dialect: super::dialect::
     }
 }
 
-fn preload(args: &BenchArgs, side: &mut Side, bar: &ProgressBar) -> Result<(), LoadError> {
+/// Writes the keys and warms up.
+///
+/// # Errors
+/// When the server refused writes, was lost, or gave wrong values.
+pub fn prepare(
+    args: &BenchArgs,
+    workload: &Workload,
+    side: &mut Side,
+    keys: u64,
+    bar: &ProgressBar,
+) -> Result<(), LoadError> {
+    if !args.no_preload {
+        preload(args, side, keys, bar)?;
+    }
+    warm_up(args, workload, side, bar)
+}
+
+fn preload(args: &BenchArgs, side: &mut Side, keys: u64, bar: &ProgressBar) -> Result<(), LoadError> {
     let phase = preload_phase(args.value, side.dialect);
     let name = format!("preload {}", side.fleet.target());
-    let keys = args.keys as f64;
-    let tally = side.fleet.run(phase, &mut |done| progress::show(bar, done as f64 / keys, &name));
-    check_preload(&tally, side.fleet.target(), args.keys)
+    let tally = side.fleet.run(phase, &mut |done| progress::show(bar, done as f64 / keys as f64, &name));
+    check_preload(&tally, side.fleet.target(), keys)
 }
 
 /// A preload that failed makes every later figure meaningless.
@@ -264,10 +303,10 @@ fn measure(
     bar: &ProgressBar,
 ) -> Outcome {
     match sides {
-        [a, b] => {
-            let mut slice = phase(args, workload, Nanos::from(args.slice));
-            slice.interval = Nanos::from(args.slice);
-            Outcome::Versus(Box::new(alternate([a, b], &slice, args.pairs, stop, bar)))
+        [_, _] => {
+            let turns =
+                alternate(sides, &slice(args, workload), args.pairs, stop, (bar, "in turns, A B B A"));
+            Outcome::Versus(Box::new(Versus::of(turns)))
         }
         sides => {
             let side = &mut sides[0];

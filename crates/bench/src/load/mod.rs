@@ -5,7 +5,7 @@
 //! args ── bench ──┬── fleet ── worker (thread) ── connection ──┬── line ──┬── text: dialect ── target (bytes)
 //!                 │     │                                      │          ├── datagrams: dialect
 //!                 │     │                                      │          └── caches: serve::inc's client
-//!         versus ─┤     │                                      ├── workload ── keys ── zipf, sizes, mix
+//!  scale ─ versus ─┤     │                                      ├── workload ── keys ── zipf, sizes, mix
 //!         demo ───┘   server (CPU of the other side)           ├── ledger ── value (what may be read)
 //!                                                              └── counts (with the tally) ── summary
 //! ```
@@ -25,6 +25,7 @@ pub mod line;
 pub mod mix;
 pub mod pages;
 pub mod resp;
+pub mod scale;
 pub mod server;
 pub mod shm;
 pub mod sizes;

@@ -2,8 +2,9 @@
 
 use super::tables;
 use crate::contest::show::percentiles;
-use crate::load::bench::{BenchResult, Outcome};
+use crate::load::bench::{BenchResult, Outcome, Server};
 use crate::load::demo::{DemoPhase, DemoResult};
+use crate::load::scale::{At, Scaling, Size};
 use crate::load::summary::Summary;
 use crate::load::versus::{Turn, Versus};
 use crate::report::axis::{Scale, Unit};
@@ -24,6 +25,7 @@ pub fn bench(result: &BenchResult) -> Report {
     let sections = match &result.outcome {
         Outcome::Single(summary) => single(&names[0], summary),
         Outcome::Versus(versus) => compared(&names, versus),
+        Outcome::Scaling(scaling) => sizes(result, scaling),
     };
     Report {
         title: format!("millrace bench: {}", names.join(" and ")),
@@ -74,6 +76,88 @@ fn compared(names: &[String], versus: &Versus) -> Vec<Section> {
         sections.push(section(&format!("{letter}: {name}"), blocks));
     }
     sections
+}
+
+/// Of several numbers of keys.
+fn sizes(result: &BenchResult, scaling: &Scaling) -> Vec<Section> {
+    let mut blocks = vec![
+        Block::Table(tables::scaling(scaling)),
+        Block::Text(
+            "server CPU: median and spread of the turns · bytes per item, of all that the server has: what items and index take, as its stats say; \
+             taken: from the system, what is free in it included"
+                .to_string(),
+        ),
+    ];
+    if let Some(ratios) = tables::scaling_ratios(scaling) {
+        blocks.push(Block::Table(ratios));
+        blocks.push(Block::Text("ratios are of neighbouring turns: median (p10 to p90)".to_string()));
+    }
+    for size in &scaling.sizes {
+        for (at, server) in size.servers.iter().zip(&result.setup.servers) {
+            let said = tables::troubles(&at.all);
+            blocks.extend(
+                said.map(|text| Block::Text(format!("{} keys, {}: {text}", whole(size.keys), server.target))),
+            );
+        }
+    }
+    let sum = |read: fn(&Summary) -> u64| result.sides().iter().map(|(_, s)| read(s)).sum::<u64>();
+    blocks.push(Block::Text(format!(
+        "{} values checked, {} wrong · {} failed",
+        whole(sum(|s| s.verified)),
+        whole(sum(Summary::wrong_count)),
+        whole(sum(Summary::failed_count))
+    )));
+    if let Some(end) = &scaling.ended_early {
+        blocks.push(Block::Text(format!("! ended early: {}: {}", end.target, end.cause)));
+    }
+    let plots = Block::Pair(
+        over_keys(
+            "Server CPU per operation over keys",
+            (Scale::Linear, Unit::Micros),
+            result,
+            &scaling.sizes,
+            |at| Some(at.server_cpu_us?.median),
+        ),
+        over_keys(
+            "Server bytes per item over keys",
+            (Scale::Log, Unit::Count),
+            result,
+            &scaling.sizes,
+            |at| at.memory?.bytes_per_item(),
+        ),
+    );
+    vec![section("By number of keys", blocks), section("Plots", vec![plots])]
+}
+
+/// What a line is called: the server's own name where it says one, since addresses fill the legend.
+fn short_name(server: &Server) -> String {
+    let said = server.identity.as_deref().and_then(|text| text.split(' ').next());
+    said.map_or_else(|| server.target.to_string(), str::to_string)
+}
+
+fn over_keys(
+    title: &str,
+    y: (Scale, Unit),
+    result: &BenchResult,
+    sizes: &[Size],
+    read: fn(&At) -> Option<f64>,
+) -> String {
+    let line = |(at, server): (usize, &Server)| Line {
+        name: short_name(server),
+        points: sizes
+            .iter()
+            .map(|size| (size.keys as f64, read(&size.servers[at]).unwrap_or(f64::NAN)))
+            .collect(),
+    };
+    LinePlot {
+        title: title.to_string(),
+        x: (Scale::Log, Unit::Count),
+        y,
+        lines: result.setup.servers.iter().enumerate().map(line).collect(),
+        filled: false,
+        wide: false,
+    }
+    .svg()
 }
 
 /// The page of the demonstration.

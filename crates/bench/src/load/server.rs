@@ -1,4 +1,4 @@
-//! What a server on this machine spends: its process and the CPU time of its threads.
+//! What a server spends: on this machine its process and the CPU time of its threads, anywhere the memory that it says its items take.
 //!
 //! The time comes from `/proc/PID/task/*/schedstat` (nanoseconds); `utime` and `stime` of `/proc/PID/stat` move in ticks
 //! of 10 ms and only share it out between user and kernel. A thread that ends between two readings takes its time with
@@ -8,7 +8,7 @@
 
 use super::LoadError;
 use super::resp;
-use super::target::Target;
+use super::target::{Target, Transport};
 use protocol::memcache::client::{Progress, Reply, ReplyReader, request};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -104,25 +104,84 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
+/// The memory that a server's items take, as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// Items it has.
+    pub items: u64,
+    /// Bytes of these items: keys, values and their headers.
+    pub item_bytes: u64,
+    /// Bytes of the index that finds them, used or not.
+    pub index_bytes: u64,
+    /// Bytes taken from the system for both, what is free in it included.
+    pub memory_bytes: u64,
+}
+
+impl Footprint {
+    /// What the server at `target` says now; none where it does not say it: Redis, the in-network cache, a server over datagrams.
+    pub fn read(target: &Target) -> Option<Footprint> {
+        if target.is_redis() {
+            return None;
+        }
+        let mut transport = target.connect().ok()?;
+        let mut said = exchange(target, &mut *transport, None).ok()?.memory;
+        if said.memory.is_none() {
+            // memcached says its slabs apart, and does not count the index among them.
+            let slabs = exchange(target, &mut *transport, Some("slabs")).ok()?.memory.slabs;
+            said.memory = slabs.zip(said.index).map(|(slabs, index)| slabs + index);
+        }
+        Some(Footprint {
+            items: said.items?,
+            item_bytes: said.bytes?,
+            index_bytes: said.index?,
+            memory_bytes: said.memory?,
+        })
+    }
+
+    /// `bytes` for each item, if there is one.
+    pub fn per_item(&self, bytes: u64) -> Option<f64> {
+        (self.items > 0).then(|| bytes as f64 / self.items as f64)
+    }
+
+    /// Bytes of an item and its part of the index.
+    pub fn bytes_per_item(&self) -> Option<f64> {
+        self.per_item(self.item_bytes + self.index_bytes)
+    }
+}
+
 /// What a server tells of itself.
 #[derive(Debug, Default)]
 struct Said {
     pid: Option<u32>,
     version: Option<String>,
+    memory: SaidMemory,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct SaidMemory {
+    items: Option<u64>,
+    bytes: Option<u64>,
+    index: Option<u64>,
+    memory: Option<u64>,
+    slabs: Option<u64>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn ask(target: &Target) -> Result<Said, LoadError> {
+    exchange(target, &mut *target.connect()?, None)
+}
+
+/// Asks for `stats`, in general or of one `kind`, and waits for the answer.
+fn exchange(target: &Target, transport: &mut dyn Transport, kind: Option<&str>) -> Result<Said, LoadError> {
     let ended = |cause: String| LoadError::Ended { target: target.to_string(), cause };
-    let mut transport = target.connect()?;
     let mut out = Vec::new();
     if target.is_redis() {
         resp::command(&mut out, 2);
         resp::word(&mut out, b"INFO");
         resp::word(&mut out, b"server");
     } else {
-        request::stats(&mut out, None);
+        request::stats(&mut out, kind);
     }
     transport.send(&out).map_err(|e| ended(e.to_string()))?;
     let (mut input, began) = (Vec::new(), Instant::now());
@@ -156,6 +215,11 @@ fn read_stats(input: &[u8]) -> Result<Option<Said>, String> {
                     match name {
                         b"pid" => said.pid = text.parse().ok(),
                         b"version" => said.version = Some(text.into_owned()),
+                        b"curr_items" => said.memory.items = text.parse().ok(),
+                        b"bytes" => said.memory.bytes = text.parse().ok(),
+                        b"hash_bytes" => said.memory.index = text.parse().ok(),
+                        b"memory_bytes" => said.memory.memory = text.parse().ok(),
+                        b"total_malloced" => said.memory.slabs = text.parse().ok(),
                         _ => {}
                     }
                 }
@@ -176,7 +240,7 @@ fn read_info(input: &[u8]) -> Result<Option<Said>, String> {
             let text = String::from_utf8_lossy(text);
             let field = |name| text.lines().find_map(|l| l.strip_prefix(name)).map(|v| v.trim().to_string());
             let pid = field("process_id:").and_then(|p| p.parse().ok());
-            Ok(Some(Said { pid, version: field("redis_version:") }))
+            Ok(Some(Said { pid, version: field("redis_version:"), ..Said::default() }))
         }
         resp::RespProgress::Reply { .. } => Err("the server did not answer INFO".to_string()),
         resp::RespProgress::Incomplete { .. } => Ok(None),
@@ -209,6 +273,17 @@ mod tests {
             read_stats(b"STAT pid 42\r\nSTAT version 1.6.18\r\nEND\r\n").expect("good").expect("whole");
         assert_eq!((said.pid, said.version.as_deref()), (Some(42), Some("1.6.18")));
         assert!(read_stats(b"STAT pid 42\r\n").expect("good").is_none());
+        let text =
+            b"STAT curr_items 2\r\nSTAT bytes 150\r\nSTAT hash_bytes 50\r\nSTAT memory_bytes x\r\nEND\r\n";
+        let memory = read_stats(text).expect("good").expect("whole").memory;
+        let wanted =
+            SaidMemory { items: Some(2), bytes: Some(150), index: Some(50), memory: None, slabs: None };
+        assert_eq!(memory, wanted);
+        let slabs = read_stats(b"STAT total_malloced 9\r\nEND\r\n").expect("good").expect("whole").memory;
+        assert_eq!(slabs.slabs, Some(9));
+        let footprint = Footprint { items: 2, item_bytes: 150, index_bytes: 50, memory_bytes: 400 };
+        assert_eq!((footprint.bytes_per_item(), footprint.per_item(400)), (Some(100.0), Some(200.0)));
+        assert_eq!(Footprint { items: 0, ..footprint }.bytes_per_item(), None);
         let info = b"$44\r\n# Server\r\nredis_version:7.0.15\r\nprocess_id:7\r\n\r\n";
         let said = read_info(info).expect("good").expect("whole");
         assert_eq!((said.pid, said.version.as_deref()), (Some(7), Some("7.0.15")));

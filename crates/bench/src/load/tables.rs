@@ -1,9 +1,11 @@
 //! Our results as tables and as text for the terminal.
 
+use crate::contest::show::ratios;
 use crate::drive::Pace;
 use crate::load::bench::Setup;
 use crate::load::demo::DemoResult;
 use crate::load::mix::OpKind;
+use crate::load::scale::{At, Scaling, Size};
 use crate::load::summary::Summary;
 use crate::load::versus::{Compared, Versus};
 use crate::report::format::{digits, micros, percent, ratio, short, whole};
@@ -58,6 +60,55 @@ pub fn comparison(versus: &Versus) -> Table {
         ]);
     }
     table
+}
+
+/// What each server takes at each size. Of two servers A and B stand below each other.
+pub fn scaling(scaling: &Scaling) -> Table {
+    let mut table = Table::new([
+        "keys",
+        "ops/s",
+        "p50",
+        "p99",
+        "hits",
+        "server CPU (µs/op)",
+        "p10 to p90",
+        "bytes per item",
+        "of it index",
+        "taken",
+    ]);
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
+    for size in &scaling.sizes {
+        for (at, letter) in size.servers.iter().zip(["A", "B"]) {
+            let At { server_cpu_us, memory, all, .. } = at;
+            let named = if size.servers.len() > 1 { format!(" {letter}") } else { String::new() };
+            let cpu = |text: fn(&Spread) -> String| or_none(server_cpu_us.as_ref().map(text));
+            let bytes = |value: Option<f64>| or_none(value.map(short));
+            table.row([
+                format!("{}{named}", whole(size.keys)),
+                short(all.ops_per_sec),
+                micros(all.all.p50_us),
+                micros(all.all.p99_us),
+                or_none(all.hit_ratio.map(percent)),
+                cpu(|spread| digits(spread.median)),
+                cpu(|spread| format!("{} to {}", digits(spread.p10), digits(spread.p90))),
+                bytes(memory.and_then(|m| m.bytes_per_item())),
+                bytes(memory.and_then(|m| m.per_item(m.index_bytes))),
+                bytes(memory.and_then(|m| m.per_item(m.memory_bytes))),
+            ]);
+        }
+    }
+    table
+}
+
+/// Ratios of two servers at each size; none of one alone.
+pub fn scaling_ratios(scaling: &Scaling) -> Option<Table> {
+    const METRICS: [&str; 4] = ["throughput", "p50", "p99", "server CPU"];
+    let compared = scaling.sizes.iter().filter(|size| !size.compared.is_empty());
+    let row = |size: &Size| {
+        let of = |metric: &str| size.compared.iter().find(|c| c.metric == metric).map(|c| c.ratio);
+        (whole(size.keys), METRICS.map(of).to_vec())
+    };
+    ratios("A / B at keys", METRICS, compared.map(row))
 }
 
 /// The demonstration, phase by phase.
@@ -156,15 +207,20 @@ pub fn notes(summary: &Summary) -> Vec<String> {
             micros(lag.p99_us)
         ));
     }
-    if s.unsent > 0 {
-        notes.push(format!(
-            "the server could not follow: {} requests were due and never sent, and are in no latency above",
-            whole(s.unsent)
-        ));
-    }
-    notes.extend(s.examples.iter().map(|example| format!("! {example}")));
+    notes.extend(troubles(s));
     notes.extend(s.ended_early.iter().map(|cause| format!("! ended early: {cause}")));
     notes
+}
+
+/// What went wrong, in words.
+pub fn troubles(summary: &Summary) -> impl Iterator<Item = String> {
+    let unsent = (summary.unsent > 0).then(|| {
+        format!(
+            "the server could not follow: {} requests were due and never sent, and are in no latency above",
+            whole(summary.unsent)
+        )
+    });
+    unsent.into_iter().chain(summary.examples.iter().map(|example| format!("! {example}")))
 }
 
 fn counts(what: &str, by_kind: &std::collections::BTreeMap<&'static str, u64>) -> String {
@@ -197,11 +253,7 @@ pub fn setup(setup: &Setup) -> Vec<String> {
     };
     lines.push(format!(
         "{} · {} keys of {} B, {} · values {} B{ttl}{multi}",
-        s.workload.mix,
-        whole(s.keys),
-        s.key_size,
-        s.workload.popularity,
-        s.workload.values
+        s.workload.mix, s.keys, s.key_size, s.workload.popularity, s.workload.values
     ));
     let pace = match s.pace {
         Pace::Open { rate, poisson } => {

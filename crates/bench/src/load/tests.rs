@@ -48,6 +48,10 @@ enum Fault {
     HangsUp,
     /// Answers that are no protocol.
     Garbage,
+    /// Keeps 1000 items: a set of another takes the place of one of them.
+    Evicts,
+    /// Refuses to keep more than 1000 items.
+    Full,
 }
 
 type Items = Arc<Mutex<HashMap<String, (String, Vec<u8>, u64)>>>;
@@ -79,8 +83,9 @@ fn answer(stream: &TcpStream, items: &Items, fault: Fault) -> std::io::Result<()
             return Ok(());
         }
         requests += 1;
-        // The first requests of a connection are its preload.
-        let now = requests > 200 && requests.is_multiple_of(101);
+        // The first requests of a connection are its preload, except where how many items there are is the fault.
+        let is_bounded = matches!(fault, Fault::Evicts | Fault::Full);
+        let now = is_bounded || requests > 200 && requests.is_multiple_of(101);
         let fault = if now { fault } else { Fault::None };
         if fault == Fault::HangsUp {
             return Ok(());
@@ -98,20 +103,8 @@ fn answer(stream: &TcpStream, items: &Items, fault: Fault) -> std::io::Result<()
                 let mut data = vec![0; len.parse::<usize>().expect("a length") + 2];
                 reader.read_exact(&mut data)?;
                 data.truncate(data.len() - 2);
-                let unique = items.get(key).map_or(0, |item| item.2);
-                let wanted = rest.first().map_or(unique, |word| word.parse().expect("a number"));
-                let reply = match (fault, unique == wanted) {
-                    (Fault::RefusesSets, _) => {
-                        items.remove(key);
-                        "SERVER_ERROR out of memory storing object\r\n"
-                    }
-                    (Fault::DropsSets, _) => "STORED\r\n",
-                    (_, false) => "EXISTS\r\n",
-                    _ => {
-                        items.insert(key.to_string(), (flags.to_string(), data, unique + 1));
-                        "STORED\r\n"
-                    }
-                };
+                let unique = rest.first().map(|word| word.parse().expect("a number"));
+                let reply = store(&mut items, key, (flags, data), unique, fault);
                 out.write_all(reply.as_bytes())?;
             }
             ["delete", key] => {
@@ -121,11 +114,47 @@ fn answer(stream: &TcpStream, items: &Items, fault: Fault) -> std::io::Result<()
             ["touch", key, _] => {
                 out.write_all(if items.contains_key(key) { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" })?;
             }
+            ["stats"] => write!(
+                out,
+                "STAT curr_items {0}\r\nSTAT bytes {1}\r\nSTAT hash_bytes 64000\r\nSTAT memory_bytes 1000000\r\nEND\r\n",
+                items.len(),
+                items.len() * 100
+            )?,
             _ => out.write_all(b"ERROR\r\n")?,
         }
         drop(items);
         if reader.buffer().is_empty() {
             out.flush()?;
+        }
+    }
+}
+
+/// Answers a set; or a cas, where the number of the item is `wanted`.
+fn store(
+    items: &mut HashMap<String, (String, Vec<u8>, u64)>,
+    key: &str,
+    (flags, data): (&str, Vec<u8>),
+    wanted: Option<u64>,
+    fault: Fault,
+) -> &'static str {
+    let now = items.get(key).map_or(0, |item| item.2);
+    match (fault, wanted.is_none_or(|wanted| wanted == now)) {
+        (Fault::RefusesSets, _) => {
+            items.remove(key);
+            "SERVER_ERROR out of memory storing object\r\n"
+        }
+        (Fault::DropsSets, _) => "STORED\r\n",
+        (Fault::Full, _) if items.len() >= 1000 && !items.contains_key(key) => {
+            "SERVER_ERROR out of memory storing object\r\n"
+        }
+        (_, false) => "EXISTS\r\n",
+        _ => {
+            items.insert(key.to_string(), (flags.to_string(), data, now + 1));
+            if fault == Fault::Evicts && items.len() > 1000 {
+                let other = items.keys().find(|other| *other != key).cloned();
+                items.remove(&other.expect("there are more"));
+            }
+            "STORED\r\n"
         }
     }
 }
@@ -235,7 +264,7 @@ fn a_silent_server_is_not_waited_for_without_end() {
     let line = format!("bench {target} --no-preload --warmup 0 --timeout 100ms --server-pid 1 --json");
     let args = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{e}")).bench;
     // The question for the server's process goes unanswered too; its own patience is not under test here.
-    let fleet = args.fleet(&args.target, 0).expect("a plan");
+    let fleet = args.fleet(&args.target, 0, args.keys.first()).expect("a plan");
     let mut fleet = super::fleet::Fleet::launch(&fleet, Arc::new(AtomicBool::new(false))).expect("connected");
     let phase = super::bench::preload_phase(args.value, args.dialect(&args.target));
     let tally = fleet.run(phase, &mut |_| {});
@@ -267,6 +296,69 @@ fn two_servers_are_compared_in_turns() {
     assert!(page.contains("Comparison") && page.ends_with("</html>\n") && !page.contains("NaN"));
     assert!(serde_json::to_string(&result).is_ok());
     assert!(crate::load::pages::bench(&result).text().contains("A / B"));
+}
+
+/// A run of `--keys` with a list; what it measured, as many sizes as there are, and how it ends.
+fn sizes(target: &Target, more: &str) -> (BenchResult, Vec<u64>, Option<String>) {
+    let line = format!("bench {target} -c 2 -P 8 --warmup 10ms --slice 10ms --pairs 3 --json {more}");
+    let args = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{e}")).bench;
+    let result = execute(&args, Arc::new(AtomicBool::new(false))).unwrap_or_else(|e| panic!("{e}"));
+    let super::bench::Outcome::Scaling(scaling) = &result.outcome else { panic!("several sizes") };
+    let measured = scaling.sizes.iter().map(|size| size.keys).collect();
+    let end = result.verdict().err().map(|error| error.to_string());
+    (result, measured, end)
+}
+
+#[test]
+fn sizes_follow_each_other_and_the_server_says_its_bytes() {
+    let (a, b) = (serve(Fault::None), serve(Fault::None));
+    for (more, servers) in [(String::new(), 1), (format!("--vs {b}"), 2)] {
+        let (result, measured, end) = sizes(&a, &format!("--keys 100,400,900 {more}"));
+        assert_eq!((&measured[..], end), (&[100, 400, 900][..], None));
+        let super::bench::Outcome::Scaling(scaling) = &result.outcome else { panic!("several sizes") };
+        assert!(scaling.sizes.iter().all(|size| size.servers.len() == servers));
+        assert!(scaling.sizes.iter().all(|size| size.compared.is_empty() == (servers == 1)));
+        let last = &scaling.sizes[2].servers[servers - 1];
+        let memory = last.memory.expect("it says so");
+        assert_eq!((memory.items, memory.item_bytes, last.turns.len()), (900, 90_000, 3));
+        let page = crate::load::pages::bench(&result);
+        let text = page.text();
+        assert!(text.contains("171") && text.contains("1.11k"), "64000 / 900 + 100, 1000000 / 900: {text}");
+        assert_eq!(text.contains("A / B at keys"), servers == 2, "{text}");
+        assert!(
+            page.html().contains("over keys")
+                && page.drawings().matches("<path class=\"line").count() == 2 * servers
+        );
+        let json = serde_json::to_value(&result).expect("plain data");
+        assert_eq!(json["setup"]["keys"], serde_json::json!([100, 400, 900]));
+    }
+}
+
+#[test]
+fn one_number_of_keys_is_shown_as_ever() {
+    let json = serde_json::to_value(bench(&serve(Fault::None), "")).expect("plain data");
+    assert_eq!(json["setup"]["keys"], 600);
+    assert!(json["outcome"]["single"]["ops"].as_u64() >= Some(8000));
+}
+
+#[test]
+fn a_server_too_small_for_a_size_is_found_and_the_sizes_before_it_stay() {
+    let list = "--keys 500,1k,1200,5k";
+    let (result, measured, end) = sizes(&serve(Fault::Evicts), list);
+    let end = end.expect("a failure");
+    assert_eq!(measured, [500, 1000, 1200], "{end}");
+    assert!(
+        end.contains("evicted")
+            && end.contains("-m")
+            && end.contains("1000 items".replace("1000", "1\u{202F}000").as_str()),
+        "{end}"
+    );
+    assert!(crate::load::pages::bench(&result).text().contains("evicted"));
+    let (_, measured, end) = sizes(&serve(Fault::Full), list);
+    assert_eq!(measured, [500, 1000]);
+    assert!(end.expect("a failure").contains("writes of the preload failed"));
+    let (_, measured, end) = sizes(&serve(Fault::Evicts), &format!("{list} --delete 1 --get 1"));
+    assert_eq!((measured.len(), end), (4, None), "where keys are deleted, misses say nothing");
 }
 
 #[test]
@@ -387,7 +479,7 @@ fn datagrams_that_are_lost_are_sent_again() {
     let line =
         format!("bench {} --keys 100 -c 2 -P 4 --ops 400 --warmup 0 --json --value 300", serve_datagrams());
     let args = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{e}")).bench;
-    let fleet = args.fleet(&args.target, 0).expect("a plan");
+    let fleet = args.fleet(&args.target, 0, args.keys.first()).expect("a plan");
     let mut fleet = super::fleet::Fleet::launch(&fleet, Arc::new(AtomicBool::new(false))).expect("a socket");
     let phase = super::bench::preload_phase(args.value, Dialect::Classic);
     let tally = fleet.run(phase, &mut |_| {});

@@ -1,10 +1,11 @@
-//! Two servers in one run: short turns in the order A B B A A B …, the same load on both, compared pair by pair.
+//! Turns: short slices of the same load on one server, or on two in the order A B B A A B …, compared pair by pair.
 //!
 //! `contest` says why; connections stay open between the turns.
 
+use super::LoadError;
 use super::counts::Tally;
 use super::dialect::Dialect;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, FleetPlan};
 use super::server::{CpuUse, ServerProcess};
 use super::summary::Summary;
 use super::workload::Phase;
@@ -13,6 +14,7 @@ use crate::tally::Latency;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One server of a comparison.
@@ -26,6 +28,16 @@ pub struct Side {
 }
 
 impl Side {
+    /// The same server, driven by another plan: what is connected is closed first, so that there are never more connections than one plan has.
+    ///
+    /// # Errors
+    /// See [`Fleet::launch`].
+    pub fn relaunch(self, plan: &FleetPlan, stop: Arc<AtomicBool>) -> Result<Side, LoadError> {
+        let Side { fleet, dialect, process } = self;
+        drop(fleet);
+        Ok(Side { fleet: Fleet::launch(plan, stop)?, dialect, process })
+    }
+
     /// One phase in this server's language, with the CPU time that the server spent on it.
     pub fn run(&mut self, mut phase: Phase, progress: &mut dyn FnMut(u64)) -> (Tally, Option<CpuUse>) {
         phase.dialect = self.dialect;
@@ -110,34 +122,60 @@ impl Total {
     }
 }
 
-/// Runs `pairs` pairs of turns of `phase`. Ends early on a stop or when a server is lost, with the whole pairs there are.
+/// What came of the turns.
+pub struct Turns {
+    /// Server by server, of whole rounds only.
+    pub by_side: Vec<Vec<Turn>>,
+    /// All turns of each server as one.
+    pub totals: Vec<Summary>,
+}
+
+/// Runs `rounds` turns of `phase` on each of `sides`. Ends early on a stop or when a server is lost, with the whole rounds there are.
 pub fn alternate(
-    sides: [&mut Side; 2],
+    sides: &mut [Side],
     phase: &Phase,
-    pairs: u32,
+    rounds: u32,
     stop: &AtomicBool,
-    bar: &ProgressBar,
-) -> Versus {
-    let mut totals = [Total::default(), Total::default()];
+    (bar, name): (&ProgressBar, &str),
+) -> Turns {
+    let count = sides.len();
+    let mut totals: Vec<Total> = sides.iter().map(|_| Total::default()).collect();
     let slice = |turn: contest::Turn| {
         let (tally, used) = sides[turn.side].run(phase.clone(), &mut |_| {});
         let ended_early = stop.load(Ordering::Relaxed) || tally.fatal.is_some();
         let figures = totals[turn.side].add(tally, used);
         Ok::<_, Infallible>(if ended_early { Slice::Over } else { Slice::Measured(figures) })
     };
-    let mut sides = contest::by(|_| "in turns, A B B A".to_owned(), slice);
-    let contest = Contest::new((2, 1), (pairs, Order::BackAndForth), stop, (bar, 0.0, 1.0));
-    let Ok(mut samples) = contest.run(&mut sides);
-    drop(sides);
-    let mut whole = samples.whole_rounds(0).into_iter();
-    let mut next = || whole.next().into_iter().flatten().map(|sample| sample.figures);
-    let (a, b) = (next(), next());
-    let pairs: Vec<(Turn, Turn)> = a.zip(b).collect();
-    let [a, b] = totals.map(|total| total.summary(phase));
-    Versus { compared: compare(&pairs), pairs, a, b }
+    let mut turns = contest::by(|_| name.to_owned(), slice);
+    let contest = Contest::new((count, 1), (rounds, Order::BackAndForth), stop, (bar, 0.0, 1.0));
+    let Ok(mut samples) = contest.run(&mut turns);
+    drop(turns);
+    let whole = samples.whole_rounds(0).into_iter();
+    let by_side = whole.map(|side| side.into_iter().map(|sample| sample.figures).collect()).collect();
+    Turns { by_side, totals: totals.iter().map(|total| total.summary(phase)).collect() }
 }
 
-fn compare(pairs: &[(Turn, Turn)]) -> Vec<Compared> {
+impl Versus {
+    /// Of two servers' turns.
+    pub fn of(turns: Turns) -> Versus {
+        let pairs = pairs(&turns.by_side);
+        let mut totals = turns.totals.into_iter();
+        let mut next = || totals.next().expect("two servers have turns");
+        let (a, b) = (next(), next());
+        Versus { compared: compare(&pairs), pairs, a, b }
+    }
+}
+
+/// The turns of two servers, neighbour by neighbour; none of one alone.
+pub fn pairs(by_side: &[Vec<Turn>]) -> Vec<(Turn, Turn)> {
+    match by_side {
+        [a, b] => a.iter().copied().zip(b.iter().copied()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Metric by metric; nothing where there are no pairs.
+pub fn compare(pairs: &[(Turn, Turn)]) -> Vec<Compared> {
     type Metric = (&'static str, &'static str, bool, fn(&Turn) -> Option<f64>);
     const METRICS: [Metric; 7] = [
         ("throughput", "ops/s", true, |t| Some(t.ops_per_sec)),

@@ -1,10 +1,10 @@
-//! Measured points beside the lines of what theory expects, several of each in one plot; and plots as a file of their own.
+//! Measured points beside the lines of what theory expects, several of each in one plot.
 //!
 //! A curve has one colour: its line is what is expected, its dots are what was measured, with a bar from the lowest to the highest. It is
 //! named at its right end, where the eye is, not in a legend.
 
 use super::axis::{Axis, Scale, Unit};
-use super::html::{STYLE, escape};
+use super::html::escape;
 use super::plot::{grid, open, path, put};
 
 /// A measured point.
@@ -131,20 +131,6 @@ impl Fit {
     }
 }
 
-/// SVG elements in a row, as a file that needs nothing else.
-pub fn file(plots: &[Fit]) -> String {
-    let (width, mut inner) = (WIDTH * plots.len().max(1) as f64, String::new());
-    for (at, plot) in plots.iter().enumerate() {
-        let x = WIDTH * at as f64;
-        let at = format!("<svg x=\"{x}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" ");
-        inner.push_str(&plot.svg().replacen("<svg ", &at, 1));
-    }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" height=\"{HEIGHT}\">\
-         <style>{STYLE}</style><rect width=\"100%\" height=\"100%\" style=\"fill:var(--card)\"/>{inner}</svg>\n"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,12 +159,5 @@ mod tests {
         let heights: Vec<&str> =
             svg.split("style=\"fill:#").skip(1).filter(|part| part.contains("</text>")).collect();
         assert_ne!(heights[0].split("y=").nth(1), heights[1].split("y=").nth(1), "names do not overlap");
-    }
-
-    #[test]
-    fn a_file_needs_nothing_else() {
-        let text = file(&[fit(), fit()]);
-        assert_eq!(text.matches("<svg ").count(), 3);
-        assert!(text.starts_with("<svg xmlns") && text.contains("<style>") && !text.contains("href"));
     }
 }

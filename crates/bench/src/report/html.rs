@@ -1,6 +1,7 @@
 //! A page: one file, no scripts, nothing loaded from elsewhere, light or dark as the reader's system is.
 
 use super::environment::Fact;
+use super::plot;
 use super::table::Table;
 
 /// A figure worth a glance.
@@ -77,6 +78,16 @@ impl Report {
             class = if *good { "good" } else { "bad" },
             verdict = escape(verdict),
         )
+    }
+
+    /// The page's plots alone, as an SVG file.
+    pub fn drawings(&self) -> String {
+        let blocks = self.sections.iter().flat_map(|section| &section.blocks);
+        plot::file(blocks.filter_map(|block| match block {
+            Block::Plot(svg) => Some(vec![svg.as_str()]),
+            Block::Pair(left, right) => Some(vec![left.as_str(), right.as_str()]),
+            _ => None,
+        }))
     }
 
     /// The page's words and tables for a terminal; what is drawn stays on the page.

@@ -5,7 +5,7 @@
 use super::StageBreakdown;
 use super::axis::{Axis, Scale, Unit};
 use super::format;
-use super::html::escape;
+use super::html::{STYLE, escape};
 use std::fmt::Write;
 
 /// A named line of points.
@@ -80,12 +80,13 @@ impl LinePlot {
         out
     }
 
-    /// Invisible dots that show their figures under the pointer; on a percentile curve the well-known ones are visible.
+    /// Invisible dots that show their figures under the pointer; on a percentile curve the well-known ones are visible, and all on a log axis,
+    /// where they are the few that were asked for.
     fn tips(&self, out: &mut String, line: &Line, colour: usize, place: impl Fn(&(f64, f64)) -> (f64, f64)) {
         for point in line.points.iter().filter(|p| p.1.is_finite()) {
             let (x, y) = place(point);
             let known = [0.5, 0.9, 0.99, 0.999, 0.9999].iter().any(|q| (point.0 - q).abs() < 1e-9);
-            let shown = self.x.0 == Scale::Nines && known;
+            let shown = self.x.0 == Scale::Log || self.x.0 == Scale::Nines && known;
             let (class, radius) = if shown { ("dot", 3.5) } else { ("tip", 7.0) };
             let text =
                 format!("{}: {} at {}", line.name, figure(self.y.1, point.1), figure(self.x.1, point.0));
@@ -98,6 +99,34 @@ impl LinePlot {
             );
         }
     }
+}
+
+/// Plots as a file that needs nothing else: a row below the other.
+pub fn file<'p>(rows: impl IntoIterator<Item = Vec<&'p str>>) -> String {
+    let (mut inner, mut whole) = (String::new(), (0f64, 0f64));
+    for row in rows {
+        let mut left = 0.0;
+        let top = whole.1;
+        for plot in row {
+            let (width, height) = size_of(plot);
+            let at = format!("<svg x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" ");
+            inner.push_str(&plot.replacen("<svg ", &at, 1));
+            left += width;
+            whole = (whole.0.max(left), whole.1.max(top + height));
+        }
+    }
+    let (width, height) = whole;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
+         <style>{STYLE}</style><rect width=\"100%\" height=\"100%\" style=\"fill:var(--card)\"/>{inner}</svg>\n"
+    )
+}
+
+/// Width and height of a plot of ours, as its view box says.
+fn size_of(plot: &str) -> (f64, f64) {
+    let sizes = plot.strip_prefix("<svg viewBox=\"0 0 ").and_then(|rest| rest.split_once('"'));
+    let (width, height) = sizes.and_then(|(sizes, _)| sizes.split_once(' ')).expect("`open` began it");
+    [width, height].map(|size| size.parse().expect("`open` wrote a number")).into()
 }
 
 fn figure(unit: Unit, value: f64) -> String {
@@ -298,6 +327,20 @@ mod tests {
         assert_eq!(
             path(&[(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0), (3.0, 4.0)], |p| *p),
             "M0.0 1.0M2.0 3.0L3.0 4.0"
+        );
+    }
+
+    #[test]
+    fn a_file_has_its_rows_below_each_other_and_needs_nothing_else() {
+        let (narrow, wide) = (LinePlot { wide: false, ..plot(vec![]) }.svg(), plot(vec![(1.0, 2.0)]).svg());
+        let text = file([vec![narrow.as_str(), narrow.as_str()], vec![wide.as_str()]]);
+        assert!(
+            text.starts_with("<svg xmlns")
+                && text.contains("viewBox=\"0 0 1024 600\"")
+                && !text.contains("href")
+        );
+        assert!(
+            text.contains("<svg x=\"505\" y=\"0\"") && text.contains("<svg x=\"0\" y=\"300\" width=\"1024\"")
         );
     }
 

@@ -104,7 +104,10 @@ const DONE: u64 = 8;
 /// The workload, and a sentence on what it rests on.
 pub(super) fn workload(text: &str, file: &str) -> Result<(Workload, String), String> {
     let trace: Trace = serde_json::from_str(text).map_err(|error| {
-        format!("{file}:{}: {error}; a trace is what `millrace bench --json` prints", error.line())
+        format!(
+            "{file}:{}: {error}; a trace is what `millrace bench --json` prints of one number of keys",
+            error.line()
+        )
     })?;
     let (setup, load) = (&trace.setup, &trace.setup.workload);
     let summary = match &trace.outcome {

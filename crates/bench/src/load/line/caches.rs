@@ -252,7 +252,7 @@ mod tests {
         assert!(cached.by_box.is_some_and(|hits| hits.count > 100) && direct.by_box.is_none());
         let plan = |more: &str| {
             let args = args(&format!("bench inc:{} {more}", file.display()));
-            args.fleet(&args.target, 0).expect_err("a contradiction").to_string()
+            args.fleet(&args.target, 0, args.keys.first()).expect_err("a contradiction").to_string()
         };
         assert!(plan("--multiget 2").contains("multi-gets") && plan("-w e").contains("multi-gets"));
         assert!(plan("--check strict -P 2").contains("overtake"));

@@ -3,7 +3,8 @@
 use super::cell::{Case, Spread};
 use super::{Row, Sweep};
 use bench::report::axis::{Axis, Scale, Unit};
-use bench::report::fit::{self, Curve, Dot, Fit};
+use bench::report::fit::{Curve, Dot, Fit};
+use bench::report::plot;
 use bench::report::{Block, Report, Section, Table, environment};
 use std::io::{self, Write};
 
@@ -23,7 +24,8 @@ pub fn print(sweep: &Sweep, rows: &[Row]) -> io::Result<()> {
 pub fn figure(sweep: &Sweep, rows: &[Row], is_page: bool) -> String {
     let plots: Vec<Fit> = sweep.cases().into_iter().map(|case| plot(sweep, rows, case)).collect();
     if !is_page {
-        return fit::file(&plots);
+        let drawn: Vec<String> = plots.iter().map(Fit::svg).collect();
+        return plot::file([drawn.iter().map(String::as_str).collect()]);
     }
     let furthest = rows.iter().map(|row| best(sweep, row) - row.together.mean).fold(0.0, f64::max);
     let blocks = plots.iter().map(|plot| Block::Plot(plot.svg())).collect();
