@@ -331,7 +331,8 @@ pub fn nothing_is_done_twice_or_after_it_was_taken_back(bench: &mut Bench) {
         .drain(..)
         .map(|record| (record.session, record.operation, record.answer.version, record.answer.number))
         .collect();
-    (answered.sort_unstable(), told.sort_unstable());
+    answered.sort_unstable();
+    told.sort_unstable();
     assert!(answered == told, "{} were answered, {} told", answered.len(), told.len());
     assert!(answered.len() > 1000, "{}: nothing was tried", answered.len());
 }
