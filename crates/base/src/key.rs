@@ -75,6 +75,12 @@ impl Key {
         Key(random())
     }
 
+    /// The key as SipHash takes it: for a tier that computes tags itself.
+    pub fn words(&self) -> [u64; 2] {
+        let (words, _) = self.0.as_chunks::<8>();
+        [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])]
+    }
+
     /// The key for one purpose. Whoever has it can compute neither this one nor that of another purpose.
     pub fn derive(&self, purpose: &str) -> Key {
         Key(self.tag(&[b"derive", purpose.as_bytes()]).0)

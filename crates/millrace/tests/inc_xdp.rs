@@ -202,6 +202,34 @@ fn operations_that_change_nothing_are_computed_in_the_driver() {
 }
 
 #[test]
+fn owned_counters_are_counted_in_the_driver_and_found_everywhere() {
+    let what = "owned_counters_are_counted_in_the_driver_and_found_everywhere";
+    let Some(world) = World::new(what, "lease = 60000000\ncompute = \"own_lossy\"\nadmission = 0\n") else {
+        return;
+    };
+    let (mut one, mut two) = (world.client(), world.client());
+    one.set(b"n", b"0").expect("stored");
+    let mut last = 0;
+    for i in 0..2000 {
+        let client = if i % 2 == 0 { &mut one } else { &mut two };
+        last += 1;
+        assert_eq!(client.increment(b"n", 1, None).expect("a number"), Some(last));
+        if i % 97 == 0 {
+            // By the program, which has the number in digits.
+            assert_eq!(get(client, b"n").value, last.to_string().as_bytes());
+        }
+    }
+    // A write that no owner does takes the key home, with all that the program did.
+    one.set(b"n", b"7").expect("stored");
+    assert_eq!(get(&mut two, b"n").value, b"7");
+    let (boxed, home) = world.end();
+    // 512 operations until it goes home; then two that the home does, until it is given away again.
+    assert!(count(&boxed, "xdp owned") > 1700, "{boxed}{home}");
+    assert!(count(&boxed, "given back") >= 3, "{boxed}{home}");
+    assert_eq!(count(&home, "lost"), 0, "{boxed}{home}");
+}
+
+#[test]
 fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
     let what = "seldom_keys_pass_by_the_box_and_the_others_are_kept";
     let Some(world) = World::new(what, "lease = 60000000\nfilter = 2\n") else { return };

@@ -1,9 +1,9 @@
-/* Answers GETs of cached keys, and tries that compute, before the network stack sees them. Everything else goes up to the user tier's socket, which
+/* Answers GETs of cached keys, tries that compute, and writes of keys that the box owns, before the network stack sees them. Everything else goes up to the user tier's socket, which
  * decides all there is to decide: fills, leases, invalidation, eviction. `docs/wire.md` describes the packet.
  *
- * Shape: `recognise` looks at Ethernet, at most one VLAN tag, IPv4 and UDP; `plain_read` at our header where it lies; `find`
- * compares the whole key and copies the entry into this CPU's scratch; `reply` writes the answer over the request, whose
- * buffer grows at its head or shrinks at its tail.
+ * Shape: `recognise` looks at Ethernet, at most one VLAN tag, IPv4 and UDP; `plain_request` at our header where it lies; `find`
+ * compares the whole key; `answer_from` copies the entry into this CPU's scratch, or `own` (own.h) does the write; `send` writes the answer over the
+ * request, whose buffer grows at its head or shrinks at its tail.
  * No frame is touched before it is certain that it will be answered or sent on: whatever is passed up is as it came.
  *
  * The filter (off unless config says how many sights): a GET that came from a client itself, of a key that is not here and was seldom seen
@@ -12,7 +12,7 @@
  * neighbours are the kernel's; what it cannot say is left to the user tier, which asks in other ways. The request's checksum is
  * not looked at: the home does.
  *
- * Ordering, the seqlock (labels as in src/entries.rs): (E1) `seq` is read, even; (E2) the entry and the clock are read; (E3)
+ * Ordering, the seqlock (labels as in src/entries.rs): (E1) `seq` is read, and nobody writes; (E2) the entry and the clock are read; (E3)
  * `seq` is read again and is the same. x86 keeps loads in their order and the writer's stores in theirs, so compiler barriers
  * do; on ARM E1 would need a load-acquire and E3 a load barrier before it, which eBPF has only since Linux 6.14: the loader refuses
  * other machines. A frame that meets a write is passed on; nobody waits here.
@@ -30,6 +30,7 @@
 #include "bpf.h"
 #include "maps.h"
 #include "wire.h"
+#include "seal.h"
 
 #ifndef PLANTED
 #define PLANTED 0
@@ -57,6 +58,10 @@ struct request {
 	u32 out;       /* interface by which it is sent on */
 	u32 opcode;
 	u32 computed;  /* the reply has a result, no value */
+	u32 owns;      /* it is a write, for the owner of its key */
+	u32 sealed;
+	u32 index;     /* of the key's entry */
+	u64 seq;       /* of that entry when the key was compared */
 };
 
 /* P^4 moves four words at once: the multiplications of a block do not wait for each other. */
@@ -117,19 +122,24 @@ INLINE u8 *recognise(struct xdp_md *ctx, const struct config *config, struct req
 	return ip + IP + UDP;
 }
 
-/* Whether the header at `head` is that of a GET, or a try that computes, which a copy may answer, from a client itself: its epoch says nothing, for clients go by no table. */
-INLINE u32 plain_read(const u8 *head, struct request *request)
+/* Whether the header at `head` is, from a client itself, that of a GET or a try that computes, which a copy may answer, or of a write for the owner of
+ * its key. Its epoch says nothing, for clients go by no table. */
+INLINE u32 plain_request(const u8 *head, const struct config *config, struct request *request)
 {
 	if (AT64(head, WIRE_REQUEST) >> 16 != MAGIC)
 		return COUNT_OTHER;
-	u32 opcode = AT8(head, WIRE_OPCODE), flags = AT16(head, WIRE_FLAGS);
+	u32 opcode = AT8(head, WIRE_OPCODE), flags = AT16(head, WIRE_FLAGS), sealed = ONCE(config->sealed);
 	int tries = flags == FLAG_TRY && opcode >= OPCODE_COND_PUT && opcode <= OPCODE_OR;
-	if (AT8(head, WIRE_PROTOCOL) != PROTOCOL || !(tries || (opcode == OPCODE_GET && !flags)))
+	int owns = flags == (sealed ? FLAG_OWNABLE | FLAG_SEALED : FLAG_OWNABLE) && opcode >= OPCODE_INCR &&
+		   opcode <= OPCODE_OR;
+	if (AT8(head, WIRE_PROTOCOL) != PROTOCOL || !(tries || owns || (opcode == OPCODE_GET && !flags)))
 		return COUNT_OTHER;
 	request->opcode = opcode;
+	request->owns = owns;
+	request->sealed = owns && sealed;
 	u32 key_len = AT8(head, WIRE_KEY_LEN);
 	u32 key_bytes = (key_len + 7) & ~7u;
-	if (key_len == 0 || key_len > MAX_KEY || HEADER + key_bytes > request->payload || AT32(head, WIRE_VALUE_LEN) ||
+	if (key_len == 0 || key_len > MAX_KEY || HEADER + key_bytes + (request->sealed ? PROOF : 0) > request->payload || AT32(head, WIRE_VALUE_LEN) ||
 	    AT8(head, WIRE_KIND) || AT8(head, WIRE_STATUS))
 		return COUNT_OTHER;
 	if (!AT16(head, WIRE_PORT) && (AT64(head, WIRE_ADDRESS) | AT64(head, WIRE_ADDRESS + 8)))
@@ -191,16 +201,27 @@ INLINE int changes_nothing(const struct entry *entry, u32 opcode, u64 operand)
 	return result == number || PLANTED == 12;
 }
 
+/* The header in scratch as a reply's, without what it says of the item; the checksum is to be written. */
+INLINE void reply_to(u8 *head, const struct config *config, u32 opcode, u32 flags)
+{
+	AT8(head, WIRE_OPCODE) = opcode | OPCODE_REPLY;
+	AT16(head, WIRE_FLAGS) = flags;
+	AT64(head, WIRE_CHECKSUM) = 0;
+	AT64(head, WIRE_TTL) = ~0ull;
+	AT32(head, WIRE_EPOCH) = ONCE(config->epoch);
+	AT32(head, WIRE_ITEM_FLAGS) = 0;
+	AT32(head, WIRE_DEADLINE) = PLANTED == 6 ? AT32(head, WIRE_DEADLINE) : 0;
+	AT32(head, WIRE_INCARNATION) = 0;
+	AT16(head, WIRE_BOX) = 0;
+}
+
+#include "own.h"
+
 /* The entry as a reply's header and value in `scratch`, if it may be used now. `*value_bytes` is the value with its filler. */
 INLINE u32 answer_from(const struct entry *entry, const struct config *config, struct request *request,
 		       struct scratch *scratch, u32 *value_bytes)
 {
-	u64 seq = ONCE(entry->seq); /* E1 */
-	BARRIER();
-	if (seq & 1)
-		return COUNT_TORN;
-	if (!same_key(entry, scratch, request))
-		return COUNT_MISS;
+	u64 seq = request->seq;
 	u64 now = ktime_ns(); /* E2 */
 	if (ONCE(entry->lease_end) <= now && PLANTED != 2)
 		return COUNT_LEASE;
@@ -229,20 +250,15 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, s
 	if ((head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum)) * BASE != said &&
 	    PLANTED != 4)
 		return COUNT_DAMAGED;
-	AT8(head, WIRE_OPCODE) = request->opcode | OPCODE_REPLY;
-	AT16(head, WIRE_FLAGS) = computed ? FLAG_FROM_BOX | FLAG_TRY : FLAG_FROM_BOX;
+	reply_to(head, config, request->opcode, computed ? FLAG_FROM_BOX | FLAG_TRY : FLAG_FROM_BOX);
 	AT64(head, WIRE_VERSION) = ONCE(entry->version);
 	AT64(head, WIRE_OPERAND) = computed ? ONCE(entry->number) : 0;
 	AT64(head, WIRE_ROUND) = 0;
 	AT64(head, WIRE_TTL) = expires == ~0ull || computed ? ~0ull : expires - now;
-	AT32(head, WIRE_EPOCH) = ONCE(config->epoch);
 	AT32(head, WIRE_ITEM_FLAGS) = computed ? 0 : ONCE(entry->item_flags);
-	AT32(head, WIRE_DEADLINE) = PLANTED == 6 ? AT32(head, WIRE_DEADLINE) : 0;
-	AT32(head, WIRE_INCARNATION) = 0;
 	AT32(head, WIRE_VALUE_LEN) = value_len;
 	AT8(head, WIRE_KIND) = computed ? 0 : ONCE(entry->kind);
 	AT8(head, WIRE_STATUS) = computed && request->opcode == OPCODE_COND_PUT ? STATUS_NOT_STORED : 0;
-	AT16(head, WIRE_BOX) = 0;
 	u64 sum = computed ? head_sum(head) * ONCE(entry->key_power) + ONCE(entry->key_sum)
 			   : head_sum(head) * ONCE(entry->power) + ONCE(entry->sum);
 	AT64(head, WIRE_CHECKSUM) = sum * BASE;
@@ -265,16 +281,15 @@ INLINE u32 answer_from(const struct entry *entry, const struct config *config, s
 	return COUNT_HITS;
 }
 
-/* Looks through the bucket. The filter is the bucket's four hashes: a key that is not cached leaves after one cache line. */
-INLINE u32 find(struct xdp_md *ctx, const struct config *config, struct request *request, struct scratch *scratch,
-		u32 *value_bytes)
+/* Looks through the bucket for the entry of the request's key, and copies frame and key into scratch. The filter is the bucket's four hashes: a key
+ * that is not cached leaves after one cache line. */
+INLINE u32 find(struct xdp_md *ctx, const struct config *config, struct request *request, struct scratch *scratch)
 {
 	u32 at = request->hash & ONCE(config->bucket_mask);
 	const struct bucket *bucket = map_lookup(&buckets, &at);
 	if (!bucket)
 		return COUNT_MISS;
 	u64 tag = 1ull << 32 | request->hash;
-	u32 found = COUNT_MISS;
 #pragma clang loop unroll(disable)
 	for (u32 way = 0; way < WAYS; way++) {
 		if (ONCE(bucket->tag[way]) != tag)
@@ -283,15 +298,17 @@ INLINE u32 find(struct xdp_md *ctx, const struct config *config, struct request 
 		const struct entry *entry = map_lookup(&entries, &index);
 		if (!entry || load(ctx, request, scratch))
 			return COUNT_OTHER;
-		found = answer_from(entry, config, request, scratch, value_bytes);
-		if (found == COUNT_MISS)
+		u64 seq = ONCE(entry->seq); /* E1 */
+		BARRIER();
+		if (seq & (SEQ_STEP - 1))
+			return COUNT_TORN;
+		if (!same_key(entry, scratch, request))
 			continue; /* another key of the same hash */
-		u64 *hit = found == COUNT_HITS ? map_lookup(&hits, &index) : 0;
-		if (hit)
-			*hit += 1; /* another CPU's may get lost: they rank entries, they bill nobody */
-		return found;
+		request->index = index;
+		request->seq = seq;
+		return COUNT_HITS;
 	}
-	return found;
+	return COUNT_MISS;
 }
 
 /* Turns Ethernet, IP and UDP round and writes the frame. After the first call that moves the frame's edge there is no way back. */
@@ -422,19 +439,29 @@ INLINE u32 screen(struct xdp_md *ctx, const u8 *head, const struct config *confi
 	return send_home(ctx, head, request);
 }
 
-INLINE u32 serve(struct xdp_md *ctx, const u8 *head, const struct config *config, struct request *request)
+INLINE u32 serve(struct xdp_md *ctx, const u8 *head, struct config *config, struct request *request)
 {
 	u32 zero = 0, value_bytes = 0;
-	u32 verdict = plain_read(head, request);
+	u32 verdict = plain_request(head, config, request);
 	if (verdict != COUNT_HITS)
 		return verdict;
 	struct scratch *scratch = map_lookup(&scratches, &zero);
 	if (!scratch)
 		return COUNT_OTHER;
-	verdict = find(ctx, config, request, scratch, &value_bytes);
+	verdict = find(ctx, config, request, scratch);
 	if (verdict == COUNT_MISS)
 		return screen(ctx, head, config, request);
-	return verdict == COUNT_HITS ? send(ctx, request, scratch, value_bytes) : verdict;
+	struct entry *entry = map_lookup(&entries, &request->index);
+	if (verdict != COUNT_HITS || !entry)
+		return verdict;
+	verdict = request->owns ? own(ctx, entry, config, request, scratch, &value_bytes)
+				: answer_from(entry, config, request, scratch, &value_bytes);
+	if (verdict != COUNT_HITS)
+		return verdict;
+	u64 *hit = map_lookup(&hits, &request->index);
+	if (hit)
+		*hit += 1; /* another CPU's may get lost: they rank entries, they bill nobody */
+	return send(ctx, request, scratch, value_bytes);
 }
 
 INLINE u32 log2_of(u64 ns)
@@ -452,7 +479,7 @@ INLINE u32 log2_of(u64 ns)
 SECTION("xdp") int millrace_box(struct xdp_md *ctx)
 {
 	u32 zero = 0, cpu = cpu_id();
-	const struct config *config = map_lookup(&config_map, &zero);
+	struct config *config = map_lookup(&config_map, &zero);
 	struct row *row = map_lookup(&rows, &cpu);
 	if (!config || !row || !ONCE(config->enabled))
 		return XDP_PASS;
@@ -469,6 +496,8 @@ SECTION("xdp") int millrace_box(struct xdp_md *ctx)
 	row->count[verdict & (COUNTERS - 1)]++;
 	if (verdict == COUNT_HITS && request.computed)
 		row->count[COUNT_COMPUTED]++;
+	if (verdict == COUNT_HITS && request.owns)
+		row->count[COUNT_OWNED]++;
 	if (start) {
 		u32 bits = log2_of(ktime_ns() - start);
 		if (verdict == COUNT_HITS)

@@ -58,5 +58,7 @@ static long (*const store_bytes)(struct xdp_md *, u32 offset, const void *from, 
 #define BARRIER() asm volatile("" ::: "memory")
 /* Read once, where it says so. */
 #define ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+/* Written once, where it says so. */
+#define ONCE_TO(x) (*(volatile __typeof__(x) *)&(x))
 /* The value as far as the verifier is concerned: what the compiler knew of it is forgotten, so that a check stays where it is. */
 #define OPAQUE(x) asm volatile("" : "+r"(x))

@@ -4,7 +4,7 @@
 #include "bpf.h"
 #include "layout.h"
 
-/* One key's copy. Written by the user tier alone, between an odd and an even `seq`. */
+/* One key's copy, written by the user tier alone, or a key that is lent, written here too. While it is written `seq` says by whom. */
 struct entry {
 	u64 seq;
 	u64 version;
@@ -22,7 +22,8 @@ struct entry {
 	u16 unused;
 	u64 number;    /* what the value is in digits, */
 	u64 is_number; /* if it is one */
-	u64 spare[4];
+	u64 owned;     /* lent: 1 + its slot */
+	u64 spare[3];
 	u64 key[MAX_KEY_WORDS];
 	u64 value[MAX_VALUE_WORDS];
 };
@@ -49,6 +50,38 @@ struct config {
 	u32 owner;
 	u32 mode;
 	u64 netns;
+	u64 seal_key[2]; /* the clients' */
+	u64 counter;     /* of what this box sealed, the user tier too */
+	u32 number;      /* the box's */
+	u32 sealed;      /* writes must be, and their replies are */
+};
+
+/* What is begun in a session: `highest`, and by bit i the operation i below it. */
+struct told {
+	u64 session;
+	u64 client;
+	u64 highest;
+	u64 begun;
+};
+
+/* A write that was done. */
+struct record {
+	u64 session;
+	u64 operation;
+	u64 status;
+	u64 version;
+	u64 number;
+};
+
+/* What belongs to a key that is lent. Written under its entry's lock. */
+struct owned {
+	u64 next; /* version */
+	u64 count;
+	u64 room; /* records */
+	u64 sessions;
+	u64 unused[4];
+	struct told told[SESSIONS];
+	struct record record[RECORDS];
 };
 
 /* Where a home is. The place is the lower bits of its number. */
@@ -102,6 +135,7 @@ SHARED_ARRAY(hits, u64, WAYS);
 SHARED_ARRAY(rows, struct row, 1);
 SHARED_ARRAY(homes, struct home, HOMES);
 SHARED_ARRAY(sights, struct sights, 1);
+SHARED_ARRAY(owned_keys, struct owned, 1);
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -6,12 +6,17 @@
 #define PROTOCOL 1
 #define MAX_KEY 250
 #define OPCODE_GET 1
+#define OPCODE_INCR 7
+#define OPCODE_DECR 8
 #define OPCODE_COND_PUT 9
 #define OPCODE_MIN 10
 #define OPCODE_OR 12
 #define OPCODE_REPLY 64
 #define STATUS_NOT_STORED 3
 #define FLAG_TRY 4
+#define FLAG_OWNABLE 8
+#define FLAG_SEALED 32
+#define KIND_NUMBER 1
 #define FLAG_FROM_BOX 2
 #define BASE 0xd1342543de82ef95ull
 

@@ -7,11 +7,13 @@
 //! Invariants
 //! 1. One writer: [`Entries`] is written through `&mut` only, and a [`Tier`](crate::Tier) has one.
 //! 2. A key is in one entry at most, of its hash's bucket: [`Entries::put`] looks before it writes.
-//! 3. An entry has no key (length 0) or all of its fields belong together, whenever its `seq` is even.
+//! 3. An entry has no key (length 0) or all of its fields belong together, whenever its `seq` says that nobody writes.
+//! 4. What is [`lent`] is written by the program alone, until it is taken back; nothing else takes its place.
 //!
-//! Ordering: **write**: `seq` becomes odd (W1), a release fence keeps the stores that follow behind it, the fields are stored, `seq` becomes
-//! even with release (W2). The program reads `seq` (E1), the fields (E2), and `seq` again (E3): the same even number before and after means
-//! no store of W1–W2 came between. x86 keeps both orders by itself.
+//! Ordering: **write**: `seq` says that this process writes (W1, compare and swap), a release fence keeps the stores that follow behind it, the fields are
+//! stored, `seq` is the next one with release (W2). The program reads `seq` (E1), the fields (E2), and `seq` again (E3): the same number, by which
+//! nobody writes, before and after means no store of W1–W2 came between. x86 keeps both orders by itself. The program writes what is lent in the same way
+//! (L1, L2 in `bpf/own.h`); W1 waits for it: it is done in a microsecond, and nothing that this process does keeps it from that.
 //! **remove**: ends with a full fence. A store may wait in this CPU's buffer after the instruction is done; only when it has left it does
 //! [`Entries::remove`] return, and what the caller then sends can arrive nowhere before it. So no lookup that begins after
 //! the return can hit; one whose E3 was before it took effect earlier than the removal (see `bpf/box.c`).
@@ -21,9 +23,14 @@
 //! Hits: one plain number for each entry that all CPUs add to without a lock. Some get lost when two add at once; they say which
 //! of four entries is worth more, nothing else.
 
-use crate::layout::{Bucket, Entry, MAX_VALUE, PRESENT, WAYS};
+mod lent;
+
+use crate::layout::{
+    Bucket, Entry, MAX_VALUE, OwnedKey, PRESENT, PROGRAM_WRITES, SEQ_STEP, USER_WRITES, WAYS,
+};
 use crate::region::Region;
 use base::Nanos;
+use lent::Slots;
 use protocol::coherence::compute::number;
 use protocol::wire::{KeyHash, Kind, MAX_KEY, Version, extend, key_hash, padded, power};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -95,6 +102,7 @@ pub struct Entries {
     hits: Region<AtomicU64>,
     /// Of these, those that [`Entries::age`] has told.
     told: Vec<u64>,
+    slots: Slots,
 }
 
 impl Entries {
@@ -106,16 +114,22 @@ impl Entries {
             entries: Region::private(buckets * WAYS),
             hits: Region::private(buckets * WAYS),
             told: vec![0; buckets * WAYS],
+            slots: Slots::new(Region::private(16)),
         }
     }
 
-    pub(crate) fn of(buckets: Region<Bucket>, entries: Region<Entry>, hits: Region<AtomicU64>) -> Entries {
+    pub(crate) fn of(
+        buckets: Region<Bucket>,
+        entries: Region<Entry>,
+        hits: Region<AtomicU64>,
+        owned: Region<OwnedKey>,
+    ) -> Entries {
         assert!(
             buckets.len().is_power_of_two() && entries.len() == buckets.len() * WAYS,
             "the maps are one table"
         );
         let told = hits.iter().map(|hits| hits.load(Relaxed)).collect();
-        Entries { buckets, entries, hits, told }
+        Entries { buckets, entries, hits, told, slots: Slots::new(owned) }
     }
 
     /// Entries that fit.
@@ -140,23 +154,23 @@ impl Entries {
             return Err(TooLarge(item.value.len()));
         }
         let hash = key_hash(item.key).0;
-        let bucket = self.bucket(hash);
         if let Some(index) = self.index_of(hash, item.key) {
-            self.write(index, hash, item);
+            // The owner's word goes before a copy's.
+            if !self.slots.has_index(index) {
+                self.write(index, hash, item, 0);
+            }
             return Ok(None);
         }
-        let index = self.place(bucket, now);
+        // Where all of the bucket is lent the user tier answers.
+        let Some(index) = self.place(self.bucket(hash), now) else { return Ok(None) };
         let evicted = self.evicted(index);
-        self.write(index, hash, item);
-        self.hits[index].store(0, Relaxed);
-        self.told[index] = 0;
-        self.buckets[bucket].tag[index % WAYS].store(PRESENT | u64::from(hash), Release);
+        self.occupy(index, hash, item, 0);
         Ok(evicted)
     }
 
     /// Forgets a key; true if it was here. When this returns, no lookup that begins later can hit.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let found = self.index_of(key_hash(key).0, key);
+        let found = self.index_of(key_hash(key).0, key).filter(|index| !self.slots.has_index(*index));
         if let Some(index) = found {
             self.vacate(index);
         }
@@ -177,6 +191,7 @@ impl Entries {
         let bucket = self.bucket(hash.0);
         for index in bucket * WAYS..(bucket + 1) * WAYS {
             if self.buckets[bucket].tag[index % WAYS].load(Relaxed) == PRESENT | u64::from(hash.0)
+                && !self.slots.has_index(index)
                 && self.evicted(index).is_some_and(|held| !keep(held.key()))
             {
                 self.vacate(index);
@@ -192,7 +207,7 @@ impl Entries {
         removed
     }
 
-    /// Forgets everything, in the same sense.
+    /// Forgets everything but what is lent, in the same sense.
     pub fn clear(&mut self) {
         self.repair();
         self.remove_where(|_| true);
@@ -207,7 +222,9 @@ impl Entries {
                 0 => 0,
                 _ => PRESENT | u64::from(entry.hash.load(Relaxed)),
             };
-            if entry.seq.load(Acquire) & 1 == 1 || tag != says {
+            // What an earlier process lent nobody can take back: it is gone, as it would be with the box.
+            let was_lent = entry.owned.load(Relaxed) != 0 && !self.slots.has_index(index);
+            if entry.seq.load(Acquire) & USER_WRITES != 0 || tag != says || was_lent {
                 self.vacate(index);
             }
         }
@@ -278,8 +295,8 @@ impl Entries {
             .find(|&index| has_key(&self.entries[index], key))
     }
 
-    /// A free way of the bucket, else the one that is worth least.
-    fn place(&self, bucket: usize, now: Nanos) -> usize {
+    /// A free way of the bucket, else the one that is worth least; none where all are lent.
+    fn place(&self, bucket: usize, now: Nanos) -> Option<usize> {
         let worth = |index: &usize| {
             let entry = &self.entries[*index];
             let end = entry.lease_end.load(Relaxed).min(entry.expires.load(Relaxed));
@@ -289,7 +306,8 @@ impl Entries {
                 _ => (2, self.hits[*index].load(Relaxed)),
             }
         };
-        (bucket * WAYS..(bucket + 1) * WAYS).min_by_key(worth).expect("a bucket has ways")
+        let ways = bucket * WAYS..(bucket + 1) * WAYS;
+        ways.filter(|index| !self.slots.has_index(*index)).min_by_key(worth)
     }
 
     fn evicted(&self, index: usize) -> Option<Evicted> {
@@ -305,7 +323,15 @@ impl Entries {
         Some(Evicted { key, key_len: len, hits: self.hits[index].load(Relaxed) })
     }
 
-    fn write(&mut self, index: usize, hash: u32, item: &Item<'_>) {
+    /// Writes an entry that has no hits yet.
+    fn occupy(&mut self, index: usize, hash: u32, item: &Item<'_>, owned: u64) {
+        self.write(index, hash, item, owned);
+        self.hits[index].store(0, Relaxed);
+        self.told[index] = 0;
+        self.buckets[index / WAYS].tag[index % WAYS].store(PRESENT | u64::from(hash), Release);
+    }
+
+    fn write(&mut self, index: usize, hash: u32, item: &Item<'_>, owned: u64) {
         let entry = &self.entries[index];
         let number = number(item.value);
         let (key_words, value_words) = (padded(item.key.len()) / 4, padded(item.value.len()) / 4);
@@ -325,6 +351,7 @@ impl Entries {
             entry.value_len.store(item.value.len() as u32, Relaxed);
             entry.number.store(number.unwrap_or(0), Relaxed);
             entry.is_number.store(u64::from(number.is_some()), Relaxed);
+            entry.owned.store(owned, Relaxed);
             entry.key_len.store(item.key.len() as u8, Relaxed);
             entry.kind.store(item.kind.code(), Relaxed);
         });
@@ -334,7 +361,7 @@ impl Entries {
         let mut vacated = 0;
         for index in indices {
             let tag = self.buckets[index / WAYS].tag[index % WAYS].load(Relaxed);
-            if tag != 0 && which(KeyHash(tag as u32)) {
+            if tag != 0 && which(KeyHash(tag as u32)) && !self.slots.has_index(index) {
                 self.vacate(index);
                 vacated += 1;
             }
@@ -347,6 +374,7 @@ impl Entries {
         write(entry, || {
             entry.key_len.store(0, Relaxed);
             entry.lease_end.store(0, Relaxed);
+            entry.owned.store(0, Relaxed);
         });
         self.buckets[index / WAYS].tag[index % WAYS].store(0, Relaxed);
     }
@@ -358,12 +386,28 @@ pub(crate) fn buckets_for(capacity: usize) -> usize {
 }
 
 fn write(entry: &Entry, fields: impl FnOnce()) {
-    // An odd number is what a writer left that died: its write is replaced by this one.
-    let odd = entry.seq.load(Relaxed) | 1;
-    entry.seq.store(odd, Relaxed); // W1
-    fence(Release);
+    let locked = lock(entry);
     fields();
-    entry.seq.store(odd.wrapping_add(1), Release); // W2
+    unlock(entry, locked);
+}
+
+/// W1: nobody else writes it from here on. What it returns is for [`unlock`].
+fn lock(entry: &Entry) -> u64 {
+    loop {
+        // That this process writes is what a writer left that died: its write is replaced by this one.
+        let seq = entry.seq.load(Relaxed);
+        let locked = seq | USER_WRITES;
+        if seq & PROGRAM_WRITES == 0 && entry.seq.compare_exchange(seq, locked, SeqCst, Relaxed).is_ok() {
+            fence(Release);
+            return locked;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// W2.
+fn unlock(entry: &Entry, locked: u64) {
+    entry.seq.store(locked.wrapping_add(SEQ_STEP - USER_WRITES), Release);
 }
 
 fn has_key(entry: &Entry, key: &[u8]) -> bool {

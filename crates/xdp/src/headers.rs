@@ -3,9 +3,13 @@
 //! what is made here, and writes them when `MILLRACE_BLESS=1` is set.
 
 use crate::layout::{
-    Bucket, Config, Counter, Entry, HOMES, Home, KEY_WORDS, Row, SIGHTS, Sights, TIMES, VALUE_WORDS, WAYS,
+    Bucket, Config, Counter, Entry, HOMES, Home, KEY_WORDS, OwnedKey, PROGRAM_WRITES, RECORDS, Record, Row,
+    SEQ_STEP, SIGHTS, Sights, TIMES, Told, VALUE_WORDS, WAYS,
 };
-use protocol::wire::{BASE, FIELDS, Flags, HEADER, MAGIC, MAX_KEY, Opcode, PROTOCOL, REPLY, Status, Verb};
+use protocol::coherence::ownership::MOST_SESSIONS;
+use protocol::wire::{
+    BASE, FIELDS, Flags, HEADER, Kind, MAGIC, MAX_KEY, Opcode, PROTOCOL, REPLY, Status, Verb,
+};
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
 
@@ -21,12 +25,17 @@ pub fn wire() -> String {
     define(&mut text, "PROTOCOL", PROTOCOL);
     define(&mut text, "MAX_KEY", MAX_KEY);
     define(&mut text, "OPCODE_GET", Opcode::Request(Verb::Get).code());
+    define(&mut text, "OPCODE_INCR", Opcode::Request(Verb::Incr).code());
+    define(&mut text, "OPCODE_DECR", Opcode::Request(Verb::Decr).code());
     define(&mut text, "OPCODE_COND_PUT", Opcode::Request(Verb::CondPut).code());
     define(&mut text, "OPCODE_MIN", Opcode::Request(Verb::Min).code());
     define(&mut text, "OPCODE_OR", Opcode::Request(Verb::Or).code());
     define(&mut text, "OPCODE_REPLY", REPLY);
     define(&mut text, "STATUS_NOT_STORED", Status::NotStored.code());
     define(&mut text, "FLAG_TRY", Flags::TRY.bits());
+    define(&mut text, "FLAG_OWNABLE", Flags::OWNABLE.bits());
+    define(&mut text, "FLAG_SEALED", Flags::SEALED.bits());
+    define(&mut text, "KIND_NUMBER", Kind::Number.code());
     define(&mut text, "FLAG_FROM_BOX", Flags::FROM_BOX.bits());
     define(&mut text, "BASE", format_args!("{BASE:#x}ull"));
     text.push('\n');
@@ -47,6 +56,10 @@ pub fn layout() -> String {
     define(&mut text, "COUNTERS", Counter::PLACES);
     define(&mut text, "HOMES", HOMES);
     define(&mut text, "SIGHTS", SIGHTS);
+    define(&mut text, "SESSIONS", MOST_SESSIONS);
+    define(&mut text, "RECORDS", RECORDS);
+    define(&mut text, "PROGRAM_WRITES", PROGRAM_WRITES);
+    define(&mut text, "SEQ_STEP", SEQ_STEP);
     text.push('\n');
     for &counter in Counter::ALL {
         define(&mut text, &format!("COUNT_{}", counter.name().to_uppercase()), counter as usize);
@@ -58,9 +71,12 @@ pub fn layout() -> String {
             holds(&mut text, &format!("sizeof(struct {})", $c), size_of::<$shape>());
         };
     }
-    offsets!(Entry "entry": seq version lease_end expires sum power key_sum key_power hash item_flags value_len key_len kind number is_number key value);
+    offsets!(Entry "entry": seq version lease_end expires sum power key_sum key_power hash item_flags value_len key_len kind number is_number owned key value);
     offsets!(Bucket "bucket": tag);
-    offsets!(Config "config": enabled port address epoch bucket_mask sample max_growth mtu filter window filter_mask generation owner mode netns);
+    offsets!(Config "config": enabled port address epoch bucket_mask sample max_growth mtu filter window filter_mask generation owner mode netns seal_key counter number sealed);
+    offsets!(Told "told": session client highest begun);
+    offsets!(Record "record": session operation status version number);
+    offsets!(OwnedKey "owned": next count room sessions told record);
     offsets!(Home "home": number address port);
     offsets!(Sights "sights": cell);
     offsets!(Row "row": count hit_ns pass_ns);

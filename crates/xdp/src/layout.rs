@@ -4,6 +4,7 @@
 //! a reference like any other. `bpf/maps.h` has the same structures; [`headers`](crate::headers) makes the assertions that hold
 //! the two against each other, and the program does not compile when they differ.
 
+use protocol::coherence::ownership::MOST_SESSIONS;
 use protocol::wire::{MAX_KEY, padded};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -21,6 +22,14 @@ pub const TIMES: usize = 32;
 pub const SIGHTS: usize = 16;
 /// Places for homes, a power of two.
 pub const HOMES: usize = 256;
+/// Writes of a lent key that the program remembers; then the user tier takes the key back, notes them, and lends it again.
+pub const RECORDS: usize = 128;
+/// In an entry's `seq`: this process writes it.
+pub const USER_WRITES: u64 = 1;
+/// In an entry's `seq`: the program writes it, on some CPU, and is done soon.
+pub const PROGRAM_WRITES: u64 = 2;
+/// An entry's `seq` grows by this with each write.
+pub const SEQ_STEP: u64 = 4;
 /// In a bucket's tag: an entry is there.
 pub const PRESENT: u64 = 1 << 32;
 
@@ -30,11 +39,11 @@ pub const PRESENT: u64 = 1 << 32;
 /// All its fields are atomics, all zeros are a value, and it has no padding.
 pub unsafe trait Shared {}
 
-/// One key's copy.
+/// One key's copy, or a key that is lent to the program.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Entry {
-    /// Odd while it is written.
+    /// [`USER_WRITES`] or [`PROGRAM_WRITES`] while it is written.
     pub seq: AtomicU64,
     /// Of the item.
     pub version: AtomicU64,
@@ -66,8 +75,10 @@ pub struct Entry {
     pub number: AtomicU64,
     /// 1 if it is.
     pub is_number: AtomicU64,
+    /// Of a key that is lent: 1 + the place of its [`OwnedKey`].
+    pub owned: AtomicU64,
     /// Fills the second cache line, so that the key begins the third.
-    pub spare: [AtomicU64; 4],
+    pub spare: [AtomicU64; 3],
     /// Filled with 0.
     pub key: [AtomicU64; KEY_WORDS],
     /// Filled with 0.
@@ -116,6 +127,57 @@ pub struct Config {
     pub mode: AtomicU32,
     /// Inode of the network namespace in which the interface has that number.
     pub netns: AtomicU64,
+    /// The clients' key, as two numbers.
+    pub seal_key: [AtomicU64; 2],
+    /// Of the last packet that this box sealed, by program or user tier.
+    pub counter: AtomicU64,
+    /// The box's.
+    pub number: AtomicU32,
+    /// 1: writes must be sealed, and their replies are.
+    pub sealed: AtomicU32,
+}
+
+/// What is begun in a session: `protocol`'s [`Told`](protocol::coherence::ownership::Told).
+#[repr(C)]
+#[derive(Debug)]
+#[expect(missing_docs, reason = "they are that Told's")]
+pub struct Told {
+    pub session: AtomicU64,
+    pub client: AtomicU64,
+    pub highest: AtomicU64,
+    pub begun: AtomicU64,
+}
+
+/// A write that the program did: `protocol`'s [`Record`](protocol::coherence::ownership::Record).
+#[repr(C)]
+#[derive(Debug)]
+#[expect(missing_docs, reason = "they are that Record's")]
+pub struct Record {
+    pub session: AtomicU64,
+    pub operation: AtomicU64,
+    pub status: AtomicU64,
+    pub version: AtomicU64,
+    pub number: AtomicU64,
+}
+
+/// What belongs to a key that is lent, besides its entry.
+#[repr(C)]
+#[derive(Debug)]
+pub struct OwnedKey {
+    /// Version of the next write that stores.
+    pub next: AtomicU64,
+    /// Records that are used.
+    pub count: AtomicU64,
+    /// Records that may be used.
+    pub room: AtomicU64,
+    /// Sessions that are told.
+    pub sessions: AtomicU64,
+    /// Fills the cache line.
+    pub unused: [AtomicU64; 4],
+    /// The sessions.
+    pub told: [Told; MOST_SESSIONS],
+    /// What was done.
+    pub record: [Record; RECORDS],
 }
 
 /// Where a home is, at the place of its number's lower bits.
@@ -162,6 +224,8 @@ unsafe impl Shared for Config {}
 unsafe impl Shared for Home {}
 // SAFETY: as above.
 unsafe impl Shared for Row {}
+// SAFETY: as above.
+unsafe impl Shared for OwnedKey {}
 // SAFETY: it is one.
 unsafe impl Shared for AtomicU64 {}
 
@@ -211,11 +275,14 @@ counters! {
     Forwarded "forwarded" "Sent on to its home: the key is not here and was seldom asked for lately.";
     Stranded "stranded" "Passed: it would have been sent on, but the kernel knows no way to its home.";
     Computed "computed" "Of the hits, operations that change nothing: their result was the answer.";
+    Owned "owned" "Of the hits, writes of keys that the box owns.";
+    Unsure "unsure" "Passed: a write of an owned key of which only the box knows whether it was done, or for which there is no room.";
+    Unproven "unproven" "Passed: a write of an owned key, by somebody who has not the clients' key.";
 }
 
 impl Counter {
     /// Places in a [`Row`], a power of two.
-    pub const PLACES: usize = 16;
+    pub const PLACES: usize = 32;
 }
 
 #[cfg(test)]
@@ -225,14 +292,15 @@ mod tests {
 
     #[test]
     fn no_gaps_and_whole_lines() {
-        assert_eq!(offset_of!(Entry, spare) + 4 * 8, offset_of!(Entry, key));
+        assert_eq!(offset_of!(Entry, spare) + 3 * 8, offset_of!(Entry, key));
         assert_eq!(offset_of!(Entry, key), 128);
         assert_eq!(offset_of!(Entry, value), 128 + 8 * KEY_WORDS);
         assert_eq!(size_of::<Entry>(), offset_of!(Entry, value) + MAX_VALUE);
         assert_eq!(size_of::<Entry>() % 64, 0, "entries begin cache lines");
         assert_eq!(size_of::<Bucket>(), 32);
-        assert_eq!(size_of::<Config>(), offset_of!(Config, netns) + 8);
+        assert_eq!(size_of::<Config>(), offset_of!(Config, sealed) + 4);
         assert_eq!(offset_of!(Config, netns), 14 * 4);
+        assert_eq!((offset_of!(Config, number), size_of::<OwnedKey>() % 64), (88, 0));
         assert_eq!((size_of::<Home>(), size_of::<Sights>()), (16, 64));
         assert_eq!(size_of::<Row>() % 64, 0, "no line has counters of two CPUs");
     }

@@ -23,7 +23,8 @@
 //! 4. *The end of a lease* needs nothing: the program compares it with the clock for each hit. A lease that was renewed is put again.
 //! 5. *Eviction*: what the machine evicts is removed here; what is evicted here stays in the machine, which answers for it. [`Entries::hits`] are
 //!    requests that the machine did not see: its frequencies want them.
-//! 6. *Ownership*: what the box may change itself is not put here, or is removed first and put again afterwards.
+//! 6. *Ownership*: what the box may change itself is [lent](Entries::lend), and taken back before the machine looks at it. The program then does writes of the
+//!    key and answers its reads; whoever takes it back gets the item and what was done.
 //! 7. Requests from boxes are never answered here: if they have sharers the user tier grants, and the answer goes back to whom the packet names.
 //! 8. *Epoch*: [`Tier::set_options`] when the machine goes by a new table. Replies say it; nothing else hangs on it, for a client's own
 //!    request goes by no table, and what a box sent on is not answered here.

@@ -4,7 +4,7 @@
 
 use crate::bpf::{self, MapShape};
 use crate::error::LoadError;
-use crate::layout::{Bucket, Config, Entry, Home, Row, Sights, WAYS};
+use crate::layout::{Bucket, Config, Entry, Home, OwnedKey, Row, Sights, WAYS};
 use aya_obj::Object;
 use std::collections::HashSet;
 use std::io;
@@ -31,33 +31,43 @@ pub(crate) struct Maps {
     pub hits: OwnedFd,
     pub rows: OwnedFd,
     pub homes: OwnedFd,
+    pub owned: OwnedFd,
     sights: OwnedFd,
     scratches: OwnedFd,
 }
 
 /// Names as in `bpf/maps.h`, in the order of [`Maps`].
-const NAMES: [&str; 8] = ["config_map", "buckets", "entries", "hits", "rows", "homes", "sights", "scratches"];
+const NAMES: [&str; 9] =
+    ["config_map", "buckets", "entries", "hits", "rows", "homes", "owned_keys", "sights", "scratches"];
+
+/// How large the maps are that may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub buckets: usize,
+    /// Keys that can be lent.
+    pub owned: usize,
+}
 
 impl Maps {
     /// New ones, all zeros.
-    pub fn create(buckets: usize) -> Result<Maps, LoadError> {
+    pub fn create(sizes: Sizes) -> Result<Maps, LoadError> {
         let object = parse();
         let create = |name| {
-            let shape = shape(&object, name, buckets);
+            let shape = shape(&object, name, sizes);
             bpf::map_create(name, shape).map_err(|error| LoadError::of("making a map", error))
         };
         Ok(Maps::of(NAMES.into_iter().map(create).collect::<Result<_, _>>()?))
     }
 
     /// Those of a program in the kernel; none where they are not of the shapes that this version makes.
-    pub fn of_program(ids: &[u32], buckets: usize) -> io::Result<Option<Maps>> {
+    pub fn of_program(ids: &[u32], sizes: Sizes) -> io::Result<Option<Maps>> {
         let object = parse();
         let mut found = [const { None }; NAMES.len()];
         for &id in ids {
             let map = bpf::map_by_id(id)?;
             let (name, is) = bpf::map_info(map.as_fd())?;
             if let Some(i) = NAMES.iter().position(|known| *known == name) {
-                found[i] = (is == shape(&object, NAMES[i], buckets)).then_some(map);
+                found[i] = (is == shape(&object, NAMES[i], sizes)).then_some(map);
             }
         }
         Ok(found.into_iter().collect::<Option<_>>().map(Maps::of))
@@ -66,13 +76,13 @@ impl Maps {
     /// Of all of them, in the order of [`NAMES`].
     fn of(maps: Vec<OwnedFd>) -> Maps {
         let maps: [OwnedFd; NAMES.len()] = maps.try_into().expect("a map for each name");
-        let [config, buckets, entries, hits, rows, homes, sights, scratches] = maps;
-        Maps { config, buckets, entries, hits, rows, homes, sights, scratches }
+        let [config, buckets, entries, hits, rows, homes, owned, sights, scratches] = maps;
+        Maps { config, buckets, entries, hits, rows, homes, owned, sights, scratches }
     }
 
     fn fds(&self) -> [BorrowedFd<'_>; NAMES.len()] {
-        let Maps { config, buckets, entries, hits, rows, homes, sights, scratches } = self;
-        [config, buckets, entries, hits, rows, homes, sights, scratches].map(OwnedFd::as_fd)
+        let Maps { config, buckets, entries, hits, rows, homes, owned, sights, scratches } = self;
+        [config, buckets, entries, hits, rows, homes, owned, sights, scratches].map(OwnedFd::as_fd)
     }
 }
 
@@ -98,7 +108,9 @@ pub(crate) fn config_of(ids: &[u32]) -> io::Result<Option<OwnedFd>> {
     let object = parse();
     for &id in ids {
         let map = bpf::map_by_id(id)?;
-        if bpf::map_info(map.as_fd())? == (NAMES[0].into(), shape(&object, NAMES[0], 0)) {
+        if bpf::map_info(map.as_fd())?
+            == (NAMES[0].into(), shape(&object, NAMES[0], Sizes { buckets: 0, owned: 0 }))
+        {
             return Ok(Some(map));
         }
     }
@@ -120,13 +132,14 @@ fn parse() -> Object {
     Object::parse(committed()).expect("the committed object is one")
 }
 
-fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {
+fn shape(object: &Object, name: &str, Sizes { buckets, owned }: Sizes) -> MapShape {
     let map = &object.maps[name];
     let max_entries = match name {
         "buckets" => buckets,
         "entries" | "hits" => buckets * WAYS,
         "rows" => possible_cpus(),
         "sights" => sight_lines(buckets),
+        "owned_keys" => owned,
         _ => map.max_entries() as usize,
     };
     let expected = match name {
@@ -137,6 +150,7 @@ fn shape(object: &Object, name: &str, buckets: usize) -> MapShape {
         "rows" => size_of::<Row>(),
         "homes" => size_of::<Home>(),
         "sights" => size_of::<Sights>(),
+        "owned_keys" => size_of::<OwnedKey>(),
         _ => map.value_size() as usize,
     };
     assert_eq!(map.value_size() as usize, expected, "the committed object's {name} is laid out as here");

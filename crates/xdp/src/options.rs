@@ -1,6 +1,8 @@
 //! What may be chosen: once ([`Options`]), and while the program runs ([`Live`]).
 
+use crate::entries::buckets_for;
 use crate::layout::Config;
+use crate::object::Sizes;
 use protocol::wire::Epoch;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -80,6 +82,8 @@ impl Live {
 pub struct Options {
     /// Entries; rounded up to a power of two.
     pub capacity: usize,
+    /// Keys that the box owns and may lend to the program; at least one.
+    pub owned: usize,
     /// Whether the entries of an earlier box's program on the interface are kept. They may be where this process will answer for
     /// their invalidation as that one would have; a box that starts anew (another incarnation) is empty.
     pub adopt: bool,
@@ -88,8 +92,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// For a box at this port, with 4096 entries.
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { buckets: buckets_for(self.capacity), owned: self.owned.max(1) }
+    }
+
+    /// For a box at this port, with 4096 entries, of which 64 may be owned.
     pub fn new(port: u16) -> Options {
-        Options { capacity: 4096, adopt: false, live: Live::new(port) }
+        Options { capacity: 4096, owned: 64, adopt: false, live: Live::new(port) }
     }
 }

@@ -9,19 +9,21 @@
 
 use crate::bpf::{self, Tried};
 use crate::counters::{Counts, Histogram};
-use crate::entries::{Entries, buckets_for};
+use crate::entries::Entries;
 use crate::error::LoadError;
 use crate::interface;
 use crate::layout::{Bucket, Config, Entry, HOMES, Home, Row, WAYS};
-use crate::object::{self, Maps, PROGRAM, possible_cpus, sight_lines};
+use crate::object::{self, Maps, PROGRAM, Sizes, possible_cpus, sight_lines};
 use crate::options::{Live, Mode, Options};
 use crate::region::Region;
-use protocol::wire::HomeId;
+use base::key::Key;
+use protocol::wire::{BoxId, HomeId};
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 /// The fast tier.
 pub struct Tier {
@@ -80,7 +82,7 @@ impl Tier {
         if !cfg!(target_arch = "x86_64") {
             return Err(LoadError::Architecture);
         }
-        let shared = Shared::map(Maps::create(buckets_for(options.capacity))?)?;
+        let shared = Shared::map(Maps::create(options.sizes())?)?;
         let program = object::load(object::committed(), &shared.maps)?;
         shared.open(&options);
         shared.config().owner.store(std::process::id(), Relaxed);
@@ -178,6 +180,20 @@ impl Tier {
         self.shared.config().window.fetch_add(1, Relaxed);
     }
 
+    /// From now on the program takes and gives proofs as this box, with the clients' key; packets that this process seals as the same box are
+    /// numbered by what is returned, too. Without it no write is believed that comes with a proof, and all that come without one are.
+    pub fn seal_as(&self, id: BoxId, key: &Key, last: u64) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+        let config = self.shared.config();
+        for (place, word) in config.seal_key.iter().zip(key.words()) {
+            place.store(word, Relaxed);
+        }
+        config.number.store(u32::from(id.0), Relaxed);
+        config.counter.store(last, Relaxed);
+        config.sealed.store(1, Release);
+        let config = Arc::clone(&self.shared.config);
+        Arc::new(move || config[0].counter.fetch_add(1, Relaxed) + 1)
+    }
+
     /// The copies.
     pub fn entries(&self) -> &Entries {
         &self.shared.entries
@@ -213,9 +229,8 @@ impl Tier {
 
     /// Goes on where an earlier tier left the interface.
     fn take_over(&mut self, interface: &str, place: &Place) -> Result<OwnedFd, LoadError> {
-        let buckets = buckets_for(self.options.capacity);
-        let found =
-            find(place, buckets).map_err(|error| LoadError::of("looking for an earlier program", error))?;
+        let found = find(place, self.options.sizes())
+            .map_err(|error| LoadError::of("looking for an earlier program", error))?;
         let Some(found) = found else { return Err(LoadError::Occupied(interface.into())) };
         if found.is(&self.shared) {
             // Its maps came with an interface before.
@@ -289,7 +304,7 @@ impl Drop for Tier {
 /// The maps, seen from here.
 struct Shared {
     maps: Maps,
-    config: Region<Config>,
+    config: Arc<Region<Config>>,
     rows: Region<Row>,
     homes: Region<Home>,
     entries: Entries,
@@ -306,16 +321,18 @@ impl Shared {
             let entries: Region<Entry> = Region::of_map(maps.entries.as_fd(), len)?;
             let hits: Region<AtomicU64> = Region::of_map(maps.hits.as_fd(), len)?;
             let config = Region::of_map(maps.config.as_fd(), 1)?;
+            let (_, shape) = bpf::map_info(maps.owned.as_fd())?;
+            let owned = Region::of_map(maps.owned.as_fd(), shape.max_entries as usize)?;
             Ok((
                 config,
                 Region::of_map(maps.rows.as_fd(), possible_cpus())?,
                 Region::of_map(maps.homes.as_fd(), HOMES)?,
-                Entries::of(buckets, entries, hits),
+                Entries::of(buckets, entries, hits, owned),
             ))
         };
         let (config, rows, homes, entries) =
             all().map_err(|error| LoadError::of("mapping the maps", error))?;
-        Ok(Shared { maps, config, rows, homes, entries })
+        Ok(Shared { maps, config: Arc::new(config), rows, homes, entries })
     }
 
     fn config(&self) -> &Config {
@@ -332,6 +349,7 @@ impl Shared {
         if config.mtu.load(Relaxed) == 0 {
             config.mtu.store(1500, Relaxed);
         }
+        config.sealed.store(0, Relaxed);
         config.generation.fetch_add(1, Relaxed);
         options.live.write(config);
     }
@@ -370,7 +388,7 @@ impl Found {
 }
 
 /// Links name an interface's number and not its namespace, so every box writes that into its config.
-fn find(place: &Place, buckets: usize) -> io::Result<Option<Found>> {
+fn find(place: &Place, sizes: Sizes) -> io::Result<Option<Found>> {
     for link in bpf::links() {
         let Ok(Some(info)) = bpf::link_info(link.as_fd()) else { continue };
         if info.interface != place.number {
@@ -385,7 +403,7 @@ fn find(place: &Place, buckets: usize) -> io::Result<Option<Found>> {
         let id = bpf::map_id(config.as_fd())?;
         let config: Region<Config> = Region::of_map(config.as_fd(), 1)?;
         if config[0].netns.load(Relaxed) == place.netns {
-            let maps = Maps::of_program(&program.maps, buckets)?;
+            let maps = Maps::of_program(&program.maps, sizes)?;
             return Ok(Some(Found { link, config, id, maps }));
         }
     }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
 use support::checks::{self, Bench};
-use support::{filter, skip};
+use support::{filter, own, skip};
 
 type Check = fn(&mut Bench);
 
@@ -31,6 +31,39 @@ const BUGS: [(usize, &str, Check); 9] = [
         checks::tries_are_computed_where_they_change_nothing,
     ),
 ];
+
+type OwnerCheck = fn(&mut own::Bench);
+
+const OWNER_RACE: &str = "an entry that another writes is written";
+
+const OWNER_BUGS: [(usize, &str, OwnerCheck); 7] = [
+    (13, "a write is done as often as it comes", own::writes_are_the_models),
+    (14, "more is done than there is room to remember", own::writes_are_the_models),
+    (15, "whoever writes is believed", own::strangers_are_passed_on),
+    (16, "an owner's time has no end", own::loans_end_with_their_time),
+    (17, "two packets have one number", own::writes_are_the_models),
+    (18, "two writes have one version", own::writes_are_the_models),
+    (19, OWNER_RACE, own::nothing_is_done_twice_or_after_it_was_taken_back),
+];
+
+#[test]
+fn bugs_planted_in_the_owner_are_found() {
+    let what = "bugs_planted_in_the_owner_are_found";
+    if own::Bench::new(what, None, true).is_none() {
+        return;
+    }
+    for (number, bug, check) in &OWNER_BUGS {
+        let Some(object) = build(*number) else {
+            return skip(what, "clang-19 and llvm-19 are not installed");
+        };
+        let attempts = if *bug == OWNER_RACE { 100 } else { 1 };
+        let found = (0..attempts).any(|_| {
+            let mut bench = own::Bench::new(what, Some(&object), true).expect("it was not skipped");
+            catch_unwind(AssertUnwindSafe(|| check(&mut bench))).is_err()
+        });
+        assert!(found, "the check does not see that {bug}");
+    }
+}
 
 type FilterCheck = fn(&mut filter::Bench);
 

@@ -4,13 +4,26 @@
 mod support;
 
 use support::checks::{self, Bench};
-use support::filter;
+use support::{filter, own};
 
 macro_rules! filter_tests {
     ($($name:ident)*) => {$(
         #[test]
         fn $name() {
             filter::run(stringify!($name), None, filter::$name);
+        }
+    )*};
+}
+
+macro_rules! owner_tests {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            for sealed in [true, false] {
+                if let Some(mut bench) = own::Bench::new(stringify!($name), None, sealed) {
+                    own::$name(&mut bench);
+                }
+            }
         }
     )*};
 }
@@ -48,4 +61,18 @@ filter_tests! {
     decisions_are_the_references
     only_clients_gets_of_what_is_not_here_are_sent_on
     where_no_way_is_known_it_goes_up
+}
+
+owner_tests! {
+    writes_are_the_models
+    loans_end_with_their_time
+    what_is_lent_stays
+    nothing_is_done_twice_or_after_it_was_taken_back
+}
+
+#[test]
+fn strangers_are_passed_on() {
+    if let Some(mut bench) = own::Bench::new("strangers_are_passed_on", None, true) {
+        own::strangers_are_passed_on(&mut bench);
+    }
 }

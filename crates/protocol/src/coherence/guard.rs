@@ -34,6 +34,7 @@ use crate::wire::{
 };
 use base::key::{Key, Tag};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Clients whose counters a node remembers.
 pub const CLIENTS: usize = 4096;
@@ -87,14 +88,46 @@ pub enum Refusal {
     Answered(Box<Message>),
 }
 
+/// Says a higher number each time, to whoever asks.
+pub type Numbering = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Numbers the packets that are sealed.
+#[derive(Clone)]
+enum Counter {
+    /// The last.
+    Own(u64),
+    /// Another tier of this node seals, too.
+    Shared(Numbering),
+}
+
+impl Counter {
+    fn next(&mut self) -> u64 {
+        match self {
+            Counter::Own(last) => {
+                *last += 1;
+                *last
+            }
+            Counter::Shared(next) => next(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Counter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Counter::Own(last) => write!(f, "{last}"),
+            Counter::Shared(_) => write!(f, "shared"),
+        }
+    }
+}
+
 /// What a node or client knows of the others' proofs, and makes its own with.
 #[derive(Clone, Debug)]
 pub struct Guard<B = NoBugs> {
     me: NodeId,
     /// None: whoever is at a node's address is believed.
     keys: Option<Keys>,
-    /// Packets sealed.
-    counter: u64,
+    counter: Counter,
     nodes: BTreeMap<NodeId, Window>,
     clients: Recent,
     planted: B,
@@ -115,8 +148,16 @@ impl Guard {
 impl<B: Bugs<Planted>> Guard<B> {
     /// The same, with mistakes made on purpose.
     pub fn with_bugs(me: NodeId, incarnation: Incarnation, keys: Option<Keys>, planted: B) -> Guard<B> {
-        let counter = u64::from(incarnation.0) << 32;
+        let counter = Counter::Own(u64::from(incarnation.0) << 32);
         Guard { me, keys, counter, nodes: BTreeMap::new(), clients: Recent::default(), planted }
+    }
+
+    /// A faster tier takes and gives proofs as this node, too: `with` is told the clients' key and the last number, and says who numbers packets
+    /// from now on. Not called where there are no keys.
+    pub fn share(&mut self, with: impl FnOnce(&Key, u64) -> Numbering) {
+        if let (Some(keys), Counter::Own(last)) = (&self.keys, &self.counter) {
+            self.counter = Counter::Shared(with(&keys.clients, *last));
+        }
     }
 
     /// What a datagram says, and who says it.
@@ -151,10 +192,10 @@ impl<B: Bugs<Planted>> Guard<B> {
             // Who proves who he is gets whatever the answer needs.
             message.padding = 0;
         }
-        self.counter += 1;
+        let counter = self.counter.next();
         let (role, id) = role_of(self.me);
         let room = if to_client || me_is_client { 0 } else { room };
-        let mut proof = Proof { role, id, room, counter: self.counter, tag: [0; 16] };
+        let mut proof = Proof { role, id, room, counter, tag: [0; 16] };
         message.proof = Some(proof);
         let start = out.len();
         message.emit(out);

@@ -56,6 +56,20 @@ impl Told {
         let below = self.highest.0.checked_sub(operation.0);
         below.is_none_or(|below| below < TOLD && self.begun >> below & 1 == 0)
     }
+
+    /// This one is begun. Those between it and the highest before are not.
+    pub fn begin(&mut self, operation: OpNumber) {
+        match operation.0.checked_sub(self.highest.0) {
+            None | Some(0) => {
+                let below = self.highest.0 - operation.0;
+                self.begun |= if below < TOLD { 1 << below } else { 0 };
+            }
+            Some(above) => {
+                self.begun = 1 | if above < TOLD { self.begun << above } else { 0 };
+                self.highest = operation;
+            }
+        }
+    }
 }
 
 /// What a home tells the box that it gives a key to.
@@ -212,6 +226,18 @@ mod tests {
         let returned = Returned { records: vec![record; MOST_RECORDS], value: vec![b'9'; 20] };
         assert!(returned.to_bytes().len() <= MAX_VALUE);
         assert_eq!(Returned::from_bytes(&returned.to_bytes()), Some(returned));
+    }
+
+    #[test]
+    fn what_is_begun_is_new_no_more() {
+        let mut told = Told::new(Round(1), ClientId(2), OpNumber(100), |n| n < 90);
+        for number in [101u64, 95, 104, 200] {
+            assert!(told.is_new(OpNumber(number)), "{number}");
+            told.begin(OpNumber(number));
+            assert!(!told.is_new(OpNumber(number)), "{number}");
+        }
+        assert!(told.is_new(OpNumber(199)) && told.is_new(OpNumber(137)));
+        assert!(!told.is_new(OpNumber(136)), "too far below to be told");
     }
 
     proptest! {

@@ -70,6 +70,16 @@ planted! {
     LostValueReturns "lost-value-returns",
     /// A home does writes of sessions of which a lost owner may have done them.
     LostKeepsSessions "lost-keeps-sessions",
+    /// A faster tier does what it did once more.
+    LentTwice "lent-twice",
+    /// A faster tier goes on answering for a key that was taken back.
+    LentKept "lent-kept",
+    /// A faster tier gives versions beyond those of the owner.
+    LentVersions "lent-versions",
+    /// A faster tier does not look at the clock.
+    LentServesOn "lent-serves-on",
+    /// What a faster tier did is not told when its key is taken back.
+    LentForgotten "lent-forgotten",
     /// A home lets a write by another protocol through while boxes have copies.
     TicketSkipsBoxes "ticket-skips-boxes",
     /// A write by another protocol overtakes what waits for its key.

@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::script::Script;
 use super::topology::Topology;
 use base::Nanos;
+use protocol::coherence::boxes::lent::{Fronted, Model};
 use protocol::coherence::guard::{Guard, Keys};
 use protocol::coherence::home::items::Tree;
 use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out, Planted};
@@ -18,8 +19,8 @@ const ITEMS: usize = 256;
 /// A client's id is its index, and which life of it this is.
 const CLIENTS: u64 = 256;
 
-/// A box that may have a planted bug.
-pub type SimulatedBox = CacheBox<Option<Planted>>;
+/// A box that may have a planted bug, and a faster tier before it.
+pub type SimulatedBox = Fronted<Option<Planted>>;
 
 /// What runs on a node.
 #[derive(Clone, Debug)]
@@ -237,7 +238,8 @@ pub fn begin(
         }
         Role::Box(id) => {
             let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, script.planted);
-            Machine::Box(Box::new(machine))
+            let tier = script.has_fast_tiers.then(|| Model::with_bugs(script.planted));
+            Machine::Box(Box::new(Fronted::new(machine, tier)))
         }
         Role::Home(id) => {
             let (layout, items) = (Arc::clone(layout), Tree::new(ITEMS));

@@ -63,6 +63,8 @@ pub struct Script {
     pub key: Option<Key>,
     /// In half of all runs, not where all want one key, a third of the operations is done by clients of another protocol.
     pub has_tickets: bool,
+    /// In half of all runs the boxes lend what they own to faster tiers.
+    pub has_fast_tiers: bool,
     /// What is wrong with them on purpose.
     pub planted: Option<Planted>,
     /// In the order of their names.
@@ -100,6 +102,7 @@ impl Script {
         let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
         let clients = u64::from(numbers.clients().end);
         let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
+        let has_fast_tiers = random::stream(seed, 0, "fast tiers").below(2) == 0;
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
             let (at, client) = (Picos(random.below(until.0)), random.below(clients));
@@ -109,7 +112,7 @@ impl Script {
             Intent { at, client, want, by_ticket }
         };
         let intents = (0..ops).map(draw).collect();
-        Script { seed, intents, config, key, has_tickets, planted, keys, plan, until }
+        Script { seed, intents, config, key, has_tickets, has_fast_tiers, planted, keys, plan, until }
     }
 
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.

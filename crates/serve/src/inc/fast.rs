@@ -6,6 +6,9 @@ use protocol::coherence::NodeId;
 use std::net::{IpAddr, SocketAddr};
 use xdp::{Mode, Options, Tier};
 
+/// Owned keys that the program answers for at most, 6 kB each; for more the box itself does.
+const MOST_LENT: usize = 4096;
+
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Fast tier")]
 pub struct Fast {
@@ -74,6 +77,7 @@ impl Fast {
         options.live.filter = topology.filter();
         // Whoever forges a sender's address gets it no more bytes than he sends.
         options.live.max_growth = 0;
+        options.owned = topology.config().owned.min(MOST_LENT);
         options.capacity = self.capacity.map_or(2 * topology.config().copies, |capacity| capacity as usize);
         Ok(options)
     }

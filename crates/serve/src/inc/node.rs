@@ -72,26 +72,28 @@ pub fn run_with<B: Bugs<Planted>>(
     let asked = (questions, beat);
     let (config, layout) = (topology.config(), topology.layout().clone());
     let now = Clock::shared().now();
-    let guard = (node, Guard::new(node, incarnation, keys));
+    let mut guard = Guard::new(node, incarnation, keys);
     match node {
         NodeId::Box(id) => {
             let cache = CacheBox::with_bugs(config, id, layout, (incarnation, life), now, planted);
             match fast {
                 Some((tier, live)) => {
+                    guard.share(|key, last| tier.seal_as(id, key, last));
+                    let guard = (node, guard);
                     drive(Tiered::new(cache, tier, live), guard, topology, (socket, asked), stop)
                 }
-                None => drive(cache, guard, topology, (socket, asked), stop),
+                None => drive(cache, (node, guard), topology, (socket, asked), stop),
             }
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());
             let home = Home::with_bugs(config, id, layout, (incarnation, life), now, items, planted);
-            drive(home, guard, topology, (socket, asked), stop)
+            drive(home, (node, guard), topology, (socket, asked), stop)
         }
         NodeId::Controller(index) => {
             let all = topology.controllers();
             let controller = Controller::new(config, index, all, layout, now);
-            drive(controller, guard, topology, (socket, asked), stop)
+            drive(controller, (node, guard), topology, (socket, asked), stop)
         }
         NodeId::Client(_) => unreachable!("a client is no node of a topology"),
     }

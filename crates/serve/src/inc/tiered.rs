@@ -10,6 +10,7 @@
 //! 1. When `handle` or `tick` returns, what the program may answer from are copies that the machine has: nothing that the machine said was
 //!    sent before that. So an INVALIDATE is answered, and handed on to boxes below, when no request can hit any more.
 //! 2. An entry ends no later than its copy (`Moment`).
+//! 3. What the machine owns it lends to the program, and takes back before it looks at it (`protocol::coherence::boxes::lent`).
 //!
 //! With a filter (`coherence.filter`) the program sends requests of seldom asked-for keys on to their homes; the machine hears of what is asked
 //! for again.
@@ -24,6 +25,7 @@ use super::machine::{Counters, Machine};
 use base::{Clock, Nanos};
 use protocol::coherence::boxes::changes::Changes;
 use protocol::coherence::boxes::copies::Kept;
+use protocol::coherence::boxes::lent::{FastTier, Loan};
 use protocol::coherence::{CacheBox, NodeId, Out, Planted};
 use protocol::planted::{Bugs, NoBugs};
 use protocol::wire::{KeyHash, Message};
@@ -98,12 +100,12 @@ impl<B: Bugs<Planted>> Tiered<B> {
 
 impl<B: Bugs<Planted>> Machine for Tiered<B> {
     fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
-        self.cache.handle(now, from, message, out);
+        self.cache.handle_behind(&mut Lending(self.tier.entries_mut()), now, from, message, out);
         self.follow();
     }
 
     fn tick(&mut self, now: Nanos, out: &mut Out) {
-        self.cache.tick(now, out);
+        self.cache.tick_behind(&mut Lending(self.tier.entries_mut()), now, out);
         self.follow();
         if now >= self.feed_at {
             self.feed_at = now.plus(FEED);
@@ -129,6 +131,21 @@ impl<B: Bugs<Planted>> Machine for Tiered<B> {
 
     fn fast_times(&self) -> Vec<(&'static str, Histogram)> {
         vec![("hit", self.tier.hit_times()), ("passed", self.tier.pass_times())]
+    }
+}
+
+/// The program's table, for what the machine owns.
+struct Lending<'a>(&'a mut Entries);
+
+impl FastTier for Lending<'_> {
+    fn lend(&mut self, loan: &Loan) -> bool {
+        let moment = Moment::now();
+        let ends = (moment.of(loan.kept.lease_end), moment.of(loan.kept.life_end));
+        self.0.lend(loan, ends, moment.program)
+    }
+
+    fn take_back(&mut self, hash: KeyHash) -> Loan {
+        self.0.take_back(hash)
     }
 }
 

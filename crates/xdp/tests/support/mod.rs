@@ -4,6 +4,7 @@
 pub mod checks;
 pub mod filter;
 pub mod namespace;
+pub mod own;
 
 use protocol::wire::{Message, Verb};
 

@@ -21,7 +21,7 @@
 //! 6. Whatever it does not understand, or is not of its table, it sends straight to the home, not to be kept.
 //!
 //! Files: `reads` for requests and replies, `invalidate`, `ownership`; the tables [`copies`], [`admission`], [`fills`], [`owned`];
-//! [`changes`] for a faster tier that answers from the same copies.
+//! [`changes`] for a faster tier that answers from the same copies, [`lent`] for what it answers as owner.
 //!
 //! Bounds: `copies`, `fills`, `holders`, `rounds`, `owned` of [`Config`].
 
@@ -30,6 +30,7 @@ pub mod changes;
 pub mod copies;
 pub mod fills;
 mod invalidate;
+pub mod lent;
 pub mod owned;
 mod ownership;
 mod reads;
@@ -232,7 +233,7 @@ impl<B: Bugs<Planted>> Box<B> {
         });
     }
 
-    /// What it would answer at `now` as owner of a key.
+    /// What it would answer at `now` as owner of a key; of a key that is lent, what it was.
     pub fn owned(&self, key: &[u8], now: Nanos) -> Option<&Kept> {
         self.owned.serving(key_hash(key), key, now).map(|entry| &entry.kept)
     }

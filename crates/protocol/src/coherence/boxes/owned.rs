@@ -2,19 +2,22 @@
 //!
 //! ```text
 //!   serving ──half the lease over, all records used, or the home asks──▶ returning ──RETURN_ACK, or nobody can wait──▶ gone
+//!    │   ▲
+//!    ╰───┴─ lent to a faster tier and taken back, see [`super::lent`]
 //! ```
 //!
 //! Invariants: 1. one entry per hash; 2. one timer per entry; 3. an entry that returns serves no more; 4. who asked for what is being
-//! returned is answered when it is gone.
+//! returned is answered when it is gone; 5. an entry that is lent is neither written, nor read, nor returned.
 //!
 //! Bounds: entries as it is made for, [`MOST_RECORDS`] records each, `MOST_ASKERS` askers. Cost: a few steps in ordered trees.
 
 use super::super::NodeId;
-use super::super::compute::{self, Effect, Item, Operation};
+use super::super::compute::Item;
 use super::super::lease::runs;
 use super::super::ownership::{Answer, MOST_RECORDS, Record, Returned, Told};
 use super::super::rounds::Target;
 use super::copies::Kept;
+use super::lent::{Loan, change};
 use crate::wire::{HomeId, KeyHash, Message, OpNumber, Round, Token, Verb, Version};
 use base::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,6 +47,8 @@ pub struct Entry {
     told: Vec<Told>,
     records: BTreeMap<(Round, OpNumber), Answer>,
     returning: Option<Returning>,
+    /// A faster tier has it: what is here is old.
+    lent: bool,
 }
 
 impl Entry {
@@ -56,11 +61,12 @@ impl Entry {
         told: Vec<Told>,
     ) -> Entry {
         let records = BTreeMap::new();
-        Entry { kept, home, token, forget_at, next, told, records, returning: None }
+        Entry { kept, home, token, forget_at, next, told, records, returning: None, lent: false }
     }
 
     /// Does a write, or finds what it was answered. None where only the home can tell whether it was done.
     pub fn write(&mut self, verb: Verb, request: &Message) -> Option<Answer> {
+        self.assert_here();
         let header = &request.header;
         let name = (header.round, header.operation);
         if let Some(answer) = self.records.get(&name) {
@@ -70,14 +76,7 @@ impl Entry {
         if !self.told.iter().find(is_its)?.is_new(header.operation) || self.is_full() {
             return None;
         }
-        let item = item_of(&self.kept);
-        let outcome = compute::apply(&Operation::of(verb, request), Some(&item));
-        if let Effect::Store { value, flags, kind, .. } = outcome.effect {
-            (self.kept.value, self.kept.flags, self.kept.kind) = (value, flags, kind);
-            self.kept.version = self.next;
-            self.next.0 += 1;
-        }
-        let answer = Answer { status: outcome.status, version: self.kept.version, number: outcome.number };
+        let answer = change(&mut self.kept, &mut self.next, verb, request);
         self.records.insert(name, answer);
         Some(answer)
     }
@@ -89,12 +88,34 @@ impl Entry {
 
     /// What is to be returned.
     pub fn returned(&self) -> Returned {
+        self.assert_here();
         let record = |(&(session, operation), &answer): (&(Round, OpNumber), &Answer)| Record {
             session,
             operation,
             answer,
         };
         Returned { records: self.records.iter().map(record).collect(), value: self.kept.value.clone() }
+    }
+
+    /// What is there.
+    pub fn item(&self) -> &Kept {
+        self.assert_here();
+        &self.kept
+    }
+
+    fn assert_here(&self) {
+        assert!(!self.lent, "a lent key is taken back before it is touched");
+    }
+
+    /// The key as a faster tier may have it: what was done since the grant counts as begun.
+    fn loan(&self) -> Loan {
+        let mut told = self.told.clone();
+        for told in &mut told {
+            let its = (told.session, OpNumber(0))..=(told.session, OpNumber(u64::MAX));
+            self.records.range(its).for_each(|((_, operation), _)| told.begin(*operation));
+        }
+        let room = MOST_RECORDS - self.records.len();
+        Loan { kept: self.kept.clone(), next: self.next, told, room, done: Vec::new() }
     }
 
     fn is_meant(&self, target: &Target) -> bool {
@@ -165,6 +186,54 @@ impl Owned {
     pub fn serving_mut(&mut self, hash: KeyHash, key: &[u8], now: Nanos) -> Option<&mut Entry> {
         self.serving(hash, key, now)?;
         self.entries.get_mut(&hash)
+    }
+
+    /// A key as it may be lent; none where it does not serve, or is lent, or can do no more. `serves_on`: its end is not looked at.
+    pub fn loan(&mut self, hash: KeyHash, key: &[u8], now: Nanos, serves_on: bool) -> Option<Loan> {
+        let entry = self.serving(hash, key, now).filter(|entry| !entry.lent && !entry.is_full())?;
+        let mut loan = entry.loan();
+        if serves_on {
+            self.timers.remove(&(entry.deadline(), hash));
+            let entry = self.entries.get_mut(&hash).expect("it serves");
+            entry.kept.lease_end = Nanos::MAX;
+            self.timers.insert((entry.deadline(), hash));
+            loan.kept.lease_end = Nanos::MAX;
+        }
+        Some(loan)
+    }
+
+    /// A faster tier has it.
+    pub fn lent(&mut self, hash: KeyHash) {
+        self.entries.get_mut(&hash).expect("what is lent is owned").lent = true;
+    }
+
+    /// Whether a faster tier has it.
+    pub fn is_lent(&self, hash: KeyHash) -> bool {
+        self.entries.get(&hash).is_some_and(|entry| entry.lent)
+    }
+
+    /// Lent keys whose time is over.
+    pub fn lent_due(&self, now: Nanos) -> Vec<KeyHash> {
+        let due = self.timers.iter().take_while(|(when, _)| !runs(*when, now));
+        due.map(|(_, hash)| *hash).filter(|hash| self.is_lent(*hash)).collect()
+    }
+
+    /// Lent keys of a home.
+    pub fn lent_of(&self, home: HomeId) -> Vec<KeyHash> {
+        let lent = self.entries.values().filter(|entry| entry.lent && entry.home == home);
+        lent.map(|entry| entry.kept.hash).collect()
+    }
+
+    /// It is here again, as the tier left it.
+    pub fn taken_back(&mut self, hash: KeyHash, loan: Loan) {
+        let entry = self.entries.get_mut(&hash).expect("what is lent is owned");
+        entry.lent = false;
+        let Kept { value, flags, kind, version, .. } = loan.kept;
+        let kept = &mut entry.kept;
+        (kept.value, kept.flags, kept.kind, kept.version) = (value, flags, kind, version);
+        entry.next = loan.next;
+        let records = loan.done.into_iter();
+        entry.records.extend(records.map(|record| ((record.session, record.operation), record.answer)));
     }
 
     /// Those that `target` means and that are not being returned.

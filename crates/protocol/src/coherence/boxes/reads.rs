@@ -15,7 +15,7 @@ impl<B: Bugs<Planted>> Box<B> {
     pub(super) fn read(&mut self, now: Nanos, verb: Verb, request: Message, out: &mut Out) {
         let hash = request.hash();
         let asked_for = self.frequency.count(hash);
-        let owned = self.owned.serving(hash, &request.key, now).map(|entry| entry.kept.clone());
+        let owned = self.owned.serving(hash, &request.key, now).map(|entry| entry.item().clone());
         let is_owned = owned.is_some();
         let copy = if is_owned { None } else { self.copies.find(hash, &request.key, now).cloned() };
         let Some(kept) = owned.or(copy.filter(|kept| !self.asks_anew(now, kept, &request))) else {

@@ -342,6 +342,60 @@ pub(super) fn unknown_session(planted: Option<Planted>) -> World {
     w
 }
 
+/// What the network doubles the owner does once.
+pub(super) fn doubled(planted: Option<Planted>) -> World {
+    let mut w = owned(planted);
+    w.script(|from, _, _, _| if *from == CLIENT_0 { Fate::Held } else { Fate::Arrives });
+    let third = incr(&mut w, 0);
+    w.settle();
+    let copies = w.held_messages();
+    w.well();
+    for _ in 0..2 {
+        w.release();
+        w.settle();
+        expect!(w, "the same answer", w.number(0, third), Some(13));
+        for (from, to, message) in copies.clone() {
+            w.put(w.now.plus(DELAY), from, to, message);
+        }
+        w.settle();
+    }
+    expect!(w, "once", count(&mut w, 0), (Some(14), true));
+    w
+}
+
+/// Who gave a key back does not answer for it while another owns it.
+pub(super) fn two_owners(planted: Option<Planted>) -> World {
+    let mut w = owned(planted);
+    expect!(w, "by the owner", count(&mut w, 0), (Some(13), true));
+    expect!(w, "taken back", count(&mut w, 1), (Some(14), false));
+    expect!(w, "by the home", count(&mut w, 0), (Some(15), false));
+    expect!(w, "read", w.read(1, "n"), "15".to_string());
+    w
+}
+
+/// What the owner answered has the version that the home goes on from.
+pub(super) fn returned_version(planted: Option<Planted>) -> World {
+    let mut w = owned(planted);
+    let op = incr(&mut w, 0);
+    w.settle();
+    let version = |w: &World, c: usize, op: OpId| match w.outcomes.get(&(c, op)) {
+        Some(Ok(answer)) => Some(answer.version),
+        _ => None,
+    };
+    let by_owner = version(&w, 0, op);
+    let read = [0, 1].map(|c| {
+        let read = w.get(c, "n");
+        w.settle();
+        version(&w, c, read)
+    });
+    expect!(w, "as it was answered", read, [by_owner; 2]);
+    // What nobody has: the home's, which it does not give an owner.
+    let other = w.set(2, "other", "1");
+    w.settle();
+    expect!(w, "one version each", version(&w, 2, other) > by_owner, true);
+    w
+}
+
 /// An owner gives the key back when it can remember no more, and may have it again.
 pub(super) fn many(planted: Option<Planted>) -> World {
     let mut w = rack(planted);
@@ -362,5 +416,5 @@ pub(super) fn many(planted: Option<Planted>) -> World {
 scenarios! {
     counting no_ping_pong given_back under_way grant_lost late_grant return_lost repeated_at_home
     late_first_copies owner_dies owner_restarts owner_cut_off flush_while_owned evicted_while_owned
-    home_crash_while_owned unknown_session many
+    home_crash_while_owned unknown_session doubled two_owners returned_version many
 }

@@ -8,13 +8,14 @@
 mod at_home;
 mod checks;
 
+use super::super::boxes::lent::{Fronted, Model};
 use super::super::client::{Answer, Call, Client, Failed, OpId};
 use super::super::controller::Controller;
 use super::super::home::items::{Items, Tree};
 use super::super::home::{self, Home};
 use super::super::lease::runs;
 use super::super::table::Layout;
-use super::super::{CacheBox, Config, Life, NodeId, Out, Planted};
+use super::super::{CacheBox, Compute, Config, Life, NodeId, Out, Planted};
 use crate::wire::{BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Status, Verb, Version};
 use base::{Nanos, Prng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +43,7 @@ pub(super) struct World {
     planted: Option<Planted>,
     layout: Arc<Layout>,
     pub(super) clients: Vec<Client>,
-    pub(super) boxes: BTreeMap<BoxId, CacheBox<Option<Planted>>>,
+    pub(super) boxes: BTreeMap<BoxId, Fronted<Option<Planted>>>,
     pub(super) homes: BTreeMap<HomeId, Home<Tree, Option<Planted>>>,
     pub(super) controllers: Vec<Controller>,
     network: BTreeMap<(Nanos, u64), (NodeId, NodeId, Message)>,
@@ -194,7 +195,9 @@ impl World {
         let now = self.clock(NodeId::Box(id));
         let who = (Incarnation(self.lives), life);
         let machine = CacheBox::with_bugs(&self.config, id, self.layout.clone(), who, now, self.planted);
-        self.boxes.insert(id, machine);
+        // Where boxes own keys, a faster tier answers for what it can.
+        let tier = (self.config.compute == Compute::Own).then(|| Model::with_bugs(self.planted));
+        self.boxes.insert(id, Fronted::new(machine, tier));
     }
 
     fn start_home(&mut self, id: HomeId, life: Life) {

@@ -21,8 +21,8 @@ const SHAPE: Shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
 /// Everything that runs.
 pub struct Rig {
     racks: BTreeMap<&'static str, (Rack, Vec<Client>)>,
-    /// Before the box with an XDP program; without one there is a reason.
-    fast: Result<Vec<Client>, String>,
+    /// Before the boxes with an XDP program, by the choice they go by; without one there is a reason.
+    fast: Result<BTreeMap<&'static str, Vec<Client>>, String>,
     /// The namespaces, if there are any; gone when this is dropped.
     site: Option<Site>,
 }
@@ -75,7 +75,7 @@ impl Rig {
     /// Clients that go this way.
     pub fn clients(&mut self, way: &Way) -> &mut [Client] {
         match &mut self.fast {
-            Ok(clients) if way.with_xdp => clients,
+            Ok(fast) if way.with_xdp => fast.get_mut(way.register).expect("there is a box for each way"),
             _ => &mut self.racks.get_mut(way.register).expect("there is a rack for each choice").1,
         }
     }
@@ -117,15 +117,16 @@ fn stand(name: &str) -> Result<Site, LabError> {
     Site::build(name, &plan, None)
 }
 
-/// Home and box as processes, the box with its XDP program, and clients that try first.
+/// Home and box as processes, the box with its XDP program, and clients by what they ask of it: an interface has one program, and the choice is the
+/// clients'.
 fn start_with_xdp(
     site: &mut Site,
     port: u16,
     clients: u16,
     settings: &[(String, String)],
-) -> Result<Vec<Client>, LabError> {
+) -> Result<BTreeMap<&'static str, Vec<Client>>, LabError> {
     let registers = plan::registers(settings)?;
-    registers.set("coherence.compute", "try_first").map_err(serve::inc::IncError::Register)?;
+    registers.set("coherence.compute", "own_lossy").map_err(serve::inc::IncError::Register)?;
     let topology = Topology::two_levels(&SHAPE, |node| beside(network::address_of(node), port), &registers)?;
     let file = state::folder(site.name()).join("xdp.toml");
     topology.write(&file)?;
@@ -138,8 +139,14 @@ fn start_with_xdp(
         let space = site.network().namespace(node);
         site.start(&format!("{} with XDP", place::name(node)), &space, &words)?.await_ready()?;
     }
-    let init = || (0..clients).map(|_| Ok(Client::init(&topology, Some(1))?)).collect();
-    namespace::within(&site.network().namespace(network::client(1)), init)
+    let space = site.network().namespace(network::client(1));
+    let text = std::fs::read_to_string(&file).map_err(LabError::io("reading the topology"))?;
+    let init = |choice| {
+        let topology = Topology::parse(&text.replace("own_lossy", choice), &file)?;
+        let clients = (0..clients).map(|_| Ok(Client::init(&topology, Some(1))?));
+        Ok((choice, clients.collect::<Result<_, LabError>>()?))
+    };
+    namespace::within(&space, || ["try_first", "own_lossy"].into_iter().map(init).collect())
 }
 
 fn beside(address: SocketAddr, number: u16) -> SocketAddr {

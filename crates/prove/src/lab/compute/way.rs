@@ -66,10 +66,11 @@ pub struct Way {
 
 impl Way {
     /// At the client, and one for each choice of register coherence.compute, so that a new choice appears by itself; and, where there is one, in
-    /// the box's XDP program.
+    /// the box's XDP program, by a copy and as owner.
     pub fn all(choices: &[&'static str], has_xdp: bool) -> Vec<Way> {
         let plain = Way { name: "client".into(), register: "at_home", at_client: true, with_xdp: false };
-        let in_xdp = Way { name: "box, XDP".into(), register: "try_first", at_client: false, with_xdp: true };
+        let in_xdp = [("box, XDP", "try_first"), ("box, owned, XDP", "own_lossy")]
+            .map(|(name, register)| Way { name: name.into(), register, at_client: false, with_xdp: true });
         let name = |choice| match choice {
             "at_home" => "server".to_string(),
             "try_first" => "box, a copy".to_string(),
@@ -83,7 +84,7 @@ impl Way {
             ..plain.clone()
         };
         let by_register: Vec<Way> = choices.iter().map(by_register).collect();
-        std::iter::once(plain).chain(by_register).chain(has_xdp.then_some(in_xdp)).collect()
+        std::iter::once(plain).chain(by_register).chain(in_xdp.into_iter().filter(|_| has_xdp)).collect()
     }
 
     /// Whether `operation` is done otherwise than at the server: what always changes something is never tried at a copy.
@@ -181,7 +182,7 @@ mod tests {
     fn each_choice_of_the_register_is_a_way() {
         let ways = Way::all(&["at_home", "try_first", "own_lossy"], true);
         let names: Vec<&str> = ways.iter().map(|way| way.name.as_str()).collect();
-        assert_eq!(names, ["client", "server", "box, a copy", "box, owned", "box, XDP"]);
+        assert_eq!(names, ["client", "server", "box, a copy", "box, owned", "box, XDP", "box, owned, XDP"]);
         assert_eq!(ways.iter().filter(|way| way.is_server()).count(), 1);
         let suits = |at: usize, operation| Way::suits(&ways[at], operation);
         assert!(
