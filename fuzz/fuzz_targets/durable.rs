@@ -1,4 +1,5 @@
-//! Arbitrary bytes as a record of a key-value store's log, and as a snapshot: refused, or the same when they are written again; never a panic, and no more memory than they
+//! Arbitrary bytes as a record of a key-value store's log, and as a snapshot: refused, or the same when they are written again; never a panic, and no more
+//! memory than they
 //! are long.
 //!
 //! `cargo +nightly fuzz run durable`; `crates/store/src/durable` flips every byte of real ones in `cargo test`.

@@ -1,6 +1,6 @@
 //! The log of what commands did, and who must wait for how much of it.
 //!
-//! A *position* is the number of a record; 0 needs nothing. Whoever executes a command asks [`Journal::before`] and [`Journal::after`], and holds the reply until
+//! A *position* is the number of a record; 0 needs nothing. Whoever executes a command asks [`Before::of`] and [`Journal::after`], and holds the reply until
 //! [`Journal::durable`] has come to what that says. A read asks [`Journal::needs`].
 
 use super::effect::{Effect, HEAD, State};
@@ -23,10 +23,15 @@ pub fn needs_log(max_value: usize) -> u64 {
 }
 
 /// What an item was before a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before(Option<(State, usize)>);
 
 impl Before {
+    /// What `key` has before a command that may change it.
+    pub fn of(store: &Store, now: u32, key: Key<'_>) -> Before {
+        Before(store.peek(now, key).map(|item| (State::of(&item), item.value.len())))
+    }
+
     /// Whether there was one.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
@@ -137,11 +142,6 @@ impl<M: Media, S: Shelf> Journal<M, S> {
     pub fn has_room(&self, value_len: usize) -> bool {
         let record = (HEADER + HEAD + MAX_KEY + value_len).next_multiple_of(8) as u64;
         self.log.room() >= record + RESERVE.min(self.log.capacity() / RESERVE_PART)
-    }
-
-    /// What `key` has before a command that may change it.
-    pub fn before(store: &Store, now: u32, key: Key<'_>) -> Before {
-        Before(store.peek(now, key).map(|item| (State::of(&item), item.value.len())))
     }
 
     /// After that command: logs what it did. The position that its reply needs.
@@ -259,6 +259,11 @@ impl<M: Media, S: Shelf> Journal<M, S> {
         has_moved || self.flushed > 0
     }
 
+    /// Whether a sync is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.log.is_under_way()
+    }
+
     /// Begins to make durable what is not, if nothing is under way. Whether something is under way now.
     pub fn begin_sync(&mut self) -> bool {
         // The log remembers its error.
@@ -278,6 +283,11 @@ impl<M: Media, S: Shelf> Journal<M, S> {
     /// Has the next sync say in a superblock what is durable, so that losing the end of the log is damage and not its end.
     pub fn mark(&mut self) {
         self.log.mark();
+    }
+
+    /// Whether something is durable that no superblock says.
+    pub fn is_unmarked(&self) -> bool {
+        self.log.marked() != self.log.durable()
     }
 
     /// Whether [`Journal::begin_sync`] has something to do, or something is under way.

@@ -22,7 +22,8 @@
 //! 4. An item that is there throughout a walk is visited, however the index grows ([`Store::list`](crate::Store::list)).
 //! 5. What is recovered is the store after some effect, not before the last that is promised.
 //!
-//! Why effects and no commands: doing one twice changes nothing, so a snapshot may be fuzzy, and nothing that depends on the moment (expiry, conditions, leases) is
+//! Why effects and no commands: doing one twice changes nothing, so a snapshot may be fuzzy, and nothing that depends on the moment (expiry, conditions,
+//! leases) is
 //! decided anew.
 //!
 //! Bounds: what is not durable, and 24 bytes for each record, are in memory, bounded by the log; besides, some 50 bytes for each effect that is not.

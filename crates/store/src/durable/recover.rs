@@ -1,9 +1,11 @@
 //! The start: the newest snapshot, then what the log has behind it, in order.
 //!
-//! Why at second 0: an item whose life has ended by now may have been given a longer one by a later effect. So nothing ends while effects are done, and what has ended is
+//! Why at second 0: an item whose life has ended by now may have been given a longer one by a later effect. So nothing ends while effects are done, and what
+//! has ended is
 //! gone for the first command.
 //!
-//! Memory: a snapshot with what came and went meanwhile may be more than there ever was at once. So the limit is raised where it must be, and lowered again at the end, if it can be.
+//! Memory: a snapshot with what came and went meanwhile may be more than there ever was at once. So the limit is raised where it must be, and lowered again
+//! at the end, if it can be.
 
 use super::effect::{Effect, State};
 use super::journal::Journal;

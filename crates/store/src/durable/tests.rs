@@ -1,6 +1,7 @@
 //! Random commands on a store with a log that may lose power and fail at any operation, snapshots included; then the start, and so on with what it found.
 //!
-//! What was there after each effect is remembered. After a start the store must be, item by item, what it was after the last effect that its log has; and that must not be before
+//! What was there after each effect is remembered. After a start the store must be, item by item, what it was after the last effect that its log has; and
+//! that must not be before
 //! any effect that somebody was promised or shown. Bugs are planted, and found.
 
 use super::journal::Planted;
@@ -197,7 +198,7 @@ impl World {
         let (now, store) = (self.now, &mut self.store);
         let hasher = *store.hasher();
         let key = crate::Key::new(&name, &hasher).expect("a key");
-        let before = Journal::<Crashing, Shared>::before(store, now, key);
+        let before = Before::of(store, now, key);
         let value = vec![b'a' + self.prng.below(26) as u8; self.prng.below(60) as usize];
         let expiry = if self.prng.below(3) == 0 { now + self.prng.below(5) as u32 } else { 0 };
         let flags = self.prng.below(3) as u32;

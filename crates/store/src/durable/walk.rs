@@ -69,7 +69,8 @@ pub(super) struct Walk {
 }
 
 impl<M: Media, S: Shelf> Journal<M, S> {
-    /// Begins a snapshot if the log is `percent` full, or goes on with one: `step` bytes, or as many as the log's growth wants. Whether there is more to do now.
+    /// Begins a snapshot if the log is `percent` full, or goes on with one: `step` bytes, or as many as the log's growth wants. Whether there is more to do
+    /// now.
     /// What went wrong, if anything did: it begins anew later.
     ///
     /// # Errors
