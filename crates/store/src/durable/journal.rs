@@ -102,8 +102,9 @@ pub struct Journal<M, S> {
     /// Room was missing where it was kept.
     overrun: bool,
     pub(super) walk: Option<Walk>,
-    /// Bytes that had been logged when the last walk began.
+    /// Bytes that had been logged when the last walk began, of those since the start; and bytes that were found then.
     pub(super) walked_at: u64,
+    pub(super) found_bytes: u64,
     /// No walk before this second.
     pub(super) retry_at: u32,
     pub(super) snapshots: u64,
@@ -127,6 +128,7 @@ impl<M: Media, S: Shelf> Journal<M, S> {
             overrun: false,
             walk: None,
             walked_at: 0,
+            found_bytes: 0,
             retry_at: 0,
             snapshots: 0,
             failed: 0,

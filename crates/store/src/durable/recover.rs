@@ -130,6 +130,7 @@ pub fn recover<M: Media, S: Shelf>(
     let limit = store.config().memory;
     let mut found = Found { torn_bytes: recovery.torn_bytes, ..Found::default() };
     let (mut from, mut flush_at) = (0, None);
+    let mut found_bytes = 0;
     if let Some(reader) = snapshot {
         let head = reader.head;
         if head.identity != identity {
@@ -156,6 +157,7 @@ pub fn recover<M: Media, S: Shelf>(
             _ => return Err(RecoverError::Damaged(position, 1)),
         }
         found.effects += 1;
+        found_bytes += record.payload.len() as u64;
     }
     log.release(from + 1);
     if store.config().memory != limit && store.set_memory_limit(limit).is_err() {
@@ -163,6 +165,7 @@ pub fn recover<M: Media, S: Shelf>(
     }
     found.items = store.stats().items as u64;
     let mut journal = Journal::new(log, shelf, identity, flush_at);
+    journal.found_bytes = found_bytes;
     journal.snapshot_items = found.snapshot_items.unwrap_or(0);
     Ok((journal, found))
 }

@@ -78,8 +78,8 @@ impl<M: Media, S: Shelf> Journal<M, S> {
     pub fn walk(&mut self, store: &Store, now: u32, percent: u64, step: u64) -> io::Result<bool> {
         if self.walk.is_none() {
             let used = 100 - self.log.room() * 100 / self.log.capacity();
-            let grown =
-                self.log.counters().payload_bytes - self.walked_at >= self.log.capacity() / GROWN_PART;
+            let grown = self.found_bytes + self.log.counters().payload_bytes - self.walked_at
+                >= self.log.capacity() / GROWN_PART;
             let is_full = !self.has_room(store.config().max_value);
             if used < percent || !(grown || is_full) || now < self.retry_at || self.log.broken().is_some() {
                 return Ok(false);
@@ -100,7 +100,7 @@ impl<M: Media, S: Shelf> Journal<M, S> {
         let from = self.log.last();
         let head =
             Head { identity: self.identity, from, version: store.last_version(), flush_at: self.flush_at };
-        self.walked_at = self.log.counters().payload_bytes;
+        (self.walked_at, self.found_bytes) = (self.log.counters().payload_bytes, 0);
         self.shelf.begin();
         self.walk = Some(Walk {
             from,

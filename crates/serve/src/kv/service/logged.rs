@@ -174,7 +174,6 @@ impl Commands {
         let mut room = out.reserve(VALUE_BOUND as u32)?;
         let LateReply { bytes, value, needs, .. } = match self.say(command, hash) {
             said if !self.parked.is_durable(said.needs) && !said.is_silent() => {
-                drop(room);
                 self.parked.hold(origin, said);
                 return silent(out, Some(Late::Waits));
             }
