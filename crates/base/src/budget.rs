@@ -74,6 +74,12 @@ impl<B: Deref<Target = Budget>> Share<B> {
         Share { budget, bytes: 0 }
     }
 
+    /// So many bytes, also beyond what there are: as [`Budget::take`].
+    pub fn forced(budget: B, bytes: usize) -> Share<B> {
+        budget.take(bytes);
+        Share { budget, bytes }
+    }
+
     /// Has so many bytes from now on; whether there were as many. If not it has what it had.
     #[must_use]
     pub fn resize(&mut self, bytes: usize) -> bool {

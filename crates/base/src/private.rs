@@ -1,7 +1,7 @@
 //! Files and directories that are their owner's alone: what a chain keeps is its users' data.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -27,6 +27,28 @@ pub fn create(path: &Path) -> io::Result<File> {
         _ => {}
     }
     OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+}
+
+/// Writes a file in one step, for good: whatever happens, it is what it was, or these bytes.
+///
+/// # Errors
+/// The system's.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = create(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    sync_folder(path)
+}
+
+/// Makes the names in this file's folder durable.
+///
+/// # Errors
+/// The system's.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

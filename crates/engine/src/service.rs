@@ -58,6 +58,9 @@ pub trait Service: Messages + Send {
     /// The reply to a request whose deadline passed before it was executed, or `None` when `out` has no room.
     fn expire(&mut self, request: &Self::Request, out: &mut arena::Producer) -> Option<Self::Reply>;
 
+    /// A pass ends in which this service may have executed something: what all of it has in common is done here, once. Its replies leave afterwards.
+    fn end_pass(&mut self) {}
+
     /// The reply to a request over which `execute` or `expire` panicked, or `None` when `out` has no room. What they had changed until
     /// then is as they left it.
     fn panicked(&mut self, request: &Self::Request, out: &mut arena::Producer) -> Option<Self::Reply> {

@@ -85,6 +85,7 @@ impl<S: Service, C: Core> Hosted<C> for Staged<S, C> {
             }
         }
         let queue = &mut self.queue;
+        queue.service.end_pass();
         queue.ports.flush();
         if let Some(callee) = &self.callee {
             callee.deliver(common);

@@ -19,6 +19,8 @@
 //!
 //! Memory may lie in files, for the next process to take over in an ordered restart: [`warm`].
 //!
+//! What commands did may be logged, for a start after whatever end: [`durable`].
+//!
 //! [`redo`] and [`image`] stand beside all this, for replicas of a chain: the persistent log and the media it can be on, and items at offsets that its entries
 //! name.
 
@@ -27,6 +29,7 @@ mod check;
 mod clean;
 mod config;
 mod coroutine;
+pub mod durable;
 mod ghost;
 pub mod image;
 mod index;

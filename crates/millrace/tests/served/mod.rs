@@ -6,6 +6,8 @@
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]
 
+pub mod node;
+
 use rustix::net::sockopt;
 use serve::kv::Server;
 use serve::kv::config::Config;

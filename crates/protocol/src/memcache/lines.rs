@@ -144,6 +144,8 @@ lines! {
     AmplificationRefused = "SERVER_ERROR reply too large for this datagram";
     /// Too much waits for the boxes that may have copies. Ours.
     Busy = "SERVER_ERROR busy";
+    /// The log of a server that shall not lose what it acknowledges has no room until a snapshot is made.
+    LogFull = "SERVER_ERROR the log is full until a snapshot is made, try again";
     /// A key of another home of the rack. Ours.
     NotHome = "SERVER_ERROR this key has another home";
     /// No memory for a request that is arriving. Ours.

@@ -1,5 +1,6 @@
 //! What a node is told at start: where to listen, and every register. From defaults, then the config file, then flags.
 
+use super::durable::DurableArgs;
 use super::home::HomeArgs;
 use crate::kv::registers::Registers;
 use crate::process::parse::address;
@@ -48,6 +49,8 @@ pub struct Config {
     pub registers: Arc<Registers>,
     /// Whose home it is, if boxes are before it.
     pub home: HomeArgs,
+    /// What acknowledged writes survive.
+    pub durable: DurableArgs,
     /// The directory that the store's memory lies in, for the next process to go on with (memcached's -e). None: it is anonymous.
     pub memory_file: Option<PathBuf>,
     /// Whether the `shutdown` command may stop the node (memcached's -A).

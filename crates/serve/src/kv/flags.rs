@@ -1,6 +1,7 @@
 //! memcached's flags, as `millrace up` has them.
 
 use super::config::{Config, MEMCACHED_PORT, octal};
+use super::durable::DurableArgs;
 use super::home::HomeArgs;
 use super::registers::{Id, SetError};
 use crate::process::parse::{AssignError, WrongAddress, address, assign};
@@ -84,6 +85,9 @@ pub struct Flags {
     #[command(flatten)]
     home: HomeArgs,
 
+    #[command(flatten)]
+    durable: DurableArgs,
+
     /// Set a register; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -162,6 +166,7 @@ impl Flags {
         assign(registers, &self.set)?;
         config.allow_shutdown = self.allow_shutdown;
         config.home = self.home.clone();
+        config.durable = self.durable.clone();
         config.memory_file = self.memory_file.clone().or(config.memory_file.take());
         Ok(())
     }

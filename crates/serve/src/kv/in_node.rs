@@ -2,6 +2,7 @@
 
 use super::Server;
 use super::config::{Config, Listen, octal};
+use super::durable::DurableArgs;
 use super::home::HomeArgs;
 use super::registers::Id;
 use crate::admin::Routes;
@@ -30,6 +31,9 @@ struct Keys {
 
     #[command(flatten)]
     home: HomeArgs,
+
+    #[command(flatten)]
+    durable: DurableArgs,
 }
 
 /// A key-value server, running or not.
@@ -51,8 +55,13 @@ impl Kv {
     pub fn of(table: &Table<'_>) -> Result<Kv, Wrong> {
         let keys: Keys = table.flags(&["kind", "engine_core"])?;
         let listen = Listen { tcp: vec![], ..Listen::default() };
-        let mut config =
-            Config { listen, allow_shutdown: keys.enable_shutdown, home: keys.home, ..Config::default() };
+        let mut config = Config {
+            listen,
+            allow_shutdown: keys.enable_shutdown,
+            home: keys.home,
+            durable: keys.durable,
+            ..Config::default()
+        };
         config.listen.unix_mask = keys.unix_mask.unwrap_or(config.listen.unix_mask);
         config.apply_store(table, &[])?;
         Ok(Kv::new(config))
@@ -147,9 +156,14 @@ impl Service for Kv {
         tcp.chain(udp).chain(unix).chain(shm).collect()
     }
 
+    fn death(&self) -> Option<Failure> {
+        self.server.as_ref().and_then(Server::failed).map(Failure::from)
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
-        self.server.take().into_iter().for_each(Server::stop);
-        Ok(())
+        let Some(mut server) = self.server.take() else { return Ok(()) };
+        server.finish();
+        server.failed().map_or(Ok(()), |why| Err(why.into()))
     }
 }
 

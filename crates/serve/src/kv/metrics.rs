@@ -1,5 +1,6 @@
 //! A node's metrics: its [`Report`] and the stages of its requests.
 
+use super::durable::DurableReport;
 use super::service::{Counters, HomeReport, KvReport};
 use super::shared::{Report, Shared};
 use crate::memcached::outcomes;
@@ -47,6 +48,19 @@ crate::families! { "millrace_kv_";
     MEMORY_BEGAN gauge "memory_began_info" count ["how"] "Always 1; how the memory of items began: anonymous, warm (from the process before, memory_file), cold.";
     RESUMED_ITEMS gauge "resumed_items" count [] "Items that were taken over from the process before.";
     RESUME gauge "resume" seconds [] "What taking them over took, or finding out that they cannot be.";
+    LOGGED counter "logged_effects" count [] "What commands did and the log has (--durability log; 0 without one, here and below).";
+    LOG_WRITTEN counter "log_written" bytes [] "Written to the log, its superblocks included.";
+    LOG_SIZE gauge "log" bytes ["state"] "Of the log: used, free.";
+    LOG_PENDING gauge "log_pending_effects" count [] "Effects that are not durable yet.";
+    SYNCS counter "log_syncs" count [] "Times that the log was made durable.";
+    SYNC_TIME counter "log_sync" seconds [] "What that took, altogether.";
+    SYNC_MAX gauge "log_sync_max" seconds [] "The longest of them since the start.";
+    SNAPSHOTS counter "snapshots" count ["outcome"] "Snapshots: made, failed.";
+    SNAPSHOT_ITEMS gauge "snapshot_items" count [] "Items in the newest snapshot.";
+    SNAPSHOT_TIME gauge "snapshot" seconds [] "What the last snapshot that was made took.";
+    RECOVERED_ITEMS gauge "recovered_items" count [] "Items that log and snapshot had at the start.";
+    RECOVERED_EFFECTS gauge "recovered_effects" count [] "Effects of the log that were done again at the start.";
+    RECOVERY gauge "recovery" seconds [] "What the start from log and snapshot took.";
     PAGES gauge "pages_info" count ["of", "pages"] "Always 1; which pages are under segments and index.";
 }
 
@@ -118,7 +132,34 @@ fn add(page: &mut Page, report: &Report) {
     page.add(MEMORY_BEGAN, &[kv.began.how], true);
     page.add(RESUMED_ITEMS, &[], kv.began.items);
     page.add(RESUME, &[], kv.began.seconds);
+    durable(page, &kv.durable.clone().unwrap_or_default());
     commands(page, &kv.commands);
+}
+
+fn durable(page: &mut Page, log: &DurableReport) {
+    for (family, labels, number) in [
+        (LOGGED, &[][..], log.logged),
+        (LOG_WRITTEN, &[], log.log_written_bytes),
+        (LOG_SIZE, &["used"], log.log_used_bytes),
+        (LOG_SIZE, &["free"], log.log_bytes - log.log_used_bytes),
+        (LOG_PENDING, &[], log.pending),
+        (SYNCS, &[], log.syncs),
+        (SNAPSHOTS, &["made"], log.snapshots),
+        (SNAPSHOTS, &["failed"], log.snapshots_failed),
+        (SNAPSHOT_ITEMS, &[], log.snapshot_items),
+        (RECOVERED_ITEMS, &[], log.recovered_items),
+        (RECOVERED_EFFECTS, &[], log.recovered_effects),
+    ] {
+        page.add(family, labels, number);
+    }
+    for (family, seconds) in [
+        (SYNC_TIME, log.sync_seconds),
+        (SYNC_MAX, log.sync_max_seconds),
+        (SNAPSHOT_TIME, log.snapshot_seconds),
+        (RECOVERY, log.recovery_seconds),
+    ] {
+        page.add(family, &[], seconds);
+    }
 }
 
 fn home(page: &mut Page, kv: &KvReport) {

@@ -15,12 +15,14 @@ pub mod config;
 mod connection;
 mod datagrams;
 mod dedicated;
+pub mod durable;
 mod edge;
 pub mod flags;
 pub mod home;
 mod in_node;
 mod messages;
 pub mod metrics;
+mod post;
 pub mod registers;
 mod rings;
 pub mod service;
@@ -117,6 +119,8 @@ pub enum StartError {
     Engine(EngineError),
     /// It cannot be the home of boxes.
     Home(String),
+    /// What is acknowledged cannot survive.
+    Durable(durable::DurableError),
     /// Nowhere to listen.
     Nowhere,
 }
@@ -130,6 +134,7 @@ impl fmt::Display for StartError {
             StartError::System(what, e) => write!(f, "cannot {what}: {e}"),
             StartError::Engine(e) => e.fmt(f),
             StartError::Home(why) => f.write_str(why),
+            StartError::Durable(e) => e.fmt(f),
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }
@@ -187,7 +192,10 @@ impl Server {
             stop: Arc::new(stop),
             accept: None,
             edges: Vec::new(),
-            pulses: accept::pulses("edge", &inboxes),
+            pulses: accept::pulses("edge", &inboxes)
+                .into_iter()
+                .chain(durable::pulse(shared.post.as_ref()))
+                .collect(),
             _unix: unix,
             cores: None,
         };
@@ -232,6 +240,11 @@ impl Server {
     /// What its threads share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Why it acknowledges nothing more, if its log failed.
+    pub fn failed(&self) -> Option<String> {
+        self.shared.post.as_ref()?.failed().map(str::to_owned)
     }
 
     /// Answers what has arrived, then closes everything. Returns when that is done.

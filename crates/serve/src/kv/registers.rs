@@ -78,6 +78,12 @@ base::registers! {
         "Pages under index and items: 4 KiB, transparent huge pages, or hugetlb pages reserved by the administrator.";
     StorePopulate "store.populate" Switch, 0, 1, 0, start,
         "Touch all memory at start, so that no later write pays for a first touch.";
+    LogSize "log.size" Size, 8 << 20, 1 << 40, 64 << 20, start,
+        "With --durability log: bytes of a log that is made. All of it is written at the first start. Four of the longest values at least.";
+    LogCheckpointPercent "log.checkpoint_percent" Count, 5, 90, 50, live,
+        "A snapshot is made, after which the log may forget, when so much of the log is in use.";
+    LogCheckpointStep "log.checkpoint_step" Size, 4 << 10, 64 << 20, 64 << 10, live,
+        "Bytes of items that are added to a snapshot between two looks at requests, or more where the log fills faster.";
     StoreFlushAll "store.flush_all" Switch, 0, 1, 1, start,
         "Whether clients may flush_all (memcached's -F turns it off).";
 }

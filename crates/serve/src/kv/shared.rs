@@ -1,6 +1,7 @@
 //! What the threads of one node share: registers, counters, the service on its engine core, and the stop flag.
 
 use super::home::AtHome;
+use super::post::Post;
 use super::service::{Kv, KvReport};
 use crate::engine_cores::OnCore;
 use crate::kv::registers::{Id, Register, Registers};
@@ -27,6 +28,8 @@ pub struct Shared {
     pub on_core: OnCore<Kv>,
     /// The home of boxes, if it is one.
     pub home: Option<AtHome>,
+    /// Between edges, service and log, where replies come later.
+    pub post: Option<Arc<Post>>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -111,7 +114,7 @@ impl Shared {
         buffered: Arc<Budget>,
         on_core: OnCore<Kv>,
         inboxes: Vec<Arc<Inbox>>,
-        home: Option<AtHome>,
+        (home, post): (Option<AtHome>, Option<Arc<Post>>),
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
@@ -121,6 +124,7 @@ impl Shared {
             segments,
             on_core,
             home,
+            post,
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),

@@ -14,4 +14,16 @@ impl Store {
         item.set_state(item.state() & !(STALE | WIN_SENT) | marks);
         true
     }
+
+    /// Gives the item of `key` this version and expiry,; false where it is not there.
+    pub fn amend(&mut self, now: u32, key: Key<'_>, version: u64, expiry: u32) -> bool {
+        self.advance(now);
+        let Some(slot) = self.lookup(now, key) else { return false };
+        let version = self.next_version(Some(version));
+        let item = self.item_in(slot);
+        item.set_version(version);
+        item.set_expiry(expiry);
+        self.log.extend(self.offset_of(item), expiry);
+        true
+    }
 }

@@ -8,6 +8,11 @@ impl Store {
         self.version = self.version.max(last);
     }
 
+    /// The last version that was given.
+    pub fn last_version(&self) -> u64 {
+        self.version
+    }
+
     /// Takes `count` versions, all higher than those given before: the first of them. With 0 none is taken, and the answer is the next.
     pub fn take_versions(&mut self, count: u64) -> u64 {
         let first = self.version + 1;

@@ -228,6 +228,11 @@ impl<M: Media> Log<M> {
         Ok(true)
     }
 
+    /// Whether [`Log::begin_sync`] began something that [`Log::end_sync`] has not ended.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
     /// Whether [`Log::end_sync`] would not wait.
     pub fn sync_is_done(&mut self) -> bool {
         self.under_way.is_none() || self.media.is_done()

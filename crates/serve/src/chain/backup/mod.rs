@@ -16,7 +16,6 @@ mod folder;
 mod plain;
 mod pull;
 
-use super::disk::replace;
 use super::error::ChainError;
 use super::registry::file::FileRegistry;
 use super::registry::{Registry as _, Swapped, describe};
@@ -25,6 +24,7 @@ use super::status::ask;
 use crate::process::progress;
 use crate::txn::info::Info;
 use base::Bytes;
+use base::private::replace;
 use fabric::link::Address;
 use folder::Contents;
 use protocol::chain::{Configuration, Epoch, Incarnation, Member, Part, ReplicaId};

@@ -5,11 +5,12 @@ use super::super::media::Media as Kind;
 use super::super::replica::Storage;
 use super::start::{self, Start, StartError};
 use super::{AnyMedia, Wake};
-use base::{Bytes, Nanos, private};
+use base::private::{self, replace, sync_folder};
+use base::{Bytes, Nanos};
 use protocol::chain::Incarnation;
 use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::image::Config;
@@ -267,20 +268,4 @@ fn boxed(media: impl Media + Send + 'static) -> AnyMedia {
 
 fn memory(len: u64) -> io::Result<Memory> {
     usize::try_from(len).map(Memory::new).map_err(|_| io::ErrorKind::OutOfMemory.into())
-}
-
-/// Writes a file in one step, for good.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file = private::create(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    sync_folder(path)
-}
-
-/// Makes names of files durable.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

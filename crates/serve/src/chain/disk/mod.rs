@@ -25,7 +25,6 @@ use super::error::ChainError;
 use super::replica::Storage;
 use base::Bytes;
 use files::Files;
-pub use files::replace;
 use protocol::chain::replica::Recovered;
 use protocol::chain::{Config, Durability, Incarnation, Lsn, ReplicaId};
 use std::fmt;

@@ -13,16 +13,16 @@ impl Edge {
             while self.has_work() && self.clock.now() < end {
                 self.inbox.beat.turn();
                 self.now = self.clock.now();
-                self.serve_home();
+                self.serve_later();
                 self.turn();
                 self.send_packets();
             }
             self.inbox.beat.turn();
             self.now = self.clock.now();
-            self.serve_home();
+            self.serve_later();
             self.send_packets();
             self.read_what_is_left();
-            let is_over = self.connections.iter().all(Option::is_none) && !self.is_needed_by_home();
+            let is_over = self.connections.iter().all(Option::is_none) && !self.is_needed_by_others();
             if is_over || self.clock.now() >= end {
                 break;
             }

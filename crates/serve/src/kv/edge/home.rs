@@ -1,7 +1,9 @@
-//! What edges do for the home of boxes: edge 0 has its socket and its deadlines; each collects the replies to commands that waited for boxes.
+//! What edges do where replies come later, at a home of boxes and with a log: edge 0 has the home's socket and deadlines, and hears of the log's threads;
+//! each
+//! collects the replies that waited.
 //!
 //! ```text
-//!  socket ─▶ hear_packets ─▶ HomePost ─▶ serve_home: one request to the engine ─▶ HomePost ─▶ send_packets ─▶ socket
+//!  socket ─▶ hear_packets ─▶ Post ─▶ serve_later: one request to the engine ─▶ Post ─▶ send_packets ─▶ socket
 //!  command waits ─▶ note_late: the connection writes nothing and, a stream, reads nothing ··▶ hear_of_late ─▶ Collect ─▶ write_late
 //! ```
 //!
@@ -11,7 +13,7 @@
 use super::{Edge, Owed, live};
 use crate::inc::datagrams::BATCH;
 use crate::inc::wire::Wire;
-use crate::kv::home::HomePost;
+use crate::kv::post::Post;
 use crate::kv::service::{LateReply, Origin, Request};
 use crate::kv::shared::Shared;
 use base::Nanos;
@@ -30,7 +32,6 @@ pub const NOBODY: u32 = u32::MAX;
 /// The home's socket, at edge 0.
 pub struct HomeSocket {
     wire: Wire,
-    post: Arc<HomePost>,
     heard: Vec<(NodeId, Message)>,
 }
 
@@ -43,7 +44,7 @@ impl HomeSocket {
         let Some(home) = shared.home.as_ref().filter(|_| edge == 0) else { return Ok(None) };
         let Some(wire) = home.take_wire() else { return Ok(None) };
         epoll::add(epoll, &wire, epoll::EventData::new_u64(HOME), epoll::EventFlags::IN)?;
-        Ok(Some(HomeSocket { wire, post: Arc::clone(&home.post), heard: Vec::new() }))
+        Ok(Some(HomeSocket { wire, heard: Vec::new() }))
     }
 
     /// Takes what arrived, a batch at most.
@@ -72,26 +73,35 @@ impl Edge {
         }
     }
 
-    /// Has the home hear what arrived and do what is due.
-    pub(super) fn serve_home(&mut self) {
-        let Some(home) = &mut self.home else { return };
-        if home.heard.is_empty() && self.now < home.post.deadline() {
+    /// Between the service and this edge, if it is the first.
+    fn post(&self) -> Option<&Arc<Post>> {
+        self.shared.post.as_ref().filter(|_| self.number == 0)
+    }
+
+    /// Has the service hear what arrived and do what is due.
+    pub(super) fn serve_later(&mut self) {
+        let Some(post) = self.shared.post.as_ref().filter(|_| self.number == 0) else { return };
+        let has_heard = self.home.as_ref().is_some_and(|home| !home.heard.is_empty());
+        if !has_heard && !post.take_due() && self.now < post.deadline() {
             return;
         }
-        home.post.arrive(&mut home.heard);
+        if let Some(home) = &mut self.home {
+            post.arrive(&mut home.heard);
+        }
         let refused = self.port.submit(self.now, Request::serve()).is_err();
         assert!(!refused, "the ring has room between turns");
         self.owed.push_back(Owed::new(NOBODY, 1, false));
         self.shared.net.requests.add(1);
         self.finish(Nanos::ZERO, &mut Vec::new());
+        self.hear_of_late();
         self.send_packets();
     }
 
     /// Sends what the home says.
     pub(super) fn send_packets(&mut self) {
-        let Some(home) = &mut self.home else { return };
-        if home.post.has_leaving() {
-            for (to, message) in home.post.take_leaving() {
+        let (Some(home), Some(post)) = (&mut self.home, &self.shared.post) else { return };
+        if post.has_leaving() {
+            for (to, message) in post.take_leaving() {
                 home.wire.depart(to, message, false);
                 if home.wire.is_full() {
                     home.wire.send();
@@ -99,18 +109,18 @@ impl Edge {
             }
         }
         home.wire.send();
-        home.post.set_traffic(home.wire.traffic());
+        post.set_traffic(home.wire.traffic());
     }
 
     /// How long until the home wants to be served.
-    pub(super) fn until_home_is_due(&self) -> Nanos {
-        let deadline = self.home.as_ref().map_or(Nanos::MAX, |home| home.post.deadline());
+    pub(super) fn until_due(&self) -> Nanos {
+        let deadline = self.post().map_or(Nanos::MAX, |post| post.deadline());
         if deadline == Nanos::MAX { Nanos::MAX } else { deadline.since(self.clock.now()) }
     }
 
-    /// Whether others wait for what comes by the home's socket.
-    pub(super) fn is_needed_by_home(&self) -> bool {
-        self.home.as_ref().is_some_and(|home| home.post.waiting() > 0)
+    /// Whether others wait for what comes by the home's socket, or from the log.
+    pub(super) fn is_needed_by_others(&self) -> bool {
+        self.post().is_some_and(|post| post.waiting() > 0)
     }
 
     /// What the home answered itself, which is nothing.
@@ -137,8 +147,8 @@ impl Edge {
 
     /// The service says whose replies are ready.
     pub(super) fn hear_of_late(&mut self) {
-        let Some(home) = &self.shared.home else { return };
-        for origin in home.post.take_done(self.number) {
+        let Some(post) = &self.shared.post else { return };
+        for origin in post.take_done(self.number) {
             let (id, generation) = origin.place();
             let Some(Some(connection)) = self.connections.get_mut(id as usize) else { continue };
             if connection.generation != generation {
@@ -188,8 +198,8 @@ impl Edge {
 
     /// A connection is gone that replies wait for.
     pub(super) fn forget_late(&mut self, id: u32, generation: u32) {
-        if let Some(home) = &self.shared.home {
-            home.post.gone(Origin::new(self.number, id, generation));
+        if let Some(post) = &self.shared.post {
+            post.gone(Origin::new(self.number, id, generation));
         }
     }
 }

@@ -212,7 +212,7 @@ impl Edge {
         self.handle(events);
         self.poll_rings();
         let worked = !events.is_empty() || self.has_work();
-        self.serve_home();
+        self.serve_later();
         self.turn();
         self.send_packets();
         worked
@@ -243,7 +243,7 @@ impl Edge {
     /// How long it may sleep while there is nothing to do.
     fn idle_nap(&mut self) -> Nanos {
         let nap = self.housekeep();
-        nap.min(self.until_home_is_due())
+        nap.min(self.until_due())
     }
 
     fn poll_events(&self, events: &mut Vec<epoll::Event>, nap: Nanos) {

@@ -4,15 +4,12 @@
 //!  --boxes rack.toml --home 1 ──▶ HomeArgs ──▶ Seat: topology, socket, keys, life
 //!                                               ├──▶ Homed, the service on the engine     (`service/homed.rs`)
 //!                                               └──▶ Wire, at edge 0                      (`edge/home.rs`)
-//!                                    HomePost: what the two leave for each other          (`post`)
+//!                                    Post: what the two leave for each other              (`../post.rs`)
 //! ```
 //! Why and how: `docs/design/010-one-store.md`.
 
-mod post;
 #[cfg(test)]
 mod tests;
-
-pub use post::HomePost;
 
 use super::StartError;
 use crate::inc::wire::Wire;
@@ -25,7 +22,7 @@ use protocol::coherence::{Guard, Home, Life, NodeId};
 use protocol::wire::{HomeId, Incarnation};
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a server is told of boxes before it.
@@ -63,8 +60,6 @@ pub struct Seat {
 
 /// What edge 0 and operators have of a home.
 pub struct AtHome {
-    /// Between the edges and the service.
-    pub post: Arc<HomePost>,
     /// Whose home it is.
     pub topology: Topology,
     /// For edge 0.
@@ -110,13 +105,13 @@ impl Seat {
     ///
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn into_parts(self, post: Arc<HomePost>) -> Result<AtHome, StartError> {
+    pub fn into_parts(self) -> Result<AtHome, StartError> {
         let guard = Guard::new(NodeId::Home(self.id), self.life.0, self.keys);
         let wire = Wire::new(self.socket, self.topology.book().clone(), guard)
             .map_err(|e| StartError::System("prepare the home's socket", e))?;
         let silence = if self.life.1 == Life::Again { self.topology.config().lease } else { Nanos::ZERO };
         let serves_from = Instant::now() + Duration::from_nanos(silence.0);
-        Ok(AtHome { post, topology: self.topology, wire: Mutex::new(Some(wire)), serves_from })
+        Ok(AtHome { topology: self.topology, wire: Mutex::new(Some(wire)), serves_from })
     }
 }
 

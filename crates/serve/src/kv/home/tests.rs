@@ -9,6 +9,7 @@ use crate::inc::plan::{registers, sockets};
 use crate::inc::topology::{Shape, Topology};
 use crate::kv::Server;
 use crate::kv::config::Config;
+use crate::kv::durable::Durability;
 use crate::kv::registers::Id;
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::{BoxId, HomeId, Incarnation};
@@ -32,10 +33,16 @@ struct Rig {
     folder: PathBuf,
     boxes: BTreeMap<NodeId, (Arc<AtomicBool>, JoinHandle<()>)>,
     nodes: Vec<Server>,
+    /// Nodes have logs.
+    is_durable: bool,
 }
 
 impl Rig {
     fn new(shape: &Shape, lease: &str, settings: &[(&str, &str)], first: bool) -> Rig {
+        Rig::of(shape, lease, settings, (first, false))
+    }
+
+    fn of(shape: &Shape, lease: &str, settings: &[(&str, &str)], (first, is_durable): (bool, bool)) -> Rig {
         let patient = [
             ("coherence.patience", LONG),
             ("coherence.bypass", "0"),
@@ -56,7 +63,13 @@ impl Rig {
         std::fs::create_dir(&folder).expect("a folder");
         let file = folder.join("rack.toml");
         topology.write(&file).expect("a file");
-        let mut rig = Rig { topology: Arc::new(topology), folder, boxes: BTreeMap::new(), nodes: Vec::new() };
+        let mut rig = Rig {
+            topology: Arc::new(topology),
+            folder,
+            boxes: BTreeMap::new(),
+            nodes: Vec::new(),
+            is_durable,
+        };
         for (node, (socket, _)) in std::mem::take(&mut bound) {
             if let NodeId::Home(HomeId(id)) = node {
                 drop(socket);
@@ -89,6 +102,11 @@ impl Rig {
         config.listen.tcp = vec!["127.0.0.1:0".parse().expect("an address")];
         config.registers.write(Id::StoreMemory, 64 << 20).expect("a size");
         config.registers.write(Id::EdgeThreads, 2).expect("a number");
+        if self.is_durable {
+            config.durable.durability = Durability::Log;
+            config.durable.data_dir = Some(self.folder.join(format!("data{id}")));
+            config.registers.write(Id::LogSize, 8 << 20).expect("a size");
+        }
         self.nodes.push(Server::start(&config).expect("a node"));
     }
 
@@ -353,4 +371,35 @@ fn after_a_restart_commands_wait_until_the_home_serves() {
     let mut memcached = rig.memcached();
     memcached.ask("get k\r\nset k 0 0 1\r\nv\r\nget k\r\n", "END\r\nSTORED\r\nVALUE k 0 1\r\nv\r\nEND\r\n");
     assert_eq!(warm(&mut rig.cache(1), "k"), b"v");
+}
+
+#[test]
+fn a_home_with_a_log_has_all_that_was_acknowledged_to_either_kind_of_client() {
+    let shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 0 };
+    let mut rig = Rig::of(&shape, "300000", &[], (true, true));
+    let (mut memcached, mut one) = (rig.memcached(), rig.cache(1));
+    for turn in 0..20 {
+        let value = format!("by memcached {turn}");
+        memcached.set("k", &value);
+        assert_eq!(warm(&mut one, "k"), value.as_bytes());
+        memcached.ask(
+            &format!("set k 0 0 1\r\n{}\r\nget k\r\nincr k 1\r\n", turn % 8),
+            &format!("STORED\r\nVALUE k 0 1\r\n{0}\r\nEND\r\n{1}\r\n", turn % 8, turn % 8 + 1),
+        );
+        one.set(b"packet", value.as_bytes()).expect("it is stored");
+        memcached.has("packet", &value);
+        one.set(b"gone", b"x").expect("it is stored");
+        memcached.ask("delete gone\r\n", "DELETED\r\n");
+        assert_eq!(read(&mut one, "gone"), None);
+    }
+    let log = rig.nodes[0].report().kv.durable.expect("it has a log");
+    assert!(log.logged >= 100 && log.pending == 0, "{log:?}");
+    rig.nodes.clear();
+    rig.serve(1, false);
+    let mut memcached = rig.memcached();
+    memcached.ask("get k gone\r\n", "VALUE k 0 1\r\n4\r\nEND\r\n");
+    memcached.has("packet", "by memcached 19");
+    assert_eq!(warm(&mut rig.cache(1), "k"), b"4");
+    memcached.set("k", "new");
+    assert_eq!(read(&mut one, "k").as_deref(), Some("new"));
 }

@@ -155,7 +155,7 @@ impl Commands {
             return Line::FlushRefused;
         }
         self.counters.cmd_flush += 1;
-        self.store.flush_all(self.now, delay.moment(self.now));
+        self.flush(delay);
         Line::Ok
     }
 

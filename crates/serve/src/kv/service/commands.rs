@@ -1,6 +1,7 @@
 //! Memcached's commands on a store: what all files of commands share.
 
 use super::super::config::Config;
+use super::super::durable::Durable;
 use super::parked::Parked;
 use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
 use crate::kv::registers::{Id, Registers};
@@ -36,8 +37,10 @@ pub struct Commands {
     pub(super) usage: stats::Usage,
     /// Nanoseconds since 1970 when the process's clock began.
     pub(super) clock_began: u64,
-    /// Commands that wait for boxes, where there are any.
+    /// Commands that wait for boxes, and replies that wait for the log, where there are any.
     pub(super) parked: Parked,
+    /// The log, where there is one.
+    pub(super) durable: Option<Box<Durable>>,
 }
 
 impl Commands {
@@ -66,6 +69,7 @@ impl Commands {
             config: Arc::new(config.clone()),
             parked: Parked::new(&buffered),
             clock_began: 0,
+            durable: None,
             buffered,
             detached: Arc::default(),
             now: 0,
@@ -100,7 +104,8 @@ impl Commands {
 
     /// What the store and the commands count.
     pub fn report(&mut self) -> KvReport {
-        stats::report(&self.counters, &self.store, self.began)
+        let durable = self.durable.as_ref().map(|durable| durable.report());
+        KvReport { durable, ..stats::report(&self.counters, &self.store, self.began) }
     }
 
     #[inline]

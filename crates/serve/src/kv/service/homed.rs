@@ -3,7 +3,7 @@
 //! ```text
 //!  command ─▶ admit ─┬─ now ──▶ Commands::execute, into the port
 //!                    └─ later ─▶ parked ··▶ its turn ··▶ reply kept ──▶ edge woken ──▶ Collect
-//!  packets (edge 0) ─▶ HomePost ─▶ Serve ─▶ Home::handle, tick ─▶ messages ─▶ HomePost ─▶ edge 0
+//!  packets (edge 0) ─▶ Post ─▶ Serve ─▶ Home::handle, tick ─▶ messages ─▶ Post ─▶ edge 0
 //! ```
 //!
 //! | command | for the home it is |
@@ -16,14 +16,22 @@
 //! Invariants: 1. nothing of the store is changed that was not admitted, but by eviction and expiry; 2. a connection's commands are executed and answered in
 //! order: behind one that waits all wait.
 //!
+//! With a log ([`super::logged`]) a write is executed and logged when no box has a copy, and answered when that is durable; packets leave when the log is
+//! durable up to all that
+//! they can show.
+//!
+//! Bounds: packets that wait for the log by [`KEPT_MAX`]; beyond they are lost, as on any network.
+//!
 //! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
 
+use super::access::access;
 use super::commands::Commands;
 use super::items::FLUSH;
 use super::parked::{Late, LateReply, Next, Origin};
 use super::stats::HomeReport;
 use super::{Reply, inline, refuse, silent};
-use crate::kv::home::{HomePost, Seat};
+use crate::kv::home::Seat;
+use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use base::{Clock, Nanos};
 use protocol::coherence::home::{Access, Admitted};
@@ -31,51 +39,45 @@ use protocol::coherence::{Home, Out};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line};
 use ring::arena::Producer;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Packets that wait for the log at most.
+const KEPT_MAX: usize = 1 << 16;
 
 /// See the head of the file.
 pub struct Homed {
     home: Home<Commands>,
-    post: Arc<HomePost>,
+    post: Arc<Post>,
     out: Out,
     clock: Clock,
     now: Nanos,
-    /// The second at which everything is to be flushed.
+    /// The second at which everything is to be flushed. With a log, that has it.
     flush_at: Option<u32>,
-}
-
-/// What a command wants of the home; none: nothing.
-fn access<'k>(command: &'k Command<'k>, scratch: &'k mut [u8; KEY_MAX]) -> Option<Access<'k>> {
-    let (meta, reads) = match command {
-        Command::Get(get) if get.touch.is_none() => return Some(Access::Read(get.key)),
-        Command::Get(get) => return Some(Access::Write(get.key)),
-        Command::Store(store) => return Some(Access::Write(store.key)),
-        Command::Delete { key, .. } | Command::Arith { key, .. } | Command::Touch { key, .. } => {
-            return Some(Access::Write(key));
-        }
-        Command::FlushAll { .. } => return Some(Access::Flush),
-        Command::MetaGet(get) => {
-            let changes = get.ttl().is_some() || get.vivify().is_some() || get.recache().is_some();
-            (&get.meta, !changes)
-        }
-        Command::MetaDebug(meta) => (meta, true),
-        Command::MetaSet(set) => (&set.meta, false),
-        Command::MetaDelete(delete) => (&delete.meta, false),
-        Command::MetaArith(arith) => (&arith.meta, false),
-        Command::TooLarge(large) => (&large.meta, false),
-        _ => return None,
-    };
-    let key = meta.key(scratch);
-    Some(if reads { Access::Read(key) } else { Access::Write(key) })
+    /// That flush waits for boxes.
+    is_flushing: bool,
+    /// Packets that leave when the log is durable up to there.
+    kept: VecDeque<(u64, Out)>,
+    kept_packets: usize,
 }
 
 impl Homed {
     /// The home that `seat` says, over the store of `commands`.
-    pub fn new(seat: &Seat, commands: Commands, post: Arc<HomePost>) -> Homed {
+    pub fn new(seat: &Seat, commands: Commands, post: Arc<Post>) -> Homed {
         let clock = Clock::shared();
         let now = clock.now();
         let home = seat.home(now, commands);
-        Homed { home, post, out: Out::new(), clock, now, flush_at: None }
+        Homed {
+            home,
+            post,
+            out: Out::new(),
+            clock,
+            now,
+            flush_at: None,
+            is_flushing: false,
+            kept: VecDeque::new(),
+            kept_packets: 0,
+        }
     }
 
     #[inline]
@@ -108,7 +110,9 @@ impl Homed {
             }
             self.settle(true);
         }
-        if self.flush_at.is_some_and(|second| second <= self.commands().now) {
+        let (is_logged_due, second) = (self.commands().is_logged_flush_due(), self.commands().now);
+        self.is_flushing &= is_logged_due;
+        if (is_logged_due && !self.is_flushing) || self.flush_at.is_some_and(|at| at <= second) {
             self.flush_now();
         }
     }
@@ -117,11 +121,10 @@ impl Homed {
     fn flush_now(&mut self) {
         match self.home.admit(self.now, Access::Flush, FLUSH, &mut self.out) {
             Admitted::Now => {
-                let commands = self.commands_mut();
-                commands.store.flush_all(commands.now, commands.now);
+                self.commands_mut().flush_now();
                 self.flush_at = None;
             }
-            Admitted::Later => self.flush_at = None,
+            Admitted::Later => (self.flush_at, self.is_flushing) = (None, true),
             Admitted::Busy | Admitted::NotHome => {}
         }
         self.settle(true);
@@ -143,7 +146,7 @@ impl Homed {
         };
         if access == Access::Flush {
             if self.is_put_off(command) {
-                return self.put_off(command, out);
+                return self.put_off(command, (hash, origin), out);
             }
             self.flush_at = None;
         }
@@ -153,7 +156,9 @@ impl Homed {
         match self.home.admit(self.now, access, ticket, &mut self.out) {
             Admitted::Now => {
                 self.settle(true);
-                self.commands_mut().execute(command, hash, out)
+                let reply = self.commands_mut().execute_logged(command, (hash, origin), out);
+                self.settle_log();
+                reply
             }
             Admitted::Later => {
                 let head = self.copy(command, hash);
@@ -213,6 +218,7 @@ impl Homed {
         // Taken only where there is room to say so.
         out.reserve(0)?;
         let replies = self.commands_mut().parked.collect(origin);
+        self.settle_log();
         self.post.set_waiting(self.commands().parked.lines());
         silent(out, Some(Late::Done(replies)))
     }
@@ -238,8 +244,18 @@ impl Homed {
     }
 
     /// A flush that is to come replaces one that was; at its moment it takes copies away first.
-    fn put_off(&mut self, command: &Command<'static>, out: &mut Producer) -> Option<Reply> {
+    fn put_off(
+        &mut self,
+        command: &Command<'static>,
+        (hash, origin): (u64, Origin),
+        out: &mut Producer,
+    ) -> Option<Reply> {
         let commands = self.home.items_mut();
+        if commands.durable.is_some() {
+            let reply = commands.execute_logged(command, (hash, origin), out);
+            self.settle_log();
+            return reply;
+        }
         let Command::FlushAll { delay, .. } = command else { unreachable!("looked at just now") };
         let (moment, is_allowed) = (delay.moment(commands.now), commands.registers.is_on(Id::StoreFlushAll));
         let reply = said(command, if is_allowed { Line::Ok } else { Line::FlushRefused }, out)?;
@@ -257,10 +273,45 @@ impl Homed {
             has_moved = true;
             self.go_on(origin);
         }
+        self.keep_for_log();
         let deadline = self.home.next_deadline();
         if has_moved || !self.out.is_empty() || !wakes || deadline < self.post.deadline() {
             self.post.set_waiting(self.commands().parked.lines());
             self.post.leave(&mut self.out, deadline, wakes);
+        }
+    }
+
+    /// Where there is a log: what it has to do with lines and packets.
+    fn settle_log(&mut self) {
+        if self.commands().durable.is_some() {
+            self.settle(true);
+        }
+    }
+
+    /// A pass is over: what was logged in it is made durable together.
+    pub fn end_pass(&mut self) {
+        if self.commands().durable.is_some() {
+            self.commands_mut().turn_log();
+            self.settle(true);
+        }
+    }
+
+    /// Of what the home says nothing leaves before the log is durable up to now: it may show anything that was done.
+    fn keep_for_log(&mut self) {
+        let needs = self.commands().last_position();
+        if !self.out.is_empty() && (!self.kept.is_empty() || !self.commands().parked.is_durable(needs)) {
+            let packets = std::mem::take(&mut self.out);
+            if self.kept_packets + packets.len() <= KEPT_MAX {
+                self.kept_packets += packets.len();
+                self.kept.push_back((needs, packets));
+            }
+        }
+        while let Some((needs, _)) = self.kept.front()
+            && self.home.items().parked.is_durable(*needs)
+            && let Some((_, mut packets)) = self.kept.pop_front()
+        {
+            self.kept_packets -= packets.len();
+            self.out.append(&mut packets);
         }
     }
 
@@ -270,7 +321,7 @@ impl Homed {
             let owned = match next {
                 Next::Command(owned) => owned,
                 Next::Said(bytes) => {
-                    let reply = LateReply { bytes, value: None };
+                    let reply = LateReply::of(bytes);
                     self.home.items_mut().parked.answer(origin, reply);
                     continue;
                 }

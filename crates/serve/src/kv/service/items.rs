@@ -19,6 +19,7 @@ use protocol::coherence::home::items::Items;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Line};
 use protocol::wire::{Kind, Version};
+use store::durable::What;
 use store::{DeleteHow, GetHow, Key, SetHow};
 
 /// The ticket of a flush that was put off by its command.
@@ -48,8 +49,8 @@ impl Commands {
         }
     }
 
-    /// Does `command` outside a port, and says what it is answered.
-    pub(super) fn say(&mut self, command: &Command<'_>, hash: u64) -> LateReply {
+    /// Does `command` outside a port, and says what it is answered. Nothing of it is logged.
+    pub(super) fn say_unlogged(&mut self, command: &Command<'_>, hash: u64) -> LateReply {
         let (mut producer, consumer) = self.parked.take_arena();
         let reply = self.execute(command, hash, &mut producer).expect("the arena has room for any reply");
         let value = reply.beside.and_then(|beside| beside.value);
@@ -62,7 +63,7 @@ impl Commands {
         let mut reply = emit::Reply::new(&mut room);
         refuse(command, why, &mut reply);
         let len = reply.len();
-        LateReply { bytes: room[..len].to_vec(), value: None }
+        LateReply::of(room[..len].to_vec())
     }
 }
 
@@ -110,28 +111,32 @@ impl Items for Commands {
             version: Some(item.version.0),
             ..SetHow::default()
         };
-        if self.store.set(self.now, key, &item.value, &how).is_err() {
+        let (before, has_room) = self.before(key, item.value.len());
+        if !has_room || self.store.set(self.now, key, &item.value, &how).is_err() {
             return false;
         }
-        let (stale, claimed) = match item.kind {
-            Kind::Stale => (true, false),
-            Kind::Claimed => (false, true),
-            Kind::StaleClaimed => (true, true),
-            _ => return true,
-        };
-        self.store.mark(self.now, key, stale, claimed);
+        match item.kind {
+            Kind::Stale => drop(self.store.mark(self.now, key, true, false)),
+            Kind::Claimed => drop(self.store.mark(self.now, key, false, true)),
+            Kind::StaleClaimed => drop(self.store.mark(self.now, key, true, true)),
+            _ => {}
+        }
+        self.after(key, before, What::AllUnseen);
         true
     }
 
     fn remove(&mut self, key: &[u8]) {
         if let Some(key) = self.key_of(key) {
+            // The log keeps room for what cannot be refused.
+            let (before, _) = self.before(key, 0);
             // A plain delete finds room for itself.
             let _ = self.store.delete(self.now, key, &DeleteHow::default());
+            self.after(key, before, What::All);
         }
     }
 
     fn clear(&mut self) {
-        self.store.flush_all(self.now, self.now);
+        self.flush_now();
     }
 
     fn begin_versions(&mut self, last: Version) {
@@ -152,7 +157,7 @@ impl Items for Commands {
                 let (command, hash) = owned.command();
                 self.say(&command, hash)
             }
-            Next::Said(bytes) => LateReply { bytes, value: None },
+            Next::Said(bytes) => LateReply::of(bytes),
         };
         self.parked.end(origin, reply);
     }
@@ -165,7 +170,7 @@ impl Items for Commands {
         let (origin, head) = self.parked.begin(ticket);
         let reply = match head {
             Next::Command(owned) => self.say_refused(&owned.command().0, Line::Busy.bytes()),
-            Next::Said(bytes) => LateReply { bytes, value: None },
+            Next::Said(bytes) => LateReply::of(bytes),
         };
         self.parked.end(origin, reply);
     }

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!  Kv ── alone ──▶ Commands: the store, and what commands do to it
+//!     ├─ with a log ──▶ Logged: holds replies ──▶ Commands
 //!     └─ with boxes before it ──▶ Homed: admits each command ──▶ Commands, now or in its turn
 //! ```
 //! One file per family of commands: `classic`, `meta`, `stats`, `listing`; `commands` has what they share. `homed` is the home of a rack's boxes
-//! (`docs/design/010-one-store.md`), `items` its store, `parked` what waits for boxes. This file has the request and reply as they travel in the
+//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where acknowledged writes survive; `parked` what waits for
+//! boxes or for the log; `access`
+//! what commands want of items. This file has the request and reply as they travel in the
 //! port's slots, and the room that a reply needs.
 //!
 //! Invariant: nothing is executed before the room for its reply is reserved. Small replies and values up to
@@ -14,11 +17,13 @@
 //!
 //! Bounds: detached bytes on their way to an edge are at most [`DETACHED_MAX`], or one value.
 
+mod access;
 mod classic;
 mod commands;
 mod homed;
 mod items;
 mod listing;
+mod logged;
 mod meta;
 mod parked;
 mod stats;
@@ -27,7 +32,9 @@ mod warm;
 use super::StartError;
 use super::config::Config;
 use super::dedicated::{self, Link};
-use super::home::{HomePost, Seat};
+use super::durable::Durable;
+use super::home::Seat;
+use super::post::Post;
 use super::shared::Shared;
 use crate::engine_cores::{EngineCore, OnCore};
 use crate::kv::registers::Id;
@@ -40,6 +47,7 @@ use base::hash::Hasher64;
 use commands::Commands;
 use engine::{EdgePort, Messages, Service};
 use homed::Homed;
+use logged::Logged;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use ring::arena::{Producer, Reservation, Span};
@@ -76,7 +84,7 @@ const BYTES_PER_COST: usize = 4 << 10;
 /// A command on its way to the engine, with the hash of its key; or a slice of a listing.
 pub struct Request {
     hash: u64,
-    /// Whose it is, where there are boxes.
+    /// Whose it is, where replies come later.
     origin: Origin,
     work: Work,
 }
@@ -89,7 +97,7 @@ enum Work {
     Slice(Listing),
     /// The replies to commands that waited.
     Collect,
-    /// Packets that arrived for the home, and what is due there.
+    /// Packets that arrived for the home, what is due there, and what the log's threads have done.
     Serve,
 }
 
@@ -190,7 +198,7 @@ pub struct Beside {
     pub value: Option<Detached>,
     /// The listing goes on here.
     pub next: Option<Listing>,
-    /// It waits for boxes, or did.
+    /// It waits for boxes or the log, or did.
     pub late: Option<Late>,
 }
 
@@ -239,6 +247,7 @@ pub struct Kv(Keeper);
 #[expect(clippy::large_enum_variant, reason = "a server has one, and looks into it for every command")]
 enum Keeper {
     Alone(Commands),
+    Logged(Box<Logged>),
     Home(Box<Homed>),
 }
 
@@ -247,6 +256,7 @@ impl Kv {
     fn commands(&self) -> &Commands {
         match &self.0 {
             Keeper::Alone(commands) => commands,
+            Keeper::Logged(logged) => &logged.commands,
             Keeper::Home(homed) => homed.commands(),
         }
     }
@@ -255,6 +265,7 @@ impl Kv {
     fn commands_mut(&mut self) -> &mut Commands {
         match &mut self.0 {
             Keeper::Alone(commands) => commands,
+            Keeper::Logged(logged) => &mut logged.commands,
             Keeper::Home(homed) => homed.commands_mut(),
         }
     }
@@ -264,9 +275,14 @@ impl Kv {
         self.commands_mut().apply_memory_limit(bytes)
     }
 
-    /// Leaves the items to the next process, if their memory lies in files. What boxes own of them is not in the store, and so is not left.
+    /// Leaves the items to the next process, if their memory lies in files, or makes the rest of its log durable. What boxes own of them is not in the store,
+    /// and so is not left.
     pub fn leave_memory(&mut self) {
-        self.commands_mut().leave_memory();
+        let commands = self.commands_mut();
+        if let Some(durable) = &mut commands.durable {
+            durable.finish();
+        }
+        commands.leave_memory();
     }
 
     /// What the store, the commands and the home count.
@@ -292,23 +308,35 @@ pub fn assemble(
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
-    let commands = Commands::new(config, net.clone(), buffered.clone())?;
+    let place = config.durable.directory(config.memory_file.as_deref()).map_err(StartError::Durable)?;
+    if place.is_some() {
+        // What was acknowledged is not evicted either.
+        registers.write(Id::StoreMode, 1).expect("it is one of the modes");
+    }
+    let mut commands = Commands::new(config, net.clone(), buffered.clone())?;
+    let post = (place.is_some() || seat.is_some()).then(|| Arc::new(Post::new(inboxes.clone())));
+    if let (Some(place), Some(post)) = (place, &post) {
+        let durable =
+            Durable::open(place, &registers, &mut commands.store, post).map_err(StartError::Durable)?;
+        commands.log_in(durable);
+    }
     let hasher = *commands.store.hasher();
-    let (kv, home) = match seat {
-        None => (Kv(Keeper::Alone(commands)), None),
-        Some(seat) => {
-            let post = Arc::new(HomePost::new(inboxes.clone()));
-            let homed = Homed::new(&seat, commands, Arc::clone(&post));
-            (Kv(Keeper::Home(Box::new(homed))), Some(seat.into_parts(post)?))
+    let (keeper, home) = match (seat, &post) {
+        (Some(seat), Some(post)) => {
+            let homed = Homed::new(&seat, commands, Arc::clone(post));
+            (Keeper::Home(Box::new(homed)), Some(seat.into_parts()?))
         }
+        (_, Some(post)) => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
+        (_, None) => (Keeper::Alone(commands), None),
     };
+    let kv = Kv(keeper);
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
     let (hosting, links) = dedicated::hosting(&registers, inboxes.len());
     let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
     let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
     let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
-    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, home)), edges, hasher))
+    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, (home, post))), edges, hasher))
 }
 
 /// The value of a hit as something that outlives the store's next step.
@@ -372,6 +400,7 @@ impl Service for Kv {
     fn tick(&mut self, now: Nanos) {
         match &mut self.0 {
             Keeper::Alone(commands) => commands.tick(now),
+            Keeper::Logged(logged) => logged.tick(now),
             Keeper::Home(homed) => homed.tick(now),
         }
     }
@@ -383,20 +412,30 @@ impl Service for Kv {
             (Keeper::Home(homed), Work::Command(command)) => {
                 homed.execute(command, (request.hash, request.origin), out)
             }
+            (Keeper::Logged(logged), Work::Command(command)) => {
+                logged.execute(command, (request.hash, request.origin), out)
+            }
+            (Keeper::Logged(logged), Work::Collect) => logged.collect(request.origin, out),
+            // What it is for comes at the end of the pass.
+            (Keeper::Logged(_), Work::Serve) => silent(out, None),
             (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
             (Keeper::Home(homed), Work::Serve) => homed.serve(out),
             (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
-            (Keeper::Alone(_), Work::Collect | Work::Serve) => unreachable!("asked of homes only"),
+            (Keeper::Alone(_), Work::Collect | Work::Serve) => unreachable!("asked where replies come later"),
         }
     }
 
     fn expire(&mut self, request: &Request, out: &mut Producer) -> Option<Reply> {
         const WHY: &[u8] = b"SERVER_ERROR deadline exceeded\r\n";
         let Work::Command(command) = &request.work else { return self.execute(request, out) };
-        if let Keeper::Home(homed) = &mut self.0
-            && homed.has_waiting(request.origin)
-        {
-            return homed.park_refusal(command, WHY, request.origin, out);
+        match &mut self.0 {
+            Keeper::Home(homed) if homed.has_waiting(request.origin) => {
+                return homed.park_refusal(command, WHY, request.origin, out);
+            }
+            Keeper::Logged(logged) if logged.commands.parked.has_line(request.origin) => {
+                return logged.expire(command, WHY, request.origin, out);
+            }
+            _ => {}
         }
         let mut room = out.reserve(SMALL_BOUND as u32)?;
         let mut reply = emit::Reply::new(&mut room);
@@ -406,8 +445,20 @@ impl Service for Kv {
     }
 
     fn idle(&mut self, budget: usize) -> bool {
+        // What the log has to do while nobody asks for anything is the same.
+        self.end_pass();
         let commands = self.commands_mut();
-        commands.store.maintain(commands.now, budget * 64)
+        let more = commands.durable.as_ref().is_some_and(|durable| durable.has_more);
+        commands.store.maintain(commands.now, budget * 64) || more
+    }
+
+    #[inline]
+    fn end_pass(&mut self) {
+        match &mut self.0 {
+            Keeper::Alone(_) => {}
+            Keeper::Logged(logged) => logged.end_pass(),
+            Keeper::Home(homed) => homed.end_pass(),
+        }
     }
 }
 

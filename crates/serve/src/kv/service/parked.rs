@@ -1,25 +1,26 @@
-//! Commands that wait for boxes, and the replies of those that did, until their edge collects them.
+//! Commands that wait for boxes, and replies that wait for the log or for replies before them, until their edge collects them.
 //!
 //! ```text
 //!  connection's line:   head, with a ticket of the home ◀─ commands behind it, copied, in order
 //!                         │ its turn: executed, its reply is kept
 //!                         ▼
-//!                       replies ──▶ all done: the edge is woken, and asks for them
+//!                       replies, each with the position that the log must be durable up to ──▶ the edge is woken, and asks for those that may leave
 //! ```
 //! A connection's commands are answered in order, so what comes behind one that waits stands behind it until its edge has the replies. What is
 //! copied is the command alone; what a reply needs of a value is shared as ever.
 //!
-//! Invariants: 1. a line's head has a ticket, or the line is in `moved`, or it is done and its edge was told; 2. a command is executed once: it leaves its
-//! line before.
+//! Invariants: 1. a line's head has a ticket, or the line is in `moved`, or in `by_position`, or it is done and its edge was told; 2. a command is executed
+//! once: it leaves its line before; 3. positions of a line's replies never fall.
 //!
-//! Bounds: commands with tickets by `coherence.queue`; bytes that are copied by `net.buffer_limit`, with what connections buffer; beyond, busy.
+//! Bounds: commands with tickets by `coherence.queue`; bytes that are copied, or kept of replies, by `net.buffer_limit`, with what connections buffer;
+//! beyond, busy.
 
 use super::Detached;
 use base::budget::{Budget, Share};
 use protocol::coherence::home::Ticket;
 use protocol::memcache::Command;
 use ring::arena::{self, Consumer, Producer, Span};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,12 +59,33 @@ pub enum Late {
     Done(Vec<LateReply>),
 }
 
-/// The reply to a command that waited.
+/// The reply to a command that waited, or that waits itself.
+#[derive(Default)]
 pub struct LateReply {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// A value that stands between them.
     pub value: Option<Detached>,
+    /// It leaves when the log is durable up to here.
+    pub needs: u64,
+    _kept: Option<Share<Arc<Budget>>>,
+}
+
+impl LateReply {
+    /// These bytes, that need nothing of the log.
+    pub fn of(bytes: Vec<u8>) -> LateReply {
+        LateReply { bytes, ..LateReply::default() }
+    }
+
+    /// The same, to leave when the log is durable up to there.
+    pub fn behind(self, needs: u64) -> LateReply {
+        LateReply { needs, ..self }
+    }
+
+    /// Whether there is nothing to be said.
+    pub fn is_silent(&self) -> bool {
+        self.bytes.is_empty() && self.value.is_none()
+    }
 }
 
 /// A command that outlives its input.
@@ -118,7 +140,11 @@ pub enum Next {
 #[derive(Default)]
 struct Line {
     queue: VecDeque<Next>,
-    replies: Vec<LateReply>,
+    replies: VecDeque<LateReply>,
+    /// What the last reply needs.
+    needs: u64,
+    /// The line is in `by_position`.
+    is_listed: bool,
     /// The head has a ticket.
     waits: bool,
     /// Nobody will collect.
@@ -129,8 +155,12 @@ struct Line {
 pub struct Parked {
     lines: HashMap<Origin, Line>,
     heads: HashMap<Ticket, (Origin, Next)>,
-    /// Lines whose heads are done.
+    /// Lines whose heads are done, or that may have something to be collected.
     moved: Vec<Origin>,
+    /// Lines whose first reply needs that position.
+    by_position: BTreeMap<u64, Vec<Origin>>,
+    /// The log is durable up to here; without one, everything is.
+    durable: u64,
     tickets: u64,
     arena: Option<(Producer, Consumer)>,
     is_making: bool,
@@ -144,6 +174,8 @@ impl Parked {
             lines: HashMap::new(),
             heads: HashMap::new(),
             moved: Vec::new(),
+            by_position: BTreeMap::new(),
+            durable: u64::MAX,
             tickets: 0,
             arena: None,
             is_making: false,
@@ -200,12 +232,49 @@ impl Parked {
         self.moved.push(origin);
     }
 
-    /// The next reply of a line.
-    pub fn answer(&mut self, origin: Origin, reply: LateReply) {
-        self.lines.get_mut(&origin).expect("it has a line").replies.push(reply);
+    /// The next reply of a line. Who calls it settles the lines that have moved.
+    pub fn answer(&mut self, origin: Origin, mut reply: LateReply) {
+        let line = self.lines.get_mut(&origin).expect("it has a line");
+        line.needs = line.needs.max(reply.needs);
+        reply.needs = line.needs;
+        // One that needs nothing waits behind others, for no time that a client chooses.
+        let bytes = OVERHEAD + reply.bytes.len() + reply.value.as_ref().map_or(0, |value| value.body.len());
+        reply._kept = Some(Share::forced(Arc::clone(&self.buffered), bytes));
+        line.replies.push_back(reply);
     }
 
-    /// A line whose head is done, each once.
+    /// A reply that must wait, of a connection of which nothing does.
+    pub fn hold(&mut self, origin: Origin, reply: LateReply) {
+        self.lines.entry(origin).or_default();
+        self.answer(origin, reply);
+        self.moved.push(origin);
+    }
+
+    /// Whether so much is kept that nothing more may be.
+    pub fn is_full(&self) -> bool {
+        self.buffered.is_over()
+    }
+
+    /// The log is durable up to here.
+    pub fn set_durable(&mut self, position: u64) {
+        self.durable = position;
+        while let Some(first) = self.by_position.first_entry().filter(|first| *first.key() <= position) {
+            for origin in first.remove() {
+                if let Some(line) = self.lines.get_mut(&origin) {
+                    line.is_listed = false;
+                    self.moved.push(origin);
+                }
+            }
+        }
+    }
+
+    /// Whether a reply may leave that needs this.
+    #[inline]
+    pub fn is_durable(&self, needs: u64) -> bool {
+        needs <= self.durable
+    }
+
+    /// A line whose head is done, or that may have something to be collected.
     pub fn moved(&mut self) -> Option<Origin> {
         self.moved.pop()
     }
@@ -215,23 +284,32 @@ impl Parked {
         self.lines.get_mut(&origin).filter(|line| !line.waits)?.queue.pop_front()
     }
 
-    /// Whether an edge is to collect from this line now. One of a connection that has gone is taken away when it is done.
+    /// Whether an edge is to collect from this line now; if not for the log's sake, it is again in `moved` when that is durable. One of a connection that has
+    /// gone is taken away when it is done.
     pub fn is_to_be_collected(&mut self, origin: Origin) -> bool {
-        let Some(line) = self.lines.get(&origin).filter(|line| !line.waits && line.queue.is_empty()) else {
+        let Some(line) = self.lines.get_mut(&origin).filter(|line| !line.waits && line.queue.is_empty())
+        else {
             return false;
         };
         if line.gone {
             self.lines.remove(&origin);
             return false;
         }
-        true
+        let needs = line.replies.front().map_or(0, |reply| reply.needs);
+        if needs > self.durable && !std::mem::replace(&mut line.is_listed, true) {
+            self.by_position.entry(needs).or_default().push(origin);
+        }
+        needs <= self.durable
     }
 
-    /// The replies of a line, which goes if nothing is left in it.
+    /// The replies of a line that may leave; it goes if nothing is left in it, and has moved if more will come.
     pub fn collect(&mut self, origin: Origin) -> Vec<LateReply> {
         let Some(line) = self.lines.get_mut(&origin) else { return Vec::new() };
-        let replies = std::mem::take(&mut line.replies);
-        if !line.waits && line.queue.is_empty() {
+        let count = line.replies.iter().take_while(|reply| reply.needs <= self.durable).count();
+        let replies = line.replies.drain(..count).collect();
+        if !line.replies.is_empty() {
+            self.moved.push(origin);
+        } else if !line.waits && line.queue.is_empty() {
             self.lines.remove(&origin);
         }
         replies
@@ -263,7 +341,7 @@ impl Parked {
         consumer.publish();
         self.arena = Some((producer, consumer));
         self.is_making = false;
-        LateReply { bytes, value }
+        LateReply { bytes, value, ..LateReply::default() }
     }
 
     /// Whether a reply is being made: it counts in no port.

@@ -4,6 +4,7 @@
 
 use super::{Began, Commands, Reply, STATS_BOUND, inline};
 use crate::inc::wire::Traffic;
+use crate::kv::durable::DurableReport;
 use crate::kv::registers::Id;
 use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use base::Nanos;
@@ -87,6 +88,8 @@ pub struct KvReport {
     pub began: Began,
     /// The home, where boxes are before this server.
     pub home: Option<HomeReport>,
+    /// The log, where there is one.
+    pub durable: Option<DurableReport>,
 }
 
 /// What the home of boxes counts, since the start.
@@ -170,6 +173,7 @@ pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvRepo
         commands: *commands,
         began,
         home: None,
+        durable: None,
         store: StoreReport {
             items: s.items as u64,
             item_bytes: s.item_bytes,

@@ -34,7 +34,7 @@ impl File {
     /// The system's, with what was being done; `StorageFull` if it has no room.
     pub fn create(path: &Path, len: u64, how: How) -> io::Result<File> {
         let file = open(OpenOptions::new().create_new(true).mode(base::private::FILE_MODE), path, how)?;
-        let made = prewrite(&file, len).and_then(|()| sync_folder(path));
+        let made = prewrite(&file, len).and_then(|()| base::private::sync_folder(path));
         if let Err(e) = made {
             // Of two errors the first one says more.
             let _ = fs::remove_file(path);
@@ -100,12 +100,6 @@ fn prewrite(file: &fs::File, len: u64) -> io::Result<()> {
         at += piece;
     }
     file.sync_all()
-}
-
-/// Makes the file's name durable.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn told(what: &str, path: &Path, error: &io::Error) -> io::Error {

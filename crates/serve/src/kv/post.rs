@@ -1,8 +1,9 @@
-//! What edges and the service of a home leave for each other.
+//! What edges, the service and the threads of its log leave for each other, where replies come later: at a home of boxes, and at a server with a log.
 //!
 //! ```text
 //!  edge 0 ── packets that arrived ──▶ service        service ── packets that leave, deadline ──▶ edge 0
 //!  edges ── connections that are gone ──▶            service ── connections whose replies are ready ──▶ their edges
+//!  log's threads ── something is done ──▶ edge 0 ── Serve ──▶ service
 //! ```
 //! Why not through the ports: what the service says here belongs to no request. Whoever runs the engine may be any edge, or the core's thread; who
 //! has to act is woken by its inbox.
@@ -16,10 +17,10 @@ use base::Nanos;
 use protocol::coherence::{NodeId, Out};
 use protocol::wire::Message;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// See the head of the file.
-pub struct HomePost {
+pub struct Post {
     arrived: Mutex<Vec<(NodeId, Message)>>,
     leaving: Mutex<Out>,
     /// Something is in it.
@@ -31,6 +32,12 @@ pub struct HomePost {
     has_gone: AtomicBool,
     waiting: AtomicUsize,
     traffic: Mutex<Traffic>,
+    /// A thread of the log has done something.
+    is_due: AtomicBool,
+    /// When the sync that is under way was begun, nanoseconds; 0: none is.
+    sync_began: AtomicU64,
+    /// Why the log takes nothing more.
+    failed: OnceLock<String>,
     inboxes: Vec<Arc<Inbox>>,
 }
 
@@ -38,10 +45,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl HomePost {
+impl Post {
     /// Between the service and the edges with these inboxes.
-    pub fn new(inboxes: Vec<Arc<Inbox>>) -> HomePost {
-        HomePost {
+    pub fn new(inboxes: Vec<Arc<Inbox>>) -> Post {
+        Post {
             arrived: Mutex::default(),
             leaving: Mutex::default(),
             leaves: AtomicBool::new(false),
@@ -51,6 +58,9 @@ impl HomePost {
             has_gone: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             traffic: Mutex::default(),
+            is_due: AtomicBool::new(false),
+            sync_began: AtomicU64::new(0),
+            failed: OnceLock::new(),
             inboxes,
         }
     }
@@ -102,7 +112,46 @@ impl HomePost {
         *lock(&self.traffic) = traffic;
     }
 
+    /// Whether the service is to look at its log, once.
+    #[inline]
+    pub fn take_due(&self) -> bool {
+        self.is_due.load(Ordering::Acquire) && self.is_due.swap(false, Ordering::AcqRel)
+    }
+
+    // ---- the log's threads, and who asks for it
+
+    /// Something is done: edge 0 has the service look.
+    pub fn due(&self) {
+        self.is_due.store(true, Ordering::Release);
+        self.inboxes[0].wake();
+    }
+
+    /// For how long the sync that is under way has been.
+    pub fn outstanding(&self, now: Nanos) -> Nanos {
+        match self.sync_began.load(Ordering::Relaxed) {
+            0 => Nanos::ZERO,
+            began => now.since(Nanos(began)),
+        }
+    }
+
+    /// Why the log takes nothing more, if so.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
     // ---- the service
+
+    /// A sync is under way since then, or none.
+    pub fn set_sync(&self, began: Option<Nanos>) {
+        self.sync_began.store(began.map_or(0, |began| began.0.max(1)), Ordering::Relaxed);
+    }
+
+    /// The log failed. Said once.
+    pub fn fail(&self, why: String) {
+        if self.failed.set(why).is_ok() {
+            log::error!("{}", self.failed().unwrap_or_default());
+        }
+    }
 
     /// All that arrived.
     pub fn take_arrived(&self) -> Vec<(NodeId, Message)> {

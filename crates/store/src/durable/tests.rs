@@ -1,0 +1,399 @@
+//! Random commands on a store with a log that may lose power and fail at any operation, snapshots included; then the start, and so on with what it found.
+//!
+//! What was there after each effect is remembered. After a start the store must be, item by item, what it was after the last effect that its log has; and
+//! that must not be before
+//! any effect that somebody was promised or shown. Bugs are planted, and found.
+
+use super::journal::Planted;
+use super::*;
+use crate::ops::arith::ArithHow;
+use crate::ops::delete::DeleteHow;
+use crate::ops::get::GetHow;
+use crate::ops::set::{SetHow, Verb};
+use crate::redo::media::{Crashing, Fault};
+use crate::redo::{Judge, Log};
+use crate::{Config, Cursor, Mode, Store};
+use base::Prng;
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+const IDENTITY: u64 = 7;
+const MEDIUM: usize = 48 << 10;
+
+/// Where snapshots lie in tests: takes its time, fails now and then.
+#[derive(Default)]
+struct Slow {
+    newest: Option<Vec<u8>>,
+    building: Vec<u8>,
+    /// Looks until it is published.
+    left: Option<u64>,
+    fails: bool,
+    prng: Option<Prng>,
+}
+
+type Shared = Arc<Mutex<Slow>>;
+
+impl Slow {
+    /// Power fails: what is being published may be the newest or not.
+    fn crash(&mut self, prng: &mut Prng) {
+        if self.left.take().is_some() && prng.below(2) == 0 {
+            self.newest = Some(std::mem::take(&mut self.building));
+        }
+        self.building.clear();
+    }
+}
+
+impl Shelf for Shared {
+    fn begin(&mut self) {
+        let mut slow = self.lock().expect("no panic");
+        (slow.building, slow.left) = (Vec::new(), None);
+        slow.fails = slow.prng.as_mut().expect("given").below(8) == 0;
+    }
+
+    fn write(&mut self, mut bytes: Vec<u8>) {
+        self.lock().expect("no panic").building.append(&mut bytes);
+    }
+
+    fn is_ready(&mut self) -> io::Result<bool> {
+        Ok(self.lock().expect("no panic").prng.as_mut().expect("given").below(3) > 0)
+    }
+
+    fn publish(&mut self) {
+        let mut slow = self.lock().expect("no panic");
+        slow.left = Some(slow.prng.as_mut().expect("given").below(20));
+    }
+
+    fn is_published(&mut self) -> io::Result<bool> {
+        let mut slow = self.lock().expect("no panic");
+        if slow.fails {
+            return Err(io::Error::other("no room"));
+        }
+        let left = slow.left.expect("it is being published");
+        slow.left = left.checked_sub(1);
+        if slow.left.is_none() {
+            slow.newest = Some(std::mem::take(&mut slow.building));
+        }
+        Ok(slow.left.is_none())
+    }
+}
+
+type Item = (Vec<u8>, State);
+/// Of a key.
+type Change = (Vec<u8>, Option<Item>);
+
+struct World {
+    prng: Prng,
+    store: Store,
+    journal: Journal<Crashing, Shared>,
+    slow: Shared,
+    now: u32,
+    /// After which effect, what: an item is this, or everything is gone.
+    history: Vec<(u64, Option<Change>)>,
+    /// The last effect that anybody was promised or shown.
+    promised: u64,
+    /// Replies that wait.
+    held: Vec<(u64, u64)>,
+    /// The effect that made each key what it is.
+    made: BTreeMap<Vec<u8>, u64>,
+    planted: Option<Planted>,
+    /// The device takes long.
+    is_stalled: bool,
+    refused: u64,
+    torn: u64,
+}
+
+fn store() -> Store {
+    let mut config = Config::new(Mode::Store, 8 << 20);
+    (config.memory_ceiling, config.max_value) = (32 << 20, 4000);
+    Store::new(config).expect("a store")
+}
+
+impl World {
+    fn new(seed: u64, planted: Option<Planted>) -> World {
+        let mut prng = Prng::new(seed);
+        let slow = Shared::default();
+        slow.lock().expect("no panic").prng = Some(Prng::new(prng.next_u64()));
+        let log = Log::create(Crashing::new(MEDIUM), IDENTITY).expect("a log");
+        let mut journal = Journal::new(log, Arc::clone(&slow), IDENTITY, None);
+        journal.planted = planted;
+        World {
+            prng,
+            store: store(),
+            journal,
+            slow,
+            now: 1000,
+            history: Vec::new(),
+            promised: 0,
+            held: Vec::new(),
+            made: BTreeMap::new(),
+            planted,
+            is_stalled: false,
+            refused: 0,
+            torn: 0,
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        // Few that are hot, many that make the index grow.
+        let many = if self.prng.below(2) == 0 { 20 } else { 2000 };
+        format!("key{}", self.prng.below(many)).into_bytes()
+    }
+
+    /// Somebody is told what `shown` made, when `needs` is durable.
+    fn reply(&mut self, needs: u64, shown: u64) {
+        if needs <= self.journal.durable() {
+            self.promised = self.promised.max(shown);
+        } else {
+            self.held.push((needs, shown));
+        }
+    }
+
+    fn item(&self, key: &[u8]) -> Option<Item> {
+        let item = self.store.peek(self.now, self.store.key(key)?)?;
+        Some((item.value.to_vec(), State::of(&item)))
+    }
+
+    fn tick(&mut self) {
+        if self.prng.below(20) == 0 {
+            self.now += 1;
+        }
+        if self.journal.is_flush_due(self.now) {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) -> u64 {
+        self.store.flush_all(self.now, self.now);
+        let needs = self.journal.flushed();
+        self.history.push((self.journal.last(), None));
+        let last = self.journal.last();
+        self.made.values_mut().for_each(|made| *made = last);
+        needs
+    }
+
+    fn read(&mut self) {
+        let name = self.key();
+        let key = self.store.key(&name).expect("a key");
+        let needs = self.journal.needs(key.hash());
+        let shown = self.made.get(&name).copied().unwrap_or(0);
+        self.reply(needs, shown);
+    }
+
+    fn write(&mut self) {
+        if !self.journal.has_room(4000) {
+            self.refused += 1;
+            return;
+        }
+        if self.prng.below(150) == 0 {
+            let needs = match self.prng.below(2) {
+                0 => self.flush(),
+                _ => self.journal.flush_at(self.now + self.prng.below(4) as u32 + 1),
+            };
+            return self.reply(needs, self.journal.last());
+        }
+        let name = self.key();
+        let was = self.item(&name);
+        let (now, store) = (self.now, &mut self.store);
+        let hasher = *store.hasher();
+        let key = crate::Key::new(&name, &hasher).expect("a key");
+        let before = Before::of(store, now, key);
+        let value = vec![b'a' + self.prng.below(26) as u8; self.prng.below(60) as usize];
+        let expiry = if self.prng.below(3) == 0 { now + self.prng.below(5) as u32 } else { 0 };
+        let flags = self.prng.below(3) as u32;
+        let mut what = What::All;
+        // Whether it did anything is for the journal to find out.
+        match self.prng.below(10) {
+            0..3 => {
+                let how = SetHow { flags, expiry, ..SetHow::default() };
+                let _ = store.set(now, key, &value, &how);
+            }
+            3 => {
+                let verb = [Verb::Add, Verb::Append, Verb::Replace][self.prng.below(3) as usize];
+                let _ = store.set(now, key, &value, &SetHow { verb, flags, expiry, ..SetHow::default() });
+            }
+            4 => {
+                let how = ArithHow { create: Some((9, expiry)), ..ArithHow::default() };
+                let _ = store.arith(now, key, &how);
+            }
+            5 => {
+                what = What::State;
+                let _ = store.touch(now, key, expiry);
+            }
+            6 => {
+                what = What::State;
+                let _ = store.delete(now, key, &DeleteHow { invalidate: true, ..DeleteHow::default() });
+            }
+            7 => {
+                what = What::State;
+                let how = GetHow { vivify: Some(0), recache_below: Some(3), lease: true, ..GetHow::PLAIN };
+                let _ = store.get(now, key, &how);
+            }
+            8 => {
+                what = What::AllUnseen;
+                let _ = store.set(now, key, &value, &SetHow { version: Some(5), flags, ..SetHow::default() });
+            }
+            _ => {
+                let _ = store.delete(now, key, &DeleteHow::default());
+            }
+        }
+        let needs = self.journal.after(&self.store, now, key, before, what);
+        let (last, is) = (self.journal.last(), self.item(&name));
+        if is != was || what == What::AllUnseen {
+            self.history.push((last, Some((name.clone(), is))));
+            self.made.insert(name.clone(), last);
+        }
+        let shown = self.made.get(&name).copied().unwrap_or(0);
+        self.reply(needs, shown);
+    }
+
+    fn step(&mut self) {
+        self.tick();
+        self.is_stalled ^= self.prng.below(100) == 0;
+        match self.prng.below(8) {
+            0..4 => self.write(),
+            4 => self.read(),
+            5 | 6 if self.is_stalled => {}
+            5 => {
+                self.journal.end_sync();
+                self.journal.begin_sync();
+            }
+            6 => {
+                if self.prng.below(30) == 0 {
+                    self.journal.mark();
+                }
+                self.journal.end_sync();
+            }
+            _ => {
+                let step = if self.prng.below(6) == 0 { 32 << 10 } else { 256 };
+                // A snapshot that fails is made again.
+                let _ = self.journal.walk(&self.store, self.now, 30, step);
+            }
+        }
+        let durable = self.journal.durable();
+        let left = std::mem::take(&mut self.held);
+        for (needs, shown) in left {
+            match needs <= durable {
+                true => self.promised = self.promised.max(shown),
+                false => self.held.push((needs, shown)),
+            }
+        }
+    }
+
+    /// The process ends, and another begins.
+    fn crash(self) -> World {
+        let World { mut prng, journal, slow, now, mut history, promised, planted, refused, torn, .. } = self;
+        slow.lock().expect("no panic").crash(&mut prng);
+        let medium = journal.log.into_media().crash(&mut prng);
+        let (log, recovery) = Log::open(medium, IDENTITY, Judge::Proof).expect("it is there");
+        let last = log.last();
+        assert!(last >= promised, "effect {promised} was promised, and the log ends with {last}");
+        let snapshot = slow.lock().expect("no panic").newest.clone();
+        let reader = snapshot.as_deref().map(|bytes| Reader::new(bytes).expect("it is whole"));
+        let mut store = store();
+        let (mut journal, found) = recover(&mut store, (log, &recovery), IDENTITY, reader, Arc::clone(&slow))
+            .unwrap_or_else(|error| panic!("{error}"));
+        journal.planted = planted;
+        store.check();
+        history.retain(|(at, _)| *at <= last);
+        let mut is = BTreeMap::new();
+        for (_, change) in &history {
+            match change {
+                None => is.clear(),
+                Some((key, Some(item))) => drop(is.insert(key.clone(), item.clone())),
+                Some((key, None)) => drop(is.remove(key)),
+            }
+        }
+        is.retain(|_, (_, state)| state.expiry == 0 || state.expiry > now);
+        let (mut found_items, mut cursor) = (BTreeMap::new(), Some(Cursor::default()));
+        while let Some(at) = cursor {
+            cursor = store.list(now, at, |item| {
+                found_items.insert(item.key.to_vec(), (item.value.to_vec(), State::of(item)));
+            });
+        }
+        for (key, item) in &is {
+            let name = String::from_utf8_lossy(key);
+            assert_eq!(found_items.get(key), Some(item), "{name} is not what it was after effect {last}");
+        }
+        let only = found_items.keys().find(|key| !is.contains_key(*key));
+        assert_eq!(only, None, "it was not there after effect {last}");
+        assert!(is.values().all(|(_, state)| state.version <= store.last_version()));
+        World {
+            prng,
+            store,
+            journal,
+            slow,
+            now,
+            made: is.keys().map(|key| (key.clone(), 0)).collect(),
+            history,
+            promised: last,
+            held: Vec::new(),
+            planted,
+            is_stalled: false,
+            refused,
+            torn: torn + u64::from(found.torn_bytes > 0),
+        }
+    }
+}
+
+/// Several lives. What happened.
+fn run(seed: u64, planted: Option<Planted>) -> (u64, u64, u64) {
+    let mut world = World::new(seed, planted);
+    let mut snapshots = 0;
+    for _ in 0..5 {
+        if world.prng.below(3) == 0 {
+            let fault = [Fault::Error, Fault::PowerCut][world.prng.below(2) as usize];
+            let at = world.prng.below(200);
+            let medium = world.journal.log.media_mut();
+            let at = medium.operations() + at;
+            medium.inject(at, fault);
+        }
+        for _ in 0..200 + world.prng.below(4000) {
+            world.step();
+            if world.journal.broken().is_some() {
+                break;
+            }
+        }
+        snapshots += world.journal.counters().snapshots;
+        world = world.crash();
+    }
+    (snapshots, world.refused, world.torn)
+}
+
+#[test]
+fn what_was_promised_is_there_after_whatever_end_and_nothing_else_is() {
+    let (mut snapshots, mut refused, mut torn) = (0, 0, 0);
+    for seed in 0..40 {
+        let one = catch_unwind(|| run(seed, None));
+        let one = one.unwrap_or_else(|_| panic!("seed {seed}"));
+        (snapshots, refused, torn) = (snapshots + one.0, refused + one.1, torn + one.2);
+    }
+    assert!(
+        snapshots > 100 && refused > 0 && torn > 10,
+        "{snapshots} snapshots, {refused} refused, {torn} torn"
+    );
+}
+
+/// Seeds of which one must find it.
+fn finds(planted: Planted) {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = (0..200).find(|seed| catch_unwind(AssertUnwindSafe(|| run(*seed, Some(planted)))).is_err());
+    std::panic::set_hook(hook);
+    assert!(found.is_some(), "nobody found {planted:?}");
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    for planted in [
+        Planted::RepliesBeforeDurable,
+        Planted::ReadsWhatIsNotDurable,
+        Planted::ForgetsBeforeSnapshot,
+        Planted::WalksBucketsByNumber,
+        Planted::PublishesBeforeDurable,
+        Planted::TouchesAreNotLogged,
+    ] {
+        finds(planted);
+    }
+}
