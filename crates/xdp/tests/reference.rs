@@ -4,7 +4,7 @@ mod support;
 
 use base::Nanos;
 use protocol::wire::{Flags, Kind, Message, Opcode, Packet, RequestId, Status, Ttl, Verb, Version};
-use support::{PORT, bytes, frame, get, tagged};
+use support::{PORT, bytes, frame, get, ipv6, tagged};
 use xdp::reference::Reference;
 use xdp::{Entries, Item, Live};
 
@@ -56,6 +56,8 @@ fn all_else_is_passed_on() {
     assert!(with(live, &request(), Nanos(799)).is_some());
     assert_eq!(with(live, &request(), Nanos(800)), None);
     assert_eq!(with(live, &get(b"none", 104), Nanos(0)), None);
+    let reference = Reference { entries: &entries, live, mtu: 1500 };
+    assert!(ipv6(&bytes(&request())).iter().all(|sent| reference.answer(sent, Nanos(0)).is_none()));
     assert_eq!(with(live, &Message::request(Verb::Delete, b"key"), Nanos(0)), None);
     assert_eq!(with(Live { enabled: false, ..live }, &request(), Nanos(0)), None);
     assert_eq!(with(Live { port: 1, ..live }, &request(), Nanos(0)), None);

@@ -1,18 +1,22 @@
-//! A rack of boxes and a home in this process, and a proxy before it.
+//! A rack of boxes and a home in this process, and a proxy before it. The home is a thread of its own, or a node that is one, with a stream for values that
+//! are too long for a packet.
 
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]
 
 use super::served::Client;
 use protocol::coherence::{Life, NodeId};
-use protocol::wire::{BoxId, Incarnation};
+use protocol::wire::Incarnation;
 use serve::inc::machine::Counters;
 use serve::inc::node;
 use serve::inc::registers::Registers;
 use serve::inc::topology::{Shape, Topology};
+use serve::kv::Server;
+use serve::kv::home::HomeArgs;
 use serve::proxy::{Options, Running};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -29,32 +33,36 @@ type Thread = JoinHandle<std::io::Result<Counters>>;
 
 pub struct Proxied {
     pub proxy: Running,
+    /// As clients read it.
     pub topology: Arc<Topology>,
+    /// The home, if it is a node; its files.
+    pub node: Option<Server>,
+    folder: Option<PathBuf>,
     /// Of nodes that do not run, so that nobody else has their ports.
     _silent: Vec<UdpSocket>,
     stop: Arc<AtomicBool>,
     nodes: Vec<(NodeId, Thread)>,
 }
 
-impl Proxied {
-    pub fn behind_three_boxes() -> Proxied {
-        Proxied::with(SHAPE, OPTIONS, &[], |_| true)
-    }
+/// All but the proxy.
+struct Racked {
+    topology: Arc<Topology>,
+    node: Option<Server>,
+    folder: Option<PathBuf>,
+    silent: Vec<UdpSocket>,
+    stop: Arc<AtomicBool>,
+    nodes: Vec<(NodeId, Thread)>,
+}
 
-    /// With these registers; of the nodes only those for which `runs` says so.
-    pub fn with(
-        shape: Shape,
-        options: Options,
-        settings: &[(&str, &str)],
-        runs: impl Fn(NodeId) -> bool,
-    ) -> Proxied {
+impl Racked {
+    fn new(shape: Shape, settings: &[(&str, &str)], ip: IpAddr, runs: impl Fn(NodeId) -> bool) -> Racked {
         let registers = Registers::default();
         // Nobody is slow here: what waits for a timeout is the machine's load.
         let patient = [("coherence.patience", "30000000"), ("coherence.lease", "30000000")];
         for (name, value) in patient.iter().chain(settings) {
             registers.set(name, value).expect("a register");
         }
-        let bind = |node| (node, UdpSocket::bind("127.0.0.1:0").expect("a port"));
+        let bind = |node| (node, UdpSocket::bind((ip, 0)).expect("a port"));
         let sockets: BTreeMap<NodeId, UdpSocket> = shape.nodes().into_iter().map(bind).collect();
         let address = |node: NodeId| sockets[&node].local_addr().expect("it is bound");
         let topology = Arc::new(Topology::two_levels(&shape, address, &registers).expect("it fits together"));
@@ -69,9 +77,65 @@ impl Proxied {
             let life = (Incarnation(1), Life::First);
             nodes.push((node, std::thread::spawn(move || node::run(&topology, node, socket, life, &stop))));
         }
-        let anywhere = ["127.0.0.1:0".parse().expect("an address")];
-        let proxy = Running::start(&topology, Some(1), &anywhere, options).expect("a proxy on a free port");
-        Proxied { proxy, topology, _silent: silent, stop, nodes }
+        Racked { topology, node: None, folder: None, silent, stop, nodes }
+    }
+
+    /// The home, as a node that listens at `ip`.
+    fn start_node(&mut self, ip: IpAddr) {
+        let name = format!("millrace-proxied-{:016x}", u64::from_le_bytes(base::key::random()));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).expect("a folder");
+        let file = folder.join("rack.toml");
+        self.topology.write(&file).expect("two files");
+        // Its socket was the home's: nobody else is given a port so soon.
+        self.silent.clear();
+        let mut config = super::served::config(&[]);
+        config.listen.tcp = vec![SocketAddr::new(ip, 0)];
+        config.listen.udp = vec![SocketAddr::new(ip, 0)];
+        config.home = HomeArgs { boxes: Some(file.clone()), home_first: true, ..HomeArgs::default() };
+        let node = Server::start(&config).expect("a node");
+        let (home, _) = self.topology.homes()[0];
+        let read = Topology::read(&file).expect("it was written");
+        self.topology = Arc::new(read.with_streams([(home, node.tcp()[0])]).expect("an address"));
+        (self.node, self.folder) = (Some(node), Some(folder));
+    }
+
+    fn proxied(self, options: Options) -> Proxied {
+        let Racked { topology, node, folder, silent, stop, nodes } = self;
+        let ip = topology.book().iter().next().expect("it has nodes").1.ip();
+        let proxy = Running::start(&topology, Some(1), &[SocketAddr::new(ip, 0)], options);
+        let proxy = proxy.expect("a proxy on a free port");
+        Proxied { proxy, topology, node, folder, _silent: silent, stop, nodes }
+    }
+}
+
+impl Proxied {
+    pub fn behind_three_boxes() -> Proxied {
+        Proxied::with(SHAPE, OPTIONS, &[], |_| true)
+    }
+
+    /// With these registers; of the nodes only those for which `runs` says so.
+    pub fn with(
+        shape: Shape,
+        options: Options,
+        settings: &[(&str, &str)],
+        runs: impl Fn(NodeId) -> bool,
+    ) -> Proxied {
+        let racked = Racked::new(shape, settings, Ipv4Addr::LOCALHOST.into(), runs);
+        racked.proxied(options)
+    }
+
+    /// Two boxes, before clients and before the home, which is a node; the proxy and `topology` know its stream.
+    pub fn before_a_node(ip: IpAddr, settings: &[(&str, &str)]) -> Proxied {
+        let shape = Shape { tors: 2, roots: 0, homes: 1, controllers: 0 };
+        let mut racked = Racked::new(shape, settings, ip, |node| matches!(node, NodeId::Box(_)));
+        racked.start_node(ip);
+        racked.proxied(OPTIONS)
+    }
+
+    /// Where memcached clients reach the home itself.
+    pub fn home(&self) -> SocketAddr {
+        self.node.as_ref().expect("the home is a node").tcp()[0]
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -84,9 +148,11 @@ impl Proxied {
 
     /// Ends all; what the proxy and what the nodes have counted.
     pub fn end(self) -> (Counts, BTreeMap<NodeId, Counts>) {
-        let Proxied { proxy, stop, nodes, .. } = self;
+        let Proxied { proxy, stop, nodes, node, folder, .. } = self;
         let counted = proxy.stop().expect("no socket failed");
+        drop(node);
         stop.store(true, Ordering::Relaxed);
+        folder.map(std::fs::remove_dir_all);
         let count = |(node, thread): (NodeId, Thread)| {
             let counters = thread.join().expect("no panic").expect("no socket failed");
             (node, counters.into_iter().collect())
@@ -98,9 +164,8 @@ impl Proxied {
     pub fn end_with_all_boxes_used(self) {
         self.client().still_works();
         let (proxy, nodes) = self.end();
-        for id in 1..=3 {
-            let counted = &nodes[&NodeId::Box(BoxId(id))];
-            assert!(counted["hits"] + counted["misses"] > 0, "box {id}: {counted:?}");
+        for (id, counted) in nodes.iter().filter(|(node, _)| matches!(node, NodeId::Box(_))) {
+            assert!(counted["hits"] + counted["misses"] > 0, "{id:?}: {counted:?}");
         }
         assert_eq!(
             (proxy["unanswered"], proxy["unknown_outcomes"], proxy["refused"]),

@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use fabric::link::{Address, Endpoint};
 use protocol::chain::ReplicaId;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -68,15 +68,19 @@ pub struct Up {
     #[arg(long, value_name = "SIZE", default_value = "64m")]
     data_size: Bytes,
 
-    /// Replica N serves clients at this port + N - 1 on loopback; 0 picks free ones
+    /// Replica N serves clients at this port + N - 1 of --ip; 0 picks free ones
     #[arg(short, long, value_name = "PORT", default_value_t = 7401)]
     port: u16,
+
+    /// The address of this machine at which they serve and, with --links tcp or udp, talk to each other; ::1 for IPv6
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    ip: IpAddr,
 
     /// Besides, replica N serves clients through shared memory at PATH.N
     #[arg(long, value_name = "PATH")]
     shm: Option<PathBuf>,
 
-    /// Replica N serves metrics at http://127.0.0.1:(PORT + N - 1)/metrics; 0 picks free ports
+    /// Replica N serves metrics at http://IP:(PORT + N - 1)/metrics; 0 picks free ports
     #[arg(long, value_name = "PORT")]
     admin: Option<u16>,
 
@@ -202,8 +206,8 @@ impl Up {
             .map(|node| match self.links {
                 Over::Shm => Ok(Address::Shm(sockets.join(node.to_string()))),
                 Over::Unix => Ok(Address::Unix(sockets.join(node.to_string()))),
-                Over::Tcp => free_port(true).map(Address::Tcp),
-                Over::Udp => free_port(false).map(Address::Udp),
+                Over::Tcp => self.free_port(true).map(Address::Tcp),
+                Over::Udp => self.free_port(false).map(Address::Udp),
             })
             .collect()
     }
@@ -240,7 +244,7 @@ impl Up {
     /// What a replica is started with.
     fn command(&self, id: u16, addresses: &[Address], key_file: &Path) -> Result<Vec<String>, ChainError> {
         let nth = |first: u16| match first {
-            0 => free_port(true).map(|free| free.port),
+            0 => self.free_port(true).map(|free| free.port),
             _ => Ok(first.saturating_add(id - 1)),
         };
         let peers: Vec<String> =
@@ -249,7 +253,7 @@ impl Up {
         let mut say = |flag: &str, value: String| words.extend([format!("--{flag}"), value]);
         say("id", id.to_string());
         say("chain", self.chain.to_string());
-        say("listen", format!("tcp:127.0.0.1:{}", nth(self.port)?));
+        say("listen", format!("tcp:{}", SocketAddr::new(self.ip, nth(self.port)?)));
         if let Some(shm) = &self.shm {
             say("listen", format!("shm:{}.{id}", shm.display()));
         }
@@ -263,7 +267,7 @@ impl Up {
             say("data", data.join(id.to_string()).display().to_string());
         }
         if let Some(admin) = self.admin {
-            say("admin", format!("127.0.0.1:{}", nth(admin)?));
+            say("admin", SocketAddr::new(self.ip, nth(admin)?).to_string());
         }
         self.set.iter().for_each(|assignment| say("set", assignment.clone()));
         Ok(words)
@@ -350,21 +354,23 @@ fn first_outgoing() -> u16 {
     range.and_then(|range| range.split_whitespace().next()?.parse().ok()).unwrap_or(32768)
 }
 
-/// A port on loopback that nobody has, and that nobody is given for a connection: its replica has it again when it is started again.
-fn free_port(stream: bool) -> Result<Endpoint, ChainError> {
-    const FIRST: u16 = 10_000;
-    const TRIES: u32 = 100;
-    let bind = |port| {
-        let at = (Ipv4Addr::LOCALHOST, port);
-        match stream {
-            true => TcpListener::bind(at).and_then(|socket| socket.local_addr()),
-            false => UdpSocket::bind(at).and_then(|socket| socket.local_addr()),
-        }
-    };
-    let several = first_outgoing().saturating_sub(FIRST);
-    let drawn = |_| FIRST + (u64::from_le_bytes(base::key::random()) % u64::from(several.max(1))) as u16;
-    let tries = if several == 0 { 0 } else { TRIES };
-    let quiet = (0..tries).map(drawn).find_map(|port| bind(port).ok());
-    let found = quiet.map_or_else(|| bind(0), Ok);
-    found.map(Into::into).map_err(|error| ChainError::System("find a free port", error))
+impl Up {
+    /// A port that nobody has, and that nobody is given for a connection: its replica has it again when it is started again.
+    fn free_port(&self, stream: bool) -> Result<Endpoint, ChainError> {
+        const FIRST: u16 = 10_000;
+        const TRIES: u32 = 100;
+        let bind = |port| {
+            let at = (self.ip, port);
+            match stream {
+                true => TcpListener::bind(at).and_then(|socket| socket.local_addr()),
+                false => UdpSocket::bind(at).and_then(|socket| socket.local_addr()),
+            }
+        };
+        let several = first_outgoing().saturating_sub(FIRST);
+        let drawn = |_| FIRST + (u64::from_le_bytes(base::key::random()) % u64::from(several.max(1))) as u16;
+        let tries = if several == 0 { 0 } else { TRIES };
+        let quiet = (0..tries).map(drawn).find_map(|port| bind(port).ok());
+        let found = quiet.map_or_else(|| bind(0), Ok);
+        found.map(Into::into).map_err(|error| ChainError::System("find a free port", error))
+    }
 }

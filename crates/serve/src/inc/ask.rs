@@ -104,7 +104,7 @@ pub enum Ask {
 pub struct Store {
     /// The key: 1 to 250 bytes
     key: String,
-    /// The value; it must fit a datagram
+    /// The value: at most 65056 bytes, or coherence.value_max where homes have streams
     value: String,
     /// For how long: 10s, 500ms, 2m; for ever, unless said
     #[arg(long, value_name = "TIME", value_parser = duration)]

@@ -14,13 +14,17 @@
 //! Every operation is linearizable and ends within the patience that the topology states. One whose end is not known
 //! ([`ClientError::Unknown`]) was done once or not at all.
 //!
+//! A value that is too long for a packet goes to its home by a stream, where the topology has streams. What is left of its life is not told then.
+//!
 //! What a condition decided is in the result; [`ClientError::Status`] is what had no chance: a value that does not fit, or is no
 //! number.
 
 use super::IncError;
 use super::driver::{Driver, NOTICE};
 use super::padding::Padding;
+use super::stream::Streams;
 use super::topology::Topology;
+use super::ways::Ways;
 use base::{Nanos, Prng};
 use protocol::coherence::client::{Answer, Call, Failed, Refused};
 use protocol::coherence::{self, Config, Guard};
@@ -33,7 +37,7 @@ use std::{fmt, io};
 pub enum ClientError {
     /// The socket failed.
     Socket(io::Error),
-    /// The key has not 1 to 250 bytes, or the value does not fit a datagram. Nothing was sent.
+    /// The key has not 1 to 250 bytes, or the value is too long to be sent. Nothing was.
     Bad,
     /// Nobody answered. It was not done, and will not be.
     NotDone,
@@ -48,7 +52,7 @@ impl fmt::Display for ClientError {
         match self {
             ClientError::Socket(cause) => write!(f, "the socket failed: {cause}"),
             ClientError::Bad => {
-                f.write_str("a key has 1 to 250 bytes, and a value must fit a datagram of 64 KiB with it")
+                f.write_str("a key has 1 to 250 bytes, and a value at most 65056, or coherence.value_max where the topology's homes have streams")
             }
             ClientError::NotDone => {
                 f.write_str(
@@ -59,7 +63,7 @@ impl fmt::Display for ClientError {
                 f.write_str("nobody answered; whether it was done is not known: get would say")
             }
             ClientError::Status(Status::TooLarge) => {
-                f.write_str("TOO_LARGE: the value does not fit a datagram")
+                f.write_str("TOO_LARGE: the value does not fit a datagram; a topology whose homes have streams (stream = \"HOST:PORT\") carries it, up to coherence.value_max")
             }
             ClientError::Status(Status::NotNumber) => f.write_str("NOT_NUMBER: what is there is no number"),
             ClientError::Status(Status::NoRoom) => f.write_str("NO_ROOM: in the value, or at the home"),
@@ -103,7 +107,7 @@ pub enum Swap {
 /// A client behind one box. It is used by one thread at a time.
 #[derive(Debug)]
 pub struct Client {
-    pub(super) driver: Driver<coherence::Client>,
+    pub(super) ways: Ways,
     homes: Vec<HomeId>,
 }
 
@@ -113,8 +117,10 @@ impl Client {
     /// # Errors
     /// There is no such box, or no socket to be had.
     pub fn init(topology: &Topology, tor: Option<u16>) -> Result<Client, IncError> {
-        let driver = driver(topology, tor)?;
-        Ok(Client { driver, homes: topology.layout().homes().collect() })
+        let streams = Streams::of(topology).map_err(IncError::Socket)?;
+        let ways = Ways::new(driver(topology, tor)?, streams, topology.config().operations);
+        let ways = ways.map_err(IncError::Socket)?;
+        Ok(Client { ways, homes: topology.layout().homes().collect() })
     }
 
     /// Ends it. Homes forget it when they need the room.
@@ -125,13 +131,12 @@ impl Client {
     /// # Errors
     /// There is none, or nothing was sent. A status is no error here.
     pub fn call(&mut self, call: Call) -> Result<Answer, ClientError> {
-        let begun = self.driver.act(|client, now, out| client.start(now, call, out));
-        let operation = begun.map_err(|refused| match refused {
+        let operation = self.ways.start(call).map_err(|refused| match refused {
             Refused::Bad => ClientError::Bad,
             Refused::Full => unreachable!("calls of this client are under way one at a time"),
         })?;
         loop {
-            while let Some((ended, outcome)) = self.driver.act(|client, _, _| client.poll_outcome()) {
+            while let Some((ended, outcome)) = self.ways.poll_outcome() {
                 if ended == operation {
                     return outcome.map_err(|failed| match failed {
                         Failed::NotDone => ClientError::NotDone,
@@ -139,7 +144,7 @@ impl Client {
                     });
                 }
             }
-            self.driver.turn(NOTICE).map_err(ClientError::Socket)?;
+            self.ways.turn(NOTICE).map_err(ClientError::Socket)?;
         }
     }
 
@@ -242,7 +247,7 @@ impl Client {
         self.combine(Verb::Or, key, number)
     }
 
-    /// Appends to what is there, unless more than `limit` bytes would result (then NO_ROOM is the error); whether something was.
+    /// Appends to what is there, unless more than `limit` bytes would result (then NO_ROOM is the error); 0: as many as can be had. Whether something was.
     pub fn append(&mut self, key: &[u8], value: &[u8], limit: u64) -> Result<bool, ClientError> {
         let answer = self.call(Call::new(Verb::Append, key).value(value).operand(limit))?;
         done(&answer, &[Status::Miss])

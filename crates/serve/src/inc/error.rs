@@ -28,6 +28,7 @@ pub enum IncError {
     SameAddress(NodeId, NodeId),
     NobodysAddress(NodeId, SocketAddr),
     MixedFamilies(NodeId),
+    SomeStreams(NodeId),
     Ports(u16, usize),
     Unknown(NodeId, Vec<NodeId>),
     Bind(NodeId, SocketAddr, io::Error),
@@ -101,6 +102,11 @@ impl fmt::Display for IncError {
             IncError::MixedFamilies(node) => {
                 write!(f, "{} has an IPv6 address and others IPv4; all must have the same kind", name(node))
             }
+            IncError::SomeStreams(node) => write!(
+                f,
+                "{} has no stream and others have; write the address of its memcached listener: stream = \"HOST:PORT\", or write none",
+                name(node)
+            ),
             IncError::Ports(first, count) => {
                 write!(f, "from port {first} there are no {count} ports; choose a lower --port")
             }

@@ -13,6 +13,7 @@
 //! | `times`, `metrics` | how long datagrams take; Prometheus text |
 //! | `items` | what a home keeps its items in |
 //! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
+//! | `stream`, `ways` | memcached connections to homes, for what is too long for a packet; both ways of a client |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
 //! | `in_node`, `life` | nodes as a service of a process; the number of their lives |
@@ -42,11 +43,13 @@ pub mod rack;
 pub mod registers;
 pub mod run;
 mod secret;
+pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
 pub mod times;
 pub mod topology;
+mod ways;
 pub mod wire;
 
 pub use client::{Client, ClientError, Item, Swap};

@@ -13,8 +13,8 @@ use protocol::wire::{BoxId, HomeId};
 /// in the topology file, the same for all nodes (`millrace inc topology` prints one).
 ///
 /// With --xdp it has a fast tier: an XDP program on those interfaces answers GETs of cached keys before the kernel has made a packet of
-/// them. That needs root (or CAP_BPF and CAP_NET_ADMIN), Linux 5.18, x86-64 and IPv4. Without one of them the box says what is missing, and
-/// answers everything itself, unless --xdp-required.
+/// them. That needs root (or CAP_BPF and CAP_NET_ADMIN), Linux 5.18, x86-64 and IPv4: what comes by IPv6 the user tier answers. Without one of
+/// them the box says what is missing, and answers everything itself, unless --xdp-required.
 ///
 /// A reply is never longer than its request: clients pad theirs for values to 184 bytes, the Rust client for those to 1024 that it knows; what
 /// is longer, or sealed, the user tier answers. On veth, in native mode, the interface at the other end needs an XDP program as well, if only one that passes

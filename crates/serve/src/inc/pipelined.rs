@@ -3,7 +3,7 @@
 //! [`Client::start`] sends; [`Client::serve`] takes what has arrived and sends again what is due; [`Client::poll_outcome`] says what ended.
 //! Between them, wait for the client's descriptor or [`Client::next_deadline`].
 //!
-//! Bounds: `coherence.operations` under way or not polled.
+//! Bounds: `coherence.operations` under way or not polled, and as many by streams.
 
 use super::client::Client;
 use base::Nanos;
@@ -17,12 +17,12 @@ impl Client {
     /// # Errors
     /// It cannot begin: nothing was sent.
     pub fn start(&mut self, call: Call) -> Result<OpId, Refused> {
-        self.driver.act(|client, now, out| client.start(now, call, out))
+        self.ways.start(call)
     }
 
     /// An operation that ended, and how.
     pub fn poll_outcome(&mut self) -> Option<(OpId, Result<Answer, Failed>)> {
-        self.driver.act(|client, _, _| client.poll_outcome())
+        self.ways.poll_outcome()
     }
 
     /// Takes what has arrived and does what is due. It does not wait.
@@ -30,17 +30,17 @@ impl Client {
     /// # Errors
     /// The socket failed.
     pub fn serve(&mut self) -> io::Result<()> {
-        self.driver.serve()
+        self.ways.serve()
     }
 
     /// When [`Client::serve`] is wanted although nothing arrives.
     pub fn next_deadline(&self) -> Nanos {
-        self.driver.next_deadline()
+        self.ways.next_deadline()
     }
 }
 
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.driver.as_fd()
+        self.ways.as_fd()
     }
 }

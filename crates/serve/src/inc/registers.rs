@@ -64,6 +64,8 @@ base::registers! {
         "A box's XDP program sends a client's GET of a key that it does not have on to the home, without waking the box, until the key was seen so often lately; 0 and 1: the box hears of all.";
     PadWaste "coherence.pad_waste" Count, 0, 10_000, 100, start,
         "Rust clients pad GETs so that a box's XDP program can write long values over them: so many bytes in vain for a hundred useful ones; 0: never.";
+    ValueMax "coherence.value_max" Size, 65_056, 128 << 20, 1 << 20, start,
+        "Bytes of the longest value that Rust clients and proxies read or write, if homes have streams: what is too long for a packet goes by them.";
 }
 
 /// The registers of a topology, for its nodes' admin port: shown, and none of them set, for all nodes must agree.
@@ -120,6 +122,11 @@ pub fn filter(registers: &Registers) -> u8 {
 /// Bytes that clients pad in vain, for a hundred useful ones.
 pub fn pad_waste(registers: &Registers) -> u64 {
     registers.read(Id::PadWaste)
+}
+
+/// Bytes of the longest value that clients read or write by streams.
+pub fn value_max(registers: &Registers) -> usize {
+    registers.size(Id::ValueMax)
 }
 
 /// Bytes of items that a home keeps.

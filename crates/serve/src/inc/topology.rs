@@ -16,6 +16,7 @@
 //! id = 1
 //! address = "127.0.0.1:7104"
 //! box = 2                     # the box before it
+//! stream = "127.0.0.1:11211"  # its memcached listener, for values too long for a packet; all homes have one, or none
 //!
 //! [[controller]]              # in the order in which they take over
 //! address = "127.0.0.1:7105"
@@ -36,8 +37,9 @@ use protocol::coherence::controller::MAX_CONTROLLERS;
 use protocol::coherence::guard::Keys;
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{Config, NodeId};
-use protocol::wire::{BoxId, HomeId};
+use protocol::wire::{BoxId, HomeId, MAX_VALUE};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -88,6 +90,8 @@ struct HomeEntry {
     address: SocketAddr,
     #[serde(rename = "box")]
     before: u16,
+    #[serde(default)]
+    stream: Option<SocketAddr>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,6 +138,8 @@ impl Shape {
 pub struct Topology {
     boxes: Vec<BoxPlace>,
     homes: Vec<(HomeId, BoxId)>,
+    /// Memcached listeners, of all homes or of none.
+    streams: BTreeMap<HomeId, SocketAddr>,
     layout: Arc<Layout>,
     book: Arc<Book>,
     controllers: u8,
@@ -142,6 +148,7 @@ pub struct Topology {
     memory: Bytes,
     filter: u8,
     pad_waste: u64,
+    value_max: usize,
     /// As text, of registers that are not at their defaults.
     tuned: Vec<(&'static str, String)>,
 }
@@ -188,7 +195,8 @@ impl Topology {
         let addresses = addresses.chain(controllers).collect();
         let topology = Topology::new(boxes.collect(), homes, file.slots, addresses, &registers)?;
         let secret = file.cluster.map_or(Secret::None, |entry| Secret::of(entry, path));
-        Ok(Topology { secret, ..topology })
+        let streams = file.homes.iter().filter_map(|entry| Some((HomeId(entry.id), entry.stream?)));
+        Topology { secret, ..topology }.with_streams(streams)
     }
 
     /// Two levels, as [`Layout::two_levels`] has them: every ToR below every root. It has a new key.
@@ -207,6 +215,25 @@ impl Topology {
         let addresses = shape.nodes().into_iter().map(|node| (node, address_of(node))).collect();
         let topology = Topology::new(tors.chain(roots).collect(), homes, SLOTS, addresses, registers)?;
         Ok(Topology { secret: Secret::Held(Key::generate()), ..topology })
+    }
+
+    /// The same, with homes that are memcached nodes at these addresses.
+    ///
+    /// # Errors
+    /// Some homes have one and others do not, or nobody can connect to one.
+    pub fn with_streams(
+        self,
+        streams: impl IntoIterator<Item = (HomeId, SocketAddr)>,
+    ) -> Result<Topology, IncError> {
+        let streams: BTreeMap<_, _> = streams.into_iter().collect();
+        let nobodys = |address: &SocketAddr| address.ip().is_unspecified() || address.port() == 0;
+        if let Some((home, address)) = streams.iter().find(|(_, address)| nobodys(address)) {
+            return Err(IncError::NobodysAddress(NodeId::Home(*home), *address));
+        }
+        match self.homes.iter().find(|(home, _)| !streams.is_empty() && !streams.contains_key(home)) {
+            Some((home, _)) => Err(IncError::SomeStreams(NodeId::Home(*home))),
+            None => Ok(Topology { streams, ..self }),
+        }
     }
 
     fn new(
@@ -233,6 +260,8 @@ impl Topology {
             memory: registers::memory(registers),
             filter: registers::filter(registers),
             pad_waste: registers::pad_waste(registers),
+            value_max: registers::value_max(registers),
+            streams: BTreeMap::new(),
             tuned: tuned.collect(),
             boxes,
             homes,
@@ -276,6 +305,16 @@ impl Topology {
     /// Bytes that clients pad in vain, for a hundred useful ones.
     pub fn pad_waste(&self) -> u64 {
         self.pad_waste
+    }
+
+    /// Memcached listeners of homes, for values that are too long for a packet: of all, or of none.
+    pub fn streams(&self) -> &BTreeMap<HomeId, SocketAddr> {
+        &self.streams
+    }
+
+    /// Bytes of the longest value that its clients read or write.
+    pub fn value_max(&self) -> usize {
+        if self.streams.is_empty() { MAX_VALUE } else { self.value_max.max(MAX_VALUE) }
     }
 
     /// How many controllers.
@@ -410,6 +449,9 @@ impl Topology {
         for (id, before) in &self.homes {
             let address = at(NodeId::Home(*id));
             let _ = write!(text, "\n[[home]]\nid = {id}\naddress = \"{address}\"\nbox = {before}\n");
+            if let Some(stream) = self.streams.get(id) {
+                let _ = writeln!(text, "stream = \"{stream}\"");
+            }
         }
         for index in 0..self.controllers {
             let _ = write!(text, "\n[[controller]]\naddress = \"{}\"\n", at(NodeId::Controller(index)));

@@ -74,12 +74,22 @@ struct Bound {
     datagrams: Vec<(OwnedFd, SocketAddr)>,
 }
 
+/// Whether who listens at `address` is reached at `wanted`.
+fn covers(address: &SocketAddr, wanted: SocketAddr) -> bool {
+    let has_ip =
+        address.ip() == wanted.ip() || address.ip().is_unspecified() && address.is_ipv4() == wanted.is_ipv4();
+    has_ip && address.port() == wanted.port()
+}
+
 impl Bound {
-    fn of(config: &Config) -> Result<Bound, StartError> {
+    /// As `config` says; and where a topology promises that a home listens, unless that is said anyway.
+    fn of(config: &Config, promised: Option<SocketAddr>) -> Result<Bound, StartError> {
         let backlog = config.registers.read(Id::NetBacklog) as i32;
         let mut listeners = Vec::new();
         let mut tcp = Vec::new();
-        for &address in &config.listen.tcp {
+        let promised =
+            promised.filter(|wanted| !config.listen.tcp.iter().any(|address| covers(address, *wanted)));
+        for address in config.listen.tcp.iter().copied().chain(promised) {
             let (socket, bound) = listen::tcp(address, backlog).map_err(StartError::Listen)?;
             listeners.push((Purpose::Stream, socket));
             tcp.push(bound);
@@ -172,8 +182,9 @@ impl Server {
     /// As [`Server::start`].
     pub fn start_on(config: &Config, core: &Arc<EngineCore>) -> Result<Server, StartError> {
         let registers = config.registers.clone();
-        let Bound { listeners, tcp, unix, datagrams } = Bound::of(config)?;
         let seat = Seat::take_place(&config.home)?;
+        let promised = seat.as_ref().and_then(Seat::stream);
+        let Bound { listeners, tcp, unix, datagrams } = Bound::of(config, promised)?;
         let edges = registers.size(Id::EdgeThreads);
         let system = |what| move |e| StartError::System(what, e);
         let inboxes: Vec<Arc<Inbox>> = (0..edges)

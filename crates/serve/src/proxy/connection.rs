@@ -1,7 +1,7 @@
 //! A memcached client's connection: what arrived, what is under way, what is not sent yet.
 //!
 //! Bounds: commands by `Options::pipeline`, and nothing is parsed while replies wait for the client; what arrives by one command, at most
-//! [`MAX_VALUE`] and a line; replies that wait by what was under way.
+//! a value of `coherence.value_max`, or [`MAX_VALUE`] without streams, and a line; replies that wait by what was under way.
 
 use super::command::Outcome;
 use super::flow::{Flow, Leaving};
@@ -54,7 +54,7 @@ pub struct Connection {
 
 impl Connection {
     /// Over a socket that was just accepted.
-    pub fn new(socket: OwnedFd, generation: u32) -> Connection {
+    pub fn new(socket: OwnedFd, generation: u32, value_max: usize) -> Connection {
         Connection {
             socket,
             generation,
@@ -64,7 +64,7 @@ impl Connection {
             is_touched: false,
             is_hungry: false,
             input: Input::default(),
-            parser: Parser::new(MAX_VALUE),
+            parser: Parser::new(value_max),
             wants: 0,
             has_more: false,
             spill: Spill::default(),
@@ -235,7 +235,7 @@ fn push_line(flow: &mut Flow, line: Line) {
 
 fn push(flow: &mut Flow, command: &Command<'_>, now: u32, shared: &Shared) {
     match meaning(command, now, &shared.homes) {
-        Meaning::Task(task, form) => flow.push(task, form),
+        Meaning::Task(task, form) => flow.push(task.with_stream(shared.value_max > MAX_VALUE), form),
         Meaning::Line(line) => push_line(flow, line),
         Meaning::Stats(which) => flow.push_ready(stats::reply(&which, shared)),
         Meaning::Silence => {}

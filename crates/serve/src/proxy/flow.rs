@@ -9,7 +9,8 @@
 //! Reads are under way together: that hides the network's latency, which is what a client pipelines for. A write waits for all before it, and
 //! all behind it wait for it, so that a connection sees what it has written.
 //!
-//! A read may turn out to need a write (a lease that is won): it then begins anew, as a write; and so do the reads behind it.
+//! A read may turn out to need a write (a lease that is won, or one of an item that only its home's stream carries, which may win there): it then begins
+//! anew, as a write; and so do the reads behind it.
 //!
 //! Invariants: 1. entries begin in order; `begun` counts those before the first that waits; 2. a write under way is the only one under way;
 //! 3. `bytes` is the sum of what the entries hold.
@@ -18,7 +19,9 @@
 
 use super::command::{Next, Outcome, Task};
 use super::reply::Form;
-use protocol::coherence::client::{Answer, Call, Failed};
+use crate::inc::stream::Said;
+use protocol::coherence::client::{Answer, Failed};
+use protocol::wire::Verb;
 use std::collections::VecDeque;
 
 /// Which command of its connection, counted from 0.
@@ -26,6 +29,14 @@ pub type Place = u64;
 
 /// The time that a command was under way for, so that an answer to an earlier time is known: counted over all commands.
 pub type Turn = u64;
+
+/// What became of what was asked for.
+pub enum Heard {
+    /// By packet.
+    Packet(Result<Answer, Failed>),
+    /// By stream.
+    Stream(Result<Said, Failed>),
+}
 
 enum State {
     Waits,
@@ -123,8 +134,8 @@ impl Flow {
         }
     }
 
-    /// Begins the next command, if it may: the operation to ask for, whose outcome [`Flow::hear`] wants.
-    pub fn begin(&mut self) -> Option<(Place, Turn, Call)> {
+    /// Begins the next command, if it may: what to ask for, whose outcome [`Flow::hear`] wants.
+    pub fn begin(&mut self) -> Option<(Place, Turn, Next)> {
         if !self.can_begin() {
             return None;
         }
@@ -137,25 +148,29 @@ impl Flow {
     }
 
     /// Hears an outcome. What to ask for next, if the command is not done and may go on.
-    pub fn hear(&mut self, place: Place, turn: Turn, outcome: Result<Answer, Failed>) -> Option<Call> {
+    pub fn hear(&mut self, place: Place, turn: Turn, heard: Heard) -> Option<Next> {
         let at = usize::try_from(place.checked_sub(self.front)?).ok()?;
         let Some(Entry::Work(work)) = self.entries.get_mut(at) else { return None };
         if !matches!(work.state, State::UnderWay(now) if now == turn) {
             // It began anew since that was asked.
             return None;
         }
-        match work.task.hear(outcome) {
+        let next = match heard {
+            Heard::Packet(outcome) => work.task.hear(outcome),
+            Heard::Stream(said) => work.task.hear_said(said),
+        };
+        match next {
             Next::Done(outcome) => {
                 self.bytes += outcome.bytes();
                 work.state = State::Done(outcome);
                 None
             }
-            Next::Ask(call) if work.reads && call.verb != protocol::wire::Verb::Get => {
+            next if work.reads && may_write(&next) => {
                 work.reads = false;
                 self.begin_anew_from(at);
                 None
             }
-            Next::Ask(call) => Some(call),
+            next => Some(next),
         }
     }
 
@@ -194,6 +209,14 @@ impl Flow {
     }
 }
 
+fn may_write(next: &Next) -> bool {
+    match next {
+        Next::Ask(call) => call.verb != Verb::Get,
+        Next::Send(request) => request.changes,
+        Next::Done(_) => false,
+    }
+}
+
 fn is_done(entry: &Entry) -> bool {
     match entry {
         Entry::Ready(_) => true,
@@ -210,12 +233,13 @@ mod tests {
     use super::*;
     use crate::proxy::command::{Delete, Read, What};
     use base::Nanos;
-    use protocol::wire::{Kind, Status, Verb, Version};
+    use protocol::wire::{Kind, Status, Version};
 
-    fn answer(status: Status, kind: Kind) -> Result<Answer, Failed> {
+    fn answer(status: Status, kind: Kind) -> Heard {
         let value = b"value".to_vec();
         let (version, life) = (Version(7), Nanos::MAX);
-        Ok(Answer { status, value, flags: 0, kind, life, version, number: 0, from_box: false })
+        let answer = Answer { status, value, flags: 0, kind, life, version, number: 0, from_box: false };
+        Heard::Packet(Ok(answer))
     }
 
     fn push(flow: &mut Flow, key: &str, what: What) {
@@ -231,7 +255,7 @@ mod tests {
     }
 
     fn begin(flow: &mut Flow, key: &str) -> (Place, Turn) {
-        let (place, turn, call) = flow.begin().expect("it may begin");
+        let Some((place, turn, Next::Ask(call))) = flow.begin() else { panic!("it may begin") };
         assert_eq!(call.key, key.as_bytes());
         (place, turn)
     }
@@ -286,7 +310,9 @@ mod tests {
             flow.hear(b.0, b.1, answer(Status::Ok, Kind::Bytes)).is_none(),
             "an answer to the first time"
         );
-        let claim = flow.hear(again.0, again.1, answer(Status::Ok, Kind::Stale)).expect("the claim");
+        let Some(Next::Ask(claim)) = flow.hear(again.0, again.1, answer(Status::Ok, Kind::Stale)) else {
+            panic!("the claim")
+        };
         assert_eq!((claim.verb, claim.kind, claim.version), (Verb::Cas, Kind::StaleClaimed, Version(7)));
         assert!(flow.hear(again.0, again.1, answer(Status::Ok, Kind::Bytes)).is_none());
         let last = begin(&mut flow, "c");

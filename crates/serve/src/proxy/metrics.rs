@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_proxy_shows_all_its_families() {
         let options = Options { threads: 2, pipeline: 1, connections: 1 };
-        let shared = Shared::new(options, BoxId(1), Vec::new());
+        let shared = Shared::new(options, BoxId(1), Vec::new(), 1 << 20);
         shared.commands.get_hits.add(3);
         for thread in 0..2 {
             shared.publish(thread, vec![("under way", 2), ("asked box", 5)]);

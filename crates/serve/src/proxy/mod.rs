@@ -53,7 +53,8 @@ use std::path::PathBuf;
 /// waits for it. Replies come in order.
 ///
 /// What cannot be done is said: `SERVER_ERROR nobody answered; it was not done`, or `… it may have been done` for a write that was sent
-/// and not answered within coherence.patience. A value must fit a datagram: 65056 bytes, else `SERVER_ERROR object too large for cache`.
+/// and not answered within coherence.patience. A value of more than 65056 bytes does not fit a packet: it goes by a
+/// stream to its home, up to coherence.value_max, where the topology says streams; else `SERVER_ERROR object too large for cache`.
 /// All that differs from memcached is in docs/memcached-differences.md, "Through the proxy".
 ///
 /// `stats` tells what the proxy counts: commands by outcome, and with inc_ before their names the operations and datagrams of its clients.

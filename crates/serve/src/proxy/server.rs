@@ -7,6 +7,7 @@ use super::worker::Worker;
 use crate::admin::Routes;
 use crate::guard::AbortOnPanic;
 use crate::inc::machine::Counters;
+use crate::inc::stream::Streams;
 use crate::inc::{Topology, client, registers};
 use crate::memcached::accept::{self, Door, Inbox, Purpose, pulses};
 use crate::memcached::listen;
@@ -55,7 +56,7 @@ impl Proxy {
         let homes = topology.layout().homes().collect();
         // From here on it cleans up after itself when something fails.
         let mut proxy = Proxy {
-            shared: Arc::new(Shared::new(options, topology.tor(tor)?, homes)),
+            shared: Arc::new(Shared::new(options, topology.tor(tor)?, homes, topology.value_max())),
             addresses,
             inboxes: Vec::new(),
             stop: Arc::new(stop),
@@ -65,8 +66,10 @@ impl Proxy {
         for index in 0..options.threads {
             let inbox = Arc::new(Inbox::new().map_err(system("make a wake-up descriptor"))?);
             let driver = client::driver(topology, tor)?;
+            let streams = Streams::of(topology).map_err(system("watch streams"))?;
             let operations = topology.config().operations;
-            let worker = Worker::new(proxy.shared.clone(), index, inbox.clone(), driver, operations)
+            let ways = (driver, streams);
+            let worker = Worker::new(proxy.shared.clone(), index, inbox.clone(), ways, operations)
                 .map_err(system("make a worker"))?;
             let shared = proxy.shared.clone();
             let run = move || {

@@ -29,6 +29,8 @@ pub struct Shared {
     pub tor: BoxId,
     /// All homes, for a flush.
     pub homes: Vec<HomeId>,
+    /// Bytes of the longest value; more than a packet holds where homes have streams.
+    pub value_max: usize,
     /// Connections and bytes.
     pub net: NetCounters,
     /// Commands.
@@ -43,10 +45,11 @@ pub struct Shared {
 
 impl Shared {
     /// Of a proxy behind this box.
-    pub fn new(options: Options, tor: BoxId, homes: Vec<HomeId>) -> Shared {
+    pub fn new(options: Options, tor: BoxId, homes: Vec<HomeId>, value_max: usize) -> Shared {
         Shared {
             tor,
             homes,
+            value_max,
             net: NetCounters::default(),
             commands: Counters::default(),
             buffered: Arc::new(Budget::new(BUFFER_LIMIT)),

@@ -162,7 +162,7 @@ fn settings(out: &mut Vec<u8>, shared: &Shared) {
     number(out, "maxconns", shared.options.connections);
     number(out, "num_threads", shared.workers() as u64);
     number(out, "pipeline", shared.options.pipeline as u64);
-    number(out, "item_size_max", protocol::wire::MAX_VALUE as u64);
+    number(out, "item_size_max", shared.value_max as u64);
     text(out, "evictions", "on");
     text(out, "cas_enabled", "yes");
     text(out, "flush_enabled", "yes");

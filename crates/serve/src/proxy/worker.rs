@@ -6,22 +6,26 @@
 //!     └── one write per connection ◀──────┴──── hear outcomes ◀── Driver::serve ◀────────────┘
 //! ```
 //!
-//! Invariants: 1. `asked` has each operation of the client until its outcome is heard, so its length is what the client has under way;
+//! What is too long for a packet goes to its home by `inc::stream`, of which each thread has its own.
+//!
+//! Invariants: 1. `asked` has each operation of the client until its outcome is heard, so its length is what the client has under way; `sent` those by stream;
 //! 2. `held` is the sum of what all flows hold; 3. a connection with something to begin is in `hungry`.
 //!
 //! Bounds: operations by `coherence.operations`; connections take turns to begin theirs. Beyond [`HELD`] only the oldest command of each
 //! connection begins, so that all get on; beyond [`HELD_MAX`] the connection that holds most unread replies is closed.
 
+use super::command::Next;
 use super::connection::Connection;
-use super::flow::{Place, Turn};
+use super::flow::{Heard, Place, Turn};
 use super::shared::Shared;
 use crate::inc::driver::Driver;
 use crate::inc::machine::Counters;
+use crate::inc::stream::{StreamId, Streams};
 use crate::memcached::accept::Inbox;
 use crate::memcached::input::Pool;
 use base::{Clock, Nanos};
 use protocol::coherence;
-use protocol::coherence::client::{Call, OpId};
+use protocol::coherence::client::OpId;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
@@ -35,6 +39,8 @@ const EVENTS: usize = 256;
 /// The token of the wake-up descriptor, and of the socket to the boxes.
 const WAKE: u64 = u64::MAX;
 const DATAGRAMS: u64 = u64::MAX - 1;
+/// The token of the streams to homes.
+const STREAMS: u64 = u64::MAX - 2;
 /// Longest sleep, so that the stop flag is looked at.
 const NAP: Nanos = Nanos::from_millis(250);
 /// How long a stopping proxy waits for what is under way and for slow readers.
@@ -62,9 +68,12 @@ pub struct Worker {
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     driver: Driver<coherence::Client>,
-    /// Operations that the client may have under way.
+    /// To homes, for what is too long for a packet.
+    streams: Option<Streams>,
+    /// What may be under way, both ways together.
     operations: usize,
     asked: HashMap<OpId, Asked>,
+    sent: HashMap<StreamId, Asked>,
     connections: Vec<Option<Connection>>,
     vacant: Vec<u32>,
     generation: u32,
@@ -86,7 +95,7 @@ impl Worker {
         shared: Arc<Shared>,
         index: usize,
         inbox: Arc<Inbox>,
-        driver: Driver<coherence::Client>,
+        (driver, streams): (Driver<coherence::Client>, Option<Streams>),
         operations: usize,
     ) -> io::Result<Worker> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -94,6 +103,7 @@ impl Worker {
             |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN);
         watch(inbox.bell(), WAKE)?;
         watch(driver.as_fd(), DATAGRAMS)?;
+        streams.iter().try_for_each(|streams| watch(streams.as_fd(), STREAMS))?;
         let pool = Pool::new(INPUT, shared.buffered.clone());
         Ok(Worker {
             shared,
@@ -101,8 +111,10 @@ impl Worker {
             inbox,
             epoll,
             driver,
+            streams,
             operations,
             asked: HashMap::new(),
+            sent: HashMap::new(),
             connections: Vec::new(),
             vacant: Vec::new(),
             generation: 0,
@@ -125,7 +137,7 @@ impl Worker {
             self.turn(&mut events)?;
         }
         self.drain(&mut events)?;
-        Ok(self.driver.counters())
+        Ok(self.counters())
     }
 
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
@@ -133,19 +145,35 @@ impl Worker {
         self.wait(events);
         self.handle(events);
         self.driver.serve()?;
+        if let Some(streams) = &mut self.streams {
+            streams.serve(self.clock.now());
+        }
         self.hear();
         self.look();
         self.begin();
         if self.held > HELD {
             self.kick_slowest();
         }
-        self.shared.publish(self.index, self.driver.counters());
+        self.shared.publish(self.index, self.counters());
         Ok(())
+    }
+
+    /// What went both ways.
+    fn counters(&self) -> Counters {
+        let mut counters = self.driver.counters();
+        counters.extend(self.streams.iter().flat_map(Streams::counters));
+        counters
+    }
+
+    /// How long until packets or streams want to be served, whatever comes.
+    fn patience(&self) -> Nanos {
+        let streams = self.streams.as_ref().map_or(Nanos::MAX, Streams::next_deadline);
+        self.driver.next_deadline().min(streams).since(self.clock.now())
     }
 
     /// Sleeps until something happens or the client wants to be called.
     fn wait(&self, events: &mut Vec<epoll::Event>) {
-        let nap = if self.touched.is_empty() { self.driver.patience().min(NAP) } else { Nanos::ZERO };
+        let nap = if self.touched.is_empty() { self.patience().min(NAP) } else { Nanos::ZERO };
         let timeout = Timespec { tv_sec: 0, tv_nsec: nap.0 as i64 };
         events.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
@@ -160,7 +188,7 @@ impl Worker {
             let token = event.data.u64();
             match token {
                 WAKE => self.welcome(),
-                DATAGRAMS => {}
+                DATAGRAMS | STREAMS => {}
                 _ => self.handle_client(token as u32, (token >> 32) as u32, event.flags),
             }
         }
@@ -176,7 +204,8 @@ impl Worker {
             let token = u64::from(self.generation) << 32 | u64::from(id);
             let data = epoll::EventData::new_u64(token);
             let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
-            self.connections[id as usize] = Some(Connection::new(socket, self.generation));
+            self.connections[id as usize] =
+                Some(Connection::new(socket, self.generation, self.shared.value_max));
             if watched.is_err() {
                 self.close(id);
             }
@@ -223,25 +252,40 @@ impl Worker {
         let mut again = Vec::new();
         while let Some((operation, outcome)) = self.driver.act(|client, _, _| client.poll_outcome()) {
             let asked = self.asked.remove(&operation).expect("operations are entered when they begin");
-            let Some(Some(connection)) = self.connections.get_mut(asked.connection as usize) else {
-                continue;
-            };
-            if connection.generation != asked.generation {
-                continue;
-            }
-            let held = connection.flow.bytes();
-            let next = connection.flow.hear(asked.place, asked.turn, outcome);
-            self.held = self.held - held + connection.flow.bytes();
-            again.extend(next.map(|call| (asked, call)));
-            self.touch(asked.connection);
+            again.extend(self.hear_one(asked, Heard::Packet(outcome)));
+        }
+        while let Some((request, said)) = self.streams.as_mut().and_then(Streams::poll) {
+            let asked = self.sent.remove(&request).expect("requests are entered when they begin");
+            again.extend(self.hear_one(asked, Heard::Stream(said)));
         }
         self.ask(again);
     }
 
-    fn ask(&mut self, calls: Vec<(Asked, Call)>) {
-        let Worker { driver, asked, .. } = self;
+    fn hear_one(&mut self, asked: Asked, heard: Heard) -> Option<(Asked, Next)> {
+        let connection = self.connections.get_mut(asked.connection as usize)?.as_mut()?;
+        if connection.generation != asked.generation {
+            return None;
+        }
+        let held = connection.flow.bytes();
+        let next = connection.flow.hear(asked.place, asked.turn, heard);
+        self.held = self.held - held + connection.flow.bytes();
+        self.touch(asked.connection);
+        Some((asked, next?))
+    }
+
+    fn ask(&mut self, all: Vec<(Asked, Next)>) {
+        let Worker { driver, asked, streams, sent, clock, .. } = self;
         driver.act(|client, now, out| {
-            for (whose, call) in calls {
+            for (whose, next) in all {
+                let call = match next {
+                    Next::Ask(call) => call,
+                    Next::Send(request) => {
+                        let streams = streams.as_mut().expect("only those who have streams send");
+                        sent.insert(streams.ask(clock.now(), request), whose);
+                        continue;
+                    }
+                    Next::Done(_) => unreachable!("what is done asks for nothing"),
+                };
                 let begun = client.start(now, call, out);
                 // Keys and values were measured by the parser, and operations are counted before they begin.
                 let operation = begun.expect("what is asked for fits, and there is room");
@@ -307,7 +351,7 @@ impl Worker {
     fn begin(&mut self) {
         let mut calls = Vec::new();
         let mut passed_by = 0;
-        while self.asked.len() + calls.len() < self.operations
+        while self.asked.len() + self.sent.len() + calls.len() < self.operations
             && passed_by < self.hungry.len()
             && let Some(id) = self.hungry.pop_front()
         {
@@ -318,11 +362,11 @@ impl Worker {
                 continue;
             }
             passed_by = 0;
-            let Some((place, turn, call)) = connection.flow.begin() else {
+            let Some((place, turn, next)) = connection.flow.begin() else {
                 connection.is_hungry = false;
                 continue;
             };
-            calls.push((Asked { connection: id, generation: connection.generation, place, turn }, call));
+            calls.push((Asked { connection: id, generation: connection.generation, place, turn }, next));
             self.hungry.push_back(id);
         }
         self.ask(calls);

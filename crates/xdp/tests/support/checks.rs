@@ -1,6 +1,6 @@
 //! What must hold of the program, frame by frame. Each check takes a tier with an empty table, and panics at what is wrong.
 
-use super::{BOX, PORT, bytes, checksum, frame, get, skipped, tagged};
+use super::{BOX, PORT, bytes, checksum, frame, get, ipv6, skipped, tagged};
 use base::{Nanos, Prng};
 use protocol::wire::{
     BoxId, ClientId, Epoch, Flags, HEADER, HomeId, KeyRule, Kind, Message, OpNumber, Opcode, Origin, Packet,
@@ -195,6 +195,10 @@ pub fn only_plain_gets_are_answered(bench: &mut Bench) {
     bench.passes(&Message { value: b"v".to_vec(), ..get(b"key", 0) }, Counter::Other);
     bench.passes(&get(b"kez", 0), Counter::Miss);
     bench.passes(&get(b"key", 0).reply(Status::Ok), Counter::Other);
+    // What comes by IPv6 is for the user tier.
+    for sent in ipv6(&bytes(&get(b"key", 0))) {
+        assert_eq!(bench.run(&sent), (None, Counter::Foreign));
+    }
     bench.set(Live { port: PORT + 1, ..bench.live });
     bench.passes(&get(b"key", 0), Counter::Foreign);
     bench.set(Live { port: PORT, address: Some(Ipv4Addr::new(10, 77, 0, 3)), ..bench.live });

@@ -63,6 +63,20 @@ fn with_link(link: &[u8], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// Frames to the box by IPv6, alone and in a VLAN.
+pub fn ipv6(payload: &[u8]) -> [Vec<u8>; 2] {
+    let length = ((8 + payload.len()) as u16).to_be_bytes();
+    let mut ip = vec![0x60, 0, 0, 0, length[0], length[1], 17, 64];
+    ip.extend([[0xfd; 16], [0xfd; 16]].concat());
+    ip.extend(40_001u16.to_be_bytes());
+    ip.extend(PORT.to_be_bytes());
+    ip.extend(length);
+    ip.extend([0x12, 0x34]);
+    let link = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    [&[0x86, 0xdd][..], &[0x81, 0x00, 0x20, 0x05, 0x86, 0xdd]]
+        .map(|protocol| [&link[..], protocol, &ip, payload].concat())
+}
+
 /// Makes an IP header's checksum right.
 pub fn checksum(ip: &mut [u8]) {
     ip[10..12].fill(0);

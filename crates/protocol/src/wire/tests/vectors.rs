@@ -60,6 +60,16 @@ fn extremes() -> Vec<(String, Message)> {
         message.padding = length % 5;
         all.push((format!("SET reply, value of {length}, padding of {}", message.padding), message));
     }
+    for (name, verb, status) in [
+        ("GET reply, of a value too long for a packet", Verb::Get, Status::TooLarge),
+        ("APPEND reply, of what would be too long", Verb::Append, Status::NoRoom),
+    ] {
+        let mut message = Message::request(verb, b"long").reply(status);
+        if status == Status::TooLarge {
+            (message.header.version, message.header.operand) = (Version(7 << 32), 1 << 20);
+        }
+        all.push((name.into(), message));
+    }
     let mut full = Message::request(Verb::Cas, b"full");
     full.header = Header {
         opcode: Opcode::Request(Verb::Cas),

@@ -18,11 +18,15 @@ fn what_is_written_is_read() {
     registers.set("coherence.lease", "200000").expect("a lease");
     registers.set("coherence.policy", "exclusive").expect("a policy");
     let shape = Shape { tors: 4, roots: 2, homes: 3, controllers: 2 };
+    let streams = (1..=3).map(|id| (HomeId(id), SocketAddr::from(([127, 0, 0, 1], 9000 + id))));
     let written = Topology::two_levels(&shape, address, &registers).expect("it fits");
+    assert_eq!(written.value_max(), MAX_VALUE);
+    let written = written.with_streams(streams).expect("all have one");
     let read = parse(&written.text()).expect("it is what was written");
     assert_eq!(read.text(), written.text());
     assert_eq!((read.layout(), read.book()), (written.layout(), written.book()));
     assert_eq!((read.config(), read.controllers()), (written.config(), 2));
+    assert_eq!((read.streams(), read.value_max()), (written.streams(), 1 << 20));
     assert_eq!(**read.layout(), Layout::two_levels(4, 2, 3, SLOTS).expect("the same"));
 }
 
@@ -39,6 +43,14 @@ fn errors_say_what_would_be_right() {
         (format!("{one}{}", home.replace(":2", ":0")), "by which the others reach it"),
         (format!("{one}{}", home.replace("127.0.0.1", "0.0.0.0")), "by which the others reach it"),
         (format!("{one}{}", home.replace("127.0.0.1", "[::1]")), "the same kind"),
+        (format!("{one}{home}stream = \"0.0.0.0:9\"\n"), "by which the others reach it"),
+        (
+            format!(
+                "{one}{home}{}stream = \"[::1]:9\"\n",
+                home.replace("id = 1", "id = 2").replace(":2", ":3")
+            ),
+            "home:1 has no stream",
+        ),
         (format!("{one}{home}[coherence]\nlaese = 1\n"), "millrace registers --inc"),
         (format!("{one}{home}[coherence]\nlease = 1.5\n"), "must be a number"),
         (format!("{one}{home}[coherence]\nhealth = 2000\n"), "asked before it is dead"),

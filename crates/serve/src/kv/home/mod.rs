@@ -20,7 +20,7 @@ use protocol::coherence::guard::Keys;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::{Guard, Home, Life, NodeId};
 use protocol::wire::{HomeId, Incarnation};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 /// What a server is told of boxes before it.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct HomeArgs {
-    /// Be the home of the boxes of this topology (`millrace inc topology` prints one): what its clients and memcached's see is the same
+    /// Be the home of the boxes of this topology (`millrace inc topology` prints one): what its clients and memcached's see is the same. Where the
+    /// topology says a stream for it, it listens there, too
     #[arg(long, value_name = "FILE")]
     pub boxes: Option<PathBuf>,
 
@@ -94,6 +95,11 @@ impl Seat {
         let state = args.home_state.clone().unwrap_or_else(|| file.with_extension("life"));
         let incarnation = incarnation(&state, life).map_err(failed)?;
         Ok(Some(Seat { topology, id, socket, keys, life: (incarnation, life) }))
+    }
+
+    /// Where the topology says that its memcached clients reach it.
+    pub fn stream(&self) -> Option<SocketAddr> {
+        self.topology.streams().get(&self.id).copied()
     }
 
     /// The home, over `items`, from `now` on.

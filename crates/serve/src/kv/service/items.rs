@@ -7,7 +7,8 @@
 //!
 //! **Kinds.** Numbers are what is one; stale and claimed items are those that `mg` and `md` say are.
 //!
-//! **Numbers.** Memcached pads a number that becomes shorter with blanks. The home does not see them: its clients can count on.
+//! **Numbers.** Memcached pads a number that becomes shorter with blanks. The home does not see them: its clients can count on. No number is longer than
+//! [`DIGITS`]: what is has its blanks from somebody else.
 
 use super::commands::Commands;
 use super::parked::{LateReply, Next};
@@ -26,6 +27,8 @@ use store::{DeleteHow, GetHow, Key, SetHow};
 pub const FLUSH: Ticket = Ticket(0);
 
 const SECOND: u64 = 1_000_000_000;
+/// Bytes of the longest number.
+const DIGITS: usize = 20;
 
 impl Commands {
     fn key_of<'k>(&self, key: &'k [u8]) -> Option<Key<'k>> {
@@ -71,7 +74,10 @@ impl Commands {
 fn unpadded(value: &[u8]) -> &[u8] {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, rest) = value.split_at(digits);
-    let is_padded = digits > 0 && rest.iter().all(|byte| *byte == b' ') && compute::number(number).is_some();
+    let is_padded = digits > 0
+        && value.len() <= DIGITS
+        && rest.iter().all(|byte| *byte == b' ')
+        && compute::number(number).is_some();
     if is_padded { number } else { value }
 }
 
@@ -187,6 +193,9 @@ mod tests {
         for (value, seen) in [("9 ", "9"), ("9", "9"), ("9 a", "9 a"), (" ", " "), ("", ""), ("a ", "a ")] {
             assert_eq!(unpadded(value.as_bytes()), seen.as_bytes(), "{value:?}");
         }
+        let long = [b"9".to_vec(), vec![b' '; DIGITS]].concat();
+        assert_eq!(unpadded(&long), long);
+        assert_eq!(unpadded(&long[..DIGITS]), b"9");
         assert_eq!(kind_of(b"10", false, false), Kind::Number);
         assert_eq!(kind_of(b"010", false, false), Kind::Bytes);
         assert_eq!(kind_of(b"0", false, false), Kind::Number);

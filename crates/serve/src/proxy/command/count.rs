@@ -40,7 +40,7 @@ impl Counted {
 }
 
 impl Count {
-    fn compare(&self) -> Option<u64> {
+    pub(super) fn compare(&self) -> Option<u64> {
         self.compare.filter(|&version| version != 0)
     }
 

@@ -11,6 +11,9 @@
 //! read, decision and write take effect together, where the home applies the write. One that changes nothing is a read. A decision that could
 //! not be written has had no effect.
 //!
+//! Where the item, or what would become of it, is too long for a packet and homes have streams, the whole command goes to its home as one of memcached's
+//! (`stream`).
+//!
 //! Bounds: [`ROUNDS`] readings. Errors: [`Trouble`].
 //!
 //! Files: this one is the machine; one per family says its direct operation ([`Verb`]) and what it decides of what is there.
@@ -21,6 +24,7 @@ mod count;
 mod delete;
 mod read;
 mod store;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -29,9 +33,10 @@ pub use delete::Delete;
 pub use read::Read;
 pub use store::Store;
 
+use crate::inc::stream::{Request, Said};
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call, Failed};
-use protocol::wire::{HomeId, Kind, Status, Ttl, Verb, Version};
+use protocol::wire::{HomeId, Kind, MAX_VALUE, Status, Ttl, Verb, Version};
 
 /// Readings after which a command gives up: others are faster each time.
 pub const ROUNDS: u32 = 64;
@@ -86,7 +91,7 @@ pub enum Outcome {
     Counted(Counted),
     /// What is there is no number.
     NotNumeric,
-    /// The value does not fit a datagram.
+    /// The value does not fit a datagram, and there is no other way; or its home takes none so long.
     TooLarge,
     /// The home has no memory for it.
     NoMemory,
@@ -148,6 +153,8 @@ pub enum Trouble {
 pub enum Next {
     /// The outcome of this operation.
     Ask(Call),
+    /// The reply to this, by the stream of the key's home.
+    Send(Request),
     /// Nothing.
     Done(Outcome),
 }
@@ -230,12 +237,23 @@ pub struct Task {
     what: What,
     step: Step,
     rounds: u32,
+    /// Its home has a stream.
+    has_stream: bool,
+    /// It goes by that.
+    is_long: bool,
 }
 
 impl Task {
     /// Of this key; none for a flush.
     pub fn new(key: Vec<u8>, what: What) -> Task {
-        Task { key, what, step: Step::Direct, rounds: 0 }
+        Task { key, what, step: Step::Direct, rounds: 0, has_stream: false, is_long: false }
+    }
+
+    /// The same, of a key whose home may have a stream.
+    #[must_use]
+    pub fn with_stream(self, has_stream: bool) -> Task {
+        let is_long = has_stream && matches!(&self.what, What::Store(store) if store.value.len() > MAX_VALUE);
+        Task { has_stream, is_long, ..self }
     }
 
     /// Its key.
@@ -259,9 +277,17 @@ impl Task {
         self.key.len() + value
     }
 
-    /// The first operation; also after one whose outcome nobody wants to know any more.
-    pub fn begin(&mut self) -> Call {
+    /// What is asked for first; also after an outcome that nobody wants to know any more. It is never done at once: a key that came by memcached's protocol
+    /// fits its commands.
+    pub fn begin(&mut self) -> Next {
         self.rounds = 0;
+        if self.is_long {
+            return self.send();
+        }
+        Next::Ask(self.begin_by_packet())
+    }
+
+    fn begin_by_packet(&mut self) -> Call {
         if let What::Flush(homes) = &self.what {
             self.step = Step::Flushing(0);
             return Call::flush(homes[0]);
@@ -273,13 +299,45 @@ impl Task {
         }
     }
 
+    /// The whole of it, by stream.
+    fn send(&mut self) -> Next {
+        match stream::request_of(&self.key, &self.what) {
+            Some(request) => {
+                self.is_long = true;
+                Next::Send(request)
+            }
+            None => Next::Done(Outcome::TooLarge),
+        }
+    }
+
     /// Hears the outcome of the operation that was asked for.
     pub fn hear(&mut self, outcome: Result<Answer, Failed>) -> Next {
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(Failed::NotDone) => return Next::Done(Outcome::Failed(Trouble::NotDone)),
-            Err(Failed::Unknown) => return Next::Done(Outcome::Failed(Trouble::Unknown)),
-        };
+        match outcome {
+            Ok(answer) => match self.hear_answer(answer) {
+                // It had no effect, or none that could be.
+                Next::Done(Outcome::TooLarge) if self.has_stream => self.send(),
+                next => next,
+            },
+            Err(failed) => Next::Done(failure(failed)),
+        }
+    }
+
+    /// Hears what the home said by its stream.
+    pub fn hear_said(&mut self, said: Result<Said, Failed>) -> Next {
+        match said.map(|said| stream::outcome(&self.what, said)) {
+            Err(failed) => Next::Done(failure(failed)),
+            Ok(Some(outcome)) => Next::Done(outcome),
+            Ok(None) if self.rounds < ROUNDS => {
+                self.is_long = false;
+                // Counts as a reading, so that it ends.
+                self.rounds += 1;
+                Next::Ask(self.begin_by_packet())
+            }
+            Ok(None) => Next::Done(Outcome::Failed(Trouble::Contended)),
+        }
+    }
+
+    fn hear_answer(&mut self, answer: Answer) -> Next {
         match &mut self.step {
             Step::Direct => match self.concluded(&answer) {
                 Some(outcome) => Next::Done(outcome),
@@ -367,9 +425,7 @@ impl Task {
         };
         match write {
             None => Next::Done(outcome),
-            Some(Write::Put { value, .. }) if value.len() > protocol::wire::MAX_VALUE => {
-                Next::Done(Outcome::TooLarge)
-            }
+            Some(Write::Put { value, .. }) if value.len() > MAX_VALUE => Next::Done(Outcome::TooLarge),
             Some(write) => {
                 self.step = Step::Writing(outcome);
                 Next::Ask(self.write(write, version))
@@ -411,6 +467,14 @@ impl Outcome {
     pub fn bytes(&self) -> usize {
         if let Outcome::Hit(hit) = self { hit.value.len() } else { 0 }
     }
+}
+
+/// The outcome of what nobody answered.
+fn failure(failed: Failed) -> Outcome {
+    Outcome::Failed(match failed {
+        Failed::NotDone => Trouble::NotDone,
+        Failed::Unknown => Trouble::Unknown,
+    })
 }
 
 /// The outcome of an operation that the home would not do, for no reason that a command expects.

@@ -32,7 +32,7 @@ impl Store {
         matches!(self.mode, SetMode::Append | SetMode::Prepend)
     }
 
-    fn compare(&self) -> Option<u64> {
+    pub(super) fn compare(&self) -> Option<u64> {
         self.compare.filter(|&version| version != 0 || !self.joins())
     }
 

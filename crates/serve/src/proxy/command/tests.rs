@@ -66,14 +66,20 @@ impl Home {
 
     fn run(&mut self, what: &What) -> Outcome {
         let mut task = Task::new(KEY.to_vec(), what.clone());
-        let mut call = task.begin();
+        let mut call = asked(task.begin());
         loop {
             match task.hear(self.answer(&call)) {
                 Next::Done(outcome) => return outcome,
-                Next::Ask(next) => call = next,
+                next => call = asked(next),
             }
         }
     }
+}
+
+/// What is asked for by packet.
+fn asked(next: Next) -> Call {
+    let Next::Ask(call) = next else { panic!("{next:?}") };
+    call
 }
 
 /// The version that a command compares with, said so that it means the same to home and store.
@@ -376,7 +382,7 @@ proptest! {
 /// Both under way at once, a step of either as `turns` say.
 fn interleaved(mut home: Home, whats: [&What; 2], turns: &[bool]) -> ((Outcome, Outcome), Home) {
     let mut tasks = whats.map(|what| Task::new(KEY.to_vec(), what.clone()));
-    let mut next: Vec<Next> = tasks.iter_mut().map(|task| Next::Ask(task.begin())).collect();
+    let mut next: Vec<Next> = tasks.iter_mut().map(Task::begin).collect();
     for turn in turns.iter().copied().chain([false, true].into_iter().cycle()) {
         let at = usize::from(turn);
         if let Next::Ask(call) = &next[at] {
@@ -405,14 +411,14 @@ fn a_plain_incr_is_one_operation_and_what_a_home_does_not_count_is_done_by_hand(
         assert_eq!(home.item.as_ref().expect("there").value, left.as_bytes(), "{value:?}");
     }
     let mut task = Task::new(KEY.to_vec(), What::Count(count));
-    assert_eq!(task.begin().verb, Verb::Incr);
+    assert_eq!(asked(task.begin()).verb, Verb::Incr);
 }
 
 #[test]
 fn a_flush_asks_one_home_after_the_other() {
     let mut task = Task::new(Vec::new(), What::Flush(vec![HomeId(1), HomeId(2)]));
     let mut home = Home::default();
-    let first = task.begin();
+    let first = asked(task.begin());
     assert_eq!((first.verb, first.home), (Verb::Flush, HomeId(1)));
     let Next::Ask(second) = task.hear(home.answer(&first)) else { panic!("there is another home") };
     assert_eq!(second.home, HomeId(2));
@@ -429,7 +435,7 @@ fn what_is_not_answered_is_said_and_others_cannot_keep_it_for_ever() {
     }
     let mut task = Task::new(KEY.to_vec(), prepend);
     let mut home = Home::default();
-    let mut call = task.begin();
+    let mut call = asked(task.begin());
     let mut reads = 0;
     loop {
         if call.verb == Verb::Get {
@@ -441,11 +447,11 @@ fn what_is_not_answered_is_said_and_others_cannot_keep_it_for_ever() {
             home.run(&What::Store(Store { life: Nanos::MAX, ..Store::default() }));
         }
         match task.hear(answer) {
-            Next::Ask(next) => call = next,
             Next::Done(outcome) => {
                 assert_eq!((outcome, reads), (Outcome::Failed(Trouble::Contended), ROUNDS));
                 return;
             }
+            next => call = asked(next),
         }
     }
 }
