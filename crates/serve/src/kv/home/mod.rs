@@ -23,7 +23,7 @@ use protocol::coherence::guard::Keys;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::{Guard, Home, Life, NodeId};
 use protocol::wire::{HomeId, Incarnation};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct HomeArgs {
     /// Be the home of the boxes of this topology (`millrace inc topology` prints one): what its clients and memcached's see is the same
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "cluster", value_name = "FILE")]
     pub boxes: Option<PathBuf>,
 
     /// Which of the topology's homes, if it has several
@@ -70,6 +70,15 @@ pub struct AtHome {
     /// For edge 0.
     wire: Mutex<Option<Wire>>,
     serves_from: Instant,
+}
+
+impl HomeArgs {
+    /// Where operators find it, if the file says so.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        let topology = Topology::read(self.boxes.as_ref()?).ok()?;
+        let id = self.home.map(HomeId).or_else(|| topology.homes().first().map(|(id, _)| *id))?;
+        topology.admin(NodeId::Home(id))
+    }
 }
 
 impl Seat {
