@@ -21,6 +21,7 @@ use prove::sim::Sim;
 use prove::soak::Soak;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serve::chain::Chain;
+use serve::cluster::Cluster;
 use serve::inc::Inc;
 use serve::inc::one::{BoxNode, ControllerNode, HomeNode};
 use serve::key::Key;
@@ -51,6 +52,7 @@ enum Command {
     Sim(Box<Sim>),
     Inc(Inc),
     Chain(Chain),
+    Cluster(Cluster),
     #[command(name = "box")]
     CacheBox(BoxNode),
     Home(HomeNode),
@@ -103,6 +105,10 @@ fn main() -> ExitCode {
         Command::Sim(sim) => sim.run().map_err(Into::into),
         Command::Inc(inc) => inc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
         Command::Chain(chain) => chain.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() }),
+        Command::Cluster(cluster) => match cluster.run() {
+            Ok(code) => return ExitCode::from(code),
+            Err(error) => Err(error.into()),
+        },
         Command::CacheBox(node) => node.run().map_err(Into::into),
         Command::Home(node) => node.run().map_err(Into::into),
         Command::Controller(node) => node.run().map_err(Into::into),

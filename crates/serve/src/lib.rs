@@ -7,6 +7,7 @@
 //! | [`inc`] | the in-network cache of `protocol::coherence` on sockets: boxes, homes, controller, clients |
 //! | [`proxy`] | memcached clients before that cache |
 //! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
+//! | [`cluster`] | the file of a cluster: how all its members are; who joins and who goes |
 //! | [`rec`] | recommendation inference |
 //! | [`rpc`] | services of the fabric: a server to try out, a gateway for gRPC, calls by hand |
 //! | `memcached` | connections of memcached clients: what it and the proxy share |
@@ -23,6 +24,7 @@
 
 pub mod admin;
 pub mod chain;
+pub mod cluster;
 pub mod complain;
 pub(crate) mod descriptors;
 pub mod engine_cores;

@@ -45,6 +45,11 @@ pub trait Service: Send {
     /// What clients may speak to it, the first unless it is said. None: it has no listeners.
     fn protocols(&self) -> &'static [&'static str];
 
+    /// Whether it knows where it listens without being told.
+    fn is_placed(&self) -> bool {
+        self.protocols().is_empty()
+    }
+
     /// Clients find it here, too, and speak one of its protocols.
     ///
     /// # Errors

@@ -29,6 +29,10 @@ const SERVICES: &[&[&str]] =
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("proxy", "inc"), // A proxy is a client of the cache.
     ("kv", "inc"),    // A node may be the home of boxes.
+    // The file of a cluster names members of both kinds.
+    ("cluster", "inc"),
+    ("cluster", "chain"),
+    ("cluster", "txn"),
     // A node has services of all kinds.
     ("node", "kv"),
     ("node", "inc"),

@@ -120,6 +120,12 @@ impl Controller {
         self.live
     }
 
+    /// How long it has heard nothing of boxes and homes, while it makes the tables.
+    pub fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
+        let all = self.heard.iter().filter(|_| self.is_active());
+        all.map(|(node, heard)| (*node, now.since(*heard))).collect()
+    }
+
     /// The first by index waits shortest, so that seldom two take over at once.
     fn takes_over_at(&self) -> Nanos {
         self.heard_active.plus(Nanos(self.config.health.0.saturating_mul(2 + u64::from(self.index))))
@@ -159,6 +165,10 @@ impl Controller {
         self.live = live;
         if changed {
             self.number_next(now);
+        }
+        // No table says who of these lives; operators want to know.
+        for id in self.layout.homes() {
+            self.heard.entry(NodeId::Home(id)).or_insert(now);
         }
         let boxes = self.layout.boxes().map(NodeId::Box);
         let others = (0..self.controllers).filter(|i| *i != self.index).map(NodeId::Controller);
@@ -246,6 +256,10 @@ mod tests {
                 now = active.next_deadline();
             }
             assert_eq!(active.live().0, live);
+            let silent =
+                active.silences(now).into_iter().filter(|(_, silence)| *silence > active.config.heartbeat);
+            let silent: Vec<_> = silent.map(|(node, _)| node).collect();
+            assert_eq!(silent, if dead == 2 { vec![NodeId::Box(BoxId(2))] } else { Vec::new() });
         }
         assert_eq!(active.epoch().0 & 0xffff, 2);
     }

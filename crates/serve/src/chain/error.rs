@@ -3,6 +3,7 @@
 use super::controller::ControllerError;
 use super::media::Media;
 use crate::process::parse::AssignError;
+use crate::process::table::Wrong;
 use crate::shell::ShellError;
 use base::Bytes;
 use base::key::KeyError;
@@ -48,6 +49,8 @@ pub enum ChainError {
     NotABackup(PathBuf, String),
     Unsound(usize, usize),
     Shell(ShellError),
+    Cluster(Wrong),
+    NoPlace(PathBuf, String),
 }
 
 impl ChainError {
@@ -134,6 +137,8 @@ impl fmt::Display for ChainError {
                 "{error}\n  all members of a chain have the same key: `millrace key new FILE` makes one, copy it to each and name it with --key"
             ),
             ChainError::Shell(error) => error.fmt(f),
+            ChainError::Cluster(wrong) => wrong.fmt(f),
+            ChainError::NoPlace(path, why) => write!(f, "{}: {why}", path.display()),
             ChainError::NoKey => f.write_str(
                 "a member of a chain proves that it is one: name its key with --key FILE (`millrace key new FILE` makes one), or say --no-key",
             ),

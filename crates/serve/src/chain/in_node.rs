@@ -36,9 +36,15 @@ impl Serving {
     /// # Errors
     /// Says which key is wrong.
     pub fn of(table: &Table<'_>) -> Result<Serving, Wrong> {
-        let (keys, registers) = (table.flags(&["kind"])?, Registers::default());
+        let keys: Keys = table.flags(&["kind"])?;
+        let file = table.get("cluster");
+        let wrong = |error: ChainError| {
+            file.as_ref().map_or_else(|| table.wrong(error.to_string()), |file| file.wrong(error.to_string()))
+        };
+        let (keys, seat) = keys.settle().map_err(wrong)?;
+        let registers = super::replica::registers(&seat.set).map_err(wrong)?;
         table.registers(&registers, &[])?;
-        Ok(Serving::new(keys, Vec::new(), registers))
+        Ok(Serving::new(keys, seat.listen, registers))
     }
 }
 
@@ -49,6 +55,10 @@ impl Service for Serving {
 
     fn protocols(&self) -> &'static [&'static str] {
         &["fabric"]
+    }
+
+    fn is_placed(&self) -> bool {
+        !self.listen.is_empty()
     }
 
     fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {

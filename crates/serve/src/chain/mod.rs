@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `replica`, `node`, `in_node` | `chain replica`: from flags to a running replica; its loop; it as a service of a process |
+//! | `members` | chains in the file of a cluster: who is a member, and where |
 //! | `service` | the clients' calls (`txn.proto`) to the machine and back |
 //! | `links` | messages between replicas and controllers, over any fabric transport |
 //! | `disk`, `media` | log, image and checkpoints in a directory, behind the machine's traits; what they are kept on |
@@ -26,6 +27,7 @@ mod info;
 pub mod links;
 mod local;
 pub mod media;
+pub mod members;
 pub mod metrics;
 pub mod node;
 pub mod registers;

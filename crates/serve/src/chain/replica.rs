@@ -5,6 +5,7 @@ use super::error::ChainError;
 use super::in_node::Serving;
 use super::links::Links;
 use super::media::Media;
+use super::members;
 use super::node::{Node, Place};
 use super::registers::{Registers, config};
 use super::service::Desk;
@@ -45,6 +46,9 @@ Example, three replicas on three machines with a controller on the first:
     --peers 1=tcp:10.0.0.1:7411,2=tcp:10.0.0.2:7411,3=tcp:10.0.0.3:7411 --controllers tcp:10.0.0.1:7400
   … and the same with --id 2 and 3, and their own --listen, on the others.
 
+The same with one file for all of them (docs/cluster.md):
+  millrace chain replica --cluster cluster.toml --id 1
+
 On one machine `millrace chain up` starts all of it.")]
 pub struct ReplicaNode {
     /// Which replica of which chain.
@@ -52,7 +56,7 @@ pub struct ReplicaNode {
     pub keys: Keys,
 
     /// Where clients find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
-    #[arg(short, long, value_name = "ADDRESS", required = true)]
+    #[arg(short, long, value_name = "ADDRESS", required_unless_present = "cluster")]
     pub listen: Vec<Address>,
 
     /// Set a register; may be repeated. `millrace registers --chain` lists them
@@ -79,20 +83,24 @@ pub struct Keys {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub id: u16,
 
-    /// The chain's number; messages of other chains are ignored
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub chain: u32,
+    /// The chain's number; messages of other chains are ignored. 1, or that of the only chain in --cluster
+    #[arg(long, value_name = "N")]
+    pub chain: Option<u32>,
+
+    /// The file of the cluster, which says all that is in it and not said here: addresses, peers, controllers, key, directory, registers
+    #[arg(long, value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
 
     /// What clients are told of where it is, if that is not the first of --listen
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<Address>,
 
     /// All replicas, this one too, and where each listens for the others: 1=ADDRESS,2=ADDRESS,…
-    #[arg(long, value_name = "N=ADDRESS", value_delimiter = ',', required = true, value_parser = numbered)]
+    #[arg(long, value_name = "N=ADDRESS", value_delimiter = ',', required_unless_present = "cluster", value_parser = numbered)]
     pub peers: Vec<(u16, Address)>,
 
     /// Where the controllers listen, the first being number 0; or N=ADDRESS
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true, value_parser = perhaps_numbered)]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required_unless_present = "cluster", value_parser = perhaps_numbered)]
     pub controllers: Vec<(Option<u16>, Address)>,
 
     #[command(flatten)]
@@ -119,6 +127,11 @@ pub struct Secret {
 }
 
 impl Secret {
+    /// The key in this file, if nothing else is said.
+    pub(super) fn fall_back_to(&mut self, file: Option<PathBuf>) {
+        self.key = self.key.take().or(file.filter(|_| !self.no_key));
+    }
+
     /// The key in the file that was named, or in the one `beside` what the node keeps. `addresses` are those of the members.
     ///
     /// # Errors
@@ -202,24 +215,55 @@ impl ReplicaNode {
         if self.until_eof {
             stop.at_eof();
         }
-        let replica = Serving::new(self.keys.clone(), self.listen.clone(), registers(&self.set)?);
-        let shell = Shell::of(replica, self.admin, stop)?;
+        let (keys, seat) = self.keys.clone().settle()?;
+        let (name, admin) = (keys.name(), self.admin.or(seat.admin));
+        let listen = if self.listen.is_empty() { seat.listen } else { self.listen.clone() };
+        let replica = Serving::new(keys, listen, registers(&[&seat.set[..], &self.set].concat())?);
+        let shell = Shell::of(replica, admin, stop)?;
         if let Some(admin) = shell.admin() {
-            say(&format!("{}: metrics at http://{}/metrics", self.keys.name(), admin.address()));
+            say(&format!("{name}: metrics at http://{}/metrics", admin.address()));
         }
         Ok(shell.wait()?)
     }
 }
 
+/// What a cluster's file says of a replica besides its keys.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seat {
+    pub listen: Vec<Address>,
+    pub admin: Option<SocketAddr>,
+    pub set: Vec<String>,
+}
+
 impl Keys {
     /// What its lines begin with.
     pub(super) fn name(&self) -> String {
-        format!("replica {} of chain {}", self.id, self.chain)
+        format!("replica {} of chain {}", self.id, self.number())
+    }
+
+    fn number(&self) -> u32 {
+        self.chain.unwrap_or(1)
+    }
+
+    /// With what the cluster's file says and they do not, if there is one.
+    pub(super) fn settle(mut self) -> Result<(Keys, Seat), ChainError> {
+        let Some(file) = &self.cluster else { return Ok((self, Seat::default())) };
+        let chain = members::one(file, self.chain).map_err(ChainError::Cluster)?;
+        let no_place = |why| ChainError::NoPlace(file.clone(), why);
+        let place = chain.replica(self.id).map_err(no_place)?.clone();
+        let controllers = chain.controllers.into_iter().map(|place| (None, place.address));
+        let peers = chain.replicas.into_iter().map(|place| (place.id, place.peers));
+        self.chain = Some(chain.number);
+        self.peers = if self.peers.is_empty() { peers.collect() } else { self.peers };
+        self.controllers = if self.controllers.is_empty() { controllers.collect() } else { self.controllers };
+        self.secret.fall_back_to(chain.key);
+        self.storage.data = self.storage.data.or(place.data);
+        Ok((self, Seat { listen: vec![place.address], admin: place.admin, set: chain.set }))
     }
 
     /// Checks what was said, takes the directory and the addresses, and recovers.
     pub(super) fn open(&self, clients_at: &[Address], registers: Arc<Registers>) -> Result<Node, ChainError> {
-        let config = config(self.chain, &registers);
+        let config = config(self.number(), &registers);
         config.check()?;
         let (peers, listen) = self.peers()?;
         let controllers = self.controllers()?;
@@ -249,7 +293,7 @@ impl Keys {
         let nodes = peers.into_iter().map(|(id, address)| (NodeId::Replica(id), Some(address))).chain(
             controllers.into_iter().map(|(number, address)| (NodeId::Controller(number), Some(address))),
         );
-        let links = Links::new(&key, self.chain, NodeId::Replica(id), Some(&listen), &serves, nodes)
+        let links = Links::new(&key, self.number(), NodeId::Replica(id), Some(&listen), &serves, nodes)
             .map_err(|error| ChainError::Listen(listen.clone(), error))?;
 
         let Disk { image, log, recovered, incarnation } = disk;
@@ -261,7 +305,7 @@ impl Keys {
         let found = found.replayed(before, view.applied, view.last, begun.elapsed());
         say(&format!("{}: {found}", self.name()));
         let place =
-            Place { chain: self.chain, id, incarnation, media: self.storage.media, serves, found, key };
+            Place { chain: self.number(), id, incarnation, media: self.storage.media, serves, found, key };
         Ok(Node::new(replica, place, links, (server, desk), sleeper, registers))
     }
 

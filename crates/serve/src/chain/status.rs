@@ -1,4 +1,5 @@
-//! `millrace chain status` and `millrace chain checksum`: what the replicas say of themselves, side by side.
+//! `millrace chain status` and `millrace chain checksum`: what the replicas say of themselves, side by side. They need one address and no file;
+//! `millrace cluster status` asks replicas by the same [`ask`], and all other members of a file besides.
 
 use super::error::ChainError;
 use crate::txn::info::Info;
@@ -40,6 +41,8 @@ pub struct Whom {
 }
 
 /// Show a chain: who is head and tail, the epoch, how far each replica is, leases, contended keys, recovery, write amplification.
+///
+/// `millrace cluster status` shows all members of a file, controllers too.
 ///
 /// Asks the replicas at --connect, and those that they name. One that does not answer is shown as away.
 ///
@@ -258,7 +261,8 @@ impl Answers {
     }
 }
 
-fn part(newest: &Info, info: &Info) -> &'static str {
+/// What a replica is in the newest configuration.
+pub(crate) fn part(newest: &Info, info: &Info) -> &'static str {
     let place = newest.members.iter().find(|member| member.replica == info.replica);
     match place {
         None => "outside",

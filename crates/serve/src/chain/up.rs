@@ -11,6 +11,7 @@ use super::controller::{ControllerError, Process, Setting};
 use super::error::ChainError;
 use super::media::Media;
 use super::registers::config;
+use super::registry::etcd::Login;
 use super::replica::{KEY_FILE, registers};
 use crate::process::stop::Woken;
 use crate::process::{Stop, say};
@@ -91,6 +92,9 @@ pub struct Up {
     /// Keep the configuration in etcd, at these URLs, instead of a file
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd: Vec<String>,
+
+    #[command(flatten)]
+    login: Login,
 
     /// Start replicas that die again
     #[arg(long)]
@@ -224,7 +228,8 @@ impl Up {
         let keeps = self.data.as_ref().filter(|_| self.media().needs_directory());
         let state = keeps.map(|data| data.join("controller"));
         let state = state.as_slice();
-        let registry = registry(&config, 0, state, &self.etcd).map_err(ControllerError::from)?;
+        let registry =
+            registry(&config, 0, state, (&self.etcd, &self.login)).map_err(ControllerError::from)?;
         let key = Key::read(key_file).map_err(ChainError::Key)?;
         let mut process = Process::open(Setting {
             config,

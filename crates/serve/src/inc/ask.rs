@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args, Debug)]
 pub struct Way {
     /// The file that the nodes have, too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "cluster", value_name = "FILE")]
     topology: PathBuf,
 
     /// The box to ask; the first, unless said

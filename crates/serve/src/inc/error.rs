@@ -2,6 +2,7 @@
 
 use super::book;
 use super::client::ClientError;
+use crate::process::table::Wrong;
 use crate::shell::ShellError;
 use base::key::KeyError;
 use protocol::coherence::table::BadLayout;
@@ -18,8 +19,7 @@ use xdp::LoadError;
 #[allow(missing_docs)] // each is a sentence below
 pub enum IncError {
     Read(PathBuf, io::Error),
-    Syntax(PathBuf, toml::de::Error),
-    NotAValue(String),
+    File(Wrong),
     Register(SetError),
     Config(BadConfig),
     Layout(BadLayout),
@@ -73,12 +73,7 @@ impl fmt::Display for IncError {
                 path.display(),
                 path.display()
             ),
-            IncError::Syntax(path, cause) => {
-                write!(f, "the topology {} makes no sense: {cause}", path.display())
-            }
-            IncError::NotAValue(key) => {
-                write!(f, "coherence.{key} in the topology must be a number, a word or true or false")
-            }
+            IncError::File(wrong) => wrong.fmt(f),
             IncError::Register(cause) => cause.fmt(f),
             IncError::Config(cause) => {
                 write!(f, "the registers in [coherence] do not fit together: {cause}")

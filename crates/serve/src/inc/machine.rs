@@ -23,6 +23,12 @@ pub trait Machine {
     /// What it counted.
     fn counters(&self) -> Counters;
 
+    /// How long it has heard nothing of each node that it watches.
+    fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
+        let _ = now;
+        Vec::new()
+    }
+
     /// How long another tier took that answers for it, by outcome.
     fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
         Vec::new()
@@ -30,7 +36,7 @@ pub trait Machine {
 }
 
 macro_rules! machine {
-    ($type:ty $(, $bugs:ident)?; |$self:ident| $counters:expr) => {
+    ($type:ty $(, $bugs:ident)?; |$self:ident| $counters:expr $(; $silences:expr)?) => {
         impl$(<$bugs: Bugs<Planted>>)? Machine for $type {
             fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
                 <$type>::handle(self, now, from, message, out);
@@ -48,6 +54,10 @@ macro_rules! machine {
                 let $self = self;
                 $counters
             }
+
+            $(fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
+                $silences(self, now)
+            })?
         }
     };
 }
@@ -66,6 +76,7 @@ machine!(CacheBox<B>, B; |cache| {
         ("given back", stats.returns),
         ("fallbacks", stats.fallbacks),
         ("dropped", stats.dropped),
+        ("epoch", cache.table().epoch().0.into()),
     ]
 });
 
@@ -90,8 +101,8 @@ machine!(Home<Shelf, B>, B; |home| {
 
 machine!(Controller; |controller| {
     let boxes = u64::from(controller.live().0.count_ones());
-    vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes)]
-});
+    vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes), ("active", controller.is_active().into())]
+}; Controller::silences);
 
 machine!(Client; |client| {
     let stats = client.stats();

@@ -8,20 +8,28 @@ use super::machine::{Counters, Machine};
 use super::times::Outcome;
 use crate::admin::ask::{Asker, ask_all};
 use crate::metrics::{Buckets, Family, Page};
+use base::{Clock, Nanos};
 use protocol::coherence::NodeId;
 
 crate::families! { "millrace_inc_";
     EVENTS counter "events" count ["node", "tier", "event"] "What a node counted, by tier: user (its thread), xdp (its program in the kernel), socket.";
     ITEMS gauge "items" count ["node"] "Items that a home has.";
     XDP_ENTRIES gauge "xdp_entries" count ["node"] "Copies in the table of a box's XDP program.";
-    EPOCH gauge "epoch" count ["node"] "Number of the table of live boxes that a controller made last.";
+    EPOCH gauge "epoch" count ["node"] "Number of the table of live boxes that a controller made last, or a box goes by.";
     LIVE_BOXES gauge "live_boxes" count ["node"] "Boxes that a controller takes for alive.";
+    ACTIVE gauge "active" count ["node"] "Whether a controller makes the tables; of several one does.";
+    SILENT gauge "silent" seconds ["node", "of"] "How long the controller that makes the tables has heard nothing of a box or home.";
     TIME histogram "datagram" seconds ["node", "tier", "outcome"] "From reading a datagram to sending what it caused; of tier xdp a sample.";
 }
 
 /// Counts of machines that go up and down, with their families.
-const STATES: [(&str, &Family); 4] =
-    [("items", ITEMS), ("epoch", EPOCH), ("live boxes", LIVE_BOXES), ("xdp entries", XDP_ENTRIES)];
+const STATES: [(&str, &Family); 5] = [
+    ("items", ITEMS),
+    ("epoch", EPOCH),
+    ("live boxes", LIVE_BOXES),
+    ("active", ACTIVE),
+    ("xdp entries", XDP_ENTRIES),
+];
 
 /// Of a node, at one moment.
 #[derive(Debug)]
@@ -29,6 +37,7 @@ pub struct Seen {
     node: NodeId,
     counts: Counters,
     traffic: Counters,
+    silences: Vec<(NodeId, Nanos)>,
     /// Tier, outcome and spans.
     times: Vec<(&'static str, &'static str, Buckets)>,
 }
@@ -42,7 +51,8 @@ impl Seen {
             user.map(|(name, times)| ("user", *name, Buckets::of_histogram(times))).collect();
         times.extend(driver.machine().fast_times().iter().map(|(name, times)| ("xdp", *name, fast(times))));
         let (counts, traffic) = (driver.machine().counters(), driver.traffic().named().into());
-        Seen { node, counts, traffic, times }
+        let silences = driver.machine().silences(Clock::shared().now());
+        Seen { node, counts, traffic, silences, times }
     }
 }
 
@@ -77,6 +87,9 @@ fn add(page: &mut Page, seen: &Seen) {
     for (name, count) in &seen.traffic {
         page.add(EVENTS, &[node, "socket", &event(name)], *count);
     }
+    for (of, silent) in &seen.silences {
+        page.add(SILENT, &[node, &book::name(*of)], silent.0 as f64 / 1e9);
+    }
     for (tier, outcome, times) in &seen.times {
         page.add_buckets(TIME, &[node, tier, outcome], times);
     }
@@ -102,7 +115,8 @@ mod tests {
             ("user", "answered", Buckets::of_histogram(&user)),
             ("xdp", "hit", fast(&xdp::Histogram::default())),
         ];
-        Seen { node, counts: counts.into(), traffic: vec![("sent", 4)], times }
+        let silences = vec![(NodeId::Box(BoxId(2)), Nanos::from_millis(1500))];
+        Seen { node, counts: counts.into(), traffic: vec![("sent", 4)], silences, times }
     }
 
     #[test]
@@ -110,7 +124,7 @@ mod tests {
         let mut page = Page::default();
         add(&mut page, &seen(NodeId::Box(BoxId(1)), &[("hits", 3), ("xdp hits", 9), ("xdp entries", 2)]));
         add(&mut page, &seen(NodeId::Home(HomeId(1)), &[("hits", 5), ("items", 6)]));
-        add(&mut page, &seen(NodeId::Controller(0), &[("epoch", 7), ("live boxes", 1)]));
+        add(&mut page, &seen(NodeId::Controller(0), &[("epoch", 7), ("live boxes", 1), ("active", 1)]));
         let text = page.text();
         lint::hold(&text);
         for sample in [
@@ -121,6 +135,8 @@ mod tests {
             "millrace_inc_items{node=\"home:1\"} 6",
             "millrace_inc_epoch{node=\"controller:0\"} 7",
             "millrace_inc_live_boxes{node=\"controller:0\"} 1",
+            "millrace_inc_active{node=\"controller:0\"} 1",
+            "millrace_inc_silent_seconds{node=\"controller:0\",of=\"box:2\"} 1.5",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.000002\"} 1",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.00001\"} 3",
             "millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"answered\"} 3",

@@ -100,7 +100,7 @@ impl<B: Bugs<Planted> + Send + 'static> Rack<B> {
         let sums = self.counted.entry(node).or_insert_with(|| counters.iter().map(|c| (c.0, 0)).collect());
         for ((_, sum), (name, count)) in sums.iter_mut().zip(&counters) {
             // These are states, not sums.
-            let is_state = matches!(*name, "items" | "epoch" | "live boxes");
+            let is_state = matches!(*name, "items" | "epoch" | "live boxes" | "active");
             *sum = if is_state { *count } else { *sum + count };
         }
         Ok(())

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 /// Which topology, and what is known of earlier lives: on command lines and in config files.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Lives {
-    /// The file; `millrace inc topology` prints one
-    #[arg(long, value_name = "FILE")]
+    /// The file of the rack, or of the cluster; `millrace inc topology` prints one
+    #[arg(long, visible_alias = "cluster", value_name = "FILE")]
     pub(super) topology: PathBuf,
 
     /// It never ran before, so that it need not be silent. Wrong if it did: then what is promised does not hold
@@ -45,7 +45,7 @@ pub struct Common {
     #[arg(long)]
     until_eof: bool,
 
-    /// HTTP port for metrics, registers and health; on loopback unless an address is given
+    /// HTTP port for metrics, registers and health; on loopback unless an address is given. Without this, what the file says of these nodes
     #[arg(long, alias = "metrics", value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
 
@@ -98,8 +98,9 @@ impl Common {
         if self.until_eof {
             stop.at_eof();
         }
+        let admin = self.admin.or_else(|| topology.admin_of(&nodes));
         let nodes = Nodes::new(topology, nodes, equip, &self.lives);
-        let shell = Shell::of(nodes, self.admin, stop)?;
+        let shell = Shell::of(nodes, admin, stop)?;
         shell.addresses().iter().for_each(|line| say(line));
         if let Some(admin) = shell.admin() {
             say(&format!("metrics at http://{}/metrics", admin.address()));

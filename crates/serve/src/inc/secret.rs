@@ -1,13 +1,24 @@
 //! Where a topology's key is.
 
 use super::IncError;
-use super::topology::ClusterEntry;
 use base::key::Key;
 use protocol::coherence::guard::Keys;
 use std::path::{Path, PathBuf};
 
 /// The file beside a topology that has the key, unless it says another.
 pub const FILE: &str = "cluster.key";
+
+/// What a file says of keys.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ClusterEntry {
+    /// The nodes'
+    #[arg(long)]
+    key: Option<PathBuf>,
+
+    /// The clients'
+    #[arg(long)]
+    client_key: Option<PathBuf>,
+}
 
 /// See the file's head.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@
 //! address = "127.0.0.1:7104"
 //! box = 2                     # the box before it
 //! stream = "127.0.0.1:11211"  # its memcached listener, for values too long for a packet; all homes have one, or none
+//! admin = "127.0.0.1:9104"    # of any node: where operators find it, unless its --admin says so
 //!
 //! [[controller]]              # in the order in which they take over
 //! address = "127.0.0.1:7105"
@@ -24,6 +25,7 @@
 //! [coherence]                 # registers
 //! lease = 500000
 //! ```
+//! The same file may have chains of replicas in it, `[[chain]]`, which `crate::chain::members` reads: the file of a cluster.
 //!
 //! Invariant of a [`Topology`]: it was checked; its nodes have addresses of one family that others can send to.
 
@@ -31,78 +33,23 @@ use super::IncError;
 use super::book::Book;
 use super::registers::{self, Registers};
 use super::secret::{self, Secret};
+use crate::process::table::Source;
 use base::Bytes;
 use base::key::Key;
-use protocol::coherence::controller::MAX_CONTROLLERS;
 use protocol::coherence::guard::Keys;
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{Config, NodeId};
 use protocol::wire::{BoxId, HomeId, MAX_VALUE};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+
+mod file;
 
 /// Slots where none are given.
 const SLOTS: usize = 64;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default = "slots")]
-    slots: usize,
-    #[serde(default, rename = "box")]
-    boxes: Vec<BoxEntry>,
-    #[serde(default, rename = "home")]
-    homes: Vec<HomeEntry>,
-    #[serde(default, rename = "controller")]
-    controllers: Vec<ControllerEntry>,
-    #[serde(default)]
-    cluster: Option<ClusterEntry>,
-    #[serde(default)]
-    coherence: toml::Table,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClusterEntry {
-    #[serde(default)]
-    pub(super) key: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) client_key: Option<PathBuf>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BoxEntry {
-    id: u16,
-    address: SocketAddr,
-    #[serde(default)]
-    above: Vec<u16>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HomeEntry {
-    id: u16,
-    address: SocketAddr,
-    #[serde(rename = "box")]
-    before: u16,
-    #[serde(default)]
-    stream: Option<SocketAddr>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ControllerEntry {
-    address: SocketAddr,
-}
-
-fn slots() -> usize {
-    SLOTS
-}
 
 /// How many of each, for a topology of two levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -143,6 +90,8 @@ pub struct Topology {
     layout: Arc<Layout>,
     book: Arc<Book>,
     controllers: u8,
+    /// Where operators find nodes, of those that say it.
+    admin: BTreeMap<NodeId, SocketAddr>,
     config: Config,
     secret: Secret,
     memory: Bytes,
@@ -169,34 +118,9 @@ impl Topology {
     /// # Errors
     /// As [`Topology::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Topology, IncError> {
-        let file: File = toml::from_str(text).map_err(|cause| IncError::Syntax(path.to_path_buf(), cause))?;
-        let registers = Registers::default();
-        for (key, value) in &file.coherence {
-            let text = match value {
-                toml::Value::String(text) => text.clone(),
-                toml::Value::Integer(number) => number.to_string(),
-                toml::Value::Boolean(is) => is.to_string(),
-                _ => return Err(IncError::NotAValue(key.clone())),
-            };
-            registers.set(&format!("coherence.{key}"), &text).map_err(IncError::Register)?;
-        }
-        let boxes = file.boxes.iter().map(|entry| BoxPlace {
-            id: BoxId(entry.id),
-            above: entry.above.iter().copied().map(BoxId).collect(),
-        });
-        let homes = file.homes.iter().map(|entry| (HomeId(entry.id), BoxId(entry.before))).collect();
-        let addresses = file.boxes.iter().map(|entry| (NodeId::Box(BoxId(entry.id)), entry.address));
-        let addresses =
-            addresses.chain(file.homes.iter().map(|entry| (NodeId::Home(HomeId(entry.id)), entry.address)));
-        if file.controllers.len() > usize::from(MAX_CONTROLLERS) {
-            return Err(IncError::Controllers(file.controllers.len()));
-        }
-        let controllers = (0..).zip(&file.controllers).map(|(i, e)| (NodeId::Controller(i), e.address));
-        let addresses = addresses.chain(controllers).collect();
-        let topology = Topology::new(boxes.collect(), homes, file.slots, addresses, &registers)?;
-        let secret = file.cluster.map_or(Secret::None, |entry| Secret::of(entry, path));
-        let streams = file.homes.iter().filter_map(|entry| Some((HomeId(entry.id), entry.stream?)));
-        Topology { secret, ..topology }.with_streams(streams)
+        let source = Source::of(path, text);
+        let parsed = source.parse().map_err(IncError::File)?;
+        file::read(&source.table(&parsed), path)
     }
 
     /// Two levels, as [`Layout::two_levels`] has them: every ToR below every root. It has a new key.
@@ -255,6 +179,7 @@ impl Topology {
             layout: Arc::new(layout),
             book: Arc::new(book),
             controllers: controllers as u8,
+            admin: BTreeMap::new(),
             config,
             secret: Secret::None,
             memory: registers::memory(registers),
@@ -320,6 +245,17 @@ impl Topology {
     /// How many controllers.
     pub fn controllers(&self) -> u8 {
         self.controllers
+    }
+
+    /// Where operators find a node, if the file says so.
+    pub fn admin(&self, node: NodeId) -> Option<SocketAddr> {
+        self.admin.get(&node).copied()
+    }
+
+    /// The same of nodes in one process: if all of them are said to be at one address.
+    pub fn admin_of(&self, nodes: &[NodeId]) -> Option<SocketAddr> {
+        let first = self.admin(*nodes.first()?);
+        first.filter(|_| nodes.iter().all(|node| self.admin(*node) == first))
     }
 
     /// Boxes, each with those above it.
@@ -439,22 +375,26 @@ impl Topology {
     fn text_with(&self, key: &Path) -> String {
         let mut text = format!("slots = {}\n", self.layout.slots());
         text.push_str(&self.secret.text(key));
-        let at = |node| self.book.address_of(node).map_or(String::new(), |address| address.to_string());
+        let at = |node| {
+            let address = self.book.address_of(node).map_or(String::new(), |address| address.to_string());
+            let admin = self.admin(node).map_or(String::new(), |admin| format!("\nadmin = \"{admin}\""));
+            format!("address = \"{address}\"{admin}\n")
+        };
         for place in &self.boxes {
             let above: Vec<_> = place.above.iter().map(BoxId::to_string).collect();
             let address = at(NodeId::Box(place.id));
-            let _ = write!(text, "\n[[box]]\nid = {}\naddress = \"{address}\"\n", place.id);
+            let _ = write!(text, "\n[[box]]\nid = {}\n{address}", place.id);
             let _ = writeln!(text, "above = [{}]", above.join(", "));
         }
         for (id, before) in &self.homes {
             let address = at(NodeId::Home(*id));
-            let _ = write!(text, "\n[[home]]\nid = {id}\naddress = \"{address}\"\nbox = {before}\n");
+            let _ = write!(text, "\n[[home]]\nid = {id}\n{address}box = {before}\n");
             if let Some(stream) = self.streams.get(id) {
                 let _ = writeln!(text, "stream = \"{stream}\"");
             }
         }
         for index in 0..self.controllers {
-            let _ = write!(text, "\n[[controller]]\naddress = \"{}\"\n", at(NodeId::Controller(index)));
+            let _ = write!(text, "\n[[controller]]\n{}", at(NodeId::Controller(index)));
         }
         text.push_str(
             "\n# Registers, the same for all: `millrace registers --inc` lists them.\n[coherence]\n",

@@ -11,6 +11,7 @@
 //! | `page` | [`Page`]: samples of one moment, and the writer |
 //! | `buckets` | [`Buckets`]: a histogram of any make in Prometheus' shape, in seconds |
 //! | `process` | what every process shows: processor time, memory, descriptors, version, registers, lines logged |
+//! | `read` | a page of another process, read again |
 //! | `lint` | the rules that every page keeps, for tests |
 //!
 //! A name is `millrace_SERVICE_WHAT[_UNIT][_total]`: the macro puts unit and `_total` there, so a name says what its kind and unit say. Units are
@@ -24,6 +25,7 @@ mod buckets;
 pub(crate) mod lint;
 mod page;
 pub mod process;
+pub mod read;
 
 pub use buckets::Buckets;
 pub use page::{CONTENT_TYPE, Number, Page};

@@ -125,7 +125,8 @@ impl Up {
             Said::One(mut config, admin) => {
                 self.flags.apply(&mut config).map_err(UpError::Flags)?;
                 config.verbosity = self.log.verbose;
-                Ok(Said::One(config, self.admin.or(admin)))
+                let admin = self.admin.or(admin).or_else(|| config.home.admin());
+                Ok(Said::One(config, admin))
             }
             Said::Several(_) if self.flags != Flags::default() => {
                 Err(UpError::Both(self.config.clone().unwrap_or_default()))

@@ -141,7 +141,7 @@ impl Plan {
 
     /// A service that nobody could reach.
     pub fn silent(&self) -> Option<&Planned> {
-        self.services.iter().find(|one| one.listeners.is_empty() && !one.service.protocols().is_empty())
+        self.services.iter().find(|one| one.listeners.is_empty() && !one.service.is_placed())
     }
 
     /// Who has an address already.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `stop` | how servers are told to stop |
 //! | `table` | config files, with the line of what is wrong |
+//! | `cluster_file` | which tables the file of a cluster has |
 //! | `parse` | times, counts, rates, addresses and `--set` as people write them |
 //! | `progress` | progress bars |
 //! | `logger` | what servers log: levels, text or JSON |
 //! | `interrupt` | Ctrl-C that ends a measurement early |
 //! | `panics` | panics of machines under test, caught |
 
+pub mod cluster_file;
 pub mod interrupt;
 pub mod logger;
 pub mod panics;

@@ -57,6 +57,11 @@ impl Source {
         Source { path: path.to_owned(), text: text.into() }
     }
 
+    /// As it is written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// What it holds.
     ///
     /// # Errors
@@ -130,6 +135,11 @@ impl<'a> Table<'a> {
     /// Something is wrong with it.
     pub fn wrong(&self, what: impl Into<String>) -> Wrong {
         self.source.wrong(self.at, what)
+    }
+
+    /// Where its content begins, in bytes of the file.
+    pub fn at(&self) -> usize {
+        self.at
     }
 
     /// Refuses keys that are not of these.
@@ -224,6 +234,8 @@ impl<'a> Table<'a> {
             }
             let values = entry.scalars()?;
             match arg.get_value_delimiter() {
+                // An empty list is as good as none.
+                Some(_) if values.is_empty() => {}
                 Some(delimiter) => words.push(format!("--{flag}={}", values.join(&delimiter.to_string()))),
                 None => words.extend(values.iter().map(|value| format!("--{flag}={value}"))),
             }

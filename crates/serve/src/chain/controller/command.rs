@@ -4,8 +4,9 @@ use super::error::ControllerError;
 use super::in_node::Controlling;
 use super::process::{Process, Setting, describe, name};
 use crate::admin::parse_address;
+use crate::chain::members;
 use crate::chain::registers::{Registers, config};
-use crate::chain::registry::etcd::{Etcd, EtcdRegistry};
+use crate::chain::registry::etcd::{Etcd, EtcdRegistry, Login};
 use crate::chain::registry::file::FileRegistry;
 use crate::chain::registry::memory::MemoryRegistry;
 use crate::chain::registry::{Registry, RegistryError};
@@ -42,6 +43,7 @@ Examples:
   millrace chain controller --chain 7 --replicas 1,2,3 --state /var/lib/millrace/chain7 --listen tcp:10.0.0.1:7400
   millrace chain controller --chain 7 --replicas 1,2,3 --number 1 --listen tcp:10.0.0.2:7400 \\
     --etcd http://10.0.0.1:2379,http://10.0.0.2:2379,http://10.0.0.3:2379
+  millrace chain controller --cluster cluster.toml --number 1
 
 What happens when something fails, and what to do when all are down: docs/chain-operate.md")]
 pub struct ControllerNode {
@@ -95,8 +97,8 @@ struct Common {
     keys: Keys,
 
     /// Where replicas find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT
-    #[arg(short, long, value_name = "ADDRESS")]
-    listen: Address,
+    #[arg(short, long, value_name = "ADDRESS", required_unless_present = "cluster")]
+    listen: Option<Address>,
 
     /// Set a register, as at the replicas; may be repeated. `millrace registers --chain` lists them
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -106,12 +108,12 @@ struct Common {
 /// What config files say, too.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Keys {
-    /// The chain's number; messages of other chains are ignored
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    chain: u32,
+    /// The chain's number; messages of other chains are ignored. 1, or that of the only chain in --cluster
+    #[arg(long, value_name = "N")]
+    chain: Option<u32>,
 
     /// All replicas of the chain; a new one begins with them in this order, from head to tail
-    #[arg(long, value_name = "N", value_delimiter = ',', required = true, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_delimiter = ',', required_unless_present = "cluster", value_parser = clap::value_parser!(u16).range(1..))]
     replicas: Vec<u16>,
 
     /// Its number among the controllers: its place in the replicas' --controllers, from 0
@@ -120,6 +122,9 @@ pub struct Keys {
 
     #[command(flatten)]
     place: Place,
+
+    #[command(flatten)]
+    login: Login,
 
     #[command(flatten)]
     secret: Secret,
@@ -137,6 +142,18 @@ struct Place {
     /// Keep the configuration in etcd, at the first of these endpoints that answers: http://HOST:PORT
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd: Vec<String>,
+
+    /// The file of the cluster, which says it, and all else that is not said here: addresses, replicas, key, registers
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+}
+
+/// What a cluster's file says of a controller besides its keys.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seat {
+    pub listen: Option<Address>,
+    pub admin: Option<SocketAddr>,
+    pub set: Vec<String>,
 }
 
 /// The registry of a chain: a file, or etcd, or memory if neither is given.
@@ -147,11 +164,16 @@ pub fn registry(
     config: &Config,
     number: u16,
     state: &[PathBuf],
-    etcd: &[String],
+    etcd: (&[String], &Login),
 ) -> Result<Box<dyn Registry>, RegistryError> {
+    let (endpoints, login) = etcd;
     match state {
-        _ if !etcd.is_empty() => {
-            let etcd = Etcd { drift_percent: config.drift_percent, ..Etcd::at(etcd.to_vec()) };
+        _ if !endpoints.is_empty() => {
+            let etcd = Etcd {
+                drift_percent: config.drift_percent,
+                login: login.read()?,
+                ..Etcd::at(endpoints.to_vec())
+            };
             Ok(Box::new(EtcdRegistry::new(etcd, config.chain, number)?))
         }
         [] => Ok(Box::<MemoryRegistry>::default()),
@@ -167,10 +189,11 @@ impl ControllerNode {
     pub fn run(&self) -> Result<(), ControllerError> {
         self.log.start("chain");
         let stop = Stop::on_signals().map_err(signals)?;
-        let Common { keys, listen, .. } = &self.common;
-        let name = keys.name();
-        let controlling = Controlling::new(keys.clone(), Some(listen.clone()), self.common.registers()?);
-        let shell = Shell::of(controlling, self.admin, stop)?;
+        let (common, admin) = self.common.clone().settle()?;
+        let name = common.keys.name();
+        let registers = registers(&common.set)?;
+        let controlling = Controlling::new(common.keys, common.listen, registers);
+        let shell = Shell::of(controlling, self.admin.or(admin), stop)?;
         if let Some(admin) = shell.admin() {
             say(&format!("{name}: metrics at http://{}/metrics", admin.address()));
         }
@@ -185,9 +208,10 @@ impl Reset {
     /// It was not done, and why.
     pub fn run(&self) -> Result<(), ControllerError> {
         let stop = Stop::on_signals().map_err(signals)?;
-        let mut process = self.open()?;
+        let settled = Reset { common: self.common.clone().settle()?.0, ..self.clone() };
+        let mut process = settled.open()?;
         say(&ready(&process));
-        let done = self.reset(&mut process, stop.flag())?;
+        let done = settled.reset(&mut process, stop.flag())?;
         say(&format!("reset: {}. Start the controllers again", describe(&done)));
         Ok(())
     }
@@ -205,7 +229,7 @@ impl Reset {
         let start = process.clock.now();
         let end = start.plus(Nanos::from_secs(self.wait));
         // The one with the longest log may be the last that comes.
-        let gathered = start.plus(self.common.keys.config(&self.common.registers()?)?.gather);
+        let gathered = start.plus(self.common.keys.config(&registers(&self.common.set)?)?.gather);
         let mut chosen = None;
         while !stop.load(Ordering::Relaxed) {
             if process.turn(&mut say) == 0 {
@@ -246,24 +270,50 @@ impl Reset {
 }
 
 impl Common {
-    fn registers(&self) -> Result<Registers, ControllerError> {
-        let registers = Registers::default();
-        assign(&registers, &self.set).map_err(|error| ControllerError::Set(error.to_string()))?;
-        Ok(registers)
+    /// With what the cluster's file says and they do not, if there is one; and where operators find it.
+    fn settle(self) -> Result<(Common, Option<SocketAddr>), ControllerError> {
+        let (keys, seat) = self.keys.settle()?;
+        let set = [seat.set, self.set].concat();
+        Ok((Common { keys, listen: self.listen.or(seat.listen), set }, seat.admin))
     }
 
     fn open(&self) -> Result<Process, ControllerError> {
-        self.keys.open(&self.listen, &self.registers()?)
+        let listen = self.listen.as_ref().expect("it is required, or in the cluster's file");
+        self.keys.open(listen, &registers(&self.set)?)
     }
+}
+
+/// Registers as `--set` says.
+pub(super) fn registers(set: &[String]) -> Result<Registers, ControllerError> {
+    let registers = Registers::default();
+    assign(&registers, set).map_err(|error| ControllerError::Set(error.to_string()))?;
+    Ok(registers)
 }
 
 impl Keys {
     fn name(&self) -> String {
-        name(self.number, self.chain)
+        name(self.number, self.chain.unwrap_or(1))
+    }
+
+    /// With what the cluster's file says and they do not, if there is one.
+    pub(super) fn settle(mut self) -> Result<(Keys, Seat), ControllerError> {
+        let Some(file) = self.place.cluster.take() else { return Ok((self, Seat::default())) };
+        let chain =
+            members::one(&file, self.chain).map_err(|wrong| ControllerError::Set(wrong.to_string()))?;
+        let no_place = |why| ControllerError::Set(format!("{}: {why}", file.display()));
+        let place = chain.controller(self.number).map_err(no_place)?.clone();
+        self.chain = Some(chain.number);
+        if self.replicas.is_empty() {
+            self.replicas = chain.replicas.iter().map(|place| place.id).collect();
+        }
+        self.secret.fall_back_to(chain.key);
+        self.place = Place { state: chain.state, etcd: chain.etcd, cluster: None };
+        self.login = chain.login;
+        Ok((self, Seat { listen: Some(place.address), admin: place.admin, set: chain.set }))
     }
 
     fn config(&self, registers: &Registers) -> Result<Config, ControllerError> {
-        let config = config(self.chain, registers);
+        let config = config(self.chain.unwrap_or(1), registers);
         config
             .check()
             .map_err(|error| ControllerError::Set(format!("the registers do not fit together: {error}")))?;
@@ -281,7 +331,7 @@ impl Keys {
         let beside = self.place.state.first().map(|state| state.with_file_name(KEY_FILE));
         let key = self.secret.key(beside.as_deref(), [listen]);
         let key = key.map_err(|error| ControllerError::Key(error.to_string()))?;
-        let registry = registry(&config, self.number, &self.place.state, &self.place.etcd)?;
+        let registry = registry(&config, self.number, &self.place.state, (&self.place.etcd, &self.login))?;
         let (number, listen) = (self.number, listen.clone());
         Process::open(Setting { config, number, key, replicas, listen, registry })
     }

@@ -1,6 +1,6 @@
 //! A controller of a chain as a service of a process.
 
-use super::command::{Keys, ready};
+use super::command::{Keys, ready, registers};
 use super::error::ControllerError;
 use super::process::Process;
 use crate::admin::Routes;
@@ -35,9 +35,15 @@ impl Controlling {
     /// # Errors
     /// Says which key is wrong.
     pub fn of(table: &Table<'_>) -> Result<Controlling, Wrong> {
-        let (keys, registers) = (table.flags(&["kind"])?, Registers::default());
+        let keys: Keys = table.flags(&["kind"])?;
+        let file = table.get("cluster");
+        let wrong = |error: ControllerError| {
+            file.as_ref().map_or_else(|| table.wrong(error.to_string()), |file| file.wrong(error.to_string()))
+        };
+        let (keys, seat) = keys.settle().map_err(wrong)?;
+        let registers = registers(&seat.set).map_err(wrong)?;
         table.registers(&registers, &[])?;
-        Ok(Controlling::new(keys, None, registers))
+        Ok(Controlling::new(keys, seat.listen, registers))
     }
 }
 
@@ -48,6 +54,10 @@ impl Service for Controlling {
 
     fn protocols(&self) -> &'static [&'static str] {
         &["chain"]
+    }
+
+    fn is_placed(&self) -> bool {
+        self.listen.is_some()
     }
 
     fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {

@@ -5,7 +5,8 @@ use crate::admin::Routes;
 use crate::admin::ask::{Asker, questions};
 use crate::chain::registers::{Registers, Shared};
 use crate::metrics::Page;
-use protocol::chain::Part;
+use base::Nanos;
+use protocol::chain::{Part, ReplicaId};
 use std::sync::Arc;
 
 crate::families! { "millrace_chain_controller_";
@@ -13,6 +14,7 @@ crate::families! { "millrace_chain_controller_";
     EPOCH gauge "epoch" count ["chain", "controller"] "Number of the configuration that it knows.";
     MEMBERS gauge "members" count ["chain", "controller", "part"] "Members of the chain: serving, and syncing (catching up).";
     HEARD gauge "replicas_heard" count ["chain", "controller"] "Replicas that have told it lately that they live.";
+    SILENT gauge "silent" seconds ["chain", "controller", "replica"] "How long it has heard nothing of a replica; none of one that it never heard.";
     SLOW gauge "replicas_slow" count ["chain", "controller"] "Replicas that live, and whose log has been at one write for long.";
     BLOCKED gauge "nobody_serves" count ["chain", "controller"] "Whether the chain waits, and nobody serves.";
     TROUBLE gauge "registry_fails" count ["chain", "controller"] "Whether its registry fails.";
@@ -27,7 +29,7 @@ pub struct Seen {
     epoch: u64,
     serving: usize,
     syncing: usize,
-    heard: usize,
+    silences: Vec<(ReplicaId, Nanos)>,
     slow: usize,
     is_blocked: bool,
     is_troubled: bool,
@@ -69,7 +71,7 @@ impl Process {
                 epoch: view.configuration.as_ref().map_or(0, |configuration| configuration.epoch.0),
                 serving: count(Part::Serving),
                 syncing: count(Part::Syncing),
-                heard: view.heard.len(),
+                silences: view.heard.iter().map(|(replica, .., at)| (*replica, now.since(*at))).collect(),
                 slow: view.slow.len(),
                 is_blocked: view.waiting.is_some(),
                 is_troubled: self.driver.trouble().is_some(),
@@ -85,7 +87,10 @@ fn add(page: &mut Page, seen: &Seen) {
     page.add(EPOCH, &labels, seen.epoch);
     page.add(MEMBERS, &[chain, controller, "serving"], seen.serving);
     page.add(MEMBERS, &[chain, controller, "syncing"], seen.syncing);
-    page.add(HEARD, &labels, seen.heard);
+    page.add(HEARD, &labels, seen.silences.len());
+    for (replica, silent) in &seen.silences {
+        page.add(SILENT, &[chain, controller, &replica.0.to_string()], silent.0 as f64 / 1e9);
+    }
     page.add(SLOW, &labels, seen.slow);
     page.add(BLOCKED, &labels, seen.is_blocked);
     page.add(TROUBLE, &labels, seen.is_troubled);
@@ -106,7 +111,7 @@ mod tests {
             epoch: 3,
             serving: 2,
             syncing: 1,
-            heard: 3,
+            silences: vec![(ReplicaId(1), Nanos::from_millis(20)), (ReplicaId(2), Nanos::from_secs(3))],
             slow: 0,
             is_blocked: false,
             is_troubled: false,
@@ -115,6 +120,7 @@ mod tests {
         let text = page.text();
         lint::hold(&text);
         assert!(text.contains("members{chain=\"7\",controller=\"1\",part=\"syncing\"} 1"), "{text}");
+        assert!(text.contains("silent_seconds{chain=\"7\",controller=\"1\",replica=\"2\"} 3"), "{text}");
         assert!(FAMILIES.iter().all(|family| text.contains(&format!("# TYPE {} ", family.name))), "{text}");
     }
 }

@@ -114,7 +114,8 @@ struct Running {
 impl Running {
     fn start(state: &Path, listen: &Address) -> Running {
         let config = Config::default();
-        let registry = registry(&config, 0, &[state.to_path_buf()], &[]).expect("a file");
+        let registry =
+            registry(&config, 0, &[state.to_path_buf()], (&[], &Default::default())).expect("a file");
         let replicas = (1..=3).map(ReplicaId).collect();
         let setting = Setting { config, number: 0, replicas, listen: listen.clone(), registry, key: KEY };
         let mut process = Process::open(setting).expect("it opens");

@@ -17,7 +17,8 @@
 //! **Swap** is one transaction: the configuration has not changed since this registry saw it with the expected epoch, and the leader's key has this
 //! one's word.
 //!
-//! Bounds: a request takes at most a sixth of leadership per endpoint; answers of 64 KiB. No TLS, no passwords: a network that you trust.
+//! Bounds: a request takes at most a sixth of leadership per endpoint; answers of 64 KiB. No TLS: a network that you trust, with
+//! passwords on it, too.
 //! Sources: etcd API v3, `rpc.proto` (Txn, Compare); Gray & Cheriton, "Leases" (SOSP '89).
 
 use super::{Registry, RegistryError, Swapped, text};
@@ -26,11 +27,46 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use protocol::chain::{Configuration, Epoch};
 use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const ANSWER_BYTES: u64 = 64 << 10;
 /// What the leader's key says when leadership was given up.
 const NOBODY: &str = "nobody";
+
+/// As whom etcd is asked, where it has authentication enabled.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// Ask etcd as this user, who may read and write the keys under /millrace/
+    #[arg(id = "etcd-user", long = "etcd-user", value_name = "NAME", requires = "etcd-password-file")]
+    pub user: Option<String>,
+
+    /// The file with the user's password, its owner's alone; blanks at its end are not of it
+    #[arg(
+        id = "etcd-password-file",
+        long = "etcd-password-file",
+        value_name = "FILE",
+        requires = "etcd-user"
+    )]
+    pub password_file: Option<PathBuf>,
+}
+
+impl Login {
+    /// The user and the password, if there are any.
+    ///
+    /// # Errors
+    /// The file cannot be read, or others may read it.
+    pub fn read(&self) -> Result<Option<(String, String)>, RegistryError> {
+        let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
+        let failed = |error| RegistryError::File("read the password in", file.clone(), error);
+        if std::fs::metadata(file).map_err(failed)?.mode() & 0o077 != 0 {
+            return Err(RegistryError::OpenToOthers(file.clone()));
+        }
+        let password = std::fs::read_to_string(file).map_err(failed)?;
+        Ok(Some((user.clone(), password.trim_end().to_owned())))
+    }
+}
 
 /// What of etcd and its clocks is to be known.
 #[derive(Clone, Debug)]
@@ -41,12 +77,14 @@ pub struct Etcd {
     pub leadership: Duration,
     /// How much clocks of controllers may differ in speed.
     pub drift_percent: u64,
+    /// User and password.
+    pub login: Option<(String, String)>,
 }
 
 impl Etcd {
     /// At these endpoints, with times that suit replicas that are granted leases of half a second.
     pub fn at(endpoints: Vec<String>) -> Etcd {
-        Etcd { endpoints, leadership: Duration::from_secs(3), drift_percent: 1 }
+        Etcd { endpoints, leadership: Duration::from_secs(3), drift_percent: 1, login: None }
     }
 
     fn patience(&self) -> Duration {
@@ -60,6 +98,8 @@ pub struct EtcdRegistry {
     agent: ureq::Agent,
     /// The endpoint that answered last.
     endpoint: usize,
+    /// What requests show, once the user has logged in.
+    token: Option<String>,
     chain: u32,
     number: u16,
     clock: Clock,
@@ -102,6 +142,7 @@ impl EtcdRegistry {
             etcd,
             agent,
             endpoint: 0,
+            token: None,
             chain,
             number,
             clock: Clock::shared(),
@@ -121,14 +162,42 @@ impl EtcdRegistry {
     fn ask(&mut self, path: &str, body: &Value) -> Result<Value, RegistryError> {
         let mut failures = Vec::new();
         for _ in 0..self.etcd.endpoints.len() {
-            let url = self.etcd.endpoints[self.endpoint].trim_end_matches('/');
-            match post(&self.agent, &format!("{url}/v3/kv/{path}"), body) {
+            let url = self.etcd.endpoints[self.endpoint].trim_end_matches('/').to_owned();
+            match self.post(url.as_str(), path, body) {
                 Ok(answer) => return Ok(answer),
-                Err(why) => failures.push((url.to_owned(), why)),
+                // Another member knows no other password.
+                Err(Failure::Refused(why)) => return Err(RegistryError::Refused(url, why)),
+                Err(Failure::Other(why)) => failures.push((url, why)),
             }
             self.endpoint = (self.endpoint + 1) % self.etcd.endpoints.len();
         }
         Err(RegistryError::Unreachable(failures))
+    }
+
+    /// One request to one endpoint, as the user if there is one. A token that is not good any more is replaced once: etcd forgets tokens when it
+    /// starts again and after minutes, and when users change.
+    fn post(&mut self, url: &str, path: &str, body: &Value) -> Result<Value, Failure> {
+        let is_fresh = self.token.is_none();
+        if is_fresh && let Some((user, password)) = &self.etcd.login {
+            let login = json!({ "name": user, "password": password });
+            let answer = post(&self.agent, &format!("{url}/v3/auth/authenticate"), None, &login).map_err(
+                |(code, why)| match code {
+                    Some(UNAVAILABLE | DEADLINE) | None => Failure::Other(why),
+                    Some(_) => Failure::Refused(format!("{why}, for user {user:?}")),
+                },
+            )?;
+            self.token = answer["token"].as_str().map(str::to_owned);
+        }
+        match post(&self.agent, &format!("{url}/v3/kv/{path}"), self.token.as_deref(), body) {
+            Ok(answer) => Ok(answer),
+            Err((Some(UNAUTHENTICATED | INVALID), why)) if self.token.take().is_some() => match is_fresh {
+                true => Err(Failure::Refused(why)),
+                false => self.post(url, path, body),
+            },
+            Err((Some(DENIED), why)) => Err(Failure::Refused(why)),
+            Err((Some(INVALID), why)) if why.contains("user name is empty") => Err(Failure::Refused(why)),
+            Err((_, why)) => Err(Failure::Other(why)),
+        }
     }
 
     fn find(&mut self, name: &str) -> Result<Option<Found>, RegistryError> {
@@ -279,17 +348,47 @@ impl Registry for EtcdRegistry {
     }
 }
 
-fn post(agent: &ureq::Agent, url: &str, body: &Value) -> Result<Value, String> {
-    let sent = agent.post(url).header("content-type", "application/json").send(body.to_string());
-    let mut answer = sent.map_err(|error| error.to_string())?;
+/// Codes of gRPC, as etcd's gateway passes them on.
+const INVALID: i64 = 3;
+const DEADLINE: i64 = 4;
+const DENIED: i64 = 7;
+const UNAVAILABLE: i64 = 14;
+const UNAUTHENTICATED: i64 = 16;
+
+/// Why an endpoint did not do it.
+enum Failure {
+    /// It knows who asks, and that he may not; or does not know him.
+    Refused(String),
+    /// Another one may.
+    Other(String),
+}
+
+/// What an endpoint answers; else etcd's code, if it is etcd, and why.
+fn post(
+    agent: &ureq::Agent,
+    url: &str,
+    token: Option<&str>,
+    body: &Value,
+) -> Result<Value, (Option<i64>, String)> {
+    let request = agent.post(url).header("content-type", "application/json");
+    let request = match token {
+        Some(token) => request.header("authorization", token),
+        None => request,
+    };
+    let mut answer = request.send(body.to_string()).map_err(|error| (None, error.to_string()))?;
     let status = answer.status();
     let text = answer.body_mut().with_config().limit(ANSWER_BYTES).read_to_string();
-    let text = text.map_err(|error| error.to_string())?;
+    let text = text.map_err(|error| (None, error.to_string()))?;
+    let parsed: Result<Value, _> = serde_json::from_str(&text);
     if !status.is_success() {
+        let said = parsed.unwrap_or_default();
+        if let (Some(code), Some(why)) = (said["code"].as_i64(), said["error"].as_str()) {
+            return Err((Some(code), why.chars().take(200).collect()));
+        }
         let start: String = text.chars().take(200).collect();
-        return Err(format!("{status}: {}", start.trim()));
+        return Err((None, format!("{status}: {}", start.trim())));
     }
-    serde_json::from_str(&text).map_err(|error| format!("its answer is no JSON: {error}"))
+    parsed.map_err(|error| (None, format!("its answer is no JSON: {error}")))
 }
 
 /// The range in a transaction's answer.

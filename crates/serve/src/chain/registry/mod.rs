@@ -89,6 +89,10 @@ pub enum RegistryError {
     NotOurs(String, String),
     /// None of these endpoints answered, each for its reason.
     Unreachable(Vec<(String, String)>),
+    /// This endpoint knows the user, who may not; or does not know him.
+    Refused(String, String),
+    /// Others may read the password.
+    OpenToOthers(PathBuf),
     /// This is no endpoint.
     BadUrl(String),
 }
@@ -117,6 +121,19 @@ impl fmt::Display for RegistryError {
                 f.write_str("etcd does not answer:")?;
                 endpoints.iter().try_for_each(|(url, why)| write!(f, " {url} ({why})"))?;
                 f.write_str("; the chain goes on writing as it is, reads end with their leases")
+            }
+            RegistryError::Refused(url, why) => write!(
+                f,
+                "etcd at {url} refuses: {why}\n  --etcd-user and --etcd-password-file say who asks; that user needs a role with readwrite on the keys \
+                 under /millrace/ (`etcdctl role grant-permission ROLE readwrite /millrace/ --prefix`)"
+            ),
+            RegistryError::OpenToOthers(path) => {
+                write!(
+                    f,
+                    "{} is a password, and others may read it: chmod 600 {}",
+                    path.display(),
+                    path.display()
+                )
             }
             RegistryError::BadUrl(url) => {
                 write!(f, "{url:?} is no etcd endpoint: write http://HOST:PORT (TLS is not supported)")

@@ -3,12 +3,14 @@
 //! Without the program `etcd` those tests are skipped, and say so; `MILLRACE_REQUIRE_PEERS=1` makes that a failure. Spans of time are what is
 //! waited for, never what is asserted.
 
-use super::etcd::{Etcd, EtcdRegistry};
+use super::etcd::{Etcd, EtcdRegistry, Login};
 use super::file::FileRegistry;
 use super::memory::MemoryRegistry;
 use super::worker::{Event, Worker};
 use super::*;
 use base::Clock;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use protocol::chain::{Incarnation, Member, Part, ReplicaId};
 use std::fs;
 use std::net::TcpListener;
@@ -16,6 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+mod members;
 
 /// No step takes as long unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -281,8 +285,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn();
         let Ok(child) = child else {
-            let required = std::env::var("MILLRACE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
-            assert!(!required, "MILLRACE_REQUIRE_PEERS is set, and there is no etcd");
+            assert!(!is_required(), "MILLRACE_REQUIRE_PEERS is set, and there is no etcd");
             eprintln!("SKIPPED: etcd is not installed (Debian: etcd-server)");
             return None;
         };
@@ -296,6 +299,10 @@ impl Server {
         let quick = Etcd { leadership: Duration::from_millis(1200), ..Etcd::at(vec![self.url.clone()]) };
         EtcdRegistry::new(quick, chain, number).expect("a URL")
     }
+}
+
+fn is_required() -> bool {
+    std::env::var("MILLRACE_REQUIRE_PEERS").is_ok_and(|value| value == "1")
 }
 
 fn free_url() -> String {

@@ -35,32 +35,75 @@ fn errors_say_what_would_be_right() {
     let one = "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\n";
     let home = "[[home]]\nid = 1\naddress = \"127.0.0.1:2\"\nbox = 1\n";
     for (text, words) in [
-        (String::new(), "at least one home"),
-        (format!("slots = 3\n{one}{home}"), "power of two"),
-        (format!("{one}{one}{home}"), "ids are 1 to 64, each once"),
-        (format!("{one}above = [9]\n{home}"), "box 9 is named but not there"),
-        (format!("{one}{}", home.replace(":2", ":1")), "box:1 and home:1 have the same address"),
+        (String::new(), "rack.toml:1: the topology is none: at least one home"),
+        (
+            format!("slots = 3\n{one}{home}"),
+            "rack.toml:1: the topology is none: 3 slots: must be a power of two",
+        ),
+        (format!("slots = \"many\"\n{one}{home}"), "rack.toml:1: slots must be a number"),
+        (format!("{one}{one}{home}"), "rack.toml:5: the topology is none: box 1: ids are 1 to 64, each once"),
+        (format!("{one}{home}{home}"), "rack.toml:9: the topology is none: at least one home, each once"),
+        (
+            format!("{one}above = [9]\n{home}"),
+            "rack.toml:2: the topology is none: box 9 is named but not there",
+        ),
+        (
+            format!("{one}{}", home.replace("box = 1", "box = 9")),
+            "rack.toml:5: the topology is none: box 9 is named",
+        ),
+        (format!("{one}{}", home.replace(":2", ":1")), "rack.toml:5: box:1 and home:1 have the same address"),
         (format!("{one}{}", home.replace(":2", ":0")), "by which the others reach it"),
         (format!("{one}{}", home.replace("127.0.0.1", "0.0.0.0")), "by which the others reach it"),
-        (format!("{one}{}", home.replace("127.0.0.1", "[::1]")), "the same kind"),
-        (format!("{one}{home}stream = \"0.0.0.0:9\"\n"), "by which the others reach it"),
+        (format!("{one}{}", home.replace("127.0.0.1", "[::1]")), "rack.toml:5: home:1 has an IPv6 address"),
+        (format!("{one}{home}stream = \"0.0.0.0:9\"\n"), "rack.toml:5: "),
         (
             format!(
                 "{one}{home}{}stream = \"[::1]:9\"\n",
                 home.replace("id = 1", "id = 2").replace(":2", ":3")
             ),
-            "home:1 has no stream",
+            "rack.toml:5: home:1 has no stream",
         ),
-        (format!("{one}{home}[coherence]\nlaese = 1\n"), "millrace registers --inc"),
-        (format!("{one}{home}[coherence]\nlease = 1.5\n"), "must be a number"),
-        (format!("{one}{home}[coherence]\nhealth = 2000\n"), "asked before it is dead"),
-        (format!("{one}{home}[[bax]]\n"), "unknown field `bax`"),
-        (one.replace("127.0.0.1:1", "here"), "invalid socket address"),
-        ("box = [".into(), "rack.toml makes no sense"),
+        (
+            format!("{one}{home}[coherence]\nlaese = 1\n"),
+            "rack.toml:9: there is no register \"coherence.laese\"; did you mean \"coherence.lease\"?",
+        ),
+        (format!("{one}{home}[coherence]\nlease = 1.5\n"), "rack.toml:9: "),
+        (
+            format!("{one}{home}[coherence]\nhealth = 2000\n"),
+            "rack.toml:8: the registers in [coherence] do not fit",
+        ),
+        (format!("{one}{home}[[bax]]\n"), "rack.toml:8: the file has no key \"bax\"; did you mean \"box\"?"),
+        (
+            format!("{one}{home}port = 1\n"),
+            "rack.toml:8: [home] has no key \"port\"; it knows address, admin, box, id, stream",
+        ),
+        (one.replace("id = 1\n", ""), "rack.toml:2: [box] needs id"),
+        (
+            one.replace("127.0.0.1:1", "here"),
+            "rack.toml:3: address cannot be \"here\": invalid socket address",
+        ),
+        (one.replace("id = 1", "id = 70000"), "rack.toml:2: id cannot be \"70000\""),
+        ("box = [".into(), "rack.toml:1: not valid TOML"),
+        ("box = 3".into(), "rack.toml:1: box must be a list of tables"),
     ] {
         let error = parse(&text).expect_err("it is wrong").to_string();
         assert!(error.contains(words), "{words:?} in {error:?}");
     }
+}
+
+#[test]
+fn a_file_says_where_operators_find_nodes() {
+    let text = "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\nadmin = \"9101\"\nabove = []\n[[home]]\nid = 1\naddress = \"127.0.0.1:2\"\n\
+                box = 1\nadmin = \"127.0.0.1:9101\"\n[[controller]]\naddress = \"127.0.0.1:3\"\n[[chain]]\nnumber = 7\n";
+    let topology = parse(text).expect("chains are left to others");
+    let (one, home, controller) = (NodeId::Box(BoxId(1)), NodeId::Home(HomeId(1)), NodeId::Controller(0));
+    let at = "127.0.0.1:9101".parse().ok();
+    assert_eq!([one, home, controller].map(|node| topology.admin(node)), [at, at, None]);
+    assert_eq!(
+        [&[one, home][..], &[one, controller], &[]].map(|nodes| topology.admin_of(nodes)),
+        [at, None, None]
+    );
+    assert_eq!(parse(&topology.text()).expect("what was written").text(), topology.text());
 }
 
 #[test]

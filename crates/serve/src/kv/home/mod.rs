@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub struct HomeArgs {
     /// Be the home of the boxes of this topology (`millrace inc topology` prints one): what its clients and memcached's see is the same. Where the
     /// topology says a stream for it, it listens there, too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "cluster", value_name = "FILE")]
     pub boxes: Option<PathBuf>,
 
     /// Which of the topology's homes, if it has several
@@ -66,6 +66,15 @@ pub struct AtHome {
     /// For edge 0.
     wire: Mutex<Option<Wire>>,
     serves_from: Instant,
+}
+
+impl HomeArgs {
+    /// Where operators find it, if the file says so.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        let topology = Topology::read(self.boxes.as_ref()?).ok()?;
+        let id = self.home.map(HomeId).or_else(|| topology.homes().first().map(|(id, _)| *id))?;
+        topology.admin(NodeId::Home(id))
+    }
 }
 
 impl Seat {

@@ -1,0 +1,154 @@
+//! The text of a cluster's file without a replica, or with one more. All else stays as it was written, comments too.
+
+use crate::chain::members::ReplicaPlace;
+use crate::process::table::{Source, Table, Wrong};
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// The head of a replica's table.
+const HEAD: &str = "[[chain.replica]]";
+
+/// The text without this replica of this chain.
+///
+/// # Errors
+/// The file is none, has no such replica, or not as a table of its own.
+pub fn without(source: &Source, chain: u32, id: u16) -> Result<String, String> {
+    let lines = block(source, chain, Some(id))?;
+    let text = source.text();
+    Ok(format!("{}{}", &text[..lines.start], &text[lines.end..]))
+}
+
+/// The text with one more replica, after the chain's last.
+///
+/// # Errors
+/// As [`without`], or what is wrong with the place.
+pub fn with(source: &Source, chain: u32, place: &ReplicaPlace) -> Result<String, String> {
+    let lines = block(source, chain, None)?;
+    let quoted = |text: String| toml::Value::String(text).to_string();
+    let mut new = format!("\n{HEAD}\nid = {}\naddress = {}\n", place.id, quoted(place.address.to_string()));
+    let _ = writeln!(new, "peers = {}", quoted(place.peers.to_string()));
+    if let Some(admin) = place.admin {
+        let _ = writeln!(new, "admin = {}", quoted(admin.to_string()));
+    }
+    if let Some(data) = &place.data {
+        let _ = writeln!(new, "data = {}", quoted(data.display().to_string()));
+    }
+    let (before, after) = source.text().split_at(lines.end);
+    let end = if before.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("{before}{end}{new}{after}"))
+}
+
+/// The bytes of a replica's table, of the chain's last if none is named: from its head to the end of its last key.
+fn block(source: &Source, chain: u32, id: Option<u16>) -> Result<Range<usize>, String> {
+    let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
+    let file = source.table(&parsed);
+    let at = find(&file, chain, id).map_err(|wrong| wrong.to_string())?;
+    let at = at.ok_or_else(|| format!("the file has no such replica of chain {chain}"))?;
+    let text = source.text();
+    let by_hand = || {
+        format!(
+            "chain {chain} has no {HEAD}: its replicas are not tables of their own; change the file by hand"
+        )
+    };
+    let start = text[..at].rfind(HEAD).ok_or_else(by_hand)?;
+    let rest = &text[start + HEAD.len()..];
+    let mut end = start + HEAD.len();
+    let mut passed = end;
+    for line in rest.split_inclusive('\n') {
+        passed += line.len();
+        let line = line.trim();
+        if line.starts_with('[') {
+            break;
+        }
+        // What follows its last key belongs to what comes next.
+        if !line.is_empty() && !line.starts_with('#') || end == start + HEAD.len() {
+            end = passed;
+        }
+    }
+    // A key of another table before it means that its own is written in another way.
+    if at > end { Err(by_hand()) } else { Ok(start..end) }
+}
+
+/// Where a replica's table has its first key.
+fn find(file: &Table<'_>, chain: u32, id: Option<u16>) -> Result<Option<usize>, Wrong> {
+    let is = |table: &Table<'_>, key: &str, number: usize| {
+        table.get(key).is_some_and(|entry| entry.count().is_ok_and(|found| found == number))
+    };
+    let chains = file.get("chain").map_or(Ok(Vec::new()), |entry| entry.tables())?;
+    let Some(chain) = chains.iter().find(|table| is(table, "number", chain as usize)) else {
+        return Ok(None);
+    };
+    let replicas = chain.get("replica").map_or(Ok(Vec::new()), |entry| entry.tables())?;
+    let found = match id {
+        Some(id) => replicas.iter().find(|table| is(table, "id", usize::from(id))),
+        None => replicas.last(),
+    };
+    Ok(found.map(Table::at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const TEXT: &str = "\
+# Two chains.
+[[chain]]
+number = 7
+[[chain.replica]] # the first
+id = 1
+address = \"tcp:h:1\"
+
+# This one is old.
+[[chain.replica]]
+id = 2
+address = \"tcp:h:2\"
+
+# Who decides.
+[[chain.controller]]
+address = \"tcp:h:3\"
+[[chain]]
+number = 8
+[[chain.replica]]
+id = 2
+";
+
+    fn source(text: &str) -> Source {
+        Source::of(Path::new("c.toml"), text)
+    }
+
+    #[test]
+    fn a_replica_goes_and_all_else_stays() {
+        let old = "[[chain.replica]]\nid = 2\naddress = \"tcp:h:2\"\n";
+        assert_eq!(without(&source(TEXT), 7, 2).expect("it is there"), TEXT.replacen(old, "", 1));
+        let first = "[[chain.replica]] # the first\nid = 1\naddress = \"tcp:h:1\"\n";
+        assert_eq!(without(&source(TEXT), 7, 1).expect("it is there"), TEXT.replacen(first, "", 1));
+        let last = without(&source(TEXT), 8, 2).expect("it is there");
+        assert!(last.ends_with("[[chain]]\nnumber = 8\n") && last.contains(old), "{last}");
+        assert!(without(&source(TEXT), 7, 3).is_err() && without(&source(TEXT), 9, 2).is_err());
+        let inline = "[[chain]]\nnumber = 7\nreplica = [{ id = 1 }]\n";
+        assert!(without(&source(inline), 7, 1).expect_err("no table").contains("by hand"));
+    }
+
+    #[test]
+    fn a_replica_comes_after_the_last_of_its_chain_and_goes_again() {
+        let place = ReplicaPlace {
+            id: 4,
+            address: "tcp:h:8".parse().expect("an address"),
+            peers: "tcp:h:9".parse().expect("an address"),
+            admin: "127.0.0.1:9".parse().ok(),
+            data: Some("/a \"b\"".into()),
+        };
+        for chain in [7, 8] {
+            let more = with(&source(TEXT), chain, &place).expect("there is a chain");
+            assert!(
+                more.contains(
+                    "id = 4\naddress = \"tcp:h:8\"\npeers = \"tcp:h:9\"\nadmin = \"127.0.0.1:9\"\n"
+                ),
+                "{more}"
+            );
+            let less = without(&source(&more), chain, 4).expect("it came");
+            assert_eq!(less.replace('\n', ""), TEXT.replace('\n', ""));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A topology's file: its tables, read by the names of their keys, and the line at which something is wrong.
+
+use super::{SLOTS, Topology};
+use crate::admin::parse_address;
+use crate::inc::IncError;
+use crate::inc::registers::Registers;
+use crate::inc::secret::{ClusterEntry, Secret};
+use crate::process::cluster_file;
+use crate::process::table::{Entry, Table, Wrong};
+use protocol::coherence::NodeId;
+use protocol::coherence::controller::MAX_CONTROLLERS;
+use protocol::coherence::table::{BadLayout, BoxPlace};
+use protocol::wire::{BoxId, HomeId};
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// What any node says.
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct At {
+    /// By which the others reach it
+    #[arg(long)]
+    address: SocketAddr,
+
+    /// Where operators find it
+    #[arg(long, value_parser = parse_address)]
+    admin: Option<SocketAddr>,
+}
+
+#[derive(clap::Args, Debug)]
+struct BoxEntry {
+    #[arg(long)]
+    id: u16,
+
+    #[command(flatten)]
+    at: At,
+
+    #[arg(long, value_delimiter = ',')]
+    above: Vec<u16>,
+}
+
+#[derive(clap::Args, Debug)]
+struct HomeEntry {
+    #[arg(long)]
+    id: u16,
+
+    #[command(flatten)]
+    at: At,
+
+    #[arg(id = "box", long = "box")]
+    before: u16,
+
+    /// Its memcached listener, for values that are too long for a packet
+    #[arg(long)]
+    stream: Option<SocketAddr>,
+}
+
+#[derive(clap::Args, Debug)]
+struct ControllerEntry {
+    #[command(flatten)]
+    at: At,
+}
+
+/// The nodes of a file, each with its table.
+struct Nodes<'a> {
+    boxes: Vec<(BoxEntry, Table<'a>)>,
+    homes: Vec<(HomeEntry, Table<'a>)>,
+    controllers: Vec<(ControllerEntry, Table<'a>)>,
+}
+
+/// The topology in a file that lies at `path`.
+pub(super) fn read(file: &Table<'_>, path: &Path) -> Result<Topology, IncError> {
+    file.only(cluster_file::KEYS).map_err(IncError::File)?;
+    let registers = Registers::default();
+    let others = ["cluster"];
+    file.registers(&registers, &others).map_err(IncError::File)?;
+    let table = |key| file.get(key).map(|entry: Entry<'_>| entry.table()).transpose();
+    table("coherence").map_err(IncError::File)?;
+    let cluster = table("cluster").map_err(IncError::File)?;
+    let cluster: Option<ClusterEntry> =
+        cluster.map(|table| table.flags(&[])).transpose().map_err(IncError::File)?;
+    let slots = file.get("slots").map_or(Ok(SLOTS), |entry| entry.count()).map_err(IncError::File)?;
+    let nodes = Nodes::of(file).map_err(IncError::File)?;
+    let found = nodes.topology(slots, &registers);
+    let topology = found.map_err(|error| nodes.place(error, file))?;
+    let secret = cluster.map_or(Secret::None, |entry| Secret::of(entry, path));
+    let admin = nodes.places().into_iter().filter_map(|(node, at, _)| Some((node, at.admin?)));
+    Ok(Topology { secret, admin: admin.collect(), ..topology })
+}
+
+impl<'a> Nodes<'a> {
+    fn of(file: &Table<'a>) -> Result<Nodes<'a>, Wrong> {
+        Ok(Nodes {
+            boxes: entries(file, "box")?,
+            homes: entries(file, "home")?,
+            controllers: entries(file, "controller")?,
+        })
+    }
+
+    fn topology(&self, slots: usize, registers: &Registers) -> Result<Topology, IncError> {
+        if self.controllers.len() > usize::from(MAX_CONTROLLERS) {
+            return Err(IncError::Controllers(self.controllers.len()));
+        }
+        let boxes = self.boxes.iter().map(|(entry, _)| BoxPlace {
+            id: BoxId(entry.id),
+            above: entry.above.iter().copied().map(BoxId).collect(),
+        });
+        let homes = self.homes.iter().map(|(entry, _)| (HomeId(entry.id), BoxId(entry.before)));
+        let addresses = self.places().into_iter().map(|(node, at, _)| (node, at.address));
+        let streams = self.homes.iter().filter_map(|(entry, _)| Some((HomeId(entry.id), entry.stream?)));
+        Topology::new(boxes.collect(), homes.collect(), slots, addresses.collect(), registers)?
+            .with_streams(streams)
+    }
+
+    /// All nodes, in the order in which files list them.
+    fn places(&self) -> Vec<(NodeId, At, &Table<'a>)> {
+        let boxes = self.boxes.iter().map(|(entry, table)| (NodeId::Box(BoxId(entry.id)), entry.at, table));
+        let homes = self.homes.iter().map(|(entry, table)| (NodeId::Home(HomeId(entry.id)), entry.at, table));
+        let controllers = (0..).zip(&self.controllers);
+        let controllers =
+            controllers.map(|(index, (entry, table))| (NodeId::Controller(index), entry.at, table));
+        boxes.chain(homes).chain(controllers).collect()
+    }
+
+    /// An error with the line of what is wrong.
+    fn place(&self, error: IncError, file: &Table<'a>) -> IncError {
+        let node = |wanted: NodeId| {
+            // Of two, the second is one too many.
+            let places = self.places().into_iter().rev();
+            places.filter(|(node, ..)| *node == wanted).map(|(.., table)| table.clone()).next()
+        };
+        let names = |id: &BoxId| {
+            let above =
+                self.boxes.iter().find(|(entry, _)| entry.above.contains(&id.0)).map(|(_, table)| table);
+            let home = || self.homes.iter().find(|(entry, _)| entry.before == id.0).map(|(_, table)| table);
+            above.or_else(home).cloned()
+        };
+        let twice = || {
+            let is_twice =
+                |at: &usize| self.homes[..*at].iter().any(|(one, _)| one.id == self.homes[*at].0.id);
+            (0..self.homes.len()).find(is_twice).map(|at| self.homes[at].1.clone())
+        };
+        let what = error.to_string();
+        let table = match &error {
+            IncError::Layout(BadLayout::Slots(_)) => return IncError::File(entry_wrong(file, "slots", what)),
+            IncError::Config(_) => return IncError::File(entry_wrong(file, "coherence", what)),
+            IncError::Layout(BadLayout::Box(id) | BadLayout::TooHigh(id)) => node(NodeId::Box(*id)),
+            IncError::Layout(BadLayout::Unknown(id)) => names(id),
+            IncError::Layout(BadLayout::Homes) => twice(),
+            IncError::Controllers(_) => self.controllers.last().map(|(_, table)| table.clone()),
+            IncError::SameAddress(_, other) => node(*other),
+            IncError::NobodysAddress(who, _) | IncError::MixedFamilies(who) | IncError::SomeStreams(who) => {
+                node(*who)
+            }
+            _ => return error,
+        };
+        IncError::File(table.unwrap_or_else(|| file.clone()).wrong(what))
+    }
+}
+
+fn entry_wrong(file: &Table<'_>, key: &str, what: String) -> Wrong {
+    file.get(key).map_or_else(|| file.wrong(&*what), |entry| entry.wrong(&*what))
+}
+
+/// The tables of a list, if it is there.
+fn entries<'a, T: clap::Args>(file: &Table<'a>, key: &str) -> Result<Vec<(T, Table<'a>)>, Wrong> {
+    let tables = file.get(key).map_or(Ok(Vec::new()), |entry| entry.tables())?;
+    tables.into_iter().map(|table| Ok((table.flags(&[])?, table))).collect()
+}
