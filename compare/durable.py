@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 LOADS = [("1", 1, 1), ("64 in a pipeline", 1, 64), ("64 connections", 64, 1)]
@@ -58,10 +59,16 @@ class Millrace:
     def set(self, key, value):
         return b"set key%d 0 0 %d\r\n%s\r\n" % (key, len(value), value)
 
-    def syncs(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats.json") as answer:
-            log = json.load(answer)["kv"]["durable"]
-        return log["syncs"] if log else None
+    def syncs(self, process):
+        while True:
+            connect(self.admin, process).close()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats.json") as answer:
+                    log = json.load(answer)["kv"]["durable"]
+                return log["syncs"] if log else None
+            except urllib.error.HTTPError:
+                # The port is there before what it shows.
+                time.sleep(0.01)
 
 
 class Redis:
@@ -78,7 +85,7 @@ class Redis:
         key = b"key%d" % key
         return b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (len(key), key, len(value), value)
 
-    def syncs(self):
+    def syncs(self, _process):
         return None
 
 
@@ -138,11 +145,11 @@ def main():
                     for name, connections, pipeline in LOADS:
                         sockets = [connect(port, process) for _ in range(connections)]
                         value = os.urandom(given.value // 2).hex().encode()
-                        before = way.syncs()
+                        before = way.syncs(process)
                         rate = load(way, sockets, pipeline, value, given.seconds)
                         rows[way.name, name].append(rate)
                         if before is not None:
-                            per_sync[name] = rate * given.seconds / max(1, way.syncs() - before)
+                            per_sync[name] = rate * given.seconds / max(1, way.syncs(process) - before)
                         [one.close() for one in sockets]
                 finally:
                     process.terminate()
