@@ -1,4 +1,4 @@
-//! Other people's clients and their own tests, against a node, and against a proxy before a rack of boxes.
+//! Other people's clients and their own tests, against a node, against one that is the home of boxes, and against proxies before both kinds of home.
 //!
 //! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, pytest and grpcio-tools. What is not installed is skipped, visibly;
 //! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
@@ -9,7 +9,7 @@ mod served;
 use proxied::Proxied;
 use served::{Served, skip};
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Output, Stdio};
 
 /// The interpreter, if it has all `modules`.
@@ -72,6 +72,30 @@ fn memccapable_finds_every_ascii_command_through_the_proxy() {
     }
 }
 
+#[test]
+fn memccapable_finds_every_ascii_command_at_the_home_of_boxes_and_through_its_proxy() {
+    if memccapable_is_there() {
+        let rack = behind_boxes();
+        memccapable_finds_every_ascii_command_at(rack.home());
+        memccapable_finds_every_ascii_command_at(rack.address());
+        ended_well(rack);
+    }
+}
+
+/// A node before which boxes are, and a proxy.
+fn behind_boxes() -> Proxied {
+    Proxied::before_a_node(Ipv4Addr::LOCALHOST.into(), &[])
+}
+
+/// It answered all that was asked.
+fn ended_well(rack: Proxied) {
+    for address in [rack.home(), rack.address()] {
+        served::Client::to(address).still_works();
+    }
+    let (proxy, _) = rack.end();
+    assert_eq!((proxy["unanswered"], proxy["unknown_outcomes"], proxy["refused"]), (0, 0, 0), "{proxy:?}");
+}
+
 fn pymemcache_passes_at(python: &mut Command, address: SocketAddr) {
     // pytest finds the options of the suite beside it.
     let find = "import os, pymemcache.test as t; print(os.path.join(os.path.dirname(t.__file__), 'test_integration.py'))";
@@ -101,6 +125,16 @@ fn pymemcache_passes_its_own_integration_tests_through_the_proxy() {
     proxied.end_with_all_boxes_used();
 }
 
+#[test]
+fn pymemcache_passes_its_own_integration_tests_at_the_home_of_boxes_and_through_its_proxy() {
+    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
+    let rack = behind_boxes();
+    pymemcache_passes_at(&mut python, rack.home());
+    let mut python = Command::new(python.get_program());
+    pymemcache_passes_at(&mut python, rack.address());
+    ended_well(rack);
+}
+
 fn a_meta_client_works_at(python: &mut Command, address: SocketAddr, large: usize, who: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/meta_client.py");
     let text = succeeded(python.args([script, &address.port().to_string(), &large.to_string(), who]));
@@ -121,6 +155,18 @@ fn a_meta_client_works_through_the_proxy() {
     let proxied = Proxied::behind_three_boxes();
     a_meta_client_works_at(&mut python, proxied.address(), 64_000, "proxy");
     proxied.end_with_all_boxes_used();
+}
+
+#[test]
+fn a_meta_client_works_at_the_home_of_boxes_and_through_its_proxy() {
+    let Some(mut python) = python("meta_memcache") else { return };
+    let rack = behind_boxes();
+    // Versions of a home have more bits than this client reads.
+    a_meta_client_works_at(&mut python, rack.home(), 768_000, "proxy");
+    served::Client::to(rack.home()).ask("flush_all\r\n", "OK\r\n");
+    let mut python = Command::new(python.get_program());
+    a_meta_client_works_at(&mut python, rack.address(), 768_000, "proxy");
+    ended_well(rack);
 }
 
 /// A child of the program whose first line of output tells where it is; it ends when dropped.
