@@ -306,6 +306,23 @@ fn of_chain(chain: u32, rows: &[Row], all: &[Asked<'_>]) -> Option<Problem> {
         };
         return problem(Verdict::Down, what, todo);
     }
+    let reads = all
+        .iter()
+        .any(|(_, answer)| matches!(answer, Answer::Info(info) if info.chain == chain && info.serves_reads));
+    if !reads {
+        let (why, todo) = if leads {
+            (
+                "its tail has not agreed with the others yet",
+                "wait; if it stays, `millrace chain status` says who waits for whom",
+            )
+        } else {
+            (
+                "leases are over, and no controller is seen to lead",
+                "start a controller; if one runs, look at its registry",
+            )
+        };
+        return problem(Verdict::Down, format!("serves no reads: {why}"), todo);
+    }
     if !leads && is_known {
         let what =
             "no controller leads: writes go on, reads end with their leases, and no replica is replaced"

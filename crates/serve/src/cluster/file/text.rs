@@ -89,6 +89,8 @@ fn find(file: &Table<'_>, chain: u32, id: Option<u16>) -> Result<Option<usize>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::file::File;
+    use proptest::prelude::*;
     use std::path::Path;
 
     const TEXT: &str = "\
@@ -149,6 +151,24 @@ id = 2
             );
             let less = without(&source(&more), chain, 4).expect("it came");
             assert_eq!(less.replace('\n', ""), TEXT.replace('\n', ""));
+        }
+    }
+
+    proptest! {
+        /// Whatever a file says in whichever order: it is read or refused, and so is a change of it.
+        #[test]
+        fn any_lines_are_a_file_or_refused(lines in proptest::collection::vec(prop_oneof![
+            proptest::sample::select(TEXT.lines().collect::<Vec<_>>()).prop_map(str::to_owned),
+            proptest::sample::select(vec!["[[box]]", "[[home]]", "[[controller]]", "[cluster]", "[coherence]", "[chain.registers]", "box = 1",
+                "id = 64", "above = [1, 2]", "state = [\"s\"]", "peers = \"unix:/p\"", "chain.lease = 1", "address = \"127.0.0.1:1\"", "slots = -1",
+                "replica = [{ id = 2 }]", "key = 1979-05-27"]).prop_map(str::to_owned),
+            ".{0,12}",
+        ], 0..24)) {
+            let source = source(&lines.join("\n"));
+            let _ = File::of(&source, Path::new("c.toml"));
+            if let Ok(less) = without(&source, 7, 2) {
+                prop_assert!(less.len() < source.text().len());
+            }
         }
     }
 }

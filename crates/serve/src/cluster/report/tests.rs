@@ -68,6 +68,15 @@ fn info(id: u16, members: &[(u16, bool)]) -> Answer {
     }))
 }
 
+/// No replica has a lease.
+fn no_reads(answers: &mut [Answer; 7]) {
+    for answer in answers {
+        if let Answer::Info(info) = answer {
+            info.serves_reads = false;
+        }
+    }
+}
+
 fn page(text: &str) -> Answer {
     Answer::Page(text.to_owned(), None)
 }
@@ -126,7 +135,16 @@ fn a_whole_cluster_is_whole_and_says_what_it_counted() {
 fn what_is_missing_is_named_and_weighed() {
     let alone = [(1, false)];
     type Change<'a> = &'a dyn Fn(&mut [Answer; 7]);
-    let cases: [(Change<'_>, Verdict, &str); 10] = [
+    let cases: [(Change<'_>, Verdict, &str); 12] = [
+        (&no_reads, Verdict::Down, "chain:7 serves no reads: its tail has not agreed"),
+        (
+            &|a| {
+                no_reads(a);
+                a[6] = silent();
+            },
+            Verdict::Down,
+            "chain:7 serves no reads: leases are over",
+        ),
         (
             &|a| a[0] = silent(),
             Verdict::Degraded,
