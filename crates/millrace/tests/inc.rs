@@ -175,8 +175,8 @@ fn topologies_are_printed_and_errors_say_what_to_do() {
     let twice = folder.write("twice.toml", &printed.replace(":9001", ":9000"));
     for (file, words) in [
         (none.as_path(), "`millrace inc topology > "),
-        (Path::new(&broken), "invalid type"),
-        (Path::new(&twice), "have the same address"),
+        (Path::new(&broken), "broken.toml:32: id cannot be \"six\""),
+        (Path::new(&twice), "twice.toml:12: box:1 and box:2 have the same address"),
     ] {
         let file = file.to_str().expect("text");
         for command in [&["run", "--all"][..], &["get", "k"]] {
