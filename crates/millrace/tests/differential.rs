@@ -370,19 +370,6 @@ fn random_conversations_read_the_same_through_the_proxy() {
     }
 }
 
-#[test]
-fn random_conversations_read_the_same_through_a_proxy_before_a_node() {
-    let rack = Proxied::before_a_node(std::net::Ipv4Addr::LOCALHOST.into(), &[]);
-    if hold(With::Proxy, rack.client(), 100) {
-        let (proxy, _) = rack.end();
-        assert_eq!(
-            (proxy["unanswered"], proxy["unknown_outcomes"], proxy["refused"]),
-            (0, 0, 0),
-            "{proxy:?}"
-        );
-    }
-}
-
 /// memcached looks for a minus sign behind a number of 2^63 and more, in whatever lies behind the value in memory up to a zero byte
 /// (`safe_strtoull`): sometimes it finds one, and the number is none. What is left then differs for good reason.
 fn is_beyond_its_value(theirs: &mut Side, request: &Request, wanted: &str, run: u64) -> bool {

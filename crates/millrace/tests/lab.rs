@@ -158,6 +158,10 @@ fn boxes_answer_by_xdp() {
         return eprintln!("SKIPPED boxes_answer_by_xdp: {}", stderr(&output));
     }
     assert!(output.status.success(), "{}", stderr(&output));
+    // The kernel looks at the program for a while; until then clients go past the box.
+    for role in ["box1", "box2"] {
+        rack.await_log(role, "XDP on", 1);
+    }
     for value in ["blue", "green"] {
         rack.ask("client:1", &["set", "colour", value]);
         for (client, tor) in [("client:1", "1"), ("client:2", "2")] {
