@@ -7,7 +7,7 @@
 //! A size whose keys are not all there any more, as hits or the server's own count say, is another load: it is the last one, and the run fails
 //! after its figures are shown. What was measured before is never lost to a later size.
 //!
-//! Bounds: [`MOST_SIZES`]; of each the turns and one summary a server.
+//! Bounds: `MOST_SIZES`; of each the turns and one summary a server.
 
 use super::LoadError;
 use super::args::BenchArgs;
