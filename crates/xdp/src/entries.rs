@@ -8,7 +8,7 @@
 //! 1. One writer: [`Entries`] is written through `&mut` only, and a [`Tier`](crate::Tier) has one.
 //! 2. A key is in one entry at most, of its hash's bucket: [`Entries::put`] looks before it writes.
 //! 3. An entry has no key (length 0) or all of its fields belong together, whenever its `seq` says that nobody writes.
-//! 4. What is [`lent`] is written by the program alone, until it is taken back; nothing else takes its place.
+//! 4. What is lent is written by the program alone, until it is taken back; nothing else takes its place.
 //!
 //! Ordering: **write**: `seq` says that this process writes (W1, compare and swap), a release fence keeps the stores that follow behind it, the fields are
 //! stored, `seq` is the next one with release (W2). The program reads `seq` (E1), the fields (E2), and `seq` again (E3): the same number, by which
