@@ -1,0 +1,8 @@
+//! Arbitrary lanes of a ring log, and stamps that are right but for what they say: what is found is found again; never a panic.
+//!
+//! `cargo +nightly fuzz run ring_log`; `crates/store/src/durable/rings` flips every bit of a stamp in `cargo test`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (&[u8], &[u8])| store::durable::rings::probe(input.0, input.1));
