@@ -400,7 +400,8 @@ fn compare(name: &str, value: usize, options: &Options) -> io::Result<()> {
     let clock = Clock::shared();
     for group in GROUPS {
         // Every page is there, and the store has all keys.
-        (own.slice(group, options.slice, clock), rings.slice(group, options.slice, clock));
+        own.slice(group, options.slice, clock);
+        rings.slice(group, options.slice, clock);
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
             if round % 2 == 0 {
