@@ -3,7 +3,7 @@
 import html
 import math
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 76, 16, 66, 44
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 76, 24, 66, 44
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2024; --soft: #65707b; --rule: #e3e6e8;
   --c0: #1f6feb; --c1: #d9720b; --c2: #1a8f5a; --c3: #9250d6; --c4: #b3261e; --c5: #0f8b8d; --c6: #8a6d1a; }

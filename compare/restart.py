@@ -126,7 +126,7 @@ class Way:
             if len(hits) == WINDOW and sum(hits) >= HIT_RATE * WINDOW:
                 break
         self.rows.append((ended, first, first + time.monotonic() - begun, filled, there))
-        self.curve = self.curve or [*curve, (self.rows[-1][2], 100 * sum(hits) / len(hits))]
+        self.curve = self.curve or [(first, 0), *curve, (self.rows[-1][2], 100 * sum(hits) / len(hits))]
         del client
         self.end()
 

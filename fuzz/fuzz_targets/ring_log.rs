@@ -5,4 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (&[u8], &[u8])| store::durable::rings::probe(input.0, input.1));
+fuzz_target!(|input: &[u8]| {
+    let Some((stamps, rest)) = input.split_first() else { return };
+    let (planted, bytes) = rest.split_at(rest.len().min(24 * usize::from(*stamps)));
+    store::durable::rings::probe(bytes, planted);
+});
