@@ -17,8 +17,8 @@ slice of each load in each round, in an order drawn anew. *Under way* is the num
 or (`in one`) one connection with that many. etcd has one connection of gRPC with that many streams, which is how its own clients do it. The load generator
 is `millrace bench`, for etcd a thread of this program; the CPU of both is printed, so one can see that it is not the generator that is measured.
 
-Printed: SETs a second, median [least..most] of the rounds, and for `log` and what --way adds the ratio to each of the others by round. The folder's disk is
-what is measured: say one that is no tmpfs.
+Printed: SETs a second, median [least..most] of the rounds; for `log` and what --way adds the ratio to each of the others by round, and, where the command
+has an {admin} port that says it, SETs for each sync, warm-up included. The folder's disk is what is measured: say one that is no tmpfs.
 """
 
 import argparse
@@ -35,11 +35,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import plot
 
 KEYS = 10_000
 PATIENCE_S = 60
+WARMUP_S = 0.2
 
 
 def free_port():
@@ -58,7 +60,8 @@ class Way:
 
     def start(self, folder):
         self.port = free_port()
-        names = {"port": self.port, "peer": free_port(), "admin": free_port(), "folder": folder}
+        self.admin = free_port()
+        names = {"port": self.port, "peer": free_port(), "admin": self.admin, "folder": folder}
         words = [word.format(**names) for word in self.command]
         self.said = open(os.path.join(folder, "said"), "wb")
         # A group of its own: what it starts ends with it.
@@ -75,6 +78,16 @@ class Way:
                         sys.exit(f"{shlex.join(words)} does not answer:\n{said.read()}")
                 time.sleep(0.01)
 
+    def syncs(self):
+        """How often its log was made durable; none where it does not say."""
+        if not any("{admin}" in word for word in self.command):
+            return None
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats.json") as answer:
+                return ((json.load(answer).get("kv") or {}).get("durable") or {}).get("syncs")
+        except OSError:
+            return None
+
     def stop(self):
         try:
             os.killpg(self.process.pid, signal.SIGTERM)
@@ -88,7 +101,7 @@ class Way:
         shape = ["-c", "1", "-P", str(under_way), "--batch", "1"] if in_one else ["-c", str(under_way), "-P", "1"]
         target = self.target.format(host=f"127.0.0.1:{self.port}")
         words = [self.millrace, "bench", target, "--set", "1", *shape, "-v", str(value), "-k", str(KEYS)]
-        words += ["--dist", "uniform", "--no-preload", "--warmup", "200ms", "-d", f"{int(seconds * 1000)}ms", "--json"]
+        words += ["--dist", "uniform", "--no-preload", "--warmup", f"{int(WARMUP_S * 1000)}ms", "-d", f"{int(seconds * 1000)}ms", "--json"]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{self.name}: {shlex.join(words)}\n{done.stdout}{done.stderr}")
@@ -132,12 +145,11 @@ class Etcd(Way):
         out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(self.SETTINGS, 0, 0, b"") + wide
         one.sendall(out + b"".join(self.put(next(streams), value) for _ in range(under_way)))
         buffer, answered, done = b"", set(), 0
-        # The first fifth of a second warms up.
         begun = before = None
         start = time.monotonic()
         while True:
             now = time.monotonic()
-            if begun is None and now - start >= 0.2:
+            if begun is None and now - start >= WARMUP_S:
                 begun, done, before = now, 0, time.process_time()
             if begun is not None and now - begun >= seconds:
                 break
@@ -183,7 +195,7 @@ def varint(number):
 def ways(given):
     """Those that there are here."""
     up = [given.millrace, "up", "-p", "{port}", "-m", "256", "-t", "1"]
-    log = [*up, "--durability", "log", "--data-dir", "{folder}/data", "--set", "log.size=256m"]
+    log = [*up, "--admin", "{admin}", "--durability", "log", "--data-dir", "{folder}/data", "--set", "log.size=256m"]
     # A rewrite of its file would fall into some slices and not into others: it never makes one.
     always = ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
     always += ["--save", "", "--daemonize", "no"]
@@ -217,7 +229,7 @@ def spread(values, digits=0):
     return f"{statistics.median(values):,.{digits}f} [{min(values):,.{digits}f}..{max(values):,.{digits}f}]"
 
 
-def show(rows, loads, rates, cpu):
+def show(rows, loads, rates, cpu, per_sync):
     names = [name for name, _, _ in rows]
     head = "| SETs under way |" + "".join(f" {under_way} |" for under_way in loads)
     rule = "|---|" + "---|" * len(loads)
@@ -230,6 +242,10 @@ def show(rows, loads, rates, cpu):
             if name != base:
                 pairs = ((under_way, zip(rates[base, under_way], rates[name, under_way])) for under_way in loads)
                 print(f"| {name} |" + "".join(f" {spread([a / b for a, b in pair], 2)} |" for _, pair in pairs))
+    if per_sync:
+        print(f"\nSETs for a sync\n\n{head}\n{rule}")
+        for name in (name for name in names if all((name, n) in per_sync for n in loads)):
+            print(f"| {name} |" + "".join(f" {spread(per_sync[name, n], 1)} |" for n in loads))
     print(f"\nCPU of the load generator, of a core\n\n{head}\n{rule}")
     for name in names:
         shares = [statistics.median([r * c / 1e6 for r, c in zip(rates[name, n], cpu[name, n])]) for n in loads]
@@ -257,7 +273,7 @@ def main():
     all_of = ways(given)
     rows = [(way.name, way, False) for way in all_of]
     rows += [(f"{way.name}, in one", way, True) for way in all_of if not isinstance(way, Etcd)]
-    rates, cpu = {}, {}
+    rates, cpu, per_sync = {}, {}, {}
     with tempfile.TemporaryDirectory(prefix="millrace-durable-", dir=given.folder) as folder:
         started = []
         try:
@@ -268,13 +284,16 @@ def main():
             for _ in range(given.rounds):
                 for under_way in loads:
                     for name, way, in_one in random.sample(rows, len(rows)):
+                        before = way.syncs()
                         rate, each = way.load(under_way, in_one, given.value, given.seconds)
+                        if before is not None and (syncs := way.syncs() - before) > 0:
+                            per_sync.setdefault((name, under_way), []).append(rate * (given.seconds + WARMUP_S) / syncs)
                         rates.setdefault((name, under_way), []).append(rate)
                         cpu.setdefault((name, under_way), []).append(each)
         finally:
             for way in started:
                 way.stop()
-    show(rows, loads, rates, cpu)
+    show(rows, loads, rates, cpu, per_sync)
     if given.plot:
         series = {
             name: [(n, statistics.median(rates[name, n]), min(rates[name, n]), max(rates[name, n])) for n in loads]
