@@ -1,11 +1,12 @@
 //! The worlds of `durable/tests.rs` on rings: three clients write their requests into lanes of their own, the server stamps them; power fails, torn at any
 //! word of any line.
 
+use super::super::effect::State;
 use super::super::journal::Planted as JournalPlanted;
 use super::super::tests::{IDENTITY, Kind, Sent, Shared, finds, run};
 use super::*;
 use crate::redo::Recovery;
-use crate::redo::media::Crashing;
+use crate::redo::media::{Crashing, Memory};
 use base::Prng;
 use std::cell::Cell;
 
@@ -118,6 +119,35 @@ fn planted_bugs_are_found() {
     for planted in [JournalPlanted::RepliesBeforeDurable, JournalPlanted::ForgetsBeforeSnapshot] {
         finds::<RingLog<Crashing>>(Some(planted), &format!("{planted:?}"));
     }
+}
+
+/// Three effects, of which the client then changes the value of one.
+fn spoiled(lsn: u64) -> (RingLog<Memory>, Recovery) {
+    let media = vec![Memory::new(LANE), Memory::new(LANE)];
+    let mut log = RingLog::create(media, IDENTITY).expect("lanes that are large enough");
+    let (mut writer, mut places) = (Writer::new(LANE as u64, log.begin(1)), Vec::new());
+    for lsn in 1..=3 {
+        let position = writer.place(8).expect("room");
+        let at = writer.offset(position) + STAMP as u64;
+        log.medium_mut(1).write_at(at, b"keyvalue").expect("inside");
+        let state = State { version: lsn, ..State::default() };
+        let effect = Effect::Put { key: b"key", value: b"value", state };
+        log.append_at(lsn, &effect, Place { lane: 1, position, key_at: 0, value_at: 3 }).expect("room");
+        assert_eq!(log.sync().expect("memory works"), lsn);
+        places.push(at);
+    }
+    log.medium_mut(1).write_at(places[lsn as usize - 1] + 5, b"!").expect("inside");
+    RingLog::open(log.into_media(), IDENTITY, 0).expect("memory works")
+}
+
+#[test]
+fn what_a_client_spoils_is_missed_and_damage_where_something_proves_it() {
+    assert_eq!(spoiled(1).1.damaged, [1]);
+    assert_eq!(spoiled(2).1.damaged, [2]);
+    let (log, recovery) = spoiled(3);
+    assert_eq!((recovery.damaged, log.last(), recovery.torn_records), (Vec::new(), 2, 0));
+    let payload = log.payload(2).expect("it is whole");
+    assert!(payload.ends_with(b"keyvalue"));
 }
 
 #[test]
