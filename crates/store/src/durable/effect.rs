@@ -83,24 +83,40 @@ impl<'b> Effect<'b> {
         Effect::Put { key: item.key, value: item.value, state: State::of(item) }
     }
 
+    /// The key and the value that it has; empty where it has none.
+    pub(super) fn key_and_value(&self) -> (&'b [u8], &'b [u8]) {
+        match *self {
+            Effect::Put { key, value, .. } => (key, value),
+            Effect::Changed { key, .. } | Effect::Deleted { key } => (key, &[]),
+            Effect::Flushed | Effect::FlushAt(_) => (&[], &[]),
+        }
+    }
+
+    /// The bytes before them.
+    pub(super) fn head(&self) -> [u8; HEAD] {
+        let none = State::default();
+        let (kind, state) = match *self {
+            Effect::Put { state, .. } => (PUT, state),
+            Effect::Changed { state, .. } => (CHANGED, state),
+            Effect::Deleted { .. } => (DELETED, none),
+            Effect::Flushed => (FLUSHED, none),
+            Effect::FlushAt(expiry) => (FLUSH_AT, State { expiry, ..none }),
+        };
+        let (key, value) = self.key_and_value();
+        let marks = if state.stale { STALE } else { 0 } | if state.win_sent { WIN_SENT } else { 0 };
+        let mut head = [0; HEAD];
+        head[..3].copy_from_slice(&[kind, marks, key.len() as u8]);
+        for (at, word) in [(4, state.flags), (8, state.expiry), (12, value.len() as u32)] {
+            head[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        head[16..].copy_from_slice(&state.version.to_le_bytes());
+        head
+    }
+
     /// Adds its bytes.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        let none = State::default();
-        let (kind, key, value, state) = match *self {
-            Effect::Put { key, value, state } => (PUT, key, value, state),
-            Effect::Changed { key, state } => (CHANGED, key, &[][..], state),
-            Effect::Deleted { key } => (DELETED, key, &[][..], none),
-            Effect::Flushed => (FLUSHED, &[][..], &[][..], none),
-            Effect::FlushAt(expiry) => (FLUSH_AT, &[][..], &[][..], State { expiry, ..none }),
-        };
-        let marks = if state.stale { STALE } else { 0 } | if state.win_sent { WIN_SENT } else { 0 };
-        out.extend_from_slice(&[kind, marks, key.len() as u8, 0]);
-        for word in [state.flags, state.expiry, value.len() as u32] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        out.extend_from_slice(&state.version.to_le_bytes());
-        out.extend_from_slice(key);
-        out.extend_from_slice(value);
+        let (key, value) = self.key_and_value();
+        [&self.head()[..], key, value].iter().for_each(|part| out.extend_from_slice(part));
     }
 
     /// The effect at the front of these bytes, and what is behind it.

@@ -4,14 +4,12 @@
 //! [`Journal::durable`] has come to what that says. A read asks [`Journal::needs`].
 
 use super::effect::{Effect, HEAD, State};
+use super::records::Records;
 use super::walk::{Shelf, Walk};
 use crate::key::{Key, MAX_KEY};
-use crate::redo::{self, Broken, HEADER, Log, Media, Refused};
+use crate::redo::{self, Broken, HEADER, Refused};
 use crate::store::Store;
 use std::collections::{HashMap, VecDeque};
-
-/// Nobody reads epochs of this log.
-const EPOCH: u64 = 1;
 
 /// What commands do not take of the log, for flushes and for whoever cannot be refused: bytes, or that part of it.
 const RESERVE: u64 = 64 << 10;
@@ -86,8 +84,8 @@ pub(super) enum Planted {
 }
 
 /// See the head of the file.
-pub struct Journal<M, S> {
-    pub(super) log: Log<M>,
+pub struct Journal<L, S> {
+    pub(super) log: L,
     pub(super) shelf: S,
     pub(super) identity: u64,
     /// By hash of the key: the last effect on it that is not durable.
@@ -98,7 +96,6 @@ pub struct Journal<M, S> {
     flushed: u64,
     /// When everything is to be flushed. Not the store's business, which would do it without a word.
     pub(super) flush_at: Option<u32>,
-    bytes: Vec<u8>,
     /// Room was missing where it was kept.
     overrun: bool,
     pub(super) walk: Option<Walk>,
@@ -114,8 +111,8 @@ pub struct Journal<M, S> {
     pub(super) planted: Option<Planted>,
 }
 
-impl<M: Media, S: Shelf> Journal<M, S> {
-    pub(super) fn new(log: Log<M>, shelf: S, identity: u64, flush_at: Option<u32>) -> Journal<M, S> {
+impl<L: Records, S: Shelf> Journal<L, S> {
+    pub(super) fn new(log: L, shelf: S, identity: u64, flush_at: Option<u32>) -> Journal<L, S> {
         Journal {
             log,
             shelf,
@@ -124,7 +121,6 @@ impl<M: Media, S: Shelf> Journal<M, S> {
             order: VecDeque::new(),
             flushed: 0,
             flush_at,
-            bytes: Vec::new(),
             overrun: false,
             walk: None,
             walked_at: 0,
@@ -142,31 +138,39 @@ impl<M: Media, S: Shelf> Journal<M, S> {
 
     /// Whether a command may be executed that leaves at most `value_len` bytes under a key.
     pub fn has_room(&self, value_len: usize) -> bool {
-        let record = (HEADER + HEAD + MAX_KEY + value_len).next_multiple_of(8) as u64;
-        self.log.room() >= record + RESERVE.min(self.log.capacity() / RESERVE_PART)
+        self.log.has_room(MAX_KEY + value_len, RESERVE, RESERVE_PART)
     }
 
     /// After that command: logs what it did. The position that its reply needs.
     pub fn after(&mut self, store: &Store, now: u32, key: Key<'_>, before: Before, what: What) -> u64 {
+        match self.done(store, now, key, before, what) {
+            None => self.needs(key.hash()),
+            Some(effect) => self.append(&effect, Some(key.hash())),
+        }
+    }
+
+    /// What a command did, if it did anything.
+    pub(super) fn done<'s>(
+        &self,
+        store: &'s Store,
+        now: u32,
+        key: Key<'s>,
+        before: Before,
+        what: What,
+    ) -> Option<Effect<'s>> {
         let Some(item) = store.peek(now, key) else {
-            return match before.0 {
-                None => self.needs(key.hash()),
-                Some(_) => self.append(&Effect::Deleted { key: key.bytes() }, Some(key.hash())),
-            };
+            return before.is_there().then_some(Effect::Deleted { key: key.bytes() });
         };
         let state = State::of(&item);
         if what != What::AllUnseen && before.0 == Some((state, item.value.len())) {
-            return self.needs(key.hash());
+            return None;
         }
-        let effect = match what {
+        match what {
             #[cfg(test)]
-            What::State if self.planted == Some(Planted::TouchesAreNotLogged) => {
-                return self.needs(key.hash());
-            }
-            What::State if before.is_there() => Effect::Changed { key: key.bytes(), state },
-            _ => Effect::put(&item),
-        };
-        self.append(&effect, Some(key.hash()))
+            What::State if self.planted == Some(Planted::TouchesAreNotLogged) => None,
+            What::State if before.is_there() => Some(Effect::Changed { key: key.bytes(), state }),
+            _ => Some(Effect::put(&item)),
+        }
     }
 
     /// Everything was flushed just now, which also takes the place of a flush that was to come. What the reply needs, here and below.
@@ -206,10 +210,14 @@ impl<M: Media, S: Shelf> Journal<M, S> {
     }
 
     fn append(&mut self, effect: &Effect<'_>, hash: Option<u64>) -> u64 {
-        self.bytes.clear();
-        effect.emit(&mut self.bytes);
         let position = self.log.last() + 1;
-        match self.log.append(position, EPOCH, &[&self.bytes]) {
+        let appended = self.log.append(position, effect);
+        self.note(position, hash, appended)
+    }
+
+    /// An effect was appended, or not. What its reply needs.
+    pub(super) fn note(&mut self, position: u64, hash: Option<u64>, appended: Result<(), Refused>) -> u64 {
+        match appended {
             Ok(()) => {}
             // Nothing is durable any more, so no reply leaves.
             Err(Refused::Broken(_)) => return u64::MAX,

@@ -10,6 +10,8 @@
 //! |---|---|
 //! | `effect` | what a command did, as bytes |
 //! | `journal` | the log, and what is not durable of it: who must wait for what |
+//! | `records` | what a journal wants of its log |
+//! | `rings` | the log that is the rings in which requests come |
 //! | `walk` | a snapshot while commands go on |
 //! | `snapshot` | its format |
 //! | `recover` | the start |
@@ -33,7 +35,9 @@
 
 mod effect;
 mod journal;
+mod records;
 mod recover;
+pub mod rings;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -41,6 +45,7 @@ mod walk;
 
 pub use effect::{Effect, State};
 pub use journal::{Before, Counters, Journal, What, needs_log};
+pub use records::Records;
 pub use recover::{Found, RecoverError, recover};
 pub use snapshot::{Head, Reader};
 pub use walk::Shelf;

@@ -9,11 +9,12 @@
 
 use super::effect::{Effect, State};
 use super::journal::Journal;
+use super::records::Records;
 use super::snapshot::Reader;
 use super::walk::Shelf;
 use crate::ops::delete::DeleteHow;
 use crate::ops::set::{SetError, SetHow};
-use crate::redo::{Log, Media, Recovery};
+use crate::redo::Recovery;
 use crate::store::Store;
 use std::fmt;
 use std::io::{self, Read};
@@ -120,13 +121,13 @@ impl From<io::Error> for RecoverError {
 ///
 /// # Errors
 /// [`RecoverError`]; nothing is changed then but the store.
-pub fn recover<M: Media, S: Shelf>(
+pub fn recover<L: Records, S: Shelf>(
     store: &mut Store,
-    (mut log, recovery): (Log<M>, &Recovery),
+    (mut log, recovery): (L, &Recovery),
     identity: u64,
     snapshot: Option<Reader<impl Read>>,
     shelf: S,
-) -> Result<(Journal<M, S>, Found), RecoverError> {
+) -> Result<(Journal<L, S>, Found), RecoverError> {
     let limit = store.config().memory;
     let mut found = Found { torn_bytes: recovery.torn_bytes, ..Found::default() };
     let (mut from, mut flush_at) = (0, None);
@@ -151,13 +152,13 @@ pub fn recover<M: Media, S: Shelf>(
         return Err(RecoverError::Damaged(*first, damaged().count()));
     }
     for position in from + 1..=log.last() {
-        let record = log.read(position).ok_or(RecoverError::Damaged(position, 1))?;
-        match Effect::parse(&record.payload) {
+        let payload = log.payload(position).ok_or(RecoverError::Damaged(position, 1))?;
+        match Effect::parse(&payload) {
             Some((effect, [])) => redo(store, &effect, &mut flush_at)?,
             _ => return Err(RecoverError::Damaged(position, 1)),
         }
         found.effects += 1;
-        found_bytes += record.payload.len() as u64;
+        found_bytes += payload.len() as u64;
     }
     log.release(from + 1);
     if store.config().memory != limit && store.set_memory_limit(limit).is_err() {

@@ -11,7 +11,7 @@ use crate::ops::delete::DeleteHow;
 use crate::ops::get::GetHow;
 use crate::ops::set::{SetHow, Verb};
 use crate::redo::media::{Crashing, Fault};
-use crate::redo::{Judge, Log};
+use crate::redo::{Judge, Log, Recovery};
 use crate::{Config, Cursor, Mode, Store};
 use base::Prng;
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-const IDENTITY: u64 = 7;
+pub(super) const IDENTITY: u64 = 7;
 const MEDIUM: usize = 48 << 10;
 
 /// Where snapshots lie in tests: takes its time, fails now and then.
 #[derive(Default)]
-struct Slow {
+pub(super) struct Slow {
     newest: Option<Vec<u8>>,
     building: Vec<u8>,
     /// Looks until it is published.
@@ -33,7 +33,7 @@ struct Slow {
     prng: Option<Prng>,
 }
 
-type Shared = Arc<Mutex<Slow>>;
+pub(super) type Shared = Arc<Mutex<Slow>>;
 
 impl Slow {
     /// Power fails: what is being published may be the newest or not.
@@ -83,10 +83,82 @@ type Item = (Vec<u8>, State);
 /// Of a key.
 type Change = (Vec<u8>, Option<Item>);
 
-struct World {
+/// A log as it is in tests.
+pub(super) trait Kind: Records + Sized {
+    /// Who writes to it beside the server.
+    type Clients;
+
+    /// An empty one.
+    fn create() -> Self;
+
+    /// Power fails; what is there behind effect `from` then.
+    fn reopen(self, prng: &mut Prng, from: u64) -> (Self, Recovery);
+
+    /// They begin where the log does.
+    fn clients(&self) -> Self::Clients;
+
+    /// A client asks for something that is not logged, or hears something.
+    fn stir(journal: &mut Journal<Self, Shared>, clients: &mut Self::Clients, prng: &mut Prng);
+
+    /// A request that sets a value is sent. Where it lies, if that is in the log.
+    fn send(&mut self, clients: &mut Self::Clients, request: (&[u8], &[u8]), prng: &mut Prng)
+    -> Option<Sent>;
+
+    /// It was executed: as [`Journal::after`].
+    fn after(
+        journal: &mut Journal<Self, Shared>,
+        store: (&Store, u32),
+        key: crate::Key<'_>,
+        did: (Before, What),
+        sent: Option<Sent>,
+    ) -> u64;
+
+    /// A medium, to make it fail.
+    fn medium(&mut self, prng: &mut Prng) -> &mut Crashing;
+}
+
+/// Where a request lies.
+pub(super) type Sent = rings::Place;
+
+impl Kind for Log<Crashing> {
+    type Clients = ();
+
+    fn create() -> Self {
+        Log::create(Crashing::new(MEDIUM), IDENTITY).expect("a log")
+    }
+
+    fn reopen(self, prng: &mut Prng, _: u64) -> (Self, Recovery) {
+        Log::open(self.into_media().crash(prng), IDENTITY, Judge::Proof).expect("it is there")
+    }
+
+    fn clients(&self) {}
+
+    fn stir(_: &mut Journal<Self, Shared>, (): &mut (), _: &mut Prng) {}
+
+    fn send(&mut self, (): &mut (), _: (&[u8], &[u8]), _: &mut Prng) -> Option<Sent> {
+        None
+    }
+
+    fn after(
+        journal: &mut Journal<Self, Shared>,
+        (store, now): (&Store, u32),
+        key: crate::Key<'_>,
+        (before, what): (Before, What),
+        _: Option<Sent>,
+    ) -> u64 {
+        journal.after(store, now, key, before, what)
+    }
+
+    fn medium(&mut self, _: &mut Prng) -> &mut Crashing {
+        self.media_mut()
+    }
+}
+
+struct World<L: Kind> {
     prng: Prng,
     store: Store,
-    journal: Journal<Crashing, Shared>,
+    journal: Journal<L, Shared>,
+    clients: L::Clients,
     slow: Shared,
     now: u32,
     /// After which effect, what: an item is this, or everything is gone.
@@ -110,18 +182,20 @@ fn store() -> Store {
     Store::new(config).expect("a store")
 }
 
-impl World {
-    fn new(seed: u64, planted: Option<Planted>) -> World {
+impl<L: Kind> World<L> {
+    fn new(seed: u64, planted: Option<Planted>) -> World<L> {
         let mut prng = Prng::new(seed);
         let slow = Shared::default();
         slow.lock().expect("no panic").prng = Some(Prng::new(prng.next_u64()));
-        let log = Log::create(Crashing::new(MEDIUM), IDENTITY).expect("a log");
+        let log = L::create();
+        let clients = log.clients();
         let mut journal = Journal::new(log, Arc::clone(&slow), IDENTITY, None);
         journal.planted = planted;
         World {
             prng,
             store: store(),
             journal,
+            clients,
             slow,
             now: 1000,
             history: Vec::new(),
@@ -167,13 +241,19 @@ impl World {
     fn flush(&mut self) -> u64 {
         self.store.flush_all(self.now, self.now);
         let needs = self.journal.flushed();
-        self.history.push((self.journal.last(), None));
-        let last = self.journal.last();
+        let last = self.made_by(needs);
+        self.history.push((last, None));
         self.made.values_mut().for_each(|made| *made = last);
         needs
     }
 
+    /// The effect that was logged last; or was to be, and is perhaps, where the log broke over it.
+    fn made_by(&self, needs: u64) -> u64 {
+        self.journal.last() + u64::from(needs == u64::MAX)
+    }
+
     fn read(&mut self) {
+        L::stir(&mut self.journal, &mut self.clients, &mut self.prng);
         let name = self.key();
         let key = self.store.key(&name).expect("a key");
         let needs = self.journal.needs(key.hash());
@@ -202,11 +282,12 @@ impl World {
         let value = vec![b'a' + self.prng.below(26) as u8; self.prng.below(60) as usize];
         let expiry = if self.prng.below(3) == 0 { now + self.prng.below(5) as u32 } else { 0 };
         let flags = self.prng.below(3) as u32;
-        let mut what = What::All;
+        let (mut what, mut sent) = (What::All, None);
         // Whether it did anything is for the journal to find out.
         match self.prng.below(10) {
             0..3 => {
                 let how = SetHow { flags, expiry, ..SetHow::default() };
+                sent = self.journal.log.send(&mut self.clients, (&name, &value), &mut self.prng);
                 let _ = store.set(now, key, &value, &how);
             }
             3 => {
@@ -238,8 +319,8 @@ impl World {
                 let _ = store.delete(now, key, &DeleteHow::default());
             }
         }
-        let needs = self.journal.after(&self.store, now, key, before, what);
-        let (last, is) = (self.journal.last(), self.item(&name));
+        let needs = L::after(&mut self.journal, (&self.store, now), key, (before, what), sent);
+        let (last, is) = (self.made_by(needs), self.item(&name));
         if is != was || what == What::AllUnseen {
             self.history.push((last, Some((name.clone(), is))));
             self.made.insert(name.clone(), last);
@@ -282,15 +363,15 @@ impl World {
     }
 
     /// The process ends, and another begins.
-    fn crash(self) -> World {
+    fn crash(self) -> World<L> {
         let World { mut prng, journal, slow, now, mut history, promised, planted, refused, torn, .. } = self;
         slow.lock().expect("no panic").crash(&mut prng);
-        let medium = journal.log.into_media().crash(&mut prng);
-        let (log, recovery) = Log::open(medium, IDENTITY, Judge::Proof).expect("it is there");
-        let last = log.last();
-        assert!(last >= promised, "effect {promised} was promised, and the log ends with {last}");
         let snapshot = slow.lock().expect("no panic").newest.clone();
         let reader = snapshot.as_deref().map(|bytes| Reader::new(bytes).expect("it is whole"));
+        let from = reader.as_ref().map_or(0, |reader| reader.head.from);
+        let (log, recovery) = journal.log.reopen(&mut prng, from);
+        let last = log.last();
+        assert!(last >= promised, "effect {promised} was promised, and the log ends with {last}");
         let mut store = store();
         let (mut journal, found) = recover(&mut store, (log, &recovery), IDENTITY, reader, Arc::clone(&slow))
             .unwrap_or_else(|error| panic!("{error}"));
@@ -322,6 +403,7 @@ impl World {
         World {
             prng,
             store,
+            clients: journal.log.clients(),
             journal,
             slow,
             now,
@@ -338,14 +420,14 @@ impl World {
 }
 
 /// Several lives. What happened.
-fn run(seed: u64, planted: Option<Planted>) -> (u64, u64, u64) {
-    let mut world = World::new(seed, planted);
+pub(super) fn run<L: Kind>(seed: u64, planted: Option<Planted>) -> (u64, u64, u64) {
+    let mut world = World::<L>::new(seed, planted);
     let mut snapshots = 0;
     for _ in 0..5 {
         if world.prng.below(3) == 0 {
             let fault = [Fault::Error, Fault::PowerCut][world.prng.below(2) as usize];
             let at = world.prng.below(200);
-            let medium = world.journal.log.media_mut();
+            let medium = world.journal.log.medium(&mut world.prng);
             let at = medium.operations() + at;
             medium.inject(at, fault);
         }
@@ -365,7 +447,7 @@ fn run(seed: u64, planted: Option<Planted>) -> (u64, u64, u64) {
 fn what_was_promised_is_there_after_whatever_end_and_nothing_else_is() {
     let (mut snapshots, mut refused, mut torn) = (0, 0, 0);
     for seed in 0..40 {
-        let one = catch_unwind(|| run(seed, None));
+        let one = catch_unwind(|| run::<Log<Crashing>>(seed, None));
         let one = one.unwrap_or_else(|_| panic!("seed {seed}"));
         (snapshots, refused, torn) = (snapshots + one.0, refused + one.1, torn + one.2);
     }
@@ -376,12 +458,12 @@ fn what_was_promised_is_there_after_whatever_end_and_nothing_else_is() {
 }
 
 /// Seeds of which one must find it.
-fn finds(planted: Planted) {
+pub(super) fn finds<L: Kind>(planted: Option<Planted>, name: &str) {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let found = (0..200).find(|seed| catch_unwind(AssertUnwindSafe(|| run(*seed, Some(planted)))).is_err());
+    let found = (0..200).find(|seed| catch_unwind(AssertUnwindSafe(|| run::<L>(*seed, planted))).is_err());
     std::panic::set_hook(hook);
-    assert!(found.is_some(), "nobody found {planted:?}");
+    assert!(found.is_some(), "nobody found {name}");
 }
 
 #[test]
@@ -394,6 +476,6 @@ fn planted_bugs_are_found() {
         Planted::PublishesBeforeDurable,
         Planted::TouchesAreNotLogged,
     ] {
-        finds(planted);
+        finds::<Log<Crashing>>(Some(planted), &format!("{planted:?}"));
     }
 }

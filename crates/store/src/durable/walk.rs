@@ -9,9 +9,9 @@ use super::effect::Effect;
 use super::journal::Journal;
 #[cfg(test)]
 use super::journal::Planted;
+use super::records::Records;
 use super::snapshot::{CHUNK, Head, Writer};
 use crate::ops::list::Cursor;
-use crate::redo::Media;
 use crate::store::Store;
 use std::io;
 
@@ -68,7 +68,7 @@ pub(super) struct Walk {
     logged: u64,
 }
 
-impl<M: Media, S: Shelf> Journal<M, S> {
+impl<L: Records, S: Shelf> Journal<L, S> {
     /// Begins a snapshot if the log is `percent` full, or goes on with one: `step` bytes, or as many as the log's growth wants. Whether there is more to do
     /// now.
     /// What went wrong, if anything did: it begins anew later.

@@ -26,7 +26,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    pub(super) fn new(doing: Doing, error: &io::Error) -> Broken {
+    pub(crate) fn new(doing: Doing, error: &io::Error) -> Broken {
         Broken { doing, kind: error.kind(), message: error.to_string() }
     }
 }

@@ -29,7 +29,7 @@ use store::redo::{Judge, Log, Media as _, OpenError, Recovery};
 
 /// A journal, and how it came to be.
 pub(super) struct Opened {
-    pub(super) journal: Journal<AnyMedia, FileShelf>,
+    pub(super) journal: Journal<Log<AnyMedia>, FileShelf>,
     pub(super) found: Found,
     pub(super) recovery: Duration,
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use store::durable::{Found, Journal};
-use store::redo::Media;
+use store::redo::{Log, Media};
 
 /// How often the log says in a superblock what is durable: so much of its end can be lost without anybody noticing.
 const MARK_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -127,7 +127,7 @@ pub struct DurableReport {
 
 /// The journal with the clock, figures, and the way to the edges.
 pub struct Durable {
-    journal: Journal<AnyMedia, FileShelf>,
+    journal: Journal<Log<AnyMedia>, FileShelf>,
     post: Arc<Post>,
     registers: Arc<Registers>,
     clock: Clock,
@@ -176,12 +176,12 @@ impl Durable {
     }
 
     /// What commands did, and who must wait for how much of it.
-    pub fn journal(&self) -> &Journal<AnyMedia, impl store::durable::Shelf + use<>> {
+    pub fn journal(&self) -> &Journal<Log<AnyMedia>, impl store::durable::Shelf + use<>> {
         &self.journal
     }
 
     /// The same, to log.
-    pub fn journal_mut(&mut self) -> &mut Journal<AnyMedia, impl store::durable::Shelf + use<>> {
+    pub fn journal_mut(&mut self) -> &mut Journal<Log<AnyMedia>, impl store::durable::Shelf + use<>> {
         &mut self.journal
     }
 

@@ -1,7 +1,8 @@
 //! A mapped file, persisted by writing cache lines back: persistent memory as programs see it.
 //!
 //! On a DAX file system (`MAP_SYNC`) a line that was written back survives loss of power. Anywhere else (tmpfs, hugetlbfs, page cache) the same
-//! instructions run, but what they write to is the machine's memory: that survives the process, and [`Mapped::class`] says so.
+//! instructions run, but what they write to is the machine's memory: that survives the process, and [`Mapped::class`] says so. [`Mapped::by_sync`] makes
+//! it durable by `fdatasync` instead, which writes whole pages.
 //!
 //! Bounds: the file is prewritten, so the file system cannot run out of room at a store; it is locked, but who shrinks it regardless ends
 //! this process with SIGBUS.
@@ -20,8 +21,10 @@ pub struct Mapped {
     len: usize,
     flush: Flush,
     class: Class,
+    /// It is synced, and no line written back.
+    by_sync: bool,
     /// Keeps the lock.
-    _file: File,
+    file: File,
 }
 
 // SAFETY: the mapping is plain memory that this value alone has (in this process; the lock keeps others away).
@@ -56,7 +59,14 @@ impl Mapped {
             Err(_) => (try_map(MapFlags::SHARED)?, Class::ProcessCrash),
         };
         let start = NonNull::new(start.cast()).expect("mmap never returns null");
-        Ok(Mapped { start, len, flush: Flush::best(), class, _file: file })
+        Ok(Mapped { start, len, flush: Flush::best(), class, by_sync: false, file })
+    }
+
+    /// The same, made durable by `fdatasync`: what it survives is then what the file's device does.
+    #[must_use]
+    pub fn by_sync(mut self) -> Mapped {
+        (self.class, self.by_sync) = (Class::PowerLoss, true);
+        self
     }
 
     /// The instruction that writes lines back here.
@@ -89,6 +99,9 @@ impl Media for Mapped {
     }
 
     fn persist(&mut self, ranges: &[Range<u64>]) -> io::Result<()> {
+        if self.by_sync {
+            return self.file.persist(ranges);
+        }
         for range in ranges {
             let at = within(range.start, (range.end - range.start) as usize, self.len())?;
             // SAFETY: inside the mapping, which is whole pages.

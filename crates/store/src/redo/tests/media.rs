@@ -116,6 +116,18 @@ fn a_mapped_file_is_a_medium_that_survives_the_process() {
 }
 
 #[test]
+fn a_mapped_file_that_is_synced_survives_loss_of_power() {
+    let folder = Folder::new("synced");
+    conforms(&mut Mapped::create(&folder.file(), LEN).expect("room").by_sync());
+    let open = || Mapped::open(&folder.file()).expect("just made").by_sync();
+    assert_eq!(open().class(), Class::PowerLoss);
+    carries_a_log(open(), |mapped| {
+        drop(mapped);
+        open()
+    });
+}
+
+#[test]
 fn a_file_behind_io_uring_is_a_medium() {
     let folder = Folder::new("uring");
     let open = |file: io::Result<File>| Uring::new(file.expect("room"));
