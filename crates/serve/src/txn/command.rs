@@ -1,8 +1,6 @@
 //! `millrace txn`: transactions from the command line or standard input.
 
-use super::client::{Client, Options};
-use super::error::TxnError;
-use super::reply;
+use super::{Client, Options, TxnError, reply};
 use crate::process::parse::duration;
 use clap::ValueEnum;
 use fabric::link::Address;

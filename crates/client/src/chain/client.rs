@@ -51,18 +51,16 @@ pub type Ticket = u64;
 
 /// A client of one chain.
 ///
-/// ```
-/// use serve::chain::Local;
-/// use serve::txn::{Client, Options};
+/// ```no_run
+/// use client::chain::{Client, Options};
 /// use protocol::chain::Transaction;
 ///
-/// let chain = Local::start(3);
-/// let mut client = Client::connect(chain.addresses(), &Options::default())?;
+/// let mut client = Client::connect(&["tcp:127.0.0.1:7401".parse()?], &Options::default())?;
 /// client.execute(Transaction::new().put("ann", "10").put("bob", "0"))?;
 /// let transfer = Transaction::new().if_at_least("ann", 4).add("ann", -4).add("bob", 4);
 /// let outcome = client.execute(transfer)?;
 /// assert_eq!((outcome.abort, outcome.sums), (None, vec![6, 4]));
-/// # Ok::<(), serve::txn::TxnError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {
     machine: client::Client,
