@@ -1,20 +1,49 @@
 //! The replicas of a chain that a client knows, with a channel to each that it talks to; and waiting for all of them.
+//!
+//! The chain moves while a client knows it: replicas join, leave, and come back at other addresses. A client hears of that when a replica that it
+//! connects to tells who is in the chain; and when nobody can be reached, or a replica is named that it does not know, it looks for them anew, where it
+//! found them first and at all addresses that it knows. A thread does that, since it may take long.
+//!
+//! Bounds: [`MAX_REPLICAS`]; one search at a time, [`SEARCH_PAUSE`] apart.
 
+use super::directory::MAX_REPLICAS;
 use super::error::TxnError;
-use super::place::{Opened, Place, open};
+use super::find::Finder;
+use super::info::Info;
+use super::place::Place;
+use super::search::Finding;
 use base::{Clock, Nanos};
 use fabric::channel::{Channel, Options};
 use fabric::link::Address;
+use protocol::chain::message::Refusal;
 use protocol::chain::{Epoch, Message, ReplicaId};
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::BTreeMap;
-use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+/// Between the beginnings of two searches.
+const SEARCH_PAUSE: Nanos = Nanos::from_millis(500);
+
+/// A search on a thread, and what it found, once that was looked at.
+struct Search {
+    answer: Receiver<Result<Finding, TxnError>>,
+    came: Option<Result<Finding, TxnError>>,
+}
 
 /// The replicas.
 pub(super) struct Places {
     places: Vec<Place>,
+    chain: u32,
+    /// The newest configuration that a replica told of.
+    order: (Epoch, Vec<ReplicaId>),
+    /// Others came to be known, or were forgotten, since [`Places::changed`] was asked.
+    is_changed: bool,
+    finder: Finder,
+    search: Option<Search>,
+    /// None is begun before.
+    search_at: Nanos,
+    /// Why the last one found nobody.
+    search_trouble: Option<String>,
     options: Options,
     /// Sleeps while threads connect.
     sleeper: Sleeper,
@@ -22,31 +51,27 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Finds the replicas at these addresses, and those that they know of.
-    pub(super) fn find(addresses: &[Address], options: Options) -> Result<(Places, u32), TxnError> {
+    /// Finds the replicas of a chain, and those that they know of.
+    pub(super) fn find(finder: Finder, options: Options) -> Result<(Places, u32), TxnError> {
+        let addresses = finder.addresses().map_err(TxnError::NotFound)?;
         let nobody = |why: &str| TxnError::Nobody(vec![(addresses[0].clone(), why.to_owned())]);
-        if addresses.is_empty() {
-            return Err(TxnError::Nobody(Vec::new()));
-        }
         let (sleeper, waker) = waiting_on_eventfd().map_err(|error| nobody(&error.to_string()))?;
-        let (said, answers) = channel();
-        for (at, address) in addresses.iter().enumerate() {
-            let (said, address, options) = (said.clone(), address.clone(), options.clone());
-            let connect = move || drop(said.send((at, open(&address, &options))));
-            let thread = std::thread::Builder::new().name("txn-connect".to_owned()).spawn(connect);
-            thread.map_err(|error| nobody(&error.to_string()))?;
-        }
-        drop(said);
-        let mut finding = Finding::default();
-        let until = Instant::now() + options.timeout;
-        // The channel is closed when everybody has answered.
-        while !finding.knows_all(addresses)
-            && let Ok((at, opened)) = answers.recv_timeout(until.saturating_duration_since(Instant::now()))
-        {
-            finding.heard(addresses[at].clone(), opened)?;
-        }
-        let Some(chain) = finding.chain else { return Err(TxnError::Nobody(finding.failed)) };
-        Ok((Places { places: finding.in_order(), options, sleeper, waker }, chain))
+        let finding = Finding::search(&addresses, finder.chain, &options)?;
+        let chain = finding.chain.expect("somebody answered");
+        let places = Places {
+            chain,
+            order: finding.order.clone(),
+            is_changed: false,
+            places: finding.in_order(),
+            finder: Finder { chain: Some(chain), ..finder },
+            search: None,
+            search_at: Nanos::ZERO,
+            search_trouble: None,
+            options,
+            sleeper,
+            waker,
+        };
+        Ok((places, chain))
     }
 
     pub(super) fn replicas(&self) -> Vec<ReplicaId> {
@@ -62,20 +87,137 @@ impl Places {
         &self.options
     }
 
-    /// Asks a replica; one that is not known hears nothing.
+    /// Whether others are known than when it was asked last.
+    pub(super) fn changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// Asks a replica; one that is not known is looked for.
     pub(super) fn ask(&mut self, now: Nanos, replica: ReplicaId, message: Message) {
-        if let Some(place) = self.places.iter_mut().find(|place| place.replica == replica) {
-            place.ask(now, message, &self.options, &self.waker);
+        match self.places.iter_mut().find(|place| place.replica == replica) {
+            Some(place) => place.ask(now, message, &self.options, &self.waker),
+            None => self.begin_search(now),
         }
     }
 
     /// Takes what came from all of them; how much that is.
     pub(super) fn poll(&mut self, now: Nanos, mut hear: impl FnMut(ReplicaId, Message)) -> usize {
-        let poll = |place: &mut Place| {
+        let (mut count, mut is_lost) = (0, false);
+        let mut news = Vec::new();
+        for place in &mut self.places {
             let replica = place.replica;
-            place.poll(now, |message| hear(replica, message))
+            count += place.poll(now, |message| {
+                is_lost |= matches!(&message, Message::Refused { why: Refusal::Elsewhere(None), .. });
+                hear(replica, message);
+            });
+            news.extend(place.take_news());
+        }
+        for info in news {
+            self.learn(&info);
+        }
+        count += usize::from(self.end_search());
+        if is_lost || self.places.iter().all(Place::is_out_of_reach) {
+            self.begin_search(now);
+        }
+        count
+    }
+
+    /// Looks for replicas where they were found first, and at all addresses that are known, on a thread.
+    fn begin_search(&mut self, now: Nanos) {
+        if self.search.is_some() || now < self.search_at {
+            return;
+        }
+        self.search_at = now.plus(SEARCH_PAUSE);
+        let (said, answer) = channel();
+        let (finder, options, waker) = (self.finder.clone(), self.options.clone(), self.waker.clone());
+        let known: Vec<Address> = self.places.iter().map(|place| place.address.clone()).collect();
+        let search = move || {
+            // Nobody listens when the client is gone.
+            let _ = said.send(search(&finder, &known, &options));
+            waker.wake();
         };
-        self.places.iter_mut().map(poll).sum()
+        let thread = std::thread::Builder::new().name("txn-search".to_owned()).spawn(search);
+        self.search = thread.is_ok().then_some(Search { answer, came: None });
+    }
+
+    /// Looks for replicas now, and waits until they are found or not.
+    pub(super) fn search_now(&mut self) {
+        let known: Vec<Address> = self.places.iter().map(|place| place.address.clone()).collect();
+        let found = search(&self.finder, &known, &self.options);
+        self.take(found);
+    }
+
+    /// Takes what a search found; whether one ended.
+    fn end_search(&mut self) -> bool {
+        if !self.look_at_search() {
+            return false;
+        }
+        if let Some(found) = self.search.take().and_then(|search| search.came) {
+            self.take(found);
+        }
+        true
+    }
+
+    fn look_at_search(&mut self) -> bool {
+        let Some(search) = &mut self.search else { return false };
+        if search.came.is_none() {
+            search.came = match search.answer.try_recv() {
+                Ok(found) => Some(found),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => {
+                    Some(Err(TxnError::NotFound("looking for replicas panicked".to_owned())))
+                }
+            };
+        }
+        search.came.is_some()
+    }
+
+    fn take(&mut self, found: Result<Finding, TxnError>) {
+        let finding = match found {
+            Ok(finding) => finding,
+            Err(error) => {
+                self.search_trouble = Some(error.to_string());
+                return;
+            }
+        };
+        self.search_trouble = None;
+        if finding.order.0 > self.order.0 {
+            self.order = finding.order.clone();
+        }
+        for place in finding.in_order() {
+            self.meet(place);
+        }
+    }
+
+    /// Hears of who is in the chain.
+    fn learn(&mut self, info: &Info) {
+        if info.chain != self.chain || info.epoch < self.order.0 {
+            return;
+        }
+        self.order = (info.epoch, info.members.iter().map(|member| member.replica).collect());
+        for member in &info.members {
+            if let Some(address) = &member.address {
+                self.meet(Place::new(member.replica, address.clone()));
+            }
+        }
+    }
+
+    /// Takes a place that somebody told of, or answers at, unless what is known of the replica is better.
+    fn meet(&mut self, place: Place) {
+        match self.places.iter_mut().find(|known| known.replica == place.replica) {
+            Some(known) => known.become_other(place),
+            None => {
+                if self.places.len() >= MAX_REPLICAS {
+                    // Who is not in the chain any more makes room.
+                    let order = &self.order.1;
+                    let gone = self.places.iter().position(|known| !order.contains(&known.replica));
+                    let Some(gone) = gone else { return };
+                    self.places.remove(gone);
+                }
+                self.places.push(place);
+                self.is_changed = true;
+            }
+        }
     }
 
     /// Sends what was asked, without waiting for anything.
@@ -88,7 +230,8 @@ impl Places {
         let told = |place: &Place| {
             Some(format!("replica {} at {}: {}", place.replica.0, place.address, place.trouble()?))
         };
-        let all: Vec<String> = self.places.iter().filter_map(told).collect();
+        let all: Vec<String> =
+            self.places.iter().filter_map(told).chain(self.search_trouble.clone()).collect();
         if all.is_empty() { "no replica answered in time".to_owned() } else { all.join("; ") }
     }
 
@@ -116,7 +259,8 @@ impl Places {
 
     fn is_ready(&mut self) -> bool {
         // All of them: a look publishes.
-        self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0
+        let ready = self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0;
+        self.look_at_search() || ready
     }
 
     /// Sleeps until something may be there.
@@ -127,7 +271,7 @@ impl Places {
         let busy = channels.filter_map(|channel| (!channel.arm()).then_some(())).count();
         // Connecting threads ring after they have told; so this look comes after arming.
         let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look);
-        if busy == 0 && !told {
+        if busy == 0 && !told && !self.look_at_search() {
             let theirs = self.channels().map(Channel::next_deadline).fold(until, Nanos::min);
             let span = theirs.since(now);
             let bell = self.sleeper.descriptor().expect("made with an eventfd");
@@ -154,68 +298,17 @@ impl Places {
     }
 }
 
-/// What is known so far of who is where.
-#[derive(Default)]
-struct Finding {
-    chain: Option<u32>,
-    places: BTreeMap<ReplicaId, Place>,
-    /// The order of the chain, as the newest configuration has it that somebody told of.
-    order: (Epoch, Vec<ReplicaId>),
-    /// Who answered there.
-    answered: Vec<Address>,
-    failed: Vec<(Address, String)>,
-}
-
-impl Finding {
-    fn heard(&mut self, address: Address, opened: Result<Opened, String>) -> Result<(), TxnError> {
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(why) => {
-                self.failed.push((address, why));
-                return Ok(());
-            }
-        };
-        let info = &opened.info;
-        match self.chain {
-            Some(chain) if chain != info.chain => return Err(TxnError::Chains(chain, info.chain)),
-            _ => self.chain = Some(info.chain),
-        }
-        if info.epoch > self.order.0 {
-            self.order = (info.epoch, info.members.iter().map(|member| member.replica).collect());
-        }
-        for member in &info.members {
-            if let Some(address) = &member.address {
-                self.places
-                    .entry(member.replica)
-                    .or_insert_with(|| Place::new(member.replica, address.clone()));
-            }
-        }
-        // Who answers there itself is believed more than what others say.
-        let replica = info.replica;
-        let mut place = Place::new(replica, address.clone());
-        place.opened(opened);
-        self.places.insert(replica, place);
-        self.answered.push(address);
-        Ok(())
-    }
-
-    /// The replicas, from head to tail as far as that is known.
-    fn in_order(self) -> Vec<Place> {
-        let (_, order) = self.order;
-        let mut places: Vec<Place> = self.places.into_values().collect();
-        places.sort_by_key(|place| {
-            order.iter().position(|replica| *replica == place.replica).unwrap_or(usize::MAX)
-        });
-        places
-    }
-
-    /// Whether somebody answered, and nobody is to be waited for: each address answered, or failed, or is known from another.
-    fn knows_all(&self, addresses: &[Address]) -> bool {
-        let known = |address: &Address| {
-            self.answered.contains(address)
-                || self.failed.iter().any(|(failed, _)| failed == address)
-                || self.places.values().any(|place| place.address == *address)
-        };
-        self.chain.is_some() && addresses.iter().all(known)
+/// Looks for replicas where the finder says, and at the addresses that are known.
+fn search(finder: &Finder, known: &[Address], options: &Options) -> Result<Finding, TxnError> {
+    let (mut addresses, trouble) = match finder.addresses() {
+        Ok(addresses) => (addresses, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    addresses
+        .extend(known.iter().filter(|address| !addresses.contains(address)).cloned().collect::<Vec<_>>());
+    let found = Finding::search(&addresses, finder.chain, options);
+    match (found, trouble) {
+        (Err(TxnError::Nobody(_)), Some(why)) => Err(TxnError::NotFound(why)),
+        (found, _) => found,
     }
 }
