@@ -77,6 +77,11 @@ class Store:
         return self._session
 
     @property
+    def sequence(self) -> int:
+        """The number of its last write in the session."""
+        return self._sequence
+
+    @property
     def replicas(self) -> dict[int, str]:
         """The replicas that it knows, and where they serve."""
         return dict(self._places)

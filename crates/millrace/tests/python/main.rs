@@ -1,8 +1,12 @@
-//! The Python client of the in-network cache (`clients/python`), by itself and among Rust clients on the same keys.
+//! The Python clients (`clients/python`), by themselves and among Rust clients on the same keys: of the in-network cache here, of a chain in `chain`.
 //!
 //! `MILLRACE_PYTHON` names the interpreter, 3.11 or later. Without one these tests are skipped, visibly; `MILLRACE_REQUIRE_PEERS=1` makes a
 //! skip a failure.
 
+mod chain;
+#[path = "../members/mod.rs"]
+mod members;
+#[path = "../served/mod.rs"]
 mod served;
 
 use base::Prng;
