@@ -46,7 +46,9 @@ fn run(place: &str) -> Result<(), Box<dyn std::error::Error>> {
     cluster.add(b"ann", b"10")?;
     let moved = cluster.transaction().expect_at_least("ann", 4).add("ann", -4).add("bob", 4).commit()?;
     match &moved.sums[..] {
-        [ann, bob] => println!("ann has {ann}, bob has {bob}; version {}, {} copies", moved.lsn.0, moved.copies),
+        [ann, bob] => {
+            println!("ann has {ann}, bob has {bob}; version {}, {} copies", moved.lsn.0, moved.copies)
+        }
         _ => println!("ann has less than 4: nothing was done"),
     }
     cluster.close();
@@ -55,7 +57,9 @@ fn run(place: &str) -> Result<(), Box<dyn std::error::Error>> {
 
 fn main() -> ExitCode {
     let Some(place) = std::env::args().nth(1) else {
-        eprintln!("say where the cluster is: cluster.toml, HOST:PORT of a controller, http://HOST:PORT of etcd, or tcp:HOST:PORT of a replica");
+        eprintln!(
+            "say where the cluster is: cluster.toml, HOST:PORT of a controller, http://HOST:PORT of etcd, or tcp:HOST:PORT of a replica"
+        );
         return ExitCode::from(2);
     };
     match run(&place) {

@@ -1,7 +1,6 @@
 //! Why an operation has no result, and what to do about it.
 
 use crate::chain::words::refusal_text;
-use crate::table::Wrong;
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;
 use std::fmt;
@@ -11,12 +10,8 @@ use std::fmt;
 /// What was not done can be tried again by the program; of what is [`Error::Unknown`], [`crate::Store::status`] tells whether it was.
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// The file of the cluster cannot be read or is wrong: where, and what was meant. Nothing was sent.
-    File(Wrong),
-    /// Nobody of the cluster was found, where it was looked, and why. Nothing was sent.
+    /// Nobody of the cluster was found, where it was looked, and why; of a file that is wrong, with the line. Nothing was sent.
     NotFound(String),
-    /// The cluster has no such service. Nothing was sent.
-    NoSuch(&'static str),
     /// Nobody answered by the deadline. It was not done, and will not be.
     NotDone(String),
     /// No answer came by the deadline. It was done once or not at all, and may still be.
@@ -61,9 +56,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::File(wrong) => wrong.fmt(f),
             Error::NotFound(why) => f.write_str(why),
-            Error::NoSuch(what) => write!(f, "the cluster has no {what}"),
             Error::NotDone(why) => write!(f, "not done, and it will not be: {why}"),
             Error::Unknown { id: Some(id), why } => write!(
                 f,
@@ -86,9 +79,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-impl From<Wrong> for Error {
-    fn from(wrong: Wrong) -> Error {
-        Error::File(wrong)
-    }
-}

@@ -140,6 +140,13 @@ impl Text {
         self
     }
 
+    /// The home of a rack has a memcached listener, for values that are too long for a packet.
+    pub fn streaming(mut self) -> Text {
+        let at = self.at();
+        self.text = self.text.replace("box = 2\n", &format!("box = 2\nstream = \"{at}\"\n"));
+        self
+    }
+
     /// Chain 7, with its registry's line.
     pub fn chain(mut self, replicas: usize, controllers: usize, registry: &str) -> Text {
         self.text += &format!("[[chain]]\nnumber = 7\n{registry}\n");

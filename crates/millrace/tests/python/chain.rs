@@ -121,7 +121,9 @@ impl Operation {
             }
             Operation::Delete(key) => json!({ "op": "delete", "key": key }),
             Operation::Increment(key, by) => json!({ "op": "increment", "key": key, "by": by }),
-            Operation::Transfer(from, to, by) => json!({ "op": "transfer", "from": from, "to": to, "by": by }),
+            Operation::Transfer(from, to, by) => {
+                json!({ "op": "transfer", "from": from, "to": to, "by": by })
+            }
         }
     }
 
@@ -273,7 +275,11 @@ fn python_and_rust_agree_on_a_chain_while_its_replicas_die() {
             450 => {
                 wait_for("the first to come back", || {
                     let copies = rust[0].transaction().add("warm", 1).commit().map(|outcome| outcome.copies);
-                    if copies.as_ref().is_ok_and(|copies| *copies == 3) { Ok(()) } else { Err(format!("{copies:?}")) }
+                    if copies.as_ref().is_ok_and(|copies| *copies == 3) {
+                        Ok(())
+                    } else {
+                        Err(format!("{copies:?}"))
+                    }
                 });
                 drop(chain.replicas[1].take());
             }

@@ -42,7 +42,12 @@ fn request(name: &str, session: u128, sequence: u64, transaction: &Transaction) 
         "reads": transaction.reads.iter().map(hex).collect::<Vec<_>>(),
         "writes": transaction.writes.iter().map(change).collect::<Vec<_>>(),
     });
-    line(name, "ExecuteRequest", &fields, &encoded::<proto::ExecuteRequest>(|to| put_request(id, transaction, to)))
+    line(
+        name,
+        "ExecuteRequest",
+        &fields,
+        &encoded::<proto::ExecuteRequest>(|to| put_request(id, transaction, to)),
+    )
 }
 
 fn show_outcome(outcome: &Outcome) -> Value {
@@ -53,7 +58,8 @@ fn show_outcome(outcome: &Outcome) -> Value {
         Abort::NoRoom => json!(["NO_ROOM", 0]),
         Abort::LongReply => json!(["LONG_REPLY", 0]),
     });
-    let found = |found: &Option<Found>| found.as_ref().map(|found| json!([found.version.0, hex(&found.value)]));
+    let found =
+        |found: &Option<Found>| found.as_ref().map(|found| json!([found.version.0, hex(&found.value)]));
     json!({
         "lsn": outcome.lsn.0,
         "abort": abort,
@@ -118,7 +124,11 @@ fn info() -> String {
         replica: ReplicaId(2),
         incarnation: Incarnation(1_763_800_000),
         epoch: Epoch(5),
-        members: vec![member(2, false, Some("tcp:10.0.0.2:7401")), member(3, false, None), member(1, true, None)],
+        members: vec![
+            member(2, false, Some("tcp:10.0.0.2:7401")),
+            member(3, false, None),
+            member(1, true, None),
+        ],
         is_head: true,
         is_tail: false,
         serves_reads: true,
@@ -157,7 +167,8 @@ fn the_vectors_are_the_documents() {
         copies: 3,
     };
     let bare = Outcome { lsn: Lsn(9), reads: vec![], sums: vec![], copies: 1, ..outcome.clone() };
-    let aborted = |abort| Ok(Outcome { abort: Some(abort), durability: Durability::Volatile, ..bare.clone() });
+    let aborted =
+        |abort| Ok(Outcome { abort: Some(abort), durability: Durability::Volatile, ..bare.clone() });
     let everything = Transaction::new()
         .if_version("a", 300)
         .if_missing("b")
