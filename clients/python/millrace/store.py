@@ -11,6 +11,7 @@ found first. docs/design/006-chain.md says why that is enough.
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from . import txn
@@ -331,7 +332,9 @@ class Store:
         """Looks for replicas; raises `NotFound` where none answers."""
         self._searched = time.monotonic()
         failures = []
-        for address in self._finder.addresses():
+        # A source that is silent must not take more than what is left.
+        timeout = max(0.01, min(self._finder.timeout, until - self._searched))
+        for address in replace(self._finder, timeout=timeout).addresses():
             try:
                 connection, info = _opened(address, min(until, time.monotonic() + self._finder.timeout))
             except (Lost, Failed, Malformed) as cause:
