@@ -1,19 +1,25 @@
-"""A client of millrace's in-network cache, in plain Python.
+"""Clients of millrace, in plain Python: a cluster's store (keys and transactions of a chain of replicas) and its in-network cache.
 
-For example, with the file that the nodes have:
+For example, with the file that the members have:
 
-    from millrace import Client
+    from millrace import Cluster
 
-    with Client("rack.toml") as cache:
-        cache.set("colour", b"blue", life=60)
-        print(cache.get("colour").value)
+    with Cluster.from_file("cluster.toml") as cluster:
+        cluster.set("colour", b"blue")
+        print(cluster.get("colour").value)
+
+`Client` is the client of the in-network cache alone, with all its operations.
 """
 
 from .client import Client, Item, Swap
-from .errors import BadTopology, MillraceError, NotDone, Refused, Unknown
+from .cluster import Cluster
+from .errors import BadNumber, BadTopology, MillraceError, NoRoom, NotDone, NotFound, Refused, Rejected, TooLong, Unknown
+from .store import Pending, Store
 from .topology import Topology
+from .txn import Abort, Durability, Found, Outcome, State, Transaction, Why
 from .wire import Status
 
 __all__ = [
-    "BadTopology", "Client", "Item", "MillraceError", "NotDone", "Refused", "Status", "Swap", "Topology", "Unknown",
+    "Abort", "BadNumber", "BadTopology", "Client", "Cluster", "Durability", "Found", "Item", "MillraceError", "NoRoom", "NotDone", "NotFound",
+    "Outcome", "Pending", "Refused", "Rejected", "State", "Status", "Store", "Swap", "TooLong", "Topology", "Transaction", "Unknown", "Why",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ Every operation is linearizable and ends within the patience that the topology s
 import secrets
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +19,7 @@ from .compute import TRIED, unchanged
 from .errors import NotDone, Refused, Unknown
 from .hash import key_hash
 from .link import READ, Link
+from .stream import Streams
 from .topology import Address, Topology
 from .wire import MAX_KEY, MAX_VALUE, NEVER, Flags, Op, Packet, Status
 from .worth import Worth
@@ -64,6 +65,7 @@ class Client:
         self._lock = threading.Lock()
         self._id = secrets.randbits(64) or 1
         self._link: Link | None = Link(self._topology, self._id)
+        self._streams = Streams(self._topology) if self._topology.streams else None
         self._next_read = 1
         self._sessions: dict[int, _Session] = {home: _Session() for home in self._topology.homes}
         self._worth = Worth(self._tuning.worth)
@@ -82,6 +84,8 @@ class Client:
             if self._link is not None:
                 self._link.close()
                 self._link = None
+            if self._streams is not None:
+                self._streams.close()
 
     @property
     def stats(self) -> dict[str, int]:
@@ -146,7 +150,7 @@ class Client:
         return self._combine(Op.OR, key, number)
 
     def append(self, key: bytes | str, value: bytes, limit: int = 0) -> bool:
-        """Appends to what is there; whether something was. Beyond `limit` bytes (0: what a datagram holds) it is `Refused`."""
+        """Appends to what is there; whether something was. Beyond `limit` bytes (0: as many as can be had) it is `Refused`."""
         return _done(self._call(Op.APPEND, key, value, operand=limit), Status.MISS)
 
     def touch(self, key: bytes | str, life: float | None) -> bool:
@@ -184,8 +188,10 @@ class Client:
         key = key.encode() if isinstance(key, str) else bytes(key)
         if not (op == Op.FLUSH or 1 <= len(key) <= MAX_KEY):
             raise ValueError("a key has 1 to 250 bytes")
-        if len(value) > MAX_VALUE:
-            raise ValueError(f"a value has at most {MAX_VALUE} bytes")
+        most = MAX_VALUE if self._streams is None else self._streams.value_max
+        if len(value) > most:
+            more = ": the topology's homes have no streams, which carry longer ones" if self._streams is None else ""
+            raise ValueError(f"a value has at most {most} bytes{more}")
         if not (0 <= operand < 1 << 64 and 0 <= flags < 1 << 32):
             raise ValueError("numbers have 64 bits and no sign, flags 32")
         request = Packet(op, key, bytes(value), client=self._id, operand=operand, version=version, item_flags=flags)
@@ -195,11 +201,29 @@ class Client:
             if self._link is None:
                 raise ValueError("the client was closed")
             deadline = time.monotonic() + self._tuning.patience
-            if op == Op.GET or (op in TRIED and self._tuning.tries_first):
-                reply = self._read(self._link, request, deadline)
-                if reply is not None:
-                    return reply
-            return self._write(self._link, request, deadline)
+            if self._streams is not None and len(value) > MAX_VALUE:
+                return self._stream(self._streams, request, deadline) or _refused(request)
+            reply = self._by_packet(self._link, request, deadline)
+            if self._streams is None or not _is_too_long(op, reply):
+                return reply
+            # It had no effect by packet: by stream it is another operation, with a patience of its own.
+            return self._stream(self._streams, request, time.monotonic() + self._tuning.patience) or reply
+
+    def _by_packet(self, link: Link, request: Packet, deadline: float) -> Packet:
+        op = Op(request.opcode)
+        if op == Op.GET or (op in TRIED and self._tuning.tries_first):
+            reply = self._read(link, request, deadline)
+            if reply is not None:
+                return reply
+        return self._write(link, request, deadline)
+
+    @staticmethod
+    def _stream(streams: Streams, request: Packet, deadline: float) -> Packet | None:
+        """The outcome of what a stream does; `None`: a stream cannot."""
+        said = streams.ask(request, deadline)
+        if said is None:
+            return None
+        return replace(request, value=said.value, item_flags=said.flags, version=said.version, flags=Flags.NONE, status=said.status)
 
     def _read(self, link: Link, request: Packet, deadline: float) -> Packet | None:
         """The outcome of what is asked as a read; `None`: it would change something."""
@@ -288,6 +312,16 @@ class _Session:
         assert self.number is not None, "a write begins in a session"
         self._next += 1
         return self.number, self._next - 1
+
+
+def _is_too_long(op: Op, reply: Packet) -> bool:
+    """Whether a packet could not carry it, or what it would make."""
+    return (op, reply.status) in ((Op.GET, Status.TOO_LARGE), (Op.APPEND, Status.NO_ROOM))
+
+
+def _refused(request: Packet) -> Packet:
+    """As a home would answer what neither a packet nor a stream can carry."""
+    return replace(request, status=Status.TOO_LARGE)
 
 
 def _done(reply: Packet, *otherwise: Status) -> bool:

@@ -7,18 +7,53 @@ class MillraceError(Exception):
     """What all others are."""
 
 
+class NotFound(MillraceError):
+    """Nobody of the cluster was found, where it was looked; the message says why. Nothing was sent."""
+
+
 class NotDone(MillraceError):
     """Nobody answered. It was not done, and will not be."""
 
-    def __init__(self) -> None:
-        super().__init__("nobody answered, and nothing was done; are the nodes of the topology running? Have they this client's key?")
+    def __init__(self, why: str = "nobody answered, and nothing was done; are the nodes of the topology running? Have they this client's key?") -> None:
+        super().__init__(why)
 
 
 class Unknown(MillraceError):
-    """Nobody answered. Whether it was done, or will be, is not known; it is never done twice."""
+    """Nobody answered. Whether it was done, or will be, is not known; it is never done twice. Of a write to a chain, `Store.status` tells with
+    `session` and `sequence` what became of it."""
+
+    def __init__(self, why: str | None = None, session: bytes = b"", sequence: int = 0) -> None:
+        tells = f"\n  `millrace txn status {_shown(session)} {sequence}`, or Store.status, tells what became of it" if session else ": get would say"
+        super().__init__("nobody answered" + ("" if why is None else f" ({why})") + "; whether it was done is not known" + tells)
+        self.session = session
+        self.sequence = sequence
+
+
+def _shown(session: bytes) -> str:
+    """A session, as `millrace txn status` takes it."""
+    return session.hex()
+
+
+class Rejected(MillraceError):
+    """The chain does not take it: what it asks is no transaction, or too long. It was not done."""
+
+
+class BadNumber(MillraceError):
+    """What is there is no number, or the sum does not fit 64 bits with a sign. Nothing was changed."""
+
+
+class NoRoom(MillraceError):
+    """The chain has no room for it. Nothing was changed."""
 
     def __init__(self) -> None:
-        super().__init__("nobody answered; whether it was done is not known: get would say")
+        super().__init__("not done: the chain has no room for it; give its replicas more --data-size")
+
+
+class TooLong(MillraceError):
+    """What is read is too much for one reply."""
+
+    def __init__(self) -> None:
+        super().__init__("what it reads is too much for one reply: read it in several")
 
 
 class Refused(MillraceError):

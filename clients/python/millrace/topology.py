@@ -12,6 +12,7 @@ from typing import Any
 
 from .errors import BadTopology
 from .proof import BOX, CONTROLLER, HOME, client_key
+from .wire import MAX_VALUE
 
 Address = tuple[str, int]
 
@@ -26,6 +27,7 @@ class Tuning:
     bypass: float = 0.5
     worth: int = 10
     tries_first: bool = True
+    value_max: int = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Topology:
     boxes: dict[int, Address]
     others: tuple[Address, ...] = ()
     """Where controllers are, in their order."""
+    streams: dict[int, Address] = field(default_factory=dict)
+    """Memcached listeners of homes, for values that are too long for a packet: of all, or of none."""
     tuning: Tuning = field(default_factory=Tuning)
     key: bytes | None = None
     """The clients' key, where no file has it."""
@@ -62,10 +66,13 @@ class Topology:
         if not boxes or not homes:
             raise BadTopology("it needs at least one box and one home")
         others = tuple(_address(entry) for entry in _tables(file, "controller"))
+        streams = {number: _address(entry, "stream") for number, entry in zip(homes, _tables(file, "home"), strict=True) if "stream" in entry}
+        if streams and len(streams) != len(homes):
+            raise BadTopology("some homes have a stream and others have not; write all of them or none")
         cluster = file.get("cluster", {})
         named = {name: folder / str(cluster[name]) for name in ("key", "client_key") if name in cluster}
         tuning = _tuning(file.get("coherence", {}))
-        return cls(slots, homes, boxes, others, tuning, None, named.get("client_key"), named.get("key"))
+        return cls(slots, homes, boxes, others, streams, tuning, None, named.get("client_key"), named.get("key"))
 
     def home_of(self, hashed: int) -> int:
         """The home of the keys with this hash."""
@@ -114,9 +121,9 @@ def _numbered(file: dict[str, Any], name: str) -> dict[int, Address]:
     return found
 
 
-def _address(entry: dict[str, Any]) -> Address:
+def _address(entry: dict[str, Any], name: str = "address") -> Address:
     """`host:port`, with brackets about an IPv6 address; as sockets name it."""
-    text = entry.get("address", "")
+    text = entry.get(name, "")
     host, _, port = str(text).rpartition(":")
     try:
         address = str(ipaddress.ip_address(host.strip("[]"))), int(port)
@@ -139,7 +146,18 @@ def _tuning(registers: dict[str, Any]) -> Tuning:
     plain = Tuning()
     spans = {name: number(name, getattr(plain, name) * 1e6) / 1e6 for name in ("retransmit", "retransmit_max", "patience", "bypass")}
     tries_first = registers.get("compute", "try_first") == "try_first"
-    return Tuning(worth=number("worth", plain.worth), tries_first=tries_first, **spans)
+    value_max = max(_size(registers.get("value_max", plain.value_max)), MAX_VALUE)
+    return Tuning(worth=number("worth", plain.worth), tries_first=tries_first, value_max=value_max, **spans)
+
+
+def _size(said: Any) -> int:
+    """Bytes: a number, or a text as registers show it, such as 512KiB."""
+    units = {"": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m": 1 << 20, "gib": 1 << 30, "g": 1 << 30, "b": 1}
+    text = str(said).strip().lower()
+    digits = text.rstrip("bgikm ")
+    if not digits.isdigit() or (unit := text[len(digits) :].strip()) not in units:
+        raise BadTopology(f"coherence.value_max cannot be {said!r}: write a number of bytes, or for example 512KiB")
+    return int(digits) * units[unit]
 
 
 def _read_key(path: Path) -> bytes:

@@ -1,6 +1,6 @@
 """Does what it is told: a line of JSON in, `{"box": 1, "op": "set", "key": "colour", "value": "<hex>"}`, and its result out.
 
-For a test in another language that drives clients of both (`crates/millrace/tests/python.rs`). There is a client for each box, made when it
+For a test in another language that drives clients of both (`crates/millrace/tests/python/main.rs`). There is a client for each box, made when it
 is first asked for.
 """
 

@@ -43,8 +43,8 @@ fn the_stubs_of_the_program_are_what_the_generator_writes() {
     committed("../serve/proto", "demo", demo, "../serve/proto/demo.proto");
     let txn = ["Execute", "Open", "Close", "Status", "Info", "Export"]
         .iter()
-        .fold(config("../serve/proto"), |config, method| config.deferred(format!("/millrace.Txn/{method}")));
-    committed("../serve/proto", "txn", txn, "../serve/proto/txn.proto");
+        .fold(config("../client/proto"), |config, method| config.deferred(format!("/millrace.Txn/{method}")));
+    committed("../client/proto", "txn", txn, "../client/proto/txn.proto");
     let rec = config("../serve/proto");
     committed("../serve/proto", "recommend", rec, "../serve/proto/recommend.proto");
 }

@@ -31,6 +31,7 @@ use std::process::ExitCode;
 Examples:
   millrace txn 'put ann 10; put bob 0'
   millrace txn 'if-at-least ann 4; add ann -4; add bob 4'
+  millrace txn --cluster cluster.toml 'get ann'
   millrace txn --connect tcp:10.0.0.1:7401,tcp:10.0.0.2:7401 --json 'get ann; get bob'
   printf 'put a 1\\nget a\\n' | millrace txn
   millrace txn status 5f0c2ab90d1e4477a3b1c6d2e8f90312 1"

@@ -6,6 +6,7 @@ use super::file::{Means, Member, Who};
 use crate::chain::status;
 use crate::metrics::read::sum;
 use crate::txn::info::Info;
+use ::client::web::Web;
 use protocol::coherence::NodeId;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,19 +84,9 @@ fn checked(who: Who, answer: Answer) -> Answer {
 }
 
 fn pages(address: SocketAddr) -> Result<Answer, String> {
-    let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .proxy(None)
-        .build()
-        .new_agent();
-    let get = |path: &str| {
-        let mut answer =
-            agent.get(format!("http://{address}/{path}")).call().map_err(|error| error.to_string())?;
-        let text = answer.body_mut().with_config().limit(PAGE_BYTES).read_to_string();
-        text.map(|text| (answer.status().is_success(), text)).map_err(|error| error.to_string())
-    };
+    let web = Web::new(PATIENCE, PAGE_BYTES);
+    let get =
+        |path: &str| web.get(&format!("http://{address}/{path}")).map(|page| (page.is_there, page.text));
     let (is_there, metrics) = get("metrics")?;
     if !is_there {
         return Err(format!("http://{address}/metrics is not there"));

@@ -3,23 +3,22 @@
 //! | file | what it is |
 //! |---|---|
 //! | `stop` | how servers are told to stop |
-//! | `table` | config files, with the line of what is wrong |
-//! | `cluster_file` | which tables the file of a cluster has |
+//! | `table`, `cluster_file` | of `client`: config files, with the line of what is wrong; which tables the file of a cluster has |
 //! | `parse` | times, counts, rates, addresses and `--set` as people write them |
 //! | `progress` | progress bars |
 //! | `logger` | what servers log: levels, text or JSON |
 //! | `interrupt` | Ctrl-C that ends a measurement early |
 //! | `panics` | panics of machines under test, caught |
 
-pub mod cluster_file;
 pub mod interrupt;
 pub mod logger;
 pub mod panics;
 pub mod parse;
 pub mod progress;
 pub mod stop;
-pub mod table;
 
+pub use ::client::file as cluster_file;
+pub use ::client::table;
 pub use stop::Stop;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};

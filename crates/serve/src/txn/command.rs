@@ -1,15 +1,16 @@
 //! `millrace txn`: transactions from the command line or standard input.
 
-use super::client::{Client, Options};
-use super::error::TxnError;
-use super::reply;
+use super::{Client, Options, TxnError, reply};
+use crate::chain::registry::etcd::Login;
 use crate::process::parse::duration;
+use ::client::chain::Source;
 use clap::ValueEnum;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
 use protocol::chain::message::{RequestId, Status};
 use protocol::chain::{SessionId, Transaction};
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,9 +35,29 @@ pub struct Transactions {
 /// Which chain, and how replies are shown.
 #[derive(clap::Args, Clone, Debug)]
 struct Whom {
-    /// Replicas: tcp:HOST:PORT, unix:/path, shm:/path, udp:HOST:PORT. One that lives is enough
-    #[arg(short, long, value_name = "ADDRESS", value_delimiter = ',', default_value = USUAL)]
+    /// Replicas: tcp:HOST:PORT, unix:/path, shm:/path, udp:HOST:PORT. One that lives is enough. Where nothing says where the chain is, ports 7401 to
+    /// 7403 of this machine are asked, where `millrace chain up` serves
+    #[arg(short, long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<Address>,
+
+    /// The file of the cluster that the chain is in
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+
+    /// The admin port of a controller of the chain, which knows where its replicas are
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    controller: Vec<String>,
+
+    /// The etcd in which the chain's controllers keep where its replicas are
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    etcd: Vec<String>,
+
+    #[command(flatten)]
+    login: Login,
+
+    /// The chain's number, where there are several; in etcd it is 1, unless this says so
+    #[arg(long, value_name = "N")]
+    chain: Option<u32>,
 
     /// How long to wait for a reply
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -95,7 +116,26 @@ impl Whom {
             timeout: self.timeout.min(Options::default().timeout),
             ..Options::default()
         };
-        Client::connect(&self.connect, &options)
+        Client::find(self.sources()?, self.chain, &options)
+    }
+
+    /// Where the chain is looked for.
+    fn sources(&self) -> Result<Vec<Source>, TxnError> {
+        let mut sources = Vec::new();
+        if !self.connect.is_empty() {
+            sources.push(Source::Replicas(self.connect.clone()));
+        }
+        sources.extend(self.cluster.clone().map(Source::File));
+        sources.extend(self.controller.iter().cloned().map(Source::Controller));
+        if !self.etcd.is_empty() {
+            let login = self.login.read().map_err(|error| TxnError::NotFound(error.to_string()))?;
+            sources.push(Source::Etcd { endpoints: self.etcd.clone(), login });
+        }
+        if sources.is_empty() {
+            let usual = USUAL.split(',').map(|address| address.parse().expect("it is an address"));
+            sources.push(Source::Replicas(usual.collect()));
+        }
+        Ok(sources)
     }
 
     /// Prints a reply.

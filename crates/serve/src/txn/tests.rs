@@ -1,5 +1,7 @@
 //! Clients against a chain within this process.
 
+mod store;
+
 use super::{Client, Options, TxnError};
 use crate::chain::Local;
 use fabric::link::Address;

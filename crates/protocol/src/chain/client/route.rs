@@ -35,6 +35,13 @@ impl Route {
         Route { replicas: replicas.to_vec(), head, tail, reads: Reads::default(), turn: 0 }
     }
 
+    /// From now on these are all.
+    pub(super) fn know(&mut self, replicas: &[ReplicaId]) {
+        assert!(!replicas.is_empty(), "a client needs a replica to ask");
+        self.replicas = replicas.to_vec();
+        self.turn = 0;
+    }
+
     /// Whom to ask first for what only reads.
     pub(super) fn reader(&mut self) -> ReplicaId {
         match self.reads {

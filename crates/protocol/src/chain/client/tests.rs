@@ -308,3 +308,33 @@ fn sessions_that_nobody_uses_are_closed() {
     assert_eq!(scene.client.next_done().map(|(_, result)| result), Some(Err(Failure::Unknown)));
     assert_eq!(scene.client.session(), None);
 }
+
+#[test]
+fn who_joined_is_asked_when_those_of_before_are_silent() {
+    let mut scene = Scene::open(64);
+    scene.start(put(b"a"));
+    let (first, asked) = scene.request();
+    scene.client.know(&[ReplicaId(8), ReplicaId(9)]);
+    let mut heads = vec![first];
+    while !heads.contains(&ReplicaId(9)) {
+        scene.wait();
+        let (to, again) = scene.request();
+        assert_eq!(again, asked, "the number stays");
+        heads.push(to);
+    }
+    heads.dedup();
+    assert_eq!(heads, [first, ReplicaId(8), ReplicaId(9)], "those that are gone are not asked");
+}
+
+#[test]
+fn a_patience_is_of_what_begins_after_it() {
+    let mut scene = Scene::open(64);
+    let before = scene.start(put(b"a"));
+    scene.client.set_patience(Nanos::from_millis(1));
+    let after = scene.start(put(b"b"));
+    scene.now = Nanos::from_millis(1);
+    scene.client.tick(scene.now, &mut scene.out);
+    assert_eq!(scene.client.next_done(), Some((after, Err(Failure::Unknown))));
+    assert_eq!((scene.client.next_done(), scene.client.under_way()), (None, 1));
+    assert!(before < after);
+}

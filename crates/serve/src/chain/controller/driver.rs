@@ -78,6 +78,11 @@ impl Driver {
         self.controller.next_deadline()
     }
 
+    /// Says to clients where replicas serve, where its registry is one that clients read.
+    pub fn publish(&self, directory: String) {
+        self.worker.publish(directory);
+    }
+
     /// As [`Controller::reset`].
     ///
     /// # Errors

@@ -1,12 +1,13 @@
 //! What a controller's admin port shows (`--admin`): who leads, who is in the chain. Its loop is asked between two turns.
 
 use super::process::Process;
-use crate::admin::Routes;
 use crate::admin::ask::{Asker, questions};
+use crate::admin::{JSON, Routes};
 use crate::chain::registers::{Registers, Shared};
 use crate::metrics::Page;
+use ::client::chain::directory::Directory;
 use base::Nanos;
-use protocol::chain::{Part, ReplicaId};
+use protocol::chain::{Epoch, Part, ReplicaId};
 use std::sync::Arc;
 
 crate::families! { "millrace_chain_controller_";
@@ -33,6 +34,8 @@ pub struct Seen {
     slow: usize,
     is_blocked: bool,
     is_troubled: bool,
+    /// Where replicas serve, for clients.
+    directory: Directory,
 }
 
 impl Process {
@@ -40,7 +43,8 @@ impl Process {
     pub fn routes(&mut self, registers: Arc<Registers>) -> Routes {
         let (asker, asked) = questions();
         self.questions = Some(asked);
-        let asks = Asker::clone(&asker);
+        let (asks, finds) = (Asker::clone(&asker), Asker::clone(&asker));
+        let chain = self.chain;
         Routes::default()
             .registers(Arc::new(Shared(registers)))
             .metrics(move |page| {
@@ -52,6 +56,10 @@ impl Process {
                 Some(seen) if seen.is_troubled => Err("its registry fails".to_owned()),
                 Some(_) => Ok(()),
                 None => Err("the controller's loop does not answer".to_owned()),
+            })
+            .text("GET /chain", "where the chain's replicas serve clients", JSON, move || {
+                let nothing = Directory { chain, epoch: Epoch(0), replicas: Vec::new() };
+                finds.ask().map_or(nothing, |seen| seen.directory).text()
             })
             .loops([self.beat.pulse("controller")])
     }
@@ -75,6 +83,7 @@ impl Process {
                 slow: view.slow.len(),
                 is_blocked: view.waiting.is_some(),
                 is_troubled: self.driver.trouble().is_some(),
+                directory: self.directory(now),
             }
         });
     }
@@ -115,6 +124,7 @@ mod tests {
             slow: 0,
             is_blocked: false,
             is_troubled: false,
+            directory: Directory { chain: 7, epoch: Epoch(3), replicas: Vec::new() },
         };
         add(&mut page, &seen);
         let text = page.text();

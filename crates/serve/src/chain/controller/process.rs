@@ -10,6 +10,7 @@ use crate::admin::ask::Questions;
 use crate::admin::health::Beat;
 use crate::chain::links::Links;
 use crate::chain::registry::Registry;
+use ::client::chain::directory::{self, Directory, Place};
 use base::key::Key;
 use base::steady::Steady;
 use base::{Clock, Nanos};
@@ -48,10 +49,13 @@ pub struct Process {
     pub(super) questions: Option<Questions<Seen>>,
     /// Says that it turns.
     pub(super) beat: Beat,
+    replicas: Vec<ReplicaId>,
     links: Links,
     sleeper: Sleeper,
     name: String,
     said: Vec<String>,
+    /// What clients were told last, while it leads.
+    published: Option<String>,
     out: Out,
     came: Vec<(NodeId, Message)>,
 }
@@ -79,10 +83,12 @@ impl Process {
             number,
             questions: None,
             beat: Beat::default(),
+            replicas,
             links,
             sleeper,
             name: name(number, config.chain),
             said: Vec::new(),
+            published: None,
             out: Vec::new(),
             came: Vec::new(),
         })
@@ -129,8 +135,41 @@ impl Process {
         self.links.flush(now);
         if done > 0 || self.said.is_empty() || self.links.has_notices() {
             self.tell(now, say);
+            self.publish(now);
         }
         done
+    }
+
+    /// Tells clients who look in the registry where replicas serve, when that has changed.
+    fn publish(&mut self, now: Nanos) {
+        if !self.driver.leads(now) {
+            self.published = None;
+            return;
+        }
+        let text = self.directory(now).text();
+        if self.published.as_ref() != Some(&text) {
+            self.driver.publish(text.clone());
+            self.published = Some(text);
+        }
+    }
+
+    /// Where the replicas serve that have said so, from head to tail; then those that are left out.
+    pub(super) fn directory(&self, now: Nanos) -> Directory {
+        let configuration = self.driver.view(now).configuration.unwrap_or_default();
+        let part = |member: &Member| match member.part {
+            Part::Serving => directory::Part::Serving,
+            Part::Syncing => directory::Part::Syncing,
+        };
+        let is_in = |replica| configuration.members.iter().any(|member| member.replica == replica);
+        let members = configuration.members.iter().map(|member| (member.replica, part(member)));
+        let out = self.replicas.iter().filter(|replica| !is_in(**replica));
+        let out = out.map(|replica| (*replica, directory::Part::Out));
+        let place = |(replica, part)| {
+            let address = self.links.serves(NodeId::Replica(replica))?.parse().ok()?;
+            Some(Place { replica, address, part })
+        };
+        let replicas = members.chain(out).filter_map(place).collect();
+        Directory { chain: self.chain, epoch: configuration.epoch, replicas }
     }
 
     /// Says what has changed.

@@ -19,6 +19,7 @@ pub mod memory;
 mod text;
 pub mod worker;
 
+use ::client::etcd::EtcdError;
 use base::Nanos;
 use protocol::chain::{Configuration, Epoch};
 use std::path::PathBuf;
@@ -60,6 +61,15 @@ pub trait Registry: Send {
     /// [`RegistryError`]; it may have been done, see invariant 3.
     fn swap(&mut self, expected: Epoch, next: &Configuration) -> Result<Swapped, RegistryError>;
 
+    /// Says to clients where replicas serve (`client::chain::directory`), if this controller leads and clients look here. It is a help: an old one
+    /// only makes them take longer.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; it may have been done.
+    fn publish(&mut self, _directory: &str) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
     /// Gives leadership up, as far as it can be done: another need not wait.
     fn resign(&mut self);
 
@@ -87,14 +97,10 @@ pub enum RegistryError {
     Locked(PathBuf),
     /// What is there is not what this chain's controllers write.
     NotOurs(String, String),
-    /// None of these endpoints answered, each for its reason.
-    Unreachable(Vec<(String, String)>),
-    /// This endpoint knows the user, who may not; or does not know him.
-    Refused(String, String),
+    /// etcd did not do it.
+    Etcd(EtcdError),
     /// Others may read the password.
     OpenToOthers(PathBuf),
-    /// This is no endpoint.
-    BadUrl(String),
 }
 
 impl fmt::Display for RegistryError {
@@ -117,16 +123,15 @@ impl fmt::Display for RegistryError {
                 "{place} is no configuration of this chain: {why}\n  give the right one; if it was damaged, restore it, or remove it and use \
                  `millrace chain reset`"
             ),
-            RegistryError::Unreachable(endpoints) => {
-                f.write_str("etcd does not answer:")?;
-                endpoints.iter().try_for_each(|(url, why)| write!(f, " {url} ({why})"))?;
-                f.write_str("; the chain goes on writing as it is, reads end with their leases")
+            RegistryError::Etcd(error @ EtcdError::Unreachable(_)) => {
+                write!(f, "{error}; the chain goes on writing as it is, reads end with their leases")
             }
-            RegistryError::Refused(url, why) => write!(
+            RegistryError::Etcd(error @ EtcdError::Refused(..)) => write!(
                 f,
-                "etcd at {url} refuses: {why}\n  --etcd-user and --etcd-password-file say who asks; that user needs a role with readwrite on the keys \
+                "{error}\n  --etcd-user and --etcd-password-file say who asks; that user needs a role with readwrite on the keys \
                  under /millrace/ (`etcdctl role grant-permission ROLE readwrite /millrace/ --prefix`)"
             ),
+            RegistryError::Etcd(error) => error.fmt(f),
             RegistryError::OpenToOthers(path) => {
                 write!(
                     f,
@@ -135,14 +140,17 @@ impl fmt::Display for RegistryError {
                     path.display()
                 )
             }
-            RegistryError::BadUrl(url) => {
-                write!(f, "{url:?} is no etcd endpoint: write http://HOST:PORT (TLS is not supported)")
-            }
         }
     }
 }
 
 impl std::error::Error for RegistryError {}
+
+impl From<EtcdError> for RegistryError {
+    fn from(error: EtcdError) -> RegistryError {
+        RegistryError::Etcd(error)
+    }
+}
 
 #[cfg(test)]
 mod tests;

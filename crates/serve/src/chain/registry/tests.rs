@@ -367,7 +367,7 @@ impl Cut {
         call: impl FnOnce(&mut EtcdRegistry) -> Result<T, RegistryError>,
     ) -> Result<T, RegistryError> {
         match self.state.load(Ordering::Relaxed) {
-            CUT | CUT_ANSWERS => Err(RegistryError::Unreachable(Vec::new())),
+            CUT | CUT_ANSWERS => Err(EtcdError::Unreachable(Vec::new()).into()),
             _ => call(&mut self.registry),
         }
     }

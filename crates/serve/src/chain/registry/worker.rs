@@ -6,8 +6,9 @@
 //! Invariants:
 //! 1. What became of a proposal is told before leadership is told anew, so no answer is taken for another's.
 //! 2. An attempt that failed is made again until it is known what became of it ([`super::Registry::swap`]).
+//! 3. What is published for clients comes after all else, and only while it leads; of several the last.
 //!
-//! Bounds: one proposal at a time.
+//! Bounds: one proposal and one directory at a time.
 
 use super::{Registry, RegistryError, Swapped};
 use base::Nanos;
@@ -42,10 +43,16 @@ struct Proposal {
     next: Configuration,
 }
 
+/// What the thread is asked to do.
+enum Asked {
+    Propose(Proposal),
+    Publish(String),
+}
+
 /// The end that a controller holds. Dropped, it gives leadership up.
 pub struct Worker {
     /// `None` while it is dropped.
-    proposals: Option<Sender<Proposal>>,
+    asks: Option<Sender<Asked>>,
     events: Receiver<Event>,
     /// One that was found by looking whether there is any.
     ahead: Option<Event>,
@@ -58,23 +65,32 @@ impl Worker {
     /// # Errors
     /// The system's: no thread can be had.
     pub fn start(registry: Box<dyn Registry>, wake: impl Fn() + Send + 'static) -> io::Result<Worker> {
-        let (proposals, proposed) = channel();
+        let (asks, asked) = channel();
         let (tell, events) = channel();
         let tell = move |event| {
             // Who does not listen any more has dropped the other end, too.
             let _ = tell.send(event);
             wake();
         };
-        let run = move || Loop::new(registry, tell).run(&proposed);
+        let run = move || Loop::new(registry, tell).run(&asked);
         let thread = std::thread::Builder::new().name("chain-registry".into()).spawn(run)?;
-        Ok(Worker { proposals: Some(proposals), events, ahead: None, thread: Some(thread) })
+        Ok(Worker { asks: Some(asks), events, ahead: None, thread: Some(thread) })
     }
 
     /// Has a configuration made durable; [`Event::Stored`] says what came of it.
     pub fn propose(&self, expected: Epoch, next: Configuration) {
-        let proposals = self.proposals.as_ref().expect("it is not dropped");
+        self.ask(Asked::Propose(Proposal { expected, next }));
+    }
+
+    /// Says to clients where replicas serve, as soon and as long as it leads.
+    pub fn publish(&self, directory: String) {
+        self.ask(Asked::Publish(directory));
+    }
+
+    fn ask(&self, ask: Asked) {
+        let asks = self.asks.as_ref().expect("it is not dropped");
         // The thread ends only when this end does.
-        let _ = proposals.send(Proposal { expected, next });
+        let _ = asks.send(ask);
     }
 
     /// The next event, if there is one.
@@ -91,7 +107,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.proposals = None;
+        self.asks = None;
         if let Some(thread) = self.thread.take() {
             // One that panicked has said so.
             let _ = thread.join();
@@ -111,6 +127,8 @@ struct Loop<F> {
     tell: F,
     state: State,
     proposal: Option<Proposal>,
+    /// What clients are to be told and were not.
+    directory: Option<String>,
     /// When to campaign or renew.
     next_at: Instant,
     is_troubled: bool,
@@ -123,17 +141,19 @@ impl<F: Fn(Event)> Loop<F> {
             tell,
             state: State::Standby,
             proposal: None,
+            directory: None,
             next_at: Instant::now(),
             is_troubled: false,
         }
     }
 
-    fn run(mut self, proposed: &Receiver<Proposal>) {
+    fn run(mut self, asked: &Receiver<Asked>) {
         loop {
             let wait = self.next_at.saturating_duration_since(Instant::now());
             let is_stuck = self.proposal.is_some() || matches!(self.state, State::Won(_));
-            match proposed.recv_timeout(if is_stuck { wait.min(PAUSE) } else { wait }) {
-                Ok(proposal) => self.proposal = Some(proposal),
+            match asked.recv_timeout(if is_stuck { wait.min(PAUSE) } else { wait }) {
+                Ok(Asked::Propose(proposal)) => self.proposal = Some(proposal),
+                Ok(Asked::Publish(directory)) => self.directory = Some(directory),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -143,8 +163,21 @@ impl<F: Fn(Event)> Loop<F> {
                 self.lead();
             }
             self.look();
+            self.publish();
         }
         self.registry.resign();
+    }
+
+    /// Tells clients, if nothing that matters more waits. What fails is tried again when leadership is renewed.
+    fn publish(&mut self) {
+        if self.state != State::Leads || self.proposal.is_some() || self.is_troubled {
+            return;
+        }
+        let Some(directory) = self.directory.take() else { return };
+        let result = self.registry.publish(&directory);
+        if self.heard(result).is_none() {
+            self.directory = Some(directory);
+        }
     }
 
     fn store(&mut self) {

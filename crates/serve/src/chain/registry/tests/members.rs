@@ -28,15 +28,9 @@ impl Seat {
     }
 
     fn ask(&self, path: &str, body: &Value) -> Result<Value, String> {
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(2)))
-            .proxy(None)
-            .build()
-            .new_agent();
-        let sent = agent.post(format!("{}/v3/{path}", self.url)).send(body.to_string());
-        let text = sent
-            .and_then(|mut answer| answer.body_mut().read_to_string())
-            .map_err(|error| error.to_string())?;
+        let web = ::client::web::Web::new(Duration::from_secs(2), 1 << 20);
+        let page = web.post(&format!("{}/v3/{path}", self.url), None, &body.to_string())?;
+        let text = if page.is_there { Ok(page.text) } else { Err(page.status) }?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 

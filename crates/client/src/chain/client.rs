@@ -4,6 +4,7 @@
 //! answer; this gives it channels and a clock. One thread uses it at a time; nothing runs behind its back but threads that connect.
 
 use super::error::TxnError;
+use super::find::{Finder, Source};
 use super::info::Info;
 use super::place::{Place, ask_info};
 use super::places::Places;
@@ -51,18 +52,16 @@ pub type Ticket = u64;
 
 /// A client of one chain.
 ///
-/// ```
-/// use serve::chain::Local;
-/// use serve::txn::{Client, Options};
+/// ```no_run
+/// use client::chain::{Client, Options};
 /// use protocol::chain::Transaction;
 ///
-/// let chain = Local::start(3);
-/// let mut client = Client::connect(chain.addresses(), &Options::default())?;
+/// let mut client = Client::connect(&["tcp:127.0.0.1:7401".parse()?], &Options::default())?;
 /// client.execute(Transaction::new().put("ann", "10").put("bob", "0"))?;
 /// let transfer = Transaction::new().if_at_least("ann", 4).add("ann", -4).add("bob", 4);
 /// let outcome = client.execute(transfer)?;
 /// assert_eq!((outcome.abort, outcome.sums), (None, vec![6, 4]));
-/// # Ok::<(), serve::txn::TxnError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {
     machine: client::Client,
@@ -81,9 +80,21 @@ impl Client {
     /// # Errors
     /// [`TxnError::Nobody`], [`TxnError::Chains`].
     pub fn connect(addresses: &[Address], options: &Options) -> Result<Client, TxnError> {
+        if addresses.is_empty() {
+            return Err(TxnError::Nobody(Vec::new()));
+        }
+        Client::find(vec![Source::Replicas(addresses.to_vec())], None, options)
+    }
+
+    /// A client of the chain of this number, or of the only one, that is found there: now, and again when nobody can be reached.
+    ///
+    /// # Errors
+    /// [`TxnError::NotFound`], [`TxnError::Nobody`], [`TxnError::Chains`].
+    pub fn find(sources: Vec<Source>, chain: Option<u32>, options: &Options) -> Result<Client, TxnError> {
         let channels =
             channel::Options { timeout: options.timeout, wait: options.wait, ..Default::default() };
-        let (places, chain) = Places::find(addresses, channels)?;
+        let finder = Finder { sources, chain, timeout: options.timeout };
+        let (places, chain) = Places::find(finder, channels)?;
         let clock = Clock::shared();
         let config = Config { chain, patience: Nanos::from(options.patience), ..Config::default() };
         // Different for each client: tokens of two of them must not be mixed up.
@@ -99,6 +110,12 @@ impl Client {
             out: Out::new(),
             done: HashMap::new(),
         })
+    }
+
+    /// From now on operations end within this: as [`Options::patience`].
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.options.patience = patience;
+        self.machine.set_patience(Nanos::from(patience));
     }
 
     /// The chain's number.
@@ -161,6 +178,9 @@ impl Client {
         let now = self.clock.now();
         let Client { machine, places, out, .. } = self;
         places.poll(now, |replica, message| machine.handle(now, NodeId::Replica(replica), message, out));
+        if places.changed() {
+            machine.know(&places.replicas());
+        }
         machine.tick(now, out);
         self.depart(now);
         while let Some((ticket, result)) = self.machine.next_done() {
@@ -228,7 +248,13 @@ impl Client {
                         whom = replicas.iter().position(|known| *known == replica).unwrap_or(whom);
                     }
                 }
-                Err(error) => why = error,
+                Err(error) => {
+                    why = error;
+                    // All were asked: perhaps there are others now.
+                    if whom == 0 {
+                        self.places.search_now();
+                    }
+                }
             }
             if self.clock.now() >= until {
                 return Err(TxnError::NotDone(format!("nobody tells what became of it: {why}")));

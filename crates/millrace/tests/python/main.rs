@@ -1,11 +1,16 @@
-//! The Python client of the in-network cache (`clients/python`), by itself and among Rust clients on the same keys.
+//! The Python clients (`clients/python`), by themselves and among Rust clients on the same keys: of the in-network cache here, of a chain in `chain`.
 //!
 //! `MILLRACE_PYTHON` names the interpreter, 3.11 or later. Without one these tests are skipped, visibly; `MILLRACE_REQUIRE_PEERS=1` makes a
 //! skip a failure.
 
+mod chain;
+#[path = "../members/mod.rs"]
+mod members;
+#[path = "../served/mod.rs"]
 mod served;
 
 use base::Prng;
+use members::{Cluster, Folder, Text, wait_for};
 use protocol::coherence::client::Call;
 use protocol::coherence::compute::{self, Effect, Item, Operation};
 use protocol::wire::{Kind, MAX_VALUE, Status, Verb, Version};
@@ -423,4 +428,39 @@ fn a_box_that_is_stopped_loses_datagrams_and_nothing_else() {
     warm(&mut rack, "red");
     assert_eq!(rust.increment(b"visits", 1, None).expect("an answer"), Some(20));
     rack.end();
+}
+
+/// A value that is too long for a packet goes to its home by a stream, where a memcached client would see it, too.
+#[test]
+fn values_that_are_too_long_for_a_packet_go_by_stream() {
+    let Some(mut python) = python() else { return };
+    let cluster = Cluster::of(Folder::new("python-stream"), &Text::new().rack().streaming());
+    let _members = cluster.rack();
+    let topology = Topology::read(cluster.file.as_ref()).expect("it was written");
+    let mut rust = Client::init(&topology, Some(2)).expect("a client");
+    wait_for("the home", || rust.set(b"k", b"short").map_err(|error| error.to_string()));
+    let mut peer = Peer::start(python.arg("tests/driver.py").arg(&cluster.file));
+    let mut ask = |request: Value| {
+        writeln!(peer.input.as_mut().expect("it runs"), "{request}").expect("it listens");
+        serde_json::from_str::<Value>(&peer.line()).expect("a line of JSON")
+    };
+    for size in [MAX_VALUE + 1, 200_000, 1 << 20] {
+        let value: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        let version = rust.set(b"k", &value).expect("stored");
+        let item = ask(json!({"box": 1, "op": "get", "key": "k"}));
+        assert_eq!((item["version"].as_u64(), item["from_box"].as_bool()), (Some(version.0), Some(false)));
+        assert!(item["value"] == hex(&value), "{size}");
+        let swapped =
+            ask(json!({"box": 1, "op": "cas", "key": "k", "version": version.0, "value": hex(&value)}));
+        assert_eq!(swapped["found"], true, "{size}");
+        let found = rust.get(b"k").expect("an answer").expect("it is there");
+        assert_eq!(Some(found.version.0), swapped["version"].as_u64());
+        assert!(found.value == value, "{size}");
+        assert_eq!(ask(json!({"box": 1, "op": "add", "key": "k", "value": hex(&value)})), Value::Null);
+    }
+    // What appending makes too long for a packet.
+    rust.set(b"k", &vec![b'a'; MAX_VALUE]).expect("stored");
+    assert_eq!(ask(json!({"box": 1, "op": "append", "key": "k", "value": hex(b"b")})), true);
+    assert_eq!(rust.get(b"k").expect("an answer").map(|item| item.value.len()), Some(MAX_VALUE + 1));
+    peer.end();
 }

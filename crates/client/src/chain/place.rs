@@ -133,18 +133,45 @@ pub(super) struct Place {
     failures: u32,
     /// Why there was no connection, or no answer, the last time.
     trouble: Option<String>,
+    /// What it said of the chain when the connection was made.
+    news: Option<Box<Info>>,
 }
 
 impl Place {
     pub(super) fn new(replica: ReplicaId, address: Address) -> Place {
-        Place { replica, address, state: State::Closed { until: Nanos::ZERO }, failures: 0, trouble: None }
+        let state = State::Closed { until: Nanos::ZERO };
+        Place { replica, address, state, failures: 0, trouble: None, news: None }
     }
 
     /// From now on this is the connection.
     pub(super) fn opened(&mut self, opened: Opened) {
-        let Opened { channel, stub, .. } = opened;
+        let Opened { channel, stub, info } = opened;
         self.state = State::Open { channel: Box::new(channel), stub, calls: Calls::default() };
+        self.news = Some(Box::new(info));
         (self.failures, self.trouble) = (0, None);
+    }
+
+    /// What it said of the chain, if it was connected to since this was asked.
+    pub(super) fn take_news(&mut self) -> Option<Box<Info>> {
+        self.news.take()
+    }
+
+    /// Whether it could not be connected to when that was tried last, or its connection ended and was not made anew.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        match &self.state {
+            State::Open { .. } => false,
+            State::Closed { .. } | State::Opening { .. } => self.failures > 0,
+        }
+    }
+
+    /// The same replica, as somebody else tells of it: at another address, or with a connection. What is connected stays as it is.
+    pub(super) fn become_other(&mut self, other: Place) {
+        match (&self.state, &other.state) {
+            (State::Open { .. }, _) => {}
+            (_, State::Open { .. }) => *self = other,
+            (State::Closed { .. }, _) if self.address != other.address => *self = other,
+            _ => {}
+        }
     }
 
     /// Why the last that was tried did not work.

@@ -1,5 +1,7 @@
 //! What was put and encoded is taken as it was; what says nothing is refused.
 
+mod vectors;
+
 use super::*;
 use codec::decode::Decoder;
 use codec::encode::Encoder;

@@ -10,6 +10,8 @@ use std::fmt;
 pub enum TxnError {
     /// No replica was reached; what was said at each address. Nothing was sent.
     Nobody(Vec<(Address, String)>),
+    /// No source names a replica, and why. Nothing was sent.
+    NotFound(String),
     /// The addresses are those of replicas of different chains.
     Chains(u32, u32),
     /// The chain refused it. It was not done.
@@ -45,6 +47,7 @@ impl fmt::Display for TxnError {
                 tried.iter().try_for_each(|(address, why)| write!(f, "\n  {address}: {why}"))?;
                 f.write_str("\n  `millrace chain up` starts a chain and prints its addresses")
             }
+            TxnError::NotFound(why) => write!(f, "no replica was found, and nothing was done: {why}"),
             TxnError::Chains(one, other) => write!(
                 f,
                 "the addresses are those of different chains, {one} and {other}: name replicas of one of them"

@@ -1,0 +1,197 @@
+"""How the replicas of a chain are found: addresses, the cluster's file, a controller's admin port, etcd.
+
+Every source is a help: what counts is what a replica says of itself. One source that names one living replica is enough.
+"""
+
+import base64
+import http.client
+import json
+import tomllib
+import urllib.parse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import BadTopology, NotFound
+
+_PAGE_BYTES = 64 << 10
+_USUAL_CHAIN = 1
+"""The chain that etcd is asked for if none is named: what controllers call theirs then."""
+
+Source = Callable[["Finder"], list[str]]
+"""Addresses of replicas; raises `NotFound`, `BadTopology` or `OSError`."""
+
+
+@dataclass
+class Finder:
+    """Looks for the replicas of one chain."""
+
+    sources: list[Source] = field(default_factory=list)
+    chain: int | None = None
+    """Its number; `None`: the only one that a source knows of."""
+    timeout: float = 2.0
+    """Seconds that a source may take."""
+
+    def addresses(self) -> list[str]:
+        """Where replicas may be, as all sources say that say something; raises `NotFound` where none does."""
+        found: dict[str, None] = {}
+        failures = []
+        for source in self.sources:
+            try:
+                found.update(dict.fromkeys(source(self)))
+            except (NotFound, BadTopology, OSError) as cause:
+                failures.append(str(cause))
+        if not found:
+            raise NotFound("; ".join(failures) or "no replica is named: give addresses, the cluster's file, a controller or etcd")
+        return list(found)
+
+
+def replicas(addresses: Iterable[str]) -> Source:
+    """These."""
+    all_of_them = list(addresses)
+    return lambda _: all_of_them
+
+
+def file(path: str | Path) -> Source:
+    """The file of the cluster, read again whenever replicas are looked for."""
+
+    def read(finder: Finder) -> list[str]:
+        try:
+            tables = tomllib.loads(Path(path).read_text())
+            return [address for _, address in chain_of(tables, finder.chain)]
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadTopology) as cause:
+            raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
+
+    return read
+
+
+def chain_of(tables: dict[str, Any], number: int | None) -> list[tuple[int, str]]:
+    """The replicas of a chain in a cluster's file, from head to tail; raises `BadTopology`."""
+    chains = tables.get("chain", [])
+    if not isinstance(chains, list) or not all(isinstance(chain, dict) for chain in chains):
+        raise BadTopology("chain must be tables: [[chain]]")
+    there = {chain.get("number"): chain for chain in chains}
+    if number is None and len(chains) == 1:
+        (chain,) = chains
+    elif number in there:
+        chain = there[number]
+    else:
+        named = ", ".join(str(name) for name in there) or "none"
+        wanted = "say which chain" if number is None else f"there is no chain {number}"
+        raise BadTopology(f"{wanted}: its chains are {named}")
+    places = chain.get("replica", [])
+    if not isinstance(places, list) or not places:
+        raise BadTopology(f"chain {chain.get('number')} needs a replica: [[chain.replica]]")
+    found = []
+    for place in places:
+        replica, address = (place.get("id"), place.get("address")) if isinstance(place, dict) else (None, None)
+        if not isinstance(replica, int) or not 0 < replica < 1 << 16 or not isinstance(address, str) or ":" not in address:
+            raise BadTopology(f"a replica of chain {chain.get('number')} needs id, from 1, and address, such as tcp:10.0.0.1:7401")
+        found.append((replica, address))
+    return found
+
+
+def controller(place: str) -> Source:
+    """A controller's admin port: `HOST:PORT`, or a URL of it."""
+    url = place if place.startswith("http://") else f"http://{place}"
+    if "://" in place and not place.startswith("http://") or place.startswith("tcp:"):
+        raise ValueError(f"{place!r} is no controller's admin port: write HOST:PORT, as its --admin says (plain HTTP)")
+
+    def ask(finder: Finder) -> list[str]:
+        try:
+            status, text = _asked(f"{url.rstrip('/')}/chain", finder.timeout)
+            if status != 200:
+                raise NotFound(f"{status} for /chain: is this a chain controller's admin port?")
+            return _directory(text, finder)
+        except (NotFound, OSError) as cause:
+            raise NotFound(f"the controller at {url}: {cause}") from None
+
+    return ask
+
+
+def etcd(endpoints: str | Iterable[str], login: tuple[str, str] | None = None) -> Source:
+    """The etcd in which the chain's controllers keep their configuration: `http://HOST:PORT` of its members; as a user, if it has users."""
+    urls = [endpoints] if isinstance(endpoints, str) else list(endpoints)
+    for url in urls:
+        if not url.startswith("http://"):
+            raise ValueError(f"{url!r} is no etcd endpoint: write http://HOST:PORT (TLS is not supported)")
+    if not urls:
+        raise ValueError("no etcd endpoint is named: write http://HOST:PORT")
+
+    def ask(finder: Finder) -> list[str]:
+        key = f"/millrace/chain/{_USUAL_CHAIN if finder.chain is None else finder.chain}/directory"
+        failures = []
+        for url in urls:
+            try:
+                found = _range(url.rstrip("/"), key, login, finder.timeout / len(urls))
+            except (NotFound, OSError) as cause:
+                failures.append(f"{url} ({cause})")
+                continue
+            if found is None:
+                raise NotFound(f"etcd has no {key}: a controller that leads writes it; does one run, and is this its chain?")
+            return _directory(found, finder)
+        raise NotFound(f"etcd does not answer: {', '.join(failures)}")
+
+    return ask
+
+
+def _range(url: str, key: str, login: tuple[str, str] | None, timeout: float) -> bytes | None:
+    """What is at a key of etcd, over its JSON gateway."""
+    token = None
+    if login is not None:
+        user, password = login
+        token = _json(f"{url}/v3/auth/authenticate", {"name": user, "password": password}, None, timeout).get("token")
+    answer = _json(f"{url}/v3/kv/range", {"key": base64.b64encode(key.encode()).decode()}, token, timeout)
+    pairs = answer.get("kvs")
+    if not isinstance(pairs, list) or not pairs:
+        return None
+    try:
+        return base64.b64decode(pairs[0]["value"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        raise NotFound("its answer is not understood") from None
+
+
+def _json(url: str, body: dict[str, str], token: str | None, timeout: float) -> dict[str, Any]:
+    headers = {"content-type": "application/json"} | ({} if token is None else {"authorization": token})
+    status, text = _asked(url, timeout, json.dumps(body).encode(), headers)
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise NotFound(f"{status}, and no JSON of etcd")
+    if status != 200:
+        raise NotFound(f"{status}: {str(answer.get('error', ''))[:200]}")
+    return answer
+
+
+def _asked(url: str, timeout: float, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    """Status and text of a page: no proxy, no redirect."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        connection.request("GET" if body is None else "POST", parts.path, body, headers or {})
+        answer = connection.getresponse()
+        text = answer.read(_PAGE_BYTES + 1)
+    except http.client.HTTPException as cause:
+        raise NotFound(f"no HTTP answers there ({type(cause).__name__})") from None
+    finally:
+        connection.close()
+    if len(text) > _PAGE_BYTES:
+        raise NotFound(f"its answer has more than {_PAGE_BYTES} bytes")
+    return answer.status, text
+
+
+def _directory(text: bytes, finder: Finder) -> list[str]:
+    """Where the replicas serve: what a controller says at its admin port and in etcd."""
+    try:
+        found = json.loads(text)
+        chain, places = int(found["chain"]), [str(place["address"]) for place in found["replicas"]]
+    except (ValueError, KeyError, TypeError):
+        raise NotFound("what is there is no directory of a chain's replicas") from None
+    if finder.chain not in (None, chain):
+        raise NotFound(f"it is about chain {chain}, and not about {finder.chain}")
+    if not places:
+        raise NotFound("no replica has said yet where it serves")
+    return places

@@ -1,0 +1,314 @@
+//! The replicas of a chain that a client knows, with a channel to each that it talks to; and waiting for all of them.
+//!
+//! The chain moves while a client knows it: replicas join, leave, and come back at other addresses. A client hears of that when a replica that it
+//! connects to tells who is in the chain; and when nobody can be reached, or a replica is named that it does not know, it looks for them anew, where it
+//! found them first and at all addresses that it knows. A thread does that, since it may take long.
+//!
+//! Bounds: [`MAX_REPLICAS`]; one search at a time, [`SEARCH_PAUSE`] apart.
+
+use super::directory::MAX_REPLICAS;
+use super::error::TxnError;
+use super::find::Finder;
+use super::info::Info;
+use super::place::Place;
+use super::search::Finding;
+use base::{Clock, Nanos};
+use fabric::channel::{Channel, Options};
+use fabric::link::Address;
+use protocol::chain::message::Refusal;
+use protocol::chain::{Epoch, Message, ReplicaId};
+use ring::wait::{Sleeper, WaitPolicy, Waker, waiting_on_eventfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+/// Between the beginnings of two searches.
+const SEARCH_PAUSE: Nanos = Nanos::from_millis(500);
+
+/// A search on a thread, and what it found, once that was looked at.
+struct Search {
+    answer: Receiver<Result<Finding, TxnError>>,
+    came: Option<Result<Finding, TxnError>>,
+}
+
+/// The replicas.
+pub(super) struct Places {
+    places: Vec<Place>,
+    chain: u32,
+    /// The newest configuration that a replica told of.
+    order: (Epoch, Vec<ReplicaId>),
+    /// Others came to be known, or were forgotten, since [`Places::changed`] was asked.
+    is_changed: bool,
+    finder: Finder,
+    search: Option<Search>,
+    /// None is begun before.
+    search_at: Nanos,
+    /// Why the last one found nobody.
+    search_trouble: Option<String>,
+    options: Options,
+    /// Sleeps while threads connect.
+    sleeper: Sleeper,
+    waker: Waker,
+}
+
+impl Places {
+    /// Finds the replicas of a chain, and those that they know of.
+    pub(super) fn find(finder: Finder, options: Options) -> Result<(Places, u32), TxnError> {
+        let addresses = finder.addresses().map_err(TxnError::NotFound)?;
+        let nobody = |why: &str| TxnError::Nobody(vec![(addresses[0].clone(), why.to_owned())]);
+        let (sleeper, waker) = waiting_on_eventfd().map_err(|error| nobody(&error.to_string()))?;
+        let finding = Finding::search(&addresses, finder.chain, &options)?;
+        let chain = finding.chain.expect("somebody answered");
+        let places = Places {
+            chain,
+            order: finding.order.clone(),
+            is_changed: false,
+            places: finding.in_order(),
+            finder: Finder { chain: Some(chain), ..finder },
+            search: None,
+            search_at: Nanos::ZERO,
+            search_trouble: None,
+            options,
+            sleeper,
+            waker,
+        };
+        Ok((places, chain))
+    }
+
+    pub(super) fn replicas(&self) -> Vec<ReplicaId> {
+        self.places.iter().map(|place| place.replica).collect()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.places.iter_mut()
+    }
+
+    /// How channels are made.
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether others are known than when it was asked last.
+    pub(super) fn changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// Asks a replica; one that is not known is looked for.
+    pub(super) fn ask(&mut self, now: Nanos, replica: ReplicaId, message: Message) {
+        match self.places.iter_mut().find(|place| place.replica == replica) {
+            Some(place) => place.ask(now, message, &self.options, &self.waker),
+            None => self.begin_search(now),
+        }
+    }
+
+    /// Takes what came from all of them; how much that is.
+    pub(super) fn poll(&mut self, now: Nanos, mut hear: impl FnMut(ReplicaId, Message)) -> usize {
+        let (mut count, mut is_lost) = (0, false);
+        let mut news = Vec::new();
+        for place in &mut self.places {
+            let replica = place.replica;
+            count += place.poll(now, |message| {
+                is_lost |= matches!(&message, Message::Refused { why: Refusal::Elsewhere(None), .. });
+                hear(replica, message);
+            });
+            news.extend(place.take_news());
+        }
+        for info in news {
+            self.learn(&info);
+        }
+        count += usize::from(self.end_search());
+        if is_lost || self.places.iter().all(Place::is_out_of_reach) {
+            self.begin_search(now);
+        }
+        count
+    }
+
+    /// Looks for replicas where they were found first, and at all addresses that are known, on a thread.
+    fn begin_search(&mut self, now: Nanos) {
+        if self.search.is_some() || now < self.search_at {
+            return;
+        }
+        self.search_at = now.plus(SEARCH_PAUSE);
+        let (said, answer) = channel();
+        let (finder, options, waker) = (self.finder.clone(), self.options.clone(), self.waker.clone());
+        let known: Vec<Address> = self.places.iter().map(|place| place.address.clone()).collect();
+        let search = move || {
+            // Nobody listens when the client is gone.
+            let _ = said.send(search(&finder, &known, &options));
+            waker.wake();
+        };
+        let thread = std::thread::Builder::new().name("txn-search".to_owned()).spawn(search);
+        self.search = thread.is_ok().then_some(Search { answer, came: None });
+    }
+
+    /// Looks for replicas now, and waits until they are found or not.
+    pub(super) fn search_now(&mut self) {
+        let known: Vec<Address> = self.places.iter().map(|place| place.address.clone()).collect();
+        let found = search(&self.finder, &known, &self.options);
+        self.take(found);
+    }
+
+    /// Takes what a search found; whether one ended.
+    fn end_search(&mut self) -> bool {
+        if !self.look_at_search() {
+            return false;
+        }
+        if let Some(found) = self.search.take().and_then(|search| search.came) {
+            self.take(found);
+        }
+        true
+    }
+
+    fn look_at_search(&mut self) -> bool {
+        let Some(search) = &mut self.search else { return false };
+        if search.came.is_none() {
+            search.came = match search.answer.try_recv() {
+                Ok(found) => Some(found),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => {
+                    Some(Err(TxnError::NotFound("looking for replicas panicked".to_owned())))
+                }
+            };
+        }
+        search.came.is_some()
+    }
+
+    fn take(&mut self, found: Result<Finding, TxnError>) {
+        let finding = match found {
+            Ok(finding) => finding,
+            Err(error) => {
+                self.search_trouble = Some(error.to_string());
+                return;
+            }
+        };
+        self.search_trouble = None;
+        if finding.order.0 > self.order.0 {
+            self.order = finding.order.clone();
+        }
+        for place in finding.in_order() {
+            self.meet(place);
+        }
+    }
+
+    /// Hears of who is in the chain.
+    fn learn(&mut self, info: &Info) {
+        if info.chain != self.chain || info.epoch < self.order.0 {
+            return;
+        }
+        self.order = (info.epoch, info.members.iter().map(|member| member.replica).collect());
+        for member in &info.members {
+            if let Some(address) = &member.address {
+                self.meet(Place::new(member.replica, address.clone()));
+            }
+        }
+    }
+
+    /// Takes a place that somebody told of, or answers at, unless what is known of the replica is better.
+    fn meet(&mut self, place: Place) {
+        match self.places.iter_mut().find(|known| known.replica == place.replica) {
+            Some(known) => known.become_other(place),
+            None => {
+                if self.places.len() >= MAX_REPLICAS {
+                    // Who is not in the chain any more makes room.
+                    let order = &self.order.1;
+                    let gone = self.places.iter().position(|known| !order.contains(&known.replica));
+                    let Some(gone) = gone else { return };
+                    self.places.remove(gone);
+                }
+                self.places.push(place);
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// Sends what was asked, without waiting for anything.
+    pub(super) fn flush(&mut self) {
+        self.places.iter_mut().filter_map(Place::channel).for_each(|(channel, _)| channel.flush());
+    }
+
+    /// Why there is no answer, as far as is known.
+    pub(super) fn trouble(&self) -> String {
+        let told = |place: &Place| {
+            Some(format!("replica {} at {}: {}", place.replica.0, place.address, place.trouble()?))
+        };
+        let all: Vec<String> =
+            self.places.iter().filter_map(told).chain(self.search_trouble.clone()).collect();
+        if all.is_empty() { "no replica answered in time".to_owned() } else { all.join("; ") }
+    }
+
+    /// Waits until a poll would find something, or until `until`.
+    pub(super) fn wait(&mut self, clock: Clock, policy: WaitPolicy, until: Nanos) {
+        let sleepy = clock.now().plus(policy.awake());
+        let mut look = 0u32;
+        loop {
+            if self.is_ready() {
+                return;
+            }
+            look = look.saturating_add(1);
+            if look > policy.spin {
+                std::hint::spin_loop();
+            }
+            let now = clock.now();
+            if now >= until {
+                return;
+            }
+            if now >= sleepy && policy.block {
+                self.sleep(now, until);
+            }
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        // All of them: a look publishes.
+        let ready = self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0;
+        self.look_at_search() || ready
+    }
+
+    /// Sleeps until something may be there.
+    fn sleep(&mut self, now: Nanos, until: Nanos) {
+        self.sleeper.arm();
+        // All of them: one that is not armed would not wake us.
+        let channels = self.places.iter_mut().filter_map(|place| place.channel().map(|(channel, _)| channel));
+        let busy = channels.filter_map(|channel| (!channel.arm()).then_some(())).count();
+        // Connecting threads ring after they have told; so this look comes after arming.
+        let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look);
+        if busy == 0 && !told && !self.look_at_search() {
+            let theirs = self.channels().map(Channel::next_deadline).fold(until, Nanos::min);
+            let span = theirs.since(now);
+            let bell = self.sleeper.descriptor().expect("made with an eventfd");
+            let all = self.channels().flat_map(Channel::descriptors).chain([bell]);
+            let mut fds: Vec<PollFd<'_>> =
+                all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            let span = Timespec {
+                tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (span.0 % 1_000_000_000) as i64,
+            };
+            // Every result means the same: look again.
+            let _ = poll(&mut fds, Some(&span));
+        }
+        self.sleeper.disarm();
+        for place in &mut self.places {
+            if let Some((channel, _)) = place.channel() {
+                channel.disarm();
+            }
+        }
+    }
+
+    fn channels(&self) -> impl Iterator<Item = &Channel> {
+        self.places.iter().filter_map(Place::channel_ref)
+    }
+}
+
+/// Looks for replicas where the finder says, and at the addresses that are known.
+fn search(finder: &Finder, known: &[Address], options: &Options) -> Result<Finding, TxnError> {
+    let (mut addresses, trouble) = match finder.addresses() {
+        Ok(addresses) => (addresses, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    addresses
+        .extend(known.iter().filter(|address| !addresses.contains(address)).cloned().collect::<Vec<_>>());
+    let found = Finding::search(&addresses, finder.chain, options);
+    match (found, trouble) {
+        (Err(TxnError::Nobody(_)), Some(why)) => Err(TxnError::NotFound(why)),
+        (found, _) => found,
+    }
+}

@@ -1,0 +1,67 @@
+//! Pages of HTTP ports, within a time and a length: admin ports, and etcd's JSON gateway.
+//!
+//! Plain HTTP: no TLS, no proxy, no redirect. An answer that is an error of HTTP is an answer.
+
+use std::time::Duration;
+
+/// Asks.
+#[derive(Clone, Debug)]
+pub struct Web {
+    agent: ureq::Agent,
+    /// Bytes of the longest answer.
+    most: u64,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The status says that it is what was asked for.
+    pub is_there: bool,
+    /// The status, as HTTP writes it: `404 Not Found`.
+    pub status: String,
+    /// What came.
+    pub text: String,
+}
+
+impl Web {
+    /// One that waits so long for an answer, and reads so many bytes of it.
+    pub fn new(timeout: Duration, most: u64) -> Web {
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build()
+            .new_agent();
+        Web { agent, most }
+    }
+
+    /// The page at `url`.
+    ///
+    /// # Errors
+    /// Nobody answers in time, or with too much, or with no text. A sentence.
+    pub fn get(&self, url: &str) -> Result<Page, String> {
+        self.page(self.agent.get(url).call())
+    }
+
+    /// What is answered to a JSON text, from whom this token names, if there is one.
+    ///
+    /// # Errors
+    /// As [`Web::get`].
+    pub fn post(&self, url: &str, token: Option<&str>, json: &str) -> Result<Page, String> {
+        let request = self.agent.post(url).header("content-type", "application/json");
+        let request = match token {
+            Some(token) => request.header("authorization", token),
+            None => request,
+        };
+        self.page(request.send(json))
+    }
+
+    fn page(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Page, String> {
+        let mut answer = answer.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        let text = answer.body_mut().with_config().limit(self.most).read_to_string();
+        let text = text.map_err(|error| error.to_string())?;
+        Ok(Page { is_there: status.is_success(), status: status.to_string(), text })
+    }
+}
