@@ -218,12 +218,19 @@ fn of_replica(newest: Option<&Info>, all: &[Asked<'_>], answer: &Answer, row: Ro
     let role = part(newest, info);
     let state = match role {
         "syncing" => State::NotYet("it is given what it lacks".to_owned()),
+        "outside" if figure(info, "removed") > 0.0 => {
+            State::NotYet("an order took it out of the chain".to_owned())
+        }
         "outside" => State::NotYet("it is not in the chain".to_owned()),
         _ => row.state,
     };
     let lease = if info.serves_reads { "reads" } else { "none" }.to_owned();
     let figures = vec![("applied", info.applied.0), ("lag", last - info.applied.0.min(last))];
     Row { role, state, epoch: Some(info.epoch.0), lease, figures, ..row }
+}
+
+fn figure(info: &Info, name: &str) -> f64 {
+    info.figures.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value)
 }
 
 fn of_controller(answer: &Answer, row: Row) -> Row {
@@ -293,6 +300,16 @@ fn of_chain(chain: u32, rows: &[Row], all: &[Asked<'_>]) -> Option<Problem> {
             "serves nothing: it has no configuration yet".to_owned(),
             "see what its controller says",
         );
+    }
+    let is_named = |id: u16| all.iter().any(|(member, _)| member.who == Who::Replica(chain, id));
+    if let Some(other) = newest.members.iter().map(|member| member.replica.0).find(|id| !is_named(*id)) {
+        let what = format!(
+            "has a replica {other} by an order (epoch {}), and the file does not name it: a move was interrupted, or this file is older than \
+             another copy",
+            newest.epoch.0
+        );
+        let todo = "run the same `millrace cluster move` or `add` again, which ends with the file; or take the newest copy of it";
+        return problem(Verdict::Degraded, what, todo);
     }
     if let Some(gone) = serving.iter().find(|id| !here(**id)) {
         let what = format!(

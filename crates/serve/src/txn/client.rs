@@ -161,6 +161,9 @@ impl Client {
         let now = self.clock.now();
         let Client { machine, places, out, .. } = self;
         places.poll(now, |replica, message| machine.handle(now, NodeId::Replica(replica), message, out));
+        if places.take_news() {
+            machine.know(&places.replicas());
+        }
         machine.tick(now, out);
         self.depart(now);
         while let Some((ticket, result)) = self.machine.next_done() {

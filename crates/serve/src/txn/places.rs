@@ -1,20 +1,35 @@
 //! The replicas of a chain that a client knows, with a channel to each that it talks to; and waiting for all of them.
 
 use super::error::TxnError;
+use super::info::Info;
 use super::place::{Opened, Place, open};
 use base::{Clock, Nanos};
 use fabric::channel::{Channel, Options};
 use fabric::link::Address;
+use protocol::chain::message::Refusal;
 use protocol::chain::{Epoch, Message, ReplicaId};
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
+
+/// Between two looks for replicas that are not known.
+const SEEK_PAUSE: Nanos = Nanos::from_millis(100);
 
 /// The replicas.
 pub(super) struct Places {
     places: Vec<Place>,
+    /// A thread asks those that are known who there is by now.
+    seeking: Option<Receiver<Info>>,
+    /// What it said.
+    came: Option<Info>,
+    /// Not again before.
+    seek_at: Nanos,
+    /// The newest configuration that somebody told of.
+    epoch: Epoch,
+    /// There are others than before.
+    has_news: bool,
     options: Options,
     /// Sleeps while threads connect.
     sleeper: Sleeper,
@@ -46,7 +61,10 @@ impl Places {
             finding.heard(addresses[at].clone(), opened)?;
         }
         let Some(chain) = finding.chain else { return Err(TxnError::Nobody(finding.failed)) };
-        Ok((Places { places: finding.in_order(), options, sleeper, waker }, chain))
+        let epoch = finding.order.0;
+        let (seeking, came, seek_at, has_news) = (None, None, Nanos::ZERO, false);
+        let places = finding.in_order();
+        Ok((Places { places, seeking, came, seek_at, epoch, has_news, options, sleeper, waker }, chain))
     }
 
     pub(super) fn replicas(&self) -> Vec<ReplicaId> {
@@ -62,20 +80,94 @@ impl Places {
         &self.options
     }
 
-    /// Asks a replica; one that is not known hears nothing.
+    /// Asks a replica. One that is not known hears nothing, and is looked for: the machine asks again.
     pub(super) fn ask(&mut self, now: Nanos, replica: ReplicaId, message: Message) {
-        if let Some(place) = self.places.iter_mut().find(|place| place.replica == replica) {
-            place.ask(now, message, &self.options, &self.waker);
+        match self.places.iter_mut().find(|place| place.replica == replica) {
+            Some(place) => place.ask(now, message, &self.options, &self.waker),
+            None => self.seek(now),
         }
     }
 
-    /// Takes what came from all of them; how much that is.
+    /// Takes what came from all of them; how much that is. Who is told to go elsewhere, or hears nothing more, looks who there is by now: replicas come
+    /// and go while the chain serves.
     pub(super) fn poll(&mut self, now: Nanos, mut hear: impl FnMut(ReplicaId, Message)) -> usize {
-        let poll = |place: &mut Place| {
-            let replica = place.replica;
-            place.poll(now, |message| hear(replica, message))
+        let mut has_moved = false;
+        let mut count = 0;
+        for place in &mut self.places {
+            let (replica, was_open) = (place.replica, place.is_open());
+            count += place.poll(now, |message| {
+                has_moved |= matches!(message, Message::Refused { why: Refusal::Elsewhere(_), .. });
+                hear(replica, message);
+            });
+            has_moved |= was_open && !place.is_open();
+        }
+        if has_moved {
+            self.seek(now);
+        }
+        count + self.found()
+    }
+
+    /// Whether there are others than the last time: those of [`Places::replicas`].
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Has a thread ask those that are known, until one says who there is.
+    fn seek(&mut self, now: Nanos) {
+        if self.seeking.is_some() || now < self.seek_at {
+            return;
+        }
+        self.seek_at = now.plus(SEEK_PAUSE);
+        let (said, told) = channel();
+        let addresses: Vec<Address> = self.places.iter().map(|place| place.address.clone()).collect();
+        let (options, waker, epoch) = (self.options.clone(), self.waker.clone(), self.epoch);
+        let ask = move || {
+            let infos = addresses.iter().filter_map(|address| open(address, &options).ok());
+            // One that was left out may have been told nothing more.
+            let newest = infos.map(|opened| opened.info).find(|info| info.epoch > epoch);
+            // Nobody listens when the client is gone.
+            let _ = newest.map(|info| said.send(info));
+            drop(said);
+            waker.wake();
         };
-        self.places.iter_mut().map(poll).sum()
+        // Without a thread nothing is told, and it is tried again.
+        if std::thread::Builder::new().name("txn-seek".to_owned()).spawn(ask).is_ok() {
+            self.seeking = Some(told);
+        }
+    }
+
+    /// Whether the search has found something.
+    fn look(&mut self) -> bool {
+        if let Some(told) = &self.seeking {
+            match told.try_recv() {
+                Ok(info) => (self.came, self.seeking) = (Some(info), None),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.seeking = None,
+            }
+        }
+        self.came.is_some()
+    }
+
+    /// What the search found; how much that is.
+    fn found(&mut self) -> usize {
+        self.look();
+        let Some(info) = self.came.take() else { return 0 };
+        self.epoch = info.epoch;
+        let is_member = |place: &Place| info.members.iter().any(|member| member.replica == place.replica);
+        // One that still answers may have what was asked there.
+        self.places.retain(|place| is_member(place) || place.is_open());
+        for member in &info.members {
+            let Some(address) = &member.address else { continue };
+            match self.places.iter_mut().find(|place| place.replica == member.replica) {
+                Some(place) if place.address == *address || place.is_open() => {}
+                Some(place) => *place = Place::new(member.replica, address.clone()),
+                None => self.places.push(Place::new(member.replica, address.clone())),
+            }
+        }
+        let place_of = |id: ReplicaId| info.members.iter().position(|member| member.replica == id);
+        self.places.sort_by_key(|place| place_of(place.replica).unwrap_or(usize::MAX));
+        self.has_news = true;
+        1
     }
 
     /// Sends what was asked, without waiting for anything.
@@ -116,7 +208,7 @@ impl Places {
 
     fn is_ready(&mut self) -> bool {
         // All of them: a look publishes.
-        self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0
+        self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0 || self.look()
     }
 
     /// Sleeps until something may be there.
@@ -126,7 +218,7 @@ impl Places {
         let channels = self.places.iter_mut().filter_map(|place| place.channel().map(|(channel, _)| channel));
         let busy = channels.filter_map(|channel| (!channel.arm()).then_some(())).count();
         // Connecting threads ring after they have told; so this look comes after arming.
-        let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look);
+        let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look) || self.look();
         if busy == 0 && !told {
             let theirs = self.channels().map(Channel::next_deadline).fold(until, Nanos::min);
             let span = theirs.since(now);

@@ -148,6 +148,11 @@ impl Client {
         }
     }
 
+    /// The chain has these replicas by now, from head to tail: whom it asks when one does not answer.
+    pub fn know(&mut self, replicas: &[ReplicaId]) {
+        self.route.know(replicas);
+    }
+
     /// With what only reads sent there.
     #[must_use]
     pub fn reads(mut self, reads: Reads) -> Client {
