@@ -303,7 +303,7 @@ fn a_replica_goes_in_order_and_another_comes() {
     // It lives, and the chain goes on without it; the others are told, and it is.
     cluster.change(&["drain", "chain:7/replica:3", "--live"]).expect("two others serve");
     let said = until(file, 1);
-    assert_eq!(state(&said, "chain:7/replica:3"), "not ready", "{said:#}");
+    assert_eq!(state(&said, "chain:7/replica:3"), "not_ready", "{said:#}");
     assert!(said["problems"].to_string().contains("an order took it out of the chain"), "{said:#}");
     cluster.change(&["add", "chain:7/replica:3", "--wait"]).expect("it is let in again");
     until(file, 0);

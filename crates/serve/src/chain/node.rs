@@ -275,8 +275,8 @@ impl Node {
         let epoch = self.learned.0;
         match (self.was_removed, is_removed) {
             (false, true) => log::warn!(
-                "replica {} of chain {chain}: an order took it out of the chain (epoch {epoch}): it serves nobody any more. It may be \
-                 stopped; `millrace cluster add` lets it in again",
+                "replica {} of chain {chain} does not belong to the chain by its orders (epoch {epoch}): it serves nobody, and may be stopped. \
+                 `millrace cluster add` lets it in",
                 id.0
             ),
             (true, false) => {

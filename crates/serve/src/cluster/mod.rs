@@ -15,7 +15,8 @@
 //! | `moves` | `cluster move` |
 //! | `order` | what a chain is told by these: orders to its controllers |
 //!
-//! Nothing here decides anything about the cluster: controllers do, and of chains they obey orders. Members are asked by what each has anyway: replicas by `Txn.Info`, as `chain
+//! Nothing here decides anything about the cluster: controllers do, and of chains they obey orders.
+//! Members are asked by what each has anyway: replicas by `Txn.Info`, as `chain
 //! status` does, all others at their admin ports. Their operator's page: `docs/cluster.md`.
 
 mod ask;

@@ -109,6 +109,15 @@ fn with_operators() -> Vec<(&'static str, Message)> {
         |why| Message::Ordered { token: 9, reply: OrderReply::Refused(why), configuration: Some(ordered()) };
     let id = ReplicaId(3);
     vec![
+        (
+            "lead, by an order",
+            Message::Lead {
+                configuration: ordered(),
+                beat: 1000,
+                incarnation: Incarnation(9),
+                settled: false,
+            },
+        ),
         ("how is it?", Message::Order { token: 9, order: None }),
         ("so", Message::Ordered { token: 9, reply: OrderReply::Known, configuration: Some(configuration()) }),
         ("add a replica", order(5, Action::Add(address(3)))),
@@ -238,15 +247,6 @@ fn among_members() -> Vec<(&'static str, Message)> {
                 beat: 1000,
                 incarnation: Incarnation(9),
                 settled: true,
-            },
-        ),
-        (
-            "lead, by an order",
-            Message::Lead {
-                configuration: ordered(),
-                beat: 1000,
-                incarnation: Incarnation(9),
-                settled: false,
             },
         ),
     ]

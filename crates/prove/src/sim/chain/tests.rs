@@ -4,6 +4,7 @@ use super::super::campaign::{self, Campaign};
 use super::super::minimal::minimal;
 use super::super::trial::{Outcome as _, Trial};
 use super::super::{OPS, indices};
+use super::play::is_about_orders;
 use super::{Case, Shape};
 use protocol::chain::Planted;
 use sim::faults::Plan;
@@ -37,13 +38,7 @@ const FINDERS: &[(Planted, u64)] = &[
 ];
 
 fn shape_of(planted: Planted) -> &'static str {
-    match planted {
-        Planted::ServeRemoved
-        | Planted::SwitchTooSoon
-        | Planted::TellTooSoon
-        | Planted::ObeyStaleController => "moves",
-        _ => "three",
-    }
+    if is_about_orders(planted) { "moves" } else { "three" }
 }
 
 fn case(shape: &str) -> Case {
