@@ -46,8 +46,8 @@ planted! {
     ServeRemoved "serve-removed",
     /// The controller takes a replica that is being given what it lacks for one that has everything, and leaves another out.
     SwitchTooSoon "switch-too-soon",
-    /// The members hear of a configuration while a lease of one may run that its order leaves out.
+    /// The members hear of a configuration before the one that its order leaves out, whose lease may run.
     TellTooSoon "tell-too-soon",
-    /// A controller obeys an order though another leads, and makes its configuration of what it knew.
+    /// A replica takes the configuration of a controller that another has taken over from: an earlier one than it has.
     ObeyStaleController "obey-stale-controller",
 }

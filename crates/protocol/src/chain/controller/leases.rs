@@ -17,6 +17,9 @@ impl<B: Bugs<Planted>> Controller<B> {
         if self.holds_back(now) && !self.was_left(replica) {
             return;
         }
+        if self.bugs.has(Planted::TellTooSoon) && self.was_left(replica) && !self.is_settled(now) {
+            return;
+        }
         let is_member = configuration.position(replica).is_some();
         let (beat, incarnation) = (heard.beat, heard.incarnation);
         // The lease counts from when the beat was sent, which was before it was heard.

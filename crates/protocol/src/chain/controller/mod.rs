@@ -256,11 +256,6 @@ impl<B: Bugs<Planted>> Controller<B> {
         let is_stored = result.is_ok();
         match result {
             Ok(()) => self.adopt(now, proposal),
-            // The mistake: what it wanted while another led, it wants still.
-            Err(Some(found)) if self.bugs.has(Planted::ObeyStaleController) && self.asker.is_some() => {
-                self.proposal = Some(Configuration { epoch: Epoch(found.epoch.0 + 1), ..proposal });
-                return;
-            }
             Err(found) => self.adopt_unknown(now, found),
         }
         self.answer_asker(now, is_stored, out);

@@ -68,7 +68,7 @@ impl<B: Bugs<Planted>> Controller<B> {
 
     /// Proposes what an order asks for; the epoch in which it is so, if it is already.
     fn obey(&mut self, now: Nanos, order: Order) -> Result<Option<Epoch>, OrderRefused> {
-        if !self.leads(now) && !self.bugs.has(Planted::ObeyStaleController) {
+        if !self.leads(now) {
             return Err(OrderRefused::NotLeading);
         }
         let Some(current) = self.configuration.clone() else { return Err(OrderRefused::NotBegun) };

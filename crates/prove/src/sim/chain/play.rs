@@ -21,10 +21,7 @@ const SPARES: u32 = 3;
 
 /// Whether a mistake shows only where an operator gives orders.
 pub(super) fn is_about_orders(planted: Planted) -> bool {
-    matches!(
-        planted,
-        Planted::ServeRemoved | Planted::SwitchTooSoon | Planted::TellTooSoon | Planted::ObeyStaleController
-    )
+    matches!(planted, Planted::ServeRemoved | Planted::SwitchTooSoon | Planted::TellTooSoon)
 }
 
 /// What is played.
