@@ -33,8 +33,8 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::ReplayTooLittle, 5),
     (Planted::ServeRemoved, 1),
     (Planted::SwitchTooSoon, 1),
-    (Planted::TellTooSoon, 1),
-    (Planted::ObeyStaleController, 1),
+    (Planted::TellTooSoon, 13),
+    (Planted::ObeyStaleController, 128),
 ];
 
 fn shape_of(planted: Planted) -> &'static str {
