@@ -125,8 +125,10 @@ impl Places {
             let infos = addresses.iter().filter_map(|address| open(address, &options).ok());
             // One that was left out may have been told nothing more.
             let newest = infos.map(|opened| opened.info).find(|info| info.epoch > epoch);
-            // Nobody listens when the client is gone.
-            let _ = newest.map(|info| said.send(info));
+            if let Some(info) = newest {
+                // Nobody listens when the client is gone.
+                let _ = said.send(info);
+            }
             drop(said);
             waker.wake();
         };
