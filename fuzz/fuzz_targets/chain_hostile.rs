@@ -16,8 +16,8 @@ use protocol::chain::image::plain::Plain;
 use protocol::chain::log::memory::Memory;
 use protocol::chain::replica::Recovered;
 use protocol::chain::{
-    Client, Config, Controller, Durability, Incarnation, Message, NodeId, Out, Replica, ReplicaId,
-    Transaction, wire,
+    Action, Client, Config, Controller, Durability, Incarnation, Message, NodeId, Order, Out, Replica,
+    ReplicaAddress, ReplicaId, Transaction, wire,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -181,7 +181,7 @@ impl World {
     }
 
     fn step(&mut self, input: &mut Input) {
-        match input.byte() % 8 {
+        match input.byte() % 9 {
             0..=2 => {
                 if let Some((from, to, message)) = self.network.pop_front() {
                     self.arrive(from, to, message);
@@ -208,6 +208,18 @@ impl World {
                 let length = usize::from(input.byte());
                 let bytes = input.bytes(length + wire::HEADER).to_vec();
                 self.hostile(from, to, bytes);
+            }
+            7 => {
+                // Somebody who has the key, and says whatever an operator may.
+                let replica = ReplicaId(u16::from(input.byte() % 6));
+                let action = if input.byte() % 2 == 0 {
+                    let peers = format!("at {}", replica.0);
+                    Action::Add(ReplicaAddress { replica, peers, clients: String::new() })
+                } else {
+                    Action::Remove(replica, u16::from(input.byte() % 4))
+                };
+                let order = Some(Order { number: u64::from(input.byte()), action });
+                self.arrive(NodeId::Client(9), NodeId::Controller(1), Message::Order { token: 1, order });
             }
             _ => {
                 let key = vec![b'a' + input.byte() % 3];

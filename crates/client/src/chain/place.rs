@@ -204,6 +204,11 @@ impl Place {
         }
     }
 
+    /// Whether there is a connection, as of the last poll.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
     /// Whether a thread is connecting.
     pub(super) fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening { .. })

@@ -105,12 +105,13 @@ impl Places {
         let (mut count, mut is_lost) = (0, false);
         let mut news = Vec::new();
         for place in &mut self.places {
-            let replica = place.replica;
+            let (replica, was_open) = (place.replica, place.is_open());
             count += place.poll(now, |message| {
                 is_lost |= matches!(&message, Message::Refused { why: Refusal::Elsewhere(None), .. });
                 hear(replica, message);
             });
             news.extend(place.take_news());
+            is_lost |= was_open && !place.is_open();
         }
         for info in news {
             self.learn(&info);
@@ -181,11 +182,15 @@ impl Places {
             }
         };
         self.search_trouble = None;
-        if finding.order.0 > self.order.0 {
+        let is_newer = finding.order.0 > self.order.0;
+        if is_newer {
             self.order = finding.order.clone();
         }
         for place in finding.in_order() {
             self.meet(place);
+        }
+        if is_newer {
+            self.forget();
         }
     }
 
@@ -200,6 +205,20 @@ impl Places {
                 self.meet(Place::new(member.replica, address.clone()));
             }
         }
+        self.forget();
+    }
+
+    /// Who is not in the chain any more is not asked again; one with a connection may still have what was asked there. The others are in the chain's order.
+    fn forget(&mut self) {
+        let order = &self.order.1;
+        let position = |replica: ReplicaId| order.iter().position(|member| *member == replica);
+        if order.is_empty() {
+            return;
+        }
+        let before = self.replicas();
+        self.places.retain(|place| position(place.replica).is_some() || place.is_open());
+        self.places.sort_by_key(|place| position(place.replica).unwrap_or(usize::MAX));
+        self.is_changed |= before != self.replicas();
     }
 
     /// Takes a place that somebody told of, or answers at, unless what is known of the replica is better.

@@ -6,6 +6,7 @@ mod grpc;
 #[allow(dead_code)] // Its own tests run with `serve`.
 #[path = "../../../serve/src/metrics/lint.rs"]
 mod lint;
+mod shards;
 mod traces;
 
 use fabric::channel::{CallOptions, Channel, Options};

@@ -5,8 +5,8 @@
 
 use super::transaction::Malformed;
 use super::{
-    Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Outcome, ReplicaId, SessionId,
-    Transaction,
+    Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Order, OrderReply, Outcome, ReplicaId,
+    SessionId, Transaction,
 };
 
 /// Which request: a session's number, or a token of the client's own for what has no session (reads, opening one).
@@ -243,5 +243,22 @@ pub enum Message {
         incarnation: Incarnation,
         /// No replica acts by an earlier epoch any more: the tail may serve reads.
         settled: bool,
+    },
+
+    /// Operator to controller: obey, or say how it is.
+    Order {
+        /// The operator's own.
+        token: u64,
+        /// What is wanted; none: only the answer is.
+        order: Option<Order>,
+    },
+    /// Controller to operator.
+    Ordered {
+        /// As asked.
+        token: u64,
+        /// What came of it.
+        reply: OrderReply,
+        /// The configuration in force, of a controller that leads; who is in it, and what was ordered last.
+        configuration: Option<Configuration>,
     },
 }

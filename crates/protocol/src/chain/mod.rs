@@ -25,6 +25,8 @@ pub mod image;
 pub mod locks;
 pub mod log;
 pub mod message;
+pub mod operator;
+pub mod order;
 pub mod planted;
 pub mod replica;
 pub mod text;
@@ -37,6 +39,8 @@ pub use entry::{Entry, Tuple};
 pub use image::{Image, Key, Space};
 pub use log::Log;
 pub use message::Message;
+pub use operator::Operator;
+pub use order::{Action, Order, OrderRefused, OrderReply, ReplicaAddress};
 pub use planted::Planted;
 pub use replica::Replica;
 pub use transaction::{Outcome, Transaction};
@@ -183,6 +187,14 @@ pub struct Configuration {
     pub kept: Lsn,
     /// From head to tail.
     pub members: Vec<Member>,
+    /// All replicas that belong to the chain, members or not, and where they are. Empty before the first order: then what the controllers were
+    /// started with counts.
+    pub roster: Vec<ReplicaAddress>,
+    /// Who served, lives, and was left out by the order that made this configuration. Nobody else hears of it before they have, or their leases
+    /// are over: they may still read until then.
+    pub left: Vec<Member>,
+    /// The last order that was obeyed.
+    pub ordered: Option<Order>,
 }
 
 impl Configuration {

@@ -42,4 +42,12 @@ planted! {
     TruncateMidLog "truncate-mid-log",
     /// Recovery replays nothing that is older than what the checkpoint ended with, instead of began with.
     ReplayTooLittle "replay-too-little",
+    /// A replica that is left out by an order goes on as a chain of its own: two serve the same keys.
+    ServeRemoved "serve-removed",
+    /// The controller takes a replica that is being given what it lacks for one that has everything, and leaves another out.
+    SwitchTooSoon "switch-too-soon",
+    /// The members hear of a configuration before the one that its order leaves out, whose lease may run.
+    TellTooSoon "tell-too-soon",
+    /// A replica takes the configuration of a controller that another has taken over from: an earlier one than it has.
+    ObeyStaleController "obey-stale-controller",
 }

@@ -7,7 +7,7 @@
 //!                  ├── chaos    who is killed when, and the strangers
 //!                  └── show     table, JSON, page
 //! ```
-//! `rpc` is the same for a server of the fabric, with a service of its own; `places` moves handlers under load.
+//! `rpc` is the same for a server of the fabric, with a service of its own; `places` moves handlers under load, `moves` replicas of a chain.
 //!
 //! What is promised: in *store* mode no acknowledged write is lost, torn or undone, whoever dies; in *cache* mode nothing
 //! that is there is wrong and nothing is refused; in both, resident memory (but pages of the program's file) stays within 3 % of the limit, threads and
@@ -21,6 +21,7 @@ mod chaos;
 mod client;
 mod ledger;
 mod link;
+mod moves;
 mod parts;
 mod places;
 mod record;
@@ -99,6 +100,7 @@ pub struct Soak {
 enum Role {
     Attack(attack::Attack),
     Places(places::Places),
+    Move(moves::Moves),
     /// One client; started by the soak, tells on standard output what it does
     #[command(hide = true)]
     Client(ClientArgs),
@@ -158,6 +160,7 @@ impl Soak {
             }
             Some(Role::Attack(attack)) => return attack.run(),
             Some(Role::Places(places)) => return places.run(),
+            Some(Role::Move(moves)) => return moves.run(),
             None => {}
         }
         if self.memory < LEAST_MEMORY {

@@ -51,6 +51,7 @@ pub enum ChainError {
     Shell(ShellError),
     Cluster(Wrong),
     NoPlace(PathBuf, String),
+    NowhereForClients,
 }
 
 impl ChainError {
@@ -138,6 +139,9 @@ impl fmt::Display for ChainError {
             ),
             ChainError::Shell(error) => error.fmt(f),
             ChainError::Cluster(wrong) => wrong.fmt(f),
+            ChainError::NowhereForClients => {
+                f.write_str("the file does not name this replica yet: say where clients find it with --listen ADDRESS")
+            }
             ChainError::NoPlace(path, why) => write!(f, "{}: {why}", path.display()),
             ChainError::NoKey => f.write_str(
                 "a member of a chain proves that it is one: name its key with --key FILE (`millrace key new FILE` makes one), or say --no-key",

@@ -15,7 +15,11 @@ impl Node {
         let members = configuration.members.iter().map(|member| {
             let address = match member.replica {
                 me if me == self.place.id => Some(&*self.place.serves),
-                other => self.links.serves(NodeId::Replica(other)),
+                // What it says itself is newer than what an order said of it.
+                other => self.links.serves(NodeId::Replica(other)).or_else(|| {
+                    let ordered = configuration.address(other).map(|at| &*at.clients);
+                    ordered.filter(|clients| !clients.is_empty())
+                }),
             };
             Member {
                 replica: member.replica,
@@ -58,6 +62,9 @@ impl Node {
         let view = self.replica.view();
         let mut figures = self.place.found.figures();
         figures.push(("connected", f64::from(u8::from(view.connected))));
+        figures.push(("removed", f64::from(u8::from(view.removed))));
+        figures.push(("copy_received_bytes", view.copied.0 as f64));
+        figures.push(("copy_extent_bytes", view.copied.1 as f64));
         figures.push(("missing_entries", view.missing as f64));
         figures.extend(self.replica.log().figures());
         figures.extend(self.replica.image().figures());

@@ -30,6 +30,7 @@ use crate::process::cluster_file;
 use crate::process::table::{Source, Table, Wrong};
 use base::registers::Shown;
 use fabric::link::Address;
+use protocol::chain::{ReplicaAddress, ReplicaId};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,17 @@ pub struct ReplicaPlace {
     /// Its directory
     #[arg(long)]
     pub data: Option<PathBuf>,
+}
+
+impl ReplicaPlace {
+    /// As the chain's configuration has it.
+    pub fn at(&self) -> ReplicaAddress {
+        ReplicaAddress {
+            replica: ReplicaId(self.id),
+            peers: self.peers.to_string(),
+            clients: self.address.to_string(),
+        }
+    }
 }
 
 /// A controller's place.

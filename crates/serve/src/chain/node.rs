@@ -37,7 +37,7 @@ use base::key::Key;
 use base::steady::Steady;
 use base::{Clock, Nanos};
 use fabric::server::Server;
-use protocol::chain::{Image, Incarnation, Log, Lsn, Message, NodeId, Out, Replica, ReplicaId};
+use protocol::chain::{Epoch, Image, Incarnation, Log, Lsn, Message, NodeId, Out, Replica, ReplicaId};
 use ring::wait::Sleeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
@@ -80,6 +80,9 @@ pub struct Node {
     pub(super) questions: Option<Questions<Seen>>,
     /// Says that it turns.
     pub(super) beat: Beat,
+    /// The configuration whose addresses the links have.
+    learned: Epoch,
+    was_removed: bool,
     pub(super) place: Place,
 }
 
@@ -129,6 +132,8 @@ impl Node {
             saves_copy: false,
             questions: None,
             beat: Beat::default(),
+            learned: Epoch(0),
+            was_removed: false,
             place,
         }
     }
@@ -232,6 +237,7 @@ impl Node {
         if self.replica.view().broken {
             return Err(self.replica.log().misfit());
         }
+        self.learn();
         let now = self.clock.now();
         for (to, message) in self.out.drain(..) {
             match to {
@@ -241,6 +247,44 @@ impl Node {
         }
         self.desk.settle();
         Ok(())
+    }
+
+    /// A later configuration says where the others are; or that this one does not belong to them any more.
+    fn learn(&mut self) {
+        let configuration = self.replica.configuration();
+        if configuration.epoch == self.learned {
+            return;
+        }
+        self.learned = configuration.epoch;
+        let Place { id, chain, .. } = self.place;
+        for at in &configuration.roster {
+            match at.peers.parse() {
+                Ok(address) => self.links.learn(NodeId::Replica(at.replica), Some(address)),
+                Err(_) if at.peers.is_empty() => {}
+                Err(error) => {
+                    let of = at.replica.0;
+                    log::warn!(
+                        "replica {} of chain {chain}: {:?}, where replica {of} is: {error}",
+                        id.0,
+                        at.peers
+                    );
+                }
+            }
+        }
+        let is_removed = self.replica.view().removed;
+        let epoch = self.learned.0;
+        match (self.was_removed, is_removed) {
+            (false, true) => log::warn!(
+                "replica {} of chain {chain} does not belong to the chain by its orders (epoch {epoch}): it serves nobody, and may be stopped. \
+                 `millrace cluster add` lets it in",
+                id.0
+            ),
+            (true, false) => {
+                log::info!("replica {} of chain {chain} belongs to it again (epoch {epoch})", id.0)
+            }
+            _ => {}
+        }
+        self.was_removed = is_removed;
     }
 
     /// Begins a checkpoint when one is due, and goes on with the one that is under way; whether there was something to do.

@@ -49,6 +49,9 @@ Example, three replicas on three machines with a controller on the first:
 The same with one file for all of them (docs/cluster.md):
   millrace chain replica --cluster cluster.toml --id 1
 
+One more, while the chain runs, which `millrace cluster add` or `move` lets in:
+  millrace chain replica --cluster cluster.toml --id 4 --join tcp:10.0.0.4:7411 --listen tcp:10.0.0.4:7401 --data /var/lib/millrace/replica
+
 On one machine `millrace chain up` starts all of it.")]
 pub struct ReplicaNode {
     /// Which replica of which chain.
@@ -95,8 +98,13 @@ pub struct Keys {
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<Address>,
 
+    /// Join a chain that runs, and listen for the other members there: no file and no flag need name this replica. It is given everything, and serves,
+    /// when `millrace cluster add` or `move` says that it belongs to the chain
+    #[arg(long, value_name = "ADDRESS")]
+    pub join: Option<Address>,
+
     /// All replicas, this one too, and where each listens for the others: 1=ADDRESS,2=ADDRESS,…
-    #[arg(long, value_name = "N=ADDRESS", value_delimiter = ',', required_unless_present = "cluster", value_parser = numbered)]
+    #[arg(long, value_name = "N=ADDRESS", value_delimiter = ',', required_unless_present_any = ["cluster", "join"], value_parser = numbered)]
     pub peers: Vec<(u16, Address)>,
 
     /// Where the controllers listen, the first being number 0; or N=ADDRESS
@@ -218,6 +226,9 @@ impl ReplicaNode {
         let (keys, seat) = self.keys.clone().settle()?;
         let (name, admin) = (keys.name(), self.admin.or(seat.admin));
         let listen = if self.listen.is_empty() { seat.listen } else { self.listen.clone() };
+        if listen.is_empty() {
+            return Err(ChainError::NowhereForClients);
+        }
         let replica = Serving::new(keys, listen, registers(&[&seat.set[..], &self.set].concat())?);
         let shell = Shell::of(replica, admin, stop)?;
         if let Some(admin) = shell.admin() {
@@ -250,13 +261,21 @@ impl Keys {
         let Some(file) = &self.cluster else { return Ok((self, Seat::default())) };
         let chain = members::one(file, self.chain).map_err(ChainError::Cluster)?;
         let no_place = |why| ChainError::NoPlace(file.clone(), why);
-        let place = chain.replica(self.id).map_err(no_place)?.clone();
+        let place = match chain.replica(self.id) {
+            Ok(place) => Some(place.clone()),
+            // One that joins is written into the file when it serves.
+            Err(_) if self.join.is_some() => None,
+            Err(why) => return Err(no_place(why)),
+        };
         let controllers = chain.controllers.into_iter().map(|place| (None, place.address));
         let peers = chain.replicas.into_iter().map(|place| (place.id, place.peers));
         self.chain = Some(chain.number);
         self.peers = if self.peers.is_empty() { peers.collect() } else { self.peers };
         self.controllers = if self.controllers.is_empty() { controllers.collect() } else { self.controllers };
         self.secret.fall_back_to(chain.key);
+        let Some(place) = place else {
+            return Ok((self, Seat { set: chain.set, ..Seat::default() }));
+        };
         self.storage.data = self.storage.data.or(place.data);
         Ok((self, Seat { listen: vec![place.address], admin: place.admin, set: chain.set }))
     }
@@ -281,7 +300,7 @@ impl Keys {
         let serves = serves.map_or(String::new(), |address| address.to_string());
 
         let beside = self.storage.data.as_ref().map(|data| data.join(KEY_FILE));
-        let at = self.peers.iter().map(|(_, address)| address).chain(controllers.iter().map(|(_, at)| at));
+        let at = peers.iter().map(|(_, address)| address).chain(controllers.iter().map(|(_, at)| at));
         let key = self.secret.key(beside.as_deref(), at)?;
         let id = ReplicaId(self.id);
         let (sleeper, waker) =
@@ -311,8 +330,12 @@ impl Keys {
 
     /// The replicas, and where this one listens.
     fn peers(&self) -> Result<(Vec<(ReplicaId, Address)>, Address), ChainError> {
-        let peers: Vec<_> =
+        let mut peers: Vec<_> =
             self.peers.iter().map(|(id, address)| (ReplicaId(*id), address.clone())).collect();
+        if let Some(join) = &self.join {
+            peers.retain(|(id, _)| id.0 != self.id);
+            peers.push((ReplicaId(self.id), join.clone()));
+        }
         let mut ids: Vec<ReplicaId> = peers.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -19,7 +19,7 @@ use base::Bytes;
 use base::key::Key;
 use clap::{Args, ValueEnum};
 use fabric::link::{Address, Endpoint};
-use protocol::chain::ReplicaId;
+use protocol::chain::{ReplicaAddress, ReplicaId};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -235,7 +235,13 @@ impl Up {
             config,
             number: 0,
             key,
-            replicas: (1..=self.replicas).map(ReplicaId).collect(),
+            replicas: (1..=self.replicas)
+                .map(|id| ReplicaAddress {
+                    replica: ReplicaId(id),
+                    peers: addresses[usize::from(id)].to_string(),
+                    clients: String::new(),
+                })
+                .collect(),
             listen: addresses[0].clone(),
             registry,
         })?;

@@ -1,46 +1,79 @@
-//! `millrace cluster drain`, `remove` and `add`: as far as the protocols of today go, and where they end it is said.
+//! `millrace cluster drain`, `remove` and `add`.
 //!
-//! A controller leaves a replica out when it is silent, and lets one in that comes; nobody can tell it to. So *drain* says whether a member may be
-//! stopped, which is then what takes it out; *remove* and *add* change the file, which members read when they start.
+//! Of a chain they are orders to its controllers (`order`), which all members learn of while they run; the file is changed when the chain has
+//! obeyed. For other members it is said how far the protocols go: *drain* says whether one may be stopped.
 
 use super::ClusterError;
 use super::ask::{Answer, ask_all};
 use super::file::{File, Who, text};
+use super::order::carry_out;
 use super::report::{Report, State, Verdict};
-use crate::chain::members::ReplicaPlace;
+use crate::chain::members::{ChainPlan, ReplicaPlace};
 use crate::process::say;
 use crate::process::table::Source;
 use crate::txn::info::Info;
+use protocol::chain::operator::Goal;
+use protocol::chain::{Configuration, ReplicaId};
 use protocol::coherence::NodeId;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Say whether a member may be stopped, so that everything goes on being served and nothing that was acknowledged is lost.
 ///
-/// A replica may if another serves that has everything; when it is stopped, its controller leaves it out within a lease (register chain.lease). A
-/// controller may if another stands by. Boxes and homes cannot be drained yet, and it is said what their end costs.
+/// A replica may if another serves that has everything; when it is stopped, its controller leaves it out within a lease (register chain.lease),
+/// and writes wait until then. With --live it is left out first, and nothing waits: it goes on running and serves nobody, until `millrace cluster add FILE
+/// MEMBER` lets it in again. A controller may if another stands by. Boxes and homes cannot be drained yet, and it is said what their end costs.
 ///
 /// Exit status: 0 it may be stopped, 1 it may not, and why.
 #[derive(clap::Args, Debug)]
 pub struct Drain {
     #[command(flatten)]
     of: Of,
+
+    /// Have the chain leave the replica out now
+    #[arg(long)]
+    live: bool,
+
+    #[command(flatten)]
+    rest: Rest,
 }
 
-/// Take a replica out of the file, once it was stopped and its chain goes on without it.
+/// Take a replica out of its chain while that serves, and out of the file.
 ///
-/// The other members of the chain read the file when they start: restart them one after the other, and wait between two until `millrace cluster
-/// status` says whole.
+/// Its controller leaves it out if others serve that have everything; all members learn of it by themselves. What was taken out serves nobody, and may be
+/// stopped. The file is changed when that is so; copy it to the other machines.
 #[derive(clap::Args, Debug)]
 pub struct Remove {
     #[command(flatten)]
     of: Of,
+
+    #[command(flatten)]
+    rest: Rest,
+
+    #[command(flatten)]
+    offline: Offline,
 }
 
-/// Put a replica into the file, and say how it joins its chain: it is given everything, and serves when it has it.
+/// How many replicas must be left.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Rest {
+    /// So many other replicas must go on serving that have everything, or it is refused
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    least: u16,
+}
+
+/// Whether the chain is told.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Offline {
+    /// Change the file alone, of a chain that does not run. A chain that was ever given an order goes by its orders, and not by the file
+    #[arg(long)]
+    offline: bool,
+}
+
+/// Let a replica into its chain while that serves, and put it into the file.
 ///
-/// The other members of the chain read the file when they start: restart them one after the other, and wait between two until `millrace cluster
-/// status` says that only the new one is missing. Then start it.
+/// All members learn of it by themselves. It is given everything, and serves as the last when it has it; start it before or after. A member that is in the
+/// file needs no addresses: it is let in again after `drain --live`. The file is changed when the chain has obeyed; copy it to the other machines.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "\
 Example:
@@ -49,13 +82,27 @@ pub struct Add {
     #[command(flatten)]
     of: Of,
 
+    #[command(flatten)]
+    at: At,
+
+    /// Wait until it serves, and show how far it is
+    #[arg(long)]
+    wait: bool,
+
+    #[command(flatten)]
+    offline: Offline,
+}
+
+/// Where a new replica is.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct At {
     /// Where clients find it
-    #[arg(long, value_name = "ADDRESS")]
-    address: fabric::link::Address,
+    #[arg(long, value_name = "ADDRESS", requires = "peers")]
+    address: Option<fabric::link::Address>,
 
     /// Where the other members find it
-    #[arg(long, value_name = "ADDRESS")]
-    peers: fabric::link::Address,
+    #[arg(long, value_name = "ADDRESS", requires = "address")]
+    peers: Option<fabric::link::Address>,
 
     /// Where operators find it
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = crate::admin::parse_address)]
@@ -64,6 +111,33 @@ pub struct Add {
     /// Its directory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+}
+
+impl At {
+    /// The place of replica `id` of a chain: as it is said here, or else in the file.
+    pub(super) fn place(&self, chain: &ChainPlan, id: u16) -> Result<ReplicaPlace, ClusterError> {
+        let known = chain.replica(id);
+        match (&self.address, &self.peers, known) {
+            (Some(address), Some(peers), known) => {
+                let (address, peers) = (address.clone(), peers.clone());
+                let place = ReplicaPlace { id, address, peers, admin: self.admin, data: self.data.clone() };
+                match known {
+                    Ok(known) if (&known.address, &known.peers) != (&place.address, &place.peers) => {
+                        Err(ClusterError::Refused(format!(
+                            "chain {} has a replica {id} already, at {}: give the new one another number",
+                            chain.number, known.address
+                        )))
+                    }
+                    Ok(known) => Ok(known.clone()),
+                    Err(_) => Ok(place),
+                }
+            }
+            (.., Ok(known)) => Ok(known.clone()),
+            (.., Err(why)) => Err(ClusterError::Refused(format!(
+                "{why}: say where the new one is, with --address and --peers"
+            ))),
+        }
+    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -154,6 +228,16 @@ impl Drain {
     pub fn run(&self) -> Result<(), ClusterError> {
         let seen = Seen::now(&self.of.file)?;
         let member = seen.file.member(&self.of.member)?;
+        if let (Who::Replica(number, id), true) = (member.who, self.live) {
+            leave_out(seen.file.chain(number)?, id, self.rest.least)?;
+            say(&format!(
+                "{} serves nobody any more, and may be stopped; `millrace cluster add {} {}` lets it in again",
+                member.who,
+                self.of.file.display(),
+                member.who
+            ));
+            return Ok(());
+        }
         match seen.may_stop(member.who) {
             Ok(why) => {
                 say(&format!("{} may be stopped: {why}", member.who));
@@ -164,31 +248,29 @@ impl Drain {
     }
 }
 
+/// Has a chain go on without a replica.
+fn leave_out(chain: &ChainPlan, id: u16, least: u16) -> Result<Configuration, ClusterError> {
+    carry_out(chain, Goal { remove: Some((ReplicaId(id), least)), ..Goal::default() }, None)
+}
+
 impl Remove {
     /// Does it.
     pub fn run(&self) -> Result<(), ClusterError> {
-        let seen = Seen::now(&self.of.file)?;
-        let member = seen.file.member(&self.of.member)?;
-        let Who::Replica(chain, id) = member.who else {
+        let file = File::read(&self.of.file)?;
+        let member = file.member(&self.of.member)?;
+        let Who::Replica(number, id) = member.who else {
             return Err(ClusterError::Refused(by_hand(member.who)));
         };
-        let newest = seen
-            .newest(chain)
-            .ok_or_else(|| ClusterError::Refused(format!("no replica of chain {chain} answers")))?;
-        if newest.members.iter().any(|other| other.replica.0 == id) {
-            return Err(ClusterError::Refused(format!(
-                "{} is in the configuration of its chain (epoch {}): `millrace cluster drain` says when it may be stopped, and it is left out after that",
-                member.who, newest.epoch.0
-            )));
-        }
-        if seen.others(member.who) == 0 {
-            return Err(ClusterError::Refused("no other replica of its chain serves".to_owned()));
-        }
+        // What cannot be written is known before anything is ordered.
         let source = Source::read(&self.of.file).map_err(ClusterError::File)?;
-        let text = text::without(&source, chain, id).map_err(ClusterError::Refused)?;
+        let text = text::without(&source, number, id).map_err(ClusterError::Refused)?;
+        check(&self.of.file, &text)?;
+        if !self.offline.offline {
+            leave_out(file.chain(number)?, id, self.rest.least)?;
+        }
         replace(&self.of.file, &text)?;
         say(&format!(
-            "{} is not in {} any more; restart the other members of chain {chain} one after the other",
+            "{} is not in its chain and not in {} any more: stop it, and copy the file to the other machines",
             member.who,
             self.of.file.display()
         ));
@@ -199,35 +281,65 @@ impl Remove {
 impl Add {
     /// Does it.
     pub fn run(&self) -> Result<(), ClusterError> {
-        let wrong =
-            || ClusterError::Refused(format!("{:?} is no replica: write chain:7/replica:4", self.of.member));
-        let (chain, id) = self
-            .of
-            .member
-            .strip_prefix("chain:")
-            .and_then(|rest| rest.split_once("/replica:"))
-            .ok_or_else(wrong)?;
-        let (chain, id) = (chain.parse().map_err(|_| wrong())?, id.parse().map_err(|_| wrong())?);
-        let place = ReplicaPlace {
-            id,
-            address: self.address.clone(),
-            peers: self.peers.clone(),
-            admin: self.admin,
-            data: self.data.clone(),
-        };
-        let source = Source::read(&self.of.file).map_err(ClusterError::File)?;
-        File::of(&source, &self.of.file)?;
-        let text = text::with(&source, chain, &place).map_err(ClusterError::Refused)?;
-        replace(&self.of.file, &text)?;
+        let (number, id) = replica_named(&self.of.member)?;
+        let file = File::read(&self.of.file)?;
+        let chain = file.chain(number)?;
+        let place = self.at.place(chain, id)?;
+        let text = with_place(&self.of.file, chain, &place)?;
+        let start = joining(&self.of.file, number, &place);
+        if !self.offline.offline {
+            let goal = Goal { add: Some(place.at()), serves: self.wait, remove: None };
+            carry_out(chain, goal, self.wait.then_some((&place, &start)))?;
+        }
+        if let Some(text) = text {
+            replace(&self.of.file, &text)?;
+        }
         let file = File::read(&self.of.file)?;
         say(&format!(
-            "{} is in {}; restart the other members of chain {chain} one after the other, controllers first, then start it:\n  {}",
+            "{} belongs to its chain, and is in {}; it serves when it has everything. Start it if it does not run:\n  {}",
             self.of.member,
             self.of.file.display(),
             file.member(&self.of.member)?.start
         ));
         Ok(())
     }
+}
+
+/// The chain and the number in `chain:7/replica:4`.
+pub(super) fn replica_named(member: &str) -> Result<(u32, u16), ClusterError> {
+    let parts = member.strip_prefix("chain:").and_then(|rest| rest.split_once("/replica:"));
+    let numbers =
+        parts.and_then(|(chain, id)| Some((chain.parse().ok()?, id.parse().ok().filter(|id| *id > 0)?)));
+    numbers.ok_or_else(|| {
+        ClusterError::Refused(format!("{member:?} is no replica of a chain: write chain:7/replica:4"))
+    })
+}
+
+/// The file's text with a replica in it, checked; nothing if it is in it.
+pub(super) fn with_place(
+    path: &Path,
+    chain: &ChainPlan,
+    place: &ReplicaPlace,
+) -> Result<Option<String>, ClusterError> {
+    if chain.replica(place.id).is_ok() {
+        return Ok(None);
+    }
+    let source = Source::read(path).map_err(ClusterError::File)?;
+    let text = text::with(&source, chain.number, place).map_err(ClusterError::Refused)?;
+    check(path, &text)?;
+    Ok(Some(text))
+}
+
+/// How a replica is started that is not in the file yet.
+pub(super) fn joining(file: &Path, chain: u32, place: &ReplicaPlace) -> String {
+    let data = place.data.as_ref().map_or(String::new(), |data| format!(" --data {}", data.display()));
+    format!(
+        "millrace chain replica --cluster {} --chain {chain} --id {} --join {} --listen {}{data}",
+        file.display(),
+        place.id,
+        place.peers,
+        place.address
+    )
 }
 
 fn by_hand(who: Who) -> String {
@@ -237,9 +349,14 @@ fn by_hand(who: Who) -> String {
     )
 }
 
+/// Whether a text is one of a cluster.
+pub(super) fn check(path: &Path, text: &str) -> Result<(), ClusterError> {
+    File::of(&Source::of(path, text), path).map(drop)
+}
+
 /// The file with another text, if that is one of a cluster: whole, or as it was.
-fn replace(path: &Path, text: &str) -> Result<(), ClusterError> {
-    File::of(&Source::of(path, text), path)?;
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), ClusterError> {
+    check(path, text)?;
     let failed = |error| ClusterError::Write(path.to_owned(), error);
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

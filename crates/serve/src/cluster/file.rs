@@ -99,6 +99,18 @@ impl File {
         Ok(File { members, lease: rack.map(|rack| rack.config().lease), chains })
     }
 
+    /// The chain of this number.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn chain(&self, number: u32) -> Result<&ChainPlan, ClusterError> {
+        let found = self.chains.iter().find(|chain| chain.number == number);
+        found.ok_or_else(|| {
+            let numbers: Vec<_> = self.chains.iter().map(|chain| chain.number.to_string()).collect();
+            ClusterError::Refused(format!("there is no chain {number}; there are {}", numbers.join(", ")))
+        })
+    }
+
     /// The member of this name.
     ///
     /// # Errors

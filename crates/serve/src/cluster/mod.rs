@@ -12,13 +12,18 @@
 //! | `report` | what the answers say: a row for each member, and what is wrong; `text`: as people and programs read it |
 //! | `status` | `cluster status` |
 //! | `change` | `cluster drain`, `remove`, `add` |
+//! | `moves` | `cluster move` |
+//! | `order` | what a chain is told by these: orders to its controllers |
 //!
-//! Nothing here decides anything about the cluster: controllers do. Members are asked by what each has anyway: replicas by `Txn.Info`, as `chain
+//! Nothing here decides anything about the cluster: controllers do, and of chains they obey orders.
+//! Members are asked by what each has anyway: replicas by `Txn.Info`, as `chain
 //! status` does, all others at their admin ports. Their operator's page: `docs/cluster.md`.
 
 mod ask;
 mod change;
 mod file;
+mod moves;
+mod order;
 mod report;
 mod status;
 
@@ -40,7 +45,8 @@ Examples:
   millrace cluster status cluster.toml
   millrace cluster status cluster.toml --watch
   millrace cluster drain cluster.toml chain:7/replica:2 && systemctl stop millrace-replica-2
-  millrace cluster remove cluster.toml chain:7/replica:2")]
+  millrace cluster remove cluster.toml chain:7/replica:2
+  millrace cluster move cluster.toml chain:7/replica:1 --to 4 --address tcp:10.0.0.4:7401 --peers tcp:10.0.0.4:7411")]
 pub struct Cluster {
     #[command(subcommand)]
     command: Command,
@@ -52,6 +58,7 @@ enum Command {
     Drain(change::Drain),
     Remove(change::Remove),
     Add(change::Add),
+    Move(moves::Move),
 }
 
 impl Cluster {
@@ -65,6 +72,7 @@ impl Cluster {
             Command::Drain(drain) => drain.run().map(|()| 0),
             Command::Remove(remove) => remove.run().map(|()| 0),
             Command::Add(add) => add.run().map(|()| 0),
+            Command::Move(moving) => moving.run().map(|()| 0),
         }
     }
 }

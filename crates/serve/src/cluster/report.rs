@@ -100,6 +100,9 @@ impl Report {
     }
 }
 
+/// Why a replica serves nobody that is in the file.
+const REMOVED: &str = "an order took it out of the chain";
+
 type Asked<'a> = (&'a Member, &'a Answer);
 
 /// The newest view of a chain.
@@ -218,12 +221,17 @@ fn of_replica(newest: Option<&Info>, all: &[Asked<'_>], answer: &Answer, row: Ro
     let role = part(newest, info);
     let state = match role {
         "syncing" => State::NotYet("it is given what it lacks".to_owned()),
+        "outside" if figure(info, "removed") > 0.0 => State::NotYet(REMOVED.to_owned()),
         "outside" => State::NotYet("it is not in the chain".to_owned()),
         _ => row.state,
     };
     let lease = if info.serves_reads { "reads" } else { "none" }.to_owned();
     let figures = vec![("applied", info.applied.0), ("lag", last - info.applied.0.min(last))];
     Row { role, state, epoch: Some(info.epoch.0), lease, figures, ..row }
+}
+
+fn figure(info: &Info, name: &str) -> f64 {
+    info.figures.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value)
 }
 
 fn of_controller(answer: &Answer, row: Row) -> Row {
@@ -242,11 +250,11 @@ fn of_member((row, member): (&Row, &Member)) -> Option<Problem> {
     let (why, silent) = match &row.state {
         State::Silent(why, silent) => (why, silent),
         State::NotYet(why) => {
-            return problem(
-                Verdict::Degraded,
-                format!("is not ready: {why}"),
-                "wait; if it stays, read what it says".to_owned(),
-            );
+            let todo = match &**why {
+                REMOVED => "stop it; or let it in again with `millrace cluster add`",
+                _ => "wait; if it stays, read what it says",
+            };
+            return problem(Verdict::Degraded, format!("is not ready: {why}"), todo.to_owned());
         }
         State::Alive | State::Heard | State::Unknown => return None,
     };
@@ -261,6 +269,18 @@ fn of_member((row, member): (&Row, &Member)) -> Option<Problem> {
         Who::Controller(..) => (Verdict::Degraded, "another must lead, or no replica is replaced"),
     };
     problem(verdict, format!("is silent{since} ({why}): {follows}"), format!("start it: {}", member.start))
+}
+
+/// A replica that the chain has by an order, and the file has not; and what to do.
+fn unnamed(chain: u32, newest: &Info, all: &[Asked<'_>]) -> Option<(String, &'static str)> {
+    let is_named = |id: u16| all.iter().any(|(member, _)| member.who == Who::Replica(chain, id));
+    let other = newest.members.iter().map(|member| member.replica.0).find(|id| !is_named(*id))?;
+    let what = format!(
+        "has a replica {other} by an order (epoch {}), and the file does not name it: a move was interrupted, or this file is older than another copy",
+        newest.epoch.0
+    );
+    let todo = "run the same `millrace cluster move` or `add` again, which ends with the file; or take the newest copy of it";
+    Some((what, todo))
 }
 
 /// What is wrong with a chain as a whole.
@@ -293,6 +313,9 @@ fn of_chain(chain: u32, rows: &[Row], all: &[Asked<'_>]) -> Option<Problem> {
             "serves nothing: it has no configuration yet".to_owned(),
             "see what its controller says",
         );
+    }
+    if let Some((what, todo)) = unnamed(chain, newest, all) {
+        return problem(Verdict::Degraded, what, todo);
     }
     if let Some(gone) = serving.iter().find(|id| !here(**id)) {
         let what = format!(

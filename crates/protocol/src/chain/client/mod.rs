@@ -148,6 +148,11 @@ impl Client {
         }
     }
 
+    /// The chain has these replicas by now, from head to tail: whom it asks when one does not answer.
+    pub fn know(&mut self, replicas: &[ReplicaId]) {
+        self.route.know(replicas);
+    }
+
     /// With what only reads sent there.
     #[must_use]
     pub fn reads(mut self, reads: Reads) -> Client {
@@ -158,14 +163,6 @@ impl Client {
     /// What begins from now on ends within this.
     pub fn set_patience(&mut self, patience: Nanos) {
         self.config.patience = patience;
-    }
-
-    /// From now on these are the replicas that it may ask; those that it takes for head and tail stay so until they are silent.
-    ///
-    /// # Panics
-    /// Without a replica.
-    pub fn know(&mut self, replicas: &[ReplicaId]) {
-        self.route.know(replicas);
     }
 
     /// Begins a transaction, and says under which ticket it ends. One that is malformed ends at once, and is not sent.

@@ -35,11 +35,18 @@ impl Route {
         Route { replicas: replicas.to_vec(), head, tail, reads: Reads::default(), turn: 0 }
     }
 
-    /// From now on these are all.
+    /// The chain has these by now, from head to tail.
     pub(super) fn know(&mut self, replicas: &[ReplicaId]) {
-        assert!(!replicas.is_empty(), "a client needs a replica to ask");
+        if replicas.is_empty() {
+            return;
+        }
         self.replicas = replicas.to_vec();
         self.turn = 0;
+        for known in [&mut self.head, &mut self.tail] {
+            if !replicas.contains(known) {
+                *known = replicas[0];
+            }
+        }
     }
 
     /// Whom to ask first for what only reads.

@@ -61,15 +61,15 @@ impl<B: Bugs<Planted>> Controller<B> {
         let has_data = |replica: &&ReplicaId| {
             self.heard.get(replica).is_some_and(|heard| heard.last > Lsn::ZERO || heard.epoch > Epoch(0))
         };
-        if let Some(replica) = self.replicas.iter().find(has_data) {
-            return Err(Waiting::RegistryLost(*replica));
+        if let Some(replica) = self.belonging().find(|id| has_data(&id)) {
+            return Err(Waiting::RegistryLost(replica));
         }
-        let missing: Vec<_> = self.replicas.iter().copied().filter(|id| !self.is_there(now, *id)).collect();
+        let missing: Vec<_> = self.belonging().filter(|id| !self.is_there(now, *id)).collect();
         if !missing.is_empty() {
             return Err(Waiting::Begin(missing));
         }
-        let members = self.replicas.iter().map(|id| self.as_member(*id, Part::Serving)).collect();
-        Ok(Some(Configuration { epoch: Epoch(1), reset: Epoch(0), kept: Lsn::ZERO, members }))
+        let members = self.belonging().map(|id| self.as_member(id, Part::Serving)).collect();
+        Ok(Some(Configuration { epoch: Epoch(1), members, ..Configuration::default() }))
     }
 
     /// The one after `current`, the same members if none is due.
@@ -90,11 +90,11 @@ impl<B: Bugs<Planted>> Controller<B> {
         members.extend(self.last_member(now, current, &members));
         let epoch = Epoch(current.epoch.0 + 1);
         let kept = self.kept(current);
-        Ok(Some(Configuration { epoch, reset: current.reset, kept, members }))
+        Ok(Some(Configuration { epoch, kept, members, left: Vec::new(), ..current.clone() }))
     }
 
     /// What is known to be committed: what a member said in this configuration, or was known before.
-    fn kept(&self, current: &Configuration) -> Lsn {
+    pub(super) fn kept(&self, current: &Configuration) -> Lsn {
         let said = current.members.iter().filter_map(|member| {
             let heard = self.heard.get(&member.replica)?;
             let is_now = (heard.incarnation, heard.epoch) == (member.incarnation, current.epoch);
@@ -155,19 +155,21 @@ impl<B: Bugs<Planted>> Controller<B> {
             }
         }
         let is_in = |id: ReplicaId| serving.iter().any(|member| member.replica == id);
-        let comes = self.replicas.iter().copied().find(|id| self.is_there(now, *id) && !is_in(*id));
+        let comes = self.belonging().find(|id| self.is_there(now, *id) && !is_in(*id));
         comes.map(|replica| self.as_member(replica, Part::Syncing))
     }
 
     /// Its predecessor, the tail, said so in this epoch: nothing was committed since without the syncing member's word.
     fn has_joined(&self, current: &Configuration, syncing: Member) -> bool {
-        current.tail().is_some_and(|tail| {
-            self.heard.get(&tail.replica).is_some_and(|heard| {
-                heard.incarnation == tail.incarnation
-                    && heard.epoch == current.epoch
-                    && heard.joined == Some(syncing.replica)
+        let hurries = self.bugs.has(Planted::SwitchTooSoon);
+        hurries
+            || current.tail().is_some_and(|tail| {
+                self.heard.get(&tail.replica).is_some_and(|heard| {
+                    heard.incarnation == tail.incarnation
+                        && heard.epoch == current.epoch
+                        && heard.joined == Some(syncing.replica)
+                })
             })
-        })
     }
 
     fn sign(&self, now: Nanos, member: Member) -> Sign {
@@ -182,6 +184,11 @@ impl<B: Bugs<Planted>> Controller<B> {
         heard
             .filter(|heard| heard.incarnation == member.incarnation)
             .map_or(Sign::Unheard, |heard| Sign::Lives(heard.at))
+    }
+
+    /// It was heard in this life, and its lease is not over.
+    pub(super) fn lives(&self, now: Nanos, member: Member) -> bool {
+        matches!(self.sign(now, member), Sign::Lives(_))
     }
 
     /// A serving member that serves, or may without being let in anew.

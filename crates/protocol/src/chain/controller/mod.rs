@@ -12,14 +12,17 @@
 //! 3. Who is about to be left out is granted nothing.
 //! 4. Who serves was serving before and has everything, or caught up as a syncing member.
 //! 5. Without leadership ([`Controller::lead`]) it proposes, grants and says nothing.
+//! 6. Who is left out by an order serves until then, and hears of it first: 2 holds for when the others hear of it (`orders`).
 //!
 //! It leaves a member out only after another serving one was heard from *later* than the moment it was lost. When the power fails, all fall
 //! silent within a heartbeat, in some order; the last of them must not be left as the only one that serves.
 //!
-//! Bounds: one entry for each replica of the chain; messages of others are dropped.
+//! Bounds: one entry for each replica of the chain ([`MOST_REPLICAS`](super::order::MOST_REPLICAS) by orders); nothing is kept of others. One order at a time.
 //! Tests: `tests.rs` (each rule), `random.rs` (replicas, clocks, registry and network at random).
 
 mod decide;
+mod leases;
+mod orders;
 #[cfg(test)]
 mod random;
 #[cfg(test)]
@@ -30,10 +33,11 @@ pub use waiting::{ResetRefused, Waiting};
 
 use super::{
     Config, Configuration, Epoch, Gap, Incarnation, Lsn, Member, Message, NodeId, Out, Part, Planted,
-    ReplicaId,
+    ReplicaAddress, ReplicaId,
 };
 use crate::planted::{Bugs, NoBugs};
 use base::Nanos;
+use orders::Asker;
 use std::collections::BTreeMap;
 
 /// The machine.
@@ -42,8 +46,8 @@ pub struct Controller<B = NoBugs> {
     config: Config,
     bugs: B,
     number: u16,
-    /// All that belong to the chain, as the operator orders them.
-    replicas: Vec<ReplicaId>,
+    /// All that belong to the chain before the first order, as a new one begins with them.
+    replicas: Vec<ReplicaAddress>,
     /// The one that is in force. Durable.
     configuration: Option<Configuration>,
     /// The next one, which the driver makes durable.
@@ -62,6 +66,10 @@ pub struct Controller<B = NoBugs> {
     waiting: Option<Waiting>,
     /// The tail was told that the configuration is settled.
     told_settled: bool,
+    /// The configuration was kept from its members, and is still.
+    held_back: bool,
+    /// Whose order the proposal is.
+    asker: Option<Asker>,
     deadline: Nanos,
 }
 
@@ -104,6 +112,8 @@ pub struct View {
     pub leads_until: Nanos,
     /// No lease of an earlier epoch runs.
     pub settled: bool,
+    /// The members do not hear of the configuration yet: one that an order left out may still read.
+    pub held_back: bool,
     /// Why nobody serves, if so.
     pub waiting: Option<Waiting>,
     /// Replicas that are there and whose logs have been at a write for long, and how long.
@@ -128,10 +138,21 @@ impl<B: Bugs<Planted>> Controller<B> {
 
     /// One of several controllers: it does nothing before [`Controller::lead`].
     pub fn standby(config: &Config, number: u16, replicas: &[ReplicaId]) -> Controller<B> {
-        let mut unique = Vec::with_capacity(replicas.len());
-        for replica in replicas {
-            if !unique.contains(replica) {
-                unique.push(*replica);
+        let unknown =
+            |id: &ReplicaId| ReplicaAddress { replica: *id, peers: String::new(), clients: String::new() };
+        Controller::standby_at(config, number, replicas.iter().map(unknown))
+    }
+
+    /// The same, where it is known where the replicas are: who joins by an order is told.
+    pub fn standby_at(
+        config: &Config,
+        number: u16,
+        replicas: impl IntoIterator<Item = ReplicaAddress>,
+    ) -> Controller<B> {
+        let mut unique: Vec<ReplicaAddress> = Vec::new();
+        for at in replicas {
+            if unique.iter().all(|known| known.replica != at.replica) {
+                unique.push(at);
             }
         }
         Controller {
@@ -149,6 +170,8 @@ impl<B: Bugs<Planted>> Controller<B> {
             gathers_until: None,
             waiting: None,
             told_settled: false,
+            held_back: false,
+            asker: None,
             deadline: Nanos::MAX,
         }
     }
@@ -165,6 +188,7 @@ impl<B: Bugs<Planted>> Controller<B> {
         self.leads_until = until;
         self.proposal = None;
         self.waiting = None;
+        self.asker = None;
         self.heard.clear();
         self.adopt_unknown(now, stored);
         self.deadline = self.earliest_after(now);
@@ -182,21 +206,33 @@ impl<B: Bugs<Planted>> Controller<B> {
 
     /// Takes a message.
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: Message, out: &mut Out) {
-        let (NodeId::Replica(replica), Message::Alive { .. }) = (from, &message) else { return };
-        if !self.leads(now) || !self.replicas.contains(&replica) {
-            return;
+        match (from, message) {
+            (NodeId::Client(_), Message::Order { token, order }) => {
+                self.hear_order(now, from, token, order, out);
+                self.deadline = self.earliest_after(now);
+            }
+            (NodeId::Replica(replica), message @ Message::Alive { .. }) if self.leads(now) => {
+                if !self.belonging().any(|id| id == replica) && !self.was_left(replica) {
+                    return self.answer_other(now, replica, &message, out);
+                }
+                if self.hear(now, replica, message) {
+                    self.answer(now, replica, out);
+                }
+                self.tick(now, out);
+            }
+            _ => {}
         }
-        if self.hear(now, replica, message) {
-            self.answer(now, replica, out);
-        }
-        self.tick(now, out);
     }
 
     /// Serves what is due at `now`.
     pub fn tick(&mut self, now: Nanos, out: &mut Out) {
         if self.leads(now) {
-            if self.proposal.is_none() {
+            if self.proposal.is_none() && !self.holds_back(now) {
                 self.decide(now);
+            }
+            if self.held_back && !self.holds_back(now) {
+                self.held_back = false;
+                self.answer_all(now, out);
             }
             self.tell_settled(now, out);
         }
@@ -217,16 +253,22 @@ impl<B: Bugs<Planted>> Controller<B> {
     /// What became of the proposal: it is durable, or this is there instead.
     pub fn stored(&mut self, now: Nanos, result: Result<(), Option<Configuration>>, out: &mut Out) {
         let Some(proposal) = self.proposal.take() else { return };
+        let is_stored = result.is_ok();
         match result {
             Ok(()) => self.adopt(now, proposal),
             Err(found) => self.adopt_unknown(now, found),
         }
+        self.answer_asker(now, is_stored, out);
         if self.leads(now) {
-            for replica in self.replicas.clone() {
-                self.answer(now, replica, out);
-            }
+            self.answer_all(now, out);
         }
         self.tick(now, out);
+    }
+
+    /// Says how it is to all that were heard.
+    fn answer_all(&mut self, now: Nanos, out: &mut Out) {
+        let heard: Vec<ReplicaId> = self.heard.keys().copied().collect();
+        heard.into_iter().for_each(|replica| self.answer(now, replica, out));
     }
 
     /// An operator accepts that data is lost: the replica with the longest log, or `serve`, serves as the only one, whatever it lacks. Who it
@@ -255,7 +297,9 @@ impl<B: Bugs<Planted>> Controller<B> {
         let before = seen.chain(self.configuration.iter().map(|c| c.epoch)).max().unwrap_or_default();
         let members = vec![Member { replica, incarnation, part: Part::Serving }];
         let epoch = Epoch(before.0 + 1);
-        self.proposal = Some(Configuration { epoch, reset: epoch, kept: Lsn::ZERO, members });
+        let orders = self.configuration.clone().unwrap_or_default();
+        let (kept, left) = (Lsn::ZERO, Vec::new());
+        self.proposal = Some(Configuration { epoch, reset: epoch, kept, members, left, ..orders });
         self.waiting = None;
         Ok(replica)
     }
@@ -287,6 +331,7 @@ impl<B: Bugs<Planted>> Controller<B> {
             configuration: self.configuration.clone(),
             leads_until: self.leads_until,
             settled: self.is_settled(now),
+            held_back: self.holds_back(now),
             waiting: self.waiting.clone(),
             slow: self.slow(now),
             heard: heard.collect(),
@@ -341,113 +386,13 @@ impl<B: Bugs<Planted>> Controller<B> {
         {
             grant.earlier = Nanos::ZERO;
         }
+        self.note_told(replica, epoch);
         true
-    }
-
-    /// Answers what a replica said last: the configuration and, to a member, a lease.
-    fn answer(&mut self, now: Nanos, replica: ReplicaId, out: &mut Out) {
-        let Some(configuration) = &self.configuration else { return };
-        let Some(heard) = self.heard.get(&replica) else { return };
-        if now < self.quiet_until || self.registry_behind(now).is_some() || self.is_leaving(replica) {
-            return;
-        }
-        let (beat, incarnation) = (heard.beat, heard.incarnation);
-        // The lease counts from when the beat was sent, which was before it was heard.
-        let until = heard.at.plus(self.silence());
-        let settled = self.is_settled(now);
-        self.told_settled |= settled && configuration.tail().is_some_and(|tail| tail.replica == replica);
-        let lead = Message::Lead { configuration: configuration.clone(), beat, incarnation, settled };
-        if let Some(grant) = self.grants.get_mut(&replica).filter(|grant| grant.incarnation == incarnation) {
-            grant.until = grant.until.max(until);
-        }
-        out.push((NodeId::Replica(replica), lead));
-    }
-
-    /// The tail waits for this word to serve reads: it is sent when it becomes true, not with the next answer.
-    fn tell_settled(&mut self, now: Nanos, out: &mut Out) {
-        if !self.told_settled && self.is_settled(now) {
-            self.told_settled = true;
-            if let Some(tail) = self.configuration.as_ref().and_then(Configuration::tail) {
-                self.answer(now, tail.replica, out);
-            }
-        }
-    }
-
-    /// Whether the proposal leaves this member, or this life of it, out.
-    fn is_leaving(&self, replica: ReplicaId) -> bool {
-        let stays = |member: Member| {
-            self.proposal.as_ref().is_none_or(|proposal| {
-                let mut members = proposal.members.iter();
-                members.any(|next| (next.replica, next.incarnation) == (replica, member.incarnation))
-            })
-        };
-        self.member(replica).is_some_and(|member| !stays(member))
-    }
-
-    /// A configuration of its own is in force.
-    fn adopt(&mut self, now: Nanos, configuration: Configuration) {
-        let silence = self.silence();
-        let mut grants = BTreeMap::new();
-        for (replica, grant) in &self.grants {
-            let is_over = self.heard.get(replica).is_some_and(|heard| heard.incarnation > grant.incarnation);
-            let earlier = grant.earlier.max(grant.until);
-            if earlier > now && !is_over {
-                grants.insert(*replica, Grant { earlier, ..grant.clone() });
-            }
-        }
-        for member in &configuration.members {
-            let fresh =
-                Grant { incarnation: member.incarnation, until: now.plus(silence), earlier: Nanos::ZERO };
-            let grant = grants.entry(member.replica).or_insert_with(|| fresh.clone());
-            if grant.incarnation != member.incarnation {
-                *grant = fresh;
-            }
-        }
-        self.begin(Some(configuration), grants);
-    }
-
-    /// What the registry has is in force, and it is not known what leases were granted under it, or before. Those of whom it leaves out, that
-    /// are known here, end before anybody hears of it.
-    fn adopt_unknown(&mut self, now: Nanos, found: Option<Configuration>) {
-        let members = found.iter().flat_map(|configuration| &configuration.members);
-        let is_member = |id: ReplicaId| members.clone().any(|member| member.replica == id);
-        let left_out = self.grants.iter().filter(|(replica, _)| !is_member(**replica));
-        let quiet_until = left_out.map(|(_, grant)| grant.until).max().unwrap_or_default();
-        let until = now.max(quiet_until).plus(self.silence());
-        let grant = |member: &Member| {
-            (member.replica, Grant { incarnation: member.incarnation, until, earlier: until })
-        };
-        let grants = members.map(grant).collect();
-        self.quiet_until = quiet_until;
-        self.knows_since = now.max(quiet_until);
-        self.begin(found, grants);
-    }
-
-    fn begin(&mut self, configuration: Option<Configuration>, grants: BTreeMap<ReplicaId, Grant>) {
-        self.configuration = configuration;
-        self.grants = grants;
-        self.gathers_until = None;
-        self.told_settled = false;
     }
 
     fn member(&self, replica: ReplicaId) -> Option<Member> {
         let configuration = self.configuration.as_ref()?;
         configuration.position(replica).map(|place| configuration.members[place])
-    }
-
-    /// Whether no lease runs that was granted under an earlier epoch to somebody who has not heard of this one.
-    fn is_settled(&self, now: Nanos) -> bool {
-        self.grants.values().all(|grant| grant.earlier <= now)
-    }
-
-    /// From a sign of life on, so long may a lease run that was granted for it, on any clock.
-    fn silence(&self) -> Nanos {
-        if self.bugs.has(Planted::DeposeTooSoon) {
-            return Nanos(self.config.heartbeat.0.saturating_mul(2));
-        }
-        let lease = self.config.lease;
-        let drift = (u128::from(lease.0) * u128::from(self.config.drift_percent)).div_ceil(100);
-        lease.plus(Nanos(u64::try_from(drift).unwrap_or(u64::MAX)))
     }
 
     fn is_there(&self, now: Nanos, replica: ReplicaId) -> bool {

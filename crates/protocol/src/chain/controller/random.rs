@@ -2,14 +2,16 @@
 //!
 //! The replicas are as simple as can be: what they have is a number, that of the last write. A write needs all serving members of an epoch,
 //! and one that its predecessor said has caught up; a read needs a lease. What must hold: a read finds the last write, a write finds that its
-//! members have all before it, epochs are used once, nobody is left out while it may read; and when everything is repaired, the chain serves
-//! if one is left that served and has everything.
+//! members have all before it, epochs are used once, nobody is left out while it may read, but by an order; and when everything is repaired,
+//! the chain serves if one is left that served and has everything. An operator adds and removes replicas, asking whichever controller it likes.
 
 use super::*;
-use crate::chain::Durability;
+use crate::chain::{Action, Durability, Order};
 use base::prng::Prng;
 
-const REPLICAS: u16 = 3;
+/// Those that the chain begins with, and all that there are.
+const FIRST: u16 = 3;
+const REPLICAS: u16 = 5;
 const CONTROLLERS: usize = 2;
 const LEADERSHIP: Nanos = Nanos::from_millis(1500);
 
@@ -53,6 +55,7 @@ struct World {
     leader: Option<(usize, Nanos)>,
     /// Number of the last write that was acknowledged.
     written: u64,
+    orders: u64,
 }
 
 impl Replica {
@@ -138,12 +141,24 @@ impl World {
         };
         let replicas = ids.iter().map(replica).collect();
         let place = |number| {
-            let controller = Controller::standby(&config, number as u16, &ids).with_bugs(planted);
+            let first = &ids[..usize::from(FIRST)];
+            let controller = Controller::standby(&config, number as u16, first).with_bugs(planted);
             Place { controller, stalled: false }
         };
         let controllers = (0..CONTROLLERS).map(place).collect();
         let now = Nanos::from_secs(1000);
-        World { prng, now, config, planted, replicas, controllers, stored: None, leader: None, written: 0 }
+        World {
+            prng,
+            now,
+            config,
+            planted,
+            replicas,
+            controllers,
+            stored: None,
+            leader: None,
+            written: 0,
+            orders: 0,
+        }
     }
 
     /// A heartbeat's time, in the order in which things come.
@@ -209,7 +224,12 @@ impl World {
                     .members
                     .iter()
                     .any(|m| (m.replica, m.incarnation.0) == (replica.id, replica.life));
-                if replica.is_serving() && !stays && replica.clock(self.now) < replica.lease_until {
+                let by_order = proposal.left.iter().any(|member| member.replica == replica.id);
+                if replica.is_serving()
+                    && !stays
+                    && !by_order
+                    && replica.clock(self.now) < replica.lease_until
+                {
                     return Err(format!("{} is left out of {proposal:?} while its lease runs", replica.id.0));
                 }
             }
@@ -223,6 +243,7 @@ impl World {
 
     fn deliver(&mut self, c: usize, out: Out) {
         for (to, message) in out {
+            let NodeId::Replica(_) = to else { continue };
             let replica = self.replicas.iter_mut().find(|replica| NodeId::Replica(replica.id) == to);
             let replica = replica.expect("controllers speak to replicas");
             if !replica.cut[c] && !self.prng.chance(0.1) {
@@ -325,14 +346,37 @@ impl World {
             86..90 => self.replicas[at].cut[c] = true,
             90..94 => self.replicas[at].cut[c] = false,
             94..96 => self.controllers[c].stalled = true,
-            96..99 => self.controllers[c].stalled = false,
-            _ => self.restart_controller(c),
+            96..98 => self.controllers[c].stalled = false,
+            98 => self.restart_controller(c),
+            _ => {}
+        }
+        if self.prng.chance(0.1) {
+            self.order()?;
         }
         Ok(())
     }
 
+    /// An operator gives an order, or one that was given before, to anybody.
+    fn order(&mut self) -> Result<(), String> {
+        let (c, id) = (self.prng.below(CONTROLLERS as u64) as usize, self.prng.below(5) as u16 + 1);
+        let least = self.prng.below(3) as u16;
+        let replica = ReplicaId(id);
+        let action = match self.prng.chance(0.6) {
+            true => {
+                Action::Add(ReplicaAddress { replica, peers: format!("at {id}"), clients: String::new() })
+            }
+            false => Action::Remove(replica, least),
+        };
+        self.orders += u64::from(self.prng.chance(0.8));
+        let order = Message::Order { token: 1, order: Some(Order { number: self.orders, action }) };
+        let mut out = Vec::new();
+        self.controllers[c].controller.handle(self.now, NodeId::Client(1), order, &mut out);
+        self.deliver(c, out);
+        self.store(c)
+    }
+
     fn restart_controller(&mut self, c: usize) {
-        let ids: Vec<_> = self.replicas.iter().map(|replica| replica.id).collect();
+        let ids: Vec<_> = (1..=FIRST).map(ReplicaId).collect();
         self.controllers[c].controller =
             Controller::standby(&self.config, c as u16, &ids).with_bugs(self.planted);
         // What it led it does not know any more: somebody else will, later.
@@ -371,8 +415,11 @@ impl World {
             wrote |= self.write(at)?;
         }
         let serving = self.replicas.iter().filter(|replica| replica.is_serving()).count();
+        let roster = self.stored.as_ref().map_or(0, |stored| stored.roster.len());
+        let all = if roster == 0 { usize::from(FIRST) } else { roster };
         match (can_serve, wrote, serving) {
-            (true, true, 3) | (false, false, 0) => Ok(()),
+            (true, true, serving) if serving == all => Ok(()),
+            (false, false, 0) => Ok(()),
             _ => Err(format!("can serve: {can_serve}, wrote: {wrote}, {serving} serve, {:?}", self.stored)),
         }
     }
@@ -395,7 +442,9 @@ fn nothing_is_lost_and_the_chain_comes_back() {
 
 #[test]
 fn planted_bugs_are_found() {
-    for planted in [Planted::DeposeTooSoon, Planted::TrustEmptyLog] {
-        assert!((0..100).any(|seed| run(seed, Some(planted)).is_err()), "{planted:?} is not found");
+    for planted in
+        [Planted::DeposeTooSoon, Planted::TrustEmptyLog, Planted::SwitchTooSoon, Planted::TellTooSoon]
+    {
+        assert!((0..400).any(|seed| run(seed, Some(planted)).is_err()), "{planted:?} is not found");
     }
 }

@@ -3,6 +3,7 @@
 mod leases;
 mod lost;
 mod members;
+mod orders;
 
 use super::*;
 use crate::chain::Durability;

@@ -18,14 +18,22 @@ use super::down::{Down, Resume};
 use super::lease::Grant;
 use super::seat::Seat;
 use super::{Replica, Up};
-use crate::chain::{Configuration, Epoch, Image, Log, Lsn, Message, NodeId, Out, Part, Planted, ReplicaId};
+use crate::chain::{
+    Configuration, Epoch, Image, Log, Lsn, Member, Message, NodeId, Out, Part, Planted, ReplicaId,
+};
 use crate::planted::Bugs;
 use base::Nanos;
 
 impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// A later configuration is in force.
     pub(super) fn adopt(&mut self, now: Nanos, configuration: Configuration, out: &mut Out) {
-        self.configuration = configuration;
+        self.configuration = match self.seat {
+            // The mistake: it is left out, and serves as a chain of its own.
+            Some(seat) if seat.is_serving() && self.bugs.has(Planted::ServeRemoved) => {
+                self.not_without_me(configuration)
+            }
+            _ => configuration,
+        };
         self.seat = Seat::of(&self.configuration, self.id, self.incarnation);
         self.up = Up::default();
         self.taking = None;
@@ -44,6 +52,14 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         self.lead_if_agreed();
         self.connect(now, out);
         self.lease.beat_now(now);
+    }
+
+    fn not_without_me(&self, configuration: Configuration) -> Configuration {
+        if configuration.position(self.id).is_some() {
+            return configuration;
+        }
+        let me = Member { replica: self.id, incarnation: self.incarnation, part: Part::Serving };
+        Configuration { members: vec![me], ..configuration }
     }
 
     /// The controller says that it has everything.

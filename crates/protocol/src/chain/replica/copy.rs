@@ -46,13 +46,20 @@ pub(super) struct Copying {
     below: u64,
     /// The moment that the newest chunk is of.
     newest: Lsn,
+    /// Bytes that there are, as was said last.
+    extent: u64,
     /// All are here.
     is_whole: bool,
 }
 
 impl Copying {
     pub(super) fn new(from: Lsn, extent: u64) -> Copying {
-        Copying { from, below: 0, newest: from, is_whole: extent == 0 }
+        Copying { from, below: 0, newest: from, extent, is_whole: extent == 0 }
+    }
+
+    /// Bytes that are here, and that there are.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        (self.below.min(self.extent), self.extent)
     }
 }
 
@@ -127,6 +134,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
             if is_next && self.image.load(offset, bytes).is_ok() {
                 copying.below = end;
                 copying.newest = copying.newest.max(after);
+                copying.extent = extent;
                 copying.is_whole = end == extent;
             }
             below = copying.below;

@@ -97,7 +97,9 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         settled: bool,
         out: &mut Out,
     ) {
-        if configuration.epoch > self.configuration.epoch {
+        let is_obeyed =
+            configuration.epoch != self.configuration.epoch && self.bugs.has(Planted::ObeyStaleController);
+        if configuration.epoch > self.configuration.epoch || is_obeyed {
             self.adopt(now, configuration, out);
         } else if configuration.epoch < self.configuration.epoch {
             self.stats.other_epoch += 1;

@@ -383,6 +383,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         View {
             epoch: self.configuration.epoch,
             part: self.seat.map(|seat| seat.part),
+            removed: self.seat.is_none() && self.configuration.is_removed(self.id),
             is_head: self.seat.is_some_and(|seat| seat.is_head()),
             is_tail: self.is_tail(),
             connected: self.up.connected || self.seat.is_some_and(|seat| seat.is_head()),
@@ -403,6 +404,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
             whole: self.is_whole(),
             missing: self.wanted().count(),
             copying: self.copying.is_some(),
+            copied: self.copying.as_ref().map_or((0, 0), Copying::progress),
             unsaved: self.unsaved,
             successor_joined: down.is_some_and(|down| down.joining == Joining::Joined),
             broken: self.broken,

@@ -10,6 +10,8 @@ pub struct View {
     pub epoch: Epoch,
     /// Its part there; `None`: it is no member.
     pub part: Option<Part>,
+    /// An operator's order says that it does not belong to the chain.
+    pub removed: bool,
     /// It gives transactions their place.
     pub is_head: bool,
     /// It commits.
@@ -50,6 +52,8 @@ pub struct View {
     pub missing: usize,
     /// The image is being copied from the predecessor: no checkpoint of it may be made.
     pub copying: bool,
+    /// How far that is: bytes that are here, and bytes that there are.
+    pub copied: (u64, u64),
     /// The image was copied and is in no checkpoint: it must be made durable, then [`super::Replica::checkpointed`] called. Until then the
     /// replica acknowledges nothing.
     pub unsaved: bool,

@@ -20,8 +20,12 @@ fn finder(planted: Planted) -> Option<fn(Option<Planted>) -> World> {
         Planted::KeepSuffix => joining::stale_suffix,
         Planted::TakeOldChunk => joining::copied,
         Planted::JoinTooSoon => joining::hasty,
-        // The controller's, and the store's.
+        // The controller's, and the store's; and what only orders show.
         Planted::DeposeTooSoon
+        | Planted::ServeRemoved
+        | Planted::SwitchTooSoon
+        | Planted::TellTooSoon
+        | Planted::ObeyStaleController
         | Planted::TrustEmptyLog
         | Planted::TruncateMidLog
         | Planted::ReplayTooLittle => {

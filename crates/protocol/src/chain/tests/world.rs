@@ -50,6 +50,7 @@ const SLOTS: usize = 96;
 
 /// What happens by itself.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most of them are messages, and there are few at a time")]
 enum Event {
     Arrives(NodeId, NodeId, Message),
     /// The sync of this life is done.

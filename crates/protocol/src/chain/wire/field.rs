@@ -1,10 +1,11 @@
 //! How each value is written and read: numbers little-endian, byte strings after their length, lists after their count, choices after their code.
 
 use crate::chain::message::{Refusal, RequestId, Status};
+use crate::chain::order::MAX_ADDRESS;
 use crate::chain::transaction::{Abort, Change, Condition, Found, Malformed};
 use crate::chain::{
-    Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Outcome, Part, ReplicaId,
-    SessionId, Transaction,
+    Action, Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Order, OrderRefused,
+    OrderReply, Outcome, Part, ReplicaAddress, ReplicaId, SessionId, Transaction,
 };
 
 /// Places in the order, epochs and sequence numbers are below this.
@@ -182,12 +183,30 @@ impl Field for Vec<u8> {
     }
 }
 
+/// An address: text, of so many bytes at most.
+impl Field for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(self.as_bytes(), out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<String> {
+        let bytes = take_bytes(from).filter(|bytes| bytes.len() <= MAX_ADDRESS)?;
+        String::from_utf8(bytes.to_vec()).ok()
+    }
+
+    #[cfg(test)]
+    fn show(&self, out: &mut String) {
+        out.push_str(&format!("{self:?}"));
+    }
+}
+
 /// What comes in lists.
 pub(super) trait Element: Field {}
 
 impl Element for Vec<u8> {}
 impl Element for i64 {}
 impl Element for Member {}
+impl Element for ReplicaAddress {}
 impl Element for Entry {}
 impl Element for Option<Found> {}
 impl<T: Field> Element for (Vec<u8>, T) {}
@@ -268,7 +287,9 @@ macro_rules! structs {
 structs! {
     Member { replica, incarnation, part }
     Gap { first, last }
-    Configuration { epoch, reset, kept, members }
+    ReplicaAddress { replica, peers, clients }
+    Order { number, action }
+    Configuration { epoch, reset, kept, members, roster, left, ordered }
     Transaction { conditions, reads, writes }
     Found { version, value }
     Outcome { lsn, abort, reads, sums, durability, copies }
@@ -330,6 +351,12 @@ macro_rules! choices {
 choices! {
     Durability { 0 Volatile, 1 ProcessCrash, 2 PowerLoss, }
     Part { 0 Serving, 1 Syncing, }
+    Action { 0 Add(at), 1 Remove(replica, least), }
+    OrderReply { 0 Known, 1 Done(epoch), 2 Refused(why), }
+    OrderRefused {
+        0 NotLeading, 1 NotBegun, 2 NotNow, 3 Late(last), 4 BadAddress, 5 Elsewhere(replica), 6 Occupied(replica),
+        7 Full(most), 8 TooFew(left, least), 9 CatchingUp(replica), 10 NobodyServes,
+    }
     Condition { 0 Version(version), 1 Exists, 2 Value(value), 3 AtLeast(least), }
     Change { 0 Put(value), 1 Delete, 2 Add(by), }
     Abort { 0 Condition(place), 1 NotANumber(place), 2 Overflow(place), 3 NoRoom, 4 LongReply, }

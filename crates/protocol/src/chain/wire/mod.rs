@@ -34,7 +34,7 @@ use std::fmt;
 /// Of every message.
 pub const MAGIC: [u8; 2] = *b"MC";
 /// The version of the format spoken here.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Bytes before the fields.
 pub const HEADER: usize = 16;
 /// Bytes of the longest message: what a frame of the fabric carries.
@@ -66,6 +66,8 @@ messages! {
 
     32 Alive { epoch, incarnation, beat, last, last_epoch, committed, durability, born, whole, joined, missing, stalled_ms }
     33 Lead { configuration, beat, incarnation, settled }
+    34 Order { token, order }
+    35 Ordered { token, reply, configuration }
 }
 
 /// Why bytes are no message.

@@ -9,8 +9,8 @@ use super::*;
 use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Change, Condition, Found, Malformed};
 use crate::chain::{
-    Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Outcome, Part, ReplicaId, SessionId,
-    Transaction, Tuple,
+    Action, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Order, OrderRefused, OrderReply,
+    Outcome, Part, ReplicaAddress, ReplicaId, SessionId, Transaction, Tuple,
 };
 
 const CHAIN: u32 = 0x0102_0304;
@@ -80,12 +80,72 @@ fn entry() -> Entry {
 fn configuration() -> Configuration {
     let member = |replica, part| Member { replica: ReplicaId(replica), incarnation: Incarnation(9), part };
     let members = vec![member(2, Part::Serving), member(1, Part::Syncing)];
-    Configuration { epoch: Epoch(4), reset: Epoch(3), kept: Lsn(90), members }
+    Configuration { epoch: Epoch(4), reset: Epoch(3), kept: Lsn(90), members, ..Configuration::default() }
+}
+
+fn address(replica: u16) -> ReplicaAddress {
+    let at = |port| format!("tcp:10.0.0.{replica}:{port}");
+    ReplicaAddress { replica: ReplicaId(replica), peers: at(7411), clients: at(7401) }
+}
+
+/// One that an order made: replica 3 is gone.
+fn ordered() -> Configuration {
+    let left = Member { replica: ReplicaId(3), incarnation: Incarnation(9), part: Part::Serving };
+    let unknown = ReplicaAddress { peers: String::new(), clients: String::new(), ..address(2) };
+    let order = Order { number: 6, action: Action::Remove(ReplicaId(3), 2) };
+    Configuration {
+        roster: vec![address(1), unknown],
+        left: vec![left],
+        ordered: Some(order),
+        ..configuration()
+    }
+}
+
+/// Between operators and controllers.
+fn with_operators() -> Vec<(&'static str, Message)> {
+    use OrderRefused::*;
+    let order = |number, action| Message::Order { token: 9, order: Some(Order { number, action }) };
+    let refused =
+        |why| Message::Ordered { token: 9, reply: OrderReply::Refused(why), configuration: Some(ordered()) };
+    let id = ReplicaId(3);
+    vec![
+        (
+            "lead, by an order",
+            Message::Lead {
+                configuration: ordered(),
+                beat: 1000,
+                incarnation: Incarnation(9),
+                settled: false,
+            },
+        ),
+        ("how is it?", Message::Order { token: 9, order: None }),
+        ("so", Message::Ordered { token: 9, reply: OrderReply::Known, configuration: Some(configuration()) }),
+        ("add a replica", order(5, Action::Add(address(3)))),
+        ("remove one", order(6, Action::Remove(id, 2))),
+        (
+            "removed",
+            Message::Ordered { token: 9, reply: OrderReply::Done(Epoch(4)), configuration: Some(ordered()) },
+        ),
+        (
+            "ask another controller",
+            Message::Ordered { token: 9, reply: OrderReply::Refused(NotLeading), configuration: None },
+        ),
+        ("not begun", refused(NotBegun)),
+        ("not now", refused(NotNow)),
+        ("late", refused(Late(6))),
+        ("no address", refused(BadAddress)),
+        ("elsewhere", refused(Elsewhere(id))),
+        ("occupied", refused(Occupied(id))),
+        ("full", refused(Full(16))),
+        ("too few", refused(TooFew(1, 2))),
+        ("catching up", refused(CatchingUp(id))),
+        ("nobody serves", refused(NobodyServes)),
+    ]
 }
 
 /// One of each kind of message at least, with something in every field.
 fn examples() -> Vec<(&'static str, Message)> {
-    [with_clients(), among_members()].concat()
+    [with_clients(), among_members(), with_operators()].concat()
 }
 
 /// Between clients and replicas.

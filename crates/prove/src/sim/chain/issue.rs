@@ -2,7 +2,7 @@
 //!
 //! 1. A transaction ends once, and by its client's patience, whatever goes wrong.
 //! 2. What its client was told was not done was not done.
-//! 3. When all is well again, all replicas are in the chain, and new transactions succeed within `Script::bound`.
+//! 3. When all is well again, all replicas that belong to it are in the chain, and new transactions succeed within `Script::bound`.
 //! 4. They do so also when a replica then dies, within `Script::bound_after_death`.
 
 use super::record;
@@ -227,9 +227,10 @@ impl World<'_> {
                 Some((script.bound(), Phase::OneDies))
             }
             Phase::OneDies => {
-                let nth = random::stream(script.seed, 0, "dead replica").below(self.shape.replicas.into());
-                if self.shape.replicas > 1 {
-                    self.crash(self.shape.clients + nth as Node);
+                let chosen = self.belonging();
+                let nth = random::stream(script.seed, 0, "dead replica").below(chosen.len() as u64);
+                if chosen.len() > 1 {
+                    self.crash(chosen[nth as usize]);
                 }
                 self.ask_all(1, script.bound_after_death());
                 Some((script.bound_after_death(), Phase::Rest))
@@ -283,7 +284,7 @@ impl World<'_> {
     /// Who asked for what is answered nothing else: a reply goes to a client that lives.
     pub(super) fn is_for(&self, node: Node, to: NodeId) -> bool {
         match self.shape.role(node) {
-            Role::Client(_) => self.places[node as usize].id == to,
+            Role::Client(_) | Role::Operator => self.places[node as usize].id == to,
             _ => true,
         }
     }

@@ -16,6 +16,14 @@ use std::io::{self, Write};
 /// Configurations that the search for any order looks at, for each set of connected keys.
 const CONFIGURATIONS: usize = 1 << 12;
 
+/// Spares where a planted bug needs some.
+const SPARES: u32 = 3;
+
+/// Whether a mistake shows only where an operator gives orders.
+pub(super) fn is_about_orders(planted: Planted) -> bool {
+    matches!(planted, Planted::ServeRemoved | Planted::SwitchTooSoon | Planted::TellTooSoon)
+}
+
 /// What is played.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -99,7 +107,12 @@ impl Trial for Case {
     }
 
     fn seeded(&self, seed: u64, planted: Option<Planted>) -> Case {
-        Case { seed, planted, ..self.clone() }
+        let spares = match planted {
+            // Without orders there is nothing to find.
+            Some(planted) if is_about_orders(planted) && self.shape.spares == 0 => SPARES,
+            _ => self.shape.spares,
+        };
+        Case { seed, planted, shape: Shape { spares, ..self.shape }, ..self.clone() }
     }
 
     fn seed(&self) -> u64 {

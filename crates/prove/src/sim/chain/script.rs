@@ -6,8 +6,9 @@
 use super::shape::{MOST_KEYS, Shape};
 use base::{Nanos, Picos, Prng};
 use protocol::chain::client::Reads;
+use protocol::chain::operator::Goal;
 use protocol::chain::transaction::{Change, Condition};
-use protocol::chain::{Config, Durability, Planted, Transaction};
+use protocol::chain::{Config, Durability, Planted, ReplicaAddress, ReplicaId, Transaction};
 use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
@@ -20,6 +21,8 @@ pub const DELAY: Picos = Picos::from_micros(20);
 const GAPS: [Picos; 3] = [Picos::from_micros(200), Picos::from_micros(400), Picos::from_micros(800)];
 /// Faults at most, besides the weather.
 const FAULTS: u32 = 6;
+/// Orders at most, where there are spares.
+const ORDERS: u32 = 8;
 /// A precondition on this version stands for one on the version that its client saw last.
 pub const SEEN: u64 = u64::MAX;
 
@@ -66,6 +69,8 @@ pub struct Script {
     pub intents: Vec<Intent>,
     /// What goes wrong.
     pub plan: Plan,
+    /// What the operator wants, one after the other.
+    pub orders: Vec<Goal>,
     /// Then everything is well again.
     pub until: Picos,
 }
@@ -80,7 +85,7 @@ impl Script {
         let until = Picos(one_of(&mut random, &GAPS).0 * ops.max(1) as u64);
         let plan = draw_plan(seed, &mut random, &config, shape, until);
         let usual = one_of(&mut random, &CLASSES);
-        let disks = (0..shape.replicas).map(|_| draw_disk(&mut random, usual)).collect();
+        let disks = (0..shape.replicas + shape.spares).map(|_| draw_disk(&mut random, usual)).collect();
         let workload = Workload::draw(&mut random, &keys);
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "transaction");
@@ -89,6 +94,7 @@ impl Script {
             Intent { at, client, transaction: workload.draw_transaction(&mut random, i) }
         };
         let reads = one_of(&mut random, &[Reads::Tail, Reads::Spread]);
+        let orders = draw_orders(seed, shape);
         Script {
             seed,
             intents: (0..ops).map(draw).collect(),
@@ -98,6 +104,7 @@ impl Script {
             reads,
             keys,
             plan,
+            orders,
             until,
         }
     }
@@ -215,6 +222,36 @@ fn draw_plan(seed: u64, random: &mut Prng, config: &Config, shape: &Shape, until
     };
     faults.extend(Plan::draw(seed, &bounds).0);
     Plan(faults)
+}
+
+/// Replicas that come, go, and take the places of others; each as if all before had been obeyed.
+fn draw_orders(seed: u64, shape: &Shape) -> Vec<Goal> {
+    if shape.spares == 0 {
+        return Vec::new();
+    }
+    let mut random = random::stream(seed, 0, "orders");
+    let (mut here, all) = (shape.replica_ids(), shape.all_ids());
+    let count = 1 + random.below(u64::from(ORDERS));
+    let draw = |_| {
+        let away: Vec<ReplicaId> = all.iter().copied().filter(|id| !here.contains(id)).collect();
+        let least = 1 + random.below(here.len() as u64) as u16;
+        let kind = random.below(4);
+        let comes = (kind != 0 && !away.is_empty()).then(|| one_of(&mut random, &away));
+        let goes = (kind != 1 && here.len() > 1 || comes.is_none()).then(|| one_of(&mut random, &here));
+        here.retain(|id| Some(*id) != goes);
+        here.extend(comes);
+        Goal {
+            add: comes.map(address),
+            serves: comes.is_some() && random.below(8) > 0,
+            remove: goes.map(|id| (id, least)),
+        }
+    };
+    (0..count).map(draw).collect()
+}
+
+/// Where a replica is: nobody dials here.
+fn address(replica: ReplicaId) -> ReplicaAddress {
+    ReplicaAddress { replica, peers: format!("at {}", replica.0), clients: String::new() }
 }
 
 /// Pauses more often than the rest, lost media less often.

@@ -1,4 +1,5 @@
-//! Who there is: clients, then replicas, then controllers, numbered in this order.
+//! Who there is: clients, then replicas (those that a new chain has, then spares), then controllers, then an operator if there are spares; numbered in
+//! this order.
 
 use protocol::chain::{NodeId, ReplicaId};
 use sim::NodeSet;
@@ -9,6 +10,8 @@ use std::str::FromStr;
 
 /// A client is known by its index, and which life of it this is.
 const CLIENTS: u64 = 256;
+/// An operator's index among clients.
+const OPERATOR: u64 = CLIENTS - 1;
 /// Keys at most, where their number is drawn.
 pub const MOST_KEYS: u64 = 6;
 
@@ -19,6 +22,8 @@ pub struct Shape {
     pub replicas: u32,
     /// Clients, 1 to 8.
     pub clients: u32,
+    /// More of them, 0 to 3, which an operator's orders let in.
+    pub spares: u32,
     /// Controllers, 1 to 3. If there are several, one of them leads.
     pub controllers: u32,
     /// Keys, 1 to 16; drawn where it is not said.
@@ -34,18 +39,21 @@ pub enum Role {
     Replica(ReplicaId),
     /// A controller, by number.
     Controller(u16),
+    /// Who gives orders.
+    Operator,
 }
 
 impl Shape {
     /// As they are called.
-    pub const NAMED: [(&'static str, Shape); 2] = [
-        ("three", Shape { replicas: 3, clients: 3, controllers: 2, keys: None }),
-        ("two", Shape { replicas: 2, clients: 2, controllers: 1, keys: Some(2) }),
+    pub const NAMED: [(&'static str, Shape); 3] = [
+        ("three", Shape { replicas: 3, clients: 3, spares: 0, controllers: 2, keys: None }),
+        ("two", Shape { replicas: 2, clients: 2, spares: 0, controllers: 1, keys: Some(2) }),
+        ("moves", Shape { replicas: 3, clients: 3, spares: 3, controllers: 2, keys: Some(3) }),
     ];
 
     /// How many nodes.
     pub fn count(&self) -> u32 {
-        self.clients + self.replicas + self.controllers
+        self.controllers().end + u32::from(self.spares > 0)
     }
 
     /// Nodes of clients.
@@ -55,15 +63,26 @@ impl Shape {
 
     /// Nodes of replicas.
     pub fn replicas(&self) -> Range<Node> {
-        self.clients..self.clients + self.replicas
+        self.clients..self.clients + self.replicas + self.spares
     }
 
     /// Nodes of controllers.
     pub fn controllers(&self) -> Range<Node> {
-        self.clients + self.replicas..self.count()
+        let first = self.replicas().end;
+        first..first + self.controllers
     }
 
-    /// All replicas, as the chain knows them.
+    /// The node of the operator, if there is one.
+    pub fn operator(&self) -> Option<Node> {
+        (self.spares > 0).then_some(self.controllers().end)
+    }
+
+    /// All replicas and spares, as the chain knows them.
+    pub fn all_ids(&self) -> Vec<ReplicaId> {
+        (1..=(self.replicas + self.spares) as u16).map(ReplicaId).collect()
+    }
+
+    /// The replicas that a new chain has.
     pub fn replica_ids(&self) -> Vec<ReplicaId> {
         (1..=self.replicas as u16).map(ReplicaId).collect()
     }
@@ -72,28 +91,32 @@ impl Shape {
     pub fn role(&self, node: Node) -> Role {
         match node {
             n if n < self.clients => Role::Client(n),
-            n if n < self.clients + self.replicas => Role::Replica(ReplicaId((n - self.clients) as u16 + 1)),
-            n => Role::Controller((n - self.clients - self.replicas) as u16),
+            n if self.replicas().contains(&n) => Role::Replica(ReplicaId((n - self.clients) as u16 + 1)),
+            n if Some(n) == self.operator() => Role::Operator,
+            n => Role::Controller((n - self.controllers().start) as u16),
         }
     }
 
     /// The node of a replica.
     pub fn node_of_replica(&self, id: ReplicaId) -> Option<Node> {
         let index = u32::from(id.0).checked_sub(1)?;
-        (index < self.replicas).then_some(self.clients + index)
+        (index < self.replicas + self.spares).then_some(self.clients + index)
     }
 
     /// The node that a message goes to, if there is one.
     pub fn node_of(&self, id: NodeId) -> Option<Node> {
         match id {
             NodeId::Client(number) => {
+                if number % CLIENTS == OPERATOR {
+                    return self.operator();
+                }
                 let index = (number % CLIENTS) as u32;
                 (index < self.clients).then_some(index)
             }
             NodeId::Replica(id) => self.node_of_replica(id),
             NodeId::Controller(number) => {
                 let number = u32::from(number);
-                (number < self.controllers).then_some(self.clients + self.replicas + number)
+                (number < self.controllers).then_some(self.controllers().start + number)
             }
         }
     }
@@ -104,6 +127,7 @@ impl Shape {
             Role::Client(index) => NodeId::Client(u64::from(life) * CLIENTS + u64::from(index)),
             Role::Replica(id) => NodeId::Replica(id),
             Role::Controller(number) => NodeId::Controller(number),
+            Role::Operator => NodeId::Client(u64::from(life) * CLIENTS + OPERATOR),
         }
     }
 
@@ -113,14 +137,16 @@ impl Shape {
             Role::Client(index) => format!("client {index}"),
             Role::Replica(id) => format!("replica {}", id.0),
             Role::Controller(number) => format!("controller {number}"),
+            Role::Operator => "operator".to_owned(),
         }
     }
 
     /// Which numbers are what: faults name nodes by them.
     pub fn legend(&self) -> String {
         let range = |nodes: Range<Node>| nodes.collect::<NodeSet>().to_string();
+        let operator = self.operator().map_or(String::new(), |node| format!(", the operator {node}"));
         format!(
-            "clients are nodes {}, replicas {}, controllers {}",
+            "clients are nodes {}, replicas {}, controllers {}{operator}",
             range(self.clients()),
             range(self.replicas()),
             range(self.controllers())
@@ -133,8 +159,11 @@ impl fmt::Display for Shape {
         if let Some((name, _)) = Shape::NAMED.iter().find(|(_, shape)| shape == self) {
             return f.write_str(name);
         }
-        let Shape { replicas, clients, controllers, keys } = self;
+        let Shape { replicas, clients, spares, controllers, keys } = self;
         write!(f, "replicas={replicas},clients={clients},controllers={controllers}")?;
+        if *spares > 0 {
+            write!(f, ",spares={spares}")?;
+        }
         keys.map_or(Ok(()), |keys| write!(f, ",keys={keys}"))
     }
 }
@@ -158,8 +187,13 @@ impl FromStr for Shape {
                 "replicas" => shape.replicas = within(5)?,
                 "clients" => shape.clients = within(8)?,
                 "controllers" => shape.controllers = within(3)?,
+                "spares" => shape.spares = within(3)?,
                 "keys" => shape.keys = Some(within(16)?.into()),
-                _ => return Err(format!("{name:?} is none of replicas, clients, controllers and keys")),
+                _ => {
+                    return Err(format!(
+                        "{name:?} is none of replicas, clients, spares, controllers and keys"
+                    ));
+                }
             }
         }
         Ok(shape)
@@ -175,6 +209,8 @@ mod tests {
         for text in [
             "three",
             "two",
+            "moves",
+            "replicas=3,clients=2,controllers=1,spares=1",
             "replicas=5,clients=1,controllers=3,keys=2",
             "replicas=1,clients=1,controllers=1",
         ] {
@@ -187,10 +223,12 @@ mod tests {
 
     #[test]
     fn every_node_has_a_name_of_its_own() {
-        let (_, shape) = Shape::NAMED[0];
-        for node in 0..shape.count() {
-            assert_eq!(shape.node_of(shape.id(node, 7)), Some(node));
+        for (_, shape) in Shape::NAMED {
+            for node in 0..shape.count() {
+                assert_eq!(shape.node_of(shape.id(node, 7)), Some(node));
+            }
+            let beyond = ReplicaId(shape.all_ids().len() as u16 + 1);
+            assert_eq!(shape.node_of(NodeId::Replica(beyond)), None);
         }
-        assert_eq!(shape.node_of(NodeId::Replica(ReplicaId(4))), None);
     }
 }

@@ -4,13 +4,14 @@ use super::super::campaign::{self, Campaign};
 use super::super::minimal::minimal;
 use super::super::trial::{Outcome as _, Trial};
 use super::super::{OPS, indices};
+use super::play::is_about_orders;
 use super::{Case, Shape};
 use protocol::chain::Planted;
 use sim::faults::Plan;
 use sim::txn::{History, Verdict, order};
 use std::num::NonZero;
 
-/// For each planted bug a seed of `three` that shows it.
+/// For each planted bug a seed of `three` that shows it, or of `moves` where it is about orders.
 const FINDERS: &[(Planted, u64)] = &[
     (Planted::AckBeforeLog, 1),
     (Planted::ForwardBeforeLog, 1),
@@ -30,7 +31,15 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::TrustEmptyLog, 12),
     (Planted::TruncateMidLog, 2499),
     (Planted::ReplayTooLittle, 5),
+    (Planted::ServeRemoved, 1),
+    (Planted::SwitchTooSoon, 1),
+    (Planted::TellTooSoon, 13),
+    (Planted::ObeyStaleController, 128),
 ];
+
+fn shape_of(planted: Planted) -> &'static str {
+    if is_about_orders(planted) { "moves" } else { "three" }
+}
 
 fn case(shape: &str) -> Case {
     Case::plain(shape.parse::<Shape>().expect("a shape"), OPS)
@@ -82,11 +91,27 @@ fn planted_bugs_are_found_and_their_seeds_are_clean_without() {
     let planted: Vec<_> = FINDERS.iter().map(|finder| finder.0).collect();
     assert_eq!(planted, Case::BUGS, "each has its finder");
     for &(planted, seed) in FINDERS {
-        let clean = case("three").seeded(seed, None);
+        let clean = case(shape_of(planted)).seeded(seed, None);
         assert_eq!(clean.play(false).violation, None, "{}", clean.command());
         let buggy = clean.seeded(seed, Some(planted));
         assert!(buggy.play(false).violation.is_some(), "{}", buggy.command());
     }
+}
+
+/// Looks for seeds: `MILLRACE_BUG=tell-too-soon cargo test -p millrace-prove --lib seeds_that_find -- --ignored --nocapture`
+#[test]
+#[ignore = "a search, for whoever adds a bug"]
+fn seeds_that_find() {
+    let name = std::env::var("MILLRACE_BUG").expect("the name of a bug");
+    let planted = *Planted::ALL.iter().find(|planted| planted.name() == name).expect("a bug");
+    for seed in 1..4000 {
+        let buggy = case(shape_of(planted)).seeded(seed, Some(planted));
+        if let Some(violation) = buggy.play(false).violation {
+            println!("{seed}: {}", violation.text.lines().next().unwrap_or_default());
+            return;
+        }
+    }
+    panic!("none finds it");
 }
 
 #[test]

@@ -206,12 +206,22 @@ impl World<'_> {
         }
     }
 
-    /// When all is well every replica serves, by the same configuration.
+    /// The nodes of the replicas that belong to the chain, as the last order has it.
+    pub(super) fn belonging(&self) -> Vec<Node> {
+        let stored = self.registry.configuration().filter(|stored| !stored.roster.is_empty());
+        let ids = match stored {
+            Some(stored) => stored.roster.iter().map(|at| at.replica).collect(),
+            None => self.shape.replica_ids(),
+        };
+        ids.into_iter().filter_map(|id| self.shape.node_of_replica(id)).collect()
+    }
+
+    /// When all is well every replica that belongs to the chain serves, by the same configuration.
     pub(super) fn check_all_serve(&mut self) {
         let Some(stored) = self.registry.configuration().cloned() else {
             return self.broken("there is no configuration".to_string());
         };
-        for node in self.shape.replicas() {
+        for node in self.belonging() {
             let view = self.replica(node).map(|machine| machine.view());
             let serves = view.as_ref().is_some_and(|view| {
                 view.epoch == stored.epoch && view.part == Some(protocol::chain::Part::Serving)
@@ -226,10 +236,10 @@ impl World<'_> {
         }
     }
 
-    /// At rest every replica that is up has applied all that is committed.
+    /// At rest every replica that is up and belongs to the chain has applied all that is committed.
     pub(super) fn check_images(&mut self) {
         let committed = self.watch.committed();
-        for node in self.shape.replicas() {
+        for node in self.belonging() {
             let Some(view) = self.replica(node).map(|machine| machine.view()) else { continue };
             if view.applied != committed {
                 return self.broken(format!(

@@ -23,7 +23,9 @@ use super::serve::Driver;
 use super::shape::{Role, Shape};
 use super::watch::Watch;
 use base::{Nanos, Picos, Prng};
-use protocol::chain::{Client, Configuration, Controller, Epoch, Message, NodeId, Out, Planted, wire};
+use protocol::chain::{
+    Client, Configuration, Controller, Epoch, Message, NodeId, Operator, Out, Planted, wire,
+};
 use sim::faults::{Step, Trouble};
 use sim::network::{Network, Weather};
 use sim::nodes::Node;
@@ -42,6 +44,8 @@ pub enum Happening {
     Arrival { from: NodeId, to: NodeId, datagram: Datagram },
     /// A node's timer, of this life.
     Timer { life: u32 },
+    /// The operator wants the next thing.
+    Order,
     /// A transaction of the script, by its place there.
     Issue(usize),
     /// A step of the plan.
@@ -84,6 +88,8 @@ pub enum Actor {
     Replica(Box<Machine>),
     /// A controller.
     Controller(Box<Controller<Option<Planted>>>),
+    /// An operator.
+    Operator(Box<Operator>),
 }
 
 /// A node.
@@ -125,6 +131,8 @@ pub struct World<'a> {
     /// All that the registry ever had.
     pub(super) configurations: BTreeMap<Epoch, Configuration>,
     births: u64,
+    /// What the operator wants, by its place in the script.
+    order: usize,
     pub(super) record: Record,
     pub(super) underway: Underway,
     pub(super) watch: Watch,
@@ -163,6 +171,7 @@ impl<'a> World<'a> {
             registry_luck: random::stream(script.seed, 0, "registry"),
             configurations: BTreeMap::new(),
             births: LIVES,
+            order: 0,
             record: Record::default(),
             underway: Underway::default(),
             watch: Watch::new(),
@@ -218,6 +227,8 @@ impl<'a> World<'a> {
         match what {
             Happening::Arrival { from, to, datagram } => self.arrive(node, from, to, &datagram),
             Happening::Timer { life } => self.timer(node, life, at),
+            Happening::Order if !self.is_calm => self.begin(node),
+            Happening::Order => {}
             Happening::Issue(i) => self.issue(i),
             Happening::Fault(step) if !self.is_calm => self.fault(step),
             Happening::Fault(_) => {}
@@ -268,6 +279,7 @@ impl<'a> World<'a> {
             Happening::Asked { .. } => 8,
             Happening::Answered { .. } => 9,
             Happening::Phase(_) => 10,
+            Happening::Order => 11,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -301,6 +313,7 @@ impl<'a> World<'a> {
             Some(Actor::Client(m)) => m.handle(now, from, message, &mut out),
             Some(Actor::Replica(m)) => m.handle(now, from, message, &mut out),
             Some(Actor::Controller(m)) => m.handle(now, from, message, &mut out),
+            Some(Actor::Operator(m)) => m.handle(now, from, message, &mut out),
             None => {}
         }
         self.acted(node, &mut out);
@@ -326,6 +339,7 @@ impl<'a> World<'a> {
             Some(Actor::Client(m)) => m.tick(now, &mut out),
             Some(Actor::Replica(m)) => m.tick(now, &mut out),
             Some(Actor::Controller(m)) => m.tick(now, &mut out),
+            Some(Actor::Operator(m)) => m.tick(now, &mut out),
             None => {}
         }
         self.acted(node, &mut out);
@@ -336,6 +350,7 @@ impl<'a> World<'a> {
             Actor::Client(m) => m.next_deadline(),
             Actor::Replica(m) => m.next_deadline(),
             Actor::Controller(m) => m.next_deadline(),
+            Actor::Operator(m) => m.next_deadline(),
         })
     }
 
@@ -353,6 +368,7 @@ impl<'a> World<'a> {
                 self.serve_disk(node);
             }
             Role::Controller(_) => self.serve_registry(node),
+            Role::Operator => self.look_at_operator(node),
         }
         self.set_timer(node);
     }

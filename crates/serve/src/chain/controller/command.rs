@@ -18,7 +18,7 @@ use crate::shell::Shell;
 use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::controller::ResetRefused;
-use protocol::chain::{Config, Configuration, ReplicaId};
+use protocol::chain::{Config, Configuration, ReplicaAddress, ReplicaId};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -119,6 +119,10 @@ pub struct Keys {
     /// Its number among the controllers: its place in the replicas' --controllers, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     number: u16,
+
+    /// Where they are, if that is known.
+    #[arg(skip)]
+    addresses: Vec<ReplicaAddress>,
 
     #[command(flatten)]
     place: Place,
@@ -306,6 +310,7 @@ impl Keys {
         if self.replicas.is_empty() {
             self.replicas = chain.replicas.iter().map(|place| place.id).collect();
         }
+        self.addresses = chain.replicas.iter().map(|place| place.at()).collect();
         self.secret.fall_back_to(chain.key);
         self.place = Place { state: chain.state, etcd: chain.etcd, cluster: None };
         self.login = chain.login;
@@ -332,6 +337,11 @@ impl Keys {
         let key = self.secret.key(beside.as_deref(), [listen]);
         let key = key.map_err(|error| ControllerError::Key(error.to_string()))?;
         let registry = registry(&config, self.number, &self.place.state, (&self.place.etcd, &self.login))?;
+        let address = |id: ReplicaId| {
+            let known = self.addresses.iter().find(|at| at.replica == id).cloned();
+            known.unwrap_or(ReplicaAddress { replica: id, peers: String::new(), clients: String::new() })
+        };
+        let replicas = replicas.into_iter().map(address).collect();
         let (number, listen) = (self.number, listen.clone());
         Process::open(Setting { config, number, key, replicas, listen, registry })
     }

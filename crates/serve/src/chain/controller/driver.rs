@@ -7,7 +7,7 @@ use crate::chain::registry::Registry;
 use crate::chain::registry::worker::{Event, Worker};
 use base::Nanos;
 use protocol::chain::controller::{Controller, ResetRefused, View};
-use protocol::chain::{Config, Epoch, Message, NodeId, Out, ReplicaId};
+use protocol::chain::{Config, Epoch, Message, NodeId, Out, ReplicaAddress, ReplicaId};
 use std::io;
 
 /// See the file's head.
@@ -28,11 +28,11 @@ impl Driver {
     pub fn start(
         config: &Config,
         number: u16,
-        replicas: &[ReplicaId],
+        replicas: Vec<ReplicaAddress>,
         registry: Box<dyn Registry>,
         wake: impl Fn() + Send + 'static,
     ) -> io::Result<Driver> {
-        let controller = Controller::standby(config, number, replicas);
+        let controller = Controller::standby_at(config, number, replicas);
         let worker = Worker::start(registry, wake)?;
         Ok(Driver { controller, worker, is_proposed: false, trouble: None })
     }

@@ -16,7 +16,7 @@ use base::steady::Steady;
 use base::{Clock, Nanos};
 use fabric::link::Address;
 use protocol::chain::controller::View;
-use protocol::chain::{Config, Configuration, Member, Message, NodeId, Out, Part, ReplicaId};
+use protocol::chain::{Config, Configuration, Member, Message, NodeId, Out, Part, ReplicaAddress, ReplicaId};
 use ring::wait::{Sleeper, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub struct Setting {
     /// What all members have, and nobody else.
     pub key: Key,
     /// All replicas, in the order in which a new chain has them.
-    pub replicas: Vec<ReplicaId>,
+    pub replicas: Vec<ReplicaAddress>,
     /// Where it listens.
     pub listen: Address,
     /// Where configurations are kept.
@@ -67,7 +67,7 @@ impl Process {
     /// The address cannot be had, or the system gives no thread or descriptor.
     pub fn open(setting: Setting) -> Result<Process, ControllerError> {
         let Setting { config, number, key, replicas, listen, registry } = setting;
-        let peers = replicas.iter().map(|replica| (NodeId::Replica(*replica), None));
+        let peers = replicas.iter().map(|replica| (NodeId::Replica(replica.replica), None));
         let links = Links::new(&key, config.chain, NodeId::Controller(number), Some(&listen), "", peers)
             .map_err(|error| ControllerError::Listen(listen.clone(), error))?;
         let (sleeper, waker) = waiting_on_eventfd().map_err(ControllerError::System)?;
@@ -75,7 +75,7 @@ impl Process {
             waker.wake();
         };
         let driver =
-            Driver::start(&config, number, &replicas, registry, wake).map_err(ControllerError::System)?;
+            Driver::start(&config, number, replicas, registry, wake).map_err(ControllerError::System)?;
         Ok(Process {
             driver,
             clock: Clock::shared(),
@@ -214,6 +214,12 @@ fn lines(view: &View, leads: bool, trouble: Option<&str>) -> Vec<String> {
     let mut lines = vec![if leads { "it leads".to_owned() } else { "it does not lead".to_owned() }];
     if leads {
         lines.extend(view.configuration.as_ref().map(describe));
+        let ordered = view.configuration.iter().filter_map(|configuration| configuration.ordered.as_ref());
+        lines.extend(ordered.map(|order| format!("it obeys {order}")));
+        lines.extend(view.held_back.then(|| {
+            "the members hear of it when those that the order left out have, or their leases are over"
+                .to_owned()
+        }));
         lines.extend(view.waiting.as_ref().map(|waiting| format!("nobody serves: {waiting}")));
         lines.extend(view.slow.iter().map(slow));
     }

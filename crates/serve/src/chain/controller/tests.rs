@@ -8,7 +8,7 @@ use base::{Clock, Nanos};
 use clap::Parser;
 use fabric::link::Address;
 use protocol::chain::{
-    Config, Configuration, Durability, Epoch, Incarnation, Lsn, Message, NodeId, ReplicaId,
+    Config, Configuration, Durability, Epoch, Incarnation, Lsn, Message, NodeId, ReplicaAddress, ReplicaId,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,7 +116,9 @@ impl Running {
         let config = Config::default();
         let registry =
             registry(&config, 0, &[state.to_path_buf()], (&[], &Default::default())).expect("a file");
-        let replicas = (1..=3).map(ReplicaId).collect();
+        let unknown =
+            |id| ReplicaAddress { replica: ReplicaId(id), peers: String::new(), clients: String::new() };
+        let replicas = (1..=3).map(unknown).collect();
         let setting = Setting { config, number: 0, replicas, listen: listen.clone(), registry, key: KEY };
         let mut process = Process::open(setting).expect("it opens");
         let address = process.address().expect("it listens").clone();

@@ -11,7 +11,7 @@
 //!
 //! | kind | |
 //! |---|---|
-//! | HELLO | role u8 (0 replica, 1 controller), u8 0, number u16, chain u32, u16 0, instance u64, nonce 16 bytes, then the address as text: none for who serves no clients |
+//! | HELLO | role u8 (0 replica, 1 controller, 2 operator), u8 0, number u16 (0 of an operator, who is known by his instance), chain u32, u16 0, instance u64, nonce 16 bytes, then the address as text: none for who serves no clients |
 //! | PROOF | u16 0, tag 16 bytes |
 //! | REFUSED | why u8, 9 bytes of 0 |
 //! | BEAT | 10 bytes of 0: it breaks silence on a link that is up |
@@ -48,7 +48,7 @@ const QUANTUM: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) chain: u32,
-    /// No client.
+    /// A client is an operator.
     pub(super) node: NodeId,
     /// Drawn at random by each process: two with the same name are told apart.
     pub(super) instance: u64,
@@ -99,7 +99,7 @@ impl Frame {
                 let (role, number) = match hello.node {
                     NodeId::Replica(ReplicaId(number)) => (0, number),
                     NodeId::Controller(number) => (1, number),
-                    NodeId::Client(_) => unreachable!("clients come by the service"),
+                    NodeId::Client(_) => (2, 0),
                 };
                 bytes.extend_from_slice(&[0, role, 0]);
                 bytes.extend_from_slice(&number.to_le_bytes());
@@ -151,6 +151,7 @@ fn parse_hello(fields: &[u8]) -> Option<Hello> {
     let node = match head[0] {
         0 => NodeId::Replica(ReplicaId(number)),
         1 => NodeId::Controller(number),
+        2 if number == 0 => NodeId::Client(u64::from_le_bytes(head[10..18].try_into().expect("8 bytes"))),
         _ => return None,
     };
     if head[1] != 0 || head[8..10] != [0; 2] {
@@ -319,10 +320,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn hello() -> impl Strategy<Value = Hello> {
-        (any::<(u32, u16, bool, u64, [u8; 16])>(), "[a-z:/.0-9]{0,80}").prop_map(
-            |((chain, number, controller, instance, nonce), serves)| {
-                let node =
-                    if controller { NodeId::Controller(number) } else { NodeId::Replica(ReplicaId(number)) };
+        (any::<(u32, u16, u8, u64, [u8; 16])>(), "[a-z:/.0-9]{0,80}").prop_map(
+            |((chain, number, role, instance, nonce), serves)| {
+                let node = match role % 3 {
+                    0 => NodeId::Replica(ReplicaId(number)),
+                    1 => NodeId::Controller(number),
+                    _ => NodeId::Client(instance),
+                };
                 Hello { chain, node, instance, nonce, serves }
             },
         )

@@ -1,11 +1,13 @@
 //! Links between the nodes of a chain: one between each two that have something to tell each other.
 //!
 //! ```text
-//!  replica 2 ── dials ──▶ replica 1        the higher number dials the lower; a replica dials controllers
+//!  replica 2 ── dials ──▶ replica 1        the higher number dials the lower; a replica dials controllers, and so does an operator
 //!            ◀─ HELLO, PROOF ─▶  both ends prove that they have the cluster's key (`handshake`)
 //!            ◀─ messages (`protocol::chain::wire`), a frame each ─▶
 //! ```
 //! Any fabric transport carries them: rings in shared memory within a machine, UDP sessions, Unix or TCP streams between.
+//! Whoever has the key may be a replica of the chain, or an operator; whether it belongs to the chain is the controller's to say. So one that is to
+//! join is let in by members that were started before anybody knew of it ([`Links::learn`] says where those are that must be dialled).
 //!
 //! Invariants:
 //! 1. A message is sent once, whole, or not at all: nothing of a link that was lost is sent again. The machines send again what matters.
@@ -15,7 +17,8 @@
 //! 4. Nothing here blocks. What may take long, to dial, is done by a thread of its own (`dials`).
 //!
 //! Bounds: `MOST_QUEUED` bytes that wait for room, for each peer; beyond it messages are dropped and counted. `ARRIVALS_MAX` links
-//! that have not proven themselves, beyond which the oldest is dropped.
+//! that have not proven themselves, beyond which the oldest is dropped. [`UNINVITED_MAX`] replicas and as many operators that nobody named; one
+//! more takes the place of one that is gone, or is refused.
 //!
 //! Errors: a link that is lost, silent for `SILENCE`, or says what is no message of this chain, is dropped and dialled again, after
 //! 5 ms at first and `LONGEST_PAUSE` at most. Who is behind a proven link is known; what travels on it is not encrypted, and who can change
@@ -41,6 +44,8 @@ use std::io;
 const MOST_QUEUED: usize = 32 << 20;
 /// Links that were accepted and have not proven themselves.
 const ARRIVALS_MAX: usize = 64;
+/// Replicas that came by themselves, and operators.
+const UNINVITED_MAX: usize = 32;
 /// Frames taken from one peer before it is another's turn.
 const QUANTUM: usize = 64;
 /// A peer to which nothing was said for as long is sent a BEAT.
@@ -112,7 +117,10 @@ impl Links {
             hello: Hello {
                 chain,
                 node: me,
-                instance: u64::from_le_bytes(random()),
+                instance: match me {
+                    NodeId::Client(instance) => instance,
+                    _ => u64::from_le_bytes(random()),
+                },
                 nonce: [0; 16],
                 serves: serves.to_owned(),
             },
@@ -152,7 +160,51 @@ impl Links {
             peer.poll(now, self.hello.chain, &mut self.frames, into);
             peer.keep(now, &self.dials);
         }
+        let is_operator = |peer: &Peer| matches!(peer.node, NodeId::Client(_));
+        self.peers.retain(|peer| !is_operator(peer) || matches!(peer.state, State::Up(_)));
         into.len() - before
+    }
+
+    /// Where another node is, as the chain's configuration says. What was said before counts no more.
+    pub fn learn(&mut self, node: NodeId, address: Option<Address>) {
+        let me = self.hello.node;
+        if node == me {
+            return;
+        }
+        let address = address.filter(|_| dials(me, node));
+        match self.peers.iter_mut().find(|peer| peer.node == node) {
+            None => self.peers.push(Peer::new(node, address)),
+            Some(peer) if address.is_none() || peer.address == address => peer.is_invited = true,
+            Some(peer) => {
+                let counts = peer.counts;
+                *peer = Peer::new(node, address);
+                peer.counts = counts;
+            }
+        }
+    }
+
+    /// A node that nobody named has proven itself: whether there is a place for it.
+    fn invite(&mut self, node: NodeId) -> bool {
+        let me = self.hello.node;
+        let is_welcome = match node {
+            NodeId::Replica(_) => dials(node, me),
+            NodeId::Client(_) => matches!(me, NodeId::Controller(_)),
+            NodeId::Controller(_) => false,
+        };
+        let is_kind = |other: &Peer| {
+            !other.is_invited && matches!(other.node, NodeId::Client(_)) == matches!(node, NodeId::Client(_))
+        };
+        if is_welcome && self.peers.iter().filter(|peer| is_kind(peer)).count() >= UNINVITED_MAX {
+            let is_gone = |peer: &Peer| is_kind(peer) && !matches!(peer.state, State::Up(_));
+            let Some(at) = self.peers.iter().position(is_gone) else { return false };
+            self.peers.remove(at);
+        }
+        if is_welcome {
+            let mut peer = Peer::new(node, None);
+            peer.is_invited = false;
+            self.peers.push(peer);
+        }
+        is_welcome
     }
 
     /// New links, dials that have ended, and handshakes.
@@ -242,8 +294,12 @@ impl Links {
     }
 
     /// Whether a node that has proven itself may have its link (invariant 2).
-    fn admit(&self, now: Nanos, side: Side, hello: &Hello) -> Result<(), Refusal> {
+    fn admit(&mut self, now: Nanos, side: Side, hello: &Hello) -> Result<(), Refusal> {
         let dialled = side != Side::Accepted;
+        let is_known = self.peers.iter().any(|peer| peer.node == hello.node);
+        if !dialled && !is_known && !self.invite(hello.node) {
+            return Err(Refusal::Stranger);
+        }
         let expected = |peer: &&Peer| peer.node == hello.node && peer.address.is_some() == dialled;
         let peer = self.peers.iter().find(expected).ok_or(Refusal::Stranger)?;
         let is_alive = matches!(peer.state, State::Up(_)) && now < peer.heard.plus(ALIVE);
@@ -258,7 +314,7 @@ impl Links {
             let name = match node {
                 NodeId::Replica(ReplicaId(number)) => format!("replica {number}"),
                 NodeId::Controller(number) => format!("controller {number}"),
-                NodeId::Client(_) => unreachable!("clients are no peers"),
+                NodeId::Client(_) => "an operator".to_owned(),
             };
             self.notices.push(format!("{name} {what}{why}"));
         }
@@ -336,7 +392,7 @@ impl Links {
 fn dials(me: NodeId, peer: NodeId) -> bool {
     match (me, peer) {
         (NodeId::Replica(ReplicaId(me)), NodeId::Replica(ReplicaId(peer))) => me > peer,
-        (NodeId::Replica(_), _) => true,
+        (NodeId::Replica(_) | NodeId::Client(_), NodeId::Controller(_)) => true,
         _ => false,
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Peer {
     pub(super) node: NodeId,
     /// Where this node dials it; `None`: it dials.
     pub(super) address: Option<Address>,
+    /// Its name is in a flag, a file or the configuration.
+    pub(super) is_invited: bool,
     pub(super) state: State,
     /// Messages that found no room.
     queue: VecDeque<Vec<u8>>,
@@ -76,6 +78,7 @@ impl Peer {
         Peer {
             node,
             address,
+            is_invited: true,
             state: State::Down(dial_at),
             queue: VecDeque::new(),
             queued: 0,

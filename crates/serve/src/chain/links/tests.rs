@@ -220,12 +220,39 @@ fn strangers_are_hung_up_on() {
     let address = Address::Memory("links-strangers".into());
     let mut first =
         Links::new(&KEY, 7, replica(1), Some(&address), "", [(replica(2), None)]).expect("it listens");
-    let (mut unknown, mut foreign) = (dialler(9, &address, 7), dialler(2, &address, 8));
+    let mut foreign = dialler(2, &address, 8);
     let mut came = Vec::new();
-    until(&mut [&mut first, &mut unknown, &mut foreign], &mut came, |nodes, _| {
-        nodes[0].refused().strangers >= 1 && nodes[2].has_notices()
+    until(&mut [&mut first, &mut foreign], &mut came, |nodes, _| {
+        nodes[0].refused().strangers >= 1 && nodes[1].has_notices()
     });
-    assert!(!is_up(&first) && came.is_empty());
+    assert!(!is_up(&first));
+    assert!(came.is_empty());
+}
+
+#[test]
+fn a_replica_that_nobody_named_is_let_in_by_the_key_and_an_operator_by_controllers() {
+    let at = |name: &str| Address::Memory(format!("links-uninvited-{name}"));
+    let (here, there) = (at("replica"), at("controller"));
+    let mut first = Links::new(&KEY, 7, replica(1), Some(&here), "", []).expect("it listens");
+    let mut controller =
+        Links::new(&KEY, 7, NodeId::Controller(0), Some(&there), "", []).expect("it listens");
+    let mut fourth = Links::new(&KEY, 7, replica(4), None, "", []).expect("links");
+    fourth.learn(replica(1), Some(here.clone()));
+    let operator = NodeId::Client(77);
+    let peer = |address: &Address| [(NodeId::Controller(0), Some(address.clone()))];
+    let mut asks = Links::new(&KEY, 7, operator, None, "", peer(&there)).expect("links");
+    let mut lost = Links::new(&KEY, 7, NodeId::Client(78), None, "", peer(&here)).expect("links");
+    let mut came = Vec::new();
+    until(&mut [&mut first, &mut controller, &mut fourth, &mut asks, &mut lost], &mut came, |nodes, _| {
+        is_up(nodes[0]) && is_up(nodes[1]) && is_up(nodes[2]) && is_up(nodes[3]) && nodes[4].has_notices()
+    });
+    let now = Clock::shared().now();
+    asks.send(now, NodeId::Controller(0), &Message::Order { token: 5, order: None });
+    until(&mut [&mut controller, &mut asks], &mut came, |_, came| !came.is_empty());
+    assert_eq!(came, [(operator, Message::Order { token: 5, order: None })]);
+    // Who is gone is forgotten.
+    drop(asks);
+    until(&mut [&mut controller], &mut came, |nodes, _| nodes[0].peers().count() == 0);
 }
 
 #[test]

@@ -3,8 +3,12 @@
 //! ```text
 //!   {"chain":7,"epoch":5,"reset":0,"kept":0,"members":[{"replica":1,"incarnation":1763800000,"part":"serving"}]} crc32c 1a2b3c4d
 //! ```
+//! What orders made of it (`roster`, `left`, `ordered`) is there after the first one only: a controller of an earlier version reads what it
+//! would have written itself, and refuses the rest.
 
-use protocol::chain::{Configuration, Epoch, Incarnation, Lsn, Member, Part, ReplicaId};
+use protocol::chain::{
+    Action, Configuration, Epoch, Incarnation, Lsn, Member, Order, Part, ReplicaAddress, ReplicaId,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -19,6 +23,88 @@ struct Stored {
     #[serde(default)]
     kept: u64,
     members: Vec<StoredMember>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    roster: Vec<StoredAddress>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<StoredMember>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ordered: Option<StoredOrder>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredAddress {
+    replica: u16,
+    peers: String,
+    clients: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredOrder {
+    number: u64,
+    action: StoredAction,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StoredAction {
+    Add(StoredAddress),
+    Remove { replica: u16, least: u16 },
+}
+
+impl StoredMember {
+    fn of(member: &Member) -> StoredMember {
+        StoredMember {
+            replica: member.replica.0,
+            incarnation: member.incarnation.0,
+            part: match member.part {
+                Part::Serving => StoredPart::Serving,
+                Part::Syncing => StoredPart::Syncing,
+            },
+        }
+    }
+
+    fn member(&self) -> Member {
+        Member {
+            replica: ReplicaId(self.replica),
+            incarnation: Incarnation(self.incarnation),
+            part: match self.part {
+                StoredPart::Serving => Part::Serving,
+                StoredPart::Syncing => Part::Syncing,
+            },
+        }
+    }
+}
+
+impl StoredAddress {
+    fn of(at: &ReplicaAddress) -> StoredAddress {
+        StoredAddress { replica: at.replica.0, peers: at.peers.clone(), clients: at.clients.clone() }
+    }
+
+    fn address(self) -> ReplicaAddress {
+        ReplicaAddress { replica: ReplicaId(self.replica), peers: self.peers, clients: self.clients }
+    }
+}
+
+impl StoredOrder {
+    fn of(order: &Order) -> StoredOrder {
+        let action = match &order.action {
+            Action::Add(at) => StoredAction::Add(StoredAddress::of(at)),
+            Action::Remove(ReplicaId(replica), least) => {
+                StoredAction::Remove { replica: *replica, least: *least }
+            }
+        };
+        StoredOrder { number: order.number, action }
+    }
+
+    fn order(self) -> Order {
+        let action = match self.action {
+            StoredAction::Add(at) => Action::Add(at.address()),
+            StoredAction::Remove { replica, least } => Action::Remove(ReplicaId(replica), least),
+        };
+        Order { number: self.number, action }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -38,17 +124,18 @@ enum StoredPart {
 
 /// Writes one.
 pub(super) fn emit(chain: u32, configuration: &Configuration) -> String {
-    let member = |member: &Member| StoredMember {
-        replica: member.replica.0,
-        incarnation: member.incarnation.0,
-        part: match member.part {
-            Part::Serving => StoredPart::Serving,
-            Part::Syncing => StoredPart::Syncing,
-        },
-    };
-    let members = configuration.members.iter().map(member).collect();
+    let members = |members: &[Member]| members.iter().map(StoredMember::of).collect();
     let Configuration { epoch, reset, kept, .. } = configuration;
-    let stored = Stored { chain, epoch: epoch.0, reset: reset.0, kept: kept.0, members };
+    let stored = Stored {
+        chain,
+        epoch: epoch.0,
+        reset: reset.0,
+        kept: kept.0,
+        members: members(&configuration.members),
+        roster: configuration.roster.iter().map(StoredAddress::of).collect(),
+        left: members(&configuration.left),
+        ordered: configuration.ordered.as_ref().map(StoredOrder::of),
+    };
     let json = serde_json::to_string(&stored).expect("numbers and words");
     format!("{json} crc32c {:08x}\n", crc32c::crc32c(json.as_bytes()))
 }
@@ -70,17 +157,17 @@ pub(super) fn read(text: &str) -> Result<(u32, Configuration), String> {
         return Err("it was changed or damaged: its checksum is another".into());
     }
     let stored: Stored = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    let member = |member: &StoredMember| Member {
-        replica: ReplicaId(member.replica),
-        incarnation: Incarnation(member.incarnation),
-        part: match member.part {
-            StoredPart::Serving => Part::Serving,
-            StoredPart::Syncing => Part::Syncing,
-        },
+    let members = |members: Vec<StoredMember>| members.iter().map(StoredMember::member).collect();
+    let configuration = Configuration {
+        epoch: Epoch(stored.epoch),
+        reset: Epoch(stored.reset),
+        kept: Lsn(stored.kept),
+        members: members(stored.members),
+        roster: stored.roster.into_iter().map(StoredAddress::address).collect(),
+        left: members(stored.left),
+        ordered: stored.ordered.map(StoredOrder::order),
     };
-    let members = stored.members.iter().map(member).collect();
-    let (epoch, reset) = (Epoch(stored.epoch), Epoch(stored.reset));
-    Ok((stored.chain, Configuration { epoch, reset, kept: Lsn(stored.kept), members }))
+    Ok((stored.chain, configuration))
 }
 
 #[cfg(test)]
@@ -96,13 +183,30 @@ mod tests {
                 incarnation: Incarnation(incarnation),
                 part: if serves { Part::Serving } else { Part::Syncing },
             });
+        let address = |replica: u16| ReplicaAddress {
+            replica: ReplicaId(replica),
+            peers: format!("tcp:h:{replica}"),
+            clients: "\"".repeat(usize::from(replica % 3)),
+        };
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
-        (numbers, vec(member, 0..5)).prop_map(|((epoch, reset, kept), members)| Configuration {
-            epoch: Epoch(epoch),
-            reset: Epoch(reset),
-            kept: Lsn(kept),
-            members,
-        })
+        let orders = (vec(any::<u16>(), 0..4), any::<Option<(u64, u16, bool)>>());
+        (numbers, vec(member.clone(), 0..5), vec(member, 0..2), orders).prop_map(
+            move |((epoch, reset, kept), members, left, (roster, ordered))| Configuration {
+                epoch: Epoch(epoch),
+                reset: Epoch(reset),
+                kept: Lsn(kept),
+                members,
+                roster: roster.into_iter().map(address).collect(),
+                left,
+                ordered: ordered.map(|(number, replica, adds)| Order {
+                    number,
+                    action: match adds {
+                        true => Action::Add(address(replica)),
+                        false => Action::Remove(ReplicaId(replica), 2),
+                    },
+                }),
+            },
+        )
     }
 
     proptest! {

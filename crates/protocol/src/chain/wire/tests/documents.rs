@@ -48,6 +48,9 @@ fn the_codes_are_the_documents() {
         ("status", Status::CODES),
         ("durability", Durability::CODES),
         ("part", Part::CODES),
+        ("action", Action::CODES),
+        ("order reply", OrderReply::CODES),
+        ("order refused", OrderRefused::CODES),
     ];
     let of_code: Vec<_> = all
         .iter()

@@ -90,13 +90,43 @@ fn entries() -> impl Strategy<Value = Entry> {
 
 fn configurations() -> impl Strategy<Value = Configuration> {
     let part = prop::sample::select(vec![Part::Serving, Part::Syncing]);
-    let member = (any::<u16>(), any::<u64>(), part).prop_map(|(replica, incarnation, part)| Member {
+    let member = || {
+        let part = part.clone();
+        (any::<u16>(), any::<u64>(), part).prop_map(|(replica, incarnation, part)| Member {
+            replica: ReplicaId(replica),
+            incarnation: Incarnation(incarnation),
+            part,
+        })
+    };
+    let members = (prop::collection::vec(member(), 0..5), prop::collection::vec(member(), 0..2));
+    let orders = (prop::collection::vec(addresses(), 0..5), prop::option::of(orders()));
+    (epoch(), epoch(), lsn(), members, orders).prop_map(
+        |(epoch, reset, kept, (members, left), (roster, ordered))| Configuration {
+            epoch,
+            reset,
+            kept,
+            members,
+            roster,
+            left,
+            ordered,
+        },
+    )
+}
+
+fn addresses() -> impl Strategy<Value = ReplicaAddress> {
+    (any::<u16>(), "\\PC{0,40}", "\\PC{0,40}").prop_map(|(replica, peers, clients)| ReplicaAddress {
         replica: ReplicaId(replica),
-        incarnation: Incarnation(incarnation),
-        part,
-    });
-    (epoch(), epoch(), lsn(), prop::collection::vec(member, 0..5))
-        .prop_map(|(epoch, reset, kept, members)| Configuration { epoch, reset, kept, members })
+        peers,
+        clients,
+    })
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    let action = prop_oneof![
+        addresses().prop_map(Action::Add),
+        (any::<u16>(), any::<u16>()).prop_map(|(replica, least)| Action::Remove(ReplicaId(replica), least)),
+    ];
+    (any::<u64>(), action).prop_map(|(number, action)| Order { number, action })
 }
 
 /// Kinds whose fields are worth drawing; the others are among the examples.
@@ -125,6 +155,10 @@ fn messages() -> impl Strategy<Value = Message> {
                 settled,
             }
         ),
+        (any::<u64>(), prop::option::of(orders())).prop_map(|(token, order)| Message::Order { token, order }),
+        (any::<u64>(), prop::option::of(configurations())).prop_map(|(token, configuration)| {
+            Message::Ordered { token, reply: OrderReply::Known, configuration }
+        }),
         prop::sample::select(examples()).prop_map(|(_, message)| message),
     ]
 }

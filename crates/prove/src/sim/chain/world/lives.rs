@@ -6,7 +6,8 @@ use super::super::shape::Role;
 use super::{Actor, Happening, World};
 use base::Picos;
 use base::key::Key;
-use protocol::chain::{Client, Controller, Incarnation, NodeId, Out, Replica};
+use protocol::chain::operator::Phase;
+use protocol::chain::{Client, Controller, Incarnation, NodeId, Operator, Out, Replica};
 use sim::faults::{Step, Trouble};
 use sim::nodes::Node;
 use sim::random;
@@ -70,7 +71,7 @@ impl World<'_> {
         match self.shape.role(node) {
             Role::Client(_) => self.underway.forget(node),
             Role::Replica(_) => self.end_replica(node, End::Process),
-            Role::Controller(_) => {}
+            Role::Controller(_) | Role::Operator => {}
         }
         self.places[node as usize].actor = None;
         self.places[node as usize].timer = Picos::MAX;
@@ -90,7 +91,7 @@ impl World<'_> {
             (Role::Client(_), NodeId::Client(number)) => {
                 let luck = random::stream(self.script.seed, number, "retransmission").next_u64();
                 let client =
-                    Client::new(&self.script.client_config(), number, &self.shape.replica_ids(), luck, now);
+                    Client::new(&self.script.client_config(), number, &self.shape.all_ids(), luck, now);
                 Actor::Client(Box::new(client.reads(self.script.reads)))
             }
             (Role::Replica(id), _) => {
@@ -114,7 +115,13 @@ impl World<'_> {
                 let controller = Controller::standby(config, number, &self.shape.replica_ids());
                 Actor::Controller(Box::new(controller.with_bugs(self.script.planted)))
             }
-            (Role::Client(_), _) => unreachable!("a client is known by its number"),
+            (Role::Operator, NodeId::Client(number)) => {
+                let Some(goal) = self.script.orders.get(self.order) else { return };
+                let controllers: Vec<u16> = (0..self.shape.controllers as u16).collect();
+                let operator = Operator::new(&controllers, goal.clone(), config.heartbeat, number << 32, now);
+                Actor::Operator(Box::new(operator))
+            }
+            (Role::Client(_) | Role::Operator, _) => unreachable!("a client is known by its number"),
         };
         let place = &mut self.places[node as usize];
         (place.actor, place.life, place.id) = (Some(actor), life, id);
@@ -125,11 +132,29 @@ impl World<'_> {
         self.acted(node, &mut Out::new());
     }
 
+    /// After each call of the operator: when it has what it wanted, or will not have it, it wants the next thing.
+    pub(in crate::sim::chain) fn look_at_operator(&mut self, node: Node) {
+        let Some(Actor::Operator(operator)) = &self.places[node as usize].actor else { return };
+        let phase = operator.phase();
+        if !matches!(phase, Phase::Done | Phase::Refused(_)) {
+            return;
+        }
+        let goal = &self.script.orders[self.order];
+        self.note(|_| format!("operator      {phase:?}: {goal:?}"));
+        self.crash(node);
+        self.order += 1;
+        let after =
+            Picos(random::stream(self.script.seed, self.order as u64, "order").below(self.script.lease().0));
+        self.queue.push(self.now().plus(after), node, Happening::Order);
+    }
+
     /// Who is down comes up, and no fault is left.
     pub(in crate::sim::chain) fn calm(&mut self) {
         self.is_calm = true;
         self.network.calm();
-        for node in 0..self.shape.count() {
+        // An operator that is interrupted leaves a chain that is whole.
+        self.shape.operator().into_iter().for_each(|operator| self.crash(operator));
+        for node in 0..self.shape.controllers().end {
             for trouble in Trouble::ALL {
                 self.relieve(node, trouble);
             }
