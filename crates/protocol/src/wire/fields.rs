@@ -88,6 +88,9 @@ fields! {
 /// Bytes of the fixed header; the key begins here.
 pub const HEADER: usize = 160;
 
+/// Where the hash's lowest byte is: what chooses among a box's cores reads it before anybody parses the packet.
+pub const HASH_AT: usize = at::HASH;
+
 #[cfg(test)]
 mod tests {
     use super::*;

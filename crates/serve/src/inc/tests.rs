@@ -126,6 +126,26 @@ fn the_home_hears_nothing_of_hits() {
 }
 
 #[test]
+fn cores_of_a_box_have_keys_of_their_own_and_forget_together() {
+    let running = Running::start(TREE, &[("coherence.cores", "3")]);
+    let mut client = running.client(1);
+    let keys: Vec<_> = (0..24).map(|i| format!("key {i}").into_bytes()).collect();
+    for key in &keys {
+        client.set(key, b"old").expect("stored");
+        assert_eq!(warm(&mut client, key).value, b"old");
+    }
+    // The lease is a minute: that this ends means that all cores of all boxes gave their copies up.
+    client.set(&keys[5], b"new").expect("stored");
+    assert_eq!(warm(&mut client, &keys[5]).value, b"new");
+    client.flush().expect("done");
+    assert!(keys.iter().all(|key| client.get(key).expect("an answer").is_none()));
+    let counted = running.count();
+    let first = &counted[&NodeId::Box(BoxId(1))];
+    assert!(first["hits"] >= 25 && first["lost between cores"] == 0, "{counted:?}");
+    assert!(first["invalidations"] >= 4, "each core heard of the flush: {counted:?}");
+}
+
+#[test]
 fn every_operation_of_the_library() {
     let running = Running::start(Shape { homes: 2, roots: 2, ..TREE }, &[]);
     let (mut one, mut two) = (running.client(1), running.client(2));

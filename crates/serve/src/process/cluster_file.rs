@@ -4,4 +4,4 @@
 //! `crate::chain::members` reads. Each reads its own tables and leaves the other's; a key that nobody reads is refused by both.
 
 /// All keys of the file: those of a rack, then those of chains.
-pub const KEYS: &[&str] = &["slots", "cluster", "box", "home", "controller", "coherence", "chain"];
+pub const KEYS: &[&str] = &["slots", "cluster", "box", "home", "controller", "range", "coherence", "chain"];
