@@ -4,12 +4,13 @@
 //!   load ── GET ──▶ box of 1 core, or of 2 ── GET ──▶ home        no key is asked for twice soon: all go up
 //!        ◀──────────                       ◀──────────
 //! ```
-//! Both boxes are the same program and are asked in turns (A B B A …), each with a home of its own, in one process; nodes seal what they say to each other. Shown are
-//! replies per second, and the time that all threads of the box were on a processor for each, as the scheduler counted it.
+//! Both boxes are the same program and are asked in turns (A B B A …), each with a home of its own, in one process; nodes seal what they say to each
+//! other. Shown are replies per second, and the time that all threads of the box were on a processor for each, as the scheduler counted it.
 //!
-//! *Free*: as fast as it goes. Load, home and box share the machine's processors: with two of them, which one box core, its home and the load fill, a second box
-//! core finds no processor, and the ratio says nothing of what cores do to each other. *Held*: after each turn a core sleeps four times as long as it was on a
-//! processor, as if it had a fifth of one. Then the box is what bounds, on two processors too, and the ratio says how the work divides.
+//! *Free*: as fast as it goes. Load, home and box share the machine's processors: with two of them, which one box core, its home and the load fill, a
+//! second box core finds no processor, and the ratio says nothing of what cores do to each other. *Held*: after each turn a core sleeps four times as
+//! long as it was on a processor, as if it had a fifth of one. Then the box is what bounds, on two processors too, and the ratio says how the work
+//! divides.
 
 use base::{Bytes, Clock, Nanos, spread};
 use protocol::coherence::boxes::shards::Shard;
@@ -112,7 +113,10 @@ impl Running {
         let of = |thread: &i32| {
             let path = format!("/proc/self/task/{thread}/schedstat");
             let text = std::fs::read_to_string(path).expect("the kernel counts");
-            text.split_whitespace().next().and_then(|first| first.parse::<f64>().ok()).expect("a number comes first")
+            text.split_whitespace()
+                .next()
+                .and_then(|first| first.parse::<f64>().ok())
+                .expect("a number comes first")
         };
         self.threads.iter().map(of).sum()
     }
@@ -131,7 +135,8 @@ fn start<'scope>(
     let book = Arc::new(Book::new([(HOME, home), (BOX, address)]).expect("they differ"));
     let mut shelf = Shelf::new(Bytes(256 << 20));
     for at in 0..KEYS {
-        let item = Item { value: vec![7; VALUE], flags: 0, kind: Kind::Bytes, version: Version(1), end: Nanos::MAX };
+        let item =
+            Item { value: vec![7; VALUE], flags: 0, kind: Kind::Bytes, version: Version(1), end: Nanos::MAX };
         assert!(shelf.store(&key(at), item));
     }
     let now = Clock::shared().now();

@@ -145,7 +145,10 @@ impl Entries {
     /// # Panics
     /// If something is here, or there are fewer buckets than groups of hashes: [`Entries::DIVISIBLE`].
     pub fn split(&mut self, of: u8) -> Vec<Entries> {
-        assert!(of == 1 || self.capacity() >= Entries::DIVISIBLE, "each group of hashes has buckets of its own");
+        assert!(
+            of == 1 || self.capacity() >= Entries::DIVISIBLE,
+            "each group of hashes has buckets of its own"
+        );
         assert!(self.is_empty() && self.shard == Shard::WHOLE, "what is divided is whole and empty");
         let mut shards = Shard::all(of);
         let slots = self.slots.split(of);

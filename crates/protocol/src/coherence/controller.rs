@@ -8,7 +8,8 @@
 //! No promise rests on it ([`super::table`]): two that are active at once cost hits, and the higher epoch wins everywhere.
 //! An epoch is (term, number), 16 bits each; a term's lowest four bits are its controller's index, so two never share one.
 //!
-//! A table travels as epoch, the set of living boxes, and where copies may be kept, by ranges of slots. Whoever answers with a lower epoch is sent it again, once per heartbeat.
+//! A table travels as epoch, the set of living boxes, and where copies may be kept, by ranges of slots. Whoever answers with a lower epoch is sent
+//! it again, once per heartbeat.
 //!
 //! Bounds: one entry per node of the layout.
 

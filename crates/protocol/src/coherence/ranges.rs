@@ -225,7 +225,12 @@ mod tests {
     fn a_slot_goes_by_its_range() {
         let only = Caching::Only(Boxes(0b101));
         let ranges = Ranges::new(
-            vec![range(8, 9, Caching::Nowhere), range(0, 3, only), range(4, 4, Caching::All), range(63, 63, Caching::Cluster)],
+            vec![
+                range(8, 9, Caching::Nowhere),
+                range(0, 3, only),
+                range(4, 4, Caching::All),
+                range(63, 63, Caching::Cluster),
+            ],
             64,
         );
         let ranges = ranges.expect("they are good");
@@ -246,7 +251,10 @@ mod tests {
             (vec![nowhere(3, 2)], BadRanges::Slots(nowhere(3, 2), 64)),
             (vec![nowhere(3, 64)], BadRanges::Slots(nowhere(3, 64), 64)),
             (vec![nowhere(5, 9), nowhere(1, 5)], BadRanges::Overlap(nowhere(1, 5), nowhere(5, 9))),
-            (vec![range(1, 2, Caching::Only(Boxes(0)))], BadRanges::NoBox(range(1, 2, Caching::Only(Boxes(0))))),
+            (
+                vec![range(1, 2, Caching::Only(Boxes(0)))],
+                BadRanges::NoBox(range(1, 2, Caching::Only(Boxes(0)))),
+            ),
             (vec![nowhere(0, 0); 257], BadRanges::TooMany(257)),
         ] {
             assert_eq!(Ranges::new(ranges, 64), Err(why), "{why}");

@@ -263,9 +263,8 @@ impl Table {
             Caching::Nowhere => false,
             Caching::Only(boxes) => boxes.contains(id),
             // Once a request goes down, to the home's box, it never comes to one that is above the last again.
-            Caching::Cluster => {
-                below.is_none_or(|below| self.layout.above.get(&below).is_some_and(|above| above.contains(&id)))
-            }
+            Caching::Cluster => below
+                .is_none_or(|below| self.layout.above.get(&below).is_some_and(|above| above.contains(&id))),
         }
     }
 
@@ -373,15 +372,11 @@ mod tests {
 
     #[test]
     fn copies_are_kept_where_the_ranges_say() {
-        let caching = [
-            Caching::Cluster,
-            Caching::Only(Boxes(0b1_0001)),
-            Caching::Nowhere,
-            Caching::All,
-        ];
+        let caching = [Caching::Cluster, Caching::Only(Boxes(0b1_0001)), Caching::Nowhere, Caching::All];
         let range = |(slot, caching)| Range { first: slot, last: slot, caching };
         let ranges = Ranges::new((0..).zip(caching).map(range).collect(), 64).expect("ranges");
-        let layout = Layout::two_levels(4, 2, 1, 64).expect("a layout").with_ranges(ranges).expect("its boxes");
+        let layout =
+            Layout::two_levels(4, 2, 1, 64).expect("a layout").with_ranges(ranges).expect("its boxes");
         let table = Table::first(Arc::new(layout));
         let keepers = |slot| {
             let way = table.designated(BoxId(1), hash(slot));

@@ -65,7 +65,7 @@ fields! {
     CLIENT "client" 32 8 Form::Pattern, "who asked first";
     OPERATION "operation" 40 8 Form::Number, "that client's number of the operation";
     OPERAND "operand" 48 8 Form::Number, "argument or result of arithmetic; a limit or length";
-    ROUND "round" 56 8 Form::Number, "of an invalidation, lease, heartbeat; part of a table; session of a write";
+    ROUND "round" 56 8 Form::Number, "of an invalidation, lease, heartbeat, table; session of a write";
     TTL "ttl" 64 8 Form::Number, "ns left to live; all ones: for ever; one less: as before";
     EPOCH "epoch" 72 4 Form::Number, "of the registration table that the sender goes by";
     ITEM_FLAGS "item_flags" 76 4 Form::Pattern, "a memcached client's flags, stored with the value";

@@ -1,6 +1,7 @@
 //! Boxes of several cores: which core hears a packet, and what cores tell each other, late, and sometimes not at all.
 //!
-//! A packet goes to the core of its hash, but for one in [`STRAY`]: sockets of one port that are bound one after the other hand out packets before they know how.
+//! A packet goes to the core of its hash, but for one in [`STRAY`]: sockets of one port that are bound one after the other hand out packets before
+//! they know how.
 //! What is drawn is drawn of the packet and the moment, so that a shrinker may take operations away and the others stay what they are.
 
 use super::nodes::Machine;
@@ -47,7 +48,9 @@ impl World<'_> {
         for (by, at, aside) in machine.take_asides() {
             let drawn = self.draw(u64::from(node) << 16 | u64::from(by) << 8 | u64::from(at));
             if drawn % LOST == 0 && !self.is_calm {
-                self.note(|names| format!("{:<13} core {by} tells {at}, which is lost: {aside:?}", names.name(node)));
+                self.note(|names| {
+                    format!("{:<13} core {by} tells {at}, which is lost: {aside:?}", names.name(node))
+                });
                 continue;
             }
             let is_late = (drawn >> 16) % LATE == 0 && !self.is_calm;

@@ -1,7 +1,7 @@
 //! Where copies may be kept: in a third of all runs some ranges of slots are for some boxes only, and which they are changes while the cluster runs.
 //!
-//! All controllers are told at one moment, those that are up; one that comes up reads what is so by then, as if from its file. What each table says reaches boxes
-//! late, or is overtaken, like any message.
+//! All controllers are told at one moment, those that are up; one that comes up reads what is so by then, as if from its file. What each table says
+//! reaches boxes late, or is overtaken, like any message.
 
 use super::nodes::{Machine, SimulatedBox};
 use super::topology::Topology;
@@ -63,7 +63,10 @@ pub fn wrong(cache: &SimulatedBox, now: Nanos) -> Option<(Vec<u8>, String)> {
         let mut copies = machine.copies().filter(|kept| runs(kept.end(), now));
         let kept = copies.find(|kept| is_kept_away(of(kept.hash)))?;
         let (key, epoch, caching) = (kept.key.escape_ascii(), table.epoch(), of(kept.hash));
-        Some((kept.key.clone(), format!("box {id} has a copy of {key}; table {epoch} has it kept by: {caching}")))
+        Some((
+            kept.key.clone(),
+            format!("box {id} has a copy of {key}; table {epoch} has it kept by: {caching}"),
+        ))
     })
 }
 

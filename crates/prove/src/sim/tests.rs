@@ -63,6 +63,10 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::AnyReceiver, 2),
     (Planted::PlainWrites, 2),
     (Planted::LongAnswers, 1),
+    (Planted::FlushByOneShard, 1),
+    (Planted::StrayServed, 1),
+    (Planted::KeepOutsideRange, 1),
+    (Planted::TellOnlyInRange, 1),
 ];
 
 fn case(topology: &str) -> Case {
@@ -168,5 +172,23 @@ fn the_command_line_is_read() {
         ["sim --plan crash@5+6:1", "sim --seeds 3 --seed 4", "sim --planted nothing", "sim --topology x"]
     {
         assert!(read(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+#[ignore]
+fn tmp_find_seeds() {
+    let from: usize = std::env::var("C_FROM").map_or(0, |t| t.parse().expect("n"));
+    let to: usize = std::env::var("C_TO").map_or(1000, |t| t.parse().expect("n"));
+    for &(planted, seed) in FINDERS.iter().skip(from).take(to - from) {
+        let shows = |seed: &u64| {
+            let clean = Case { seed: *seed, ..case("rooted") };
+            let buggy = Case { planted: Some(planted), ..clean };
+            buggy.play(false).violation.is_some()
+        };
+        let found = std::iter::once(seed).chain(1..4000).find(shows);
+        println!("    (Planted::{planted:?}, {}),", found.unwrap_or(0));
+        use std::io::Write as _;
+        let _ = std::io::stdout().flush();
     }
 }

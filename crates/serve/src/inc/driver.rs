@@ -182,9 +182,7 @@ impl<M: Machine> Driver<M> {
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
         let socket = PollFd::new(&self.wire, PollFlags::IN);
         let polled = match self.machine.bell() {
-            Some(bell) => {
-                poll(&mut [socket, PollFd::from_borrowed_fd(bell, PollFlags::IN)], Some(&timeout))
-            }
+            Some(bell) => poll(&mut [socket, PollFd::from_borrowed_fd(bell, PollFlags::IN)], Some(&timeout)),
             None => poll(&mut [socket], Some(&timeout)),
         };
         match polled {

@@ -193,11 +193,17 @@ impl Service for Nodes {
             }
             Ok(read) => {
                 if !read.is_but_for_ranges(&self.topology) {
-                    log::warn!("{file}: only [[range]] is taken up while nodes run; for all else end them and start them");
+                    log::warn!(
+                        "{file}: only [[range]] is taken up while nodes run; for all else end them and start them"
+                    );
                 }
                 let ranges = read.layout().ranges();
                 let shown: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-                log::info!("copies are kept by all boxes{}{}", if shown.is_empty() { "" } else { ", but for slots " }, shown.join(", "));
+                log::info!(
+                    "copies are kept by all boxes{}{}",
+                    if shown.is_empty() { "" } else { ", but for slots " },
+                    shown.join(", ")
+                );
                 self.orders.set_ranges((**ranges).clone());
             }
             Err(error) => log::error!("what is in force stays: {error}"),

@@ -103,7 +103,8 @@ pub fn run_with<B: Bugs<Planted> + Send>(
             } else if sockets.len() > 1 {
                 guard.share(|_, last| counting_from(last));
             }
-            let mut endpoints: Vec<Endpoint> = sockets.into_iter().map(|socket| endpoint(socket, guard.clone())).collect();
+            let mut endpoints: Vec<Endpoint> =
+                sockets.into_iter().map(|socket| endpoint(socket, guard.clone())).collect();
             match endpoints.len() {
                 1 => run_whole(new(), fast, endpoints.pop().expect("there is one"), stop),
                 _ => run_cores(new, fast, endpoints, planted.clone(), stop),
@@ -200,7 +201,9 @@ fn run_cores<B: Bugs<Planted> + Send>(
     let ends = cores::star(of)?;
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (((shard, table), ends), endpoint) in Shard::all(of).zip(tables.drain(..)).zip(ends).zip(endpoints) {
+        for (((shard, table), ends), endpoint) in
+            Shard::all(of).zip(tables.drain(..)).zip(ends).zip(endpoints)
+        {
             let (cache, planted, run) = (new(), planted.clone(), &run);
             let name = format!("{}/{}", book::name(endpoint.node), shard.index());
             let core = move || run(shard, cache, table, ends, endpoint, planted);

@@ -214,8 +214,10 @@ impl Topology {
     pub fn is_but_for_ranges(&self, other: &Topology) -> bool {
         let slots = (self.layout.slots(), other.layout.slots());
         slots.0 == slots.1
-            && (&self.boxes, &self.homes, &self.book, &self.streams) == (&other.boxes, &other.homes, &other.book, &other.streams)
-            && (self.controllers, &self.config, &self.tuned) == (other.controllers, &other.config, &other.tuned)
+            && (&self.boxes, &self.homes, &self.book, &self.streams)
+                == (&other.boxes, &other.homes, &other.book, &other.streams)
+            && (self.controllers, &self.config, &self.tuned)
+                == (other.controllers, &other.config, &other.tuned)
     }
 
     /// What never changes.
@@ -427,7 +429,8 @@ impl Topology {
             let _ = write!(text, "\n[[controller]]\n{}", at(NodeId::Controller(index)));
         }
         for Range { first, last, caching } in self.layout.ranges().iter() {
-            let caching = if let Caching::Only(_) = caching { caching.to_string() } else { format!("\"{caching}\"") };
+            let caching =
+                if let Caching::Only(_) = caching { caching.to_string() } else { format!("\"{caching}\"") };
             let _ = write!(text, "\n[[range]]\nslots = \"{first}-{last}\"\ncache = {caching}\n");
         }
         text.push_str(

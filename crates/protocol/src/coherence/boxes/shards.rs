@@ -286,9 +286,8 @@ impl<B: Bugs<Planted>> Sharing<B> {
         if !matches!(from, NodeId::Home(_) | NodeId::Box(_)) {
             return 0;
         }
-        let is_it = |flush: &&Flush| {
-            (flush.asker, flush.home, flush.round) == (from, header.home, header.round)
-        };
+        let is_it =
+            |flush: &&Flush| (flush.asker, flush.home, flush.round) == (from, header.home, header.round);
         if let Some(flush) = self.flushes.iter().find(is_it) {
             return flush.missing;
         }

@@ -7,7 +7,8 @@ use super::super::{CacheBox, Home, Life, NodeId, Out, Planted};
 use super::gaps::{HOME, config, is, is_reply, rack, tor};
 use super::world::World;
 use crate::wire::{
-    BoxId, ClientId, Control, Epoch, Flags, HomeId, Incarnation, Kind, Message, OpNumber, Opcode, Status, Verb, Version,
+    BoxId, ClientId, Control, Epoch, Flags, HomeId, Incarnation, Kind, Message, OpNumber, Opcode, Status,
+    Verb, Version,
 };
 use base::Nanos;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ pub(super) fn kept_and_told(planted: Option<Planted>) -> World {
     cache.handle(NOW, NodeId::Controller(0), &table(3, &Ranges::default()), &mut out);
     let (keeps, asked) = asks_to_keep(&mut cache, 3);
     expect!(w, "everywhere", keeps, true);
-    let mut home = Home::with_bugs(&config(), HomeId(1), nowhere.clone(), life, Nanos(1), Tree::new(8), planted);
+    let mut home =
+        Home::with_bugs(&config(), HomeId(1), nowhere.clone(), life, Nanos(1), Tree::new(8), planted);
     out.clear();
     home.handle(NOW, CLIENT, &request(Verb::Session), &mut out);
     let session = out.pop().expect("an answer").1.header.round;

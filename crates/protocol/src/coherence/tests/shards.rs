@@ -5,7 +5,9 @@ use super::super::table::Layout;
 use super::super::{CacheBox, Life, NodeId, Out, Planted};
 use super::gaps::{HOME, config, is, rack};
 use super::world::World;
-use crate::wire::{BoxId, ClientId, Control, Flags, HomeId, Incarnation, Message, Opcode, Round, Status, Verb, Version};
+use crate::wire::{
+    BoxId, ClientId, Control, Flags, HomeId, Incarnation, Message, Opcode, Round, Status, Verb, Version,
+};
 use base::Nanos;
 use std::sync::Arc;
 
@@ -20,7 +22,8 @@ fn key_of(index: u8) -> Vec<u8> {
 
 fn invalidate(key: &[u8], round: u64) -> Message {
     let mut message = Message::new(Opcode::Control(Control::Invalidate), key);
-    (message.header.home, message.header.round, message.header.version) = (HomeId(1), Round(round), Version(u64::MAX));
+    (message.header.home, message.header.round, message.header.version) =
+        (HomeId(1), Round(round), Version(u64::MAX));
     message
 }
 

@@ -110,7 +110,12 @@ fn a_packet_at_the_wrong_shard_is_as_good_as_lost() {
     let whose = Shard::of_hash(key_hash(&key), 2);
     let (mut cache, mut out) = (divided(2, None), Out::new());
     for (at, heard) in [(1 - whose, false), (whose, true)] {
-        cache.handle(at, Nanos(2), (HOME, &Message::new(Opcode::Control(Control::Invalidate), &key)), &mut out);
+        cache.handle(
+            at,
+            Nanos(2),
+            (HOME, &Message::new(Opcode::Control(Control::Invalidate), &key)),
+            &mut out,
+        );
         assert_eq!(!out.is_empty(), heard);
     }
     out.clear();
