@@ -32,7 +32,8 @@ const SKEWS: [f64; 2] = [0.0, 0.99];
 /// # Errors
 /// `this-host` lacks a number.
 pub fn run(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
-    let host = Host::of(&platforms.named("this-host")?)?;
+    let platform = platforms.named("this-host")?;
+    let host = Host::of(&platform)?;
     let way = host.udp_receive.plus(host.machine).plus(host.udp_send);
     let mut rows = Rows::default();
     for skew in SKEWS {
