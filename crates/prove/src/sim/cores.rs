@@ -47,13 +47,13 @@ impl World<'_> {
         let life = place.life;
         for (by, at, aside) in machine.take_asides() {
             let drawn = self.draw(u64::from(node) << 16 | u64::from(by) << 8 | u64::from(at));
-            if drawn % LOST == 0 && !self.is_calm {
+            if drawn.is_multiple_of(LOST) && !self.is_calm {
                 self.note(|names| {
                     format!("{:<13} core {by} tells {at}, which is lost: {aside:?}", names.name(node))
                 });
                 continue;
             }
-            let is_late = (drawn >> 16) % LATE == 0 && !self.is_calm;
+            let is_late = (drawn >> 16).is_multiple_of(LATE) && !self.is_calm;
             let most = if is_late { Picos::from(self.script.config.lease).0 / 2 } else { DELAY.0 };
             let now = self.now().plus(Picos(1 + (drawn >> 24) % most));
             let last = self.between.0.entry((node, by, at)).or_default();

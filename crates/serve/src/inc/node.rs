@@ -162,7 +162,9 @@ fn run_whole<B: Bugs<Planted>>(
     stop: &AtomicBool,
 ) -> io::Result<Counters> {
     match fast {
-        Some((tier, live)) => endpoint.drive(Tiered::new(cache, Table::First(tier, live)), stop, || ()),
+        Some((tier, live)) => {
+            endpoint.drive(Tiered::new(cache, Table::First(Box::new(tier), live)), stop, || ())
+        }
         None => endpoint.drive(cache, stop, || ()),
     }
 }
@@ -179,7 +181,7 @@ fn run_cores<B: Bugs<Planted> + Send>(
     let mut tables: Vec<Option<Table>> = match fast {
         Some((mut tier, live)) => {
             let others = tier.split(of).into_iter().map(Table::Other);
-            std::iter::once(Table::First(tier, live)).chain(others).map(Some).collect()
+            std::iter::once(Table::First(Box::new(tier), live)).chain(others).map(Some).collect()
         }
         None => (0..of).map(|_| None).collect(),
     };

@@ -41,7 +41,7 @@ const LOOK: Nanos = Nanos::from_millis(1);
 /// The program's table.
 pub enum Table {
     /// All of it, or the first core's part, with the program and what it goes by.
-    First(Tier, Live),
+    First(Box<Tier>, Live),
     /// Another core's.
     Other(Entries),
 }

@@ -109,7 +109,7 @@ pub enum Aside {
         /// Who sent it.
         from: NodeId,
         /// What it says.
-        message: Message,
+        message: Box<Message>,
     },
     /// To shard 0: nothing of a home is left here, as a round of `asker` wanted.
     Dropped {
@@ -319,7 +319,7 @@ impl<B: Bugs<Planted>> Sharing<B> {
 
     fn tell(&self, whom: u8, from: NodeId, message: &Message, asides: &mut Asides) {
         let named = (0..self.shard.of).filter(|index| whom & bit(*index) != 0);
-        asides.extend(named.map(|index| (index, Aside::Heard { from, message: message.clone() })));
+        asides.extend(named.map(|index| (index, Aside::Heard { from, message: Box::new(message.clone()) })));
     }
 
     /// All shards but the first.
