@@ -10,7 +10,7 @@ use protocol::chain::ReplicaId;
 use std::path::Path;
 
 /// All keys of the file: those of a rack, then those of chains.
-pub const KEYS: &[&str] = &["slots", "cluster", "box", "home", "controller", "coherence", "chain"];
+pub const KEYS: &[&str] = &["slots", "cluster", "box", "home", "controller", "range", "coherence", "chain"];
 
 /// A chain, as its clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use chained::{Up, Writer, checksum, until_all_serve};
 use fabric::link::Address;
 use members::{Cluster, Folder, Process, Text, etcd, free_ports, millrace, wait_for};
 use protocol::chain::Transaction;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use serve::chain::status::ask;
 use std::time::Duration;
@@ -83,6 +84,48 @@ fn a_cluster_of_one_file_is_whole_degraded_and_whole_again() {
     // Without its home a part of the keys is served by nobody.
     rack.remove(2).kill();
     assert_eq!(state(&until(file, 2), "home:1"), "silent");
+}
+
+/// A rack whose boxes have two cores each, of whose slots some are kept by some boxes only; which, is changed while it runs.
+#[test]
+fn where_copies_are_kept_is_read_anew_by_a_controller() {
+    let folder = Folder::new("ranges");
+    let text = Text::new().rack();
+    let ranged = |slots: &str, cache: &str| {
+        let range = format!("[[range]]\nslots = \"{slots}\"\ncache = {cache}\n");
+        Text { ports: Vec::new().into_iter(), text: format!("{}{range}[coherence]\ncores = 2\n", text.text) }
+    };
+    let cluster = Cluster::of(folder, &ranged("0-31", "\"cluster\""));
+    let file = &cluster.file;
+    let rack = cluster.rack();
+    until(file, 0);
+    let shows = |figure: &str| {
+        wait_for(figure, || {
+            let text = String::from_utf8(millrace(&["cluster", "status", file]).stdout).expect("text");
+            let says = |member: &str| text.lines().any(|line| line.contains(member) && line.contains(figure));
+            let all = ["box:1 ", "box:2 ", "controller:0 "].iter().all(|member| says(member));
+            if all { Ok(()) } else { Err(text) }
+        });
+    };
+    shows("slots cluster 32");
+    let set = |value: &str| {
+        let inc = millrace(&["inc", "set", "colour", value, "--cluster", file]);
+        assert!(inc.status.success(), "{}", String::from_utf8_lossy(&inc.stderr));
+    };
+    set("blue");
+    std::fs::write(file, ranged("8-23", "[2]").text).expect("a file");
+    let controller = Pid::from_child(&rack[3].0);
+    kill_process(controller, Signal::HUP).expect("it runs");
+    shows("slots some 16");
+    set("red");
+    let got = millrace(&["inc", "get", "colour", "--cluster", file]);
+    assert!(String::from_utf8_lossy(&got.stdout).contains("red"));
+    // What makes no sense changes nothing.
+    std::fs::write(file, ranged("8-99", "[2]").text).expect("a file");
+    kill_process(controller, Signal::HUP).expect("it runs");
+    std::fs::write(file, ranged("0-1", "\"nowhere\"").text).expect("a file");
+    kill_process(controller, Signal::HUP).expect("it runs");
+    shows("slots nowhere 2");
 }
 
 #[test]

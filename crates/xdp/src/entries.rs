@@ -5,7 +5,8 @@
 //! Bloom filter before them would cost a line of its own. A tag is a hint; the entry decides.
 //!
 //! Invariants
-//! 1. One writer: [`Entries`] is written through `&mut` only, and a [`Tier`](crate::Tier) has one.
+//! 1. One writer of each bucket: [`Entries`] is written through `&mut` only, and a [`Tier`](crate::Tier) has one, or one for each core of the box
+//!    ([`Entries::split`]), which has the buckets of its hashes.
 //! 2. A key is in one entry at most, of its hash's bucket: [`Entries::put`] looks before it writes.
 //! 3. An entry has no key (length 0) or all of its fields belong together, whenever its `seq` says that nobody writes.
 //! 4. What is lent is written by the program alone, until it is taken back; nothing else takes its place.
@@ -31,8 +32,10 @@ use crate::layout::{
 use crate::region::Region;
 use base::Nanos;
 use lent::Slots;
+use protocol::coherence::boxes::shards::Shard;
 use protocol::coherence::compute::number;
 use protocol::wire::{KeyHash, Kind, MAX_KEY, Version, extend, key_hash, padded, power};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
@@ -97,9 +100,11 @@ impl std::error::Error for TooLarge {}
 
 /// The table.
 pub struct Entries {
-    buckets: Region<Bucket>,
-    entries: Region<Entry>,
-    hits: Region<AtomicU64>,
+    buckets: Arc<Region<Bucket>>,
+    entries: Arc<Region<Entry>>,
+    hits: Arc<Region<AtomicU64>>,
+    /// Whose hashes are here.
+    shard: Shard,
     /// Of these, those that [`Entries::age`] has told.
     told: Vec<u64>,
     slots: Slots,
@@ -110,9 +115,10 @@ impl Entries {
     pub fn private(capacity: usize) -> Entries {
         let buckets = buckets_for(capacity);
         Entries {
-            buckets: Region::private(buckets),
-            entries: Region::private(buckets * WAYS),
-            hits: Region::private(buckets * WAYS),
+            buckets: Arc::new(Region::private(buckets)),
+            entries: Arc::new(Region::private(buckets * WAYS)),
+            hits: Arc::new(Region::private(buckets * WAYS)),
+            shard: Shard::WHOLE,
             told: vec![0; buckets * WAYS],
             slots: Slots::new(Region::private(16)),
         }
@@ -129,10 +135,39 @@ impl Entries {
             "the maps are one table"
         );
         let told = hits.iter().map(|hits| hits.load(Relaxed)).collect();
-        Entries { buckets, entries, hits, told, slots: Slots::new(owned) }
+        let (buckets, entries, hits) = (Arc::new(buckets), Arc::new(entries), Arc::new(hits));
+        Entries { buckets, entries, hits, shard: Shard::WHOLE, told, slots: Slots::new(owned) }
     }
 
-    /// Entries that fit.
+    /// Divides it among the cores of a box: what is here from now on is the first's, what is returned the others'. Each looks at, and writes, the
+    /// buckets of its own hashes alone.
+    ///
+    /// # Panics
+    /// If something is here, or there are fewer buckets than groups of hashes: [`Entries::DIVISIBLE`].
+    pub fn split(&mut self, of: u8) -> Vec<Entries> {
+        assert!(
+            of == 1 || self.capacity() >= Entries::DIVISIBLE,
+            "each group of hashes has buckets of its own"
+        );
+        assert!(self.is_empty() && self.shard == Shard::WHOLE, "what is divided is whole and empty");
+        let mut shards = Shard::all(of);
+        let slots = self.slots.split(of);
+        self.shard = shards.next().expect("there is one");
+        let others = shards.zip(slots).map(|(shard, slots)| Entries {
+            buckets: Arc::clone(&self.buckets),
+            entries: Arc::clone(&self.entries),
+            hits: Arc::clone(&self.hits),
+            shard,
+            told: self.told.clone(),
+            slots,
+        });
+        others.collect()
+    }
+
+    /// The least [`Entries::capacity`] that can be divided.
+    pub const DIVISIBLE: usize = Shard::GROUPS as usize * WAYS;
+
+    /// Entries that fit, those of other cores included.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
@@ -215,7 +250,8 @@ impl Entries {
 
     /// Forgets what a writer left that died in the middle of a write: for a table that was another process's.
     pub(crate) fn repair(&mut self) {
-        for index in 0..self.entries.len() {
+        let shard = self.shard;
+        for index in (0..self.entries.len()).filter(|index| shard.has_group(index / WAYS)) {
             let entry = &self.entries[index];
             let tag = self.buckets[index / WAYS].tag[index % WAYS].load(Relaxed);
             let says = match entry.key_len.load(Relaxed) {
@@ -254,7 +290,9 @@ impl Entries {
     /// Says which keys were hit since this was last asked, by their hashes, and how often; then halves all hits, so that what was asked for long
     /// ago counts less. Hits that are counted meanwhile may get lost.
     pub fn age(&mut self, mut fresh: impl FnMut(KeyHash, u64)) {
-        for (index, hits) in self.hits.iter().enumerate() {
+        let shard = self.shard;
+        let all = self.hits.iter().enumerate();
+        for (index, hits) in all.filter(|(index, _)| shard.has_group(index / WAYS)) {
             let count = hits.load(Relaxed);
             let tag = self.buckets[index / WAYS].tag[index % WAYS].load(Relaxed);
             if tag != 0 && count > self.told[index] {
@@ -267,7 +305,8 @@ impl Entries {
 
     /// Keys that are here.
     pub fn len(&self) -> usize {
-        self.buckets.iter().flat_map(|bucket| &bucket.tag).filter(|tag| tag.load(Relaxed) != 0).count()
+        let buckets = self.buckets.iter().enumerate().filter(|(index, _)| self.shard.has_group(*index));
+        buckets.flat_map(|(_, bucket)| &bucket.tag).filter(|tag| tag.load(Relaxed) != 0).count()
     }
 
     /// Whether there is none.
@@ -361,7 +400,8 @@ impl Entries {
         let mut vacated = 0;
         for index in indices {
             let tag = self.buckets[index / WAYS].tag[index % WAYS].load(Relaxed);
-            if tag != 0 && which(KeyHash(tag as u32)) && !self.slots.has_index(index) {
+            let is_mine = self.shard.has_group(index / WAYS);
+            if is_mine && tag != 0 && which(KeyHash(tag as u32)) && !self.slots.has_index(index) {
                 self.vacate(index);
                 vacated += 1;
             }

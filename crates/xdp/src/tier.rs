@@ -199,6 +199,11 @@ impl Tier {
         &self.shared.entries
     }
 
+    /// Divides the copies among so many cores: those of all but the first, which this keeps. See [`Entries::split`].
+    pub fn split(&mut self, of: u8) -> Vec<Entries> {
+        self.shared.entries.split(of)
+    }
+
     /// The copies, for the user tier.
     pub fn entries_mut(&mut self) -> &mut Entries {
         &mut self.shared.entries

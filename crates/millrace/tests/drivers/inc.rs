@@ -68,10 +68,16 @@ fn talk(topology: &Topology, name: u16, rounds: u64) -> Result<u64, String> {
 
 /// Nodes of a topology, in one process; and the topology's file.
 pub fn nodes(seed: u64) -> (Program, PathBuf) {
+    nodes_with(seed, 1)
+}
+
+/// The same, with boxes of so many cores.
+fn nodes_with(seed: u64, cores: u8) -> (Program, PathBuf) {
     let mut file = PathBuf::new();
     let program = Program::start(seed, |folder| {
         let printed = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(["inc", "topology", "--free-ports", "--set", "coherence.patience=20000000"])
+            .args(["--set", &format!("coherence.cores={cores}")])
             .output()
             .expect("the program");
         file = folder.join("rack.toml");
@@ -83,8 +89,8 @@ pub fn nodes(seed: u64) -> (Program, PathBuf) {
     (program, file)
 }
 
-fn scenario(seed: u64, rates: Rates<'_>, lie: Lie) -> Result<String, String> {
-    let (program, file) = nodes(seed);
+fn scenario(seed: u64, cores: u8, rates: Rates<'_>, lie: Lie) -> Result<String, String> {
+    let (program, file) = nodes_with(seed, cores);
     let topology = Topology::read(&file).map_err(|e| e.to_string())?;
     program.control.arm(rates, lie);
     let talked = std::thread::scope(|scope| {
@@ -106,5 +112,10 @@ fn scenario(seed: u64, rates: Rates<'_>, lie: Lie) -> Result<String, String> {
 
 #[test]
 fn the_cache_is_coherent_while_datagrams_are_lost() {
-    for_seeds(3, |seed| scenario(seed, WEATHER, Lie::No));
+    for_seeds(3, |seed| scenario(seed, 1, WEATHER, Lie::No));
+}
+
+#[test]
+fn boxes_of_several_cores_are_too() {
+    for_seeds(3, |seed| scenario(seed, 3, WEATHER, Lie::No));
 }

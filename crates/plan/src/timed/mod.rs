@@ -16,7 +16,9 @@
 //! | [`node`] | a machine of `protocol::coherence` at a core, with its inbox and deadlines |
 //! | [`rack`] | clients, boxes and a home, joined |
 //! | [`places`] | experiment M-E2: the in-network cache by where its boxes are |
+//! | [`box_cores`] | experiment M-E3: misses of a box by its cores |
 
+pub mod box_cores;
 pub mod core;
 pub mod lookup;
 pub mod node;
@@ -38,5 +40,6 @@ pub static OWN: System = System::own(
             run: lookup::run,
         },
         Experiment { id: "M-E2", title: "the in-network cache by where its boxes are", run: places::run },
+        Experiment { id: "M-E3", title: "misses of a box by its cores", run: box_cores::run },
     ],
 );

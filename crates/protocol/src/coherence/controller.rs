@@ -8,14 +8,16 @@
 //! No promise rests on it ([`super::table`]): two that are active at once cost hits, and the higher epoch wins everywhere.
 //! An epoch is (term, number), 16 bits each; a term's lowest four bits are its controller's index, so two never share one.
 //!
-//! A table travels as epoch and the set of living boxes. Whoever answers with a lower epoch is sent it again, once per heartbeat.
+//! A table travels as epoch, the set of living boxes, and where copies may be kept, by ranges of slots. Whoever answers with a lower epoch is sent
+//! it again, once per heartbeat.
 //!
 //! Bounds: one entry per node of the layout.
 
 use super::holders::Boxes;
+use super::ranges::Ranges;
 use super::table::Layout;
 use super::{Config, NodeId, Out};
-use crate::wire::{Control, Epoch, Incarnation, Message, Opcode, Round};
+use crate::wire::{Control, Epoch, Incarnation, Kind, Message, Opcode, Round};
 use base::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct Controller {
     /// The highest it has heard of; its own while it is active.
     epoch: Epoch,
     live: Boxes,
+    /// As its file says.
+    ranges: Arc<Ranges>,
     /// When it last heard of a node, or began to listen.
     heard: BTreeMap<NodeId, Nanos>,
     /// When it last heard an active controller.
@@ -55,6 +59,7 @@ impl Controller {
         Controller {
             index: index % MAX_CONTROLLERS,
             controllers: controllers.min(MAX_CONTROLLERS),
+            ranges: Arc::clone(layout.ranges()),
             layout,
             role: Role::Standby,
             epoch: Epoch(0),
@@ -118,6 +123,22 @@ impl Controller {
     /// The boxes that it takes for alive.
     pub fn live(&self) -> Boxes {
         self.live
+    }
+
+    /// Where copies may be kept by the tables that it makes.
+    pub fn ranges(&self) -> &Arc<Ranges> {
+        &self.ranges
+    }
+
+    /// Copies may be kept as these ranges of its layout's slots say, from the next table on: at once if it makes the tables, else when it does.
+    pub fn set_ranges(&mut self, now: Nanos, ranges: Ranges) {
+        if *self.ranges != ranges {
+            self.ranges = Arc::new(ranges);
+            if self.role == Role::Active {
+                self.number_next(now);
+                self.beat_at = now;
+            }
+        }
     }
 
     /// How long it has heard nothing of boxes and homes, while it makes the tables.
@@ -209,6 +230,10 @@ impl Controller {
         message.header.epoch = self.epoch;
         message.header.operand = self.live.0;
         message.header.round = Round(self.round);
+        if what == Control::Table {
+            message.header.kind = Kind::Table;
+            message.value = self.ranges.to_bytes();
+        }
         message
     }
 }

@@ -21,7 +21,7 @@
 //! | [`compute`] | what operations do to items |
 //! | [`ownership`] | what a home and the box that it gives a key to tell each other |
 //! | [`holders`], [`rounds`] | who may hold a copy; asking them to drop it. Of homes, and of boxes for those below them |
-//! | [`table`] | topology, slots, designated boxes, ways round dead ones |
+//! | [`table`], [`ranges`] | topology, slots, designated boxes, ways round dead ones; where copies may be kept, by slots |
 //! | [`client`], [`boxes`], [`home`], [`controller`] | the four machines |
 //! | [`guard`] | who may say what: beside a machine, in whatever drives it |
 //!
@@ -41,6 +41,7 @@ pub mod lease;
 pub mod ownership;
 pub mod planted;
 pub mod published;
+pub mod ranges;
 pub mod rounds;
 pub mod table;
 #[cfg(test)]

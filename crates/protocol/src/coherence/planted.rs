@@ -100,6 +100,14 @@ planted! {
     PlainWrites "plain-writes",
     /// A node answers strangers with more than they sent.
     LongAnswers "long-answers",
+    /// A flush is answered by one shard of a box for all.
+    FlushByOneShard "flush-by-one-shard",
+    /// A shard of a box serves what is for another: a late packet that met the wrong one.
+    StrayServed "stray-served",
+    /// A box keeps what the table keeps away from it.
+    KeepOutsideRange "keep-outside-range",
+    /// A home tells only those boxes of a write that its file lets keep the key.
+    TellOnlyInRange "tell-only-in-range",
 }
 
 #[cfg(test)]

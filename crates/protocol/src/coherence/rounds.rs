@@ -65,6 +65,8 @@ pub struct Ended<P> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rounds<P> {
     next: u64,
+    /// From one number to the next.
+    step: u64,
     running: BTreeMap<u64, Running<P>>,
     /// When to look at which round: one entry each.
     timers: BTreeSet<(Nanos, u64)>,
@@ -80,6 +82,7 @@ impl<P> Rounds<P> {
     pub fn new(first: u64, capacity: usize, timeouts: (Nanos, Nanos)) -> Rounds<P> {
         Rounds {
             next: first,
+            step: 1,
             running: BTreeMap::new(),
             timers: BTreeSet::new(),
             targets: BTreeMap::new(),
@@ -87,6 +90,13 @@ impl<P> Rounds<P> {
             first_timeout: timeouts.0,
             longest_timeout: timeouts.1,
         }
+    }
+
+    /// Numbered from `first` in steps: where several tables of one node give numbers.
+    #[must_use]
+    pub fn numbered(mut self, (first, step): (u64, u64)) -> Rounds<P> {
+        (self.next, self.step) = (first, step);
+        self
     }
 
     /// The number of the round that begins next.
@@ -106,7 +116,7 @@ impl<P> Rounds<P> {
     pub fn begin(&mut self, now: Nanos, target: Target, boxes: (Boxes, Nanos), purpose: P, out: &mut Out) {
         assert!(self.has_room(), "a round begins where there is room");
         let number = self.next;
-        self.next += 1;
+        self.next += self.step;
         let (waiting, until) = boxes;
         let timeout = self.first_timeout;
         let send_at = now.plus(timeout);

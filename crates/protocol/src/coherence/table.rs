@@ -2,8 +2,8 @@
 //!
 //! * [`Layout`] is the topology and never changes: boxes with those above them, homes with the box before them, slots with their
 //!   homes. It must be the same everywhere, for the home of a key is a promise.
-//! * [`Table`] adds an epoch and the set of boxes that live. Everything else is computed from it, so that a table travels as
-//!   two numbers. No promise rests on it: a wrong or old one costs hits.
+//! * [`Table`] adds an epoch, the set of boxes that live, and where copies may be kept ([`super::ranges`]). Everything else is computed from it, so that
+//!   a table travels as two numbers and those ranges. No promise rests on it: a wrong or old one costs hits.
 //!
 //! ```text
 //!      root 5        root 6         slot s: every box has, among the living ones above it, one *chosen* for s;
@@ -18,6 +18,7 @@
 //! Fallback: [`Table::next`] skips boxes that are dead in the table; a box that sees a neighbour dead sends straight to the home.
 
 use super::holders::Boxes;
+use super::ranges::{Caching, Range, Ranges};
 use crate::wire::{BoxId, Epoch, HomeId, KeyHash};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,6 +44,8 @@ pub struct Layout {
     homes: Vec<HomeId>,
     /// The box before each home.
     before: BTreeMap<HomeId, BoxId>,
+    /// Where copies may be kept, until a controller says otherwise.
+    ranges: Arc<Ranges>,
 }
 
 /// Why a topology is none.
@@ -58,6 +61,8 @@ pub enum BadLayout {
     Homes,
     /// More than eight levels, or a circle.
     TooHigh(BoxId),
+    /// A range of slots names a box that is not there.
+    RangeOf(Range, BoxId),
 }
 
 impl fmt::Display for BadLayout {
@@ -68,6 +73,9 @@ impl fmt::Display for BadLayout {
             BadLayout::Unknown(id) => write!(f, "box {id} is named but not there"),
             BadLayout::Homes => f.write_str("at least one home, each once"),
             BadLayout::TooHigh(id) => write!(f, "above box {id} are more than {MAX_HEIGHT} levels"),
+            BadLayout::RangeOf(Range { first, last, .. }, id) => {
+                write!(f, "slots {first}-{last} name box {id}, which is not there")
+            }
         }
     }
 }
@@ -98,7 +106,7 @@ impl Layout {
             return Err(BadLayout::Unknown(*unknown));
         }
         let homes = (0..slots).map(|slot| homes[slot % homes.len()].0).collect();
-        let layout = Layout { above, homes, before };
+        let layout = Layout { above, homes, before, ranges: Arc::default() };
         match layout.too_high() {
             Some(id) => Err(BadLayout::TooHigh(id)),
             None => Ok(layout),
@@ -117,6 +125,25 @@ impl Layout {
         boxes.extend(above.iter().map(|id| BoxPlace { id: *id, above: vec![] }));
         let homes: Vec<_> = (0..homes).map(|i| (HomeId(i + 1), BoxId(tors - i % tors.max(1)))).collect();
         Layout::new(&boxes, &homes, slots)
+    }
+
+    /// The same, with copies kept only as these say, until a controller says otherwise.
+    ///
+    /// # Errors
+    /// [`BadLayout::RangeOf`].
+    pub fn with_ranges(self, ranges: Ranges) -> Result<Layout, BadLayout> {
+        for range in ranges.iter() {
+            let mut named = if let Caching::Only(boxes) = range.caching { boxes } else { Boxes(0) }.iter();
+            if let Some(unknown) = named.find(|id| !self.above.contains_key(id)) {
+                return Err(BadLayout::RangeOf(*range, unknown));
+            }
+        }
+        Ok(Layout { ranges: Arc::new(ranges), ..self })
+    }
+
+    /// Where copies may be kept, until a controller says otherwise.
+    pub fn ranges(&self) -> &Arc<Ranges> {
+        &self.ranges
     }
 
     /// A box with more than the levels above it that there may be; in a circle they never end.
@@ -170,6 +197,7 @@ pub struct Table {
     layout: Arc<Layout>,
     epoch: Epoch,
     live: Boxes,
+    ranges: Arc<Ranges>,
     /// By box id and slot.
     next: Vec<Next>,
 }
@@ -177,13 +205,15 @@ pub struct Table {
 impl Table {
     /// With every box alive, of epoch 0: what everybody begins with.
     pub fn first(layout: Arc<Layout>) -> Table {
-        Table::new(layout, Epoch(0), Boxes(u64::MAX))
+        let ranges = Arc::clone(&layout.ranges);
+        Table::new(layout, (Epoch(0), Boxes(u64::MAX), ranges))
     }
 
-    /// Of this epoch, with these boxes alive.
-    pub fn new(layout: Arc<Layout>, epoch: Epoch, live: Boxes) -> Table {
+    /// Of this epoch, with these boxes alive, and copies kept as the ranges say.
+    pub fn new(layout: Arc<Layout>, (epoch, live, ranges): (Epoch, Boxes, Arc<Ranges>)) -> Table {
         let highest = layout.boxes().last().map_or(0, |id| usize::from(id.0));
-        let mut table = Table { next: vec![Next::Home; (highest + 1) * layout.slots()], layout, epoch, live };
+        let next = vec![Next::Home; (highest + 1) * layout.slots()];
+        let mut table = Table { next, layout, epoch, live, ranges };
         for slot in 0..table.layout.slots() {
             let home = table.layout.homes[slot];
             let down = table.chain(table.layout.before[&home], slot);
@@ -219,6 +249,23 @@ impl Table {
     /// Whether this box lives, as far as the table knows.
     pub fn lives(&self, id: BoxId) -> bool {
         self.live.contains(id)
+    }
+
+    /// Where copies may be kept.
+    pub fn ranges(&self) -> &Arc<Ranges> {
+        &self.ranges
+    }
+
+    /// Whether box `id` may keep a key with this hash that it is asked for by `below`: a box, or a client where that is none.
+    pub fn may_keep(&self, id: BoxId, below: Option<BoxId>, hash: KeyHash) -> bool {
+        match self.ranges.of(self.layout.slot_of(hash)) {
+            Caching::All => true,
+            Caching::Nowhere => false,
+            Caching::Only(boxes) => boxes.contains(id),
+            // Once a request goes down, to the home's box, it never comes to one that is above the last again.
+            Caching::Cluster => below
+                .is_none_or(|below| self.layout.above.get(&below).is_some_and(|above| above.contains(&id))),
+        }
     }
 
     /// From box `id`, for a key with this hash. A box that is not in the layout sends to the home.
@@ -295,15 +342,16 @@ mod tests {
     fn dead_boxes_are_gone_round() {
         let layout = published();
         let all = Boxes(0b11_1111);
-        let without_root = Table::new(layout.clone(), Epoch(1), all.without(Boxes(1 << 4)));
-        let without_tor = Table::new(layout.clone(), Epoch(2), all.without(Boxes(1 << 3)));
+        let with = |epoch, live| Table::new(layout.clone(), (Epoch(epoch), live, Arc::default()));
+        let without_root = with(1, all.without(Boxes(1 << 4)));
+        let without_tor = with(2, all.without(Boxes(1 << 3)));
         for slot in 0..64 {
             let way = without_root.designated(BoxId(1), hash(slot));
             assert!(!way.contains(&BoxId(5)) && way[0] == BoxId(1));
             let way = without_tor.designated(BoxId(1), hash(slot));
             assert!(!way.contains(&BoxId(4)), "{way:?}");
         }
-        let alone = Table::new(layout, Epoch(3), Boxes(1));
+        let alone = with(3, Boxes(1));
         assert!((0..64).all(|slot| alone.next(BoxId(1), hash(slot)) == Next::Home));
         assert_eq!(alone.next(BoxId(40), hash(1)), Next::Home);
     }
@@ -323,6 +371,27 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_kept_where_the_ranges_say() {
+        let caching = [Caching::Cluster, Caching::Only(Boxes(0b1_0001)), Caching::Nowhere, Caching::All];
+        let range = |(slot, caching)| Range { first: slot, last: slot, caching };
+        let ranges = Ranges::new((0..).zip(caching).map(range).collect(), 64).expect("ranges");
+        let layout =
+            Layout::two_levels(4, 2, 1, 64).expect("a layout").with_ranges(ranges).expect("its boxes");
+        let table = Table::first(Arc::new(layout));
+        let keepers = |slot| {
+            let way = table.designated(BoxId(1), hash(slot));
+            let below = std::iter::once(None).chain(way.iter().copied().map(Some));
+            let kept = way.iter().zip(below).filter(|(id, below)| table.may_keep(**id, *below, hash(slot)));
+            kept.map(|(id, _)| id.0).collect::<Vec<_>>()
+        };
+        // Over a root to the home behind box 4.
+        assert_eq!(keepers(0), [1, 5], "the client is under these");
+        assert_eq!(keepers(1), [1], "the other way of two");
+        assert_eq!(keepers(2), []);
+        assert_eq!(keepers(3).len(), 3);
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         let place = |id, above: u16| BoxPlace { id: BoxId(id), above: vec![BoxId(above)] };
         let home = [(HomeId(1), BoxId(1))];
@@ -336,5 +405,9 @@ mod tests {
             assert_eq!(Layout::new(&boxes, homes, slots), Err(why));
         }
         assert!(Layout::two_levels(0, 0, 1, 1).is_err());
+        let range = Range { first: 0, last: 0, caching: Caching::Only(Boxes(0b11)) };
+        let one = Layout::two_levels(1, 0, 1, 1).expect("a layout");
+        let refused = one.with_ranges(Ranges::new(vec![range], 1).expect("ranges"));
+        assert_eq!(refused, Err(BadLayout::RangeOf(range, BoxId(2))));
     }
 }

@@ -65,7 +65,7 @@ fields! {
     CLIENT "client" 32 8 Form::Pattern, "who asked first";
     OPERATION "operation" 40 8 Form::Number, "that client's number of the operation";
     OPERAND "operand" 48 8 Form::Number, "argument or result of arithmetic; a limit or length";
-    ROUND "round" 56 8 Form::Number, "of an invalidation, lease, heartbeat; part of a table; session of a write";
+    ROUND "round" 56 8 Form::Number, "of an invalidation, lease, heartbeat, table; session of a write";
     TTL "ttl" 64 8 Form::Number, "ns left to live; all ones: for ever; one less: as before";
     EPOCH "epoch" 72 4 Form::Number, "of the registration table that the sender goes by";
     ITEM_FLAGS "item_flags" 76 4 Form::Pattern, "a memcached client's flags, stored with the value";
@@ -87,6 +87,9 @@ fields! {
 
 /// Bytes of the fixed header; the key begins here.
 pub const HEADER: usize = 160;
+
+/// Where the hash's lowest byte is: what chooses among a box's cores reads it before anybody parses the packet.
+pub const HASH_AT: usize = at::HASH;
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ mod tests;
 mod types;
 
 pub use dissector::dissector;
-pub use fields::{FIELDS, Field, Form, HEADER};
+pub use fields::{FIELDS, Field, Form, HASH_AT, HEADER};
 pub use message::{Header, Message};
 pub use opcode::{Control, Flags, KeyRule, Kind, Opcode, REPLY, Status, Verb};
 pub use packet::{Malformed, Packet, is_packet};

@@ -9,7 +9,9 @@ mod vectors;
 use super::*;
 use crate::coherence::NodeId;
 use crate::coherence::guard::{Guard, Keys};
+use crate::coherence::holders::Boxes;
 use crate::coherence::ownership::{Answer, Grant, Record, Returned, Told};
+use crate::coherence::ranges::{Caching, Range, Ranges};
 use base::Nanos;
 use base::key::Key;
 use std::net::SocketAddr;
@@ -150,8 +152,12 @@ fn said(control: Control) -> Message {
         }
         Control::ReturnAck => header.round = Round(0x2122_2324),
         Control::Table => {
-            (header.round, header.operand, header.kind) = (Round(0), 2, Kind::Table);
-            message.value = b"part".to_vec();
+            (header.round, header.operand, header.kind) = (Round(17), 0b1011, Kind::Table);
+            let range = |first, last, caching| Range { first, last, caching };
+            let some = Caching::Only(Boxes(0b11));
+            let ranges =
+                vec![range(0, 31, Caching::Cluster), range(40, 40, some), range(48, 63, Caching::Nowhere)];
+            message.value = Ranges::new(ranges, 64).expect("they rise").to_bytes();
         }
         _ => {}
     }

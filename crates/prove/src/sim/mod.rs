@@ -3,6 +3,8 @@
 //! ```text
 //!  campaign ── seeds, planted bugs ──▶ play ──┬── script    what the seed draws: bounds, keys, operations, faults
 //!                                             ├── world     nodes, clocks, bytes on the wire, crashes, phases
+//!                                             │    ├── cores    which core of a box hears what, and what they tell each other
+//!                                             │    ├── ranges   where copies may be kept, which changes meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
 //!                                             │    └── watch    what holds after every event
@@ -18,12 +20,14 @@
 mod campaign;
 mod chain;
 mod clock;
+mod cores;
 mod indices;
 mod issue;
 mod minimal;
 mod nodes;
 mod packets;
 mod play;
+mod ranges;
 mod record;
 mod script;
 #[cfg(test)]
@@ -62,6 +66,8 @@ const WITHIN: u64 = 4_000;
 /// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop.
 /// From its seed a run draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which
 /// faults come: losses, duplicates, delays, reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all
+/// runs boxes have several cores, and some packets meet the wrong one; in a third of them
+/// some keys may be kept by some boxes only, which changes meanwhile; in half of all
 /// runs there is a key, and strangers without it repeat, divert and forge what they overhear; in half of all runs clients of another
 /// protocol ask the homes themselves, in the same histories. After every
 /// event no box may hold a copy that is not what its home has; every operation must end once, in time; when the faults are over, and

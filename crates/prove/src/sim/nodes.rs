@@ -4,8 +4,8 @@ use super::clock::Clock;
 use super::script::Script;
 use super::topology::Topology;
 use base::Nanos;
-use protocol::coherence::boxes::lent::{Fronted, Model};
-use protocol::coherence::guard::{Guard, Keys};
+use protocol::coherence::boxes::shards::Divided;
+use protocol::coherence::guard::{Guard, Keys, Numbering};
 use protocol::coherence::home::items::Tree;
 use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out, Planted};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Message};
@@ -13,14 +13,15 @@ use sim::nodes::Node;
 use sim::{NodeSet, random};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Items of a home: more than any workload has keys.
 const ITEMS: usize = 256;
 /// A client's id is its index, and which life of it this is.
 const CLIENTS: u64 = 256;
 
-/// A box that may have a planted bug, and a faster tier before it.
-pub type SimulatedBox = Fronted<Option<Planted>>;
+/// A box that may have a planted bug, several cores, and a faster tier before each.
+pub type SimulatedBox = Divided<Option<Planted>>;
 
 /// What runs on a node.
 #[derive(Clone, Debug)]
@@ -36,11 +37,11 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Takes a message.
-    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+    /// Takes a message; of a box, its shard `at`.
+    pub fn handle(&mut self, at: u8, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         match self {
             Machine::Client(m) => m.handle(now, from, message, out),
-            Machine::Box(m) => m.handle(now, from, message, out),
+            Machine::Box(m) => m.handle(at, now, (from, message), out),
             Machine::Home(m) => m.handle(now, from, message, out),
             Machine::Controller(m) => m.handle(now, from, message, out),
         }
@@ -162,6 +163,11 @@ impl Numbers {
         first..first + self.homes.len() as u32
     }
 
+    /// Nodes of controllers.
+    pub fn controllers(&self) -> std::ops::Range<Node> {
+        self.homes().end..self.count()
+    }
+
     /// In a trace.
     pub fn name(&self, node: Node) -> String {
         match self.role(node) {
@@ -175,7 +181,7 @@ impl Numbers {
     /// Which numbers are what: faults name nodes by them.
     pub fn legend(&self) -> String {
         let range = |nodes: std::ops::Range<Node>| nodes.collect::<NodeSet>().to_string();
-        let controllers = self.homes().end..self.count();
+        let controllers = self.controllers();
         let mut text = format!(
             "clients are nodes {}, boxes {}, homes {}",
             range(self.clients()),
@@ -192,8 +198,8 @@ impl Numbers {
 /// A machine, its clock, and how often it has begun.
 #[derive(Debug)]
 pub struct Place {
-    /// What it knows of others' proofs in this life.
-    pub guard: Guard<Option<Planted>>,
+    /// What it knows of others' proofs in this life; a box's shards each.
+    pub guards: Vec<Guard<Option<Planted>>>,
     /// Sealed packets that its machine heard in this life.
     pub heard: HashSet<Vec<u8>>,
     /// None while it is down.
@@ -224,7 +230,7 @@ pub fn begin(
     role: Role,
     (now, birth): (Nanos, u32),
 ) {
-    let (config, layout) = (&script.config, &topology.layout);
+    let (config, layout) = (&script.config, &script.layout);
     let life = if place.life == 0 { Life::First } else { Life::Again };
     place.life += 1;
     let who = (Incarnation(birth), life);
@@ -238,8 +244,7 @@ pub fn begin(
         }
         Role::Box(id) => {
             let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, script.planted);
-            let tier = script.has_fast_tiers.then(|| Model::with_bugs(script.planted));
-            Machine::Box(Box::new(Fronted::new(machine, tier)))
+            Machine::Box(Box::new(Divided::new(&machine, script.cores, script.has_fast_tiers)))
         }
         Role::Home(id) => {
             let (layout, items) = (Arc::clone(layout), Tree::new(ITEMS));
@@ -261,7 +266,20 @@ pub fn begin(
         },
     };
     let who = if let NodeId::Client(_) = place.id { Incarnation(0) } else { who.0 };
-    place.guard = Guard::with_bugs(place.id, who, keys(script, place.id), script.planted);
+    let cores = if let Role::Box(_) = role { script.cores } else { 1 };
+    place.guards = guards(script, place.id, who, cores);
     place.heard.clear();
     place.machine = Some(machine);
+}
+
+/// Of one node, numbering as one what they seal.
+fn guards(script: &Script, id: NodeId, who: Incarnation, count: u8) -> Vec<Guard<Option<Planted>>> {
+    let new = |_| Guard::with_bugs(id, who, keys(script, id), script.planted);
+    let mut guards: Vec<_> = (0..count).map(new).collect();
+    if count > 1 {
+        let last = AtomicU64::new(u64::from(who.0) << 32);
+        let numbering: Numbering = Arc::new(move || last.fetch_add(1, Ordering::Relaxed) + 1);
+        guards.iter_mut().for_each(|guard| guard.share(|_, _| Arc::clone(&numbering)));
+    }
+    guards
 }

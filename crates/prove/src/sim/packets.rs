@@ -3,6 +3,7 @@
 //! What must hold, besides what machines promise: an honest packet is refused only as one that came before; a damaged, forged or diverted
 //! one is never heard; none is heard twice by one life of a receiver; and nobody is answered with more bytes than he sent without proof.
 
+use super::nodes::Machine;
 use super::script::DELAY;
 use super::words;
 use super::world::{Happening, World};
@@ -104,11 +105,17 @@ impl World<'_> {
             return;
         }
         let source = self.source(from);
+        let at = self.core_for(node, datagram.bytes());
         let place = &mut self.places[node as usize];
-        let (sender, message) = match place.guard.open(datagram.bytes(), source) {
+        let (sender, message) = match place.guards[usize::from(at)].open(datagram.bytes(), source) {
             Ok(heard) => heard,
             Err(refusal) => return self.refused(node, from, datagram, &refusal),
         };
+        if let Some(Machine::Box(machine)) = &place.machine
+            && machine.is_stray(at, &message)
+        {
+            return self.note(|names| format!("{:<13} drops a stray at core {at}", names.name(node)));
+        }
         let is_sealed = Packet::parse(datagram.bytes()).is_ok_and(|packet| packet.proof().is_some());
         let is_new = !is_sealed || place.heard.insert(datagram.bytes().to_vec());
         if datagram.says_otherwise() {
@@ -125,7 +132,7 @@ impl World<'_> {
         self.note(|names| {
             format!("{:<13} ◀ {}: {message:?}", names.name(node), words::sender(names, sender))
         });
-        self.act(node, Some((sender, &message)));
+        self.act(node, at, Some((sender, &message)));
     }
 
     fn refused(&mut self, node: Node, from: NodeId, datagram: &Datagram, refusal: &Refusal) {
@@ -184,7 +191,7 @@ impl World<'_> {
             message.emit(&mut bytes);
             return bytes;
         }
-        self.places[node as usize].guard.emit(to, room, message, &mut bytes);
+        self.places[node as usize].guards[0].emit(to, room, message, &mut bytes);
         if is_keyed && matches!(to, NodeId::Client(_)) && bytes.len() > room as usize {
             self.broken(format!("{} bytes for {room} of a stranger: {message:?}", bytes.len()), &message.key);
         }

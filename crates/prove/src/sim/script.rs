@@ -7,10 +7,13 @@
 //! 0.2 to 0.6 ms, most of a fault's ways to be late are about a lease long.
 
 use super::nodes::Numbers;
+use super::ranges;
 use super::topology::{MOST_KEYS, Topology};
 use base::key::Key;
 use base::{Nanos, Picos, Prng};
 use protocol::coherence::client::Call;
+use protocol::coherence::ranges::Ranges;
+use protocol::coherence::table::Layout;
 use protocol::coherence::{Compute, Config, Planted, Policy};
 use protocol::wire::Verb;
 use sim::faults::{Bounds, Fault, Plan, What};
@@ -18,6 +21,7 @@ use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
 use sim::workload::Mix;
 use sim::{NodeSet, random};
+use std::sync::Arc;
 
 /// What a message takes where nothing is wrong.
 pub const DELAY: Picos = Picos::from_micros(20);
@@ -65,6 +69,12 @@ pub struct Script {
     pub has_tickets: bool,
     /// In half of all runs the boxes lend what they own to faster tiers.
     pub has_fast_tiers: bool,
+    /// Of each box; in half of all runs several, each with a machine of its own.
+    pub cores: u8,
+    /// The topology's, with where copies may be kept at first.
+    pub layout: Arc<Layout>,
+    /// When all controllers are told that they may be kept elsewhere.
+    pub ranges: Vec<(Picos, Ranges)>,
     /// What is wrong with them on purpose.
     pub planted: Option<Planted>,
     /// In the order of their names.
@@ -103,6 +113,9 @@ impl Script {
         let clients = u64::from(numbers.clients().end);
         let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
         let has_fast_tiers = random::stream(seed, 0, "fast tiers").below(2) == 0;
+        let mut cores = random::stream(seed, 0, "cores");
+        let cores = if cores.below(2) == 0 { 1 } else { 2 + cores.below(3) as u8 };
+        let (layout, ranges) = ranges::draw(seed, topology, until);
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
             let (at, client) = (Picos(random.below(until.0)), random.below(clients));
@@ -112,7 +125,21 @@ impl Script {
             Intent { at, client, want, by_ticket }
         };
         let intents = (0..ops).map(draw).collect();
-        Script { seed, intents, config, key, has_tickets, has_fast_tiers, planted, keys, plan, until }
+        Script {
+            seed,
+            intents,
+            config,
+            key,
+            has_tickets,
+            has_fast_tiers,
+            cores,
+            layout,
+            ranges,
+            planted,
+            keys,
+            plan,
+            until,
+        }
     }
 
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.

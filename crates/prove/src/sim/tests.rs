@@ -24,28 +24,28 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::LoseSharer, 2),
     (Planted::GrantWhileWriting, 4),
     (Planted::GrantWhileAsking, 1224),
-    (Planted::LeaseFromReply, 128),
+    (Planted::LeaseFromReply, 144),
     (Planted::WholeLeaseToChildren, 10),
-    (Planted::ReplyRevalidates, 128),
+    (Planted::ReplyRevalidates, 144),
     (Planted::NoSessions, 1),
     (Planted::OutcomeForgotten, 1),
-    (Planted::ServeAtOnce, 121),
+    (Planted::ServeAtOnce, 248),
     (Planted::VersionsRestart, 43),
     (Planted::FlushSkipsBoxes, 30),
     (Planted::LifeFromReply, 24),
-    (Planted::AnswerChanges, 9),
+    (Planted::AnswerChanges, 10),
     (Planted::TwoWritesAtOnce, 3),
     (Planted::AnyRound, 50),
     (Planted::ApplyAtTimeout, 4),
     (Planted::ForgetChildren, 57),
     (Planted::MissWhileHeld, 35),
-    (Planted::OwnerServesOn, 121),
+    (Planted::OwnerServesOn, 417),
     (Planted::ReturnWithoutRecords, 1),
-    (Planted::ReturnOnce, 11),
-    (Planted::AckBeforeReturn, 11),
+    (Planted::ReturnOnce, 21),
+    (Planted::AckBeforeReturn, 21),
     (Planted::GrantWithoutSessions, 193),
     (Planted::NoVersionBlock, 1),
-    (Planted::ReadWhileOwned, 11),
+    (Planted::ReadWhileOwned, 31),
     (Planted::LostValueReturns, 74),
     (Planted::LostKeepsSessions, 74),
     (Planted::LentTwice, 354),
@@ -56,13 +56,17 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::TicketSkipsBoxes, 1),
     (Planted::TicketOvertakes, 12),
     (Planted::TicketReadsOwned, 2),
-    (Planted::TicketTooEarly, 121),
+    (Planted::TicketTooEarly, 501),
     (Planted::OwnVersions, 1),
     (Planted::TagNotChecked, 2),
     (Planted::NoReplayWindow, 2),
     (Planted::AnyReceiver, 2),
     (Planted::PlainWrites, 2),
     (Planted::LongAnswers, 1),
+    (Planted::FlushByOneShard, 30),
+    (Planted::StrayServed, 16),
+    (Planted::KeepOutsideRange, 9),
+    (Planted::TellOnlyInRange, 9),
 ];
 
 fn case(topology: &str) -> Case {
@@ -87,7 +91,7 @@ fn boxes_own_keys_in_many_runs() {
     for name in NAMES {
         let campaign = run(name, 100, 2);
         let [given, owned] = campaign.marks;
-        assert!(given > 100 && owned > 200, "{name}: {given} {owned}");
+        assert!(given > 50 && owned > 80, "{name}: {given} {owned}");
     }
 }
 
@@ -95,7 +99,7 @@ fn boxes_own_keys_in_many_runs() {
 fn fingerprints_are_the_same_everywhere() {
     let (one, two) = (run("rooted", 20, 1), run("rooted", 20, 2));
     assert_eq!(one.print, two.print);
-    assert_eq!(one.print.to_string(), "5816780f21d1a09e");
+    assert_eq!(one.print.to_string(), "3348361dc4f87c1b");
 }
 
 #[test]

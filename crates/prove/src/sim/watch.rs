@@ -4,11 +4,13 @@
 //!    Where a home has lost an item, copies of it may run for a lease, if nothing was stored since.
 //! 2. No box answers as the owner of a key that its home has not given it.
 //! 3. Tables are never fuller than they were made.
+//! 4. No box has a copy that the registration table it goes by keeps away from it.
 //!
 //! A box is looked at when something happened to it, all boxes when a home has changed a key: between these nothing
 //! can become wrong but by the clock, and a box that answers is looked at.
 
 use super::nodes::{Machine, Numbers, SimulatedBox};
+use super::ranges;
 use super::record::WORLD;
 use super::script::Script;
 use super::topology::Topology;
@@ -116,6 +118,9 @@ impl World<'_> {
         // The table is rounded up to whole sets.
         if count > 2 * self.script.config.copies {
             return self.broken(format!("box {} has {count} copies", machine.id()), b"");
+        }
+        if let Some((key, what)) = ranges::wrong(machine, now) {
+            return self.broken(what, &key);
         }
         let wrong = (0..self.watch.keys.len()).find_map(|i| Some((i, self.wrong_at(i, machine, now)?)));
         if let Some((i, what)) = wrong {

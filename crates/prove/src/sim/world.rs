@@ -11,6 +11,7 @@
 //! Bounds: [`MOST_EVENTS_PER_OP`]; a world in which more happens does not come to rest, which is a violation.
 
 use super::clock::Clock;
+use super::cores::Between;
 use super::issue::Underway;
 use super::nodes::{self, Machine, Numbers, Place, Role};
 use super::packets::{Datagram, Stranger};
@@ -20,8 +21,9 @@ use super::topology::Topology;
 use super::watch::Watch;
 use super::words;
 use base::Picos;
-use protocol::coherence::{Guard, NodeId, Out};
-use protocol::wire::{Incarnation, Message};
+use protocol::coherence::boxes::shards::Aside;
+use protocol::coherence::{NodeId, Out};
+use protocol::wire::Message;
 use sim::faults::{Step, What};
 use sim::network::{Network, Weather};
 use sim::nodes::Node;
@@ -36,10 +38,14 @@ const MOST_EVENTS_PER_OP: u64 = 2_000;
 pub enum Happening {
     /// A datagram arrives.
     Arrival { from: NodeId, datagram: Datagram },
+    /// What one core of a box tells another, in this life.
+    Aside { life: u32, by: u8, at: u8, aside: Aside },
     /// A node's timer, of this life.
     Timer { life: u32 },
     /// An operation of the script, by its place there.
     Issue(usize),
+    /// Copies may be kept elsewhere, by the place in the script.
+    Ranges(usize),
     /// A step of the plan.
     Fault(Step),
     /// Operations of [`super::record::WORLD`] are over: what was lost is gone everywhere.
@@ -84,6 +90,7 @@ pub struct World<'a> {
     /// When the timer of each node is due.
     timers: Vec<Picos>,
     births: u32,
+    pub(super) between: Between,
     pub(super) record: Record,
     pub(super) stranger: Stranger,
     pub(super) underway: Underway,
@@ -93,7 +100,7 @@ pub struct World<'a> {
     pub(super) print: Fingerprint,
     pub(super) events: u64,
     pub(super) trace: Option<Vec<String>>,
-    out: Out,
+    pub(super) out: Out,
 }
 
 impl<'a> World<'a> {
@@ -109,14 +116,14 @@ impl<'a> World<'a> {
         let place = |node| {
             let clock = Clock::draw(&mut random::stream(script.seed, node, "clock"));
             let id = NodeId::Controller(0);
-            let guard = Guard::with_bugs(id, Incarnation(0), None, None);
-            Place { guard, heard: HashSet::new(), machine: None, clock, life: 0, id }
+            Place { guards: Vec::new(), heard: HashSet::new(), machine: None, clock, life: 0, id }
         };
         let mut world = World {
             network: Network::new(script.seed, count, Weather::fair(DELAY)),
             places: (0..u64::from(count)).map(place).collect(),
             timers: vec![Picos::MAX; count as usize],
             births: 0,
+            between: Between::default(),
             record: Record::default(),
             stranger: Stranger::default(),
             underway: Underway::default(),
@@ -133,6 +140,9 @@ impl<'a> World<'a> {
             script,
         };
         (0..count).for_each(|node| world.begin(node));
+        for (i, (at, _)) in script.ranges.iter().enumerate() {
+            world.queue.push(*at, count, Happening::Ranges(i));
+        }
         for (at, step) in script.plan.steps() {
             world.queue.push(at, count, Happening::Fault(step));
         }
@@ -160,8 +170,10 @@ impl<'a> World<'a> {
             let node = event.source;
             match event.what {
                 Happening::Arrival { from, datagram } => self.arrive(node, from, &datagram),
+                Happening::Aside { life, by, at, aside } => self.hear_aside(node, life, (by, at), aside),
                 Happening::Timer { life } => self.timer(node, life, event.at),
                 Happening::Issue(i) => self.issue(i),
+                Happening::Ranges(i) => self.set_ranges(i),
                 Happening::Fault(step) if !self.is_calm => self.fault(step),
                 Happening::Fault(_) => {}
                 Happening::Lost(numbers) => self.lost_everywhere(&numbers),
@@ -209,6 +221,8 @@ impl<'a> World<'a> {
             Happening::Fault(_) => 4,
             Happening::Lost(_) => 5,
             Happening::Phase(_) => 6,
+            Happening::Aside { .. } => 7,
+            Happening::Ranges(_) => 8,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -224,7 +238,7 @@ impl<'a> World<'a> {
             return;
         }
         self.timers[node as usize] = Picos::MAX;
-        self.act(node, None);
+        self.act(node, 0, None);
         let place = &self.places[node as usize];
         let now = place.clock.read(at);
         if place.machine.as_ref().is_some_and(|m| m.next_deadline() <= now) {
@@ -232,14 +246,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A message, or time, reaches a node that is up.
-    pub(super) fn act(&mut self, node: Node, message: Option<(NodeId, &Message)>) {
+    /// A message, or time, reaches a node that is up; of a box, core `at`.
+    pub(super) fn act(&mut self, node: Node, at: u8, message: Option<(NodeId, &Message)>) {
         let mut out = std::mem::take(&mut self.out);
         let place = &mut self.places[node as usize];
         let now = place.clock.read(self.queue.now());
         let Some(machine) = &mut place.machine else { return };
         match message {
-            Some((from, message)) => machine.handle(now, from, message, &mut out),
+            Some((from, message)) => machine.handle(at, now, from, message, &mut out),
             None => machine.tick(now, &mut out),
         }
         self.acted(node, message.map(|(_, message)| message), &mut out);
@@ -250,7 +264,10 @@ impl<'a> World<'a> {
     pub(super) fn acted(&mut self, node: Node, message: Option<&Message>, out: &mut Out) {
         match self.numbers.role(node) {
             Role::Client(_) => self.collect(node, message),
-            Role::Box(_) => self.look_at_box(node, out),
+            Role::Box(_) => {
+                self.send_asides(node);
+                self.look_at_box(node, out);
+            }
             Role::Home(_) => {
                 self.note_lost(node);
                 self.collect_tickets(node);
@@ -317,8 +334,10 @@ impl<'a> World<'a> {
         let place = &mut self.places[node as usize];
         let now = place.clock.read(self.queue.now());
         nodes::begin(node, place, self.script, self.topology, role, (now, self.births));
-        if let Role::Home(id) = role {
-            self.home_begins(node, id);
+        match role {
+            Role::Home(id) => self.home_begins(node, id),
+            Role::Controller(_) => self.read_ranges(node),
+            Role::Client(_) | Role::Box(_) => {}
         }
         self.set_timer(node);
     }

@@ -183,11 +183,15 @@ fn of_rack(node: NodeId, lease: Option<Nanos>, answer: &Answer, row: Row) -> Row
         let node = || sum(page, "millrace_kv_home_events_total", &[("event", event)]);
         own.or_else(node).map(|count| (event, count as u64))
     };
+    let slots = [("slots cluster", "cluster"), ("slots some", "some"), ("slots nowhere", "nowhere")];
+    let slots = slots.into_iter().filter_map(|(shown, cache)| {
+        let of = sum(page, "millrace_inc_slots", &[("node", &name), ("cache", cache)])?;
+        (of > 0.0).then_some((shown, of as u64))
+    });
     match node {
         NodeId::Box(_) => {
-            let figures =
-                ["hits", "misses", "fills", "invalidations"].into_iter().filter_map(event).collect();
-            Row { role: "box", epoch, lease, figures, ..row }
+            let figures = ["hits", "misses", "fills", "invalidations"].into_iter().filter_map(event);
+            Row { role: "box", epoch, lease, figures: figures.chain(slots).collect(), ..row }
         }
         NodeId::Home(_) => {
             let items =
@@ -204,7 +208,7 @@ fn of_rack(node: NodeId, lease: Option<Nanos>, answer: &Answer, row: Row) -> Row
             Row {
                 role: if is_active { "controller, active" } else { "controller" },
                 epoch,
-                figures: live.into_iter().collect(),
+                figures: live.into_iter().chain(slots).collect(),
                 ..row
             }
         }

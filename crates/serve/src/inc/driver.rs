@@ -1,7 +1,7 @@
 //! A machine at a UDP socket: one thread, one socket, one loop.
 //!
 //! ```text
-//!   wait: the socket, or the machine's deadline ──▶ up to BATCH datagrams: parse, handle ──▶ tick ──▶ send ──▶ again
+//!   wait: the socket, the machine's bell or deadline ──▶ up to BATCH datagrams: parse, handle ──▶ tick ──▶ send ──▶ again
 //! ```
 //!
 //! What travels, and whose word is believed: [`super::wire`].
@@ -169,11 +169,23 @@ impl<M: Machine> Driver<M> {
         counters
     }
 
-    fn wait(&self, longest: Nanos) -> io::Result<()> {
+    fn wait(&mut self, longest: Nanos) -> io::Result<()> {
+        self.machine.arm();
+        let waited = self.sleep(longest);
+        self.machine.disarm();
+        waited
+    }
+
+    fn sleep(&self, longest: Nanos) -> io::Result<()> {
         let span = self.patience().min(longest);
         let timeout =
             Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as _ };
-        match poll(&mut [PollFd::new(&self.wire, PollFlags::IN)], Some(&timeout)) {
+        let socket = PollFd::new(&self.wire, PollFlags::IN);
+        let polled = match self.machine.bell() {
+            Some(bell) => poll(&mut [socket, PollFd::from_borrowed_fd(bell, PollFlags::IN)], Some(&timeout)),
+            None => poll(&mut [socket], Some(&timeout)),
+        };
+        match polled {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -5,6 +5,7 @@ use super::client::ClientError;
 use crate::process::table::Wrong;
 use crate::shell::ShellError;
 use base::key::KeyError;
+use protocol::coherence::ranges::BadRanges;
 use protocol::coherence::table::BadLayout;
 use protocol::coherence::{BadConfig, NodeId};
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ pub enum IncError {
     Register(SetError),
     Config(BadConfig),
     Layout(BadLayout),
+    Ranges(BadRanges),
     NoTor(u16, Vec<u16>),
     Controllers(usize),
     SameAddress(NodeId, NodeId),
@@ -79,6 +81,7 @@ impl fmt::Display for IncError {
                 write!(f, "the registers in [coherence] do not fit together: {cause}")
             }
             IncError::Layout(cause) => write!(f, "the topology is none: {cause}"),
+            IncError::Ranges(cause) => cause.fmt(f),
             IncError::NoTor(tor, boxes) => {
                 let all = boxes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
                 write!(f, "the topology has no box {tor} to ask; its boxes are {all}")

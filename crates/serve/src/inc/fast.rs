@@ -4,7 +4,7 @@ use super::topology::Topology;
 use super::{IncError, book};
 use protocol::coherence::NodeId;
 use std::net::{IpAddr, SocketAddr};
-use xdp::{Mode, Options, Tier};
+use xdp::{Entries, Mode, Options, Tier};
 
 /// Owned keys that the program answers for at most, 6 kB each; for more the box itself does.
 const MOST_LENT: usize = 4096;
@@ -79,6 +79,9 @@ impl Fast {
         options.live.max_growth = 0;
         options.owned = topology.config().owned.min(MOST_LENT);
         options.capacity = self.capacity.map_or(2 * topology.config().copies, |capacity| capacity as usize);
+        if topology.cores(node) > 1 {
+            options.capacity = options.capacity.max(Entries::DIVISIBLE);
+        }
         Ok(options)
     }
 }

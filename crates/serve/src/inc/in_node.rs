@@ -4,14 +4,15 @@
 
 use super::machine::Counters;
 use super::metrics::Seen;
-use super::node::Equipment;
+use super::node::{Equipment, Watched};
+use super::orders::Orders;
 use super::registers::Shared;
 use super::run::{Lives, show};
 use super::topology::Topology;
 use super::{IncError, book, life, metrics, node};
 use crate::admin::Routes;
 use crate::admin::ask::{Asker, questions};
-use crate::admin::health::Pulse;
+use crate::admin::health::{Beat, Pulse};
 use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
@@ -53,6 +54,9 @@ pub struct Nodes {
     equip: Equip,
     life: Life,
     no_key: bool,
+    /// The topology's.
+    file: PathBuf,
+    orders: Orders,
     /// Has the number of the last life.
     state: PathBuf,
     bound: Vec<(NodeId, UdpSocket, Equipment)>,
@@ -71,6 +75,8 @@ impl Nodes {
             equip,
             life: if *first { Life::First } else { Life::Again },
             no_key: *no_key,
+            file: file.clone(),
+            orders: Orders::default(),
             state: state.clone().unwrap_or_else(|| file.with_extension("life")),
             bound: Vec::new(),
             ready: Vec::new(),
@@ -102,18 +108,24 @@ impl Nodes {
         let keys = self.topology.node_keys(self.no_key)?;
         for node in &self.nodes {
             let socket = self.topology.bind(*node)?;
-            let equipment = Equipment { keys: keys.clone(), ..(self.equip)(&self.topology, *node)? };
+            let (keys, orders) = (keys.clone(), self.orders.clone());
+            let equipment = Equipment { keys, orders, ..(self.equip)(&self.topology, *node)? };
             self.bound.push((*node, socket, equipment));
         }
         if !is_shown {
             return Ok(Routes::default());
         }
-        let ends = self.bound.iter_mut().map(|(node, _, equipment)| {
-            let (asker, questions) = questions();
-            equipment.questions = Some(questions);
-            (asker, equipment.beat.pulse(book::name(*node)))
-        });
-        let (askers, pulses): (Vec<Asker<Seen>>, Vec<Pulse>) = ends.unzip();
+        let mut ends = Vec::new();
+        for (node, _, equipment) in &mut self.bound {
+            for core in 0..self.topology.cores(*node) {
+                let ((asker, questions), beat) = (questions(), Beat::default());
+                let name = book::name(*node);
+                let name = if core == 0 { name } else { format!("{name}/{core}") };
+                ends.push((asker, beat.pulse(name)));
+                equipment.watched.push(Watched { questions: Some(questions), beat });
+            }
+        }
+        let (askers, pulses): (Vec<Asker<Seen>>, Vec<Pulse>) = ends.into_iter().unzip();
         let serves_from = Instant::now() + Duration::from_nanos(self.silence().unwrap_or_default().0);
         let ready = move || match Instant::now() < serves_from {
             true => Err("silent for a lease, since it may have run before".to_owned()),
@@ -169,6 +181,36 @@ impl Service for Nodes {
         self.ready.clone()
     }
 
+    /// Reads the file anew, if there are controllers here: they have copies kept as it says now. All else in it is for good.
+    fn reload(&self) -> bool {
+        if !self.nodes.iter().any(|node| matches!(node, NodeId::Controller(_))) {
+            return false;
+        }
+        let file = self.file.display();
+        match Topology::read(&self.file) {
+            Ok(read) if read.layout().slots() != self.topology.layout().slots() => {
+                log::error!("{file}: what is in force stays: `slots` cannot change while nodes run");
+            }
+            Ok(read) => {
+                if !read.is_but_for_ranges(&self.topology) {
+                    log::warn!(
+                        "{file}: only [[range]] is taken up while nodes run; for all else end them and start them"
+                    );
+                }
+                let ranges = read.layout().ranges();
+                let shown: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+                log::info!(
+                    "copies are kept by all boxes{}{}",
+                    if shown.is_empty() { "" } else { ", but for slots " },
+                    shown.join(", ")
+                );
+                self.orders.set_ranges((**ranges).clone());
+            }
+            Err(error) => log::error!("what is in force stays: {error}"),
+        }
+        true
+    }
+
     fn finish(&mut self) -> Result<(), Failure> {
         // All at the same time.
         self.running.iter().for_each(|(_, running)| running.stop());
@@ -210,6 +252,9 @@ fn ready(
     let mut line = format!("{} at {address}, incarnation {incarnation}", book::name(node));
     if is_silent(node, life) {
         let _ = write!(line, ", silent for {}", topology.config().lease);
+    }
+    if topology.cores(node) > 1 {
+        let _ = write!(line, ", {} cores", topology.cores(node));
     }
     if let Some((tier, _)) = &equipment.fast {
         let (capacity, count) = (tier.entries().capacity(), tier.attached());

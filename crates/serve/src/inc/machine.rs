@@ -2,12 +2,35 @@
 
 use super::items::Shelf;
 use base::Nanos;
+use protocol::coherence::ranges::Ranges;
 use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out, Planted};
 use protocol::planted::Bugs;
 use protocol::wire::Message;
+use std::os::fd::BorrowedFd;
 
 /// Counts of a node, each with its name, in the order in which people read them.
 pub type Counters = Vec<(&'static str, u64)>;
+
+/// Of these, those that are states: of several cores the highest is shown.
+const STATES: [&str; 6] = ["epoch", "live boxes", "active", SLOTS[0], SLOTS[1], SLOTS[2]];
+
+/// Of boxes and controllers, slots whose keys may be kept in clusters, by some boxes, and nowhere.
+pub const SLOTS: [&str; 3] = ["slots cluster", "slots some", "slots nowhere"];
+
+fn slots(ranges: &Ranges) -> impl Iterator<Item = (&'static str, u64)> {
+    SLOTS.into_iter().zip(ranges.slots())
+}
+
+/// Counts of one core more of the same node.
+pub fn add_up(sums: &mut Counters, more: &[(&'static str, u64)]) {
+    for (name, count) in more {
+        match sums.iter_mut().find(|(sum, _)| sum == name) {
+            Some((_, sum)) if STATES.contains(name) => *sum = (*sum).max(*count),
+            Some((_, sum)) => *sum += count,
+            None => sums.push((name, *count)),
+        }
+    }
+}
 
 /// A state machine that is driven by messages and time.
 pub trait Machine {
@@ -22,6 +45,23 @@ pub trait Machine {
 
     /// What it counted.
     fn counters(&self) -> Counters;
+
+    /// Of its node; each has a machine.
+    fn cores(&self) -> u8 {
+        1
+    }
+
+    /// The driver is about to sleep: from here to [`Machine::disarm`] what is there for the machine besides datagrams makes [`Machine::bell`] readable, and
+    /// what was there before makes [`Machine::next_deadline`] pass.
+    fn arm(&mut self) {}
+
+    /// A descriptor that ends the driver's sleep; none where only datagrams and time do.
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The driver is awake again.
+    fn disarm(&mut self) {}
 
     /// How long it has heard nothing of each node that it watches.
     fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
@@ -64,7 +104,7 @@ macro_rules! machine {
 
 machine!(CacheBox<B>, B; |cache| {
     let stats = cache.stats();
-    vec![
+    let mut counters = vec![
         ("hits", stats.hits),
         ("computed", stats.computed),
         ("misses", stats.misses),
@@ -77,7 +117,9 @@ machine!(CacheBox<B>, B; |cache| {
         ("fallbacks", stats.fallbacks),
         ("dropped", stats.dropped),
         ("epoch", cache.table().epoch().0.into()),
-    ]
+    ];
+    counters.extend(slots(cache.table().ranges()));
+    counters
 });
 
 machine!(Home<Shelf, B>, B; |home| {
@@ -101,7 +143,10 @@ machine!(Home<Shelf, B>, B; |home| {
 
 machine!(Controller; |controller| {
     let boxes = u64::from(controller.live().0.count_ones());
-    vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes), ("active", controller.is_active().into())]
+    let mut counters =
+        vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes), ("active", controller.is_active().into())];
+    counters.extend(slots(controller.ranges()));
+    counters
 }; Controller::silences);
 
 machine!(Client; |client| {

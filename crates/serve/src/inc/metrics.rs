@@ -4,7 +4,7 @@
 
 use super::book;
 use super::driver::Driver;
-use super::machine::{Counters, Machine};
+use super::machine::{self, Counters, Machine, add_up};
 use super::times::Outcome;
 use crate::admin::ask::{Asker, ask_all};
 use crate::metrics::{Buckets, Family, Page};
@@ -18,6 +18,7 @@ crate::families! { "millrace_inc_";
     EPOCH gauge "epoch" count ["node"] "Number of the table of live boxes that a controller made last, or a box goes by.";
     LIVE_BOXES gauge "live_boxes" count ["node"] "Boxes that a controller takes for alive.";
     ACTIVE gauge "active" count ["node"] "Whether a controller makes the tables; of several one does.";
+    SLOTS gauge "slots" count ["node", "cache"] "Slots of the table that a box or controller goes by whose keys not all boxes may keep: those that only boxes above their client may (cluster), some boxes, and none (nowhere).";
     SILENT gauge "silent" seconds ["node", "of"] "How long the controller that makes the tables has heard nothing of a box or home.";
     TIME histogram "datagram" seconds ["node", "tier", "outcome"] "From reading a datagram to sending what it caused; of tier xdp a sample.";
 }
@@ -35,6 +36,8 @@ const STATES: [(&str, &Family); 5] = [
 #[derive(Debug)]
 pub struct Seen {
     node: NodeId,
+    /// Cores that it has; this is of one.
+    cores: u8,
     counts: Counters,
     traffic: Counters,
     silences: Vec<(NodeId, Nanos)>,
@@ -52,7 +55,19 @@ impl Seen {
         times.extend(driver.machine().fast_times().iter().map(|(name, times)| ("xdp", *name, fast(times))));
         let (counts, traffic) = (driver.machine().counters(), driver.traffic().named().into());
         let silences = driver.machine().silences(Clock::shared().now());
-        Seen { node, counts, traffic, silences, times }
+        Seen { node, cores: driver.machine().cores(), counts, traffic, silences, times }
+    }
+
+    /// With what another core of the same node says.
+    fn add(&mut self, other: Seen) {
+        add_up(&mut self.counts, &other.counts);
+        add_up(&mut self.traffic, &other.traffic);
+        for (tier, outcome, buckets) in other.times {
+            match self.times.iter_mut().find(|(t, o, _)| (*t, *o) == (tier, outcome)) {
+                Some((_, _, sum)) => sum.add(&buckets),
+                None => self.times.push((tier, outcome, buckets)),
+            }
+        }
     }
 }
 
@@ -70,12 +85,31 @@ fn fast(times: &xdp::Histogram) -> Buckets {
 
 /// Adds what these nodes say.
 pub fn collect(nodes: &[Asker<Seen>], page: &mut Page) {
-    ask_all(nodes).iter().for_each(|seen| add(page, seen));
+    whole(ask_all(nodes)).iter().for_each(|seen| add(page, seen));
+}
+
+/// Nodes, the cores of each added up. Without those of which a core does not answer: sums must not fall.
+fn whole(seen: Vec<Seen>) -> Vec<Seen> {
+    let mut nodes: Vec<(Seen, u8)> = Vec::new();
+    for core in seen {
+        match nodes.iter_mut().find(|(node, _)| node.node == core.node) {
+            Some((node, cores)) => {
+                node.add(core);
+                *cores += 1;
+            }
+            None => nodes.push((core, 1)),
+        }
+    }
+    nodes.into_iter().filter(|(node, cores)| *cores == node.cores).map(|(node, _)| node).collect()
 }
 
 fn add(page: &mut Page, seen: &Seen) {
     let node = &*book::name(seen.node);
     for (name, count) in &seen.counts {
+        if machine::SLOTS.contains(name) {
+            page.add(SLOTS, &[node, name.trim_start_matches("slots ")], *count);
+            continue;
+        }
         match STATES.iter().find(|(state, _)| state == name) {
             Some((_, family)) => page.add(family, &[node], *count),
             None => {
@@ -116,7 +150,7 @@ mod tests {
             ("xdp", "hit", fast(&xdp::Histogram::default())),
         ];
         let silences = vec![(NodeId::Box(BoxId(2)), Nanos::from_millis(1500))];
-        Seen { node, counts: counts.into(), traffic: vec![("sent", 4)], silences, times }
+        Seen { node, cores: 1, counts: counts.into(), traffic: vec![("sent", 4)], silences, times }
     }
 
     #[test]
@@ -124,7 +158,8 @@ mod tests {
         let mut page = Page::default();
         add(&mut page, &seen(NodeId::Box(BoxId(1)), &[("hits", 3), ("xdp hits", 9), ("xdp entries", 2)]));
         add(&mut page, &seen(NodeId::Home(HomeId(1)), &[("hits", 5), ("items", 6)]));
-        add(&mut page, &seen(NodeId::Controller(0), &[("epoch", 7), ("live boxes", 1), ("active", 1)]));
+        let states = [("epoch", 7), ("live boxes", 1), ("active", 1), ("slots cluster", 9)];
+        add(&mut page, &seen(NodeId::Controller(0), &states));
         let text = page.text();
         lint::hold(&text);
         for sample in [
@@ -136,6 +171,7 @@ mod tests {
             "millrace_inc_epoch{node=\"controller:0\"} 7",
             "millrace_inc_live_boxes{node=\"controller:0\"} 1",
             "millrace_inc_active{node=\"controller:0\"} 1",
+            "millrace_inc_slots{node=\"controller:0\",cache=\"cluster\"} 9",
             "millrace_inc_silent_seconds{node=\"controller:0\",of=\"box:2\"} 1.5",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.000002\"} 1",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.00001\"} 3",
@@ -146,5 +182,24 @@ mod tests {
         for family in FAMILIES {
             assert!(text.contains(&format!("# TYPE {} ", family.name)), "{} in\n{text}", family.name);
         }
+    }
+
+    #[test]
+    fn cores_of_a_node_are_added_up_or_left_out() {
+        let node = NodeId::Box(BoxId(1));
+        let core = |hits, epoch| Seen { cores: 2, ..seen(node, &[("hits", hits), ("epoch", epoch)]) };
+        let mut page = Page::default();
+        whole(vec![core(3, 7), core(4, 6)]).iter().for_each(|seen| add(&mut page, seen));
+        let text = page.text();
+        lint::hold(&text);
+        for sample in [
+            "millrace_inc_events_total{node=\"box:1\",tier=\"user\",event=\"hits\"} 7",
+            "millrace_inc_events_total{node=\"box:1\",tier=\"socket\",event=\"sent\"} 8",
+            "millrace_inc_epoch{node=\"box:1\"} 7",
+            "millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"answered\"} 6",
+        ] {
+            assert!(text.contains(sample), "{sample} in\n{text}");
+        }
+        assert!(whole(vec![core(3, 7)]).is_empty());
     }
 }

@@ -9,12 +9,14 @@
 //! |---|---|
 //! | `topology`, `registers`, `book` | which nodes there are, how they are tuned, where they are |
 //! | `machine`, `driver`, `wire`, `datagrams`, `node` | a machine, at a socket, sealed, many datagrams at a time, as a node of a topology |
+//! | `group`, `cores` | sockets of one port, and what stands at each, for a box of several cores |
 //! | `padding` | how much a client pads its requests |
 //! | `times`, `metrics` | how long datagrams take; Prometheus text |
 //! | `items` | what a home keeps its items in |
 //! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
 //! | `stream`, `ways` | memcached connections to homes, for what is too long for a packet; both ways of a client |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
+//! | `orders` | what is changed of a controller that runs |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
 //! | `in_node`, `life` | nodes as a service of a process; the number of their lives |
 //! | `rack` | all nodes of a topology in this process, to be killed and revived |
@@ -25,10 +27,12 @@
 mod ask;
 pub mod book;
 pub mod client;
+pub mod cores;
 pub mod datagrams;
 pub mod driver;
 mod error;
 mod fast;
+pub mod group;
 mod in_node;
 pub mod items;
 mod life;
@@ -36,6 +40,7 @@ pub mod machine;
 pub mod metrics;
 pub mod node;
 pub mod one;
+pub mod orders;
 pub mod padding;
 mod pipelined;
 pub mod plan;

@@ -79,8 +79,8 @@ impl<B: Bugs<Planted> + Send + 'static> Rack<B> {
         let (life, topology) = ((Incarnation(self.lives), life), self.topology.clone());
         let equipment = Equipment {
             fast: None,
-            questions: None,
-            beat: Default::default(),
+            watched: Vec::new(),
+            orders: Default::default(),
             keys: topology.held_keys(),
             planted: self.planted.clone(),
         };

@@ -58,6 +58,8 @@ base::registers! {
         "How often the controller asks for signs of life.";
     Health "coherence.health" Micros, 1000, 600_000_000, 200_000, start,
         "Whoever was silent for this long is taken for dead.";
+    Cores "coherence.cores" Count, 1, 8, 1, start,
+        "Cores of a box: so many threads, each with the keys of its hashes, its share of coherence.copies and of all other places, and its socket at the box's port.";
     Memory "coherence.memory" Size, 1 << 16, 1 << 40, 64 << 20, start,
         "Bytes of items that a home keeps; beyond it those not asked for lately go.";
     Filter "coherence.filter" Count, 0, 255, 0, start,
@@ -112,6 +114,11 @@ pub fn config(registers: &Registers) -> Config {
         heartbeat: micros(Id::Heartbeat),
         health: micros(Id::Health),
     }
+}
+
+/// Cores of a box.
+pub fn cores(registers: &Registers) -> u8 {
+    registers.read(Id::Cores) as u8
 }
 
 /// Sights of a key before a box's XDP program tells the box of it.

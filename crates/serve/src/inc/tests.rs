@@ -2,11 +2,14 @@
 
 use super::client::{Client, Swap};
 use super::machine::Counters;
-use super::node;
+use super::node::{self, Equipment};
+use super::orders::Orders;
 use super::plan::{registers, sockets};
 use super::topology::{Shape, Topology};
 use protocol::coherence::client::Call;
+use protocol::coherence::ranges::{Caching, Range, Ranges};
 use protocol::coherence::{Life, NodeId};
+use protocol::planted::NoBugs;
 use protocol::wire::{
     BoxId, ClientId, Control, HomeId, Incarnation, Message, Opcode, Packet, Status, Verb, Version,
 };
@@ -15,13 +18,14 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TREE: Shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 1 };
 
 /// Nodes that run until it is dropped.
 struct Running {
     topology: Arc<Topology>,
+    orders: Orders,
     stop: Arc<AtomicBool>,
     threads: Vec<(NodeId, JoinHandle<std::io::Result<Counters>>)>,
 }
@@ -41,14 +45,19 @@ impl Running {
         let topology = Arc::new(
             Topology::two_levels(&shape, |node| bound[&node].1, &registers).expect("it fits together"),
         );
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, orders) = (Arc::new(AtomicBool::new(false)), Orders::default());
         let start = |(node, (socket, _)): (NodeId, (UdpSocket, _))| {
-            let (topology, stop) = (topology.clone(), stop.clone());
+            let (topology, stop, orders) = (topology.clone(), stop.clone(), orders.clone());
             let life = (Incarnation(1), Life::First);
-            (node, std::thread::spawn(move || node::run(&topology, node, socket, life, &stop)))
+            let run = move || {
+                let (keys, equipment) = (topology.held_keys(), Equipment::<NoBugs>::default());
+                let equipment = Equipment { keys, orders, ..equipment };
+                node::run_with(equipment, &topology, node, socket, life, &stop)
+            };
+            (node, std::thread::spawn(run))
         };
         let threads = bound.into_iter().map(start).collect();
-        Running { topology, stop, threads }
+        Running { topology, orders, stop, threads }
     }
 
     fn client(&self, tor: u16) -> Client {
@@ -123,6 +132,54 @@ fn the_home_hears_nothing_of_hits() {
     assert!(by_box > 90, "{by_box}");
     assert!(home["hits"] <= 1 + 2 * (hits - by_box as u64) + 10, "{counted:?}");
     assert!(counted[&NodeId::Box(BoxId(1))]["hits"] >= by_box as u64);
+}
+
+#[test]
+fn cores_of_a_box_have_keys_of_their_own_and_forget_together() {
+    let running = Running::start(TREE, &[("coherence.cores", "3")]);
+    let mut client = running.client(1);
+    let keys: Vec<_> = (0..24).map(|i| format!("key {i}").into_bytes()).collect();
+    for key in &keys {
+        client.set(key, b"old").expect("stored");
+        assert_eq!(warm(&mut client, key).value, b"old");
+    }
+    // The lease is a minute: that this ends means that all cores of all boxes gave their copies up.
+    client.set(&keys[5], b"new").expect("stored");
+    assert_eq!(warm(&mut client, &keys[5]).value, b"new");
+    client.flush().expect("done");
+    assert!(keys.iter().all(|key| client.get(key).expect("an answer").is_none()));
+    let counted = running.count();
+    let first = &counted[&NodeId::Box(BoxId(1))];
+    assert!(first["hits"] >= 25 && first["lost between cores"] == 0, "{counted:?}");
+    assert!(first["invalidations"] >= 4, "each core heard of the flush: {counted:?}");
+}
+
+/// Box 1 keeps nothing of any slot, or all again, as soon as it has heard the table.
+#[test]
+fn where_copies_are_kept_changes_while_boxes_run() {
+    let running = Running::start(TREE, &[("coherence.worth", "0")]);
+    let mut client = running.client(1);
+    client.set(b"k", b"v").expect("stored");
+    let by = |client: &mut Client| client.get(b"k").expect("an answer").expect("there").from_box;
+    // Asked until it is so: with patience, for a table is told again with the next heartbeat.
+    let begun = Instant::now();
+    let mut until = |wanted: bool, times: u32| {
+        let mut in_row = 0;
+        while in_row < times {
+            in_row = if by(&mut client) == wanted { in_row + 1 } else { 0 };
+            assert!(begun.elapsed() < Duration::from_secs(60), "copies are kept: {wanted}");
+        }
+    };
+    until(true, 1);
+    let nowhere = Range { first: 0, last: 63, caching: Caching::Nowhere };
+    running.orders.set_ranges(Ranges::new(vec![nowhere], 64).expect("ranges"));
+    // A minute's lease: that it is not answered from a copy means that the copy is gone.
+    until(false, 20);
+    running.orders.set_ranges(Ranges::default());
+    until(true, 1);
+    let counted = running.count();
+    assert_eq!(counted[&NodeId::Box(BoxId(1))]["slots nowhere"], 0, "{counted:?}");
+    assert_eq!(counted[&NodeId::Controller(0)]["slots nowhere"], 0);
 }
 
 #[test]

@@ -12,6 +12,8 @@
 //! 2. An entry ends no later than its copy (`Moment`).
 //! 3. What the machine owns it lends to the program, and takes back before it looks at it (`protocol::coherence::boxes::lent`).
 //!
+//! Of several cores each writes the entries of its own hashes; the first has the program, with its counters, its epoch and its filter.
+//!
 //! With a filter (`coherence.filter`) the program sends requests of seldom asked-for keys on to their homes; the machine hears of what is asked
 //! for again.
 //!
@@ -36,11 +38,34 @@ const FEED: Nanos = Nanos::from_millis(250);
 /// How often the filter's counters are added up: they are one row per core, too much for every turn.
 const LOOK: Nanos = Nanos::from_millis(1);
 
-/// The box.
+/// The program's table.
+pub enum Table {
+    /// All of it, or the first core's part, with the program and what it goes by.
+    First(Box<Tier>, Live),
+    /// Another core's.
+    Other(Entries),
+}
+
+impl Table {
+    fn entries(&self) -> &Entries {
+        match self {
+            Table::First(tier, _) => tier.entries(),
+            Table::Other(entries) => entries,
+        }
+    }
+
+    fn entries_mut(&mut self) -> &mut Entries {
+        match self {
+            Table::First(tier, _) => tier.entries_mut(),
+            Table::Other(entries) => entries,
+        }
+    }
+}
+
+/// The box, or one of its cores.
 pub struct Tiered<B = NoBugs> {
     cache: CacheBox<B>,
-    tier: Tier,
-    live: Live,
+    table: Table,
     /// Empty, but for its memory.
     changes: Changes,
     feed_at: Nanos,
@@ -50,18 +75,17 @@ pub struct Tiered<B = NoBugs> {
 }
 
 impl<B: Bugs<Planted>> Tiered<B> {
-    /// Of a machine that keeps nothing yet and a tier that is empty and goes by `live`. Times that the machine is told are those of
+    /// Of a machine that keeps nothing yet and a table that is empty. Times that the machine is told are those of
     /// [`Clock::shared`].
-    pub fn new(mut cache: CacheBox<B>, tier: Tier, live: Live) -> Tiered<B> {
+    pub fn new(mut cache: CacheBox<B>, table: Table) -> Tiered<B> {
         assert!(
-            tier.entries().is_empty() && cache.copies().next().is_none(),
+            table.entries().is_empty() && cache.copies().next().is_none(),
             "a box begins with nothing in either tier"
         );
         cache.watch_copies();
         Tiered {
             cache,
-            tier,
-            live,
+            table,
             changes: Changes::default(),
             feed_at: Nanos::ZERO,
             look_at: Nanos::ZERO,
@@ -73,46 +97,50 @@ impl<B: Bugs<Planted>> Tiered<B> {
     fn follow(&mut self) {
         self.cache.take_changes(&mut self.changes);
         if !self.changes.is_empty() {
-            mirror(&self.cache, self.tier.entries_mut(), &self.changes, Moment::now());
+            mirror(&self.cache, self.table.entries_mut(), &self.changes, Moment::now());
             self.changes.clear();
         }
         let epoch = self.cache.table().epoch();
-        if self.live.epoch != epoch {
-            self.live.epoch = epoch;
-            self.tier.set_options(self.live);
+        if let Table::First(tier, live) = &mut self.table
+            && live.epoch != epoch
+        {
+            live.epoch = epoch;
+            tier.set_options(*live);
         }
     }
 
     /// Halves what the filter counted whenever it has seen as many requests as there are entries: its sketch is not full by then, and what comes
     /// up was asked for twice among so many.
     fn age_filter(&mut self) {
-        let counts = self.tier.counters();
+        let Table::First(tier, _) = &self.table else { return };
+        let counts = tier.counters();
         let sights: u64 = [Counter::Miss, Counter::Forwarded, Counter::Stranded]
             .map(|counter| counts.of_kind(counter))
             .iter()
             .sum();
-        if sights - self.aged_at >= self.tier.entries().capacity() as u64 {
+        if sights - self.aged_at >= tier.entries().capacity() as u64 {
             self.aged_at = sights;
-            self.tier.age_filter();
+            tier.age_filter();
         }
     }
 }
 
 impl<B: Bugs<Planted>> Machine for Tiered<B> {
     fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
-        self.cache.handle_behind(&mut Lending(self.tier.entries_mut()), now, from, message, out);
+        self.cache.handle_behind(&mut Lending(self.table.entries_mut()), now, from, message, out);
         self.follow();
     }
 
     fn tick(&mut self, now: Nanos, out: &mut Out) {
-        self.cache.tick_behind(&mut Lending(self.tier.entries_mut()), now, out);
+        self.cache.tick_behind(&mut Lending(self.table.entries_mut()), now, out);
         self.follow();
         if now >= self.feed_at {
             self.feed_at = now.plus(FEED);
             let cache = &mut self.cache;
-            self.tier.entries_mut().age(|hash, hits| cache.note_hits(hash, hits));
+            self.table.entries_mut().age(|hash, hits| cache.note_hits(hash, hits));
         }
-        if self.live.filter > 1 && now >= self.look_at {
+        let has_filter = matches!(&self.table, Table::First(_, live) if live.filter > 1);
+        if has_filter && now >= self.look_at {
             self.look_at = now.plus(LOOK);
             self.age_filter();
         }
@@ -124,13 +152,18 @@ impl<B: Bugs<Planted>> Machine for Tiered<B> {
 
     fn counters(&self) -> Counters {
         let mut counters = Machine::counters(&self.cache);
-        counters.extend(self.tier.counters().iter().map(|(counter, count)| (counter.full_name(), count)));
-        counters.push(("xdp entries", self.tier.entries().len() as u64));
+        if let Table::First(tier, _) = &self.table {
+            counters.extend(tier.counters().iter().map(|(counter, count)| (counter.full_name(), count)));
+        }
+        counters.push(("xdp entries", self.table.entries().len() as u64));
         counters
     }
 
     fn fast_times(&self) -> Vec<(&'static str, Histogram)> {
-        vec![("hit", self.tier.hit_times()), ("passed", self.tier.pass_times())]
+        match &self.table {
+            Table::First(tier, _) => vec![("hit", tier.hit_times()), ("passed", tier.pass_times())],
+            Table::Other(_) => Vec::new(),
+        }
     }
 }
 

@@ -22,6 +22,10 @@
 //! [[controller]]              # in the order in which they take over
 //! address = "127.0.0.1:7105"
 //!
+//! [[range]]                   # where copies of some slots may be kept; without one, in all boxes
+//! slots = "0-31"
+//! cache = "cluster"           # only boxes that the client is under; "nowhere"; [1, 2]: only these boxes
+//!
 //! [coherence]                 # registers
 //! lease = 500000
 //! ```
@@ -37,6 +41,7 @@ use crate::process::table::Source;
 use base::Bytes;
 use base::key::Key;
 use protocol::coherence::guard::Keys;
+use protocol::coherence::ranges::{Caching, Range, Ranges};
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{Config, NodeId};
 use protocol::wire::{BoxId, HomeId, MAX_VALUE};
@@ -95,6 +100,7 @@ pub struct Topology {
     config: Config,
     secret: Secret,
     memory: Bytes,
+    cores: u8,
     filter: u8,
     pad_waste: u64,
     value_max: usize,
@@ -160,6 +166,16 @@ impl Topology {
         }
     }
 
+    /// The same, with copies kept only as these ranges of slots say.
+    ///
+    /// # Errors
+    /// They overlap, or name slots or boxes that are not there.
+    pub fn with_ranges(self, ranges: Vec<Range>) -> Result<Topology, IncError> {
+        let ranges = Ranges::new(ranges, self.layout.slots()).map_err(IncError::Ranges)?;
+        let layout = (*self.layout).clone().with_ranges(ranges).map_err(IncError::Layout)?;
+        Ok(Topology { layout: Arc::new(layout), ..self })
+    }
+
     fn new(
         boxes: Vec<BoxPlace>,
         homes: Vec<(HomeId, BoxId)>,
@@ -183,6 +199,7 @@ impl Topology {
             config,
             secret: Secret::None,
             memory: registers::memory(registers),
+            cores: registers::cores(registers),
             filter: registers::filter(registers),
             pad_waste: registers::pad_waste(registers),
             value_max: registers::value_max(registers),
@@ -191,6 +208,16 @@ impl Topology {
             boxes,
             homes,
         })
+    }
+
+    /// Whether it is the same as another, wherever copies may be kept.
+    pub fn is_but_for_ranges(&self, other: &Topology) -> bool {
+        let slots = (self.layout.slots(), other.layout.slots());
+        slots.0 == slots.1
+            && (&self.boxes, &self.homes, &self.book, &self.streams)
+                == (&other.boxes, &other.homes, &other.book, &other.streams)
+            && (self.controllers, &self.config, &self.tuned)
+                == (other.controllers, &other.config, &other.tuned)
     }
 
     /// What never changes.
@@ -220,6 +247,11 @@ impl Topology {
     /// Bytes of items that a home keeps.
     pub fn memory(&self) -> Bytes {
         self.memory
+    }
+
+    /// Cores that a node of this rack has.
+    pub fn cores(&self, node: NodeId) -> u8 {
+        if let NodeId::Box(_) = node { self.cores } else { 1 }
     }
 
     /// Sights of a key before a box's XDP program tells the box of it.
@@ -395,6 +427,11 @@ impl Topology {
         }
         for index in 0..self.controllers {
             let _ = write!(text, "\n[[controller]]\n{}", at(NodeId::Controller(index)));
+        }
+        for Range { first, last, caching } in self.layout.ranges().iter() {
+            let caching =
+                if let Caching::Only(_) = caching { caching.to_string() } else { format!("\"{caching}\"") };
+            let _ = write!(text, "\n[[range]]\nslots = \"{first}-{last}\"\ncache = {caching}\n");
         }
         text.push_str(
             "\n# Registers, the same for all: `millrace registers --inc` lists them.\n[coherence]\n",

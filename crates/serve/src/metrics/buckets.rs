@@ -25,6 +25,15 @@ impl Buckets {
         Buckets { steps, count, sum: sum_ns / 1e9 }
     }
 
+    /// With others that have the same ends.
+    pub fn add(&mut self, others: &Buckets) {
+        for ((_, count), (_, more)) in self.steps.iter_mut().zip(&others.steps) {
+            *count += more;
+        }
+        self.count += others.count;
+        self.sum += others.sum;
+    }
+
     /// Of nanoseconds.
     pub fn of_histogram(spans: &Histogram<u64>) -> Buckets {
         Buckets::of(spans.len(), spans.mean() * spans.len() as f64, |end| spans.count_between(0, end))

@@ -14,12 +14,13 @@ use protocol::coherence::compute::number;
 use protocol::coherence::ownership::{Answer, MOST_SESSIONS, Record};
 use protocol::wire::{KeyHash, Kind, OpNumber, Round, Status, Version};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 
 /// Who has which slot.
 pub(super) struct Slots {
-    slots: Region<OwnedKey>,
+    slots: Arc<Region<OwnedKey>>,
     free: Vec<usize>,
     /// By hash, for the owner has one key of a hash.
     lent: BTreeMap<KeyHash, Lent>,
@@ -37,10 +38,25 @@ impl Slots {
     pub fn new(slots: Region<OwnedKey>) -> Slots {
         Slots {
             free: (0..slots.len()).rev().collect(),
-            slots,
+            slots: Arc::new(slots),
             lent: BTreeMap::new(),
             indices: BTreeSet::new(),
         }
+    }
+
+    /// Leaves the first of so many cores its share, and returns those of the others.
+    pub fn split(&mut self, of: u8) -> Vec<Slots> {
+        assert!(self.lent.is_empty(), "what is divided is empty");
+        let share = |at| self.free.iter().copied().filter(move |slot| slot % usize::from(of) == at);
+        let other = |at: u8| Slots {
+            slots: Arc::clone(&self.slots),
+            free: share(usize::from(at)).collect(),
+            lent: BTreeMap::new(),
+            indices: BTreeSet::new(),
+        };
+        let others = (1..of).map(other).collect();
+        self.free = share(0).collect();
+        others
     }
 
     /// Whether an entry is that of a lent key.

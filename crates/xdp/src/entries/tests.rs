@@ -222,3 +222,26 @@ proptest! {
         }
     }
 }
+
+/// Each core writes the buckets of its hashes, and all are one table to whoever reads it.
+#[test]
+fn cores_of_a_box_share_a_table_and_no_bucket() {
+    for of in 1..=4 {
+        let mut first = Entries::private(Entries::DIVISIBLE);
+        let mut parts = first.split(of);
+        parts.insert(0, first);
+        let keys: Vec<_> = (0..100u32).map(|i| i.to_le_bytes()).collect();
+        for key in &keys {
+            let part = &mut parts[usize::from(Shard::of_hash(key_hash(key), of))];
+            part.put(&item(key, b"value"), Nanos(1)).expect("it fits");
+        }
+        let held = |part: &Entries| keys.iter().filter(|key| part.find(*key).is_some()).count();
+        let all = held(&parts[0]);
+        assert!(all > 90 && parts.iter().all(|part| held(part) == all), "all read all");
+        assert_eq!(parts.iter().map(Entries::len).sum::<usize>(), all);
+        // One that forgets everything forgets its own.
+        let gone = parts[usize::from(of - 1)].len();
+        parts[usize::from(of - 1)].clear();
+        assert_eq!(held(&parts[0]), all - gone);
+    }
+}

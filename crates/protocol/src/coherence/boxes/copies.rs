@@ -15,6 +15,7 @@
 
 use super::super::lease::runs;
 use super::changes::Changes;
+use super::shards::Shard;
 use crate::wire::{KeyHash, Kind, Version};
 use base::Nanos;
 use std::ops::Range;
@@ -55,6 +56,8 @@ impl Kept {
 pub struct Copies {
     places: Vec<Option<Kept>>,
     ways: usize,
+    /// Bits of hashes that are alike for all that come here.
+    skipped: u32,
     /// None where nobody asks for them.
     changes: Option<Changes>,
 }
@@ -64,7 +67,14 @@ impl Copies {
     pub fn new(entries: usize) -> Copies {
         let ways = entries.clamp(1, WAYS);
         let sets = entries.max(1).div_ceil(ways).next_power_of_two();
-        Copies { places: vec![None; sets * ways], ways, changes: None }
+        Copies { places: vec![None; sets * ways], ways, skipped: 0, changes: None }
+    }
+
+    /// The same as the table of one shard, which sees no other keys: the bits that say so choose no set.
+    #[must_use]
+    pub fn of_shard(mut self, shard: Shard) -> Copies {
+        self.skipped = if shard.of() == 1 { 0 } else { Shard::GROUP_BITS };
+        self
     }
 
     /// The copy of `key`, if it may be used at `now`.
@@ -163,7 +173,7 @@ impl Copies {
 
     fn range(&self, hash: KeyHash) -> Range<usize> {
         let sets = self.places.len() / self.ways;
-        let first = (hash.0 as usize & (sets - 1)) * self.ways;
+        let first = ((hash.0 >> self.skipped) as usize & (sets - 1)) * self.ways;
         first..first + self.ways
     }
 }

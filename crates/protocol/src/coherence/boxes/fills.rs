@@ -11,6 +11,7 @@
 //! Invariants: 1. tokens are unique for the life of the box, restarts included: 24 bits of incarnation, 40 of a count;
 //! 2. never more than the places it was made with.
 
+use super::shards::Shard;
 use crate::wire::{Incarnation, KeyHash, Round, Token};
 use base::Nanos;
 
@@ -31,6 +32,8 @@ struct Fill {
 pub struct Fills {
     places: Vec<Fill>,
     next: u64,
+    /// From one token to the next.
+    step: u64,
     patience: Nanos,
 }
 
@@ -39,7 +42,14 @@ impl Fills {
     pub fn new(entries: usize, incarnation: Incarnation, patience: Nanos) -> Fills {
         let sets = entries.max(1).div_ceil(WAYS).next_power_of_two();
         let next = u64::from(incarnation.0) << 40 | 1;
-        Fills { places: vec![Fill::default(); sets * WAYS], next, patience }
+        Fills { places: vec![Fill::default(); sets * WAYS], next, step: 1, patience }
+    }
+
+    /// The same as the table of one shard: no two of a box give the same token.
+    #[must_use]
+    pub fn of_shard(mut self, shard: Shard) -> Fills {
+        (self.next, self.step) = shard.numbers(self.next);
+        self
     }
 
     /// A token for a fill that is asked for now; none where all places are taken.
@@ -58,7 +68,7 @@ impl Fills {
         let free = |fill: &&mut Fill| fill.token == Token(0) || now.since(fill.asked) >= patience;
         let place = self.set(hash).iter_mut().find(free)?;
         *place = Fill { token, ..fill };
-        self.next += 1;
+        self.next += self.step;
         Some(token)
     }
 
@@ -89,6 +99,13 @@ impl Fills {
                 (Some(after), Some(by)) => *after = by.max(*after),
                 _ => *place = Fill::default(),
             }
+        }
+    }
+
+    /// Kills those whose hash is `meant`.
+    pub fn kill_where(&mut self, meant: impl Fn(KeyHash) -> bool) {
+        for place in self.places.iter_mut().filter(|place| meant(place.hash)) {
+            *place = Fill::default();
         }
     }
 

@@ -21,7 +21,7 @@
 //! 6. Whatever it does not understand, or is not of its table, it sends straight to the home, not to be kept.
 //!
 //! Files: `reads` for requests and replies, `invalidate`, `ownership`; the tables [`copies`], [`admission`], [`fills`], [`owned`];
-//! [`changes`] for a faster tier that answers from the same copies, [`lent`] for what it answers as owner.
+//! [`changes`] for a faster tier that answers from the same copies, [`lent`] for what it answers as owner; [`shards`] where it has several cores.
 //!
 //! Bounds: `copies`, `fills`, `holders`, `rounds`, `owned` of [`Config`].
 
@@ -34,10 +34,12 @@ pub mod lent;
 pub mod owned;
 mod ownership;
 mod reads;
+pub mod shards;
 
 use super::holders::{Boxes, Holders};
 use super::lease::outlived;
 use super::ownership::is_ownable;
+use super::ranges::Ranges;
 use super::rounds::Rounds;
 use super::table::{Layout, Next, Table};
 use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed};
@@ -49,6 +51,7 @@ use changes::Changes;
 use copies::{Copies, Kept};
 use fills::Fills;
 use owned::Owned;
+use shards::Shard;
 use std::sync::Arc;
 
 /// A request that was sent on so often goes straight to its home: tables disagree.
@@ -145,6 +148,22 @@ impl<B: Bugs<Planted>> Box<B> {
         }
     }
 
+    /// The same, which has heard nothing yet, as one shard of a box: it hears of no other keys, and has its share of the places of a whole one.
+    #[must_use]
+    pub fn as_shard(mut self, shard: Shard) -> Box<B> {
+        let Config { copies, fills, holders, rounds, owned, .. } = self.config;
+        let first = (u64::from(self.incarnation.0) << 32) + 1;
+        let timeouts = (self.config.retransmit, self.config.retransmit_max);
+        let patience = self.config.fill_patience.min(self.config.lease);
+        self.copies = Copies::new(shard.share(copies)).of_shard(shard);
+        self.frequency = Frequency::new(shard.share(copies));
+        self.fills = Fills::new(shard.share(fills), self.incarnation, patience).of_shard(shard);
+        self.children = Holders::new(shard.share(holders), self.planted.clone());
+        self.rounds = Rounds::new(first, shard.share(rounds), timeouts).numbered(shard.numbers(first));
+        self.owned = Owned::new(shard.share(owned));
+        self
+    }
+
     /// Takes a message.
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         self.tick(now, out);
@@ -165,7 +184,7 @@ impl<B: Bugs<Planted>> Box<B> {
                 if !self.may_serve(&request) {
                     self.fall_back(request, out);
                 } else if is_read(verb, request.header.flags) {
-                    self.read(now, verb, request, out);
+                    self.read(now, from, verb, request, out);
                 } else if may_own(verb, request.header.flags, from) {
                     self.write_ownable(now, verb, request, out);
                 } else {
@@ -176,7 +195,8 @@ impl<B: Bugs<Planted>> Box<B> {
             Opcode::Control(Control::Invalidate) => self.invalidate(now, from, message, out),
             Opcode::Control(Control::InvalidateAck) => self.hear_answer(from, message, out),
             Opcode::Control(Control::ReturnAck) => self.hear_return_ack(from, message, out),
-            Opcode::Control(Control::Heartbeat | Control::Table) => self.hear_controller(from, message, out),
+            Opcode::Control(Control::Heartbeat) => self.show_life(from, message, out),
+            Opcode::Control(Control::Table) => self.hear_table(from, message, out),
             Opcode::Control(_) => self.stats.dropped += 1,
         }
     }
@@ -286,12 +306,46 @@ impl<B: Bugs<Planted>> Box<B> {
         }
     }
 
-    fn hear_controller(&mut self, from: NodeId, message: &Message, out: &mut Out) {
-        let header = &message.header;
-        if header.opcode == Opcode::Control(Control::Table) && header.epoch > self.table.epoch() {
-            let layout = self.table.layout().clone();
-            self.table = Table::new(layout, header.epoch, Boxes(header.operand));
+    fn hear_table(&mut self, from: NodeId, message: &Message, out: &mut Out) {
+        let (header, layout) = (&message.header, self.table.layout().clone());
+        if header.epoch > self.table.epoch() {
+            match Ranges::from_bytes(&message.value, layout.slots()) {
+                Some(ranges) => {
+                    let said = (header.epoch, Boxes(header.operand), Arc::new(ranges));
+                    let before = std::mem::replace(&mut self.table, Table::new(layout, said));
+                    self.leave(&before);
+                }
+                None => self.stats.dropped += 1,
+            }
         }
+        self.show_life(from, message, out);
+    }
+
+    /// Gives up what is of slots whose caching is another than it was. Nobody needs to be told: who granted it asks about it, or waits.
+    fn leave(&mut self, before: &Table) {
+        if self.table.ranges() == before.ranges() || self.planted.has(Planted::KeepOutsideRange) {
+            return;
+        }
+        let Box { table, copies, fills, .. } = self;
+        let is_other = |hash| {
+            let slot = table.layout().slot_of(hash);
+            table.ranges().of(slot) != before.ranges().of(slot)
+        };
+        copies.drop_where(is_other);
+        fills.kill_where(is_other);
+    }
+
+    /// Whether it may keep, or own, what it is asked for.
+    fn may_keep(&self, from: NodeId, hash: KeyHash) -> bool {
+        let below = match from {
+            NodeId::Client(_) => None,
+            NodeId::Box(id) => Some(id),
+            NodeId::Home(_) | NodeId::Controller(_) => return false,
+        };
+        self.table.may_keep(self.id, below, hash) || self.planted.has(Planted::KeepOutsideRange)
+    }
+
+    fn show_life(&mut self, from: NodeId, message: &Message, out: &mut Out) {
         out.push((from, super::controller::sign_of_life(message, self.table.epoch(), self.incarnation)));
     }
 }

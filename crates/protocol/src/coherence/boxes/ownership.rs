@@ -29,6 +29,7 @@ impl<B: Bugs<Planted>> Box<B> {
             return;
         }
         if asked_for >= self.config.admission
+            && self.may_keep(NodeId::Client(request.header.client), hash)
             && self.owned.has_room_for(hash)
             && let Some(token) = self.fills.begin_to_own(hash, now)
         {
@@ -43,7 +44,7 @@ impl<B: Bugs<Planted>> Box<B> {
         let hash = request.hash();
         let done = if is_read(verb, request.header.flags) {
             self.owns(hash, &request.key, now) && {
-                self.read(now, verb, request.clone(), out);
+                self.read(now, NodeId::Home(request.header.home), verb, request.clone(), out);
                 true
             }
         } else {

@@ -3,7 +3,7 @@
 use super::super::compute::{self, Effect, Operation};
 use super::super::holders::Boxes;
 use super::super::lease::{granter_end, holder_end, left};
-use super::super::{Out, Planted, Policy, way_back};
+use super::super::{NodeId, Out, Planted, Policy, way_back};
 use super::Box;
 use super::copies::Kept;
 use super::owned::item_of;
@@ -12,14 +12,14 @@ use crate::wire::{Flags, KeyHash, Message, Round, Sharers, Status, Ttl, Verb};
 use base::Nanos;
 
 impl<B: Bugs<Planted>> Box<B> {
-    pub(super) fn read(&mut self, now: Nanos, verb: Verb, request: Message, out: &mut Out) {
+    pub(super) fn read(&mut self, now: Nanos, from: NodeId, verb: Verb, request: Message, out: &mut Out) {
         let hash = request.hash();
         let asked_for = self.frequency.count(hash);
         let owned = self.owned.serving(hash, &request.key, now).map(|entry| entry.item().clone());
         let is_owned = owned.is_some();
         let copy = if is_owned { None } else { self.copies.find(hash, &request.key, now).cloned() };
         let Some(kept) = owned.or(copy.filter(|kept| !self.asks_anew(now, kept, &request))) else {
-            return self.miss(now, hash, asked_for, request, out);
+            return self.miss(now, (from, hash, asked_for), request, out);
         };
         self.stats.hits += 1;
         let lease_us = if is_owned { 0 } else { self.grant(now, &kept, &request) };
@@ -80,13 +80,21 @@ impl<B: Bugs<Planted>> Box<B> {
         span_us
     }
 
-    fn miss(&mut self, now: Nanos, hash: KeyHash, asked_for: u32, mut request: Message, out: &mut Out) {
+    fn miss(
+        &mut self,
+        now: Nanos,
+        (from, hash, asked_for): (NodeId, KeyHash, u32),
+        mut request: Message,
+        out: &mut Out,
+    ) {
         self.stats.misses += 1;
+        let may_keep = self.may_keep(from, hash);
         let sharers = &mut request.header.sharers;
         let left_to_others = self.config.policy == Policy::Exclusive && !sharers.is_empty();
         if asked_for >= self.config.admission
             && !left_to_others
             && sharers.len() < Sharers::MAX
+            && may_keep
             && self.copies.would_keep(hash, &request.key, now, |hash| self.frequency.estimate(hash))
             && let Some(token) = self.fills.begin(hash, now)
         {

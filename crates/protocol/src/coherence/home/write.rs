@@ -2,6 +2,7 @@
 
 use super::super::holders::Boxes;
 use super::super::ownership::outcome_of;
+use super::super::ranges::Caching;
 use super::super::rounds::{Ended, Target};
 use super::super::{NodeId, Out, Planted, way_back};
 use super::items::{Items, perform};
@@ -58,7 +59,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             return self.has_room_for_flush();
         }
         let hash = request.hash();
-        let needs_none = !self.writes.contains_key(&hash) && self.holders.of(hash, now).0.is_empty();
+        let needs_none = !self.writes.contains_key(&hash) && self.holders_of(hash, now).0.is_empty();
         if needs_none { self.queued < self.config.queue } else { self.has_room_to_wait(hash) }
     }
 
@@ -84,7 +85,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         if waits && self.planted.has(Planted::TwoWritesAtOnce) {
             return self.apply(now, request, false, out);
         }
-        let held = !self.holders.of(hash, now).0.is_empty();
+        let held = !self.holders_of(hash, now).0.is_empty();
         if !waits && (!held || self.planted.has(Planted::SkipInvalidation)) {
             return self.apply(now, request, true, out);
         }
@@ -108,10 +109,22 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         }
     }
 
+    /// Who may hold copies of a key: whoever was granted one, whatever a table says of who may keep it.
+    fn holders_of(&self, hash: KeyHash, now: Nanos) -> (Boxes, Nanos) {
+        let (granted, until) = self.holders.of(hash, now);
+        let in_range = match self.layout.ranges().of(self.layout.slot_of(hash)) {
+            _ if !self.planted.has(Planted::TellOnlyInRange) => granted,
+            Caching::All | Caching::Cluster => granted,
+            Caching::Only(boxes) => Boxes(granted.0 & boxes.0),
+            Caching::Nowhere => Boxes(0),
+        };
+        (in_range, until)
+    }
+
     /// Asks for the copies of a key, unless that is being done or there is no room for it.
     pub(super) fn take_back(&mut self, now: Nanos, hash: KeyHash, key: &[u8], out: &mut Out) {
         if !self.writes.contains_key(&hash) && self.rounds.has_room() {
-            let holders = self.holders.of(hash, now);
+            let holders = self.holders_of(hash, now);
             self.writes.insert(hash, VecDeque::new());
             self.rounds.begin(now, self.target(key), holders, Purpose::Writes(hash), out);
         }

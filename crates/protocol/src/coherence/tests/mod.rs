@@ -27,6 +27,8 @@ mod gaps;
 mod guarded;
 mod owned;
 mod planted;
+mod ranges;
 mod schedules;
+mod shards;
 mod tickets;
 mod world;

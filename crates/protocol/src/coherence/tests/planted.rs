@@ -5,6 +5,8 @@ use super::failures;
 use super::gaps::{self, Scenario};
 use super::guarded;
 use super::owned;
+use super::ranges;
+use super::shards;
 use super::tickets;
 
 /// Which scenario finds it.
@@ -49,6 +51,8 @@ fn finder(planted: Planted) -> Scenario {
         | Planted::AnyReceiver
         | Planted::PlainWrites
         | Planted::LongAnswers => guarded::guarded,
+        Planted::KeepOutsideRange | Planted::TellOnlyInRange => ranges::kept_and_told,
+        Planted::FlushByOneShard | Planted::StrayServed => shards::divided,
         Planted::NoVersionBlock | Planted::LostValueReturns | Planted::LostKeepsSessions => owned::owner_dies,
     }
 }

@@ -2,9 +2,10 @@
 
 use super::*;
 
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
+
 fn document() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
-    std::fs::read_to_string(path).expect("the document is there")
+    std::fs::read_to_string(PATH).expect("the document is there")
 }
 
 /// The rows of the table after this heading, without its head.
@@ -104,5 +105,12 @@ fn the_examples_are_the_documents() {
         .map(|(name, message)| format!("**{name}**\n```text\n{}```\n", dump(&bytes_of(message))))
         .collect();
     let (_, examples) = of_document.split_once("\n\n").expect("words, then examples");
-    assert!(of_code == examples, "docs/wire.md should end with:\n{of_code}");
+    if std::env::var_os("MILLRACE_BLESS").is_some() {
+        let blessed = document().replace(examples, &of_code);
+        return std::fs::write(PATH, blessed).expect("the document can be written");
+    }
+    assert!(
+        of_code == examples,
+        "docs/wire.md does not end with what the code makes: run with MILLRACE_BLESS=1"
+    );
 }

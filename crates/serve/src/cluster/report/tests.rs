@@ -86,7 +86,7 @@ fn whole() -> [Answer; 7] {
     let both = [(1, false), (2, false)];
     [
         page(
-            "millrace_inc_epoch{node=\"box:1\"} 5\nmillrace_inc_events_total{node=\"box:1\",tier=\"user\",event=\"hits\"} 3\nmillrace_inc_events_total{node=\"box:1\",tier=\"xdp\",event=\"hits\"} 4\n",
+            "millrace_inc_epoch{node=\"box:1\"} 5\nmillrace_inc_slots{node=\"box:1\",cache=\"cluster\"} 32\nmillrace_inc_slots{node=\"box:1\",cache=\"some\"} 0\nmillrace_inc_events_total{node=\"box:1\",tier=\"user\",event=\"hits\"} 3\nmillrace_inc_events_total{node=\"box:1\",tier=\"xdp\",event=\"hits\"} 4\n",
         ),
         Answer::Unasked,
         page("millrace_kv_items 12\nmillrace_kv_home_events_total{event=\"hits\"} 2\n"),
@@ -119,7 +119,7 @@ fn a_whole_cluster_is_whole_and_says_what_it_counted() {
     assert_eq!(report.line(), "whole: 7 of 7 members do their part");
     let text = report.text().split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     for words in [
-        "box:1 box 127.0.0.1:1 alive 5 500.0 ms hits 7\n",
+        "box:1 box 127.0.0.1:1 alive 5 500.0 ms hits 7, slots cluster 32\n",
         "box:2 box 127.0.0.1:2 heard\n",
         "items 12, hits 2",
         "chain:7/replica:1 head tcp:127.0.0.1:11 alive 4 reads applied 100, lag 100",

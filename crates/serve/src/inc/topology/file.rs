@@ -9,6 +9,8 @@ use crate::process::cluster_file;
 use crate::process::table::{Entry, Table, Wrong};
 use protocol::coherence::NodeId;
 use protocol::coherence::controller::MAX_CONTROLLERS;
+use protocol::coherence::holders::Boxes;
+use protocol::coherence::ranges::{BadRanges, Caching, Range};
 use protocol::coherence::table::{BadLayout, BoxPlace};
 use protocol::wire::{BoxId, HomeId};
 use std::net::SocketAddr;
@@ -60,11 +62,52 @@ struct ControllerEntry {
     at: At,
 }
 
+/// Where copies of some slots may be kept.
+#[derive(clap::Args, Debug)]
+struct RangeEntry {
+    /// The first and the last, as 0-31; or one, as 5
+    #[arg(long, value_parser = slots)]
+    slots: (u16, u16),
+
+    /// all, cluster, nowhere, or the ids of boxes
+    #[arg(long, value_delimiter = ',', required = true)]
+    cache: Vec<String>,
+}
+
+fn slots(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.trim().parse::<u16>();
+    let both = number(first).and_then(|first| Ok((first, number(last)?)));
+    both.map_err(|_| format!("{text:?} are no slots; write the first and the last, as \"0-31\""))
+}
+
+impl RangeEntry {
+    fn range(&self) -> Result<Range, String> {
+        let wrong = || {
+            let said = self.cache.join(", ");
+            format!("cache = {said:?}: write \"all\", \"cluster\", \"nowhere\", or ids of boxes, as [1, 2]")
+        };
+        let caching = match self.cache.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["all"] => Caching::All,
+            ["cluster"] => Caching::Cluster,
+            ["nowhere"] => Caching::Nowhere,
+            ref ids => {
+                let of = |id: &&str| id.parse().ok().and_then(|id| Boxes::of(BoxId(id)));
+                let boxes = ids.iter().map(of).collect::<Option<Vec<Boxes>>>().ok_or_else(wrong)?;
+                Caching::Only(boxes.into_iter().fold(Boxes::default(), Boxes::with))
+            }
+        };
+        let (first, last) = self.slots;
+        Ok(Range { first, last, caching })
+    }
+}
+
 /// The nodes of a file, each with its table.
 struct Nodes<'a> {
     boxes: Vec<(BoxEntry, Table<'a>)>,
     homes: Vec<(HomeEntry, Table<'a>)>,
     controllers: Vec<(ControllerEntry, Table<'a>)>,
+    ranges: Vec<(Range, Table<'a>)>,
 }
 
 /// The topology in a file that lies at `path`.
@@ -89,7 +132,12 @@ pub(super) fn read(file: &Table<'_>, path: &Path) -> Result<Topology, IncError> 
 
 impl<'a> Nodes<'a> {
     fn of(file: &Table<'a>) -> Result<Nodes<'a>, Wrong> {
+        let ranges = entries::<RangeEntry>(file, "range")?.into_iter().map(|(entry, table)| {
+            let range = entry.range().map_err(|what| table.wrong(what))?;
+            Ok((range, table))
+        });
         Ok(Nodes {
+            ranges: ranges.collect::<Result<_, Wrong>>()?,
             boxes: entries(file, "box")?,
             homes: entries(file, "home")?,
             controllers: entries(file, "controller")?,
@@ -107,8 +155,10 @@ impl<'a> Nodes<'a> {
         let homes = self.homes.iter().map(|(entry, _)| (HomeId(entry.id), BoxId(entry.before)));
         let addresses = self.places().into_iter().map(|(node, at, _)| (node, at.address));
         let streams = self.homes.iter().filter_map(|(entry, _)| Some((HomeId(entry.id), entry.stream?)));
+        let ranges: Vec<Range> = self.ranges.iter().map(|(range, _)| *range).collect();
         Topology::new(boxes.collect(), homes.collect(), slots, addresses.collect(), registers)?
-            .with_streams(streams)
+            .with_streams(streams)?
+            .with_ranges(ranges)
     }
 
     /// All nodes, in the order in which files list them.
@@ -145,6 +195,10 @@ impl<'a> Nodes<'a> {
             IncError::Config(_) => return IncError::File(entry_wrong(file, "coherence", what)),
             IncError::Layout(BadLayout::Box(id) | BadLayout::TooHigh(id)) => node(NodeId::Box(*id)),
             IncError::Layout(BadLayout::Unknown(id)) => names(id),
+            IncError::Layout(BadLayout::RangeOf(range, _))
+            | IncError::Ranges(
+                BadRanges::Slots(range, _) | BadRanges::NoBox(range) | BadRanges::Overlap(_, range),
+            ) => self.ranges.iter().rfind(|(one, _)| one == range).map(|(_, table)| table.clone()),
             IncError::Layout(BadLayout::Homes) => twice(),
             IncError::Controllers(_) => self.controllers.last().map(|(_, table)| table.clone()),
             IncError::SameAddress(_, other) => node(*other),

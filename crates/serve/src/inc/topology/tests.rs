@@ -92,6 +92,51 @@ fn errors_say_what_would_be_right() {
 }
 
 #[test]
+fn ranges_of_slots_are_read_and_written() {
+    let rack = "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\n[[box]]\nid = 2\naddress = \"127.0.0.1:2\"\n\
+                [[home]]\nid = 1\naddress = \"127.0.0.1:3\"\nbox = 1\n";
+    let with = |ranges: &[(&str, &str)]| {
+        let range = |(slots, cache): &(&str, &str)| format!("[[range]]\nslots = {slots}\ncache = {cache}\n");
+        parse(&(rack.to_owned() + &ranges.iter().map(range).collect::<String>()))
+    };
+    let all =
+        [("\"0-31\"", "\"cluster\""), ("40", "[1, 2]"), ("\"41 - 41\"", "2"), ("\"50-63\"", "\"nowhere\"")];
+    let topology = with(&all).expect("good ranges");
+    let shown: Vec<_> = topology.layout().ranges().iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["0-31: cluster", "40-40: [1, 2]", "41-41: [2]", "50-63: nowhere"]);
+    let again = parse(&topology.text()).expect("what was written");
+    assert_eq!(again.layout(), topology.layout());
+    let plain = with(&[]).expect("none");
+    assert!(again.is_but_for_ranges(&plain) && plain.layout() != again.layout());
+    let other = Shape { tors: 2, roots: 0, homes: 1, controllers: 0 };
+    let other = Topology::two_levels(&other, address, &Registers::default()).expect("it fits");
+    assert!(!other.is_but_for_ranges(&plain));
+
+    for (ranges, words) in [
+        (&[("\"5-4\"", "\"nowhere\"")][..], "rack.toml:11: slots 5-4: a range rises, and slots are 0 to 63"),
+        (&[("\"0-64\"", "\"nowhere\"")], "rack.toml:11: slots 0-64: a range rises"),
+        (&[("\"0-9\"", "\"all\""), ("\"9-12\"", "\"cluster\"")], "rack.toml:14: slots 0-9 and 9-12 overlap"),
+        (
+            &[("\"0-9\"", "[1, 9]")],
+            "rack.toml:11: the topology is none: slots 0-9 name box 9, which is not there",
+        ),
+        (
+            &[("\"0-9\"", "[1, 99]")],
+            "rack.toml:11: cache = \"1, 99\": write \"all\", \"cluster\", \"nowhere\", or ids",
+        ),
+        (&[("\"0-9\"", "\"nowher\"")], "rack.toml:11: cache = \"nowher\""),
+        (&[("\"0-9\"", "[]")], "rack.toml:11: [range] needs cache"),
+        (
+            &[("\"a-9\"", "1")],
+            "rack.toml:12: slots cannot be \"a-9\": \"a-9\" are no slots; write the first and the last",
+        ),
+    ] {
+        let error = with(ranges).expect_err("it is wrong").to_string();
+        assert!(error.contains(words), "{words:?} in {error:?}");
+    }
+}
+
+#[test]
 fn a_file_says_where_operators_find_nodes() {
     let text = "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\nadmin = \"9101\"\nabove = []\n[[home]]\nid = 1\naddress = \"127.0.0.1:2\"\n\
                 box = 1\nadmin = \"127.0.0.1:9101\"\n[[controller]]\naddress = \"127.0.0.1:3\"\n[[chain]]\nnumber = 7\n";
