@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// After this a test has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
 /// Runs `millrace chain` with these words to its end.
 pub fn chain(words: &[&str]) -> Output {

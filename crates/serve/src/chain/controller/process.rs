@@ -49,7 +49,8 @@ pub struct Process {
     pub(super) questions: Option<Questions<Seen>>,
     /// Says that it turns.
     pub(super) beat: Beat,
-    replicas: Vec<ReplicaId>,
+    /// Those of before the first order.
+    replicas: Vec<ReplicaAddress>,
     links: Links,
     sleeper: Sleeper,
     name: String,
@@ -75,7 +76,7 @@ impl Process {
             waker.wake();
         };
         let driver =
-            Driver::start(&config, number, replicas, registry, wake).map_err(ControllerError::System)?;
+            Driver::start(&config, number, replicas.clone(), registry, wake).map_err(ControllerError::System)?;
         Ok(Process {
             driver,
             clock: Clock::shared(),
@@ -162,9 +163,10 @@ impl Process {
         };
         let is_in = |replica| configuration.members.iter().any(|member| member.replica == replica);
         let members = configuration.members.iter().map(|member| (member.replica, part(member)));
-        let out = self.replicas.iter().filter(|replica| !is_in(**replica));
-        let out = out.map(|replica| (*replica, directory::Part::Out));
-        let place = |(replica, part)| {
+        let roster = if configuration.roster.is_empty() { &self.replicas } else { &configuration.roster };
+        let out = roster.iter().map(|at| at.replica).filter(|replica| !is_in(*replica));
+        let out = out.map(|replica| (replica, directory::Part::Out));
+        let place = |(replica, part): (ReplicaId, directory::Part)| {
             let address = self.links.serves(NodeId::Replica(replica))?.parse().ok()?;
             Some(Place { replica, address, part })
         };
