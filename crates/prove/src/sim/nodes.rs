@@ -1,21 +1,22 @@
 //! The nodes of a world: numbered clients first, then boxes, homes and controllers; each a machine that may be down.
 
+use super::bugs::Bug;
 use super::clock::Clock;
+use super::disks::Disk;
+use super::homes::SimulatedHome;
 use super::script::Script;
 use super::topology::Topology;
 use base::Nanos;
 use protocol::coherence::boxes::lent::{Fronted, Model};
 use protocol::coherence::guard::{Guard, Keys};
-use protocol::coherence::home::items::Tree;
-use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out, Planted};
+use protocol::coherence::{CacheBox, Client, Controller, Life, NodeId, Out, Planted};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Message};
+use serve::kv::machine;
 use sim::nodes::Node;
 use sim::{NodeSet, random};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Items of a home: more than any workload has keys.
-const ITEMS: usize = 256;
 /// A client's id is its index, and which life of it this is.
 const CLIENTS: u64 = 256;
 
@@ -23,14 +24,14 @@ const CLIENTS: u64 = 256;
 pub type SimulatedBox = Fronted<Option<Planted>>;
 
 /// What runs on a node.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Machine {
     /// A client.
     Client(Box<Client>),
     /// A box.
     Box(Box<SimulatedBox>),
     /// A home.
-    Home(Box<Home<Tree, Option<Planted>>>),
+    Home(SimulatedHome),
     /// A controller.
     Controller(Box<Controller>),
 }
@@ -215,7 +216,10 @@ fn keys(script: &Script, id: NodeId) -> Option<Keys> {
     })
 }
 
-/// Begins a life of `node`: the `birth`-th of all lives in the world.
+/// Begins a life of `node`: the `birth`-th of all lives in the world. A home that is a node may have a disk.
+///
+/// # Errors
+/// In words: what is on the disk is damaged.
 pub fn begin(
     node: Node,
     place: &mut Place,
@@ -223,8 +227,10 @@ pub fn begin(
     topology: &Topology,
     role: Role,
     (now, birth): (Nanos, u32),
-) {
+    disk: Option<&mut Disk>,
+) -> Result<(), String> {
     let (config, layout) = (&script.config, &topology.layout);
+    let planted = script.planted.and_then(Bug::in_cache);
     let life = if place.life == 0 { Life::First } else { Life::Again };
     place.life += 1;
     let who = (Incarnation(birth), life);
@@ -237,14 +243,14 @@ pub fn begin(
             Machine::Client(Box::new(Client::new(config, id, tor, Arc::clone(layout), prng)))
         }
         Role::Box(id) => {
-            let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, script.planted);
-            let tier = script.has_fast_tiers.then(|| Model::with_bugs(script.planted));
+            let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, planted);
+            let tier = script.has_fast_tiers.then(|| Model::with_bugs(planted));
             Machine::Box(Box::new(Fronted::new(machine, tier)))
         }
         Role::Home(id) => {
-            let (layout, items) = (Arc::clone(layout), Tree::new(ITEMS));
-            let home = Home::with_bugs(config, id, layout, who, now, items, script.planted);
-            Machine::Home(Box::new(home))
+            let (config, layout) = (config.clone(), Arc::clone(layout));
+            let home = machine::Place { config, id, layout, life: who };
+            Machine::Home(SimulatedHome::new(script, home, now, disk)?)
         }
         Role::Controller(i) => {
             let controller = Controller::new(config, i, topology.controllers, Arc::clone(layout), now);
@@ -261,7 +267,8 @@ pub fn begin(
         },
     };
     let who = if let NodeId::Client(_) = place.id { Incarnation(0) } else { who.0 };
-    place.guard = Guard::with_bugs(place.id, who, keys(script, place.id), script.planted);
+    place.guard = Guard::with_bugs(place.id, who, keys(script, place.id), planted);
     place.heard.clear();
     place.machine = Some(machine);
+    Ok(())
 }
