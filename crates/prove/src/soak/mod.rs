@@ -7,6 +7,7 @@
 //!                  ├── chaos    who is killed when, and the strangers
 //!                  └── show     table, JSON, page
 //! ```
+//! `kills` has processes of every role of a cluster die under load.
 //! `rpc` is the same for a server of the fabric, with a service of its own; `places` moves handlers under load.
 //!
 //! What is promised: in *store* mode no acknowledged write is lost, torn or undone, whoever dies; in *cache* mode nothing
@@ -19,6 +20,7 @@
 mod attack;
 mod chaos;
 mod client;
+mod kills;
 mod ledger;
 mod link;
 mod parts;
@@ -98,6 +100,7 @@ pub struct Soak {
 #[derive(Subcommand, Debug)]
 enum Role {
     Attack(attack::Attack),
+    Kills(kills::Kills),
     Places(places::Places),
     /// One client; started by the soak, tells on standard output what it does
     #[command(hide = true)]
@@ -157,6 +160,7 @@ impl Soak {
                 return Ok(());
             }
             Some(Role::Attack(attack)) => return attack.run(),
+            Some(Role::Kills(kills)) => return kills.run(),
             Some(Role::Places(places)) => return places.run(),
             None => {}
         }

@@ -18,8 +18,8 @@
 
 mod ask;
 mod change;
-mod file;
-mod report;
+pub mod file;
+pub mod report;
 mod status;
 
 use crate::process::table::Wrong;
@@ -44,6 +44,11 @@ Examples:
 pub struct Cluster {
     #[command(subcommand)]
     command: Command,
+}
+
+/// How all members of a cluster are, now: they are asked at once.
+pub fn look(file: &file::File) -> report::Report {
+    report::Report::of(file, &ask::ask_all(&file.members))
 }
 
 #[derive(clap::Subcommand, Debug)]
