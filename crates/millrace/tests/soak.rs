@@ -1,4 +1,4 @@
-//! The soak itself, for a second: processes start, die and are replaced, the verdict comes out, and nothing is left behind.
+//! The soak itself, for a second or some deaths: processes start, die and are replaced, the verdict comes out, and nothing is left behind.
 
 use std::process::{Command, Output};
 
@@ -18,6 +18,23 @@ fn a_second_of_abuse_breaks_no_promise() {
         assert_eq!(outcome["checked_at_end"], outcome["keys"]);
         assert!(outcome["writes"].as_u64() > Some(0) && outcome["reads"].as_u64() > Some(0), "{outcome}");
     }
+}
+
+/// As long as the machine takes: each waits until all is whole and every client has gone on.
+#[test]
+fn members_of_a_cluster_are_killed_and_nothing_acknowledged_is_lost() {
+    let out = soak(&["kills", "--kills", "8", "--keys", "60", "--seed", "5", "--json"]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}\n{text}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    let outcome: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&outcome["kills"], &outcome["violations"], &outcome["undecided"]),
+        (&8.into(), &0.into(), &0.into())
+    );
+    for clients in ["memcached", "in-network", "transactions"] {
+        assert!(outcome["answered"][clients].as_u64() > Some(64), "{outcome}");
+    }
+    assert_eq!(outcome["deaths"].as_array().map(Vec::len), Some(8));
 }
 
 #[test]

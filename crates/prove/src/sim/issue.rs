@@ -287,7 +287,9 @@ impl World<'_> {
                 Sent::As(write) => Some(write),
             };
             let done = write.and_then(|write| Some((self.watch.done(&write)?, self.watch.has_made(&write))));
+            let called = self.record.called(number);
             let (at, op, ret) = match done {
+                None if write.is_some() && self.has_died_since(self.home_of(&call.key), called) => continue,
                 None => not_done,
                 Some(((at, answer), changed)) => {
                     let home = &self.places[self.home_of(&call.key) as usize].clock;

@@ -7,22 +7,30 @@
 //!                                             │    ├── ranges   where copies may be kept, which changes meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
+//!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
 //!                                             │    └── watch    what holds after every event
 //!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
 //!  minimal ── the fewest faults and operations that still fail
 //! ```
+//! With `--durability` homes are nodes: the service of a server on its store (`serve::kv::machine`), its redo log, snapshots and recovery, as they run in
+//! `millrace up`; clients of memcached's protocol ask them by text. What is simulated is what they lie on.
+//!
 //! `millrace sim --chain` is another world with the same campaigns, shrinker and command line (`trial`): see `chain`.
 //! The machines are those of production ([`protocol::coherence`]); queue, network, faults and judge are those of crate `sim`. What is
 //! measured is in `docs/measurements/sim.md`.
 //!
 //! Tests: `tests` beside this file.
 
+mod bugs;
 mod campaign;
-mod chain;
+pub(crate) mod chain;
 mod clock;
 mod cores;
+mod disks;
+mod homes;
 mod indices;
 mod issue;
+mod memcached;
 mod minimal;
 mod nodes;
 mod packets;
@@ -30,6 +38,7 @@ mod play;
 mod ranges;
 mod record;
 mod script;
+mod served;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -41,6 +50,7 @@ mod world;
 
 use campaign::{Campaign, Hunt};
 use clap::Args;
+use homes::Homes;
 use play::Case;
 use serve::process::progress;
 use sim::faults::Plan;
@@ -74,6 +84,10 @@ const WITHIN: u64 = 4_000;
 /// when a box has died, new operations must succeed within a lease and a retransmission; and the history of every key must be
 /// linearizable, expiry, flush and what was lost included.
 ///
+/// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
+/// recovery. A disk takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there
+/// after every restart, and boxes' copies must be what their home then has.
+///
 /// Without --seed, seeds 1 to N are run, and each planted bug is looked for until it is found. The last line says how many seeds were
 /// run, how many showed a violation, how many planted bugs were found of how many, and the fingerprint of all that happened, which
 /// depends on seeds and options alone. A violation is printed with the operations around it and the command that replays the
@@ -99,6 +113,10 @@ pub struct Sim {
     /// keys, as replicas=3,clients=2,controllers=1,keys=2
     #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "three", conflicts_with = "topology")]
     chain: Option<chain::Shape>,
+
+    /// What homes are: nodes, the service of memcached's clients on its store, with a log or without. Left out: machines with a table
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "chain")]
+    durability: Option<Homes>,
 
     /// Who there is: rooted (4 ToRs below 2 roots), tree (three levels), two (two boxes, two clients, one key), or a text of
     /// tors, middles, roots, homes, clients, controllers and keys, as tors=4,roots=2,clients=6
@@ -173,11 +191,11 @@ impl Bugs {
     }
 
     /// Those that a simulation has.
-    fn of<T: Trial>(&self) -> Result<Vec<T::Bug>, SimError> {
+    fn of<T: Trial>(&self, case: &T) -> Result<Vec<T::Bug>, SimError> {
         let named = |name: &String| T::BUGS.iter().copied().find(|&bug| T::bug_name(bug) == name);
         match self {
             Bugs::None => Ok(Vec::new()),
-            Bugs::All => Ok(T::BUGS.to_vec()),
+            Bugs::All => Ok(case.bugs().to_vec()),
             Bugs::One(name) => {
                 named(name).map(|bug| vec![bug]).ok_or_else(|| SimError::Elsewhere(name.clone()))
             }
@@ -240,6 +258,7 @@ impl Sim {
             None => self.run_trial(&Case {
                 plan: self.plan.clone(),
                 only,
+                homes: self.durability.unwrap_or_default(),
                 ..Case::plain(&Arc::new(self.topology.clone()), self.ops as usize)
             }),
         }
@@ -263,10 +282,10 @@ impl Sim {
     // ---- one seed
 
     fn run_one<T: Trial>(&self, case: &T, out: &mut impl Write) -> Result<(), SimError> {
-        let bugs = self.planted.as_ref().map_or(Ok(Vec::new()), Bugs::of::<T>)?;
+        let bugs = self.planted.as_ref().map_or(Ok(Vec::new()), |bugs| bugs.of(case))?;
         if let Some(Bugs::All) = self.planted {
             let hunts = campaign::hunt(case, &bugs, (case.seed(), 1), self.threads(), &|_| {});
-            return self.show::<T>(out, &Campaign::default(), &hunts, 1);
+            return self.show(out, case, &Campaign::default(), (&hunts, 1));
         }
         let case = case.seeded(case.seed(), bugs.first().copied());
         let played = case.play(self.trace);
@@ -281,7 +300,7 @@ impl Sim {
         if played.violation().is_some() {
             self.explain(out, &case)?;
         }
-        self.show::<T>(out, &campaign, &[], 0)
+        self.show(out, &case, &campaign, (&[], 0))
     }
 
     // ---- many seeds
@@ -303,12 +322,12 @@ impl Sim {
             }
         }
         let within = if self.planted.is_some() && self.seeds != SEEDS { self.seeds } else { WITHIN };
-        let bugs = self.planted.as_ref().unwrap_or(&Bugs::All).of::<T>()?;
+        let bugs = self.planted.as_ref().unwrap_or(&Bugs::All).of(case)?;
         let bar = progress::bar(self.json);
         let tell = |fraction: f64| progress::show(&bar, fraction, "planted bugs");
         let hunts = campaign::hunt(case, &bugs, (1, within), threads, &tell);
         bar.finish_and_clear();
-        self.show::<T>(out, &campaign, &hunts, within)
+        self.show(out, case, &campaign, (&hunts, within))
     }
 
     fn tell_speed<T: Trial>(
@@ -323,7 +342,7 @@ impl Sim {
         }
         let spent = started.elapsed().as_secs_f64();
         let Campaign { seeds, events, operations, marks, .. } = campaign;
-        let [first, second] = T::MARKS;
+        let [first, second] = case.marks();
         writeln!(
             out,
             "{}: {operations} operations, {} {first}, {} {second}, {events} events in {spent:.1} s: {:.0} seeds/s on {} threads",
@@ -354,13 +373,13 @@ impl Sim {
     fn show<T: Trial>(
         &self,
         out: &mut impl Write,
+        case: &T,
         campaign: &Campaign,
-        hunts: &[Hunt<T::Bug>],
-        within: u64,
+        (hunts, within): (&[Hunt<T::Bug>], u64),
     ) -> Result<(), SimError> {
         let found = hunts.iter().filter(|hunt| hunt.found.is_some()).count();
         if self.json {
-            writeln!(out, "{}", json::<T>(campaign, hunts))?;
+            writeln!(out, "{}", json(case, campaign, hunts))?;
         } else {
             show_hunts::<T>(out, hunts, within)?;
             let unknown = match campaign.gave_up {
@@ -394,7 +413,8 @@ fn show_hunts<T: Trial>(out: &mut impl Write, hunts: &[Hunt<T::Bug>], within: u6
     Ok(())
 }
 
-fn json<T: Trial>(campaign: &Campaign, hunts: &[Hunt<T::Bug>]) -> serde_json::Value {
+fn json<T: Trial>(case: &T, campaign: &Campaign, hunts: &[Hunt<T::Bug>]) -> serde_json::Value {
+    let marks = case.marks();
     let hunts: Vec<_> = hunts
         .iter()
         .map(|hunt| serde_json::json!({ "planted": T::bug_name(hunt.planted), "seed": hunt.found }))
@@ -405,8 +425,8 @@ fn json<T: Trial>(campaign: &Campaign, hunts: &[Hunt<T::Bug>]) -> serde_json::Va
         "undecided": campaign.gave_up,
         "events": campaign.events,
         "operations": campaign.operations,
-        (T::MARKS[0]): campaign.marks[0],
-        (T::MARKS[1]): campaign.marks[1],
+        (marks[0]): campaign.marks[0],
+        (marks[1]): campaign.marks[1],
         "planted": hunts,
         "fingerprint": campaign.print.to_string(),
     })

@@ -1,22 +1,23 @@
 //! The nodes of a world: numbered clients first, then boxes, homes and controllers; each a machine that may be down.
 
+use super::bugs::Bug;
 use super::clock::Clock;
+use super::disks::Disk;
+use super::homes::SimulatedHome;
 use super::script::Script;
 use super::topology::Topology;
 use base::Nanos;
 use protocol::coherence::boxes::shards::Divided;
 use protocol::coherence::guard::{Guard, Keys, Numbering};
-use protocol::coherence::home::items::Tree;
-use protocol::coherence::{CacheBox, Client, Controller, Home, Life, NodeId, Out, Planted};
+use protocol::coherence::{CacheBox, Client, Controller, Life, NodeId, Out, Planted};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Message};
+use serve::kv::machine;
 use sim::nodes::Node;
 use sim::{NodeSet, random};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Items of a home: more than any workload has keys.
-const ITEMS: usize = 256;
 /// A client's id is its index, and which life of it this is.
 const CLIENTS: u64 = 256;
 
@@ -24,14 +25,14 @@ const CLIENTS: u64 = 256;
 pub type SimulatedBox = Divided<Option<Planted>>;
 
 /// What runs on a node.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Machine {
     /// A client.
     Client(Box<Client>),
     /// A box.
     Box(Box<SimulatedBox>),
     /// A home.
-    Home(Box<Home<Tree, Option<Planted>>>),
+    Home(SimulatedHome),
     /// A controller.
     Controller(Box<Controller>),
 }
@@ -221,7 +222,10 @@ fn keys(script: &Script, id: NodeId) -> Option<Keys> {
     })
 }
 
-/// Begins a life of `node`: the `birth`-th of all lives in the world.
+/// Begins a life of `node`: the `birth`-th of all lives in the world. A home that is a node may have a disk.
+///
+/// # Errors
+/// In words: what is on the disk is damaged.
 pub fn begin(
     node: Node,
     place: &mut Place,
@@ -229,8 +233,10 @@ pub fn begin(
     topology: &Topology,
     role: Role,
     (now, birth): (Nanos, u32),
-) {
+    disk: Option<&mut Disk>,
+) -> Result<(), String> {
     let (config, layout) = (&script.config, &script.layout);
+    let planted = script.planted.and_then(Bug::in_cache);
     let life = if place.life == 0 { Life::First } else { Life::Again };
     place.life += 1;
     let who = (Incarnation(birth), life);
@@ -243,13 +249,13 @@ pub fn begin(
             Machine::Client(Box::new(Client::new(config, id, tor, Arc::clone(layout), prng)))
         }
         Role::Box(id) => {
-            let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, script.planted);
+            let machine = CacheBox::with_bugs(config, id, Arc::clone(layout), who, now, planted);
             Machine::Box(Box::new(Divided::new(&machine, script.cores, script.has_fast_tiers)))
         }
         Role::Home(id) => {
-            let (layout, items) = (Arc::clone(layout), Tree::new(ITEMS));
-            let home = Home::with_bugs(config, id, layout, who, now, items, script.planted);
-            Machine::Home(Box::new(home))
+            let (config, layout) = (config.clone(), Arc::clone(layout));
+            let home = machine::Place { config, id, layout, life: who };
+            Machine::Home(SimulatedHome::new(script, home, now, disk)?)
         }
         Role::Controller(i) => {
             let controller = Controller::new(config, i, topology.controllers, Arc::clone(layout), now);
@@ -270,11 +276,12 @@ pub fn begin(
     place.guards = guards(script, place.id, who, cores);
     place.heard.clear();
     place.machine = Some(machine);
+    Ok(())
 }
 
 /// Of one node, numbering as one what they seal.
 fn guards(script: &Script, id: NodeId, who: Incarnation, count: u8) -> Vec<Guard<Option<Planted>>> {
-    let new = |_| Guard::with_bugs(id, who, keys(script, id), script.planted);
+    let new = |_| Guard::with_bugs(id, who, keys(script, id), script.planted.and_then(Bug::in_cache));
     let mut guards: Vec<_> = (0..count).map(new).collect();
     if count > 1 {
         let last = AtomicU64::new(u64::from(who.0) << 32);

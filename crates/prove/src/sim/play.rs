@@ -1,5 +1,7 @@
 //! One run: a seed played from beginning to end, and judged.
 
+use super::bugs::{self, Bug};
+use super::homes::Homes;
 use super::indices;
 use super::nodes::Numbers;
 use super::record::EXACT;
@@ -7,7 +9,7 @@ use super::script::Script;
 use super::topology::Topology;
 use super::trial::{Outcome, Summary, Trial};
 use super::world::{Violation, World};
-use protocol::coherence::Planted;
+use base::Picos;
 use serve::process::panics;
 use sim::Fingerprint;
 use sim::check::{self, Rules};
@@ -31,7 +33,9 @@ pub struct Case {
     /// The operations, where not all are done.
     pub only: Option<Vec<usize>>,
     /// What is wrong on purpose.
-    pub planted: Option<Planted>,
+    pub planted: Option<Bug>,
+    /// What homes are.
+    pub homes: Homes,
 }
 
 /// What came of it.
@@ -47,10 +51,8 @@ pub struct Played {
     pub events: u64,
     /// Operations that began, those of the liveness phases too.
     pub operations: u64,
-    /// Keys that were given to boxes.
-    pub given: u64,
-    /// Writes that boxes did as owners of their keys.
-    pub owned: u64,
+    /// As [`Case::marks`] says.
+    pub marks: [u64; 2],
     /// What the clients saw.
     pub history: History<Op, Ret>,
     /// What happened, in lines, if that was wanted.
@@ -60,15 +62,36 @@ pub struct Played {
 /// How exact the judge is.
 pub const RULES: Rules = Rules { early: EXACT, late: EXACT, may_evict: false, most_configurations: 1 << 16 };
 
+/// How late an item of a node goes.
+const SECONDS: Picos = Picos::from_micros(1_100_000);
+
 impl Case {
     /// One of this topology that is sound.
     pub fn plain(topology: &Arc<Topology>, ops: usize) -> Case {
-        Case { seed: 1, topology: Arc::clone(topology), ops, plan: None, only: None, planted: None }
+        Case {
+            seed: 1,
+            topology: Arc::clone(topology),
+            ops,
+            plan: None,
+            only: None,
+            planted: None,
+            homes: Homes::Bare,
+        }
+    }
+
+    /// How exact the judge is. The store of a node counts seconds, and looks at the clock every 50 ms: what lives shorter lives to the end of its second.
+    fn rules(&self) -> Rules {
+        match self.homes {
+            Homes::Bare => RULES,
+            Homes::Cache => Rules { late: SECONDS, ..RULES },
+            // More of it is not known: what was under way when a home died.
+            Homes::Logged => Rules { late: SECONDS, most_configurations: 1 << 17, ..RULES },
+        }
     }
 
     /// The script of it.
     pub fn script(&self) -> Script {
-        let mut script = Script::draw(self.seed, &self.topology, self.ops, self.planted);
+        let mut script = Script::draw(self.seed, &self.topology, self.ops, (self.homes, self.planted));
         if let Some(plan) = &self.plan {
             script.plan = plan.clone();
         }
@@ -77,17 +100,27 @@ impl Case {
 }
 
 impl Trial for Case {
-    type Bug = Planted;
+    type Bug = Bug;
     type Played = Played;
 
-    const BUGS: &'static [Planted] = Planted::ALL;
-    const MARKS: [&'static str; 2] = ["keys were given to owners", "operations owners did"];
+    const BUGS: &'static [Bug] = bugs::ALL;
 
-    fn bug_name(bug: Planted) -> &'static str {
+    fn marks(&self) -> [&'static str; 2] {
+        match self.homes {
+            Homes::Logged => ["homes went on with their logs", "snapshots were made"],
+            Homes::Bare | Homes::Cache => ["keys were given to owners", "operations owners did"],
+        }
+    }
+
+    fn bug_name(bug: Bug) -> &'static str {
         bug.name()
     }
 
-    fn seeded(&self, seed: u64, planted: Option<Planted>) -> Case {
+    fn bugs(&self) -> &'static [Bug] {
+        Bug::of(self.homes)
+    }
+
+    fn seeded(&self, seed: u64, planted: Option<Bug>) -> Case {
         Case { seed, planted, ..self.clone() }
     }
 
@@ -106,15 +139,18 @@ impl Trial for Case {
         let mut violation = world.violation.take();
         let mut gave_up = 0;
         if violation.is_none() {
-            let report = check::check(&world.record.judged(), &RULES);
+            let report = check::check(&world.record.judged(), &self.rules());
             gave_up = report.gave_up.len();
             let first = report.violations.first();
             violation = first.map(|finding| Violation { at: world.now(), text: finding.to_string() });
         }
         let (given, owned) = world.watch.ownership();
+        let marks = match self.homes {
+            Homes::Logged => [world.served.recoveries, world.served.snapshots],
+            Homes::Bare | Homes::Cache => [given, owned],
+        };
         Played {
-            given,
-            owned,
+            marks,
             print: world.print,
             violation,
             gave_up,
@@ -143,6 +179,9 @@ impl Trial for Case {
 
     fn command(&self) -> String {
         let mut text = format!("millrace sim --seed {} --topology {}", self.seed, self.topology);
+        if let Some(durability) = self.homes.durability() {
+            text += &format!(" --durability {durability}");
+        }
         if self.ops != super::OPS {
             text += &format!(" --ops {}", self.ops);
         }
@@ -159,7 +198,10 @@ impl Trial for Case {
     }
 
     fn title(&self) -> String {
-        self.topology.to_string()
+        match self.homes.durability() {
+            None => self.topology.to_string(),
+            Some(durability) => format!("{}, durability {durability}", self.topology),
+        }
     }
 
     fn legend(&self) -> String {
@@ -175,7 +217,7 @@ impl Outcome for Played {
             gave_up: self.gave_up as u64,
             events: self.events,
             operations: self.operations,
-            marks: [self.given, self.owned],
+            marks: self.marks,
         }
     }
 

@@ -63,6 +63,12 @@ impl Record {
         self.settled.insert(number, (at, op, ret));
     }
 
+    /// When an operation began.
+    pub fn called(&self, number: usize) -> Picos {
+        let call = self.moments.iter().find(|(_, of, returned)| *of == number && !returned);
+        call.map_or(Picos::ZERO, |(at, ..)| *at)
+    }
+
     /// How many operations.
     pub fn len(&self) -> usize {
         self.known.len()
@@ -158,7 +164,7 @@ pub fn answered(
             let ttl = (call.life != Nanos::MAX).then(|| home.real(call.life));
             return Ok((Some(Op::CondPut { by: call.operand, ttl }), ret(Status::NotStored, None)));
         }
-        (wire::Status::NoRoom, Verb::Append) => Status::NoRoom,
+        (wire::Status::NoRoom, _) => Status::NoRoom,
         (
             wire::Status::NotNumber,
             Verb::Incr | Verb::Decr | Verb::CondPut | Verb::Min | Verb::Max | Verb::Or,

@@ -6,6 +6,8 @@
 //! Times are short against the leases, so that much goes wrong in few events: a lease is 6 to 20 ms, an operation begins every
 //! 0.2 to 0.6 ms, most of a fault's ways to be late are about a lease long.
 
+use super::bugs::Bug;
+use super::homes::Homes;
 use super::nodes::Numbers;
 use super::ranges;
 use super::topology::{MOST_KEYS, Topology};
@@ -14,9 +16,9 @@ use base::{Nanos, Picos, Prng};
 use protocol::coherence::client::Call;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::table::Layout;
-use protocol::coherence::{Compute, Config, Planted, Policy};
+use protocol::coherence::{Compute, Config, Policy};
 use protocol::wire::Verb;
-use sim::faults::{Bounds, Fault, Plan, What};
+use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
 use sim::workload::Mix;
@@ -29,6 +31,14 @@ pub const DELAY: Picos = Picos::from_micros(20);
 const GAPS: [Picos; 3] = [Picos::from_micros(200), Picos::from_micros(300), Picos::from_micros(600)];
 /// Percent of reads that a box must answer: with the last a few that it does not send a client past it.
 const WORTHS: [u32; 4] = [0, 10, 90, 99];
+/// Ends of homes that are nodes, and troubles of their disks, at most.
+const MOST_ENDS: u64 = 5;
+/// Bytes of a log: some seconds' worth, or so little that there are many snapshots.
+const LOGS: [usize; 3] = [4 << 10, 6 << 10, 32 << 10];
+/// A sync takes less than one of these, mostly.
+const SYNCS: [Picos; 3] = [Picos::from_micros(20), Picos::from_micros(100), Picos::from_micros(300)];
+/// Syncs that an operation waits for, one after the other, at most: its own, and those of what it must be told of, at each message.
+const MOST_SYNCS: u64 = 12;
 /// Faults at most, besides the weather.
 const FAULTS: u32 = 6;
 
@@ -56,6 +66,22 @@ pub enum Want {
     Evict(Vec<u8>),
 }
 
+impl Want {
+    /// The same where homes are such. Of a minimum, a maximum and bits it is seen at a home with a table whether they changed something; a node says it to
+    /// nobody.
+    fn at(self, homes: Homes) -> Want {
+        match self {
+            Want::Call(mut call)
+                if homes != Homes::Bare && matches!(call.verb, Verb::Min | Verb::Max | Verb::Or) =>
+            {
+                (call.verb, call.operand) = (Verb::Incr, 1 + call.operand % 5);
+                Want::Call(call)
+            }
+            want => want,
+        }
+    }
+}
+
 /// All that is drawn.
 #[derive(Clone, Debug)]
 pub struct Script {
@@ -75,8 +101,12 @@ pub struct Script {
     pub layout: Arc<Layout>,
     /// When all controllers are told that they may be kept elsewhere.
     pub ranges: Vec<(Picos, Ranges)>,
+    /// What homes are.
+    pub homes: Homes,
+    /// Bytes of the logs of homes that have one, and what their disks take for a sync, mostly.
+    pub disk: (usize, Picos),
     /// What is wrong with them on purpose.
-    pub planted: Option<Planted>,
+    pub planted: Option<Bug>,
     /// In the order of their names.
     pub keys: Vec<Vec<u8>>,
     /// In no order.
@@ -89,7 +119,12 @@ pub struct Script {
 
 impl Script {
     /// Of this seed, with so many operations.
-    pub fn draw(seed: u64, topology: &Topology, ops: usize, planted: Option<Planted>) -> Script {
+    pub fn draw(
+        seed: u64,
+        topology: &Topology,
+        ops: usize,
+        (homes, planted): (Homes, Option<Bug>),
+    ) -> Script {
         let mut random = random::stream(seed, 0, "script");
         let worth = one_of(&mut random::stream(seed, 0, "worth"), &WORTHS);
         let config = Config { worth, ..draw_config(&mut random, ops) };
@@ -109,6 +144,9 @@ impl Script {
         if key.is_some() {
             plan.0.extend(draw_strangers(seed, &numbers, until));
         }
+        if homes != Homes::Bare {
+            plan.0.extend(draw_ends(seed, &numbers, (homes, until, config.lease)));
+        }
         let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
         let clients = u64::from(numbers.clients().end);
         let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
@@ -119,12 +157,14 @@ impl Script {
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
             let (at, client) = (Picos(random.below(until.0)), random.below(clients));
-            let want = workload.draw_want(&mut random, i);
+            let want = workload.draw_want(&mut random, i).at(homes);
             let client = workload.draw_client(&mut random, &want, client, clients) as Node;
             let by_ticket = has_tickets && random::stream(seed, i as u64, "by ticket").below(3) == 0;
             Intent { at, client, want, by_ticket }
         };
         let intents = (0..ops).map(draw).collect();
+        let mut random = random::stream(seed, 0, "disk");
+        let disk = (one_of(&mut random, &LOGS), one_of(&mut random, &SYNCS));
         Script {
             seed,
             intents,
@@ -135,6 +175,8 @@ impl Script {
             cores,
             layout,
             ranges,
+            homes,
+            disk,
             planted,
             keys,
             plan,
@@ -145,7 +187,8 @@ impl Script {
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.
     pub fn bound(&self) -> Picos {
         let lease = self.config.lease.0 + self.config.lease.0 / 50;
-        Picos::from(Nanos(lease + 2 * self.config.retransmit_max.0)).plus(Picos(40 * DELAY.0))
+        let syncs = if self.homes == Homes::Logged { MOST_SYNCS * self.disk.1.0 } else { 0 };
+        Picos::from(Nanos(lease + 2 * self.config.retransmit_max.0)).plus(Picos(40 * DELAY.0 + syncs))
     }
 }
 
@@ -245,6 +288,38 @@ fn draw_key(seed: u64) -> Option<Key> {
     let mut random = random::stream(seed, 0, "key");
     let bytes = std::array::from_fn(|_| random.below(256) as u8);
     (random.below(2) == 0).then(|| Key::new(bytes))
+}
+
+/// Ends of homes that are nodes, most of them short; and, where they have logs, disks that are slow or fail.
+fn draw_ends(
+    seed: u64,
+    numbers: &Numbers,
+    (homes, until, lease): (Homes, Picos, Nanos),
+) -> impl Iterator<Item = Fault> {
+    let mut random = random::stream(seed, 0, "ends of homes");
+    let all = numbers.homes();
+    let kinds = if homes == Homes::Logged { 5 } else { 1 };
+    (0..random.below(MOST_ENDS + 1)).flat_map(move |_| {
+        let node = all.start + random.below(u64::from(all.end - all.start)) as Node;
+        let at = Picos(1 + random.below(until.0 - 1));
+        let lasts = Picos(random.below(Picos::from(lease).0)).min(until.since(at));
+        let (what, dies_within) = match random.below(kinds) {
+            3 => (What::Trouble(node, Trouble::Slow), random.below(4) > 0),
+            4 => (
+                What::Trouble(
+                    node,
+                    [Trouble::BadSync, Trouble::Full, Trouble::Rot][random.below(3) as usize],
+                ),
+                false,
+            ),
+            _ => (What::Crash(node), false),
+        };
+        // What a slow disk has not done is best lost while it has not.
+        let end = at.plus(Picos(random.below(lasts.0 + 1)));
+        let death =
+            Fault { at: end, lasts: Picos(lasts.0 / 4).min(until.since(end)), what: What::Crash(node) };
+        [Fault { at, lasts, what }].into_iter().chain(dies_within.then_some(death))
+    })
 }
 
 /// Somebody who has no key, on any of the links for some of the time.
@@ -373,7 +448,7 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_again_and_another_does_not() {
         let topology: Topology = "rooted".parse().expect("a name");
-        let draw = |seed| format!("{:?}", Script::draw(seed, &topology, 10, None));
+        let draw = |seed| format!("{:?}", Script::draw(seed, &topology, 10, Default::default()));
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
     }
@@ -382,7 +457,7 @@ mod tests {
     fn plans_end_before_the_liveness_phase() {
         let topology: Topology = "tree".parse().expect("a name");
         for seed in 0..50 {
-            let script = Script::draw(seed, &topology, 50, None);
+            let script = Script::draw(seed, &topology, 50, Default::default());
             script.config.check().expect("a configuration that works");
             assert!(script.plan.0.iter().all(|fault| fault.ends() <= script.until), "{}", script.plan);
             assert!(script.intents.iter().all(|intent| intent.at < script.until));

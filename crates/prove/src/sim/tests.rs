@@ -1,5 +1,8 @@
 //! The simulator held against what it must find, and must not.
 
+mod nodes;
+
+use super::bugs::Bug;
 use super::campaign::{self, Campaign};
 use super::minimal::minimal;
 use super::play::{Case, RULES};
@@ -109,14 +112,14 @@ fn planted_bugs_are_found_and_their_seeds_are_clean_without() {
     for &(planted, seed) in FINDERS {
         let clean = Case { seed, ..case("rooted") };
         assert_eq!(clean.play(false).violation, None, "{}", clean.command());
-        let buggy = Case { planted: Some(planted), ..clean };
+        let buggy = Case { planted: Some(Bug::Cache(planted)), ..clean };
         assert!(buggy.play(false).violation.is_some(), "{}", buggy.command());
     }
 }
 
 #[test]
 fn a_smaller_run_still_fails_and_its_command_replays_it() {
-    let planted = Some(Planted::FillWithoutToken);
+    let planted = Some(Bug::Cache(Planted::FillWithoutToken));
     let cases = (1..).map(|seed| Case { seed, planted, ..case("rooted") });
     let fails = |case: &Case| case.script().plan.0.len() > 3 && case.play(false).violation.is_some();
     let whole = cases.into_iter().find(fails).expect("there are many");

@@ -6,7 +6,9 @@
 //! They are part of their home's node: what they ask goes over no network and is lost with the home before it was done, so that it is
 //! known what became of it. In the record they have the node's number.
 
+use super::homes::{Homes, SimulatedHome};
 use super::issue::Running;
+use super::memcached;
 use super::nodes::Machine;
 use super::record;
 use super::watch::answer_in;
@@ -27,6 +29,7 @@ impl World<'_> {
         if self.places[node as usize].machine.is_none() {
             return;
         }
+        let call = if self.script.homes == Homes::Bare { call } else { memcached::call_of(call) };
         let call = self.expecting(node, call);
         let op = record::asked(&call, &self.places[node as usize].clock);
         let number = self.record.call(self.now(), node, &call.key, op);
@@ -56,9 +59,12 @@ impl World<'_> {
     }
 
     fn ask_home(&mut self, node: Node, call: Call, number: usize, must: Option<Picos>) {
+        if self.script.homes != Homes::Bare {
+            return self.ask_node(node, call, number, must);
+        }
         let now = self.places[node as usize].clock.read(self.now());
         let mut out = Out::new();
-        let Some(Machine::Home(home)) = self.machine(node) else { return };
+        let Some(Machine::Home(SimulatedHome::Bare(home))) = self.machine(node) else { return };
         let ticket = home.ask(now, request_of(&call), &mut out);
         self.note(|names| {
             format!("{:<13} is asked operation {number}: {}", names.name(node), words::call(&call))
@@ -69,7 +75,8 @@ impl World<'_> {
 
     /// Takes what a home has answered by ticket.
     pub(super) fn collect_tickets(&mut self, node: Node) {
-        while let Some(Machine::Home(home)) = self.machine(node)
+        self.collect_said(node);
+        while let Some(Machine::Home(SimulatedHome::Bare(home))) = self.machine(node)
             && let Some(Replied { ticket, reply, made }) = home.items_mut().poll_reply()
         {
             let Some(running) = self.underway.end(node, OpId(ticket.0)) else {
@@ -89,8 +96,10 @@ impl World<'_> {
 
     /// A home dies: what waits there is not done. Of a flush, which other homes may have done, nobody hears.
     pub(super) fn forget_tickets(&mut self, node: Node) {
+        self.hang_up(node);
         for running in self.underway.end_all(node) {
-            if running.call.verb != Verb::Flush {
+            // What has a log may have done it.
+            if self.script.homes != Homes::Logged && running.call.verb != Verb::Flush {
                 self.record.returns(self.now(), running.number, None, Ret::of(kv::Status::Error));
             }
         }

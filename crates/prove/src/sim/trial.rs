@@ -12,13 +12,18 @@ pub trait Trial: Clone + Send + Sync {
     /// What comes of a run.
     type Played: Outcome;
 
-    /// All that can be wrong on purpose.
+    /// All that can be wrong on purpose, in any run.
     const BUGS: &'static [Self::Bug];
-    /// What [`Summary::marks`] count, in words.
-    const MARKS: [&'static str; 2];
 
     /// As the command line calls it.
     fn bug_name(bug: Self::Bug) -> &'static str;
+
+    /// What [`Summary::marks`] count, in words.
+    fn marks(&self) -> [&'static str; 2];
+    /// What is looked for in runs like this.
+    fn bugs(&self) -> &'static [Self::Bug] {
+        Self::BUGS
+    }
 
     /// The same with another seed, and this wrong.
     fn seeded(&self, seed: u64, planted: Option<Self::Bug>) -> Self;

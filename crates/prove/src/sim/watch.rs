@@ -9,6 +9,7 @@
 //! A box is looked at when something happened to it, all boxes when a home has changed a key: between these nothing
 //! can become wrong but by the clock, and a box that answers is looked at.
 
+use super::homes::Homes;
 use super::nodes::{Machine, Numbers, SimulatedBox};
 use super::ranges;
 use super::record::WORLD;
@@ -18,7 +19,6 @@ use super::world::{Happening, World};
 use base::{Nanos, Picos};
 use protocol::coherence::Out;
 use protocol::coherence::client::Answer;
-use protocol::coherence::home::items::Items as _;
 use protocol::coherence::lease::runs;
 use protocol::wire::{
     BoxId, ClientId, Flags, HomeId, Message, OpNumber, Opcode, Round, Status, Verb, Version, key_hash,
@@ -182,8 +182,7 @@ impl World<'_> {
         let place = &self.places[key.home as usize];
         let Some(Machine::Home(home)) = &place.machine else { return None };
         let now = place.clock.read(self.queue.now());
-        let item = home.items().peek(&key.name).filter(|item| runs(item.end, now))?;
-        Some((item.version, &item.value))
+        home.peek(&key.name, now)
     }
 
     /// The box that owns a key, as its home has it.
@@ -236,13 +235,13 @@ impl World<'_> {
     /// The home of `key` forgets it, if it is there.
     pub(super) fn evict(&mut self, key: &[u8]) {
         let Some(i) = self.watch.keys.iter().position(|known| known.name == key) else { return };
-        if self.present(i).is_none() {
+        if self.present(i).is_none() || self.script.homes == Homes::Logged {
             return;
         }
         let (now, node) = (self.now(), self.watch.keys[i].home);
         let until = now.plus(self.places[node as usize].clock.real(self.script.config.lease)).plus(Picos(1));
         let Some(Machine::Home(home)) = self.machine(node) else { return };
-        home.items_mut().remove(key);
+        home.evict(key);
         let number = self.record.call(now, WORLD, key, Op::Delete);
         let known = &mut self.watch.keys[i];
         (known.present, known.lost_until) = (None, known.lost_until.max(until));
@@ -250,19 +249,35 @@ impl World<'_> {
         self.note(|names| format!("{} evicts {}", names.name(node), key.escape_ascii()));
     }
 
-    /// Before a home crashes.
+    /// Before a home crashes. One with a log loses nothing that anybody was told of: what boxes have of it is what it will have.
     pub(super) fn home_loses_all(&mut self, node: Node, id: HomeId) {
         let now = self.now();
         for i in 0..self.watch.keys.len() {
             if self.watch.keys[i].home != node {
                 continue;
             }
-            if self.present(i).is_some() || self.owner(i).is_some() {
+            let is_lost = self.script.homes != Homes::Logged;
+            if is_lost && (self.present(i).is_some() || self.owner(i).is_some()) {
                 let number = self.record.call(now, WORLD, &self.watch.keys[i].name, Op::Delete);
                 self.watch.waiting.push((id, number));
             }
             let known = &mut self.watch.keys[i];
-            (known.present, known.owner, known.lost_until) = (None, None, Picos::MAX);
+            let is_running = !is_lost && known.lost_until > now;
+            (known.present, known.owner) = (None, None);
+            if !is_running {
+                known.lost_until = Picos::MAX;
+            }
+        }
+    }
+
+    /// What a home had is lost with its disk; copies of it may run for a lease.
+    pub(super) fn home_has_nothing(&mut self, node: Node) {
+        let now = self.now();
+        let lease = self.places[node as usize].clock.real(self.script.config.lease);
+        for known in self.watch.keys.iter_mut().filter(|known| known.home == node) {
+            // Nobody knows whether there was something: it has no end.
+            self.record.call(now, WORLD, &known.name, Op::Delete);
+            known.lost_until = now.plus(lease).plus(Picos(1));
         }
     }
 
@@ -270,6 +285,16 @@ impl World<'_> {
     pub(super) fn home_begins(&mut self, node: Node, id: HomeId) {
         let place = &self.places[node as usize];
         if place.life == 1 {
+            return;
+        }
+        if self.script.homes == Homes::Logged {
+            self.served.recoveries += 1;
+            let here = self.watch.keys.iter_mut().filter(|known| known.home == node);
+            here.for_each(|known| {
+                if known.lost_until == Picos::MAX {
+                    known.lost_until = Picos::ZERO;
+                }
+            });
             return;
         }
         let until = self.now().plus(place.clock.real(self.script.config.lease)).plus(Picos(1));

@@ -12,11 +12,13 @@
 
 use super::clock::Clock;
 use super::cores::Between;
+use super::disks::Deed;
 use super::issue::Underway;
 use super::nodes::{self, Machine, Numbers, Place, Role};
 use super::packets::{Datagram, Stranger};
 use super::record::Record;
 use super::script::{DELAY, Script};
+use super::served::Served;
 use super::topology::Topology;
 use super::watch::Watch;
 use super::words;
@@ -52,6 +54,8 @@ pub enum Happening {
     Lost(Vec<usize>),
     /// The next phase begins.
     Phase(Phase),
+    /// The disk of a home has done something, of this life.
+    Disk { life: u32, deed: Deed },
 }
 
 /// What follows the safety phase.
@@ -94,6 +98,7 @@ pub struct World<'a> {
     pub(super) record: Record,
     pub(super) stranger: Stranger,
     pub(super) underway: Underway,
+    pub(super) served: Served,
     pub(super) watch: Watch,
     pub(super) is_calm: bool,
     pub(super) violation: Option<Violation>,
@@ -127,6 +132,7 @@ impl<'a> World<'a> {
             record: Record::default(),
             stranger: Stranger::default(),
             underway: Underway::default(),
+            served: Served::default(),
             watch: Watch::new(topology, script, &numbers),
             is_calm: false,
             violation: None,
@@ -178,6 +184,7 @@ impl<'a> World<'a> {
                 Happening::Fault(_) => {}
                 Happening::Lost(numbers) => self.lost_everywhere(&numbers),
                 Happening::Phase(phase) => self.enter(phase),
+                Happening::Disk { life, deed } => self.disk_is_done(node, life, deed),
             }
             if self.is_over() {
                 break;
@@ -223,6 +230,7 @@ impl<'a> World<'a> {
             Happening::Phase(_) => 6,
             Happening::Aside { .. } => 7,
             Happening::Ranges(_) => 8,
+            Happening::Disk { .. } => 9,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -272,6 +280,7 @@ impl<'a> World<'a> {
                 self.note_lost(node);
                 self.collect_tickets(node);
                 self.look_at_home(node, out);
+                self.drive_disk(node);
             }
             Role::Controller(_) => {}
         }
@@ -300,6 +309,8 @@ impl<'a> World<'a> {
         match step {
             Step::Crash(node) if node < self.numbers.count() => self.crash(node),
             Step::Restart(node) if node < self.numbers.count() => self.begin(node),
+            Step::Trouble(node, trouble) => self.trouble(node, trouble),
+            Step::Relief(node, trouble) => self.relieve(node, trouble),
             step => {
                 let is_stranger = |number: u32| matches!(plan.0.get(number as usize), Some(fault) if matches!(fault.what, What::Stranger(_)));
                 self.network.step(step);
@@ -317,6 +328,7 @@ impl<'a> World<'a> {
             Role::Home(id) => {
                 self.forget_tickets(node);
                 self.home_loses_all(node, id);
+                self.end_disk(node);
             }
             Role::Client(_) => self.underway.forget(node),
             Role::Box(_) | Role::Controller(_) => {}
@@ -333,7 +345,20 @@ impl<'a> World<'a> {
         let role = self.numbers.role(node);
         let place = &mut self.places[node as usize];
         let now = place.clock.read(self.queue.now());
-        nodes::begin(node, place, self.script, self.topology, role, (now, self.births));
+        let (script, kept) = (self.script, (self.script.homes, self.script.seed, self.script.disk.0));
+        let disk = if let Role::Home(_) = role { self.served.disk(node, kept) } else { None };
+        let begun = nodes::begin(node, place, script, self.topology, role, (now, self.births), disk);
+        if let Err(why) = begun {
+            let what = format!("{} cannot start: {why}", self.numbers.name(node));
+            if !self.begins_with_nothing(node, kept.2) {
+                return self.broken(what, b"");
+            }
+            self.note(|_| what);
+            self.home_has_nothing(node);
+            self.places[node as usize].life -= 1;
+            self.births -= 1;
+            return self.begin(node);
+        }
         match role {
             Role::Home(id) => self.home_begins(node, id),
             Role::Controller(_) => self.read_ranges(node),

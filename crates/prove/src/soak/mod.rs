@@ -7,6 +7,7 @@
 //!                  ├── chaos    who is killed when, and the strangers
 //!                  └── show     table, JSON, page
 //! ```
+//! `kills` has processes of every role of a cluster die under load.
 //! `rpc` is the same for a server of the fabric, with a service of its own; `places` moves handlers under load, `moves` replicas of a chain.
 //!
 //! What is promised: in *store* mode no acknowledged write is lost, torn or undone, whoever dies; in *cache* mode nothing
@@ -19,6 +20,7 @@
 mod attack;
 mod chaos;
 mod client;
+mod kills;
 mod ledger;
 mod link;
 mod moves;
@@ -99,6 +101,7 @@ pub struct Soak {
 #[derive(Subcommand, Debug)]
 enum Role {
     Attack(attack::Attack),
+    Kills(kills::Kills),
     Places(places::Places),
     Move(moves::Moves),
     /// One client; started by the soak, tells on standard output what it does
@@ -159,6 +162,7 @@ impl Soak {
                 return Ok(());
             }
             Some(Role::Attack(attack)) => return attack.run(),
+            Some(Role::Kills(kills)) => return kills.run(),
             Some(Role::Places(places)) => return places.run(),
             Some(Role::Move(moves)) => return moves.run(),
             None => {}

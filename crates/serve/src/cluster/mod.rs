@@ -21,10 +21,10 @@
 
 mod ask;
 mod change;
-mod file;
+pub mod file;
 mod moves;
 mod order;
-mod report;
+pub mod report;
 mod status;
 
 use crate::process::table::Wrong;
@@ -50,6 +50,11 @@ Examples:
 pub struct Cluster {
     #[command(subcommand)]
     command: Command,
+}
+
+/// How all members of a cluster are, now: they are asked at once.
+pub fn look(file: &file::File) -> report::Report {
+    report::Report::of(file, &ask::ask_all(&file.members))
 }
 
 #[derive(clap::Subcommand, Debug)]

@@ -11,6 +11,7 @@
 //! `home`.
 
 mod admin;
+mod clocks;
 pub mod config;
 mod connection;
 mod datagrams;
@@ -20,6 +21,7 @@ mod edge;
 pub mod flags;
 pub mod home;
 mod in_node;
+pub mod machine;
 mod messages;
 pub mod metrics;
 mod post;

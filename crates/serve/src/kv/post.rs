@@ -48,12 +48,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Post {
     /// Between the service and the edges with these inboxes.
     pub fn new(inboxes: Vec<Arc<Inbox>>) -> Post {
+        Post { done: inboxes.iter().map(|_| Mutex::default()).collect(), inboxes, ..Post::unattended() }
+    }
+
+    /// Between the service and one edge that looks by itself and is woken by nobody: in a simulation.
+    pub fn unattended() -> Post {
         Post {
             arrived: Mutex::default(),
             leaving: Mutex::default(),
             leaves: AtomicBool::new(false),
             deadline: AtomicU64::new(u64::MAX),
-            done: inboxes.iter().map(|_| Mutex::default()).collect(),
+            done: vec![Mutex::default()],
             gone: Mutex::default(),
             has_gone: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
@@ -61,7 +66,7 @@ impl Post {
             is_due: AtomicBool::new(false),
             sync_began: AtomicU64::new(0),
             failed: OnceLock::new(),
-            inboxes,
+            inboxes: Vec::new(),
         }
     }
 
@@ -123,7 +128,7 @@ impl Post {
     /// Something is done: edge 0 has the service look.
     pub fn due(&self) {
         self.is_due.store(true, Ordering::Release);
-        self.inboxes[0].wake();
+        self.wake(0);
     }
 
     /// For how long the sync that is under way has been.
@@ -141,6 +146,12 @@ impl Post {
 
     // ---- the service
 
+    fn wake(&self, edge: usize) {
+        if let Some(inbox) = self.inboxes.get(edge) {
+            inbox.wake();
+        }
+    }
+
     /// A sync is under way since then, or none.
     pub fn set_sync(&self, began: Option<Nanos>) {
         self.sync_began.store(began.map_or(0, |began| began.0.max(1)), Ordering::Relaxed);
@@ -148,7 +159,8 @@ impl Post {
 
     /// The log failed. Said once.
     pub fn fail(&self, why: String) {
-        if self.failed.set(why).is_ok() {
+        // In a simulation it is no news.
+        if self.failed.set(why).is_ok() && !self.inboxes.is_empty() {
             log::error!("{}", self.failed().unwrap_or_default());
         }
     }
@@ -167,14 +179,14 @@ impl Post {
             self.leaves.store(true, Ordering::Release);
         }
         if wakes && (is_earlier || !is_empty) {
-            self.inboxes[0].wake();
+            self.wake(0);
         }
     }
 
     /// The replies to what waited of this connection are ready.
     pub fn done(&self, origin: Origin) {
         lock(&self.done[origin.edge()]).push(origin);
-        self.inboxes[origin.edge()].wake();
+        self.wake(origin.edge());
     }
 
     /// Whether connections are gone.

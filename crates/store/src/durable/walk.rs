@@ -48,6 +48,28 @@ pub trait Shelf {
     fn is_published(&mut self) -> io::Result<bool>;
 }
 
+impl<S: Shelf + ?Sized> Shelf for Box<S> {
+    fn begin(&mut self) {
+        (**self).begin();
+    }
+
+    fn write(&mut self, bytes: Vec<u8>) {
+        (**self).write(bytes);
+    }
+
+    fn is_ready(&mut self) -> io::Result<bool> {
+        (**self).is_ready()
+    }
+
+    fn publish(&mut self) {
+        (**self).publish();
+    }
+
+    fn is_published(&mut self) -> io::Result<bool> {
+        (**self).is_published()
+    }
+}
+
 /// One under way.
 #[derive(Debug)]
 pub(super) struct Walk {

@@ -39,6 +39,12 @@ pub trait Items {
     /// Removes everything.
     fn clear(&mut self);
 
+    /// Whether keys may be given to boxes, which then answer writes of them that this store does not see until they are back. Not where it
+    /// survives the home's end.
+    fn may_be_given(&self) -> bool {
+        true
+    }
+
     /// Versions that are given from now on are above `last`. Called before any is given.
     fn begin_versions(&mut self, last: Version);
 

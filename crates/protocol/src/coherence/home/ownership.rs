@@ -68,7 +68,8 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     pub(super) fn give_away(&mut self, now: Nanos, request: &Message, reply: &mut Message) {
         let hash = request.hash();
         let Some((owner, token)) = suitor(&request.header) else { return };
-        let is_free = !self.writes.contains_key(&hash)
+        let is_free = self.items.may_be_given()
+            && !self.writes.contains_key(&hash)
             && self.flushes.is_empty()
             && self.holders.of(hash, now).0.is_empty()
             && self.owners.of(hash).is_none();

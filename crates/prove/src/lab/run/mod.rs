@@ -24,16 +24,16 @@
 mod conduct;
 mod journal;
 mod kill;
-mod load;
+pub(crate) mod load;
 mod loopback;
-mod record;
+pub(crate) mod record;
 mod show;
 pub mod solo;
 mod spaces;
-mod stall;
+pub(crate) mod stall;
 #[cfg(test)]
 mod tests;
-mod user;
+pub(crate) mod user;
 
 use super::LabError;
 use super::plan::Plan;

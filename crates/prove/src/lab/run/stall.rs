@@ -72,7 +72,7 @@ fn bound(death: &Death, end: Nanos, config: &Config) -> Nanos {
 }
 
 /// The longest span from `from` to `to` without one of these moments, which are in order.
-fn longest(moments: impl Iterator<Item = Nanos>, from: Nanos, to: Nanos) -> Nanos {
+pub fn longest(moments: impl Iterator<Item = Nanos>, from: Nanos, to: Nanos) -> Nanos {
     let mut last = from;
     let mut longest = Nanos(0);
     for at in moments.filter(|at| (from..to).contains(at)).chain([to]) {

@@ -49,11 +49,13 @@ impl Mix {
     }
 }
 
-fn is_number(key: u64) -> bool {
+/// Whether a key has a number.
+pub fn is_number(key: u64) -> bool {
     key % 4 == 3
 }
 
-fn name(key: u64) -> String {
+/// What a key is called.
+pub fn name(key: u64) -> String {
     format!("{}{key}", if is_number(key) { "number" } else { "text" })
 }
 

@@ -15,7 +15,7 @@
 mod disk;
 mod issue;
 mod play;
-mod record;
+pub(crate) mod record;
 mod registry;
 mod script;
 mod serve;

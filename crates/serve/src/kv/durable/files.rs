@@ -11,7 +11,7 @@
 //! lost, and that is said.
 
 use super::shelf::FileShelf;
-use super::{AnyMedia, DurableError};
+use super::{AnyMedia, AnyShelf, DurableError, Opened};
 use crate::kv::post::Post;
 use crate::kv::registers::{Id, Registers};
 use base::{Bytes, private};
@@ -23,16 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Store;
-use store::durable::{Found, Journal, Reader, RecoverError, needs_log, recover};
+use store::durable::{Found, Reader, RecoverError, needs_log, recover};
 use store::redo::media::{self, How, Threaded};
 use store::redo::{Judge, Log, Media as _, OpenError, Recovery};
-
-/// A journal, and how it came to be.
-pub(super) struct Opened {
-    pub(super) journal: Journal<Log<AnyMedia>, FileShelf>,
-    pub(super) found: Found,
-    pub(super) recovery: Duration,
-}
 
 struct Directory(PathBuf);
 
@@ -186,6 +179,7 @@ pub(super) fn open(
     let woken = Arc::clone(post);
     let shelf = FileShelf::start(&place.path("snapshot"), lock, move || woken.due())
         .map_err(|error| place.failed("start a thread for its snapshots", &error))?;
+    let shelf: AnyShelf = Box::new(shelf);
     let recovered = recover(store, (log, &recovery), identity, snapshot, shelf);
     let (journal, found) = recovered.map_err(|error| place.unrecovered(&error, store))?;
     say(directory, &found, begun.elapsed(), registers);

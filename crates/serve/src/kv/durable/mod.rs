@@ -12,19 +12,19 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
+use super::clocks::Clocks;
 use super::post::Post;
 use crate::admin::health::{Beat, Pulse};
 use crate::kv::registers::{Id, Registers};
 use base::{Clock, Nanos};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use shelf::FileShelf;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use store::durable::{Found, Journal};
+use store::durable::{Found, Journal, Shelf};
 use store::redo::{Log, Media};
 
 /// How often the log says in a superblock what is durable: so much of its end can be lost without anybody noticing.
@@ -88,7 +88,16 @@ impl DurableArgs {
 }
 
 /// Any medium.
-type AnyMedia = Box<dyn Media + Send>;
+pub(super) type AnyMedia = Box<dyn Media + Send>;
+/// Anywhere that snapshots lie.
+pub(super) type AnyShelf = Box<dyn Shelf + Send>;
+
+/// A journal, and how it came to be.
+pub(super) struct Opened {
+    pub(super) journal: Journal<Log<AnyMedia>, AnyShelf>,
+    pub(super) found: Found,
+    pub(super) recovery: Duration,
+}
 
 /// What was counted of it, for programs.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -127,10 +136,10 @@ pub struct DurableReport {
 
 /// The journal with the clock, figures, and the way to the edges.
 pub struct Durable {
-    journal: Journal<Log<AnyMedia>, FileShelf>,
+    journal: Journal<Log<AnyMedia>, AnyShelf>,
     post: Arc<Post>,
     registers: Arc<Registers>,
-    clock: Clock,
+    clocks: Clocks,
     found: Found,
     recovery: Duration,
     /// When the sync that is under way was begun.
@@ -139,6 +148,7 @@ pub struct Durable {
     sync_time: Nanos,
     sync_max: Nanos,
     marked_at: Nanos,
+    mark_interval: Nanos,
     walk_began: Option<Nanos>,
     walk_time: Nanos,
     /// A snapshot could go on now.
@@ -156,12 +166,23 @@ impl Durable {
         store: &mut Store,
         post: &Arc<Post>,
     ) -> Result<Durable, DurableError> {
-        let files::Opened { journal, found, recovery } = files::open(directory, registers, store, post)?;
-        Ok(Durable {
+        let opened = files::open(directory, registers, store, post)?;
+        Ok(Durable::over(opened, registers, post, Clocks::system()))
+    }
+
+    /// With a journal that was opened.
+    pub(super) fn over(
+        opened: Opened,
+        registers: &Arc<Registers>,
+        post: &Arc<Post>,
+        clocks: Clocks,
+    ) -> Durable {
+        let Opened { journal, found, recovery } = opened;
+        Durable {
             journal,
             post: Arc::clone(post),
             registers: Arc::clone(registers),
-            clock: Clock::shared(),
+            clocks,
             found,
             recovery,
             began: None,
@@ -169,19 +190,25 @@ impl Durable {
             sync_time: Nanos::ZERO,
             sync_max: Nanos::ZERO,
             marked_at: Nanos::ZERO,
+            mark_interval: MARK_INTERVAL,
             walk_began: None,
             walk_time: Nanos::ZERO,
             has_more: false,
-        })
+        }
+    }
+
+    /// Says so often in a superblock what is durable, instead of every 100 ms.
+    pub(super) fn mark_every(&mut self, interval: Nanos) {
+        self.mark_interval = interval;
     }
 
     /// What commands did, and who must wait for how much of it.
-    pub fn journal(&self) -> &Journal<Log<AnyMedia>, impl store::durable::Shelf + use<>> {
+    pub fn journal(&self) -> &Journal<Log<AnyMedia>, impl Shelf + use<>> {
         &self.journal
     }
 
     /// The same, to log.
-    pub fn journal_mut(&mut self) -> &mut Journal<Log<AnyMedia>, impl store::durable::Shelf + use<>> {
+    pub fn journal_mut(&mut self) -> &mut Journal<Log<AnyMedia>, impl Shelf + use<>> {
         &mut self.journal
     }
 
@@ -189,8 +216,8 @@ impl Durable {
     /// log is durable up to there.
     pub fn turn(&mut self, store: &Store, now: u32) -> u64 {
         self.end_sync();
-        let at = self.clock.now();
-        if self.journal.is_unmarked() && at.since(self.marked_at) >= MARK_INTERVAL {
+        let at = self.clocks.now();
+        if self.journal.is_unmarked() && at.since(self.marked_at) >= self.mark_interval {
             self.marked_at = at;
             self.journal.mark();
         }
@@ -211,7 +238,7 @@ impl Durable {
         let Some(began) = self.began else { return };
         self.journal.end_sync();
         if !self.journal.is_under_way() {
-            let took = self.clock.now().since(began);
+            let took = self.clocks.now().since(began);
             self.syncs += 1;
             self.sync_time = self.sync_time.plus(took);
             self.sync_max = self.sync_max.max(took);
@@ -233,13 +260,13 @@ impl Durable {
         }
         let is_walking = self.journal.is_walking();
         if is_walking && self.walk_began.is_none() {
-            self.walk_began = Some(self.clock.now());
+            self.walk_began = Some(self.clocks.now());
         }
         if !is_walking
             && let Some(began) = self.walk_began.take()
             && self.journal.counters().snapshots > before
         {
-            self.walk_time = self.clock.now().since(began);
+            self.walk_time = self.clocks.now().since(began);
         }
         more.unwrap_or(false)
     }

@@ -4,17 +4,18 @@ use super::super::config::Config;
 use super::super::durable::Durable;
 use super::parked::Parked;
 use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
+use crate::kv::clocks::Clocks;
 use crate::kv::registers::{Id, Registers};
 use crate::memcached::counters::NetCounters;
 use crate::memcached::output::Body;
+use base::Nanos;
 use base::budget::Budget;
 use base::pages::PageKind;
-use base::{Clock, Nanos};
 use protocol::memcache::Command;
 use ring::arena::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use store::{Key, Mode, Store};
 
 /// How often the wall clock is looked at.
@@ -30,6 +31,7 @@ pub struct Commands {
     pub(super) config: Arc<Config>,
     pub(super) buffered: Arc<Budget>,
     pub(super) detached: Arc<AtomicU64>,
+    clocks: Clocks,
     /// Unix seconds.
     pub(super) now: u32,
     pub(super) now_is_of: Nanos,
@@ -41,6 +43,8 @@ pub struct Commands {
     pub(super) parked: Parked,
     /// The log, where there is one.
     pub(super) durable: Option<Box<Durable>>,
+    /// A mistake on purpose: see [`super::planted`].
+    pub(super) gives_what_is_logged: bool,
 }
 
 impl Commands {
@@ -49,7 +53,15 @@ impl Commands {
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,
     ) -> Result<Commands, store::warm::Refusal> {
-        let registers = config.registers.clone();
+        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
+        let settings = Commands::store_settings(config, random_seed());
+        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
+        Ok(Commands::over(store, began, config, (net, buffered), Clocks::system()))
+    }
+
+    /// What `config` says of the store, whose hash has this seed.
+    pub(super) fn store_settings(config: &Config, hash_seed: u64) -> store::Config {
+        let registers = &config.registers;
         let mode = if registers.read(Id::StoreMode) == 0 { Mode::Cache } else { Mode::Store };
         let mut settings = store::Config::new(mode, registers.size(Id::StoreMemory));
         settings.max_value = registers.size(Id::StoreMaxValue);
@@ -57,29 +69,40 @@ impl Commands {
         settings.memory_ceiling = settings.memory.saturating_mul(4).min(1 << 44).max(settings.memory);
         settings.pages = [PageKind::Base, PageKind::Transparent, PageKind::Huge2M, PageKind::Huge1G]
             [registers.size(Id::StorePages)];
-        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
-        settings.hash_seed = random_seed();
-        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
+        settings.hash_seed = hash_seed;
+        settings
+    }
+
+    /// Over this store.
+    pub(super) fn over(
+        store: Store,
+        began: warm::Began,
+        config: &Config,
+        (net, buffered): (Arc<NetCounters>, Arc<Budget>),
+        clocks: Clocks,
+    ) -> Commands {
         let mut kv = Commands {
             store,
             began,
             counters: stats::Counters::default(),
-            registers,
+            registers: config.registers.clone(),
             net,
             config: Arc::new(config.clone()),
             parked: Parked::new(&buffered),
             clock_began: 0,
             durable: None,
+            gives_what_is_logged: false,
             buffered,
             detached: Arc::default(),
+            clocks,
             now: 0,
             now_is_of: Nanos::ZERO,
             started: 0,
             usage: stats::Usage::default(),
         };
-        kv.read_wall_clock(Clock::shared().now());
+        kv.read_wall_clock(kv.clocks.now());
         kv.started = kv.now;
-        Ok(kv)
+        kv
     }
 
     /// Looks at the wall clock if that was long before `now`.
@@ -91,7 +114,7 @@ impl Commands {
     }
 
     pub(super) fn read_wall_clock(&mut self, now: Nanos) {
-        let since = since_1970();
+        let since = self.clocks.since_1970();
         self.now = seconds_of(since);
         self.clock_began = Nanos::from(since).0.saturating_sub(now.0);
         self.now_is_of = now;
@@ -143,16 +166,12 @@ impl Commands {
     }
 }
 
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 fn seconds_of(since: Duration) -> u32 {
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
 }
 
 pub(super) fn unix_seconds() -> u32 {
-    seconds_of(since_1970())
+    seconds_of(Clocks::system().since_1970())
 }
 
 /// Random bits from the system, or from address and time where it has none to give.

@@ -28,16 +28,19 @@ use super::access::access;
 use super::commands::Commands;
 use super::items::FLUSH;
 use super::parked::{Late, LateReply, Next, Origin};
+use super::planted::{Mistakes, Planted};
 use super::stats::HomeReport;
 use super::{Reply, inline, refuse, silent};
+use crate::kv::clocks::Clocks;
 use crate::kv::home::Seat;
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
-use base::{Clock, Nanos};
+use base::Nanos;
 use protocol::coherence::home::{Access, Admitted};
 use protocol::coherence::{Home, Out};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line};
+use protocol::planted::NoBugs;
 use ring::arena::Producer;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,11 +49,12 @@ use std::sync::Arc;
 const KEPT_MAX: usize = 1 << 16;
 
 /// See the head of the file.
-pub struct Homed {
-    home: Home<Commands>,
+pub struct Homed<B = NoBugs> {
+    home: Home<Commands, B>,
+    planted: B,
     post: Arc<Post>,
     out: Out,
-    clock: Clock,
+    clocks: Clocks,
     now: Nanos,
     /// The second at which everything is to be flushed. With a log, that has it.
     flush_at: Option<u32>,
@@ -64,15 +68,22 @@ pub struct Homed {
 impl Homed {
     /// The home that `seat` says, over the store of `commands`.
     pub fn new(seat: &Seat, commands: Commands, post: Arc<Post>) -> Homed {
-        let clock = Clock::shared();
-        let now = clock.now();
-        let home = seat.home(now, commands);
+        let clocks = Clocks::system();
+        Homed::over(seat.home(clocks.now(), commands), post, clocks, NoBugs)
+    }
+}
+
+impl<B: Mistakes> Homed<B> {
+    /// This home, with mistakes made on purpose.
+    pub fn over(mut home: Home<Commands, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<B> {
+        home.items_mut().gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
         Homed {
             home,
+            planted,
             post,
             out: Out::new(),
-            clock,
-            now,
+            now: clocks.now(),
+            clocks,
             flush_at: None,
             is_flushing: false,
             kept: VecDeque::new(),
@@ -88,6 +99,16 @@ impl Homed {
     #[inline]
     pub fn commands_mut(&mut self) -> &mut Commands {
         self.home.items_mut()
+    }
+
+    /// The home.
+    pub fn home(&self) -> &Home<Commands, B> {
+        &self.home
+    }
+
+    /// A key that was lost with its owner, each once.
+    pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
+        self.home.poll_lost()
     }
 
     /// What the home counts.
@@ -227,7 +248,7 @@ impl Homed {
     pub fn serve(&mut self, out: &mut Producer) -> Option<Reply> {
         let reply = silent(out, None)?;
         // A lease runs from when its reply is made: what was read before the pass is late by then.
-        let now = self.clock.now();
+        let now = self.clocks.now();
         self.now = self.now.max(now);
         for (from, message) in self.post.take_arrived() {
             self.home.handle(self.now, from, &message, &mut self.out);
@@ -298,7 +319,8 @@ impl Homed {
 
     /// Of what the home says nothing leaves before the log is durable up to now: it may show anything that was done.
     fn keep_for_log(&mut self) {
-        let needs = self.commands().last_position();
+        let is_early = self.planted.has(Planted::PacketsBeforeDurable);
+        let needs = if is_early { 0 } else { self.commands().last_position() };
         if !self.out.is_empty() && (!self.kept.is_empty() || !self.commands().parked.is_durable(needs)) {
             let packets = std::mem::take(&mut self.out);
             if self.kept_packets + packets.len() <= KEPT_MAX {

@@ -35,6 +35,12 @@ impl Commands {
         self.store.key(key)
     }
 
+    /// What the home sees of a key: its version and value.
+    pub(super) fn peek(&self, key: &[u8]) -> Option<(Version, &[u8])> {
+        let item = self.store.peek(self.now, self.key_of(key)?)?;
+        Some((Version(item.version), unpadded(item.value)))
+    }
+
     /// The second at whose beginning what ends at `end` is gone; 0 is never.
     fn expiry_of(&self, end: Nanos) -> u32 {
         if end == Nanos::MAX {
@@ -143,6 +149,11 @@ impl Items for Commands {
 
     fn clear(&mut self) {
         self.flush_now();
+    }
+
+    /// What an owner does is in no log: its writes would be acknowledged, and gone with this home's life.
+    fn may_be_given(&self) -> bool {
+        self.durable.is_none() || self.gives_what_is_logged
     }
 
     fn begin_versions(&mut self, last: Version) {

@@ -26,6 +26,8 @@ mod listing;
 mod logged;
 mod meta;
 mod parked;
+pub mod planted;
+mod simulated;
 mod stats;
 mod warm;
 
@@ -48,8 +50,10 @@ use commands::Commands;
 use engine::{EdgePort, Messages, Service};
 use homed::Homed;
 use logged::Logged;
+use planted::Mistakes;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
+use protocol::planted::NoBugs;
 use ring::arena::{Producer, Reservation, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,6 +141,11 @@ impl Request {
     /// The request that the home hears what arrived.
     pub fn serve() -> Request {
         Request { hash: 0, origin: Origin::default(), work: Work::Serve }
+    }
+
+    /// Whose it is.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// The word for what it asks, as clients write it.
@@ -242,16 +251,16 @@ impl Drop for InRing {
 }
 
 /// The service.
-pub struct Kv(Keeper);
+pub struct Kv<B = NoBugs>(Keeper<B>);
 
 #[expect(clippy::large_enum_variant, reason = "a server has one, and looks into it for every command")]
-enum Keeper {
+enum Keeper<B> {
     Alone(Commands),
     Logged(Box<Logged>),
-    Home(Box<Homed>),
+    Home(Box<Homed<B>>),
 }
 
-impl Kv {
+impl<B: Mistakes> Kv<B> {
     #[inline]
     fn commands(&self) -> &Commands {
         match &self.0 {
@@ -376,12 +385,12 @@ fn refuse(command: &Command<'_>, why: &[u8], reply: &mut emit::Reply<'_>) {
     }
 }
 
-impl Messages for Kv {
+impl<B: 'static> Messages for Kv<B> {
     type Request = Request;
     type Reply = Reply;
 }
 
-impl Service for Kv {
+impl<B: Mistakes + Send + 'static> Service for Kv<B> {
     /// Bucket, then item.
     const TOUCHES: usize = 2;
 

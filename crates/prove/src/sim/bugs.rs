@@ -1,0 +1,131 @@
+//! Everything that can be wrong on purpose: in the machines of the cache, and at the joints of home, store and log.
+
+use super::disks::Lie;
+use super::homes::Homes;
+use protocol::coherence::Planted;
+use protocol::planted::Bugs;
+use serve::kv::service::planted::Planted as InService;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Of a machine of the cache.
+    Cache(Planted),
+    /// Of the service of a home that is a node.
+    Service(InService),
+    /// Its disk says too early that something is done: as if it did not wait.
+    Disk(Lie),
+}
+
+const CACHE: usize = Planted::ALL.len();
+
+/// Those of nodes with a log: a home's own, that a store below must not hide, and those of the joints.
+const LOGGED: &[Bug] = &[
+    Bug::Cache(Planted::SkipInvalidation),
+    Bug::Cache(Planted::GrantWhileWriting),
+    Bug::Cache(Planted::TwoWritesAtOnce),
+    Bug::Cache(Planted::ApplyAtTimeout),
+    Bug::Cache(Planted::NoSessions),
+    Bug::Cache(Planted::ServeAtOnce),
+    Bug::Cache(Planted::FlushSkipsBoxes),
+    Bug::Cache(Planted::OwnVersions),
+    Bug::Cache(Planted::TicketSkipsBoxes),
+    Bug::Cache(Planted::TicketOvertakes),
+    Bug::Cache(Planted::TicketTooEarly),
+    Bug::Service(InService::PacketsBeforeDurable),
+    Bug::Service(InService::GivesWhatIsLogged),
+    Bug::Disk(Lie::Durable),
+    Bug::Disk(Lie::Published),
+];
+
+/// Those of nodes without: a home's own.
+const CACHED: &[Bug] = &[
+    Bug::Cache(Planted::SkipInvalidation),
+    Bug::Cache(Planted::GrantWhileWriting),
+    Bug::Cache(Planted::ServeAtOnce),
+    Bug::Cache(Planted::VersionsRestart),
+    Bug::Cache(Planted::FlushSkipsBoxes),
+    Bug::Cache(Planted::NoVersionBlock),
+    Bug::Cache(Planted::OwnVersions),
+    Bug::Cache(Planted::MissWhileHeld),
+    Bug::Cache(Planted::TicketSkipsBoxes),
+    Bug::Cache(Planted::TicketOvertakes),
+    Bug::Cache(Planted::TicketReadsOwned),
+    Bug::Cache(Planted::TicketTooEarly),
+];
+
+/// Those of the machines alone.
+const BARE: &[Bug] = &{
+    let mut all = [Bug::Cache(Planted::SkipInvalidation); CACHE];
+    let mut i = 0;
+    while i < CACHE {
+        all[i] = Bug::Cache(Planted::ALL[i]);
+        i += 1;
+    }
+    all
+};
+
+/// All.
+pub const ALL: &[Bug] = &{
+    const JOINTS: usize = 4;
+    let mut all = [BARE[0]; CACHE + JOINTS];
+    let mut i = 0;
+    while i < CACHE {
+        all[i] = BARE[i];
+        i += 1;
+    }
+    let joints = LOGGED.split_at(LOGGED.len() - JOINTS).1;
+    while i < all.len() {
+        all[i] = joints[i - CACHE];
+        i += 1;
+    }
+    all
+};
+
+impl Bug {
+    /// As the command line calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bug::Cache(planted) => planted.name(),
+            Bug::Service(InService::PacketsBeforeDurable) => "packets-before-durable",
+            Bug::Service(InService::GivesWhatIsLogged) => "gives-what-is-logged",
+            Bug::Disk(Lie::Durable) => "replies-before-durable",
+            Bug::Disk(Lie::Published) => "forgets-before-snapshot",
+        }
+    }
+
+    /// Those that are looked for where homes are such.
+    pub const fn of(homes: Homes) -> &'static [Bug] {
+        match homes {
+            Homes::Bare => BARE,
+            Homes::Cache => CACHED,
+            Homes::Logged => LOGGED,
+        }
+    }
+
+    /// Of a machine of the cache.
+    pub fn in_cache(self) -> Option<Planted> {
+        if let Bug::Cache(planted) = self { Some(planted) } else { None }
+    }
+
+    /// Of a disk.
+    pub fn in_disk(self) -> Option<Lie> {
+        if let Bug::Disk(lie) = self { Some(lie) } else { None }
+    }
+}
+
+/// What a home that is a node does wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wrong(pub Option<Bug>);
+
+impl Bugs<Planted> for Wrong {
+    fn has(&self, planted: Planted) -> bool {
+        self.0 == Some(Bug::Cache(planted))
+    }
+}
+
+impl Bugs<InService> for Wrong {
+    fn has(&self, planted: InService) -> bool {
+        self.0 == Some(Bug::Service(planted))
+    }
+}

@@ -1,0 +1,157 @@
+//! What homes of a world are: machines with a table of their own, or nodes, the service of a server on its store, with a log or without.
+
+use super::bugs::{Bug, Wrong};
+use super::disks::Disk;
+use super::script::Script;
+use base::Nanos;
+use clap::ValueEnum;
+use protocol::coherence::home::items::Tree;
+use protocol::coherence::lease::runs;
+use protocol::coherence::{Home, NodeId, Out, Planted};
+use protocol::wire::{BoxId, HomeId, Message, Version};
+use serve::kv::machine::{Machine, Place};
+use std::fmt;
+
+/// Items of a home with a table: more than any workload has keys.
+const ITEMS: usize = 256;
+
+/// What homes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Homes {
+    /// Machines with a table.
+    #[default]
+    #[value(skip)]
+    Bare,
+    /// Nodes whose items end with them
+    #[value(name = "none")]
+    Cache,
+    /// Nodes with a redo log and snapshots: what was acknowledged survives their ends
+    #[value(name = "log")]
+    Logged,
+}
+
+impl Homes {
+    /// What `--durability` says of it.
+    pub const fn durability(self) -> Option<&'static str> {
+        match self {
+            Homes::Bare => None,
+            Homes::Cache => Some("none"),
+            Homes::Logged => Some("log"),
+        }
+    }
+}
+
+/// A home.
+pub enum SimulatedHome {
+    /// With a table.
+    Bare(Box<Home<Tree, Option<Planted>>>),
+    /// A node.
+    Node(HomeId, Box<Machine<Wrong>>),
+}
+
+impl fmt::Debug for SimulatedHome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "home {}", self.id())
+    }
+}
+
+impl SimulatedHome {
+    /// A life begins.
+    ///
+    /// # Errors
+    /// In words: what is on its disk is damaged.
+    pub fn new(
+        script: &Script,
+        place: Place,
+        now: Nanos,
+        disk: Option<&mut Disk>,
+    ) -> Result<SimulatedHome, String> {
+        if script.homes == Homes::Bare {
+            let Place { config, id, layout, life } = place;
+            let items = Tree::new(ITEMS);
+            let planted = script.planted.and_then(Bug::in_cache);
+            let home = Home::with_bugs(&config, id, layout, life, now, items, planted);
+            return Ok(SimulatedHome::Bare(Box::new(home)));
+        }
+        let disk = disk.map(|disk| disk.lend(script.planted.and_then(Bug::in_disk)));
+        let machine = Machine::new(&place, now, disk, Wrong(script.planted))?;
+        Ok(SimulatedHome::Node(place.id, Box::new(machine)))
+    }
+
+    /// Its name.
+    pub fn id(&self) -> HomeId {
+        match self {
+            SimulatedHome::Bare(home) => home.id(),
+            SimulatedHome::Node(id, _) => *id,
+        }
+    }
+
+    /// Takes a message.
+    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
+        match self {
+            SimulatedHome::Bare(home) => home.handle(now, from, message, out),
+            SimulatedHome::Node(_, machine) => machine.handle(now, Some((from, message)), out),
+        }
+    }
+
+    /// Serves what is due.
+    pub fn tick(&mut self, now: Nanos, out: &mut Out) {
+        match self {
+            SimulatedHome::Bare(home) => home.tick(now, out),
+            SimulatedHome::Node(_, machine) => machine.handle(now, None, out),
+        }
+    }
+
+    /// When it wants to be called.
+    pub fn next_deadline(&self) -> Nanos {
+        match self {
+            SimulatedHome::Bare(home) => home.next_deadline(),
+            SimulatedHome::Node(_, machine) => machine.next_deadline(),
+        }
+    }
+
+    /// The version and value that it has of a key at `now`.
+    pub fn peek(&self, key: &[u8], now: Nanos) -> Option<(Version, &[u8])> {
+        match self {
+            SimulatedHome::Bare(home) => {
+                let item = home.items().peek(key).filter(|item| runs(item.end, now))?;
+                Some((item.version, &item.value))
+            }
+            SimulatedHome::Node(_, machine) => machine.peek(key),
+        }
+    }
+
+    /// Forgets a key, as a store that is full.
+    pub fn evict(&mut self, key: &[u8]) {
+        match self {
+            SimulatedHome::Bare(home) => {
+                protocol::coherence::home::items::Items::remove(home.items_mut(), key);
+            }
+            SimulatedHome::Node(_, machine) => machine.evict(key),
+        }
+    }
+
+    /// The box that owns a key.
+    pub fn owner_of(&self, key: &[u8]) -> Option<BoxId> {
+        match self {
+            SimulatedHome::Bare(home) => home.owner_of(key),
+            SimulatedHome::Node(_, machine) => machine.owner_of(key),
+        }
+    }
+
+    /// A key that was lost with its owner, each once.
+    pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
+        match self {
+            SimulatedHome::Bare(home) => home.poll_lost(),
+            SimulatedHome::Node(_, machine) => machine.poll_lost(),
+        }
+    }
+
+    /// The node, if it is one.
+    pub fn node_mut(&mut self) -> Option<&mut Machine<Wrong>> {
+        match self {
+            SimulatedHome::Bare(_) => None,
+            SimulatedHome::Node(_, machine) => Some(machine),
+        }
+    }
+}

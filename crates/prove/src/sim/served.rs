@@ -1,0 +1,264 @@
+//! Homes that are nodes: their disks, which take their time, and connections of memcached's clients.
+//!
+//! ```text
+//!  operation by ticket ─▶ command on a connection ─▶ node ─▶ reply, in the connection's order ─▶ record
+//!  node ─▶ sync, snapshot, walk ··▶ Happening::Disk ─▶ node
+//! ```
+//! Of a node with a log nobody knows what became of commands that were not answered when it died: they may have been logged.
+
+use super::disks::{Deed, Disk};
+use super::homes::Homes;
+use super::issue::Running;
+use super::memcached;
+use super::nodes::Machine;
+use super::words;
+use super::world::{Happening, World};
+use base::{Picos, Prng};
+use protocol::coherence::Out;
+use protocol::coherence::client::{Call, Failed, OpId};
+use protocol::memcache::client::Expect;
+use sim::faults::Trouble;
+use sim::nodes::Node;
+use sim::random;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use store::redo::media::Fault;
+
+/// Connections that operations share; those that must end in time have their own.
+const SHARED: u64 = 3;
+/// Until the idle engine comes to a snapshot again.
+const IDLE: Picos = Picos::from_micros(20);
+/// One in so many syncs takes this much longer than is usual.
+const LATE_ONE_IN: u64 = 16;
+/// So many times.
+const LATE_TIMES: u64 = 8;
+
+/// A command that was sent.
+#[derive(Debug)]
+struct Asked {
+    id: OpId,
+    expect: Expect,
+    is_alone: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    disk: Disk,
+    luck: Prng,
+    /// By deed: its end is an event.
+    under_way: [bool; 3],
+    /// It takes longer than anybody waits for this.
+    slow: Option<Deed>,
+    /// It was to fail: a log that does is no surprise.
+    may_fail: bool,
+    /// Some of it has decayed: a home that does not start is no surprise.
+    has_rotted: bool,
+    /// When its home died last.
+    ended: Picos,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Served {
+    disks: BTreeMap<Node, Kept>,
+    connections: HashMap<(Node, u32), VecDeque<Asked>>,
+    asked: u64,
+    /// Lives that began with what there was.
+    pub recoveries: u64,
+    /// Snapshots that became the newest.
+    pub snapshots: u64,
+}
+
+impl Served {
+    /// The disk of a home, if homes have one.
+    pub fn disk(&mut self, node: Node, (homes, seed, log): (Homes, u64, usize)) -> Option<&mut Disk> {
+        let new = || Kept {
+            disk: Disk::new(log),
+            luck: random::stream(seed, u64::from(node), "disk's luck"),
+            under_way: [false; 3],
+            slow: None,
+            may_fail: false,
+            has_rotted: false,
+            ended: Picos::ZERO,
+        };
+        (homes == Homes::Logged).then(|| &mut self.disks.entry(node).or_insert_with(new).disk)
+    }
+}
+
+impl World<'_> {
+    // ---- disks
+
+    /// After whatever a node did: what its disk does from now on, and whether it works.
+    pub(super) fn drive_disk(&mut self, node: Node) {
+        let (now, is_calm, usual) = (self.now(), self.is_calm, self.script.disk.1);
+        let lease = self.script.config.lease;
+        let Some(kept) = self.served.disks.get_mut(&node) else { return };
+        let Kept { disk, luck, under_way, slow, may_fail, .. } = kept;
+        let place = &mut self.places[node as usize];
+        let Some(Machine::Home(home)) = &mut place.machine else { return };
+        let Some(machine) = home.node_mut() else { return };
+        if let Some(why) = machine.failed() {
+            let what = format!("the log of {} fails: {why}", self.numbers.name(node));
+            return if *may_fail { self.stop(node, what) } else { self.broken(what, b"") };
+        }
+        for (deed, is_wanted) in [
+            (Deed::Sync, disk.does(Deed::Sync)),
+            (Deed::Publish, disk.does(Deed::Publish)),
+            (Deed::Walk, machine.has_more()),
+        ] {
+            if !is_wanted || std::mem::replace(&mut under_way[deed as usize], true) {
+                continue;
+            }
+            let takes = luck.below(usual.0);
+            let is_late = !is_calm && luck.below(LATE_ONE_IN) == 0;
+            let takes = match (*slow == Some(deed) && !is_calm, is_late) {
+                (true, _) => takes + Picos::from(lease).0,
+                (false, true) => LATE_TIMES * takes,
+                (false, false) => takes,
+            };
+            let at = now.plus(if deed == Deed::Walk { IDLE } else { Picos(1 + takes) });
+            self.queue.push(at, node, Happening::Disk { life: place.life, deed });
+        }
+    }
+
+    /// A disk has done something, or the engine is idle.
+    pub(super) fn disk_is_done(&mut self, node: Node, life: u32, deed: Deed) {
+        let place = &self.places[node as usize];
+        let Some(kept) = self.served.disks.get_mut(&node).filter(|_| place.life == life) else { return };
+        if place.machine.is_none() {
+            return;
+        }
+        kept.under_way[deed as usize] = false;
+        kept.disk.done(deed);
+        if deed == Deed::Publish {
+            self.served.snapshots += 1;
+            self.note(|names| format!("{:<13} has a snapshot", names.name(node)));
+        }
+        self.act(node, 0, None);
+    }
+
+    /// A node ends, or power fails there. What was to fail does not any more.
+    pub(super) fn end_disk(&mut self, node: Node) {
+        let now = self.now();
+        if let Some(Kept { disk, luck, under_way, may_fail, ended, .. }) = self.served.disks.get_mut(&node) {
+            disk.end(luck);
+            (*under_way, *may_fail, *ended) = ([false; 3], false, now);
+        }
+    }
+
+    /// Its log failed: a server ends then, as a crash, and is started when its medium works, or at the end of faults.
+    fn stop(&mut self, node: Node, why: String) {
+        self.note(|_| why);
+        self.crash(node);
+    }
+
+    /// Whether a home with a log has died since: what it was asked then and did not answer, it may have logged.
+    pub(super) fn has_died_since(&self, node: Node, at: Picos) -> bool {
+        self.served.disks.get(&node).is_some_and(|kept| kept.ended >= at && kept.ended > Picos::ZERO)
+    }
+
+    /// Something is wrong with the disk of a node from now on.
+    pub(super) fn trouble(&mut self, node: Node, trouble: Trouble) {
+        let Some(kept) = self.served.disks.get_mut(&node) else { return };
+        let fault = match trouble {
+            Trouble::Slow => {
+                kept.slow = Some([Deed::Sync, Deed::Publish][kept.luck.below(2) as usize]);
+                return;
+            }
+            Trouble::BadSync => Fault::Error,
+            Trouble::Full => Fault::Full,
+            Trouble::Rot => return self.rot(node),
+            Trouble::Pause | Trouble::Lost => return,
+        };
+        if self.places[node as usize].machine.is_some() {
+            kept.may_fail = true;
+            kept.disk.spoil(kept.luck.below(4), fault);
+        }
+    }
+
+    /// Bytes decay. Not while the end of the log is known by its records alone: that it is lost then nobody can know (`docs/durability.md`).
+    fn rot(&mut self, node: Node) {
+        let Some(Machine::Home(home)) = &mut self.places[node as usize].machine else { return };
+        if let Some(kept) = self.served.disks.get_mut(&node)
+            && home.node_mut().is_some_and(|machine| machine.is_marked())
+        {
+            kept.has_rotted = true;
+            kept.disk.rot(&mut kept.luck);
+        }
+    }
+
+    /// What is on the disk of a home is damaged, and its server says so: its operator has it begin with nothing, if that is no surprise.
+    pub(super) fn begins_with_nothing(&mut self, node: Node, log: usize) -> bool {
+        let Some(kept) = self.served.disks.get_mut(&node).filter(|kept| kept.has_rotted) else {
+            return false;
+        };
+        (kept.disk, kept.has_rotted) = (Disk::new(log), false);
+        true
+    }
+
+    /// It is well again; a node that ended for it starts.
+    pub(super) fn relieve(&mut self, node: Node, trouble: Trouble) {
+        let Some(kept) = self.served.disks.get_mut(&node) else { return };
+        if trouble == Trouble::Slow {
+            kept.slow = None;
+        }
+        if matches!(trouble, Trouble::BadSync | Trouble::Full) {
+            kept.disk.heal();
+            self.begin(node);
+        }
+    }
+
+    // ---- commands
+
+    /// A client of memcached's protocol asks a node.
+    pub(super) fn ask_node(&mut self, node: Node, call: Call, number: usize, must: Option<Picos>) {
+        let now = self.places[node as usize].clock.read(self.now());
+        let served = &mut self.served;
+        served.asked += 1;
+        let (id, is_alone) = (OpId(served.asked), must.is_some());
+        let connection = if is_alone { SHARED + served.asked } else { served.asked % SHARED } as u32;
+        let (text, expect) = memcached::command(&call);
+        served.connections.entry((node, connection)).or_default().push_back(Asked { id, expect, is_alone });
+        self.note(|names| {
+            let (name, call) = (names.name(node), words::call(&call));
+            format!("{name:<13} is asked operation {number} by connection {connection}: {call}")
+        });
+        self.underway.begin(node, id, Running::new(call, number, now, must));
+        let mut out = Out::new();
+        let Some(Machine::Home(home)) = self.machine(node) else { return };
+        home.node_mut().expect("it is a node").ask(now, connection, text, &mut out);
+        self.acted(node, None, &mut out);
+    }
+
+    /// Takes what a node has answered.
+    pub(super) fn collect_said(&mut self, node: Node) {
+        while let Some(Machine::Home(home)) = self.machine(node)
+            && let Some(said) = home.node_mut().and_then(|machine| machine.poll_said())
+        {
+            let asked =
+                self.served.connections.get_mut(&(node, said.connection)).and_then(VecDeque::pop_front);
+            let running = asked.as_ref().and_then(|asked| self.underway.end(node, asked.id));
+            let (Some(Asked { id, expect, is_alone }), Some(running)) = (asked, running) else {
+                let what = format!(
+                    "{} answers what nobody asked: {}",
+                    self.numbers.name(node),
+                    said.bytes.escape_ascii()
+                );
+                return self.broken(what, b"");
+            };
+            self.print.number(id.0);
+            if is_alone {
+                self.check_in_time(node, &running);
+            }
+            match memcached::answer(&running.call, expect, &said.bytes) {
+                Ok(Some(answer)) => self.succeeded(node, &running, &answer, false),
+                Ok(None) => self.failed(node, running, Failed::NotDone),
+                Err(what) => return self.broken(what, &running.call.key),
+            }
+        }
+    }
+
+    /// A node died: nobody hears of what was asked there.
+    pub(super) fn hang_up(&mut self, node: Node) {
+        self.served.connections.retain(|(of, _), _| *of != node);
+    }
+}

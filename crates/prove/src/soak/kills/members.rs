@@ -1,0 +1,282 @@
+//! The cluster of `millrace soak kills`: one file, and a process of this program for each member.
+//!
+//! All lie in one folder: the file, its key, what members keep, and what they say, each in a log of its own. Addresses are ports of loopback that nobody used
+//! when the file was written; memcached's clients find the node at one of them.
+
+use base::Nanos;
+use fabric::link::Address;
+use protocol::coherence::NodeId;
+use protocol::wire::{BoxId, HomeId};
+use serve::cluster::file::{File, Who};
+use serve::cluster::look;
+use serve::cluster::report::{Report, Verdict};
+use serve::inc::Topology;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Boxes before the node.
+pub const BOXES: u32 = 2;
+/// Replicas of the chain.
+const REPLICAS: u16 = 3;
+/// The chain's number.
+const CHAIN: u32 = 7;
+/// Within this all must be whole; nothing that works takes so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at all members.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Times of the cluster, for what clients may stand still.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Of boxes and home.
+    pub lease: Nanos,
+    /// The longest pause between two sendings of in-network clients, boxes and home.
+    pub retransmit: Nanos,
+    /// Of the chain, with the drift of clocks.
+    pub chain_lease: Nanos,
+    /// The longest pause between two sendings of clients of the chain.
+    pub chain_retransmit: Nanos,
+}
+
+/// See the head of the file.
+pub struct Members {
+    folder: PathBuf,
+    keeps: bool,
+    file: File,
+    topology: Topology,
+    node: SocketAddr,
+    processes: BTreeMap<Who, Child>,
+}
+
+/// Ports that nobody uses at this moment.
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let sockets =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<Vec<_>>>()?;
+    sockets.iter().map(|socket| socket.local_addr().map(|address| address.port())).collect()
+}
+
+/// The cluster's file.
+fn text(ports: &mut impl Iterator<Item = u16>) -> String {
+    let mut at = || format!("127.0.0.1:{}", ports.next().expect("there are enough"));
+    let mut text = "[cluster]\nkey = \"cluster.key\"\n".to_owned();
+    let boxes = (1..=BOXES).map(|id| format!("[[box]]\nid = {id}"));
+    for head in boxes.chain(["[[home]]\nid = 1\nbox = 1".to_owned(), "[[controller]]".to_owned()]) {
+        text += &format!("{head}\naddress = \"{}\"\nadmin = \"{}\"\n", at(), at());
+    }
+    // What the home logs it gives to nobody, though boxes ask.
+    text += "[coherence]\ncompute = \"own_lossy\"\n";
+    text += &format!("[[chain]]\nnumber = {CHAIN}\nstate = [\"chain\"]\n");
+    for id in 1..=REPLICAS {
+        text += &format!(
+            "[[chain.replica]]\nid = {id}\naddress = \"tcp:{}\"\npeers = \"tcp:{}\"\ndata = \"replica{id}\"\n",
+            at(),
+            at()
+        );
+    }
+    text + &format!("[[chain.controller]]\naddress = \"tcp:{}\"\nadmin = \"{}\"\n", at(), at())
+}
+
+/// What a member is started with, in its first life or another. The node: at `port`.
+pub fn words(who: Who, folder: &Path, port: u16, is_first: bool) -> Vec<String> {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (words, first) = match who {
+        Who::Node(NodeId::Box(BoxId(id))) => (vec!["box".to_owned(), id.to_string()], "--first"),
+        Who::Node(NodeId::Home(HomeId(id))) => {
+            let (data, port, id) = (path("node"), port.to_string(), id.to_string());
+            let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", "log"];
+            let more = ["--set", "log.size=8m", "--data-dir", &data, "--home", &id];
+            (words.iter().chain(&more).map(|word| (*word).to_owned()).collect(), "--home-first")
+        }
+        Who::Node(NodeId::Controller(number)) => (vec!["controller".to_owned(), number.to_string()], ""),
+        Who::Replica(_, id) => {
+            let words =
+                ["chain", "replica", "--id", &id.to_string(), "--log-size", "8m", "--data-size", "8m"];
+            (words.map(str::to_owned).into(), "")
+        }
+        Who::Controller(_, number) => {
+            (["chain", "controller", "--number", &number.to_string()].map(str::to_owned).into(), "")
+        }
+        Who::Node(NodeId::Client(_)) => unreachable!("clients are no members"),
+    };
+    let first = (is_first && !first.is_empty()).then(|| first.to_owned());
+    words.into_iter().chain(["--cluster".to_owned(), path("cluster.toml")]).chain(first).collect()
+}
+
+impl Members {
+    /// A new cluster, of which nobody runs; `keeps` its folder in the end.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn new(keeps: bool) -> Result<Members, String> {
+        let name = format!("millrace-kills-{:016x}", u64::from_le_bytes(base::key::random()));
+        let folder = std::env::temp_dir().join(name);
+        let failed = |error: io::Error| format!("the folder {}: {error}", folder.display());
+        base::private::make_directory(&folder).map_err(failed)?;
+        let mut ports = free_ports(32).map_err(|error| format!("no ports: {error}"))?.into_iter();
+        let path = folder.join("cluster.toml");
+        fs::write(&path, text(&mut ports)).map_err(failed)?;
+        let key = folder.join("cluster.key");
+        let made = program()?.args(["key", "new"]).arg(&key).stdout(Stdio::null()).status();
+        if !made.as_ref().is_ok_and(|status| status.success()) {
+            return Err(format!("the key {} could not be made: {made:?}", key.display()));
+        }
+        let file = File::read(&path).map_err(|error| error.to_string())?;
+        let topology = Topology::read(&path).map_err(|error| error.to_string())?;
+        let node = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.next().expect("there are enough")));
+        Ok(Members { folder, keeps, file, topology, node, processes: BTreeMap::new() })
+    }
+
+    /// All who can die.
+    pub fn all(&self) -> Vec<Who> {
+        self.file.members.iter().map(|member| member.who).collect()
+    }
+
+    /// Where memcached's clients find the node.
+    pub fn node(&self) -> SocketAddr {
+        self.node
+    }
+
+    /// Where clients of the chain find it.
+    pub fn chain(&self) -> Vec<Address> {
+        let replicas = self.file.chains.iter().flat_map(|chain| &chain.replicas);
+        replicas.map(|replica| replica.address.clone()).collect()
+    }
+
+    /// The rack.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Its times.
+    pub fn times(&self) -> Times {
+        let (rack, chain) = (self.topology.config(), protocol::chain::Config::default());
+        Times {
+            lease: rack.lease,
+            retransmit: rack.retransmit_max,
+            chain_lease: Nanos(
+                chain.lease.0 + chain.lease.0 * chain.drift_percent / 100 + 2 * chain.heartbeat.0,
+            ),
+            chain_retransmit: chain.retransmit_max,
+        }
+    }
+
+    /// Everybody begins for the first time, and all is whole.
+    ///
+    /// # Errors
+    /// In words: somebody ended, or something is not whole in time.
+    pub fn start_all(&mut self) -> Result<(), String> {
+        for who in self.all() {
+            self.start(who, true)?;
+        }
+        self.await_whole(&mut || false).map(drop)
+    }
+
+    /// Starts a member.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn start(&mut self, who: Who, is_first: bool) -> Result<(), String> {
+        let log = self.log(who);
+        let failed = |error: io::Error| format!("{who} could not be started: {error}");
+        let said = fs::File::options().create(true).append(true).open(&log).map_err(failed)?;
+        let mut command = program()?;
+        command.args(words(who, &self.folder, self.node.port(), is_first));
+        let errors = said.try_clone().map_err(failed)?;
+        // A group of its own: Ctrl-C is for the soak.
+        command.process_group(0).stdin(Stdio::null()).stdout(said).stderr(errors);
+        self.processes.insert(who, command.spawn().map_err(failed)?);
+        Ok(())
+    }
+
+    /// Kills a member on the spot: it is gone when this returns.
+    ///
+    /// # Errors
+    /// In words: it had ended by itself.
+    pub fn kill(&mut self, who: Who) -> Result<(), String> {
+        let mut process = self.processes.remove(&who).expect("who dies was alive");
+        if let Ok(Some(status)) = process.try_wait() {
+            return Err(format!("{who} ended by itself with {status}; it said:\n{}", self.last_words(who)));
+        }
+        let gone = process.kill().and_then(|()| process.wait());
+        gone.map(drop).map_err(|error| format!("{who} could not be killed: {error}"))
+    }
+
+    /// Until every member does its part, or `is_over`.
+    ///
+    /// # Errors
+    /// In words: somebody ended by itself, or something is not whole in time.
+    pub fn await_whole(&mut self, is_over: &mut dyn FnMut() -> bool) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            let report = look(&self.file);
+            if report.verdict() == Verdict::Whole || is_over() {
+                return Ok(());
+            }
+            self.check_alive()?;
+            if begun.elapsed() > PATIENCE {
+                return Err(self.not_whole(&report));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn not_whole(&self, report: &Report) -> String {
+        let mut text = format!("not whole after {} s:\n{}", PATIENCE.as_secs(), report.text());
+        for problem in &report.problems {
+            if let Some(member) =
+                self.file.members.iter().find(|member| member.who.to_string() == problem.about)
+            {
+                text += &format!("\n{} said:\n{}", problem.about, self.last_words(member.who));
+            }
+        }
+        text
+    }
+
+    fn check_alive(&mut self) -> Result<(), String> {
+        let ended =
+            self.processes.iter_mut().find_map(|(who, process)| Some((*who, process.try_wait().ok()??)));
+        match ended {
+            None => Ok(()),
+            Some((who, status)) => {
+                Err(format!("{who} ended by itself with {status}; it said:\n{}", self.last_words(who)))
+            }
+        }
+    }
+
+    fn log(&self, who: Who) -> PathBuf {
+        self.folder.join(format!("{}.log", who.to_string().replace([':', '/'], "-")))
+    }
+
+    fn last_words(&self, who: Who) -> String {
+        const LINES: usize = 12;
+        let text = fs::read_to_string(self.log(who)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+fn program() -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
+    Ok(Command::new(program))
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        for process in self.processes.values_mut() {
+            // Both fail where it has ended, which is what is wanted.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        if self.keeps {
+            eprintln!("what members keep and said is in {}", self.folder.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `millrace soak kills`: processes of every role die under mixed load, one after the other, and nothing that was acknowledged is lost.
+//!
+//! ```text
+//!  members   a process per member of one cluster's file: boxes, a home with a log, controllers, a chain of three
+//!  clients ──┬── memcached  at the node: get, set, delete, incr      ┐ the same keys, one history ─▶ sim::check
+//!            ├── in-network by the boxes (lab's user)                ┘
+//!            └── transfers  transactions at the chain ────────────────────────────────────────────▶ sim::txn::order
+//!  conduct   who dies next, as the seed says; it comes back, all is whole, every client goes on: then the next
+//!  stalls    how long clients stood still after each death, beside how long they may
+//! ```
+//! Nothing here waits for a certain time: a death follows when the cluster says that it is whole and every client has done some operations since the last
+//! one. So the verdict does not depend on how fast the machine is; only the stalls do.
+//!
+//! The seam for memcached's load over a chain: [`members::Members::node`] says where memcached's clients connect, and [`members::words`] what the node is
+//! started with.
+//!
+//! Bounds: every operation is recorded, half a kilobyte each; [`Kills::rate`] of them in a second.
+
+mod conduct;
+mod members;
+mod memcached;
+mod show;
+mod stalls;
+#[cfg(test)]
+mod tests;
+mod transfers;
+
+use super::SoakError;
+use crate::lab::run::load::{Load, Pace};
+use crate::lab::run::record::{Part, Recorded, now};
+use crate::lab::run::user::{Mix, User};
+use base::Nanos;
+use clap::Args;
+use conduct::{Death, Gauge, conduct};
+use members::Members;
+use serve::process::{interrupt, progress};
+use sim::check::{Report, Rules, check};
+use sim::txn::{Verdict, order};
+use stalls::{End, Group, Stall};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+/// Kill -9 processes of every role under mixed load, and check that nothing acknowledged is lost.
+///
+/// Starts a cluster on this machine's loopback, each member a process: a node with --durability log that is the home of two boxes, their controller, and a
+/// chain of three replicas with its controller. Clients of memcached's protocol at the node and in-network clients by the boxes work on the same keys;
+/// others do transactions at the chain. Then, as often as is said, a member that the seed draws is killed on the spot, comes back, and when
+/// all is whole again and every client has gone on, the next.
+///
+/// The verdict: every key is linearizable over both protocols and all deaths, so no acknowledged write is lost and no read is stale; the transactions are
+/// strictly serializable, by their order. The exit status is 1 if not, or, with --strict, if clients stood still for longer than they may.
+#[derive(Args, Debug)]
+pub struct Kills {
+    /// How many die
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    kills: u64,
+
+    /// Who dies when, and what clients ask for
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+
+    /// Keys of memcached's and in-network clients
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u64).range(4..=1_000_000))]
+    keys: u64,
+
+    /// Clients of each of the three kinds
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: u32,
+
+    /// Operations in a second, of all clients of a kind: all are recorded and judged
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rate: u64,
+
+    /// Fail also where clients stood still for longer than they may
+    #[arg(long)]
+    strict: bool,
+
+    /// Write what memcached's and in-network clients saw (docs/history.md)
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+
+    /// Keep the folder with the members' data and what they said, instead of removing it
+    #[arg(long)]
+    keep: bool,
+
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+struct Outcome {
+    /// Of all keys.
+    report: Report,
+    /// Of all transactions.
+    transactions: Verdict,
+    deaths: Vec<Death>,
+    stalls: Vec<Stall>,
+    /// Operations that began, by group.
+    begun: [u64; 3],
+    /// Of these, those that were answered.
+    answered: [u64; 3],
+    took: Nanos,
+}
+
+impl Outcome {
+    /// Promises that were broken.
+    fn broken(&self) -> u64 {
+        self.report.violations.len() as u64 + u64::from(matches!(self.transactions, Verdict::Violation(_)))
+    }
+
+    /// Parts of which a judge knows nothing.
+    fn undecided(&self) -> u64 {
+        self.report.gave_up.len() as u64 + u64::from(matches!(self.transactions, Verdict::Undecided(_)))
+    }
+
+    /// Stalls that were longer than they may be.
+    fn long(&self) -> u64 {
+        self.stalls.iter().filter(|stall| !stall.is_bounded()).count() as u64
+    }
+}
+
+impl Kills {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When it could not be run, or a promise was broken.
+    pub fn run(&self) -> Result<(), SoakError> {
+        let interrupted =
+            interrupt::flag().map_err(|e| SoakError::Run(format!("Ctrl-C cannot be caught: {e}")))?;
+        let outcome = self.measure(&interrupted).map_err(SoakError::Run)?;
+        show::print(self, &outcome).map_err(|e| SoakError::Run(format!("cannot write the result: {e}")))?;
+        let long = if self.strict { outcome.long() } else { 0 };
+        match (outcome.broken() + long, outcome.undecided()) {
+            (0, 0) => Ok(()),
+            (0, undecided) => Err(SoakError::Run(format!(
+                "{undecided} parts of the history could not be decided; take more --keys or a lower --rate"
+            ))),
+            (broken, _) => Err(SoakError::Broken(broken)),
+        }
+    }
+
+    fn measure(&self, interrupted: &AtomicBool) -> Result<Outcome, String> {
+        let mut members = Members::new(self.keep)?;
+        members.start_all()?;
+        let bar = progress::bar(self.json);
+        let played = self.play(&mut members, interrupted, &|fraction, what| {
+            progress::show(&bar, fraction, what);
+        });
+        bar.finish_and_clear();
+        let (played, deaths) = played?;
+        self.judge(played, deaths, &members)
+    }
+
+    /// Clients work while members die.
+    fn play(
+        &self,
+        members: &mut Members,
+        interrupted: &AtomicBool,
+        tell: &dyn Fn(f64, &str),
+    ) -> Result<(Played, Vec<Death>), String> {
+        let begun = now();
+        let (over, left) = (AtomicBool::new(false), AtomicU64::new(u64::MAX));
+        let gauges: Vec<Gauge> = (0..2 * self.clients).map(|_| Gauge::default()).collect();
+        let (of_node, of_chain) = gauges.split_at(self.clients as usize);
+        let users = self.users(members)?;
+        let history = transfers::History::new(begun);
+        let (node, chain, members_cell) = (members.node(), members.chain(), members);
+        let (parts, deaths) = std::thread::scope(|scope| {
+            let (over, left, history, chain) = (&over, &left, &history, &chain);
+            let in_network: Vec<_> =
+                users.into_iter().map(|user| scope.spawn(move || user.work(left, over))).collect();
+            let at_node = of_node.iter().enumerate().map(|(i, gauge)| {
+                let client = memcached::Client::new(self, i as u32, node, gauge);
+                scope.spawn(move || client.work(over))
+            });
+            let at_node: Vec<_> = at_node.collect();
+            let at_chain = of_chain.iter().enumerate().map(|(i, gauge)| {
+                let client = transfers::Client::new(self, i as u32, chain, history, gauge);
+                scope.spawn(move || client.work(over))
+            });
+            let at_chain: Vec<_> = at_chain.collect();
+            let watched = conduct::Watched { gauges: &gauges, left, users: self.clients };
+            let deaths = conduct((self.kills, self.seed), members_cell, &watched, begun, interrupted, tell);
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let join = "a client does not panic";
+            let mut parts = Vec::new();
+            for thread in in_network {
+                parts.push(thread.join().expect(join).map_err(|error| error.to_string()));
+            }
+            parts.extend(at_node.into_iter().map(|thread| Ok(thread.join().expect(join))));
+            at_chain.into_iter().for_each(|thread| thread.join().expect(join));
+            (parts, deaths)
+        });
+        let parts = parts.into_iter().collect::<Result<Vec<Part>, String>>()?;
+        Ok((Played { parts, history, begun, took: now().since(begun) }, deaths?))
+    }
+
+    /// In-network clients, each behind one of the boxes.
+    fn users(&self, members: &Members) -> Result<Vec<User>, String> {
+        let load = Load {
+            seconds: Duration::MAX,
+            operations: u64::MAX,
+            rate: None,
+            keys: self.keys,
+            skew: 0.0,
+            writes: 20,
+            compute: 20,
+            value_size: 32,
+            seed: self.seed,
+        };
+        let mix = Mix::new(load.writes, load.compute)?;
+        let pace = Pace::of(self.rate, self.clients);
+        let user = |number: u32| {
+            let tor = 1 + (number % members::BOXES) as u16;
+            let place = (number, Some(self.clients));
+            User::new(members.topology(), place, tor, &mix, &load, (Part::new(number), pace))
+                .map_err(|error| error.to_string())
+        };
+        (0..self.clients).map(user).collect()
+    }
+
+    fn judge(&self, played: Played, deaths: Vec<Death>, members: &Members) -> Result<Outcome, String> {
+        let Played { parts, history, begun, took } = played;
+        let recorded = Recorded::merge(parts, &[], &[], begun);
+        if let Some(path) = &self.history {
+            recorded.write(path).map_err(|e| format!("the history {}: {e}", path.display()))?;
+        }
+        let group = |client: u32| if client < self.clients { Group::InNetwork } else { Group::Memcached };
+        let mut ends: Vec<End> = recorded
+            .ends
+            .iter()
+            .map(|end| End { at: end.at, client: end.client, group: group(end.client) })
+            .collect();
+        let transfers::Told { history, ends: told, begun: transactions } = history.into_told();
+        let first = 2 * self.clients;
+        ends.extend(told.iter().map(|&(at, client)| End {
+            at,
+            client: first + client,
+            group: Group::Transactions,
+        }));
+        ends.sort_by_key(|end| end.at);
+        let answered = Group::ALL.map(|of| ends.iter().filter(|end| end.group == of).count() as u64);
+        let calls = |of: Group| {
+            let of_group = |call: &sim::history::Operation<'_, _, _>| group(call.client) == of;
+            recorded.history.operations().filter(of_group).count() as u64
+        };
+        let called = [calls(Group::Memcached), calls(Group::InNetwork), transactions];
+        let clients = 3 * self.clients;
+        let stalls = stalls::stalls(&ends, &deaths, (clients, self.clients), took, &members.times());
+        Ok(Outcome {
+            report: check(&recorded.history, &Rules::default()),
+            transactions: order::check(&history, &order::Settled::new()),
+            deaths,
+            stalls,
+            begun: called,
+            answered,
+            took,
+        })
+    }
+}
+
+/// What clients left.
+struct Played {
+    parts: Vec<Part>,
+    history: transfers::History,
+    begun: Nanos,
+    took: Nanos,
+}

@@ -1,0 +1,19 @@
+//! Mistakes at the joints of home, store and log that can be made on purpose, one at a time, to see that the simulator finds them
+//! (`millrace sim --durability`).
+
+use protocol::coherence;
+use protocol::planted::Bugs;
+
+/// A mistake of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Packets leave before what they show is durable.
+    PacketsBeforeDurable,
+    /// A home whose items are logged gives keys to boxes: what they do with them is in no log.
+    GivesWhatIsLogged,
+}
+
+/// What a service can do wrong: as the home that it is, and by itself.
+pub trait Mistakes: Bugs<coherence::Planted> + Bugs<Planted> {}
+
+impl<B: Bugs<coherence::Planted> + Bugs<Planted>> Mistakes for B {}

@@ -1,0 +1,97 @@
+//! How the service of a home is made and looked into where no thread has it: [`super::super::machine`].
+
+use super::super::machine::Place;
+use super::commands::Commands;
+use super::homed::Homed;
+use super::planted::Mistakes;
+use super::warm::Began;
+use super::{Keeper, Kv};
+use crate::kv::clocks::Clocks;
+use crate::kv::config::Config;
+use crate::kv::durable::{Durable, Opened};
+use crate::kv::post::Post;
+use crate::kv::registers::Id;
+use crate::memcached::counters::NetCounters;
+use base::Nanos;
+use base::budget::Budget;
+use base::hash::{Hasher64, WIRE_SEED};
+use protocol::coherence::Home;
+use protocol::coherence::home::items::Items as _;
+use protocol::wire::{BoxId, Version};
+use std::sync::Arc;
+use store::{ConfigError, Store};
+
+/// A run of the simulator is over in less than what passes between two marks of a server.
+const MARK_INTERVAL: Nanos = Nanos::from_millis(1);
+
+impl<B: Mistakes> Kv<B> {
+    /// An empty store as `config` says, the same in every run.
+    pub(in crate::kv) fn store(config: &Config) -> Result<Store, ConfigError> {
+        Store::new(Commands::store_settings(config, WIRE_SEED))
+    }
+
+    /// A home over `store`, or an empty one, and what its log is, if it has one; and the hash of its keys.
+    pub(in crate::kv) fn home(
+        place: &Place,
+        (config, store): (&Config, Option<Store>),
+        opened: Option<Opened>,
+        (post, clocks): (&Arc<Post>, &Clocks),
+        planted: B,
+    ) -> Result<(Kv<B>, Hasher64), String> {
+        let store = store.map_or_else(|| Self::store(config), Ok).map_err(|error| error.to_string())?;
+        let hasher = *store.hasher();
+        let buffered = Arc::new(Budget::new(config.registers.size(Id::NetBufferLimit)));
+        let beside = (Arc::new(NetCounters::default()), buffered);
+        let mut commands = Commands::over(store, Began::default(), config, beside, clocks.clone());
+        if let Some(opened) = opened {
+            let mut durable = Durable::over(opened, &config.registers, post, clocks.clone());
+            durable.mark_every(MARK_INTERVAL);
+            commands.log_in(durable);
+        }
+        let Place { config, id, layout, life } = place;
+        let (layout, now) = (Arc::clone(layout), clocks.now());
+        let home = Home::with_bugs(config, *id, layout, *life, now, commands, planted.clone());
+        let homed = Homed::over(home, Arc::clone(post), clocks.clone(), planted);
+        Ok((Kv(Keeper::Home(Box::new(homed))), hasher))
+    }
+
+    fn homed(&self) -> &Homed<B> {
+        match &self.0 {
+            Keeper::Home(homed) => homed,
+            _ => unreachable!("it was made as a home"),
+        }
+    }
+
+    /// The version and value of a key.
+    pub(in crate::kv) fn peek(&self, key: &[u8]) -> Option<(Version, &[u8])> {
+        self.homed().commands().peek(key)
+    }
+
+    /// Forgets a key, as a store that is full.
+    pub(in crate::kv) fn evict(&mut self, key: &[u8]) {
+        self.commands_mut().remove(key);
+    }
+
+    /// Whether the end of its log cannot be lost without being missed.
+    pub(in crate::kv) fn is_marked(&self) -> bool {
+        self.homed().commands().durable.as_ref().is_some_and(|durable| !durable.journal().is_unmarked())
+    }
+
+    /// Whether a snapshot could go on now.
+    pub(in crate::kv) fn has_more(&self) -> bool {
+        self.homed().commands().durable.as_ref().is_some_and(|durable| durable.has_more)
+    }
+
+    /// The box that owns a key.
+    pub(in crate::kv) fn owner_of(&self, key: &[u8]) -> Option<BoxId> {
+        self.homed().home().owner_of(key)
+    }
+
+    /// A key that was lost with its owner, each once.
+    pub(in crate::kv) fn poll_lost(&mut self) -> Option<Vec<u8>> {
+        match &mut self.0 {
+            Keeper::Home(homed) => homed.poll_lost(),
+            _ => None,
+        }
+    }
+}
