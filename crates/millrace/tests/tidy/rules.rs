@@ -29,6 +29,7 @@ const SERVICES: &[&[&str]] =
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("proxy", "inc"), // A proxy is a client of the cache.
     ("kv", "inc"),    // A node may be the home of boxes.
+    ("kv", "txn"),    // Its items may lie in a chain.
     // The file of a cluster names members of both kinds.
     ("cluster", "inc"),
     ("cluster", "chain"),

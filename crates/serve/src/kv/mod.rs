@@ -11,6 +11,7 @@
 //! `home`.
 
 mod admin;
+mod chain_client;
 pub mod config;
 mod connection;
 mod datagrams;
@@ -131,6 +132,8 @@ pub enum StartError {
     Home(String),
     /// What is acknowledged cannot survive.
     Durable(durable::DurableError),
+    /// The chain that its items lie in is not there.
+    Chain(String),
     /// Nowhere to listen.
     Nowhere,
 }
@@ -145,6 +148,7 @@ impl fmt::Display for StartError {
             StartError::Engine(e) => e.fmt(f),
             StartError::Home(why) => f.write_str(why),
             StartError::Durable(e) => e.fmt(f),
+            StartError::Chain(why) => write!(f, "--durability chain: {why}"),
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }

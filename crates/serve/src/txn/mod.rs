@@ -31,3 +31,4 @@ pub mod proto {
 pub use client::{Client, Options, Ticket};
 pub use command::{StatusOf, Transactions};
 pub use error::TxnError;
+pub use places::Caller;

@@ -3,11 +3,13 @@
 //! ```text
 //!  Kv ── alone ──▶ Commands: the store, and what commands do to it
 //!     ├─ with a log ──▶ Logged: holds replies ──▶ Commands
+//!     ├─ over a chain ──▶ OverChain: promises replies ──▶ Chained ──▶ Commands on one item at a time
 //!     └─ with boxes before it ──▶ Homed: admits each command ──▶ Commands, now or in its turn
 //! ```
 //! One file per family of commands: `classic`, `meta`, `stats`, `listing`; `commands` has what they share. `homed` is the home of a rack's boxes
-//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where acknowledged writes survive; `parked` what waits for
-//! boxes or for the log; `access`
+//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where a log has what they did, `over_chain` and
+//! `chained` where items lie in a chain of replicas; `parked` what waits for
+//! boxes, log or chain; `access`
 //! what commands want of items. This file has the request and reply as they travel in the
 //! port's slots, and the room that a reply needs.
 //!
@@ -18,6 +20,7 @@
 //! Bounds: detached bytes on their way to an edge are at most [`DETACHED_MAX`], or one value.
 
 mod access;
+pub mod chained;
 mod classic;
 mod commands;
 mod homed;
@@ -25,14 +28,16 @@ mod items;
 mod listing;
 mod logged;
 mod meta;
+mod over_chain;
 mod parked;
 mod stats;
 mod warm;
 
 use super::StartError;
+use super::chain_client::{ChainClient, ConnectError, Figures};
 use super::config::Config;
 use super::dedicated::{self, Link};
-use super::durable::Durable;
+use super::durable::{Durable, Plan};
 use super::home::Seat;
 use super::post::Post;
 use super::shared::Shared;
@@ -44,12 +49,16 @@ use crate::memcached::output::Body;
 use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;
+use chained::Chained;
 use commands::Commands;
 use engine::{EdgePort, Messages, Service};
+use fabric::link::Address;
 use homed::Homed;
 use logged::Logged;
+use over_chain::OverChain;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
+use protocol::planted::NoBugs;
 use ring::arena::{Producer, Reservation, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +66,7 @@ use store::Hit;
 
 pub use listing::Listing;
 pub use parked::{Late, LateReply, Origin};
-pub use stats::{Counters, HomeReport, KvReport};
+pub use stats::{ChainReport, Counters, HomeReport, KvReport};
 pub use warm::Began;
 
 /// Longest value that travels in the arena.
@@ -97,7 +106,7 @@ enum Work {
     Slice(Listing),
     /// The replies to commands that waited.
     Collect,
-    /// Packets that arrived for the home, what is due there, and what the log's threads have done.
+    /// Packets that arrived for the home, what is due there, and what threads of log or chain have done.
     Serve,
 }
 
@@ -198,7 +207,7 @@ pub struct Beside {
     pub value: Option<Detached>,
     /// The listing goes on here.
     pub next: Option<Listing>,
-    /// It waits for boxes or the log, or did.
+    /// It waits for boxes, log or chain, or did.
     pub late: Option<Late>,
 }
 
@@ -249,6 +258,7 @@ enum Keeper {
     Alone(Commands),
     Logged(Box<Logged>),
     Home(Box<Homed>),
+    Chain(Box<OverChain>),
 }
 
 impl Kv {
@@ -258,6 +268,7 @@ impl Kv {
             Keeper::Alone(commands) => commands,
             Keeper::Logged(logged) => &logged.commands,
             Keeper::Home(homed) => homed.commands(),
+            Keeper::Chain(over) => over.commands(),
         }
     }
 
@@ -267,6 +278,7 @@ impl Kv {
             Keeper::Alone(commands) => commands,
             Keeper::Logged(logged) => &mut logged.commands,
             Keeper::Home(homed) => homed.commands_mut(),
+            Keeper::Chain(over) => over.commands_mut(),
         }
     }
 
@@ -287,8 +299,12 @@ impl Kv {
 
     /// What the store, the commands and the home count.
     pub fn report(&mut self) -> KvReport {
-        let home = if let Keeper::Home(homed) = &self.0 { Some(homed.report()) } else { None };
-        KvReport { home, ..self.commands_mut().report() }
+        let (home, chain) = match &self.0 {
+            Keeper::Home(homed) => (Some(homed.report()), None),
+            Keeper::Chain(over) => (None, Some(over.report())),
+            Keeper::Alone(_) | Keeper::Logged(_) => (None, None),
+        };
+        KvReport { home, chain, ..self.commands_mut().report() }
     }
 }
 
@@ -308,35 +324,76 @@ pub fn assemble(
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
-    let place = config.durable.directory(config.memory_file.as_deref()).map_err(StartError::Durable)?;
-    if place.is_some() {
-        // What was acknowledged is not evicted either.
-        registers.write(Id::StoreMode, 1).expect("it is one of the modes");
-    }
-    let mut commands = Commands::new(config, net.clone(), buffered.clone())?;
-    let post = (place.is_some() || seat.is_some()).then(|| Arc::new(Post::new(inboxes.clone())));
-    if let (Some(place), Some(post)) = (place, &post) {
-        let durable =
-            Durable::open(place, &registers, &mut commands.store, post).map_err(StartError::Durable)?;
-        commands.log_in(durable);
-    }
-    let hasher = *commands.store.hasher();
-    let (keeper, home) = match (seat, &post) {
-        (Some(seat), Some(post)) => {
-            let homed = Homed::new(&seat, commands, Arc::clone(post));
-            (Keeper::Home(Box::new(homed)), Some(seat.into_parts()?))
+    let boxes = seat.is_some();
+    let durable = config.durable.plan(config.memory_file.as_deref(), boxes).map_err(StartError::Durable)?;
+    let post = (durable != Plan::None || boxes).then(|| Arc::new(Post::new(inboxes.clone())));
+    let figures = matches!(durable, Plan::Chain(_)).then(|| Arc::new(Figures::default()));
+    let (keeper, home) = match (&post, durable, seat) {
+        (Some(post), Plan::Chain(addresses), _) => {
+            let (figures, post) = (figures.clone().unwrap_or_default(), Arc::clone(post));
+            (over_chain(config, (&net, &buffered), (addresses, figures), post)?, None)
         }
-        (_, Some(post)) => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
-        (_, None) => (Keeper::Alone(commands), None),
+        (Some(post), plan, seat) => {
+            let commands = logged(config, (&net, &buffered), plan, post)?;
+            match seat {
+                Some(seat) => {
+                    let homed = Homed::new(&seat, commands, Arc::clone(post));
+                    (Keeper::Home(Box::new(homed)), Some(seat.into_parts()?))
+                }
+                None => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
+            }
+        }
+        (None, ..) => (Keeper::Alone(Commands::new(config, net.clone(), buffered.clone())?), None),
     };
     let kv = Kv(keeper);
+    let hasher = *kv.commands().store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
     let (hosting, links) = dedicated::hosting(&registers, inboxes.len());
     let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
     let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
     let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
-    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, (home, post))), edges, hasher))
+    Ok((
+        Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, (home, post, figures))),
+        edges,
+        hasher,
+    ))
+}
+
+/// Commands that have a log, if `plan` says so.
+fn logged(
+    config: &Config,
+    (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
+    plan: Plan<'_>,
+    post: &Arc<Post>,
+) -> Result<Commands, StartError> {
+    let registers = &config.registers;
+    if let Plan::Log(_) = plan {
+        // What was acknowledged is not evicted either.
+        registers.write(Id::StoreMode, 1).expect("it is one of the modes");
+    }
+    let mut commands = Commands::new(config, Arc::clone(net), Arc::clone(buffered))?;
+    if let Plan::Log(place) = plan {
+        let durable = Durable::open(place, registers, &mut commands.store, post);
+        commands.log_in(durable.map_err(StartError::Durable)?);
+    }
+    Ok(commands)
+}
+
+/// Commands over the chain at these addresses.
+fn over_chain(
+    config: &Config,
+    (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
+    (addresses, figures): (&[Address], Arc<Figures>),
+    post: Arc<Post>,
+) -> Result<Keeper, StartError> {
+    let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
+    let client = ChainClient::connect(addresses, &config.registers, figures, Arc::clone(&post));
+    let client = client.map_err(|error| match error {
+        ConnectError::Chain(error) => StartError::Chain(error.to_string()),
+        ConnectError::Thread(error) => StartError::System("start a thread", error),
+    })?;
+    Ok(Keeper::Chain(Box::new(OverChain::new(chained, client, post))))
 }
 
 /// The value of a hit as something that outlives the store's next step.
@@ -402,6 +459,7 @@ impl Service for Kv {
             Keeper::Alone(commands) => commands.tick(now),
             Keeper::Logged(logged) => logged.tick(now),
             Keeper::Home(homed) => homed.tick(now),
+            Keeper::Chain(over) => over.tick(now),
         }
     }
 
@@ -415,9 +473,13 @@ impl Service for Kv {
             (Keeper::Logged(logged), Work::Command(command)) => {
                 logged.execute(command, (request.hash, request.origin), out)
             }
+            (Keeper::Chain(over), Work::Command(command)) => {
+                over.execute(command, (request.hash, request.origin), out)
+            }
+            (Keeper::Chain(over), Work::Collect) => over.collect(request.origin, out),
             (Keeper::Logged(logged), Work::Collect) => logged.collect(request.origin, out),
             // What it is for comes at the end of the pass.
-            (Keeper::Logged(_), Work::Serve) => silent(out, None),
+            (Keeper::Logged(_) | Keeper::Chain(_), Work::Serve) => silent(out, None),
             (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
             (Keeper::Home(homed), Work::Serve) => homed.serve(out),
             (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
@@ -434,6 +496,9 @@ impl Service for Kv {
             }
             Keeper::Logged(logged) if logged.commands.parked.has_line(request.origin) => {
                 return logged.expire(command, WHY, request.origin, out);
+            }
+            Keeper::Chain(over) if over.commands().parked.has_line(request.origin) => {
+                return over.expire(command, WHY, request.origin, out);
             }
             _ => {}
         }
@@ -458,6 +523,7 @@ impl Service for Kv {
             Keeper::Alone(_) => {}
             Keeper::Logged(logged) => logged.end_pass(),
             Keeper::Home(homed) => homed.end_pass(),
+            Keeper::Chain(over) => over.end_pass(),
         }
     }
 }
