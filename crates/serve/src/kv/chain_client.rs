@@ -4,7 +4,8 @@
 //!  service: send ─▶ asked ─▶ thread: txn::Client ─▶ replicas
 //!           take_done ◀─ done ◀────────┘ Post::due
 //! ```
-//! What has no answer within `chained.patience` and was sent is asked for by its session's number, for as long again: it is never sent anew under another number.
+//! What has no answer within `chained.patience` and was sent is asked for by its session's number, for as long again: it is never sent anew under another
+//! number.
 //!
 //! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
 
@@ -45,6 +46,8 @@ struct Exchange {
 pub struct Figures {
     under_way: AtomicU64,
     asked_again: AtomicU64,
+    /// The last transaction that ended had no answer.
+    is_silent: AtomicBool,
     /// Nanoseconds from when the service asked to when there was an outcome.
     spans: Mutex<Histogram<u64>>,
 }
@@ -52,7 +55,12 @@ pub struct Figures {
 impl Default for Figures {
     fn default() -> Figures {
         let spans = Histogram::new_with_bounds(1000, LONGEST, 2).expect("bounds that a histogram can have");
-        Figures { under_way: AtomicU64::new(0), asked_again: AtomicU64::new(0), spans: Mutex::new(spans) }
+        Figures {
+            under_way: AtomicU64::new(0),
+            asked_again: AtomicU64::new(0),
+            is_silent: AtomicBool::new(false),
+            spans: Mutex::new(spans),
+        }
     }
 }
 
@@ -65,6 +73,17 @@ impl Figures {
     /// Questions for what became of a transaction.
     pub fn asked_again(&self) -> u64 {
         self.asked_again.load(Ordering::Relaxed)
+    }
+
+    /// Whether the chain answers; else why it is thought not to.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check_ready(&self) -> Result<(), String> {
+        match self.is_silent.load(Ordering::Relaxed) {
+            true => Err("the chain that items lie in does not answer (`millrace chain status`)".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// What transactions took, in nanoseconds.
@@ -119,7 +138,6 @@ impl ChainClient {
                 under_way: HashMap::new(),
                 to_ask: Vec::new(),
                 done: Vec::new(),
-                is_silent: false,
             }
             .run();
         };
@@ -186,8 +204,6 @@ struct Worker {
     /// Questions, and when.
     to_ask: Vec<(Nanos, RequestId, UnderWay)>,
     done: Vec<(u64, Answer)>,
-    /// The last that was asked had no answer, and that was said.
-    is_silent: bool,
 }
 
 impl Worker {
@@ -257,7 +273,7 @@ impl Worker {
         };
         // What has no outcome says nothing of what one takes.
         if matches!(answer, Answer::Done(_)) {
-            if std::mem::take(&mut self.is_silent) {
+            if self.exchange.figures.is_silent.swap(false, Ordering::Relaxed) {
                 log::info!("the chain answers again");
             }
             let span = now.since(under_way.began).0.clamp(1000, LONGEST);
@@ -268,7 +284,7 @@ impl Worker {
 
     /// Said once, until it answers again.
     fn say_silent(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.is_silent, true) {
+        if !self.exchange.figures.is_silent.swap(true, Ordering::Relaxed) {
             log::warn!("the chain does not answer: {why}");
         }
     }

@@ -209,7 +209,7 @@ impl Server {
             edges: Vec::new(),
             pulses: accept::pulses("edge", &inboxes)
                 .into_iter()
-                .chain(durable::pulse(shared.post.as_ref()))
+                .chain(durable::pulse(shared.post.as_ref().filter(|_| shared.chain.is_none())))
                 .collect(),
             _unix: unix,
             cores: None,

@@ -2,7 +2,8 @@
 
 use super::super::commands::Commands;
 use super::super::parked::{LateReply, Owned};
-use super::item::{Effect, Item, RESERVED, Seen};
+use super::item::{Effect, Item, Seen};
+use protocol::chain::attributes::RESERVED;
 use protocol::memcache::{Command, Line, SetMode, StoreVerb};
 use store::{DeleteHow, Key, SetHow};
 

@@ -9,7 +9,7 @@
 //!                                                └ done, as version v ─▶ executed again, to be told v ─▶ reply
 //! ```
 //! What commands mean is said once, in [`Commands`]; here is only what they did to the item. A command that stores whatever was there is not read for: its
-//! transaction has no condition. How items lie in a chain: [`item`].
+//! transaction has no condition. How items lie in a chain: [`protocol::chain::attributes`].
 //!
 //! Invariants
 //! 1. A reply says what a transaction saw or did that was begun after the command came: reads answer those that waited when they were begun, and no later one.
@@ -25,7 +25,8 @@
 //! Tests: `tests.rs` holds it against a store; `millrace/tests/over_chain` has the judge of histories look at it, and at [`Planted`].
 
 mod execute;
-pub mod item;
+mod item;
+pub mod map;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +39,8 @@ use crate::kv::registers::Id;
 use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
 use execute::{is_there, refused, stores_whatever_is_there};
-use item::{Effect, FLUSHED, Seen};
+use item::{Effect, Seen};
+use protocol::chain::attributes::FLUSHED;
 use protocol::chain::transaction::{Abort, Change, MAX_VALUE};
 use protocol::chain::{Outcome, Transaction};
 use protocol::coherence::home::Access;
@@ -152,11 +154,20 @@ pub struct Chained<T, B = NoBugs> {
 }
 
 impl<T, B: Bugs<Planted>> Chained<T, B> {
+    /// With a scratch store as `config` says, of commands that have these bugs: for tests and simulations.
+    ///
+    /// # Errors
+    /// The store cannot be had.
+    pub fn with_bugs(config: &Config, bugs: B) -> Result<Chained<T, B>, StartError> {
+        let buffered = Budget::new(config.registers.size(Id::NetBufferLimit));
+        Chained::new(config, Arc::default(), Arc::new(buffered), bugs)
+    }
+
     /// With a scratch store as `config` says; the longest value is a chain's at most.
     ///
     /// # Errors
     /// The store cannot be had.
-    pub fn new(
+    pub(in crate::kv) fn new(
         config: &Config,
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,

@@ -1,60 +1,18 @@
 //! Commands over a chain that is a map, against commands on a store: the same conversation says the same, whatever the order in which transactions are done.
 
-use super::{Answer, Chained, Planted};
+use super::map::Map;
+use super::{Answer, Chained};
 use crate::kv::config::Config;
 use crate::kv::registers::Id;
-use crate::memcached::counters::NetCounters;
 use base::Prng;
-use base::budget::Budget;
 use proptest::prelude::*;
-use protocol::chain::transaction::{Abort, Change, Condition, Found};
-use protocol::chain::{Durability, Lsn, Outcome, Transaction};
+use protocol::chain::Transaction;
+use protocol::chain::transaction::Change;
 use protocol::memcache::{Command, Parser, Step};
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use protocol::planted::NoBugs;
+use std::collections::HashMap;
 
-/// A chain.
-#[derive(Default)]
-struct Map {
-    items: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
-    last: u64,
-}
-
-impl Map {
-    fn version(&self, key: &[u8]) -> u64 {
-        self.items.get(key).map_or(0, |(version, _)| *version)
-    }
-
-    fn execute(&mut self, transaction: &Transaction) -> Outcome {
-        let holds = |(key, condition): &(Vec<u8>, Condition)| matches!(condition, Condition::Version(version) if *version == self.version(key));
-        let broken = transaction.conditions.iter().position(|condition| !holds(condition));
-        let found = |key: &Vec<u8>| {
-            let (version, value) = self.items.get(key)?;
-            Some(Found { version: Lsn(*version), value: value.clone() })
-        };
-        let reads = transaction.reads.iter().map(found).collect();
-        if broken.is_none() && !transaction.only_reads() {
-            self.last += 1;
-            for (key, change) in &transaction.writes {
-                match change {
-                    Change::Put(value) => drop(self.items.insert(key.clone(), (self.last, value.clone()))),
-                    Change::Delete => drop(self.items.remove(key)),
-                    Change::Add(_) => unreachable!("no command adds"),
-                }
-            }
-        }
-        Outcome {
-            lsn: Lsn(self.last),
-            abort: broken.map(|place| Abort::Condition(place as u32)),
-            reads,
-            sums: vec![],
-            durability: Durability::PowerLoss,
-            copies: 3,
-        }
-    }
-}
-
-type Machine = Chained<usize, Option<Planted>>;
+type Machine = Chained<usize>;
 
 /// A machine over a chain, or a store alone.
 struct Rig {
@@ -65,11 +23,10 @@ struct Rig {
     is_chained: bool,
 }
 
-fn machine(bug: Option<Planted>) -> Machine {
+fn machine() -> Machine {
     let config = Config::default();
     config.registers.write(Id::StoreMaxValue, 1 << 16).expect("a size");
-    let budget = Arc::new(Budget::new(64 << 20));
-    Chained::new(&config, Arc::new(NetCounters::default()), budget, bug).expect("a scratch store")
+    Chained::with_bugs(&config, NoBugs).expect("a scratch store")
 }
 
 /// Commands in a text that lives as long as the test.
@@ -87,7 +44,7 @@ fn commands(text: &str) -> Vec<Command<'static>> {
 
 impl Rig {
     fn new(is_chained: bool) -> Rig {
-        let mut machine = machine(None);
+        let mut machine = machine();
         machine.set_now(1_000_000);
         Rig { machine, map: Map::default(), replies: HashMap::new(), asked: 0, is_chained }
     }
@@ -159,7 +116,7 @@ fn transactions_and_commands_act_on_the_same_items() {
     rig.map.execute(&put("k", "other"));
     rig.says("mg k c f t v\r\n", "VA 5 c2 f0 t-1\r\nother\r\n");
     rig.says("cas k 3 0 1 1\r\ny\r\ncas k 3 0 1 2\r\ny\r\n", "EXISTS\r\nSTORED\r\n");
-    assert_eq!(rig.map.items[&b"k"[..]], (3, b"y".to_vec()));
+    assert_eq!(rig.map.items()[&b"k"[..]], (3, b"y".to_vec()));
     // A touch is no new version, and of this value alone.
     rig.says("touch k 100\r\nmg k c f t\r\n", "TOUCHED\r\nHD c3 f3 t100\r\n");
     rig.map.execute(&put("k", "z"));
@@ -177,7 +134,7 @@ fn what_expired_is_removed_and_can_be_added_again() {
     rig.says("set k 1 10 1\r\nx\r\nadd k 1 10 1\r\ny\r\n", "STORED\r\nNOT_STORED\r\n");
     rig.machine.set_now(1_000_011);
     rig.says("get k\r\n", "END\r\n");
-    assert!(rig.map.items.is_empty(), "{:?}", rig.map.items);
+    assert!(rig.map.items().is_empty(), "{:?}", rig.map.items());
     assert_eq!(rig.machine.counters().removed, 1);
     rig.says(
         "add k 1 10 1\r\ny\r\nget k\r\nset k 1 -1 1\r\nz\r\nget k\r\n",
