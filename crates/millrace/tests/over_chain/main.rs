@@ -57,7 +57,7 @@ fn memcached_clients_and_transactions_act_on_the_same_items() {
     );
     client.ask(
         "ms lease 1 T0\r\nx\r\nmd lease I\r\nmg lease s v\r\nmg lease v\r\nmn\r\n",
-        "HD\r\nHD\r\nVA 1 s1 X W\r\nx\r\nVA 1 X Z\r\nx\r\nMN\r\n",
+        "HD\r\nHD\r\nVA 1 s1 X W\r\nx\r\nVA 1 Z X\r\nx\r\nMN\r\n",
     );
     let longest = "k".repeat(250);
     client.ask(

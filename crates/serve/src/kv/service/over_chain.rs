@@ -115,9 +115,7 @@ impl OverChain {
             parked.fulfil(promise, reply);
         }
         let mut moved: Vec<Origin> = std::iter::from_fn(|| parked.moved()).collect();
-        if moved.is_empty() {
-            return;
-        }
+        // One reply of several is told of as well as all of them.
         moved.sort_unstable();
         moved.dedup();
         for origin in moved.into_iter().filter(|origin| parked.is_to_be_collected(*origin)) {

@@ -424,6 +424,34 @@ mod tests {
     }
 
     #[test]
+    fn promised_replies_leave_in_their_order_whenever_they_come() {
+        let mut parked = Parked::new(&Arc::new(Budget::new(1 << 20)));
+        let origin = Origin::new(0, 1, 1);
+        let reply = |text: &str| LateReply::of(text.as_bytes().to_vec());
+        let collected = |parked: &mut Parked| -> Vec<Vec<u8>> {
+            parked.collect(origin).into_iter().map(LateReply::into_bytes).collect()
+        };
+        let [first, second, third] = [(); 3].map(|()| parked.promise(origin));
+        parked.fulfil(second, reply("2"));
+        assert_eq!((parked.moved(), parked.is_to_be_collected(origin)), (None, false));
+        parked.fulfil(first, reply("1"));
+        assert_eq!((parked.moved(), parked.is_to_be_collected(origin)), (Some(origin), true));
+        assert_eq!(collected(&mut parked), [b"1", b"2"]);
+        let fourth = parked.promise(origin);
+        parked.fulfil(fourth, reply("4"));
+        assert!(parked.has_line(origin) && collected(&mut parked).is_empty());
+        parked.fulfil(third, reply("3"));
+        assert_eq!(collected(&mut parked), [b"3", b"4"]);
+        assert!(!parked.has_line(origin));
+        // Whose connection is gone hears nothing.
+        let late = parked.promise(origin);
+        parked.gone(origin);
+        assert!(!parked.is_to_be_collected(origin) && parked.lines() == 0);
+        parked.fulfil(late, reply("5"));
+        assert_eq!(parked.lines(), 0);
+    }
+
+    #[test]
     fn an_origin_says_where_a_connection_is() {
         let origin = Origin::new(255, 0xff_fffe, u32::MAX - 1);
         assert_eq!((origin.edge(), origin.place()), (255, (0xff_fffe, u32::MAX - 1)));

@@ -123,9 +123,9 @@ fn transactions_and_commands_act_on_the_same_items() {
     rig.says("mg k c f t v\r\n", "VA 1 c5 f0 t-1\r\nz\r\n");
     rig.says(
         "ms n 1 c T0 F1\r\n9\r\nma n c v\r\nmd n I\r\nmg n s v c\r\n",
-        "HD c6\r\nVA 2 c7\r\n10\r\nHD\r\nVA 2 s2 c8 W X\r\n10\r\n",
+        "HD c6\r\nVA 2 c7\r\n10\r\nHD\r\nVA 2 s2 c8 X W\r\n10\r\n",
     );
-    rig.says("mg n v\r\n", "VA 2 X Z\r\n10\r\n");
+    rig.says("mg n v\r\n", "VA 2 Z X\r\n10\r\n");
 }
 
 #[test]
@@ -246,14 +246,22 @@ fn request() -> impl Strategy<Value = String> {
     let flags = |all: &'static [&'static str]| {
         proptest::sample::subsequence(all, 0..=all.len().min(3)).prop_map(|flags| flags.join(" "))
     };
+    let set_flags = |mode: &'static str| {
+        let flags = proptest::sample::subsequence(vec!["T90", "F3", "c", "I", "N60", "s"], 0..=3);
+        flags.prop_map(move |flags| [&[mode], &flags[..]].concat().join(" "))
+    };
     let meta_get = (key(), flags(&["v", "c", "f", "s", "t", "k", "q", "T50", "N30", "R40", "O7"]))
         .prop_map(|(key, flags)| format!("mg {key} {flags}\r\n"));
-    let meta_set =
-        (key(), flags(&["T90", "F3", "c", "I", "MA", "MP", "N60", "k", "s"]), value(), any::<bool>())
-            .prop_map(|(key, flags, value, compares)| {
-                let compare = if compares { format!(" C${key}$") } else { String::new() };
-                format!("ms {key} {} {flags}{compare}\r\n{value}\r\n", value.len())
-            });
+    let meta_set = (
+        key(),
+        prop_oneof![set_flags("MA"), set_flags("MP"), set_flags("ME"), set_flags("k")],
+        value(),
+        any::<bool>(),
+    )
+        .prop_map(|(key, flags, value, compares)| {
+            let compare = if compares { format!(" C${key}$") } else { String::new() };
+            format!("ms {key} {} {flags}{compare}\r\n{value}\r\n", value.len())
+        });
     let meta_delete =
         (key(), flags(&["I", "T30", "x", "q", "k"])).prop_map(|(key, flags)| format!("md {key} {flags}\r\n"));
     let meta_arith = (key(), flags(&["N0", "J13", "D2", "T60", "v", "t", "c", "MD"]))
