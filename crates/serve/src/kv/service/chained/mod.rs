@@ -16,7 +16,9 @@
 //! 2. Of a key one transaction is under way, and its commands are executed in the order in which they came. Those of different keys, of one connection too, are
 //!    under way together.
 //! 3. A transaction whose outcome is not known is not done again: its client is told that it may have been done.
-//! 4. A flush is begun when nothing is under way, and nothing is begun before it is done.
+//! 4. Whether an item has expired is judged by the second at which its read was begun: by a later one something might seem to be gone that others have stored
+//!    anew since.
+//! 5. A flush is begun when nothing is under way, and nothing is begun before it is done.
 //!
 //! What has expired is removed by a transaction that nobody waits for.
 //!
@@ -67,6 +69,8 @@ pub enum Planted {
     ForgetConditions,
     /// A read answers commands that came after it was begun.
     AnswerLater,
+    /// What was read is judged by the second at which it is heard.
+    ExpireLater,
 }
 
 /// What became of a transaction.
@@ -116,11 +120,14 @@ struct Queue<T> {
 enum Phase<T> {
     /// Nothing is under way.
     Idle,
-    /// The item is read, for so many.
-    Reading(usize),
-    /// What a command did at that second to the item that was seen, or to whatever is there.
-    Writing(Wanted<T>, Option<Seen>, u32),
+    /// The item is read, for so many, since that second.
+    Reading(usize, u32),
+    /// What a command did.
+    Writing(Box<Written<T>>),
 }
+
+/// A command, the item that it was executed on, none for whatever is there, and the second at which it was.
+type Written<T> = (Wanted<T>, Option<Seen>, u32);
 
 /// What a transaction is for.
 enum Purpose<T> {
@@ -363,13 +370,13 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         }
         let queue = self.keys.get_mut(key).expect("it is there");
         queue.waiting.push_front(first);
-        queue.phase = Phase::Reading(queue.waiting.len());
+        queue.phase = Phase::Reading(queue.waiting.len(), self.commands.now);
         self.begin(Purpose::Key(key.into()), item::read(key));
     }
 
     fn write(&mut self, key: &[u8], wanted: Wanted<T>, seen: Option<Seen>, (effect, now): (Effect, u32)) {
         let transaction = effect.transaction(key, seen.as_ref(), &self.bugs);
-        self.keys.get_mut(key).expect("it is there").phase = Phase::Writing(wanted, seen, now);
+        self.keys.get_mut(key).expect("it is there").phase = Phase::Writing(Box::new((wanted, seen, now)));
         self.begin(Purpose::Key(key.into()), transaction);
     }
 
@@ -385,8 +392,8 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
                     .get_mut(&key)
                     .expect("a key has a queue while a transaction of it is under way");
                 match std::mem::replace(&mut queue.phase, Phase::Idle) {
-                    Phase::Reading(count) => self.hear_read(&key, count, answer),
-                    Phase::Writing(wanted, seen, now) => self.hear_written(&key, wanted, (seen, now), answer),
+                    Phase::Reading(count, began) => self.hear_read(&key, (count, began), answer),
+                    Phase::Writing(written) => self.hear_written(&key, *written, answer),
                     Phase::Idle => unreachable!("something was under way"),
                 }
             }
@@ -394,14 +401,14 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         self.release();
     }
 
-    fn hear_read(&mut self, key: &[u8], count: usize, answer: Answer) {
+    fn hear_read(&mut self, key: &[u8], (count, began): (usize, u32), answer: Answer) {
         let seen = match answer {
             Answer::Done(outcome) => Seen::of(outcome, &self.bugs),
             Answer::NotDone | Answer::Unknown => None,
         };
         let Some(seen) = seen else { return self.give_up(key) };
         let count = if self.bugs.has(Planted::AnswerLater) { usize::MAX } else { count };
-        let now = self.commands.now;
+        let now = if self.bugs.has(Planted::ExpireLater) { self.commands.now } else { began };
         let mut is_gone = false;
         for _ in 0..count {
             let queue = self.keys.get_mut(key).expect("it is there");
@@ -421,13 +428,7 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         self.go_on(key);
     }
 
-    fn hear_written(
-        &mut self,
-        key: &[u8],
-        wanted: Wanted<T>,
-        (seen, now): (Option<Seen>, u32),
-        answer: Answer,
-    ) {
+    fn hear_written(&mut self, key: &[u8], (wanted, seen, now): Written<T>, answer: Answer) {
         let before = seen.unwrap_or_default();
         let refused = match answer {
             Answer::Done(Outcome { abort: None, lsn, .. }) => {
