@@ -246,7 +246,7 @@ fn every_planted_bug_is_found() {
         Planted::RetryUnknown,
         Planted::ForgetConditions,
         Planted::AnswerLater,
-        Planted::ExpireLater,
+        Planted::AnswerExpired,
     ] {
         let found = (0..200).find(|seed| !findings(*seed, Some(bug)).is_empty());
         assert!(found.is_some(), "{bug:?} is found by no seed");

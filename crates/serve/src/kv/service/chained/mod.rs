@@ -16,11 +16,11 @@
 //! 2. Of a key one transaction is under way, and its commands are executed in the order in which they came. Those of different keys, of one connection too, are
 //!    under way together.
 //! 3. A transaction whose outcome is not known is not done again: its client is told that it may have been done.
-//! 4. Whether an item has expired is judged by the second at which its read was begun: by a later one something might seem to be gone that others have stored
-//!    anew since.
+//! 4. Nobody is told that an item has expired before it is removed from the chain: one who read it before might still change it then, and one who is late might
+//!    take for gone what others have stored anew since.
 //! 5. A flush is begun when nothing is under way, and nothing is begun before it is done.
 //!
-//! What has expired is removed by a transaction that nobody waits for.
+//! What was flushed is removed by a transaction that nobody waits for.
 //!
 //! Bounds: commands that wait by `chained.queue`, and their bytes by `net.buffer_limit`; beyond, busy. Conflicts in a row by [`ATTEMPTS`].
 //!
@@ -69,8 +69,8 @@ pub enum Planted {
     ForgetConditions,
     /// A read answers commands that came after it was begun.
     AnswerLater,
-    /// What was read is judged by the second at which it is heard.
-    ExpireLater,
+    /// It is said that an item has expired before it is removed.
+    AnswerExpired,
 }
 
 /// What became of a transaction.
@@ -120,8 +120,10 @@ struct Queue<T> {
 enum Phase<T> {
     /// Nothing is under way.
     Idle,
-    /// The item is read, for so many, since that second.
-    Reading(usize, u32),
+    /// The item is read, for so many.
+    Reading(usize),
+    /// An expired item is removed.
+    Removing,
     /// What a command did.
     Writing(Box<Written<T>>),
 }
@@ -370,7 +372,7 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         }
         let queue = self.keys.get_mut(key).expect("it is there");
         queue.waiting.push_front(first);
-        queue.phase = Phase::Reading(queue.waiting.len(), self.commands.now);
+        queue.phase = Phase::Reading(queue.waiting.len());
         self.begin(Purpose::Key(key.into()), item::read(key));
     }
 
@@ -392,7 +394,10 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
                     .get_mut(&key)
                     .expect("a key has a queue while a transaction of it is under way");
                 match std::mem::replace(&mut queue.phase, Phase::Idle) {
-                    Phase::Reading(count, began) => self.hear_read(&key, (count, began), answer),
+                    Phase::Reading(count) => self.hear_read(&key, count, answer),
+                    // Whoever came first: it is read again.
+                    Phase::Removing if matches!(answer, Answer::Done(_)) => self.go_on(&key),
+                    Phase::Removing => self.give_up(&key),
                     Phase::Writing(written) => self.hear_written(&key, *written, answer),
                     Phase::Idle => unreachable!("something was under way"),
                 }
@@ -401,14 +406,20 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         self.release();
     }
 
-    fn hear_read(&mut self, key: &[u8], (count, began): (usize, u32), answer: Answer) {
+    fn hear_read(&mut self, key: &[u8], count: usize, answer: Answer) {
         let seen = match answer {
             Answer::Done(outcome) => Seen::of(outcome, &self.bugs),
             Answer::NotDone | Answer::Unknown => None,
         };
         let Some(seen) = seen else { return self.give_up(key) };
         let count = if self.bugs.has(Planted::AnswerLater) { usize::MAX } else { count };
-        let now = if self.bugs.has(Planted::ExpireLater) { self.commands.now } else { began };
+        let now = self.commands.now;
+        if seen.item.is_some() && !is_there(&seen, now) && !self.bugs.has(Planted::AnswerExpired) {
+            self.counters.removed += 1;
+            self.keys.get_mut(key).expect("it is there").phase = Phase::Removing;
+            return self
+                .begin(Purpose::Key(key.into()), Effect::Delete.transaction(key, Some(&seen), &self.bugs));
+        }
         let mut is_gone = false;
         for _ in 0..count {
             let queue = self.keys.get_mut(key).expect("it is there");
