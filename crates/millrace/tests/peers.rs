@@ -141,24 +141,26 @@ fn memccapable_finds_every_ascii_command_over_a_chain_whose_replicas_are_killed(
     }
 }
 
-#[test]
-fn pymemcache_passes_its_own_integration_tests_over_a_chain_whose_replicas_are_killed() {
-    let Some(python) = python("pymemcache.test.conftest, pytest") else { return };
-    over_a_chain_whose_replicas_are_killed("pymemcache", |address| {
-        pymemcache_passes_at(&mut Command::new(python.get_program()), address);
-    });
-}
-
-/// No replica is killed: this client waits a second and no longer.
-#[test]
-fn a_meta_client_works_over_a_chain() {
-    let Some(mut python) = python("meta_memcache") else { return };
-    let up = Up::start("meta", &["--replicas", "3", "--log-size", "8m", "--data-size", "8m"]);
+/// Has a suite pass at a node whose items lie in a chain. No replica is killed: these suites have items that live a second, or wait so long and no longer.
+fn over_a_chain(test: &str, suite: impl FnOnce(SocketAddr)) {
+    let up = Up::start(test, &["--replicas", "3", "--log-size", "8m", "--data-size", "8m"]);
     let served = over(&up);
-    a_meta_client_works_at(&mut python, served.address(), 60_000, "node");
+    suite(served.address());
     served.still_sound();
     drop(served);
     up.end();
+}
+
+#[test]
+fn pymemcache_passes_its_own_integration_tests_over_a_chain() {
+    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
+    over_a_chain("pymemcache", |address| pymemcache_passes_at(&mut python, address));
+}
+
+#[test]
+fn a_meta_client_works_over_a_chain() {
+    let Some(mut python) = python("meta_memcache") else { return };
+    over_a_chain("meta", |address| a_meta_client_works_at(&mut python, address, 60_000, "node"));
 }
 
 fn pymemcache_passes_at(python: &mut Command, address: SocketAddr) {
