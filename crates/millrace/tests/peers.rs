@@ -1,12 +1,17 @@
-//! Other people's clients and their own tests, against a node, against one that is the home of boxes, and against proxies before both kinds of home.
+//! Other people's clients and their own tests, against a node, against one that is the home of boxes, against proxies before both kinds of home, and against a
+//! node whose items lie in a chain of three replicas, which are killed meanwhile.
 //!
 //! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, pytest and grpcio-tools. What is not installed is skipped, visibly;
 //! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
+mod chained;
 mod proxied;
 mod served;
 
+use chained::{Up, until_all_serve};
 use proxied::Proxied;
+use serve::kv::Server;
+use serve::kv::durable::{Durability, DurableArgs};
 use served::{Served, skip};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -94,6 +99,68 @@ fn ended_well(rack: Proxied) {
     }
     let (proxy, _) = rack.end();
     assert_eq!((proxy["unanswered"], proxy["unknown_outcomes"], proxy["refused"]), (0, 0, 0), "{proxy:?}");
+}
+
+/// A node whose items lie in that chain.
+fn over(up: &Up) -> Served {
+    until_all_serve(up);
+    let mut config = served::config(&[]);
+    config.durable =
+        DurableArgs { durability: Durability::Chain, chain: up.addresses(), ..DurableArgs::default() };
+    let node = Server::start(&config).expect("a node on a free port");
+    Served { node, config }
+}
+
+/// Has a suite pass at a node whose items lie in a chain, as often as it takes until each replica was killed in the middle of one and came back.
+fn over_a_chain_whose_replicas_are_killed(test: &str, mut suite: impl FnMut(SocketAddr)) {
+    let up = Up::start(test, &["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"]);
+    let served = over(&up);
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            for id in [1, 2, 3] {
+                up.kill(id);
+                until_all_serve(&up);
+            }
+        });
+        while !killer.is_finished() {
+            suite(served.address());
+            served.client().ask("flush_all\r\n", "OK\r\n");
+        }
+    });
+    served.still_sound();
+    let chain = served.report().kv.chain.expect("it has one").counters;
+    assert_eq!((chain.unanswered, chain.unknown), (0, 0), "{chain:?}");
+    drop(served);
+    up.end();
+}
+
+#[test]
+fn memccapable_finds_every_ascii_command_over_a_chain_whose_replicas_are_killed() {
+    if memccapable_is_there() {
+        over_a_chain_whose_replicas_are_killed("memccapable", memccapable_finds_every_ascii_command_at);
+    }
+}
+
+/// Has a suite pass at a node whose items lie in a chain. No replica is killed: these suites have items that live a second, or wait so long and no longer.
+fn over_a_chain(test: &str, suite: impl FnOnce(SocketAddr)) {
+    let up = Up::start(test, &["--replicas", "3", "--log-size", "8m", "--data-size", "8m"]);
+    let served = over(&up);
+    suite(served.address());
+    served.still_sound();
+    drop(served);
+    up.end();
+}
+
+#[test]
+fn pymemcache_passes_its_own_integration_tests_over_a_chain() {
+    let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
+    over_a_chain("pymemcache", |address| pymemcache_passes_at(&mut python, address));
+}
+
+#[test]
+fn a_meta_client_works_over_a_chain() {
+    let Some(mut python) = python("meta_memcache") else { return };
+    over_a_chain("meta", |address| a_meta_client_works_at(&mut python, address, 60_000, "node"));
 }
 
 fn pymemcache_passes_at(python: &mut Command, address: SocketAddr) {

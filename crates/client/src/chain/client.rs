@@ -7,7 +7,7 @@ use super::error::TxnError;
 use super::find::{Finder, Source};
 use super::info::Info;
 use super::place::{Place, ask_info};
-use super::places::Places;
+use super::places::{Caller, Places};
 use super::words;
 use base::{Clock, Nanos};
 use fabric::channel::{self, CallOptions};
@@ -171,6 +171,31 @@ impl Client {
         }
         let until = timeout.map_or(Nanos::MAX, |timeout| self.clock.now().plus(Nanos::from(timeout)));
         self.places.wait(self.clock, self.options.wait, until.min(self.machine.next_deadline()));
+    }
+
+    /// Waits until [`Client::poll`] may have something, or somebody [calls](Client::caller), or until `timeout`; also where nothing is under way.
+    pub fn wait_for_call(&mut self, timeout: Option<Duration>) {
+        if self.done.is_empty() {
+            let until = timeout.map_or(Nanos::MAX, |timeout| self.clock.now().plus(Nanos::from(timeout)));
+            self.places.wait(self.clock, self.options.wait, until.min(self.machine.next_deadline()));
+        }
+    }
+
+    /// What ends waits from another thread.
+    pub fn caller(&self) -> Caller {
+        self.places.caller()
+    }
+
+    /// Starts the question for what became of a transaction of any session that is not under way here any more; [`Client::poll`] tells: its outcome;
+    /// [`TxnError::Unknown`] if nothing yet, or nobody answers; [`TxnError::Refused`] if it cannot be told any more.
+    ///
+    /// # Errors
+    /// [`TxnError::TooMany`]; nothing was sent then.
+    pub fn ask(&mut self, id: RequestId) -> Result<Ticket, TxnError> {
+        let now = self.clock.now();
+        let ticket = self.machine.ask(now, id, &mut self.out).map_err(|_| TxnError::TooMany)?;
+        self.depart(now);
+        Ok(ticket)
     }
 
     /// Hands messages to the machine, and takes what it has to say.

@@ -29,3 +29,4 @@ pub mod proto {
 pub use client::{Client, Options, Ticket};
 pub use error::TxnError;
 pub use find::Source;
+pub use places::Caller;

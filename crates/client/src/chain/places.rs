@@ -19,6 +19,8 @@ use protocol::chain::message::Refusal;
 use protocol::chain::{Epoch, Message, ReplicaId};
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 /// Between the beginnings of two searches.
@@ -48,6 +50,23 @@ pub(super) struct Places {
     /// Sleeps while threads connect.
     sleeper: Sleeper,
     waker: Waker,
+    /// Somebody called since the last wait.
+    called: Arc<AtomicBool>,
+}
+
+/// Ends waits of a client from another thread.
+#[derive(Clone)]
+pub struct Caller {
+    called: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Caller {
+    /// Ends the wait that is under way, or the next one.
+    pub fn call(&self) {
+        self.called.store(true, Ordering::Release);
+        self.waker.wake();
+    }
 }
 
 impl Places {
@@ -70,8 +89,13 @@ impl Places {
             options,
             sleeper,
             waker,
+            called: Arc::default(),
         };
         Ok((places, chain))
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        Caller { called: Arc::clone(&self.called), waker: self.waker.clone() }
     }
 
     pub(super) fn replicas(&self) -> Vec<ReplicaId> {
@@ -279,7 +303,11 @@ impl Places {
     fn is_ready(&mut self) -> bool {
         // All of them: a look publishes.
         let ready = self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0;
-        self.look_at_search() || ready
+        self.look_at_search() || ready || self.was_called()
+    }
+
+    fn was_called(&self) -> bool {
+        self.called.load(Ordering::Acquire) && self.called.swap(false, Ordering::AcqRel)
     }
 
     /// Sleeps until something may be there.
@@ -288,8 +316,9 @@ impl Places {
         // All of them: one that is not armed would not wake us.
         let channels = self.places.iter_mut().filter_map(|place| place.channel().map(|(channel, _)| channel));
         let busy = channels.filter_map(|channel| (!channel.arm()).then_some(())).count();
-        // Connecting threads ring after they have told; so this look comes after arming.
-        let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look);
+        // Who connects, or calls, rings after it has told; so this look comes after arming.
+        let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look)
+            || self.called.load(Ordering::Acquire);
         if busy == 0 && !told && !self.look_at_search() {
             let theirs = self.channels().map(Channel::next_deadline).fold(until, Nanos::min);
             let span = theirs.since(now);

@@ -9,8 +9,8 @@
 use super::{Durability, Lsn};
 use std::fmt;
 
-/// Bytes of a key; at least one.
-pub const MAX_KEY: usize = 250;
+/// Bytes of a key; at least one. Memcached's 250, and one for what lies beside such a key.
+pub const MAX_KEY: usize = 251;
 /// Bytes of a value.
 pub const MAX_VALUE: usize = 64 << 10;
 /// Preconditions, reads and writes of a transaction together.

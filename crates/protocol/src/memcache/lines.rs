@@ -151,14 +151,18 @@ lines! {
     /// No memory for a request that is arriving. Ours.
     OutOfMemoryReading = "SERVER_ERROR out of memory reading request";
 
-    /// `flush_all` with a delay, to a proxy. Ours, as all that follow.
+    /// `flush_all` with a delay, to a proxy, or to a server whose items lie in a chain. Ours, as all that follow.
     FlushDelayRefused = "CLIENT_ERROR flush_all with a delay is not possible here";
-    /// A proxy was not answered.
+    /// A proxy was not answered, or a server by its chain.
     Unanswered = "SERVER_ERROR nobody answered; it was not done";
-    /// A proxy was not answered, and what it had asked for may have been done.
+    /// The same, and what was asked for may have been done.
     UnknownOutcome = "SERVER_ERROR nobody answered; it may have been done";
-    /// Others changed the item each time between a proxy's read and write.
+    /// Others changed the item each time between a proxy's read and write, or a server's in its chain.
     Contended = "SERVER_ERROR others changed the item each time; it was not done";
+    /// A key that begins with a zero byte, where those are the server's own.
+    ReservedKey = "CLIENT_ERROR keys that begin with a zero byte are not possible here";
+    /// A version that a client chooses (meta E), where they are the chain's.
+    VersionRefused = "CLIENT_ERROR versions (E) are given by the chain here";
     /// A home says that the key is another home's.
     OtherTopology = "SERVER_ERROR the home goes by another topology than the proxy; it was not done";
     /// A home would not do it.

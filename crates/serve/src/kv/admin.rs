@@ -32,6 +32,10 @@ pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> R
         let ready = move || asked.home.as_ref().map_or(Ok(()), AtHome::check_ready);
         routes = routes.registers(Arc::new(inc::registers::Shared(home.topology.registers()))).ready(ready);
     }
+    if shared.chain.is_some() {
+        let asked = Arc::clone(shared);
+        routes = routes.ready(move || asked.chain.as_ref().map_or(Ok(()), |chain| chain.check_ready()));
+    }
     routes.metrics(move |page| metrics::collect(&collected, page)).loops(loops).text(
         "GET /stats.json",
         "everything counted, as JSON",

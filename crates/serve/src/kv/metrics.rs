@@ -1,7 +1,8 @@
 //! A node's metrics: its [`Report`] and the stages of its requests.
 
+use super::chain_client::Figures;
 use super::durable::DurableReport;
-use super::service::{Counters, HomeReport, KvReport};
+use super::service::{ChainReport, Counters, HomeReport, KvReport};
 use super::shared::{Report, Shared};
 use crate::memcached::outcomes;
 use crate::metrics::{Buckets, Page};
@@ -61,6 +62,11 @@ crate::families! { "millrace_kv_";
     RECOVERED_ITEMS gauge "recovered_items" count [] "Items that log and snapshot had at the start.";
     RECOVERED_EFFECTS gauge "recovered_effects" count [] "Effects of the log that were done again at the start.";
     RECOVERY gauge "recovery" seconds [] "What the start from log and snapshot took.";
+    CHAIN counter "chain_transactions" count ["kind"] "Transactions of commands whose items lie in a chain (--durability chain; 0 without one, here and below): read, write.";
+    CHAIN_EVENTS counter "chain_events" count ["event"] "Of these commands: conflict (others changed the item, tried again), contended (given up after many of them), unanswered (not done), unknown (perhaps done), asked (questions for what became of a transaction), removed (expired items).";
+    CHAIN_WAITING gauge "chain_waiting_commands" count [] "Commands that wait for the chain.";
+    CHAIN_UNDER_WAY gauge "chain_under_way" count [] "Transactions that have no outcome yet.";
+    CHAIN_TIME histogram "chain_transaction" seconds [] "From when a transaction was begun to its outcome.";
     PAGES gauge "pages_info" count ["of", "pages"] "Always 1; which pages are under segments and index.";
 }
 
@@ -70,6 +76,11 @@ pub fn collect(shared: &Shared, page: &mut Page) {
     for (name, spans) in shared.on_core.stages.histograms() {
         page.add_buckets(STAGE, &[name], &Buckets::of_histogram(&spans));
     }
+    let figures = shared.chain.as_deref();
+    page.add(CHAIN_UNDER_WAY, &[], figures.map_or(0, Figures::under_way));
+    page.add(CHAIN_EVENTS, &["asked"], figures.map_or(0, Figures::asked_again));
+    let spans = figures.map(|figures| Buckets::of_histogram(&figures.spans()));
+    page.add_buckets(CHAIN_TIME, &[], &spans.unwrap_or_else(|| Buckets::of(0, 0.0, |_| 0)));
 }
 
 fn add(page: &mut Page, report: &Report) {
@@ -133,7 +144,23 @@ fn add(page: &mut Page, report: &Report) {
     page.add(RESUMED_ITEMS, &[], kv.began.items);
     page.add(RESUME, &[], kv.began.seconds);
     durable(page, &kv.durable.clone().unwrap_or_default());
+    chain(page, &kv.chain.clone().unwrap_or_default());
     commands(page, &kv.commands);
+}
+
+fn chain(page: &mut Page, ChainReport { counters, waiting }: &ChainReport) {
+    page.add(CHAIN, &["read"], counters.reads);
+    page.add(CHAIN, &["write"], counters.writes);
+    for (event, count) in [
+        ("conflict", counters.conflicts),
+        ("contended", counters.contended),
+        ("unanswered", counters.unanswered),
+        ("unknown", counters.unknown),
+        ("removed", counters.removed),
+    ] {
+        page.add(CHAIN_EVENTS, &[event], count);
+    }
+    page.add(CHAIN_WAITING, &[], *waiting);
 }
 
 fn durable(page: &mut Page, log: &DurableReport) {

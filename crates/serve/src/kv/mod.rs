@@ -11,6 +11,7 @@
 //! `home`.
 
 mod admin;
+mod chain_client;
 mod clocks;
 pub mod config;
 mod connection;
@@ -133,6 +134,8 @@ pub enum StartError {
     Home(String),
     /// What is acknowledged cannot survive.
     Durable(durable::DurableError),
+    /// The chain that its items lie in is not there.
+    Chain(String),
     /// Nowhere to listen.
     Nowhere,
 }
@@ -147,6 +150,7 @@ impl fmt::Display for StartError {
             StartError::Engine(e) => e.fmt(f),
             StartError::Home(why) => f.write_str(why),
             StartError::Durable(e) => e.fmt(f),
+            StartError::Chain(why) => write!(f, "--durability chain: {why}"),
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }
@@ -207,7 +211,7 @@ impl Server {
             edges: Vec::new(),
             pulses: accept::pulses("edge", &inboxes)
                 .into_iter()
-                .chain(durable::pulse(shared.post.as_ref()))
+                .chain(durable::pulse(shared.post.as_ref().filter(|_| shared.chain.is_none())))
                 .collect(),
             _unix: unix,
             cores: None,

@@ -84,6 +84,11 @@ base::registers! {
         "A snapshot is made, after which the log may forget, when so much of the log is in use.";
     LogCheckpointStep "log.checkpoint_step" Size, 4 << 10, 64 << 20, 64 << 10, live,
         "Bytes of items that are added to a snapshot between two looks at requests, or more where the log fills faster.";
+    ChainedPatience "chained.patience" Seconds, 1, 3600, 10, start,
+        "With --durability chain: a command that the chain has not answered for so long is answered SERVER_ERROR; one of which it is not known whether it was \
+         done, after as long again.";
+    ChainedQueue "chained.queue" Count, 1, 1 << 20, 16 << 10, live,
+        "With --durability chain: commands that may wait for the chain; one beyond is answered SERVER_ERROR busy.";
     StoreFlushAll "store.flush_all" Switch, 0, 1, 1, start,
         "Whether clients may flush_all (memcached's -F turns it off).";
 }

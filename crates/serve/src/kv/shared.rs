@@ -1,5 +1,6 @@
 //! What the threads of one node share: registers, counters, the service on its engine core, and the stop flag.
 
+use super::chain_client::Figures;
 use super::home::AtHome;
 use super::post::Post;
 use super::service::{Kv, KvReport};
@@ -28,8 +29,10 @@ pub struct Shared {
     pub on_core: OnCore<Kv>,
     /// The home of boxes, if it is one.
     pub home: Option<AtHome>,
-    /// Between edges, service and log, where replies come later.
+    /// Between edges, service and what it waits for, where replies come later.
     pub post: Option<Arc<Post>>,
+    /// Of the client of the chain that items lie in, where they do.
+    pub chain: Option<Arc<Figures>>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -114,7 +117,7 @@ impl Shared {
         buffered: Arc<Budget>,
         on_core: OnCore<Kv>,
         inboxes: Vec<Arc<Inbox>>,
-        (home, post): (Option<AtHome>, Option<Arc<Post>>),
+        (home, post, chain): (Option<AtHome>, Option<Arc<Post>>, Option<Arc<Figures>>),
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
@@ -125,6 +128,7 @@ impl Shared {
             on_core,
             home,
             post,
+            chain,
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),

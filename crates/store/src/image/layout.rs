@@ -187,7 +187,7 @@ mod tests {
             }
             assert_eq!(classes.of(page), None);
         }
-        assert!(Classes::new(256 << 10).of(footprint(250, 64 << 10)).is_some());
+        assert!(Classes::new(256 << 10).of(footprint(251, 64 << 10)).is_some());
     }
 
     #[test]

@@ -8,6 +8,12 @@ impl Store {
         self.version = self.version.max(last);
     }
 
+    /// Versions that are given from now on are above `last`, and those that were given before are forgotten: for a store whose items come from elsewhere, with
+    /// their versions, and go there again.
+    pub fn restart_versions(&mut self, last: u64) {
+        self.version = last;
+    }
+
     /// The last version that was given.
     pub fn last_version(&self) -> u64 {
         self.version
@@ -38,6 +44,8 @@ mod tests {
         assert_eq!(outcome, SetOutcome::Stored { version: first + 10, size: 1 });
         store.begin_versions(5);
         assert_eq!(store.take_versions(1), first + 11, "it never goes back");
+        store.restart_versions(5);
+        assert_eq!(store.take_versions(1), 6, "but where that is said");
         assert!(
             store.mark(1, key, true, false)
                 && store.peek(1, key).is_some_and(|item| item.stale && !item.win_sent)

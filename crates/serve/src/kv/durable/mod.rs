@@ -18,6 +18,7 @@ use crate::admin::health::{Beat, Pulse};
 use crate::kv::registers::{Id, Registers};
 use base::{Clock, Nanos};
 use clap::{Args, ValueEnum};
+use fabric::link::Address;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub enum Durability {
     None,
     /// The end of the process, however it comes, and of power, as far as the disk keeps its word: they are in a log on this machine
     Log,
+    /// The end of all replicas of a chain but one, and what their logs survive: items lie in that chain, where transactions see them, too
+    Chain,
 }
 
 /// What a server is told of durability.
@@ -52,6 +55,22 @@ pub struct DurableArgs {
     /// The directory for the log and its snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+
+    /// Replicas of the chain that items lie in (`millrace chain up` prints them): tcp:HOST:PORT, unix:/path, shm:/path, udp:HOST:PORT. One that lives is
+    /// enough
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    pub chain: Vec<Address>,
+}
+
+/// What it comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan<'a> {
+    /// Nothing.
+    None,
+    /// A log in this directory.
+    Log(&'a Path),
+    /// A chain, of which these are replicas.
+    Chain(&'a [Address]),
 }
 
 /// Why there is no log. Sentences that say what to do.
@@ -65,24 +84,40 @@ impl fmt::Display for DurableError {
 }
 
 impl DurableArgs {
-    /// The directory of the log, if there is to be one.
+    /// What they come to, for a server whose memory is in files, or not, and that has boxes before it, or not.
     ///
     /// # Errors
-    /// They contradict each other, or that the memory of items is in files, too.
-    pub fn directory(&self, memory_file: Option<&Path>) -> Result<Option<&Path>, DurableError> {
+    /// They contradict each other, or that.
+    pub fn plan(&self, memory_file: Option<&Path>, boxes: bool) -> Result<Plan<'_>, DurableError> {
         let wrong = |text: &str| Err(DurableError(text.to_owned()));
-        match (self.durability, &self.data_dir) {
-            (Durability::None, None) => Ok(None),
-            (Durability::None, Some(_)) => {
+        match (self.durability, &self.data_dir, &self.chain[..]) {
+            (Durability::None | Durability::Log, _, [_, ..]) => {
+                wrong("--chain names the chain that items lie in: say --durability chain, or leave it out")
+            }
+            (Durability::None, None, _) => Ok(Plan::None),
+            (Durability::None, Some(_), _) => {
                 wrong("--data-dir is where a log lies: say --durability log, or leave it out")
             }
-            (Durability::Log, None) => {
+            (Durability::Log, None, _) => {
                 wrong("--durability log needs a directory for the log: --data-dir DIR")
             }
-            (Durability::Log, Some(_)) if memory_file.is_some() => wrong(
+            (Durability::Log, Some(_), _) if memory_file.is_some() => wrong(
                 "--durability log and --memory-file (-e) would both say what the items are after a restart: leave one of them out",
             ),
-            (Durability::Log, Some(directory)) => Ok(Some(directory)),
+            (Durability::Log, Some(directory), _) => Ok(Plan::Log(directory)),
+            (Durability::Chain, _, []) => wrong(
+                "--durability chain needs the replicas of the chain: --chain ADDRESS,ADDRESS,… (`millrace chain up` prints them)",
+            ),
+            (Durability::Chain, Some(_), _) => wrong(
+                "--durability chain keeps nothing on this machine: leave --data-dir out, or say --durability log",
+            ),
+            (Durability::Chain, ..) if memory_file.is_some() => wrong(
+                "--durability chain and --memory-file (-e) would both say where the items lie: leave one of them out",
+            ),
+            (Durability::Chain, ..) if boxes => wrong(
+                "--durability chain cannot be combined with --boxes yet: say --durability log, or leave --boxes out",
+            ),
+            (Durability::Chain, _, addresses) => Ok(Plan::Chain(addresses)),
         }
     }
 }

@@ -29,7 +29,11 @@ impl Drop for Folder {
 }
 
 fn config(folder: &Path) -> Config {
-    let durable = DurableArgs { durability: Durability::Log, data_dir: Some(folder.to_owned()) };
+    let durable = DurableArgs {
+        durability: Durability::Log,
+        data_dir: Some(folder.to_owned()),
+        ..DurableArgs::default()
+    };
     let mut config = Config { durable, ..Config::default() };
     config.listen.tcp = vec!["127.0.0.1:0".parse().expect("an address")];
     config.registers.write(Id::StoreMemory, 64 << 20).expect("a size");

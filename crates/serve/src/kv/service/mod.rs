@@ -3,11 +3,13 @@
 //! ```text
 //!  Kv ── alone ──▶ Commands: the store, and what commands do to it
 //!     ├─ with a log ──▶ Logged: holds replies ──▶ Commands
+//!     ├─ over a chain ──▶ OverChain: promises replies ──▶ Chained ──▶ Commands on one item at a time
 //!     └─ with boxes before it ──▶ Homed: admits each command ──▶ Commands, now or in its turn
 //! ```
 //! One file per family of commands: `classic`, `meta`, `stats`, `listing`; `commands` has what they share. `homed` is the home of a rack's boxes
-//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where acknowledged writes survive; `parked` what waits for
-//! boxes or for the log; `access`
+//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where a log has what they did, `over_chain` and
+//! `chained` where items lie in a chain of replicas; `parked` what waits for
+//! boxes, log or chain; `access`
 //! what commands want of items. This file has the request and reply as they travel in the
 //! port's slots, and the room that a reply needs.
 //!
@@ -18,6 +20,8 @@
 //! Bounds: detached bytes on their way to an edge are at most [`DETACHED_MAX`], or one value.
 
 mod access;
+mod assemble;
+pub mod chained;
 mod classic;
 mod commands;
 mod homed;
@@ -25,31 +29,21 @@ mod items;
 mod listing;
 mod logged;
 mod meta;
+mod over_chain;
 mod parked;
 pub mod planted;
 mod simulated;
 mod stats;
 mod warm;
 
-use super::StartError;
-use super::config::Config;
-use super::dedicated::{self, Link};
-use super::durable::Durable;
-use super::home::Seat;
-use super::post::Post;
-use super::shared::Shared;
-use crate::engine_cores::{EngineCore, OnCore};
-use crate::kv::registers::Id;
-use crate::memcached::accept::Inbox;
-use crate::memcached::counters::NetCounters;
 use crate::memcached::output::Body;
 use base::Nanos;
-use base::budget::Budget;
 use base::hash::Hasher64;
 use commands::Commands;
-use engine::{EdgePort, Messages, Service};
+use engine::{Messages, Service};
 use homed::Homed;
 use logged::Logged;
+use over_chain::OverChain;
 use planted::Mistakes;
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
@@ -59,9 +53,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::Hit;
 
+pub use assemble::{Assembled, assemble};
 pub use listing::Listing;
 pub use parked::{Late, LateReply, Origin};
-pub use stats::{Counters, HomeReport, KvReport};
+pub use stats::{ChainReport, Counters, HomeReport, KvReport};
 pub use warm::Began;
 
 /// Longest value that travels in the arena.
@@ -101,7 +96,7 @@ enum Work {
     Slice(Listing),
     /// The replies to commands that waited.
     Collect,
-    /// Packets that arrived for the home, what is due there, and what the log's threads have done.
+    /// Packets that arrived for the home, what is due there, and what threads of log or chain have done.
     Serve,
 }
 
@@ -207,7 +202,7 @@ pub struct Beside {
     pub value: Option<Detached>,
     /// The listing goes on here.
     pub next: Option<Listing>,
-    /// It waits for boxes or the log, or did.
+    /// It waits for boxes, log or chain, or did.
     pub late: Option<Late>,
 }
 
@@ -258,6 +253,7 @@ enum Keeper<B> {
     Alone(Commands),
     Logged(Box<Logged>),
     Home(Box<Homed<B>>),
+    Chain(Box<OverChain>),
 }
 
 impl<B: Mistakes> Kv<B> {
@@ -267,6 +263,7 @@ impl<B: Mistakes> Kv<B> {
             Keeper::Alone(commands) => commands,
             Keeper::Logged(logged) => &logged.commands,
             Keeper::Home(homed) => homed.commands(),
+            Keeper::Chain(over) => over.commands(),
         }
     }
 
@@ -276,6 +273,7 @@ impl<B: Mistakes> Kv<B> {
             Keeper::Alone(commands) => commands,
             Keeper::Logged(logged) => &mut logged.commands,
             Keeper::Home(homed) => homed.commands_mut(),
+            Keeper::Chain(over) => over.commands_mut(),
         }
     }
 
@@ -296,56 +294,13 @@ impl<B: Mistakes> Kv<B> {
 
     /// What the store, the commands and the home count.
     pub fn report(&mut self) -> KvReport {
-        let home = if let Keeper::Home(homed) = &self.0 { Some(homed.report()) } else { None };
-        KvReport { home, ..self.commands_mut().report() }
+        let (home, chain) = match &self.0 {
+            Keeper::Home(homed) => (Some(homed.report()), None),
+            Keeper::Chain(over) => (None, Some(over.report())),
+            Keeper::Alone(_) | Keeper::Logged(_) => (None, None),
+        };
+        KvReport { home, chain, ..self.commands_mut().report() }
     }
-}
-
-/// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
-pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
-
-/// Makes the service on `core` and the ports of all edges, as `config` says; with `seat`, as the home of boxes.
-///
-/// # Errors
-/// The store cannot be had with these settings or in these files, or the core has no room.
-pub fn assemble(
-    config: &Config,
-    inboxes: Vec<Arc<Inbox>>,
-    core: &Arc<EngineCore>,
-    seat: Option<Seat>,
-) -> Result<Assembled, StartError> {
-    let registers = config.registers.clone();
-    let net = Arc::new(NetCounters::default());
-    let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
-    let place = config.durable.directory(config.memory_file.as_deref()).map_err(StartError::Durable)?;
-    if place.is_some() {
-        // What was acknowledged is not evicted either.
-        registers.write(Id::StoreMode, 1).expect("it is one of the modes");
-    }
-    let mut commands = Commands::new(config, net.clone(), buffered.clone())?;
-    let post = (place.is_some() || seat.is_some()).then(|| Arc::new(Post::new(inboxes.clone())));
-    if let (Some(place), Some(post)) = (place, &post) {
-        let durable =
-            Durable::open(place, &registers, &mut commands.store, post).map_err(StartError::Durable)?;
-        commands.log_in(durable);
-    }
-    let hasher = *commands.store.hasher();
-    let (keeper, home) = match (seat, &post) {
-        (Some(seat), Some(post)) => {
-            let homed = Homed::new(&seat, commands, Arc::clone(post));
-            (Keeper::Home(Box::new(homed)), Some(seat.into_parts()?))
-        }
-        (_, Some(post)) => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
-        (_, None) => (Keeper::Alone(commands), None),
-    };
-    let kv = Kv(keeper);
-    let entries = registers.size(Id::RingEntries).next_power_of_two();
-    let arena = registers.size(Id::RingArena).next_power_of_two();
-    let (hosting, links) = dedicated::hosting(&registers, inboxes.len());
-    let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
-    let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
-    let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
-    Ok((Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, (home, post))), edges, hasher))
 }
 
 /// The value of a hit as something that outlives the store's next step.
@@ -411,6 +366,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             Keeper::Alone(commands) => commands.tick(now),
             Keeper::Logged(logged) => logged.tick(now),
             Keeper::Home(homed) => homed.tick(now),
+            Keeper::Chain(over) => over.tick(now),
         }
     }
 
@@ -424,9 +380,13 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             (Keeper::Logged(logged), Work::Command(command)) => {
                 logged.execute(command, (request.hash, request.origin), out)
             }
+            (Keeper::Chain(over), Work::Command(command)) => {
+                over.execute(command, (request.hash, request.origin), out)
+            }
+            (Keeper::Chain(over), Work::Collect) => over.collect(request.origin, out),
             (Keeper::Logged(logged), Work::Collect) => logged.collect(request.origin, out),
             // What it is for comes at the end of the pass.
-            (Keeper::Logged(_), Work::Serve) => silent(out, None),
+            (Keeper::Logged(_) | Keeper::Chain(_), Work::Serve) => silent(out, None),
             (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
             (Keeper::Home(homed), Work::Serve) => homed.serve(out),
             (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
@@ -443,6 +403,9 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             }
             Keeper::Logged(logged) if logged.commands.parked.has_line(request.origin) => {
                 return logged.expire(command, WHY, request.origin, out);
+            }
+            Keeper::Chain(over) if over.commands().parked.has_line(request.origin) => {
+                return over.expire(command, WHY, request.origin, out);
             }
             _ => {}
         }
@@ -467,6 +430,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             Keeper::Alone(_) => {}
             Keeper::Logged(logged) => logged.end_pass(),
             Keeper::Home(homed) => homed.end_pass(),
+            Keeper::Chain(over) => over.end_pass(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that wait for boxes, and replies that wait for the log or for replies before them, until their edge collects them.
+//! Commands that wait for boxes, and replies that wait for the log, for a chain, or for replies before them, until their edge collects them.
 //!
 //! ```text
 //!  connection's line:   head, with a ticket of the home ◀─ commands behind it, copied, in order
@@ -10,7 +10,8 @@
 //! copied is the command alone; what a reply needs of a value is shared as ever.
 //!
 //! Invariants: 1. a line's head has a ticket, or the line is in `moved`, or in `by_position`, or it is done and its edge was told; 2. a command is executed
-//! once: it leaves its line before; 3. positions of a line's replies never fall.
+//! once: it leaves its line before; 3. positions of a line's replies never fall; 4. a promised reply keeps its place until it is there, and nothing behind it
+//! leaves before.
 //!
 //! Bounds: commands with tickets by `coherence.queue`; bytes that are copied, or kept of replies, by `net.buffer_limit`, with what connections buffer;
 //! beyond, busy.
@@ -30,7 +31,7 @@ const ARENA: u64 = 64 << 10;
 const OVERHEAD: usize = 256;
 
 /// A connection: its edge, its place there, and which of those that had this place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(u64);
 
 impl Origin {
@@ -68,6 +69,8 @@ pub struct LateReply {
     pub value: Option<Detached>,
     /// It leaves when the log is durable up to here.
     pub needs: u64,
+    /// It is not known yet.
+    is_promised: bool,
     _kept: Option<Share<Arc<Budget>>>,
 }
 
@@ -82,10 +85,29 @@ impl LateReply {
         LateReply { needs, ..self }
     }
 
+    /// What it takes until it has left.
+    fn kept_bytes(&self) -> usize {
+        OVERHEAD + self.bytes.len() + self.value.as_ref().map_or(0, |value| value.body.len())
+    }
+
+    /// All of its bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        let Some(value) = self.value else { return self.bytes };
+        let (head, tail) = self.bytes.split_at(value.at);
+        [head, &value.body, tail].concat()
+    }
+
     /// Whether there is nothing to be said.
     pub fn is_silent(&self) -> bool {
         self.bytes.is_empty() && self.value.is_none()
     }
+}
+
+/// A place in a line for a reply that is not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    origin: Origin,
+    number: u64,
 }
 
 /// A command that outlives its input.
@@ -141,6 +163,8 @@ pub enum Next {
 struct Line {
     queue: VecDeque<Next>,
     replies: VecDeque<LateReply>,
+    /// So many were collected before them.
+    collected: u64,
     /// What the last reply needs.
     needs: u64,
     /// The line is in `by_position`.
@@ -238,8 +262,7 @@ impl Parked {
         line.needs = line.needs.max(reply.needs);
         reply.needs = line.needs;
         // One that needs nothing waits behind others, for no time that a client chooses.
-        let bytes = OVERHEAD + reply.bytes.len() + reply.value.as_ref().map_or(0, |value| value.body.len());
-        reply._kept = Some(Share::forced(Arc::clone(&self.buffered), bytes));
+        reply._kept = Some(Share::forced(Arc::clone(&self.buffered), reply.kept_bytes()));
         line.replies.push_back(reply);
     }
 
@@ -248,6 +271,26 @@ impl Parked {
         self.lines.entry(origin).or_default();
         self.answer(origin, reply);
         self.moved.push(origin);
+    }
+
+    /// A place for the next reply of a connection, in its order.
+    pub fn promise(&mut self, origin: Origin) -> Promise {
+        let line = self.lines.entry(origin).or_default();
+        let number = line.collected + line.replies.len() as u64;
+        line.replies.push_back(LateReply { is_promised: true, ..LateReply::default() });
+        Promise { origin, number }
+    }
+
+    /// The reply that was promised, once. Nobody hears of it whose connection is gone.
+    pub fn fulfil(&mut self, Promise { origin, number }: Promise, mut reply: LateReply) {
+        let Some(line) = self.lines.get_mut(&origin) else { return };
+        let at = usize::try_from(number - line.collected).expect("it stands in the line");
+        reply._kept = Some(Share::forced(Arc::clone(&self.buffered), reply.kept_bytes()));
+        debug_assert!(line.replies[at].is_promised, "a promise is fulfilled once");
+        line.replies[at] = reply;
+        if at == 0 {
+            self.moved.push(origin);
+        }
     }
 
     /// Whether so much is kept that nothing more may be.
@@ -295,6 +338,9 @@ impl Parked {
             self.lines.remove(&origin);
             return false;
         }
+        if line.replies.front().is_some_and(|reply| reply.is_promised) {
+            return false;
+        }
         let needs = line.replies.front().map_or(0, |reply| reply.needs);
         if needs > self.durable && !std::mem::replace(&mut line.is_listed, true) {
             self.by_position.entry(needs).or_default().push(origin);
@@ -305,7 +351,9 @@ impl Parked {
     /// The replies of a line that may leave; it goes if nothing is left in it, and has moved if more will come.
     pub fn collect(&mut self, origin: Origin) -> Vec<LateReply> {
         let Some(line) = self.lines.get_mut(&origin) else { return Vec::new() };
-        let count = line.replies.iter().take_while(|reply| reply.needs <= self.durable).count();
+        let may_leave = |reply: &&LateReply| reply.needs <= self.durable && !reply.is_promised;
+        let count = line.replies.iter().take_while(may_leave).count();
+        line.collected += count as u64;
         let replies = line.replies.drain(..count).collect();
         if !line.replies.is_empty() {
             self.moved.push(origin);
@@ -373,6 +421,34 @@ mod tests {
         assert_eq!(buffered.taken(), 0);
         let full = Arc::new(Budget::new(16));
         assert!(Owned::of(&commands[0], 9, &full).is_none());
+    }
+
+    #[test]
+    fn promised_replies_leave_in_their_order_whenever_they_come() {
+        let mut parked = Parked::new(&Arc::new(Budget::new(1 << 20)));
+        let origin = Origin::new(0, 1, 1);
+        let reply = |text: &str| LateReply::of(text.as_bytes().to_vec());
+        let collected = |parked: &mut Parked| -> Vec<Vec<u8>> {
+            parked.collect(origin).into_iter().map(LateReply::into_bytes).collect()
+        };
+        let [first, second, third] = [(); 3].map(|()| parked.promise(origin));
+        parked.fulfil(second, reply("2"));
+        assert_eq!((parked.moved(), parked.is_to_be_collected(origin)), (None, false));
+        parked.fulfil(first, reply("1"));
+        assert_eq!((parked.moved(), parked.is_to_be_collected(origin)), (Some(origin), true));
+        assert_eq!(collected(&mut parked), [b"1", b"2"]);
+        let fourth = parked.promise(origin);
+        parked.fulfil(fourth, reply("4"));
+        assert!(parked.has_line(origin) && collected(&mut parked).is_empty());
+        parked.fulfil(third, reply("3"));
+        assert_eq!(collected(&mut parked), [b"3", b"4"]);
+        assert!(!parked.has_line(origin));
+        // Whose connection is gone hears nothing.
+        let late = parked.promise(origin);
+        parked.gone(origin);
+        assert!(!parked.is_to_be_collected(origin) && parked.lines() == 0);
+        parked.fulfil(late, reply("5"));
+        assert_eq!(parked.lines(), 0);
     }
 
     #[test]

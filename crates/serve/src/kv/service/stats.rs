@@ -2,6 +2,7 @@
 //!
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
+use super::chained::ChainedCounters;
 use super::{Began, Commands, Reply, STATS_BOUND, inline};
 use crate::inc::wire::Traffic;
 use crate::kv::durable::DurableReport;
@@ -90,6 +91,17 @@ pub struct KvReport {
     pub home: Option<HomeReport>,
     /// The log, where there is one.
     pub durable: Option<DurableReport>,
+    /// The chain that items lie in, where they do.
+    pub chain: Option<ChainReport>,
+}
+
+/// What a server counts whose items lie in a chain.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ChainReport {
+    /// Commands and their transactions.
+    pub counters: ChainedCounters,
+    /// Commands that wait for the chain.
+    pub waiting: u64,
 }
 
 /// What the home of boxes counts, since the start.
@@ -174,6 +186,7 @@ pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvRepo
         began,
         home: None,
         durable: None,
+        chain: None,
         store: StoreReport {
             items: s.items as u64,
             item_bytes: s.item_bytes,

@@ -1,0 +1,302 @@
+//! The client of the chain that a server's items lie in: a thread with many transactions under way.
+//!
+//! ```text
+//!  service: send ─▶ asked ─▶ thread: client::chain::Client ─▶ replicas
+//!           take_done ◀─ done ◀────────┘ Post::due
+//! ```
+//! What has no answer within `chained.patience` and was sent is asked for by its session's number, for as long again: it is never sent anew under another
+//! number.
+//!
+//! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
+
+use super::post::Post;
+use super::registers::{Id, Registers};
+use super::service::chained::Answer;
+use ::client::chain::{Caller, Client, Options, TxnError};
+use base::{Clock, Nanos};
+use fabric::link::Address;
+use hdrhistogram::Histogram;
+use protocol::chain::message::RequestId;
+use protocol::chain::{Outcome, Transaction};
+use ring::wait::WaitPolicy;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Transactions under way at once: less than the client's machine takes, questions included.
+const UNDER_WAY: usize = 512;
+/// Between two questions for what became of a transaction, while nobody knows.
+const ASK_AGAIN: Nanos = Nanos::from_millis(20);
+/// Longest transaction that is told from longer ones.
+const LONGEST: u64 = 100_000_000_000;
+
+/// What thread and service leave for each other.
+struct Exchange {
+    asked: Mutex<Vec<(u64, Transaction)>>,
+    done: Mutex<Vec<(u64, Answer)>>,
+    has_done: AtomicBool,
+    is_over: AtomicBool,
+    figures: Arc<Figures>,
+}
+
+/// What the thread counts.
+pub struct Figures {
+    under_way: AtomicU64,
+    asked_again: AtomicU64,
+    /// The last transaction that ended had no answer.
+    is_silent: AtomicBool,
+    /// Nanoseconds from when the service asked to when there was an outcome.
+    spans: Mutex<Histogram<u64>>,
+}
+
+impl Default for Figures {
+    fn default() -> Figures {
+        let spans = Histogram::new_with_bounds(1000, LONGEST, 2).expect("bounds that a histogram can have");
+        Figures {
+            under_way: AtomicU64::new(0),
+            asked_again: AtomicU64::new(0),
+            is_silent: AtomicBool::new(false),
+            spans: Mutex::new(spans),
+        }
+    }
+}
+
+impl Figures {
+    /// Transactions that have no outcome yet.
+    pub fn under_way(&self) -> u64 {
+        self.under_way.load(Ordering::Relaxed)
+    }
+
+    /// Questions for what became of a transaction.
+    pub fn asked_again(&self) -> u64 {
+        self.asked_again.load(Ordering::Relaxed)
+    }
+
+    /// Whether the chain answers; else why it is thought not to.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check_ready(&self) -> Result<(), String> {
+        match self.is_silent.load(Ordering::Relaxed) {
+            true => Err("the chain that items lie in does not answer (`millrace chain status`)".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// What transactions took, in nanoseconds.
+    pub fn spans(&self) -> Histogram<u64> {
+        lock(&self.spans).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread. It ends when this is dropped.
+pub struct ChainClient {
+    exchange: Arc<Exchange>,
+    caller: Caller,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ChainClient {
+    /// A client of the chain with replicas at these addresses; `post` is told when transactions are done.
+    ///
+    /// # Errors
+    /// Nobody is there, or no thread can be had.
+    pub fn connect(
+        addresses: &[Address],
+        registers: &Registers,
+        figures: Arc<Figures>,
+        post: Arc<Post>,
+    ) -> Result<ChainClient, ConnectError> {
+        let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
+        let options = Options { wait: WaitPolicy::BLOCK, patience, ..Options::default() };
+        let client = Client::connect(addresses, &options).map_err(ConnectError::Chain)?;
+        log::info!("items lie in chain {}", client.chain());
+        let exchange = Arc::new(Exchange {
+            asked: Mutex::default(),
+            done: Mutex::default(),
+            has_done: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            figures,
+        });
+        let caller = client.caller();
+        let theirs = Arc::clone(&exchange);
+        let run = move || {
+            Worker {
+                client,
+                exchange: theirs,
+                post,
+                clock: Clock::shared(),
+                patience: Nanos::from(patience),
+                backlog: VecDeque::new(),
+                under_way: HashMap::new(),
+                to_ask: Vec::new(),
+                done: Vec::new(),
+            }
+            .run();
+        };
+        let thread = std::thread::Builder::new().name("kv-chain".to_owned()).spawn(run);
+        let thread = thread.map_err(ConnectError::Thread)?;
+        Ok(ChainClient { exchange, caller, thread: Some(thread) })
+    }
+
+    /// Has these done.
+    pub fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
+        if !transactions.is_empty() {
+            lock(&self.exchange.asked).append(&mut transactions);
+            self.caller.call();
+        }
+    }
+
+    /// What became of transactions since the last time.
+    #[inline]
+    pub fn take_done(&self) -> Vec<(u64, Answer)> {
+        if !self.exchange.has_done.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut done = lock(&self.exchange.done);
+        self.exchange.has_done.store(false, Ordering::Release);
+        std::mem::take(&mut *done)
+    }
+}
+
+impl Drop for ChainClient {
+    fn drop(&mut self) {
+        self.exchange.is_over.store(true, Ordering::Release);
+        self.caller.call();
+        // One that panicked has said so.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The chain.
+    Chain(TxnError),
+    /// The system.
+    Thread(io::Error),
+}
+
+/// A transaction that has no answer yet.
+struct UnderWay {
+    number: u64,
+    began: Nanos,
+    /// Asked for until then, if nobody answered; none: it was not asked for.
+    until: Option<Nanos>,
+}
+
+/// What the thread has.
+struct Worker {
+    client: Client,
+    exchange: Arc<Exchange>,
+    post: Arc<Post>,
+    clock: Clock,
+    patience: Nanos,
+    backlog: VecDeque<(u64, Transaction, Nanos)>,
+    under_way: HashMap<u64, UnderWay>,
+    /// Questions, and when.
+    to_ask: Vec<(Nanos, RequestId, UnderWay)>,
+    done: Vec<(u64, Answer)>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        while !self.exchange.is_over.load(Ordering::Acquire) {
+            let now = self.clock.now();
+            self.take_asked(now);
+            self.ask_again(now);
+            while let Some((ticket, result)) = self.client.poll() {
+                self.hear(ticket, result);
+            }
+            self.publish();
+            if self.backlog.is_empty() || self.under_way.len() >= UNDER_WAY {
+                let next = self.to_ask.iter().map(|(at, ..)| at.since(now)).min();
+                self.client.wait_for_call(next.map(Duration::from));
+            }
+        }
+        self.client.close();
+    }
+
+    fn take_asked(&mut self, now: Nanos) {
+        let asked = std::mem::take(&mut *lock(&self.exchange.asked));
+        self.backlog.extend(asked.into_iter().map(|(number, transaction)| (number, transaction, now)));
+        while self.under_way.len() < UNDER_WAY
+            && let Some((number, transaction, began)) = self.backlog.pop_front()
+        {
+            match self.client.start(transaction) {
+                Ok(ticket) => drop(self.under_way.insert(ticket, UnderWay { number, began, until: None })),
+                Err(error) => {
+                    log::error!("a transaction for the chain was refused, this is a bug: {error}");
+                    self.done.push((number, Answer::NotDone));
+                }
+            }
+        }
+    }
+
+    fn ask_again(&mut self, now: Nanos) {
+        for (_, id, under_way) in self.to_ask.extract_if(.., |(at, ..)| *at <= now).collect::<Vec<_>>() {
+            self.exchange.figures.asked_again.fetch_add(1, Ordering::Relaxed);
+            match self.client.ask(id) {
+                Ok(ticket) => drop(self.under_way.insert(ticket, under_way)),
+                Err(_) => self.to_ask.push((now.plus(ASK_AGAIN), id, under_way)),
+            }
+        }
+    }
+
+    fn hear(&mut self, ticket: u64, result: Result<Outcome, TxnError>) {
+        let Some(mut under_way) = self.under_way.remove(&ticket) else { return };
+        let now = self.clock.now();
+        let answer = match result {
+            Ok(outcome) => Answer::Done(outcome),
+            Err(TxnError::Unknown { id: Some(id), why }) => {
+                self.say_silent(&why);
+                let until = *under_way.until.get_or_insert(now.plus(self.patience));
+                if now < until {
+                    return self.to_ask.push((now.plus(ASK_AGAIN), id, under_way));
+                }
+                Answer::Unknown
+            }
+            // Asked for, and it cannot be told any more.
+            Err(_) if under_way.until.is_some() => Answer::Unknown,
+            Err(TxnError::Unknown { id: None, .. }) => Answer::Unknown,
+            Err(error) => {
+                self.say_silent(&error.to_string());
+                Answer::NotDone
+            }
+        };
+        // What has no outcome says nothing of what one takes.
+        if matches!(answer, Answer::Done(_)) {
+            if self.exchange.figures.is_silent.swap(false, Ordering::Relaxed) {
+                log::info!("the chain answers again");
+            }
+            let span = now.since(under_way.began).0.clamp(1000, LONGEST);
+            lock(&self.exchange.figures.spans).saturating_record(span);
+        }
+        self.done.push((under_way.number, answer));
+    }
+
+    /// Said once, until it answers again.
+    fn say_silent(&mut self, why: &str) {
+        if !self.exchange.figures.is_silent.swap(true, Ordering::Relaxed) {
+            log::warn!("the chain does not answer: {why}");
+        }
+    }
+
+    /// The service learns what is done.
+    fn publish(&mut self) {
+        let under_way = self.under_way.len() + self.backlog.len() + self.to_ask.len();
+        self.exchange.figures.under_way.store(under_way as u64, Ordering::Relaxed);
+        if !self.done.is_empty() {
+            lock(&self.exchange.done).append(&mut self.done);
+            self.exchange.has_done.store(true, Ordering::Release);
+            self.post.due();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The service of a server, as its config says, on its core; and the ports of its edges.
+
+use super::chained::Chained;
+use super::commands::Commands;
+use super::homed::Homed;
+use super::logged::Logged;
+use super::over_chain::OverChain;
+use super::{Keeper, Kv};
+use crate::engine_cores::{EngineCore, OnCore};
+use crate::kv::StartError;
+use crate::kv::chain_client::{ChainClient, ConnectError, Figures};
+use crate::kv::config::Config;
+use crate::kv::dedicated::{self, Link};
+use crate::kv::durable::{Durable, Plan};
+use crate::kv::home::Seat;
+use crate::kv::post::Post;
+use crate::kv::registers::Id;
+use crate::kv::shared::Shared;
+use crate::memcached::accept::Inbox;
+use crate::memcached::counters::NetCounters;
+use base::budget::Budget;
+use base::hash::Hasher64;
+use engine::EdgePort;
+use fabric::link::Address;
+use protocol::planted::NoBugs;
+use std::sync::Arc;
+
+/// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
+pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
+
+/// Makes the service on `core` and the ports of all edges, as `config` says; with `seat`, as the home of boxes.
+///
+/// # Errors
+/// The store cannot be had with these settings or in these files, or the core has no room.
+pub fn assemble(
+    config: &Config,
+    inboxes: Vec<Arc<Inbox>>,
+    core: &Arc<EngineCore>,
+    seat: Option<Seat>,
+) -> Result<Assembled, StartError> {
+    let registers = config.registers.clone();
+    let net = Arc::new(NetCounters::default());
+    let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
+    let boxes = seat.is_some();
+    let durable = config.durable.plan(config.memory_file.as_deref(), boxes).map_err(StartError::Durable)?;
+    let post = (durable != Plan::None || boxes).then(|| Arc::new(Post::new(inboxes.clone())));
+    let figures = matches!(durable, Plan::Chain(_)).then(|| Arc::new(Figures::default()));
+    let (keeper, home) = match (&post, durable, seat) {
+        (Some(post), Plan::Chain(addresses), _) => {
+            let (figures, post) = (figures.clone().unwrap_or_default(), Arc::clone(post));
+            (over_chain(config, (&net, &buffered), (addresses, figures), post)?, None)
+        }
+        (Some(post), plan, seat) => {
+            let commands = logged(config, (&net, &buffered), plan, post)?;
+            match seat {
+                Some(seat) => {
+                    let homed = Homed::new(&seat, commands, Arc::clone(post));
+                    (Keeper::Home(Box::new(homed)), Some(seat.into_parts()?))
+                }
+                None => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
+            }
+        }
+        (None, ..) => (Keeper::Alone(Commands::new(config, net.clone(), buffered.clone())?), None),
+    };
+    let kv = Kv(keeper);
+    let hasher = *kv.commands().store.hasher();
+    let entries = registers.size(Id::RingEntries).next_power_of_two();
+    let arena = registers.size(Id::RingArena).next_power_of_two();
+    let (hosting, links) = dedicated::hosting(&registers, inboxes.len());
+    let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
+    let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
+    let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
+    Ok((
+        Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, (home, post, figures))),
+        edges,
+        hasher,
+    ))
+}
+
+/// Commands that have a log, if `plan` says so.
+fn logged(
+    config: &Config,
+    (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
+    plan: Plan<'_>,
+    post: &Arc<Post>,
+) -> Result<Commands, StartError> {
+    let registers = &config.registers;
+    if let Plan::Log(_) = plan {
+        // What was acknowledged is not evicted either.
+        registers.write(Id::StoreMode, 1).expect("it is one of the modes");
+    }
+    let mut commands = Commands::new(config, Arc::clone(net), Arc::clone(buffered))?;
+    if let Plan::Log(place) = plan {
+        let durable = Durable::open(place, registers, &mut commands.store, post);
+        commands.log_in(durable.map_err(StartError::Durable)?);
+    }
+    Ok(commands)
+}
+
+/// Commands over the chain at these addresses.
+fn over_chain(
+    config: &Config,
+    (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
+    (addresses, figures): (&[Address], Arc<Figures>),
+    post: Arc<Post>,
+) -> Result<Keeper<NoBugs>, StartError> {
+    let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
+    let client = ChainClient::connect(addresses, &config.registers, figures, Arc::clone(&post));
+    let client = client.map_err(|error| match error {
+        ConnectError::Chain(error) => StartError::Chain(error.to_string()),
+        ConnectError::Thread(error) => StartError::System("start a thread", error),
+    })?;
+    Ok(Keeper::Chain(Box::new(OverChain::new(chained, client, post))))
+}
