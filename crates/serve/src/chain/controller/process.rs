@@ -75,8 +75,8 @@ impl Process {
         let wake = move || {
             waker.wake();
         };
-        let driver =
-            Driver::start(&config, number, replicas.clone(), registry, wake).map_err(ControllerError::System)?;
+        let driver = Driver::start(&config, number, replicas.clone(), registry, wake)
+            .map_err(ControllerError::System)?;
         Ok(Process {
             driver,
             clock: Clock::shared(),
