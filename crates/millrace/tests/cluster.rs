@@ -9,9 +9,9 @@ mod members;
 
 use chained::{Up, Writer, checksum, until_all_serve};
 use fabric::link::Address;
-use members::{Cluster, Folder, Process, Text, etcd, free_ports, millrace, wait_for};
+use members::{Cluster, Folder, PROGRAM, Process, Text, etcd, free_ports, millrace, wait_for};
 use protocol::chain::Transaction;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use serve::chain::status::ask;
 use std::time::Duration;
@@ -114,7 +114,7 @@ fn where_copies_are_kept_is_read_anew_by_a_controller() {
     };
     set("blue");
     std::fs::write(file, ranged("8-23", "[2]").text).expect("a file");
-    let controller = Pid::from_child(&rack[3].0);
+    let controller = rack[3].id();
     kill_process(controller, Signal::HUP).expect("it runs");
     shows("slots some 16");
     set("red");

@@ -3,6 +3,7 @@
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]
 
+use rustix::process::Pid;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// After this a test has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
-const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
 pub fn millrace(words: &[&str]) -> Output {
     Command::new(PROGRAM).args(words).output().expect("the program")
@@ -45,6 +46,10 @@ impl Process {
             .stderr(Stdio::null())
             .spawn();
         child.ok().map(Process)
+    }
+
+    pub fn id(&self) -> Pid {
+        Pid::from_child(&self.0)
     }
 
     pub fn kill(mut self) {
@@ -118,7 +123,7 @@ impl Drop for Folder {
 
 /// A part of the file, at free ports.
 pub struct Text {
-    ports: std::vec::IntoIter<u16>,
+    pub ports: std::vec::IntoIter<u16>,
     pub text: String,
 }
 
