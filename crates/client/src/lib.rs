@@ -15,7 +15,7 @@
 //! | [`Client`], [`Builder`] | a cluster, found |
 //! | [`Store`], [`Pending`] | keys and transactions of a chain |
 //! | [`chain`] | the client beneath: transactions with and without waiting, replicas found and followed |
-//! | [`file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
+//! | [`mod@file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
 //! | [`etcd`], [`web`] | what is asked over HTTP: etcd's gateway, admin ports |
 //!
 //! Calls wait for their outcome; nothing runs behind a program's back but threads that connect. What is retried and what is not, and what each error means:

@@ -7,7 +7,7 @@
 //! ```
 //! Who tells whom what: `protocol::coherence::boxes::shards`. What finds a ring full is lost, and told again when it is asked for again.
 //!
-//! Bounds: [`RING`] in each ring; messages in them are controls without a value, but for tables.
+//! Bounds: `RING` in each ring; messages in them are controls without a value, but for tables.
 
 use super::machine::{Counters, Machine};
 use base::Nanos;

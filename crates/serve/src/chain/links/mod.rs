@@ -17,7 +17,7 @@
 //! 4. Nothing here blocks. What may take long, to dial, is done by a thread of its own (`dials`).
 //!
 //! Bounds: `MOST_QUEUED` bytes that wait for room, for each peer; beyond it messages are dropped and counted. `ARRIVALS_MAX` links
-//! that have not proven themselves, beyond which the oldest is dropped. [`UNINVITED_MAX`] replicas and as many operators that nobody named; one
+//! that have not proven themselves, beyond which the oldest is dropped. `UNINVITED_MAX` replicas and as many operators that nobody named; one
 //! more takes the place of one that is gone, or is refused.
 //!
 //! Errors: a link that is lost, silent for `SILENCE`, or says what is no message of this chain, is dropped and dialled again, after

@@ -8,7 +8,7 @@
 //!                └── it was not ◀────────────────┤
 //!                                                └ done, as version v ─▶ executed again, to be told v ─▶ reply
 //! ```
-//! What commands mean is said once, in [`Commands`]; here is only what they did to the item. A command that stores whatever was there is not read for: its
+//! What commands mean is said once, in `Commands`; here is only what they did to the item. A command that stores whatever was there is not read for: its
 //! transaction has no condition. How items lie in a chain: [`protocol::chain::attributes`].
 //!
 //! Invariants
@@ -22,7 +22,7 @@
 //!
 //! What was flushed is removed by a transaction that nobody waits for.
 //!
-//! Bounds: commands that wait by `chained.queue`, and their bytes by `net.buffer_limit`; beyond, busy. Conflicts in a row by [`ATTEMPTS`].
+//! Bounds: commands that wait by `chained.queue`, and their bytes by `net.buffer_limit`; beyond, busy. Conflicts in a row by `ATTEMPTS`.
 //!
 //! Tests: `tests.rs` holds it against a store; `millrace/tests/over_chain` has the judge of histories look at it, and at [`Planted`].
 
