@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn attributes_are_read_as_they_were_written_and_nothing_else_is() {
-        let all = Attributes { flags: 7, expiry: 9, stale: true, win_sent: true, of: Some(3), seen: Some(0) };
+        let all = Attributes { flags: 7, expiry: 9, stale: true, win_sent: true, of: Some(3), seen: Some(5) };
         for attributes in [Attributes::default(), all, Attributes { of: None, stale: false, ..all }] {
             let bytes = attributes.to_bytes();
             assert_eq!((bytes.len(), Attributes::parse(&bytes)), (BYTES, Some(attributes)));

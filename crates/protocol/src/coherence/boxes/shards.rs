@@ -17,7 +17,7 @@
 //! Shape: a hash's lowest six bits are its *group*, and groups go to shards in turn. They are the first byte of the hash on the wire, and the same bits
 //! choose buckets of a faster tier's table, so that each bucket has one writer.
 //!
-//! Bounds: [`MOST_FLUSHES`] flushes that are not answered yet; the oldest is forgotten, and asked for again.
+//! Bounds: `MOST_FLUSHES` flushes that are not answered yet; the oldest is forgotten, and asked for again.
 
 mod divided;
 

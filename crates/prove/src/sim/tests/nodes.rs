@@ -27,10 +27,10 @@ const LOGGED: &[(Bug, u64)] = &[
     (Bug::Cache(Planted::TicketSkipsBoxes), 1),
     (Bug::Cache(Planted::TicketOvertakes), 27),
     (Bug::Cache(Planted::TicketTooEarly), 10),
-    (Bug::Service(InService::PacketsBeforeDurable), 9),
+    (Bug::Service(InService::PacketsBeforeDurable), 10),
     (Bug::Service(InService::GivesWhatIsLogged), 29),
-    (Bug::Disk(Lie::Durable), 9),
-    (Bug::Disk(Lie::Published), 9),
+    (Bug::Disk(Lie::Durable), 2),
+    (Bug::Disk(Lie::Published), 378),
 ];
 
 /// The same at nodes without.
@@ -42,11 +42,11 @@ const CACHED: &[(Bug, u64)] = &[
     (Bug::Cache(Planted::FlushSkipsBoxes), 36),
     (Bug::Cache(Planted::NoVersionBlock), 74),
     (Bug::Cache(Planted::OwnVersions), 1),
-    (Bug::Cache(Planted::MissWhileHeld), 191),
+    (Bug::Cache(Planted::MissWhileHeld), 10),
     (Bug::Cache(Planted::TicketSkipsBoxes), 1),
     (Bug::Cache(Planted::TicketOvertakes), 41),
     (Bug::Cache(Planted::TicketReadsOwned), 2),
-    (Bug::Cache(Planted::TicketTooEarly), 28),
+    (Bug::Cache(Planted::TicketTooEarly), 55),
 ];
 
 fn case(homes: Homes) -> Case {

@@ -113,19 +113,19 @@ fn ranges_of_slots_are_read_and_written() {
     assert!(!other.is_but_for_ranges(&plain));
 
     for (ranges, words) in [
-        (&[("\"5-4\"", "\"nowhere\"")][..], "rack.toml:11: slots 5-4: a range rises, and slots are 0 to 63"),
-        (&[("\"0-64\"", "\"nowhere\"")], "rack.toml:11: slots 0-64: a range rises"),
-        (&[("\"0-9\"", "\"all\""), ("\"9-12\"", "\"cluster\"")], "rack.toml:14: slots 0-9 and 9-12 overlap"),
+        (&[("\"5-4\"", "\"nowhere\"")][..], "rack.toml:12: slots 5-4: a range rises, and slots are 0 to 63"),
+        (&[("\"0-64\"", "\"nowhere\"")], "rack.toml:12: slots 0-64: a range rises"),
+        (&[("\"0-9\"", "\"all\""), ("\"9-12\"", "\"cluster\"")], "rack.toml:15: slots 0-9 and 9-12 overlap"),
         (
             &[("\"0-9\"", "[1, 9]")],
-            "rack.toml:11: the topology is none: slots 0-9 name box 9, which is not there",
+            "rack.toml:12: the topology is none: slots 0-9 name box 9, which is not there",
         ),
         (
             &[("\"0-9\"", "[1, 99]")],
-            "rack.toml:11: cache = \"1, 99\": write \"all\", \"cluster\", \"nowhere\", or ids",
+            "rack.toml:12: cache = \"1, 99\": write \"all\", \"cluster\", \"nowhere\", or ids",
         ),
-        (&[("\"0-9\"", "\"nowher\"")], "rack.toml:11: cache = \"nowher\""),
-        (&[("\"0-9\"", "[]")], "rack.toml:11: [range] needs cache"),
+        (&[("\"0-9\"", "\"nowher\"")], "rack.toml:12: cache = \"nowher\""),
+        (&[("\"0-9\"", "[]")], "rack.toml:13: [range] needs cache"),
         (
             &[("\"a-9\"", "1")],
             "rack.toml:12: slots cannot be \"a-9\": \"a-9\" are no slots; write the first and the last",
