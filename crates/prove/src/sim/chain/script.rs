@@ -236,7 +236,9 @@ fn draw_orders(seed: u64, shape: &Shape) -> Vec<Goal> {
         let away: Vec<ReplicaId> = all.iter().copied().filter(|id| !here.contains(id)).collect();
         let least = 1 + random.below(here.len() as u64) as u16;
         let kind = random.below(4);
-        let comes = (kind != 0 && !away.is_empty()).then(|| one_of(&mut random, &away));
+        // The last one stays.
+        let may_come = kind != 0 || here.len() == 1;
+        let comes = (may_come && !away.is_empty()).then(|| one_of(&mut random, &away));
         let goes = (kind != 1 && here.len() > 1 || comes.is_none()).then(|| one_of(&mut random, &here));
         here.retain(|id| Some(*id) != goes);
         here.extend(comes);
