@@ -98,22 +98,6 @@ fn planted_bugs_are_found_and_their_seeds_are_clean_without() {
     }
 }
 
-/// Looks for seeds: `MILLRACE_BUG=tell-too-soon cargo test -p millrace-prove --lib seeds_that_find -- --ignored --nocapture`
-#[test]
-#[ignore = "a search, for whoever adds a bug"]
-fn seeds_that_find() {
-    let name = std::env::var("MILLRACE_BUG").expect("the name of a bug");
-    let planted = *Planted::ALL.iter().find(|planted| planted.name() == name).expect("a bug");
-    for seed in 1..4000 {
-        let buggy = case(shape_of(planted)).seeded(seed, Some(planted));
-        if let Some(violation) = buggy.play(false).violation {
-            println!("{seed}: {}", violation.text.lines().next().unwrap_or_default());
-            return;
-        }
-    }
-    panic!("none finds it");
-}
-
 #[test]
 fn a_smaller_run_still_fails_and_its_command_replays_it() {
     let whole = case("three").seeded(1, Some(Planted::AckBeforeLog));
