@@ -3,7 +3,7 @@
 //! A version that no answer told is not known ([`Item::version`] is `None`); then a precondition on it may hold or not, and what was
 //! answered decides.
 
-use super::{Abort, Change, Condition, Done, Found, Key, Txn};
+use super::{Abort, CLAIM, Change, Condition, Done, Found, Key, Txn};
 use crate::kv::Value;
 use std::collections::BTreeMap;
 
@@ -48,6 +48,14 @@ pub fn effect<'a>(txn: &Txn, store: &'a Store, told: Option<&Done>) -> Effect<'a
         // How long a reply may be is the system's business.
         return Effect { abort: told_abort, reads: Vec::new(), sums: Vec::new(), writes: Vec::new() };
     }
+    if !txn.is_allowed(claim_in(store)) {
+        return Effect {
+            abort: Some(Abort::Claimed),
+            reads: Vec::new(),
+            sums: Vec::new(),
+            writes: Vec::new(),
+        };
+    }
     let nothing = |abort, reads| Effect { abort: Some(abort), reads, sums: Vec::new(), writes: Vec::new() };
     for (place, (key, condition)) in (0u32..).zip(&txn.conditions) {
         let abort = Abort::Condition(place);
@@ -79,6 +87,12 @@ pub fn effect<'a>(txn: &Txn, store: &'a Store, told: Option<&Done>) -> Effect<'a
         Some(Abort::NoRoom) if !txn.only_reads() => nothing(Abort::NoRoom, reads),
         _ => Effect { abort: None, reads, sums, writes },
     }
+}
+
+/// The number of the claim that counts; 0: none.
+fn claim_in(store: &Store) -> u64 {
+    let claim = store.get(CLAIM).and_then(|item| number(&item.value));
+    claim.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
 }
 
 /// Whether a precondition holds; `None` where the version is not known.

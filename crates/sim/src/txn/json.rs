@@ -67,7 +67,8 @@ impl history::Call for Txn {
             Change::Add(by) => op("add", key, Some(("by", json!(by)))),
         });
         let ops: Vec<Json> = conditions.chain(reads).chain(writes).collect();
-        Map::from_iter([("ops".to_string(), Json::from(ops))])
+        let claim = (self.claim != 0).then(|| ("claim".to_string(), json!(self.claim)));
+        Map::from_iter([("ops".to_string(), Json::from(ops))].into_iter().chain(claim))
     }
 
     fn read(name: &str, args: &Fields) -> Result<Txn, String> {
@@ -88,6 +89,9 @@ impl history::Call for Txn {
                 "add" => txn.writes.push((key, Change::Add(signed(needed(op, "by")?)?))),
                 other => return Err(format!("{other:?} is no part of a transaction")),
             }
+        }
+        if args.contains_key("claim") {
+            txn.claim = whole(args, "claim")?;
         }
         let mut written: Vec<&Key> = txn.written().collect();
         written.sort_unstable();
@@ -137,6 +141,7 @@ impl history::Answer for Ret {
                 Abort::Overflow(at) => ("overflow", Some(at)),
                 Abort::NoRoom => ("no_room", None),
                 Abort::LongReply => ("long_reply", None),
+                Abort::Claimed => ("claimed", None),
             };
             put("why", json!(why));
             at.into_iter().for_each(|at| put("at", json!(at)));
@@ -154,6 +159,7 @@ impl history::Answer for Ret {
                 Some("overflow") => Abort::Overflow(place(fields)?),
                 Some("no_room") => Abort::NoRoom,
                 Some("long_reply") => Abort::LongReply,
+                Some("claimed") => Abort::Claimed,
                 _ => return Err("\"why\" is no reason to abort".to_string()),
             }),
             _ => return Err("\"s\" is no way to end".to_string()),

@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// A key.
 pub type Key = Arc<[u8]>;
+/// The item that says which claim counts: its number, in decimal.
+pub const CLAIM: &[u8] = &[0, 0];
 /// What clients of transactions asked and were answered.
 pub type History = history::History<Txn, Ret>;
 
@@ -62,6 +64,9 @@ pub struct Txn {
     pub reads: Vec<Key>,
     /// Keys that are written.
     pub writes: Vec<(Key, Change)>,
+    /// The number of the claim that it is made under; 0: none. What writes does so only where this one counts, or writes the [`CLAIM`] alone; what
+    /// only reads under a claim is answered only there.
+    pub claim: u64,
 }
 
 impl Txn {
@@ -74,6 +79,12 @@ impl Txn {
     /// The keys it writes.
     pub fn written(&self) -> impl Iterator<Item = &Key> {
         self.writes.iter().map(|(key, _)| key)
+    }
+
+    /// Whether it may be done where the claim of this number counts.
+    pub fn is_allowed(&self, claim: u64) -> bool {
+        let is_claim = self.writes.len() == 1 && &*self.writes[0].0 == CLAIM;
+        self.claim == claim || is_claim || (self.only_reads() && self.claim == 0)
     }
 
     /// It writes nothing, so it has no place of its own in the order.
@@ -104,6 +115,8 @@ pub enum Abort {
     NoRoom,
     /// What the reads found was too much for a reply; it is left out.
     LongReply,
+    /// Another claim counts than its own; nothing was looked at.
+    Claimed,
 }
 
 /// What was answered. A transaction of which nobody knows what became has no answer at all.

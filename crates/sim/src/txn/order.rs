@@ -17,7 +17,7 @@
 
 use super::effect::{Store, effect, number, undo, write};
 use super::show::{asked, expected};
-use super::{Asked, Change, Done, Found, History, Key, Ret, Verdict};
+use super::{Asked, CLAIM, Change, Done, Found, History, Key, Ret, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many transactions that were not answered may be missed at one place.
@@ -222,7 +222,9 @@ impl<'a> Order<'a> {
         let done = done(asked);
         if moment == Moment::Still {
             let saw = done.map_or(0, |done| done.lsn);
-            if asked.op.keys().any(|key| at.changed.get(key).is_some_and(|changed| *changed > saw)) {
+            let claim = (asked.op.claim != 0).then_some(CLAIM);
+            let mut keys = asked.op.keys().map(|key| &**key).chain(claim);
+            if keys.any(|key| at.changed.get(key).is_some_and(|changed| *changed > saw)) {
                 return false;
             }
         } else {
@@ -237,14 +239,17 @@ impl<'a> Order<'a> {
             write(&mut at.store, writes, Some(place));
         }
         at.touched.extend(asked.op.keys().map(|key| (key.clone(), place)));
+        if asked.op.claim != 0 || !asked.op.only_reads() {
+            at.touched.insert(CLAIM.into(), place);
+        }
         true
     }
 
     /// A step does not fit: perhaps something was done before it that was not answered.
     fn amend(&mut self, at: &mut Replay, step: (u64, Moment, usize)) -> Result<(), String> {
         let asked = &self.all[step.2];
-        let touches =
-            |i: &usize| self.all[*i].op.written().any(|key| asked.op.keys().any(|other| other == key));
+        let matters = |key: &Key| &**key == CLAIM || asked.op.keys().any(|other| other == key);
+        let touches = |i: &usize| self.all[*i].op.written().any(matters);
         let suspects: Vec<usize> = self.open.iter().copied().filter(touches).collect();
         let mut guessed = Vec::new();
         if step.1 != Moment::Still && self.guess(at, step, &suspects, &mut guessed) {

@@ -9,7 +9,7 @@
 
 use super::effect::{Effect, Item, Store, effect, write};
 use super::show::asked;
-use super::{Asked, Done, History, Key, Ret, Txn, Verdict};
+use super::{Asked, CLAIM, Done, History, Key, Ret, Txn, Verdict};
 use crate::linear::{Entry, Outcome, Spec, search};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -37,9 +37,12 @@ fn parts(history: &History) -> Vec<Vec<Asked<'_>>> {
         history.operations().filter(|asked| !matches!(asked.returned, Some((_, _, Ret::Refused)))).collect();
     // A forest over transactions: whose key is first seen with which.
     let mut parents: Vec<usize> = (0..all.len()).collect();
-    let mut first: BTreeMap<&Key, usize> = BTreeMap::new();
+    let mut first: BTreeMap<&[u8], usize> = BTreeMap::new();
+    // Where there are claims, all that writes depends on which one counts.
+    let claims = all.iter().any(|asked| asked.op.claim != 0 || asked.op.written().any(|key| &**key == CLAIM));
     for (i, asked) in all.iter().enumerate() {
-        for key in asked.op.keys() {
+        let claim = (asked.op.claim != 0 || claims && !asked.op.only_reads()).then_some(CLAIM);
+        for key in asked.op.keys().map(|key| &**key).chain(claim) {
             let other = *first.entry(key).or_insert(i);
             let (one, other) = (root(&mut parents, i), root(&mut parents, other));
             parents[one.max(other)] = one.min(other);

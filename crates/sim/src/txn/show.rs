@@ -12,6 +12,9 @@ impl fmt::Display for Txn {
             between = "; ";
             Ok::<(), fmt::Error>(())
         };
+        if self.claim != 0 {
+            part(f, format!("under claim {}", self.claim))?;
+        }
         for (key, condition) in &self.conditions {
             let key = key.escape_ascii();
             part(
