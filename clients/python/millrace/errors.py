@@ -56,6 +56,13 @@ class TooLong(MillraceError):
         super().__init__("what it reads is too much for one reply: read it in several")
 
 
+class Claimed(MillraceError):
+    """Boxes have copies of the chain's items, and it did not come by their home; or another home has taken over. Nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__("not done: items of this chain have boxes before them, so what writes goes by their home: `millrace chain status` says where it is")
+
+
 class Refused(MillraceError):
     """It was not done, for the reason in `status`."""
 

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from . import txn
 from .client import Swap
-from .errors import BadNumber, MillraceError, NoRoom, NotDone, NotFound, Rejected, TooLong, Unknown
+from .errors import BadNumber, Claimed, MillraceError, NoRoom, NotDone, NotFound, Rejected, TooLong, Unknown
 from .fabric import Connection, Failed, Lost
 from .find import Finder
 from .protobuf import Malformed
@@ -399,6 +399,8 @@ def _of_abort(outcome: Outcome) -> MillraceError:
             return NoRoom()
         case Why.LONG_REPLY:
             return TooLong()
+        case Why.CLAIMED:
+            return Claimed()
     return MillraceError(f"an abort that is not understood: {outcome.abort.why.name}")
 
 

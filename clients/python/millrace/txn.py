@@ -27,6 +27,8 @@ class Why(IntEnum):
     """The chain has no room for what is written."""
     LONG_REPLY = 5
     """What the reads found is too much for one reply."""
+    CLAIMED = 6
+    """Boxes have copies of the chain's items, and it did not come by their home."""
 
 
 class Durability(IntEnum):

@@ -12,7 +12,7 @@ pub fn types() -> &'static ::codec::schema::Types {
 pub const DESCRIPTORS: &[u8] = include_bytes!("txn.desc");
 
 /// Of the layout that the accessors rely on; compared with the table's when that is made.
-pub const LAYOUT_HASH: u64 = 0x5550816f4bd8efcb;
+pub const LAYOUT_HASH: u64 = 0x9fdea57b32c8aec4;
 
 /// Package `millrace`.
 #[allow(dead_code)]
@@ -61,7 +61,7 @@ pub mod millrace {
     pub struct TransactionMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Transaction, TransactionView, TransactionMut, class 0, size 72, super::types
+        Transaction, TransactionView, TransactionMut, class 0, size 80, super::types
     }
 
     impl<'a> TransactionView<'a> {
@@ -99,6 +99,12 @@ pub mod millrace {
         pub fn writes_is_in_acc(self) -> bool {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.is_acc(56) }
+        }
+
+        /// The number of the claim that it is made under: see `Claim`. 0: none.
+        pub fn claim(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(72) }
         }
     }
 
@@ -211,6 +217,20 @@ pub mod millrace {
             let field = ::codec::object::Slot::new(2, 56);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `claim`.
+        pub fn set_claim(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(3, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `claim` absent.
+        pub fn clear_claim(&mut self) {
+            let field = ::codec::object::Slot::new(3, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
         }
     }
 
@@ -1897,6 +1917,9 @@ pub mod millrace {
 
         /// The field `figures`, to be moved between the memories.
         pub const FIGURES: ::codec::place::FieldId = ::codec::typed::field(17, 18);
+
+        /// The field `claim`, to be moved between the memories.
+        pub const CLAIM: ::codec::place::FieldId = ::codec::typed::field(17, 19);
     }
 
     /// A finished [`InfoReply`].
@@ -1907,20 +1930,20 @@ pub mod millrace {
     pub struct InfoReplyMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        InfoReply, InfoReplyView, InfoReplyMut, class 17, size 176, super::types
+        InfoReply, InfoReplyView, InfoReplyMut, class 17, size 184, super::types
     }
 
     impl<'a> InfoReplyView<'a> {
         /// `chain`.
         pub fn chain(self) -> u32 {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(160) }
+            unsafe { self.0.scalar(168) }
         }
 
         /// `replica`.
         pub fn replica(self) -> u32 {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(164) }
+            unsafe { self.0.scalar(172) }
         }
 
         /// `incarnation`.
@@ -1950,19 +1973,19 @@ pub mod millrace {
         /// `is_head`.
         pub fn is_head(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar::<u8>(172) != 0 }
+            unsafe { self.0.scalar::<u8>(180) != 0 }
         }
 
         /// `is_tail`.
         pub fn is_tail(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar::<u8>(173) != 0 }
+            unsafe { self.0.scalar::<u8>(181) != 0 }
         }
 
         /// It may answer reads now.
         pub fn serves_reads(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar::<u8>(174) != 0 }
+            unsafe { self.0.scalar::<u8>(182) != 0 }
         }
 
         /// The last transaction in its log, the last that is durable there, in all logs, and applied here.
@@ -1992,7 +2015,7 @@ pub mod millrace {
         /// What its own log survives, and what that is.
         pub fn durability(self) -> Durability {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(168) }
+            unsafe { self.0.scalar(176) }
         }
 
         /// `media`.
@@ -2054,33 +2077,51 @@ pub mod millrace {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.is_acc(72) }
         }
+
+        /// The claim that counts here, if there is one.
+        pub fn claim(self) -> Option<ClaimView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<Claim>(self.0, 19, 160) }
+        }
+
+        /// True if `claim` is there.
+        pub fn has_claim(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(19) }
+        }
+
+        /// True if `claim` is in accelerator memory.
+        pub fn claim_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(160) }
+        }
     }
 
     impl<'a> InfoReplyMut<'_, 'a> {
         /// Sets `chain`.
         pub fn set_chain(&mut self, value: u32) {
-            let field = ::codec::object::Slot::new(0, 160);
+            let field = ::codec::object::Slot::new(0, 168);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
         /// Makes `chain` absent.
         pub fn clear_chain(&mut self) {
-            let field = ::codec::object::Slot::new(0, 160);
+            let field = ::codec::object::Slot::new(0, 168);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 4) }
         }
 
         /// Sets `replica`.
         pub fn set_replica(&mut self, value: u32) {
-            let field = ::codec::object::Slot::new(1, 164);
+            let field = ::codec::object::Slot::new(1, 172);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
         /// Makes `replica` absent.
         pub fn clear_replica(&mut self) {
-            let field = ::codec::object::Slot::new(1, 164);
+            let field = ::codec::object::Slot::new(1, 172);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 4) }
         }
@@ -2150,42 +2191,42 @@ pub mod millrace {
 
         /// Sets `is_head`.
         pub fn set_is_head(&mut self, value: bool) {
-            let field = ::codec::object::Slot::new(5, 172);
+            let field = ::codec::object::Slot::new(5, 180);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, u8::from(value)) }
         }
 
         /// Makes `is_head` absent.
         pub fn clear_is_head(&mut self) {
-            let field = ::codec::object::Slot::new(5, 172);
+            let field = ::codec::object::Slot::new(5, 180);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 1) }
         }
 
         /// Sets `is_tail`.
         pub fn set_is_tail(&mut self, value: bool) {
-            let field = ::codec::object::Slot::new(6, 173);
+            let field = ::codec::object::Slot::new(6, 181);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, u8::from(value)) }
         }
 
         /// Makes `is_tail` absent.
         pub fn clear_is_tail(&mut self) {
-            let field = ::codec::object::Slot::new(6, 173);
+            let field = ::codec::object::Slot::new(6, 181);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 1) }
         }
 
         /// Sets `serves_reads`.
         pub fn set_serves_reads(&mut self, value: bool) {
-            let field = ::codec::object::Slot::new(7, 174);
+            let field = ::codec::object::Slot::new(7, 182);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, u8::from(value)) }
         }
 
         /// Makes `serves_reads` absent.
         pub fn clear_serves_reads(&mut self) {
-            let field = ::codec::object::Slot::new(7, 174);
+            let field = ::codec::object::Slot::new(7, 182);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 1) }
         }
@@ -2248,14 +2289,14 @@ pub mod millrace {
 
         /// Sets `durability`.
         pub fn set_durability(&mut self, value: Durability) {
-            let field = ::codec::object::Slot::new(12, 168);
+            let field = ::codec::object::Slot::new(12, 176);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
         /// Makes `durability` absent.
         pub fn clear_durability(&mut self) {
-            let field = ::codec::object::Slot::new(12, 168);
+            let field = ::codec::object::Slot::new(12, 176);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 4) }
         }
@@ -2392,6 +2433,98 @@ pub mod millrace {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 16) }
         }
+
+        /// `claim`, made if it is not there.
+        pub fn claim_mut(&mut self) -> Result<ClaimMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(19, 160);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message_mut::<Claim>(self.0.borrow(), field) }
+        }
+
+        /// Makes `claim` absent.
+        pub fn clear_claim(&mut self) {
+            let field = ::codec::object::Slot::new(19, 160);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+    }
+
+    /// A home has boxes before the chain's items, which would go on giving what somebody else has written over. So only what is made under the
+    /// claim writes; reads are for all.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Claim;
+
+    impl Claim {
+        /// The field `address`, to be moved between the memories.
+        pub const ADDRESS: ::codec::place::FieldId = ::codec::typed::field(18, 1);
+    }
+
+    /// A finished [`Claim`].
+    #[derive(Clone, Copy)]
+    pub struct ClaimView<'a>(::codec::object::View<'a>);
+
+    /// A [`Claim`] being built.
+    pub struct ClaimMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        Claim, ClaimView, ClaimMut, class 18, size 48, super::types
+    }
+
+    impl<'a> ClaimView<'a> {
+        /// Not 0.
+        pub fn number(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(40) }
+        }
+
+        /// Where the home takes transactions.
+        pub fn address(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `address` is in accelerator memory.
+        pub fn address_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+    }
+
+    impl<'a> ClaimMut<'_, 'a> {
+        /// Sets `number`.
+        pub fn set_number(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(0, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `number` absent.
+        pub fn clear_number(&mut self) {
+            let field = ::codec::object::Slot::new(0, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `address` to a copy of `value`.
+        pub fn set_address(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `address` to `value` itself.
+        pub fn lend_address(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(1, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `address` absent.
+        pub fn clear_address(&mut self) {
+            let field = ::codec::object::Slot::new(1, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
     }
 
     /// Message `millrace.Member`.
@@ -2400,7 +2533,7 @@ pub mod millrace {
 
     impl Member {
         /// The field `address`, to be moved between the memories.
-        pub const ADDRESS: ::codec::place::FieldId = ::codec::typed::field(18, 3);
+        pub const ADDRESS: ::codec::place::FieldId = ::codec::typed::field(19, 3);
     }
 
     /// A finished [`Member`].
@@ -2411,7 +2544,7 @@ pub mod millrace {
     pub struct MemberMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Member, MemberView, MemberMut, class 18, size 56, super::types
+        Member, MemberView, MemberMut, class 19, size 56, super::types
     }
 
     impl<'a> MemberView<'a> {
@@ -2517,7 +2650,7 @@ pub mod millrace {
 
     impl Hot {
         /// The field `key`, to be moved between the memories.
-        pub const KEY: ::codec::place::FieldId = ::codec::typed::field(19, 0);
+        pub const KEY: ::codec::place::FieldId = ::codec::typed::field(20, 0);
     }
 
     /// A finished [`Hot`].
@@ -2528,7 +2661,7 @@ pub mod millrace {
     pub struct HotMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Hot, HotView, HotMut, class 19, size 48, super::types
+        Hot, HotView, HotMut, class 20, size 48, super::types
     }
 
     impl<'a> HotView<'a> {
@@ -2594,7 +2727,7 @@ pub mod millrace {
 
     impl Figure {
         /// The field `name`, to be moved between the memories.
-        pub const NAME: ::codec::place::FieldId = ::codec::typed::field(20, 0);
+        pub const NAME: ::codec::place::FieldId = ::codec::typed::field(21, 0);
     }
 
     /// A finished [`Figure`].
@@ -2605,7 +2738,7 @@ pub mod millrace {
     pub struct FigureMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Figure, FigureView, FigureMut, class 20, size 48, super::types
+        Figure, FigureView, FigureMut, class 21, size 48, super::types
     }
 
     impl<'a> FigureView<'a> {
@@ -2671,7 +2804,7 @@ pub mod millrace {
 
     impl ExportRequest {
         /// The field `proof`, to be moved between the memories.
-        pub const PROOF: ::codec::place::FieldId = ::codec::typed::field(21, 0);
+        pub const PROOF: ::codec::place::FieldId = ::codec::typed::field(22, 0);
     }
 
     /// A finished [`ExportRequest`].
@@ -2682,7 +2815,7 @@ pub mod millrace {
     pub struct ExportRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        ExportRequest, ExportRequestView, ExportRequestMut, class 21, size 56, super::types
+        ExportRequest, ExportRequestView, ExportRequestMut, class 22, size 56, super::types
     }
 
     impl<'a> ExportRequestView<'a> {
@@ -2774,10 +2907,10 @@ pub mod millrace {
 
     impl ExportReply {
         /// The field `piece`, to be moved between the memories.
-        pub const PIECE: ::codec::place::FieldId = ::codec::typed::field(22, 5);
+        pub const PIECE: ::codec::place::FieldId = ::codec::typed::field(23, 5);
 
         /// The field `entries`, to be moved between the memories.
-        pub const ENTRIES: ::codec::place::FieldId = ::codec::typed::field(22, 6);
+        pub const ENTRIES: ::codec::place::FieldId = ::codec::typed::field(23, 6);
     }
 
     /// A finished [`ExportReply`].
@@ -2788,7 +2921,7 @@ pub mod millrace {
     pub struct ExportReplyMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        ExportReply, ExportReplyView, ExportReplyMut, class 22, size 104, super::types
+        ExportReply, ExportReplyView, ExportReplyMut, class 23, size 104, super::types
     }
 
     impl<'a> ExportReplyView<'a> {
@@ -3021,7 +3154,7 @@ pub mod millrace {
 
     impl Logged {
         /// The field `payload`, to be moved between the memories.
-        pub const PAYLOAD: ::codec::place::FieldId = ::codec::typed::field(23, 1);
+        pub const PAYLOAD: ::codec::place::FieldId = ::codec::typed::field(24, 1);
     }
 
     /// A finished [`Logged`].
@@ -3032,7 +3165,7 @@ pub mod millrace {
     pub struct LoggedMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Logged, LoggedView, LoggedMut, class 23, size 48, super::types
+        Logged, LoggedView, LoggedMut, class 24, size 48, super::types
     }
 
     impl<'a> LoggedView<'a> {
@@ -3127,7 +3260,7 @@ pub mod millrace {
                 server_streaming: false,
             },
         ],
-        hash: 0x9541a2449a9003c7,
+        hash: 0x1f3f3417ce7ca10d,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -3486,6 +3619,8 @@ pub mod millrace {
             pub const WHY_NO_ROOM: Why = Why(4);
             /// What the reads found is too much for one reply, and left out.
             pub const WHY_LONG_REPLY: Why = Why(5);
+            /// Another claim counts than the transaction's own. The value of the key of two zero bytes says who has it; `Info` does, too.
+            pub const WHY_CLAIMED: Why = Why(6);
         }
 
         ::codec::typed_enum! {
@@ -3496,6 +3631,7 @@ pub mod millrace {
             3 => "WHY_OVERFLOW",
             4 => "WHY_NO_ROOM",
             5 => "WHY_LONG_REPLY",
+            6 => "WHY_CLAIMED",
         }
     }
 

@@ -1,5 +1,6 @@
 //! Why an operation has no result, and what to do about it.
 
+use crate::chain::reply::CLAIMED;
 use crate::chain::words::refusal_text;
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;
@@ -31,6 +32,8 @@ pub enum Error {
     NoRoom,
     /// What is read is too much for one reply: read it in several.
     LongReply,
+    /// Boxes have copies of the chain's items, and it did not come by their home; or another home has taken over. Nothing was changed.
+    Claimed,
     /// An answer that no chain gives: another version of it?
     Odd(String),
 }
@@ -43,6 +46,7 @@ impl Error {
             Abort::Overflow(_) => Error::Overflow,
             Abort::NoRoom => Error::NoRoom,
             Abort::LongReply => Error::LongReply,
+            Abort::Claimed => Error::Claimed,
             Abort::Condition(at) => Error::Odd(format!("condition {at} does not hold, and there is none")),
         }
     }
@@ -73,6 +77,7 @@ impl fmt::Display for Error {
                 f.write_str("not done: the chain has no room for it; give its replicas more --data-size")
             }
             Error::LongReply => f.write_str("what it reads is too much for one reply: read it in several"),
+            Error::Claimed => write!(f, "not done: {CLAIMED}"),
             Error::Odd(what) => write!(f, "an answer that is not understood: {what}"),
         }
     }

@@ -81,10 +81,11 @@ pub fn passes(whole: Transaction, mode: Mode, lane: u64) -> Vec<Pass> {
             conditions: own,
             reads: Vec::new(),
             writes: vec![(key, change)],
+            claim: 0,
         }));
     }
     for condition in conditions {
-        let pass = Transaction { conditions: vec![condition], reads: Vec::new(), writes: Vec::new() };
+        let pass = Transaction { conditions: vec![condition], ..Transaction::default() };
         passes.push(Pass::Work(match mode {
             Mode::OneOperationPerPassReadsAtTail => pass,
             _ => pass.delete(format!("pass:{lane}")),

@@ -14,7 +14,7 @@ use fabric::channel::{self, CallOptions};
 use fabric::link::Address;
 use protocol::chain::client::{self, Failure, Reads};
 use protocol::chain::message::{Refusal, RequestId, Status};
-use protocol::chain::{Config, NodeId, Out, Outcome, ReplicaId, SessionId, Transaction};
+use protocol::chain::{Claim, Config, NodeId, Out, Outcome, ReplicaId, SessionId, Transaction};
 use ring::wait::WaitPolicy;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -141,6 +141,16 @@ impl Client {
             }
             self.wait(None);
         }
+    }
+
+    /// The claim that counts, and the version of its item.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub fn claim(&mut self) -> Result<Option<(u64, Claim)>, TxnError> {
+        let outcome = self.execute(Claim::ask())?;
+        let found = outcome.reads.into_iter().next().flatten();
+        Ok(found.and_then(|found| Some((found.version.0, Claim::parse(&found.value)?))))
     }
 
     /// Starts a transaction; [`Client::poll`] tells what becomes of it.

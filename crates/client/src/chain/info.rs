@@ -5,7 +5,7 @@ use super::words::{durability_word, take_durability, take_replica};
 use codec::memory::OutOfMemory;
 use fabric::link::Address;
 use fabric::status::Status;
-use protocol::chain::{Durability, Epoch, Incarnation, Lsn, ReplicaId};
+use protocol::chain::{Claim, Durability, Epoch, Incarnation, Lsn, ReplicaId};
 
 /// A replica's view of itself and its chain.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +48,8 @@ pub struct Info {
     pub hottest: Vec<(Vec<u8>, u64)>,
     /// Counters and figures, by name.
     pub figures: Vec<(String, f64)>,
+    /// The claim that counts here.
+    pub claim: Option<Claim>,
 }
 
 /// A replica of a chain, as another one knows it.
@@ -106,6 +108,11 @@ impl Info {
             to.set_name(name)?;
             to.set_value(*value);
         }
+        if let Some(claim) = &self.claim {
+            let mut to = to.claim_mut()?;
+            to.set_number(claim.number);
+            to.set_address(&claim.address)?;
+        }
         Ok(())
     }
 
@@ -142,6 +149,9 @@ impl Info {
             digest: from.has_digest().then(|| from.digest()),
             hottest: from.hottest().iter().map(|hot| (hot.key().to_vec(), hot.waiting())).collect(),
             figures: from.figures().iter().map(|figure| (figure.name().to_owned(), figure.value())).collect(),
+            claim: from
+                .claim()
+                .map(|claim| Claim { number: claim.number(), address: claim.address().to_owned() }),
         })
     }
 }

@@ -8,6 +8,10 @@ use protocol::chain::{Durability, Outcome, Transaction};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
 
+/// What another claim means for a transaction.
+pub const CLAIMED: &str = "items of this chain have boxes before them, so transactions go by the home that claimed it: `millrace chain status` says where it is, \
+     `millrace chain unclaim` ends that where there is none any more";
+
 /// What a durability survives, in words.
 pub fn survives(durability: Durability) -> &'static str {
     match durability {
@@ -62,6 +66,7 @@ fn why(transaction: &Transaction, abort: Abort) -> String {
         Abort::Overflow(place) => format!("{} adds beyond 64 bits", write(place)),
         Abort::NoRoom => "the chain has no room for it: give its replicas more --data-size".to_owned(),
         Abort::LongReply => "what it reads is too much for one reply: read it in several".to_owned(),
+        Abort::Claimed => CLAIMED.to_owned(),
     }
 }
 
@@ -106,6 +111,7 @@ fn abort(abort: Abort) -> Value {
         Abort::Overflow(place) => json!({ "why": "overflow", "place": place }),
         Abort::NoRoom => json!({ "why": "no-room" }),
         Abort::LongReply => json!({ "why": "long-reply" }),
+        Abort::Claimed => json!({ "why": "claimed" }),
     }
 }
 

@@ -60,6 +60,7 @@ pub fn put_transaction(
             Change::Add(amount) => to.set_add(*amount),
         }
     }
+    to.set_claim(from.claim);
     Ok(())
 }
 
@@ -97,6 +98,7 @@ pub fn take_transaction(from: proto::TransactionView<'_>) -> Result<Transaction,
         conditions: conditions.collect::<Result<_, _>>()?,
         reads: from.reads().iter().map(<[u8]>::to_vec).collect(),
         writes: writes.collect::<Result<_, _>>()?,
+        claim: from.claim(),
     })
 }
 
@@ -179,6 +181,7 @@ pub fn put_outcome(from: &Outcome, to: &mut proto::OutcomeMut<'_, '_>) -> Result
             Abort::Overflow(place) => (proto::abort::Why::WHY_OVERFLOW, place),
             Abort::NoRoom => (proto::abort::Why::WHY_NO_ROOM, 0),
             Abort::LongReply => (proto::abort::Why::WHY_LONG_REPLY, 0),
+            Abort::Claimed => (proto::abort::Why::WHY_CLAIMED, 0),
         };
         let mut to = to.abort_mut()?;
         to.set_why(why);
@@ -223,6 +226,7 @@ fn take_abort(from: proto::AbortView<'_>) -> Result<Abort, RpcStatus> {
         proto::abort::Why::WHY_OVERFLOW => Abort::Overflow(from.place()),
         proto::abort::Why::WHY_NO_ROOM => Abort::NoRoom,
         proto::abort::Why::WHY_LONG_REPLY => Abort::LongReply,
+        proto::abort::Why::WHY_CLAIMED => Abort::Claimed,
         other => return Err(invalid(format!("an abort for a reason that is not known here ({})", other.0))),
     })
 }

@@ -70,6 +70,13 @@ impl Transaction {
         self.condition(key, Condition::AtLeast(least))
     }
 
+    /// Made under this claim.
+    #[must_use]
+    pub fn under(mut self, claim: u64) -> Transaction {
+        self.claim = claim;
+        self
+    }
+
     fn write(mut self, key: impl Into<Vec<u8>>, change: Change) -> Transaction {
         self.writes.push((key.into(), change));
         self

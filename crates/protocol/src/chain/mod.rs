@@ -19,6 +19,7 @@
 
 pub mod attributes;
 pub mod build;
+pub mod claim;
 pub mod client;
 pub mod controller;
 pub mod entry;
@@ -34,6 +35,7 @@ pub mod text;
 pub mod transaction;
 pub mod wire;
 
+pub use claim::Claim;
 pub use client::Client;
 pub use controller::Controller;
 pub use entry::{Entry, Tuple};

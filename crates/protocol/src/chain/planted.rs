@@ -50,4 +50,10 @@ planted! {
     TellTooSoon "tell-too-soon",
     /// A replica takes the configuration of a controller that another has taken over from: an earlier one than it has.
     ObeyStaleController "obey-stale-controller",
+    /// A head runs others while a claim is under way, by the one before it.
+    PassClaim "pass-claim",
+    /// A new head does not look for claims among entries that are under way.
+    ForgetClaim "forget-claim",
+    /// A replica answers reads under a claim though it is not clean.
+    ReadDirtyClaim "read-dirty-claim",
 }

@@ -17,6 +17,7 @@
 //! # Ok::<(), protocol::chain::text::ParseError>(())
 //! ```
 //!
+//! A claim is not in it: who has one says so by other means ([`Transaction::claim`]).
 //! What is shown says conditions, reads and writes in this order, each kind in its own; parsing it gives the same transaction.
 //!
 //! Bounds: none of its own; [`Transaction::check`] has those of a transaction. Errors: [`ParseError`].

@@ -56,6 +56,8 @@ pub struct Transaction {
     pub reads: Vec<Vec<u8>>,
     /// Keys that are written.
     pub writes: Vec<(Vec<u8>, Change)>,
+    /// The number of the [claim](super::claim) that it is made under; 0: none.
+    pub claim: u64,
 }
 
 /// An item as a read found it.
@@ -80,6 +82,8 @@ pub enum Abort {
     NoRoom,
     /// What the reads found is too much for one reply: [`Transaction::max_reply`]. It is left out.
     LongReply,
+    /// Another [claim](super::claim) counts than the one it is made under, or none does. Nothing was looked at; the claim's item says where to go.
+    Claimed,
 }
 
 /// What became of a transaction, for good: whoever asks again with the same session and number hears the same.

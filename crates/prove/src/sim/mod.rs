@@ -109,8 +109,8 @@ pub struct Sim {
     seed: Option<u64>,
 
     /// Transactions over a chain of replicas. Who there is: three (replicas; 3 clients, 2 controllers), two, moves (3 more replicas,
-    /// and an operator whose orders let them in and take others out), or a text of replicas, clients, controllers, spares and
-    /// keys, as replicas=3,clients=2,controllers=1,keys=2
+    /// and an operator whose orders let them in and take others out), homes (2 of the clients claim the chain), or a text of replicas, clients,
+    /// controllers, spares, homes and keys, as replicas=3,clients=2,controllers=1,keys=2
     #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "three", conflicts_with = "topology")]
     chain: Option<chain::Shape>,
 

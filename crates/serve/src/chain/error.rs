@@ -52,6 +52,7 @@ pub enum ChainError {
     Cluster(Wrong),
     NoPlace(PathBuf, String),
     NowhereForClients,
+    Claim(String),
 }
 
 impl ChainError {
@@ -75,6 +76,7 @@ impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ChainError::Register(error) => error.fmt(f),
+            ChainError::Claim(why) => f.write_str(why),
             ChainError::Config(error) => write!(f, "the registers do not fit together: {error}"),
             ChainError::NoDirectory(media) => {
                 write!(f, "--media {media} keeps files: say where with --data DIR, or use --media memory")

@@ -5,7 +5,7 @@ use super::node::Node;
 use crate::txn::info::{Info, Member};
 use base::Clock;
 use protocol::chain::replica::Stats;
-use protocol::chain::{Lsn, NodeId, Part, Space};
+use protocol::chain::{Lsn, NodeId, Part, Space, claim};
 
 impl Node {
     /// Everything, with a checksum as of a transaction if there is one.
@@ -53,6 +53,7 @@ impl Node {
             under_way: view.under_way as u64,
             digest: digest.map(|(_, digest)| digest),
             hottest,
+            claim: claim::of(self.replica.image()),
             figures: self.figures().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         }
     }
@@ -100,10 +101,11 @@ impl Node {
 }
 
 /// What the machine counted.
-fn named(stats: &Stats) -> [(&'static str, u64); 18] {
+fn named(stats: &Stats) -> [(&'static str, u64); 19] {
     [
         ("transactions_logged_total", stats.logged),
         ("transactions_aborted_total", stats.aborted),
+        ("transactions_claimed_total", stats.claimed),
         ("replies_remembered_total", stats.remembered),
         ("requests_repeated_total", stats.repeated),
         ("requests_busy_total", stats.busy),

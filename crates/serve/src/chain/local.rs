@@ -16,7 +16,7 @@ use protocol::chain::image::plain::Plain;
 use protocol::chain::log::memory::Memory;
 use protocol::chain::replica::Recovered;
 use protocol::chain::{
-    Config, Durability, Image as _, Incarnation, Log as _, Message, NodeId, Part, Replica, ReplicaId,
+    Config, Durability, Image as _, Incarnation, Log as _, Message, NodeId, Part, Replica, ReplicaId, claim,
 };
 use ring::wait::{Sleeper, Waker, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -348,5 +348,6 @@ fn info(
         digest: digest.then(|| machine.image().digest()),
         hottest: Vec::new(),
         figures: Vec::new(),
+        claim: claim::of(machine.image()),
     }
 }

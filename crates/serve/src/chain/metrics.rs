@@ -56,6 +56,7 @@ crate::families! { "millrace_chain_";
     CHECKPOINTS counter "checkpoints" count ["chain", "replica"] "Checkpoints that are complete.";
     LOGGED counter "transactions_logged" count ["chain", "replica"] "Transactions that the head logged.";
     ABORTED counter "transactions_aborted" count ["chain", "replica"] "Transactions whose conditions did not hold, or that found no room.";
+    CLAIMED counter "transactions_claimed" count ["chain", "replica"] "Of the aborted, those that did not come by the home that claimed the chain.";
     REMEMBERED counter "replies_remembered" count ["chain", "replica"] "Requests answered with the reply of an earlier time.";
     REPEATED counter "requests_repeated" count ["chain", "replica"] "Requests that were under way already.";
     BUSY counter "requests_busy" count ["chain", "replica"] "Requests told to come later.";

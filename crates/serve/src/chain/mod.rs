@@ -35,6 +35,7 @@ pub mod registry;
 pub mod replica;
 pub mod service;
 pub mod status;
+mod unclaim;
 pub mod up;
 
 pub use controller::Controlling;
@@ -62,6 +63,7 @@ enum Command {
     Reset(Box<controller::Reset>),
     Status(status::StatusCommand),
     Checksum(status::Checksum),
+    Unclaim(unclaim::Unclaim),
     Backup(backup::Backup),
     Restore(backup::Restore),
     Verify(backup::Verify),
@@ -80,6 +82,7 @@ impl Chain {
             Command::Reset(reset) => reset.run().map_err(ChainError::Controller),
             Command::Status(status) => status.run(),
             Command::Checksum(checksum) => checksum.run(),
+            Command::Unclaim(unclaim) => unclaim.run(),
             Command::Backup(backup) => backup.run(),
             Command::Restore(restore) => restore.run(),
             Command::Verify(verify) => verify.run(),

@@ -7,7 +7,7 @@ use crate::txn::proto::millrace::TxnClient;
 use clap::Args;
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
-use protocol::chain::{Lsn, ReplicaId};
+use protocol::chain::{Claim, Lsn, ReplicaId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -109,6 +109,11 @@ pub fn ask(address: &Address, digest: Option<Lsn>) -> Result<Info, String> {
 }
 
 impl Whom {
+    /// The replicas that are named.
+    pub(super) fn addresses(&self) -> &[Address] {
+        &self.connect
+    }
+
     /// Asks those that are named here, and whom they name.
     fn ask(&self) -> Result<Answers, ChainError> {
         let mut answers = Answers::default();
@@ -193,6 +198,10 @@ impl Answers {
                 info.media,
             );
         }
+        if let Some(claim) = &newest.claim {
+            out +=
+                &format!("claimed: {claim}; transactions go there, and `millrace chain unclaim` ends that\n");
+        }
         for (replica, why) in &self.away {
             out += &format!("{:<8}away: {why}\n", replica.0);
         }
@@ -253,12 +262,16 @@ impl Answers {
                 "head": info.is_head, "tail": info.is_tail, "serves_reads": info.serves_reads,
                 "last": info.last.0, "durable": info.durable.0, "committed": info.committed.0, "applied": info.applied.0,
                 "survives": survives(info), "media": info.media, "waiting": info.waiting, "under_way": info.under_way,
-                "hottest": hottest.collect::<Vec<_>>(), "figures": figures,
+                "hottest": hottest.collect::<Vec<_>>(), "figures": figures, "claim": info.claim.as_ref().map(claim_json),
             })
         });
         let away = self.away.iter().map(|(id, why)| serde_json::json!({ "replica": id.0, "why": why }));
         serde_json::json!({ "replicas": here.collect::<Vec<_>>(), "away": away.collect::<Vec<_>>() })
     }
+}
+
+fn claim_json(claim: &Claim) -> serde_json::Value {
+    serde_json::json!({ "number": format!("{:016x}", claim.number), "address": claim.address })
 }
 
 /// What a replica is in the newest configuration.
@@ -418,6 +431,7 @@ mod tests {
             digest: None,
             hottest: Vec::new(),
             figures: vec![("connected".to_owned(), f64::from(u8::from(connected)))],
+            claim: None,
         }
     }
 

@@ -43,8 +43,8 @@ fn transaction() -> impl Strategy<Value = Transaction> {
     ];
     let conditions = proptest::collection::vec((bytes(), condition), 0..5);
     let writes = proptest::collection::vec((bytes(), change), 0..5);
-    (conditions, proptest::collection::vec(bytes(), 0..5), writes)
-        .prop_map(|(conditions, reads, writes)| Transaction { conditions, reads, writes })
+    (conditions, proptest::collection::vec(bytes(), 0..5), writes, any::<u64>())
+        .prop_map(|(conditions, reads, writes, claim)| Transaction { conditions, reads, writes, claim })
 }
 
 fn durability() -> impl Strategy<Value = Durability> {
@@ -58,6 +58,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         any::<u32>().prop_map(Abort::Overflow),
         Just(Abort::NoRoom),
         Just(Abort::LongReply),
+        Just(Abort::Claimed),
     ];
     let found = (1u64.., bytes()).prop_map(|(version, value)| Found { version: Lsn(version), value });
     let reads = proptest::collection::vec(proptest::option::of(found), 0..5);

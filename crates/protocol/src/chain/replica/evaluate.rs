@@ -2,9 +2,9 @@
 //!
 //! Numbers are decimal text, 64-bit signed.
 
-use crate::chain::Transaction;
 use crate::chain::image::{Image, Key, Space};
 use crate::chain::transaction::{Abort, Change, Condition, Found};
+use crate::chain::{Transaction, claim};
 
 /// What it comes to.
 pub(super) struct Evaluated {
@@ -19,6 +19,14 @@ pub(super) struct Evaluated {
 /// A user's key.
 pub(super) fn user(bytes: &[u8]) -> Key {
     Key { space: Space::User, bytes: bytes.to_vec() }
+}
+
+/// The same where this claim counts: nothing is looked at if it is not the one that the transaction is made under.
+pub(super) fn evaluate_under(image: &impl Image, claim: u64, transaction: &Transaction) -> Evaluated {
+    if claim::allows(claim, transaction) {
+        return evaluate(image, transaction);
+    }
+    Evaluated { abort: Some(Abort::Claimed), reads: Vec::new(), sums: Vec::new(), writes: Vec::new() }
 }
 
 /// Looks at conditions, reads and writes. Where it aborts, sums and writes are empty.

@@ -4,16 +4,16 @@
 //! logged and not applied writes one of the keys, since whatever is committed went through its log; else it asks the tail up to where everything is
 //! committed, and answers when that is applied here.
 //!
-//! Invariants: 1. all keys of a transaction are read at one moment; 2. nothing is answered at once without a lease, and by the tail only when no
+//! Invariants: 1. all keys of a transaction, and the claim that it is made under, are read at one moment; 2. nothing is answered at once without a lease, and by the tail only when no
 //! replica reads by an earlier configuration, and everything is applied that an earlier tail may have committed.
 //!
 //! Bounds: `queue` reads wait, for at most `retransmit_max`; then they are sent elsewhere.
 
 use super::Replica;
-use super::evaluate::{evaluate, user};
+use super::evaluate::{evaluate_under, user};
 use crate::chain::message::{Refusal, RequestId};
 use crate::chain::transaction::{Abort, Outcome};
-use crate::chain::{Image, Key, Log, Lsn, Message, NodeId, Out, Planted, Transaction};
+use crate::chain::{Image, Key, Log, Lsn, Message, NodeId, Out, Planted, Transaction, claim};
 use crate::planted::Bugs;
 use base::Nanos;
 use std::collections::BTreeMap;
@@ -94,7 +94,8 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
 
     fn answer_read(&mut self, from: NodeId, id: RequestId, transaction: &Transaction, out: &mut Out) {
         self.stats.reads += 1;
-        let done = evaluate(&self.image, transaction);
+        let claim = if transaction.claim == 0 { 0 } else { claim::number_of(&self.image) };
+        let done = evaluate_under(&self.image, claim, transaction);
         let mut outcome = Outcome {
             lsn: self.image.applied(),
             abort: done.abort,
@@ -119,7 +120,9 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
             dirty.upto = lsn;
         }
         dirty.keys.retain(|_, lsn| *lsn > applied);
-        transaction.keys().into_iter().all(|key| !dirty.keys.contains_key(&user(key)))
+        let looks_at_claim = transaction.claim != 0 && !self.bugs.has(Planted::ReadDirtyClaim);
+        let claim = looks_at_claim.then_some(claim::CLAIM);
+        transaction.keys().into_iter().chain(claim).all(|key| !dirty.keys.contains_key(&user(key)))
     }
 
     fn ask_tail(&mut self, now: Nanos, from: NodeId, id: RequestId, transaction: Transaction, out: &mut Out) {

@@ -70,6 +70,8 @@ pub struct Stats {
     pub logged: u64,
     /// Of these, aborted.
     pub aborted: u64,
+    /// Of these, since another claim counts than theirs.
+    pub claimed: u64,
     /// Transactions that were answered by what was remembered.
     pub remembered: u64,
     /// Copies of requests that wait or are under way already.

@@ -2,7 +2,8 @@
 //! replays the whole order of transactions on a map, and compares what everybody was answered.
 
 use super::world::World;
-use crate::chain::transaction::{Change, Condition, Found};
+use crate::chain::claim::{CLAIM, Claim};
+use crate::chain::transaction::{Abort, Change, Condition, Found};
 use crate::chain::{Entry, Image, Log, Lsn, Outcome, Part, SessionId, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -153,6 +154,14 @@ impl World {
             }
         }
         for (transaction, outcome, floor) in reads {
+            let is_claimed = outcome.abort == Some(Abort::Claimed);
+            for at in [outcome.lsn, floor.max(outcome.lsn)] {
+                let state =
+                    states.range(..=at).next_back().map(|(_, state)| state).expect("there is a first");
+                if state.is_claimed(&transaction) != is_claimed {
+                    found.push(format!("at {} {transaction:?} came to {outcome:?}", at.0));
+                }
+            }
             for (key, is) in transaction.reads.iter().zip(&outcome.reads) {
                 for at in [outcome.lsn, floor.max(outcome.lsn)] {
                     let state =
@@ -193,7 +202,19 @@ impl Model {
         self.items.get(key).map_or(0, |item| String::from_utf8_lossy(&item.value).parse().expect("a number"))
     }
 
+    /// Said once more than the machines say it: only what makes or ends a claim, and what is under the one that there is, writes.
+    fn is_claimed(&self, transaction: &Transaction) -> bool {
+        let claim = self.items.get(CLAIM).and_then(|item| Claim::parse(&item.value));
+        let number = claim.map_or(0, |claim| claim.number);
+        let keys: Vec<&[u8]> = transaction.writes.iter().map(|(key, _)| &key[..]).collect();
+        let is_free = keys == [CLAIM] || (keys.is_empty() && transaction.claim == 0);
+        !is_free && transaction.claim != number
+    }
+
     fn execute(&mut self, lsn: Lsn, transaction: &Transaction) -> Done {
+        if self.is_claimed(transaction) {
+            return (true, vec![], vec![]);
+        }
         let reads = transaction.reads.iter().map(|key| self.items.get(key).cloned()).collect();
         let holds = transaction.conditions.iter().all(|(key, condition)| match condition {
             Condition::Version(version) => self.items.get(key).map_or(0, |item| item.version.0) == *version,

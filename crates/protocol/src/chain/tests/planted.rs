@@ -1,7 +1,7 @@
 //! Every mistake of a replica that can be planted is found by a scenario, or by seeds.
 
 use super::world::World;
-use super::{failures, joining, serving};
+use super::{claims, failures, joining, serving};
 use crate::chain::Planted;
 
 fn finder(planted: Planted) -> Option<fn(Option<Planted>) -> World> {
@@ -20,6 +20,9 @@ fn finder(planted: Planted) -> Option<fn(Option<Planted>) -> World> {
         Planted::KeepSuffix => joining::stale_suffix,
         Planted::TakeOldChunk => joining::copied,
         Planted::JoinTooSoon => joining::hasty,
+        Planted::PassClaim => claims::passed,
+        Planted::ForgetClaim => claims::forgotten,
+        Planted::ReadDirtyClaim => claims::dirty,
         // The controller's, and the store's; and what only orders show.
         Planted::DeposeTooSoon
         | Planted::ServeRemoved

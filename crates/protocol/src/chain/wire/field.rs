@@ -290,7 +290,7 @@ structs! {
     ReplicaAddress { replica, peers, clients }
     Order { number, action }
     Configuration { epoch, reset, kept, members, roster, left, ordered }
-    Transaction { conditions, reads, writes }
+    Transaction { conditions, reads, writes, claim }
     Found { version, value }
     Outcome { lsn, abort, reads, sums, durability, copies }
 }
@@ -359,7 +359,7 @@ choices! {
     }
     Condition { 0 Version(version), 1 Exists, 2 Value(value), 3 AtLeast(least), }
     Change { 0 Put(value), 1 Delete, 2 Add(by), }
-    Abort { 0 Condition(place), 1 NotANumber(place), 2 Overflow(place), 3 NoRoom, 4 LongReply, }
+    Abort { 0 Condition(place), 1 NotANumber(place), 2 Overflow(place), 3 NoRoom, 4 LongReply, 5 Claimed, }
     Refusal { 0 Elsewhere(replica), 1 Busy, 2 Malformed(why), 3 NoSession, 4 Forgotten, }
     Status { 0 Done(outcome), 1 Unknown, 2 Forgotten, }
     Malformed {

@@ -34,7 +34,9 @@ use std::fmt;
 /// Of every message.
 pub const MAGIC: [u8; 2] = *b"MC";
 /// The version of the format spoken here.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
+/// Of the configurations that a registry may have kept: they are the same since.
+const STORED_SINCE: u8 = 4;
 /// Bytes before the fields.
 pub const HEADER: usize = 16;
 /// Bytes of the longest message: what a frame of the fabric carries.
@@ -113,7 +115,7 @@ pub fn emit(chain: u32, message: &Message, out: &mut Vec<u8>) {
 /// # Errors
 /// [`ParseError`].
 pub fn parse(bytes: &[u8]) -> Result<(u32, Message), ParseError> {
-    let (kind, chain, fields) = unseal(bytes)?;
+    let (kind, chain, fields) = unseal(bytes, VERSION)?;
     if !KINDS.iter().any(|(code, ..)| *code == kind) {
         return Err(ParseError::Kind(kind));
     }
@@ -135,7 +137,7 @@ impl Configuration {
     /// # Errors
     /// [`ParseError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<(u32, Configuration), ParseError> {
-        let (kind, chain, fields) = unseal(bytes)?;
+        let (kind, chain, fields) = unseal(bytes, STORED_SINCE)?;
         if kind != STORED_CONFIGURATION {
             return Err(ParseError::Kind(kind));
         }
@@ -160,8 +162,8 @@ fn seal(kind: u8, chain: u32, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>))
     out[start..][..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The kind, the chain and the fields of an envelope.
-fn unseal(bytes: &[u8]) -> Result<(u8, u32, &[u8]), ParseError> {
+/// The kind, the chain and the fields of an envelope of a version from `since` on.
+fn unseal(bytes: &[u8], since: u8) -> Result<(u8, u32, &[u8]), ParseError> {
     let (head, fields) = bytes.split_first_chunk::<HEADER>().ok_or(ParseError::Foreign)?;
     let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     if head[4..6] != MAGIC || bytes.len() > MAX_MESSAGE || number(12) as usize != fields.len() {
@@ -170,7 +172,7 @@ fn unseal(bytes: &[u8]) -> Result<(u8, u32, &[u8]), ParseError> {
     if number(0) != crc32c::crc32c(&bytes[4..]) {
         return Err(ParseError::Checksum);
     }
-    if head[6] != VERSION {
+    if !(since..=VERSION).contains(&head[6]) {
         return Err(ParseError::Version(head[6]));
     }
     Ok((head[7], number(8), fields))

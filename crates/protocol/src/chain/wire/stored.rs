@@ -64,7 +64,7 @@ impl Outcome {
     pub fn bytes(&self) -> usize {
         let abort = self.abort.map_or(0, |abort| match abort {
             Abort::Condition(_) | Abort::NotANumber(_) | Abort::Overflow(_) => 5,
-            Abort::NoRoom | Abort::LongReply => 1,
+            Abort::NoRoom | Abort::LongReply | Abort::Claimed => 1,
         });
         let found = |found: &Option<_>| {
             found.as_ref().map_or(1, |found: &super::super::transaction::Found| FOUND + found.value.len())

@@ -49,6 +49,7 @@ fn transaction() -> Transaction {
             (b"b".to_vec(), Change::Delete),
             (b"f".to_vec(), Change::Add(-1)),
         ],
+        claim: 5,
     }
 }
 
@@ -163,6 +164,7 @@ fn with_clients() -> Vec<(&'static str, Message)> {
         ("adds to no number", Message::Reply { id, outcome: outcome(Some(Abort::NotANumber(2))) }),
         ("adds too much", Message::Reply { id, outcome: outcome(Some(Abort::Overflow(2))) }),
         ("no room", Message::Reply { id, outcome: outcome(Some(Abort::NoRoom)) }),
+        ("another claim counts", Message::Reply { id, outcome: outcome(Some(Abort::Claimed)) }),
         ("reads too much", Message::Reply { id, outcome: outcome(Some(Abort::LongReply)) }),
         ("ask that one", refused(Refusal::Elsewhere(Some(ReplicaId(2))))),
         ("ask another", refused(Refusal::Elsewhere(None))),

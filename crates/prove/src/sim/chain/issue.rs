@@ -6,14 +6,15 @@
 //! 4. They do so also when a replica then dies, within `Script::bound_after_death`.
 
 use super::record;
-use super::script::SEEN;
+use super::script::{OWN, SEEN};
 use super::shape::Role;
 use super::world::{Happening, Phase, World};
 use base::{Nanos, Picos};
+use protocol::chain::claim::CLAIM;
 use protocol::chain::client::Failure;
 use protocol::chain::message::RequestId;
 use protocol::chain::transaction::{Change, Condition, Outcome};
-use protocol::chain::{Message, NodeId, Out, SessionId, Transaction};
+use protocol::chain::{Claim, Message, NodeId, Out, SessionId, Transaction};
 use sim::nodes::Node;
 use sim::random;
 use sim::txn::Ret;
@@ -50,6 +51,8 @@ pub struct Underway {
     ended: Vec<(Running, bool)>,
     /// The version that each client saw last of each key.
     seen: HashMap<(Node, Vec<u8>), u64>,
+    /// The last claim that each client made, whatever became of it.
+    claims: HashMap<Node, u64>,
 }
 
 impl Underway {
@@ -89,6 +92,15 @@ impl World<'_> {
                 let seen = self.underway.seen.get(&(intent.client, key.clone()));
                 *condition = Condition::Version(seen.copied().unwrap_or(0));
             }
+        }
+        if transaction.claim == OWN {
+            transaction.claim = self.underway.claims.get(&intent.client).copied().unwrap_or(0);
+        }
+        if let [(key, Change::Put(value))] = &transaction.writes[..]
+            && key == CLAIM
+            && let Some(claim) = Claim::parse(value)
+        {
+            self.underway.claims.insert(intent.client, claim.number);
         }
         self.call(intent.client, transaction, None);
     }

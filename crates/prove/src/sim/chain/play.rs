@@ -19,9 +19,17 @@ const CONFIGURATIONS: usize = 1 << 12;
 /// Spares where a planted bug needs some.
 const SPARES: u32 = 3;
 
+/// Clients that claim the chain where a planted bug needs some.
+const HOMES: u32 = 2;
+
 /// Whether a mistake shows only where an operator gives orders.
 pub(super) fn is_about_orders(planted: Planted) -> bool {
     matches!(planted, Planted::ServeRemoved | Planted::SwitchTooSoon | Planted::TellTooSoon)
+}
+
+/// Whether a mistake shows only where somebody claims the chain.
+pub(super) fn is_about_claims(planted: Planted) -> bool {
+    matches!(planted, Planted::PassClaim | Planted::ForgetClaim | Planted::ReadDirtyClaim)
 }
 
 /// What is played.
@@ -115,7 +123,11 @@ impl Trial for Case {
             Some(planted) if is_about_orders(planted) && self.shape.spares == 0 => SPARES,
             _ => self.shape.spares,
         };
-        Case { seed, planted, shape: Shape { spares, ..self.shape }, ..self.clone() }
+        let homes = match planted {
+            Some(planted) if is_about_claims(planted) && self.shape.homes == 0 => HOMES,
+            _ => self.shape.homes,
+        };
+        Case { seed, planted, shape: Shape { spares, homes, ..self.shape }, ..self.clone() }
     }
 
     fn seed(&self) -> u64 {

@@ -2,8 +2,8 @@
 
 use super::super::words::moment;
 use base::Picos;
-use protocol::chain::Transaction;
 use protocol::chain::transaction::{Abort, Change, Condition, Outcome};
+use protocol::chain::{Claim, Transaction};
 use sim::kv::Value;
 use sim::txn::order::Settled;
 use sim::txn::{self, Done, Found, Ret, Txn};
@@ -96,15 +96,22 @@ pub fn asked(transaction: &Transaction) -> Txn {
         Condition::AtLeast(least) => txn::Condition::AtLeast(*least),
     };
     let change = |change: &Change| match change {
-        Change::Put(value) => txn::Change::Put(Value::of(value)),
+        Change::Put(value) => txn::Change::Put(said(value)),
         Change::Delete => txn::Change::Delete,
         Change::Add(by) => txn::Change::Add(*by),
     };
     Txn {
+        claim: transaction.claim,
         conditions: transaction.conditions.iter().map(|(key, c)| (key[..].into(), condition(c))).collect(),
         reads: transaction.reads.iter().map(|key| key[..].into()).collect(),
         writes: transaction.writes.iter().map(|(key, c)| (key[..].into(), change(c))).collect(),
     }
+}
+
+/// A value as histories have it: of a claim its number. No other value of a script begins as one.
+fn said(value: &[u8]) -> Value {
+    Claim::parse(value)
+        .map_or_else(|| Value::of(value), |claim| Value::of(claim.number.to_string().as_bytes()))
 }
 
 /// What was answered.
@@ -115,10 +122,11 @@ pub fn answered(outcome: &Outcome) -> Done {
         Abort::Overflow(at) => txn::Abort::Overflow(*at),
         Abort::NoRoom => txn::Abort::NoRoom,
         Abort::LongReply => txn::Abort::LongReply,
+        Abort::Claimed => txn::Abort::Claimed,
     };
     let found = |found: &protocol::chain::transaction::Found| Found {
         version: found.version.0,
-        value: Value::of(&found.value),
+        value: said(&found.value),
     };
     Done {
         lsn: outcome.lsn.0,

@@ -5,10 +5,11 @@
 
 use super::shape::{MOST_KEYS, Shape};
 use base::{Nanos, Picos, Prng};
+use protocol::chain::claim::CLAIM;
 use protocol::chain::client::Reads;
 use protocol::chain::operator::Goal;
 use protocol::chain::transaction::{Change, Condition};
-use protocol::chain::{Config, Durability, Planted, ReplicaAddress, ReplicaId, Transaction};
+use protocol::chain::{Claim, Config, Durability, Planted, ReplicaAddress, ReplicaId, Transaction};
 use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
@@ -23,6 +24,8 @@ const GAPS: [Picos; 3] = [Picos::from_micros(200), Picos::from_micros(400), Pico
 const FAULTS: u32 = 6;
 /// Orders at most, where there are spares.
 const ORDERS: u32 = 8;
+/// A transaction under this claim is under the last one that its client made, if it made one.
+pub const OWN: u64 = u64::MAX;
 /// A precondition on this version stands for one on the version that its client saw last.
 pub const SEEN: u64 = u64::MAX;
 
@@ -91,7 +94,8 @@ impl Script {
             let mut random = random::stream(seed, i as u64, "transaction");
             let at = Picos(random.below(until.0));
             let client = random.below(shape.clients.into()) as Node;
-            Intent { at, client, transaction: workload.draw_transaction(&mut random, i) }
+            let transaction = workload.draw_transaction(&mut random, i);
+            Intent { at, client, transaction: draw_claim(seed, shape, i, client, transaction) }
         };
         let reads = one_of(&mut random, &[Reads::Tail, Reads::Spread]);
         let orders = draw_orders(seed, shape);
@@ -249,6 +253,29 @@ fn draw_orders(seed: u64, shape: &Shape) -> Vec<Goal> {
         }
     };
     (0..count).map(draw).collect()
+}
+
+/// What a home does instead: now and then it claims the chain, gives it up, or looks who has it.
+fn draw_claim(
+    seed: u64,
+    shape: &Shape,
+    number: usize,
+    client: Node,
+    transaction: Transaction,
+) -> Transaction {
+    if client >= shape.homes {
+        return transaction;
+    }
+    let mut random = random::stream(seed, number as u64, "claim");
+    let claim = Claim { number: number as u64 + 1, address: String::new() };
+    match random.below(24) {
+        0..3 => claim.make(),
+        3 => Transaction::new().delete(CLAIM),
+        4 => Claim::ask(),
+        // Some forget that they should, or read what anybody may.
+        5 => transaction,
+        _ => transaction.under(OWN),
+    }
 }
 
 /// Where a replica is: nobody dials here.

@@ -26,6 +26,8 @@ pub struct Shape {
     pub spares: u32,
     /// Controllers, 1 to 3. If there are several, one of them leads.
     pub controllers: u32,
+    /// So many clients, the first ones, claim the chain now and then, and do what they do under the last claim that they made.
+    pub homes: u32,
     /// Keys, 1 to 16; drawn where it is not said.
     pub keys: Option<u64>,
 }
@@ -45,10 +47,11 @@ pub enum Role {
 
 impl Shape {
     /// As they are called.
-    pub const NAMED: [(&'static str, Shape); 3] = [
-        ("three", Shape { replicas: 3, clients: 3, spares: 0, controllers: 2, keys: None }),
-        ("two", Shape { replicas: 2, clients: 2, spares: 0, controllers: 1, keys: Some(2) }),
-        ("moves", Shape { replicas: 3, clients: 3, spares: 3, controllers: 2, keys: Some(3) }),
+    pub const NAMED: [(&'static str, Shape); 4] = [
+        ("three", Shape { replicas: 3, clients: 3, spares: 0, controllers: 2, homes: 0, keys: None }),
+        ("two", Shape { replicas: 2, clients: 2, spares: 0, controllers: 1, homes: 0, keys: Some(2) }),
+        ("moves", Shape { replicas: 3, clients: 3, spares: 3, controllers: 2, homes: 0, keys: Some(3) }),
+        ("homes", Shape { replicas: 3, clients: 3, spares: 0, controllers: 2, homes: 2, keys: Some(3) }),
     ];
 
     /// How many nodes.
@@ -159,10 +162,13 @@ impl fmt::Display for Shape {
         if let Some((name, _)) = Shape::NAMED.iter().find(|(_, shape)| shape == self) {
             return f.write_str(name);
         }
-        let Shape { replicas, clients, spares, controllers, keys } = self;
+        let Shape { replicas, clients, spares, controllers, homes, keys } = self;
         write!(f, "replicas={replicas},clients={clients},controllers={controllers}")?;
         if *spares > 0 {
             write!(f, ",spares={spares}")?;
+        }
+        if *homes > 0 {
+            write!(f, ",homes={homes}")?;
         }
         keys.map_or(Ok(()), |keys| write!(f, ",keys={keys}"))
     }
@@ -188,10 +194,11 @@ impl FromStr for Shape {
                 "clients" => shape.clients = within(8)?,
                 "controllers" => shape.controllers = within(3)?,
                 "spares" => shape.spares = within(3)?,
+                "homes" => shape.homes = within(8)?,
                 "keys" => shape.keys = Some(within(16)?.into()),
                 _ => {
                     return Err(format!(
-                        "{name:?} is none of replicas, clients, spares, controllers and keys"
+                        "{name:?} is none of replicas, clients, spares, controllers, homes and keys"
                     ));
                 }
             }
@@ -210,8 +217,10 @@ mod tests {
             "three",
             "two",
             "moves",
+            "homes",
             "replicas=3,clients=2,controllers=1,spares=1",
             "replicas=5,clients=1,controllers=3,keys=2",
+            "replicas=2,clients=3,controllers=1,homes=1,keys=2",
             "replicas=1,clients=1,controllers=1",
         ] {
             assert_eq!(text.parse::<Shape>().expect("good").to_string(), text);

@@ -65,6 +65,7 @@ fn info(id: u16, members: &[(u16, bool)]) -> Answer {
         digest: None,
         hottest: Vec::new(),
         figures: Vec::new(),
+        claim: None,
     }))
 }
 

@@ -57,6 +57,7 @@ fn show_outcome(outcome: &Outcome) -> Value {
         Abort::Overflow(at) => json!(["OVERFLOW", at]),
         Abort::NoRoom => json!(["NO_ROOM", 0]),
         Abort::LongReply => json!(["LONG_REPLY", 0]),
+        Abort::Claimed => json!(["CLAIMED", 0]),
     });
     let found =
         |found: &Option<Found>| found.as_ref().map(|found| json!([found.version.0, hex(&found.value)]));
@@ -195,6 +196,7 @@ fn the_vectors_are_the_documents() {
         answer("an overflow", &aborted(Abort::Overflow(1))),
         answer("no room", &aborted(Abort::NoRoom)),
         answer("a long reply", &aborted(Abort::LongReply)),
+        answer("another claim counts", &aborted(Abort::Claimed)),
         answer("another replica", &Err(Refusal::Elsewhere(Some(ReplicaId(2))))),
         answer("who knows where", &Err(Refusal::Elsewhere(None))),
         answer("busy", &Err(Refusal::Busy)),

@@ -8,7 +8,7 @@
 //!
 //! Invariants: 1. whoever is under way has all its keys: no two of them touch the same, and what is not committed is not read; 2. a session is
 //! forgotten only while nothing of it waits or is under way, since its places are locked for that; 3. an entry that was placed in the image is
-//! logged before any other: a full log leaves it in `stuck`, and the head busy.
+//! logged before any other: a full log leaves it in `stuck`, and the head busy; 4. while a claim is under way nothing runs ([`claim`]).
 //!
 //! Files: this one admits and locks, `run` runs and answers.
 //!
@@ -18,6 +18,7 @@ mod run;
 
 use super::Replica;
 use super::sessions::{Sessions, keys_of, reply_key};
+use crate::chain::claim;
 use crate::chain::image::{Image, Key};
 use crate::chain::locks::Locks;
 use crate::chain::message::{Refusal, RequestId};
@@ -49,6 +50,10 @@ pub(super) struct Head<B> {
     sessions: Sessions,
     /// Sessions that are about to be opened.
     opening: usize,
+    /// The number of the claim that the image has; 0: none.
+    claim: u64,
+    /// The last entry under way that makes, replaces or gives up a claim.
+    claiming: Option<Lsn>,
 }
 
 /// What is asked.
@@ -138,6 +143,8 @@ impl<B: Bugs<Planted>> Head<B> {
             stuck: None,
             sessions,
             opening: 0,
+            claim: 0,
+            claiming: None,
         }
     }
 
@@ -169,7 +176,10 @@ impl<B: Bugs<Planted>> Head<B> {
     }
 
     fn has_room(&self, config: &Config) -> bool {
-        self.stuck.is_none() && self.under_way.len() < config.window && self.bytes < config.window_bytes
+        self.claiming.is_none()
+            && self.stuck.is_none()
+            && self.under_way.len() < config.window
+            && self.bytes < config.window_bytes
     }
 
     /// Of the sessions that were used least recently, one that nothing is under way for.
@@ -185,6 +195,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     pub(super) fn lead(&mut self) {
         let (applied, last) = (self.image.applied(), self.log.last().0);
         let mut head = Head::new(&self.bugs, Sessions::of(&self.image));
+        head.claim = claim::number_of(&self.image);
         for lsn in (applied.0 + 1..=last.0).map(Lsn) {
             let Some(entry) = self.recent.entry(&self.log, lsn) else {
                 self.missing.insert(lsn);
@@ -195,6 +206,9 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
                 self.placed = lsn;
             }
             let keys = self.image.keys(&entry.tuples);
+            if keys.iter().any(claim::is_its_key) && !self.bugs.has(Planted::ForgetClaim) {
+                head.claiming = Some(lsn);
+            }
             let locked = if self.bugs.has(Planted::ForgetLocks) { &[][..] } else { &keys[..] };
             head.locks.enqueue(head.next_ticket, locked);
             head.sessions.touch(entry.session, lsn);

@@ -1,11 +1,12 @@
 //! What runs: each request that has its keys, one after the other, on the image; then its entry, and its answer when that is committed.
 
 use super::super::Replica;
-use super::super::evaluate::evaluate;
+use super::super::evaluate::evaluate_under;
 use super::super::sessions::{
     Memory, keys_of, new_session, recall, remembered, reply_key, session_key, session_value,
 };
 use super::{Answer, UnderWay, Work, open_id};
+use crate::chain::claim;
 use crate::chain::image::{Image, Key};
 use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Outcome};
@@ -124,7 +125,8 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         out: &mut Out,
     ) -> bool {
         let lsn = self.log.last().0.next();
-        let done = evaluate(&self.image, asked);
+        let claim = self.head.as_ref().map_or(0, |head| head.claim);
+        let done = evaluate_under(&self.image, claim, asked);
         let (durability, copies) = (Durability::default(), 0);
         let mut outcome =
             Outcome { lsn, abort: done.abort, reads: done.reads, sums: done.sums, durability, copies };
@@ -140,6 +142,14 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         }
         let Some(tuples) = tuples else { return self.refused(from, id, Refusal::Busy, out) };
         self.stats.aborted += u64::from(outcome.abort.is_some());
+        self.stats.claimed += u64::from(outcome.abort == Some(Abort::Claimed));
+        let claims = outcome.abort.is_none() && writes.iter().any(|(key, _)| claim::is_its_key(key));
+        if claims
+            && !self.bugs.has(Planted::PassClaim)
+            && let Some(head) = &mut self.head
+        {
+            head.claiming = Some(lsn);
+        }
         self.log_entry(ticket, id, tuples, Answer::Reply(from, id, outcome));
         true
     }
@@ -197,6 +207,10 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         let Some(UnderWay { ticket, bytes, answer }) = head.under_way.remove(&lsn) else { return };
         head.bytes -= bytes;
         head.release(ticket);
+        if head.claiming == Some(lsn) {
+            head.claiming = None;
+            head.claim = claim::number_of(&self.image);
+        }
         match answer {
             Answer::Reply(to, id, outcome) => {
                 head.known.remove(&(to, id));

@@ -44,8 +44,8 @@ fn change() -> impl Strategy<Value = Change> {
 fn transactions() -> impl Strategy<Value = Transaction> {
     let conditions = prop::collection::vec((bytes(), condition()), 0..5);
     let writes = prop::collection::vec((bytes(), change()), 0..5);
-    (conditions, prop::collection::vec(bytes(), 0..5), writes)
-        .prop_map(|(conditions, reads, writes)| Transaction { conditions, reads, writes })
+    (conditions, prop::collection::vec(bytes(), 0..5), writes, any::<u64>())
+        .prop_map(|(conditions, reads, writes, claim)| Transaction { conditions, reads, writes, claim })
 }
 
 fn abort() -> impl Strategy<Value = Abort> {
@@ -55,6 +55,7 @@ fn abort() -> impl Strategy<Value = Abort> {
         any::<u32>().prop_map(Abort::Overflow),
         Just(Abort::NoRoom),
         Just(Abort::LongReply),
+        Just(Abort::Claimed),
     ]
 }
 

@@ -121,6 +121,6 @@ impl Effect {
             Effect::Change(state) => vec![(beside, change(attributes(&state, Some(state.version))))],
             Effect::Delete => vec![(key, Change::Delete), (beside, Change::Delete)],
         };
-        Transaction { conditions: conditions.unwrap_or_default(), reads: vec![], writes }
+        Transaction { conditions: conditions.unwrap_or_default(), writes, ..Transaction::default() }
     }
 }
