@@ -52,6 +52,17 @@ pub trait Items {
     /// given, and the answer is the next.
     fn take_versions(&mut self, count: u64) -> Version;
 
+    /// Whether an answer has to be waited for. Then what is asked by packet goes to [`Items::begin`], what was admitted by ticket is handed on by
+    /// whoever gave it, and the home is told what became of all: see [`super::slow`]. `read`, `store`, `remove`, `clear` are not called.
+    fn takes_time(&self) -> bool {
+        false
+    }
+
+    /// Takes a request that is to be done, behind others of its key. False: there is no room, and it will not be done.
+    fn begin(&mut self, request: &Message, now: Nanos) -> bool {
+        unreachable!("a store that answers at once was asked to begin {request:?} at {now}");
+    }
+
     /// Does what was admitted with [`Admitted::Later`](super::Admitted::Later): now is its turn.
     fn run(&mut self, ticket: Ticket, now: Nanos) {
         unreachable!("a store without clients of its own gave {ticket:?}, to be run at {now}");
@@ -64,7 +75,7 @@ pub trait Items {
 }
 
 /// Here a write takes effect, with a version from `version` if it makes one.
-pub(super) fn perform<I: Items>(
+pub fn perform<I: Items>(
     items: &mut I,
     now: Nanos,
     (verb, request): (Verb, &Message),
