@@ -216,7 +216,7 @@ const FOUND_WITH_TICKETS: &[(Planted, u64)] =
 
 /// The same, of those whose stores take time.
 const FOUND_WITH_SLOW_STORES: &[(Planted, u64)] =
-    &[(Planted::GrantWhileUnderWay, 3), (Planted::UnknownForgotten, 20), (Planted::UnknownUndone, 20)];
+    &[(Planted::GrantWhileUnderWay, 3), (Planted::UnknownForgotten, 20), (Planted::UnknownUndone, 80)];
 
 #[test]
 fn schedules_find_most_mistakes() {
