@@ -90,6 +90,12 @@ planted! {
     TicketTooEarly "ticket-too-early",
     /// A home counts versions itself, beside those of its store.
     OwnVersions "own-versions",
+    /// A home grants copies while its store does a write of the key.
+    GrantWhileUnderWay "grant-while-under-way",
+    /// A home grants copies though a write may still be done.
+    UnknownForgotten "unknown-forgotten",
+    /// A home lets a write be asked for again that may have been done.
+    UnknownUndone "unknown-undone",
     /// A node believes whoever says that he is another.
     TagNotChecked "tag-not-checked",
     /// A node hears what was said once as often as it comes.

@@ -52,6 +52,17 @@ pub trait Items {
     /// given, and the answer is the next.
     fn take_versions(&mut self, count: u64) -> Version;
 
+    /// Whether an answer has to be waited for. Then what is asked by packet goes to [`Items::begin`], what was admitted by ticket is handed on by
+    /// whoever gave it, and the home is told what became of all: see [`super::slow`]. `read`, `store`, `remove`, `clear` are not called.
+    fn takes_time(&self) -> bool {
+        false
+    }
+
+    /// Takes a request that is to be done, behind others of its key. False: there is no room, and it will not be done.
+    fn begin(&mut self, request: &Message, now: Nanos) -> bool {
+        unreachable!("a store that answers at once was asked to begin {request:?} at {now}");
+    }
+
     /// Does what was admitted with [`Admitted::Later`](super::Admitted::Later): now is its turn.
     fn run(&mut self, ticket: Ticket, now: Nanos) {
         unreachable!("a store without clients of its own gave {ticket:?}, to be run at {now}");
@@ -64,7 +75,7 @@ pub trait Items {
 }
 
 /// Here a write takes effect, with a version from `version` if it makes one.
-pub(super) fn perform<I: Items>(
+pub fn perform<I: Items>(
     items: &mut I,
     now: Nanos,
     (verb, request): (Verb, &Message),
@@ -110,6 +121,9 @@ pub struct Tree {
     /// Requests of clients of its own, that have not been done.
     asked: BTreeMap<Ticket, Message>,
     replies: VecDeque<Replied>,
+    /// For tests: it takes time.
+    #[cfg(test)]
+    pub(super) late: Option<super::late::Late>,
 }
 
 /// What a request by ticket was answered.
@@ -133,6 +147,8 @@ impl Tree {
             tickets: 0,
             asked: BTreeMap::new(),
             replies: VecDeque::new(),
+            #[cfg(test)]
+            late: None,
         }
     }
 
@@ -167,7 +183,7 @@ impl Tree {
     }
 
     /// Does what a client of its own asks for.
-    fn serve(&mut self, now: Nanos, request: &Message) -> Message {
+    pub(super) fn serve(&mut self, now: Nanos, request: &Message) -> Message {
         let Opcode::Request(verb) = request.header.opcode else {
             unreachable!("who asks by ticket asks with a request")
         };
@@ -234,7 +250,28 @@ impl Items for Tree {
         Version(first)
     }
 
+    #[cfg(test)]
+    fn may_be_given(&self) -> bool {
+        self.late.is_none()
+    }
+
+    #[cfg(test)]
+    fn takes_time(&self) -> bool {
+        self.late.is_some()
+    }
+
+    #[cfg(test)]
+    fn begin(&mut self, request: &Message, _now: Nanos) -> bool {
+        self.line_up(request.clone(), None);
+        true
+    }
+
     fn run(&mut self, ticket: Ticket, now: Nanos) {
+        #[cfg(test)]
+        if self.late.is_some() {
+            let request = self.asked[&ticket].clone();
+            return self.line_up(request, Some(ticket));
+        }
         self.reply(ticket, |tree, request| tree.serve(now, request));
     }
 

@@ -17,8 +17,9 @@
 //! 4. An absent item is answered as such only while no box can hold a copy: a store may evict, its home takes the copies
 //!    back first.
 //! 5. A key that a box owns is with that box: nothing of it is answered here until it is back, or its lease is over.
-//!
 //! 6. What came by another protocol (`tickets`) is bound by 1 to 5 like what came by packet, and waits in the same queues.
+//!
+//! 7. Where the store takes time ([`slow`]), no copy of a key is granted while a write of it is under way there, or may be.
 //!
 //! Files: `write` for writes and flushes; `tickets` for requests of another protocol; `ownership` for keys that boxes own; [`items`] the
 //! store, which counts versions; [`sessions`] what was done already; [`owners`] who owns what.
@@ -27,9 +28,12 @@
 //! first four, no ownership beyond the last.
 
 pub mod items;
+#[cfg(test)]
+pub(super) mod late;
 pub mod owners;
 mod ownership;
 pub mod sessions;
+pub mod slow;
 mod tickets;
 mod write;
 
@@ -48,6 +52,7 @@ use base::Nanos;
 use items::Items;
 use owners::Owners;
 use sessions::Sessions;
+use slow::UnderWay;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tickets::Claim;
@@ -137,6 +142,7 @@ pub struct Home<I, B = NoBugs> {
     /// What waits in `writes`, `flushes` and `early`.
     queued: usize,
     owners: Owners,
+    under_way: UnderWay,
     /// The last keys that were lost with their owners and not asked for.
     lost: VecDeque<Vec<u8>>,
     stats: Stats,
@@ -189,6 +195,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             early: VecDeque::new(),
             queued: 0,
             owners: Owners::new(config.owned.saturating_mul(boxes)),
+            under_way: UnderWay::default(),
             lost: VecDeque::new(),
             stats: Stats::default(),
             config: config.clone(),
@@ -272,7 +279,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
 
     /// Whether nothing waits.
     pub fn is_idle(&self) -> bool {
-        self.queued == 0 && self.writes.is_empty()
+        self.queued == 0 && self.writes.is_empty() && self.under_way.is_empty()
     }
 
     /// Counts tell states apart that are the same.
@@ -307,8 +314,17 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     }
 
     fn read(&mut self, now: Nanos, request: &Message, out: &mut Out) {
+        if !self.items.takes_time() {
+            let item = self.items.read(&request.key, now);
+            self.read_found(now, request, item, out);
+        } else if !self.items.begin(request, now) {
+            self.refuse(request, out);
+        }
+    }
+
+    fn read_found(&mut self, now: Nanos, request: &Message, item: Option<Item>, out: &mut Out) {
         let hash = request.hash();
-        let Some(item) = self.items.read(&request.key, now) else {
+        let Some(item) = item else {
             let held = !self.holders.of(hash, now).0.is_empty();
             if held && !self.planted.has(Planted::MissWhileHeld) {
                 self.take_back(now, hash, &request.key, out);
@@ -335,9 +351,11 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
 
     /// For how many microseconds the request's sharers may keep the item; 0: not at all. Who may is in `holders`.
     fn grant(&mut self, now: Nanos, hash: KeyHash, item: &Item, request: &Message) -> u32 {
+        let under_way = self.under_way.bars(&request.key) && !self.planted.has(Planted::GrantWhileUnderWay);
         let writing = self.writes.contains_key(&hash) || !self.flushes.is_empty();
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         if request.header.flags.contains(Flags::NO_CACHE)
+            || under_way
             || (writing && !self.planted.has(Planted::GrantWhileWriting))
         {
             return 0;

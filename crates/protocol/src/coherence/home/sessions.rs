@@ -142,6 +142,15 @@ impl Sessions {
         }
     }
 
+    /// A write that was begun is not done: if its client asks again, it is new.
+    pub fn undo(&mut self, session: Round, operation: OpNumber) {
+        if let Some(known) = self.sessions.get_mut(&session.0)
+            && known.operations.get(&operation.0) == Some(&State::Running)
+        {
+            known.operations.remove(&operation.0);
+        }
+    }
+
     /// A write of this session has come by way of a box.
     pub fn came_by(&mut self, session: Round, by: BoxId) {
         if let Some(known) = self.sessions.get_mut(&session.0) {
@@ -211,6 +220,20 @@ mod tests {
         assert_eq!(sessions.hear(s, C, OpNumber(1)), Heard::Done(DONE));
         assert_eq!(sessions.hear(s, ClientId(8), OpNumber(1)), Heard::Unknown);
         assert_eq!(sessions.hear(Round(7), C, OpNumber(1)), Heard::Unknown);
+    }
+
+    #[test]
+    fn what_was_undone_is_new_and_what_was_done_is_not() {
+        let mut sessions = Sessions::new(1, 4, 3);
+        let s = sessions.open(C);
+        sessions.begin(s, OpNumber(1));
+        sessions.undo(s, OpNumber(1));
+        assert_eq!(sessions.hear(s, C, OpNumber(1)), Heard::New);
+        sessions.begin(s, OpNumber(1));
+        sessions.finish(s, OpNumber(1), DONE);
+        sessions.undo(s, OpNumber(1));
+        assert_eq!(sessions.hear(s, C, OpNumber(1)), Heard::Done(DONE));
+        sessions.undo(Round(99), OpNumber(1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub enum Access<'k> {
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is to be done before anything else is asked of the home.
+    /// It is to be done before anything else is asked of the home; at a store that takes time, to be handed on.
     Now,
     /// [`Items::run`] will be called for it, or [`Items::refuse`].
     Later,
@@ -72,7 +72,7 @@ impl Claim {
         Claim { ticket, key: key.to_vec(), reads }
     }
 
-    fn access(&self) -> Access<'_> {
+    pub(super) fn access(&self) -> Access<'_> {
         match (self.key.as_slice(), self.reads) {
             ([], _) => Access::Flush,
             (key, true) => Access::Read(key),
@@ -115,6 +115,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         }
         self.owners.disturb(hash, None);
         if self.is_free(now, key, reads) {
+            self.goes_on(access);
             return Admitted::Now;
         }
         if !self.has_room_to_wait(hash) {
@@ -129,7 +130,11 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         let hash = key_hash(key);
         let held = !self.holders.of(hash, now).0.is_empty();
         if reads {
-            return !held || self.items.has(key, now) || self.planted.has(Planted::MissWhileHeld);
+            // A store that takes time forgets nothing by itself.
+            return !held
+                || self.items.takes_time()
+                || self.items.has(key, now)
+                || self.planted.has(Planted::MissWhileHeld);
         }
         if self.writes.contains_key(&hash) {
             return self.planted.has(Planted::TicketOvertakes);
@@ -140,6 +145,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     fn admit_flush(&mut self, now: Nanos, ticket: Ticket, out: &mut Out) -> Admitted {
         let held = !self.holders.of_all(now).0.is_empty();
         if self.flushes.is_empty() && (!held || self.planted.has(Planted::FlushSkipsBoxes)) {
+            self.goes_on(Access::Flush);
             return Admitted::Now;
         }
         if !self.has_room_for_flush() {

@@ -7,7 +7,7 @@ use super::super::rounds::{Ended, Target};
 use super::super::{NodeId, Out, Planted, way_back};
 use super::items::{Items, perform};
 use super::sessions::{Answer, Heard};
-use super::{Home, Purpose, Waiting};
+use super::{Access, Home, Purpose, Waiting};
 use crate::planted::Bugs;
 use crate::wire::{Flags, KeyHash, Message, Opcode, Status, Verb, Version};
 use base::Nanos;
@@ -165,7 +165,10 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
                     self.stats.waited += 1;
                     match next {
                         Waiting::Packet(request) => self.apply(now, &request, waiting.is_empty(), out),
-                        Waiting::Ticket(claim) => self.items.run(claim.ticket, now),
+                        Waiting::Ticket(claim) => {
+                            self.goes_on(claim.access());
+                            self.items.run(claim.ticket, now);
+                        }
                     }
                 }
             }
@@ -186,16 +189,22 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             self.forget_owner(*hash, end);
         }
         self.holders.clear_all();
-        self.items.clear();
+        if !self.items.takes_time() {
+            self.items.clear();
+        }
         for flush in std::mem::take(&mut self.flushes) {
             self.queued -= 1;
             match flush {
+                Waiting::Packet(request) if self.items.takes_time() => self.hand_on(now, &request, out),
                 Waiting::Packet(request) => {
                     let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
                     let reply = self.conclude(&request, answer);
                     out.push((way_back(&reply.header, None), reply));
                 }
-                Waiting::Ticket(claim) => self.items.run(claim.ticket, now),
+                Waiting::Ticket(claim) => {
+                    self.goes_on(Access::Flush);
+                    self.items.run(claim.ticket, now);
+                }
             }
         }
         for hash in away {
@@ -205,6 +214,9 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
 
     /// Here a write by packet takes effect. `is_last`: nothing else waits for its key.
     fn apply(&mut self, now: Nanos, request: &Message, is_last: bool, out: &mut Out) {
+        if self.items.takes_time() {
+            return self.hand_on(now, request, out);
+        }
         let Opcode::Request(verb) = request.header.opcode else { unreachable!("only requests are queued") };
         // As if the home counted the writes that it applies, beside a store that counts its own.
         let own = (u64::from(self.incarnation.0) << 32) + self.stats.applied + 1;
@@ -218,7 +230,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         out.push((way_back(&reply.header, None), reply));
     }
 
-    fn conclude(&mut self, request: &Message, answer: Answer) -> Message {
+    pub(super) fn conclude(&mut self, request: &Message, answer: Answer) -> Message {
         self.stats.applied += 1;
         self.sessions.finish(request.header.round, request.header.operation, answer);
         outcome_of(request, answer)
