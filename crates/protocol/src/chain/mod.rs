@@ -17,6 +17,7 @@
 //!
 //! Bounds: see [`Config`] and [`transaction`]. Errors: what arrives and makes no sense is dropped, counted, and never panics.
 
+pub mod at_home;
 pub mod attributes;
 pub mod build;
 pub mod claim;

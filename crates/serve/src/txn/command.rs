@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
 use protocol::chain::message::{RequestId, Status};
+use protocol::chain::transaction::Abort;
 use protocol::chain::{SessionId, Transaction};
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -194,7 +195,15 @@ impl Transactions {
         };
         match client.execute(transaction.clone()) {
             Ok(outcome) => {
-                self.whom.say(&reply::text(&transaction, &outcome), &reply::json(&transaction, &outcome));
+                let (mut text, mut json) =
+                    (reply::text(&transaction, &outcome), reply::json(&transaction, &outcome));
+                if outcome.abort == Some(Abort::Claimed)
+                    && let Ok(Some((_, claim))) = client.claim()
+                {
+                    text += &format!("  the home that claimed it is at {}\n", claim.address);
+                    json["abort"]["home"] = claim.address.into();
+                }
+                self.whom.say(&text, &json);
                 if outcome.abort.is_none() { End::Done } else { End::Aborted }
             }
             Err(error) => {

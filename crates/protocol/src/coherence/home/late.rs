@@ -5,10 +5,12 @@ use super::items::{Items, Tree, access_of};
 use super::sessions::Answer;
 use super::slow::{Ended, reads};
 use super::{Access, Home, Ticket};
+use crate::chain::message::RequestId;
+use crate::chain::transaction::{Change, Transaction};
 use crate::planted::Bugs;
 use crate::wire::{Header, Message, Opcode, Status, Verb, Version};
 use base::Nanos;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// How the store ends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,22 @@ pub(in super::super) enum Unknown {
 enum Whose {
     Packet,
     Ticket(Ticket),
+    /// Of several items; in order with everything.
+    Transaction(RequestId, Transaction),
+}
+
+/// Tickets from here on are those of transactions: they ask for items, and do nothing with them alone.
+pub(in super::super) const OF_TRANSACTIONS: Ticket = Ticket(1 << 40);
+
+/// What those who do transactions are told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) enum Told {
+    /// They have it, or there was no room.
+    Item(Ticket, bool),
+    /// It was done, or not.
+    Ended(RequestId, bool),
+    /// Nobody answered.
+    Lost(RequestId),
 }
 
 /// What waits, and what may still be done, with the version that its item must have then.
@@ -38,6 +56,10 @@ enum Whose {
 pub(super) struct Late {
     line: VecDeque<(Message, Whose)>,
     floating: Vec<(Message, Version)>,
+    /// Transactions that may still be done, and those that were.
+    floating_transactions: Vec<(RequestId, Transaction)>,
+    done: BTreeSet<RequestId>,
+    told: VecDeque<Told>,
 }
 
 impl Tree {
@@ -62,6 +84,50 @@ impl Tree {
         self.line().line.push_back((request, ticket.map_or(Whose::Packet, Whose::Ticket)));
     }
 
+    /// A transaction is one behind others; it is done once, however often it comes.
+    pub(in super::super) fn line_up_transaction(&mut self, id: RequestId, transaction: Transaction) {
+        let barrier = Message::request(Verb::Flush, b"");
+        self.line().line.push_back((barrier, Whose::Transaction(id, transaction)));
+    }
+
+    /// News for those who do transactions.
+    pub(in super::super) fn poll_told(&mut self) -> Option<Told> {
+        self.late.as_mut()?.told.pop_front()
+    }
+
+    /// An item is a transaction's now, or is not to be.
+    pub(super) fn tell(&mut self, ticket: Ticket, is_admitted: bool) {
+        self.line().told.push_back(Told::Item(ticket, is_admitted));
+    }
+
+    fn do_transaction(&mut self, now: Nanos, id: RequestId, transaction: &Transaction) {
+        if !self.line().done.insert(id) {
+            return;
+        }
+        for (key, change) in &transaction.writes {
+            let Change::Put(value) = change else { unreachable!("transactions of these tests put") };
+            let mut set = Message::request(Verb::Set, key);
+            set.value.clone_from(value);
+            self.serve(now, &set);
+        }
+    }
+
+    fn end_transaction(&mut self, now: Nanos, id: RequestId, transaction: Transaction, how: How) {
+        let told = match how {
+            How::Done | How::Unknown(Unknown::Done) => {
+                self.do_transaction(now, id, &transaction);
+                if how == How::Done { Told::Ended(id, true) } else { Told::Lost(id) }
+            }
+            How::NotDone => Told::Ended(id, false),
+            How::Unknown(Unknown::NotDone) => Told::Lost(id),
+            How::Unknown(Unknown::Later) => {
+                self.line().floating_transactions.push((id, transaction));
+                Told::Lost(id)
+            }
+        };
+        self.line().told.push_back(told);
+    }
+
     fn version_at(&self, request: &Message) -> Version {
         self.peek(&request.key).map_or(Version(0), |item| item.version)
     }
@@ -79,6 +145,9 @@ impl Tree {
 
     /// What may still be done is, if it still can be.
     pub(in super::super) fn do_late(&mut self, now: Nanos) {
+        for (id, transaction) in std::mem::take(&mut self.line().floating_transactions) {
+            self.do_transaction(now, id, &transaction);
+        }
         for (request, version) in std::mem::take(&mut self.line().floating) {
             if version == self.version_at(&request) {
                 self.take_effect(now, &request);
@@ -97,6 +166,9 @@ impl<B: Bugs<Planted>> Home<Tree, B> {
             |(other, _): &(Message, Whose)| flushes(other) || flushes(chosen) || other.key == chosen.key;
         let place = line.iter().take(place).position(is_before).unwrap_or(place);
         let (request, whose) = self.items.line().line.remove(place).expect("it is in the line");
+        if let Whose::Transaction(id, transaction) = whose {
+            return self.items.end_transaction(now, id, transaction, how);
+        }
         let reply = match how {
             How::Done | How::Unknown(Unknown::Done) => Some(self.items.take_effect(now, &request)),
             How::Unknown(Unknown::Later) => {
@@ -122,6 +194,7 @@ impl<B: Bugs<Planted>> Home<Tree, B> {
                 self.items.reply(ticket, |_, _| reply);
             }
             Whose::Packet => self.packet_done(now, &request, ended, out),
+            Whose::Transaction(..) => unreachable!("it has ended above"),
         }
     }
 

@@ -32,4 +32,5 @@ mod schedules;
 mod shards;
 mod slow;
 mod tickets;
+mod transactions;
 mod world;

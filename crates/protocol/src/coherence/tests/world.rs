@@ -8,6 +8,7 @@
 mod at_home;
 mod checks;
 mod late;
+mod transactions;
 
 use super::super::boxes::lent::{Fronted, Model};
 use super::super::client::{Answer, Call, Client, Failed, OpId};
@@ -70,6 +71,8 @@ pub(super) struct World {
     pub(super) evicts: bool,
     /// The homes' stores take time, until then.
     slow: Option<late::Slow>,
+    /// Who does transactions at home 1.
+    transactions: Option<transactions::Doing>,
     /// Every machine's rate differs from the world's by at most so many permille.
     skew: i128,
 }
@@ -107,6 +110,7 @@ impl World {
             at_home: at_home::AtHome::default(),
             evicts: false,
             slow: None,
+            transactions: None,
             skew: if seed == 0 { 0 } else { 4 },
             layout,
             config,
@@ -435,6 +439,7 @@ impl World {
 
     fn collect(&mut self) {
         self.collect_replies();
+        self.collect_transactions();
         for c in 0..self.clients.len() {
             while let Some((op, outcome)) = self.clients[c].poll_outcome() {
                 self.judge(c, op, &outcome);
