@@ -24,6 +24,7 @@
 mod bugs;
 mod campaign;
 pub(crate) mod chain;
+mod chains;
 mod clock;
 mod cores;
 mod disks;

@@ -33,6 +33,15 @@ const ASK_AGAIN: Nanos = Nanos::from_millis(20);
 /// Longest transaction that is told from longer ones.
 const LONGEST: u64 = 100_000_000_000;
 
+/// Who does a server's transactions, and says what became of them.
+pub trait Transactions: Send {
+    /// Has these done, by number.
+    fn send(&self, transactions: Vec<(u64, Transaction)>);
+
+    /// What became of transactions since the last time.
+    fn take_done(&self) -> Vec<(u64, Answer)>;
+}
+
 /// What thread and service leave for each other.
 struct Exchange {
     asked: Mutex<Vec<(u64, Transaction)>>,
@@ -145,18 +154,18 @@ impl ChainClient {
         let thread = thread.map_err(ConnectError::Thread)?;
         Ok(ChainClient { exchange, caller, thread: Some(thread) })
     }
+}
 
-    /// Has these done.
-    pub fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
+impl Transactions for ChainClient {
+    fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
         if !transactions.is_empty() {
             lock(&self.exchange.asked).append(&mut transactions);
             self.caller.call();
         }
     }
 
-    /// What became of transactions since the last time.
     #[inline]
-    pub fn take_done(&self) -> Vec<(u64, Answer)> {
+    fn take_done(&self) -> Vec<(u64, Answer)> {
         if !self.exchange.has_done.load(Ordering::Acquire) {
             return Vec::new();
         }
