@@ -227,7 +227,7 @@ impl Config {
 }
 
 /// Whether a request of this verb is a read: answered where a copy is, done as often as it arrives.
-pub fn is_read(verb: Verb, flags: Flags) -> bool {
+fn is_read(verb: Verb, flags: Flags) -> bool {
     let can_be_tried = !matches!(verb, Verb::Flush | Verb::Noop | Verb::Session);
     verb == Verb::Get || (can_be_tried && flags.contains(Flags::TRY))
 }

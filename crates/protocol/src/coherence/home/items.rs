@@ -121,6 +121,9 @@ pub struct Tree {
     /// Requests of clients of its own, that have not been done.
     asked: BTreeMap<Ticket, Message>,
     replies: VecDeque<Replied>,
+    /// For tests: it takes time.
+    #[cfg(test)]
+    pub(super) late: Option<super::late::Late>,
 }
 
 /// What a request by ticket was answered.
@@ -144,6 +147,8 @@ impl Tree {
             tickets: 0,
             asked: BTreeMap::new(),
             replies: VecDeque::new(),
+            #[cfg(test)]
+            late: None,
         }
     }
 
@@ -178,7 +183,7 @@ impl Tree {
     }
 
     /// Does what a client of its own asks for.
-    fn serve(&mut self, now: Nanos, request: &Message) -> Message {
+    pub(super) fn serve(&mut self, now: Nanos, request: &Message) -> Message {
         let Opcode::Request(verb) = request.header.opcode else {
             unreachable!("who asks by ticket asks with a request")
         };
@@ -245,7 +250,28 @@ impl Items for Tree {
         Version(first)
     }
 
+    #[cfg(test)]
+    fn may_be_given(&self) -> bool {
+        self.late.is_none()
+    }
+
+    #[cfg(test)]
+    fn takes_time(&self) -> bool {
+        self.late.is_some()
+    }
+
+    #[cfg(test)]
+    fn begin(&mut self, request: &Message, _now: Nanos) -> bool {
+        self.line_up(request.clone(), None);
+        true
+    }
+
     fn run(&mut self, ticket: Ticket, now: Nanos) {
+        #[cfg(test)]
+        if self.late.is_some() {
+            let request = self.asked[&ticket].clone();
+            return self.line_up(request, Some(ticket));
+        }
         self.reply(ticket, |tree, request| tree.serve(now, request));
     }
 

@@ -28,6 +28,8 @@
 //! first four, no ownership beyond the last.
 
 pub mod items;
+#[cfg(test)]
+pub(super) mod late;
 pub mod owners;
 mod ownership;
 pub mod sessions;
@@ -349,7 +351,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
 
     /// For how many microseconds the request's sharers may keep the item; 0: not at all. Who may is in `holders`.
     fn grant(&mut self, now: Nanos, hash: KeyHash, item: &Item, request: &Message) -> u32 {
-        let under_way = self.under_way.bars(hash) && !self.planted.has(Planted::GrantWhileUnderWay);
+        let under_way = self.under_way.bars(&request.key) && !self.planted.has(Planted::GrantWhileUnderWay);
         let writing = self.writes.contains_key(&hash) || !self.flushes.is_empty();
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         if request.header.flags.contains(Flags::NO_CACHE)

@@ -19,12 +19,12 @@
 //! Bounds: keys under way by what the store takes at once; of unsettled keys [`MOST_UNSETTLED`]: beyond, all are, until a flush is done.
 
 use super::super::compute::Item;
-use super::super::{Out, Planted, way_back};
+use super::super::{Out, Planted, is_read, way_back};
 use super::items::Items;
 use super::sessions::Answer;
 use super::{Access, Home};
 use crate::planted::Bugs;
-use crate::wire::{KeyHash, Message, Opcode, Verb, key_hash};
+use crate::wire::{Message, Opcode, Verb};
 use base::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,19 +59,16 @@ impl<T> Ended<T> {
 /// Writes that were handed on to a store, and whose end is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct UnderWay {
-    keys: BTreeMap<KeyHash, u32>,
+    keys: BTreeMap<Vec<u8>, u32>,
     flushes: u32,
-    unsettled: BTreeSet<KeyHash>,
+    unsettled: BTreeSet<Vec<u8>>,
     all_unsettled: bool,
 }
 
 impl UnderWay {
     /// Whether what is read of this key may be another thing in a moment, with nobody asking the home.
-    pub(super) fn bars(&self, hash: KeyHash) -> bool {
-        self.flushes > 0
-            || self.all_unsettled
-            || self.keys.contains_key(&hash)
-            || self.unsettled.contains(&hash)
+    pub(super) fn bars(&self, key: &[u8]) -> bool {
+        self.flushes > 0 || self.all_unsettled || self.keys.contains_key(key) || self.unsettled.contains(key)
     }
 
     /// Whether nothing is under way.
@@ -80,45 +77,50 @@ impl UnderWay {
     }
 
     /// A write of this key, or a flush, is handed on.
-    pub(super) fn begin(&mut self, hash: Option<KeyHash>) {
-        match hash {
-            Some(hash) => *self.keys.entry(hash).or_default() += 1,
+    pub(super) fn begin(&mut self, key: Option<&[u8]>) {
+        match key {
+            Some(key) => *self.keys.entry(key.to_vec()).or_default() += 1,
             None => self.flushes += 1,
         }
     }
 
     /// One of this key has ended, or a flush has.
-    fn end(&mut self, hash: Option<KeyHash>, ended: &Ended<()>) {
-        match hash {
+    fn end(&mut self, key: Option<&[u8]>, ended: &Ended<()>) {
+        match key {
             None => self.flushes = self.flushes.checked_sub(1).expect("a flush is under way"),
-            Some(hash) => {
-                let count = self.keys.get_mut(&hash).expect("a write of the key is under way");
+            Some(key) => {
+                let count = self.keys.get_mut(key).expect("a write of the key is under way");
                 *count -= 1;
                 if *count == 0 {
-                    self.keys.remove(&hash);
+                    self.keys.remove(key);
                 }
             }
         }
-        match (ended, hash) {
+        match (ended, key) {
             (Ended::NotDone | Ended::Same(()), _) => {}
-            (Ended::Done(()), Some(hash)) => drop(self.unsettled.remove(&hash)),
+            (Ended::Done(()), Some(key)) => drop(self.unsettled.remove(key)),
             (Ended::Done(()), None) => {
                 self.unsettled.clear();
                 self.all_unsettled = false;
             }
-            (Ended::Unknown, Some(hash)) if self.unsettled.len() < MOST_UNSETTLED => {
-                self.unsettled.insert(hash);
+            (Ended::Unknown, Some(key)) if self.unsettled.len() < MOST_UNSETTLED => {
+                self.unsettled.insert(key.to_vec());
             }
             (Ended::Unknown, _) => self.all_unsettled = true,
         }
     }
 }
 
+/// Whether a request that was handed on is a read: what was found is told to [`Home::read_done`].
+pub fn reads(request: &Message) -> bool {
+    matches!(request.header.opcode, Opcode::Request(verb) if is_read(verb, request.header.flags))
+}
+
 /// The key that a request by another protocol changes: none, if it flushes; nothing, if it only reads.
-fn changed(access: Access<'_>) -> Option<Option<KeyHash>> {
+fn changed(access: Access<'_>) -> Option<Option<&[u8]>> {
     match access {
         Access::Read(_) => None,
-        Access::Write(key) => Some(Some(key_hash(key))),
+        Access::Write(key) => Some(Some(key)),
         Access::Flush => Some(None),
     }
 }
@@ -127,9 +129,9 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     /// What was admitted goes to the store.
     pub(super) fn goes_on(&mut self, access: Access<'_>) {
         if self.items.takes_time()
-            && let Some(hash) = changed(access)
+            && let Some(key) = changed(access)
         {
-            self.under_way.begin(hash);
+            self.under_way.begin(key);
         }
     }
 
@@ -140,7 +142,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             return self.refuse(request, out);
         }
         let flushes = request.header.opcode == Opcode::Request(Verb::Flush);
-        self.under_way.begin(if flushes { None } else { Some(request.hash()) });
+        self.under_way.begin(if flushes { None } else { Some(&request.key) });
     }
 
     /// A read that was handed on found this, or nothing.
@@ -161,7 +163,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         };
         let is_forgotten = ended == Ended::Unknown && self.planted.has(Planted::UnknownForgotten);
         let known = if is_forgotten { Ended::NotDone } else { ended.clone().map(drop) };
-        self.under_way.end(if verb == Verb::Flush { None } else { Some(request.hash()) }, &known);
+        self.under_way.end(if verb == Verb::Flush { None } else { Some(&request.key) }, &known);
         match ended {
             Ended::Done(answer) | Ended::Same(answer) => {
                 let reply = self.conclude(request, answer);
@@ -182,9 +184,9 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     /// # Panics
     /// None was handed on.
     pub fn ticket_done(&mut self, access: Access<'_>, ended: &Ended<()>) {
-        if let Some(hash) = changed(access) {
+        if let Some(key) = changed(access) {
             let is_forgotten = *ended == Ended::Unknown && self.planted.has(Planted::UnknownForgotten);
-            self.under_way.end(hash, if is_forgotten { &Ended::NotDone } else { ended });
+            self.under_way.end(key, if is_forgotten { &Ended::NotDone } else { ended });
         }
     }
 
@@ -197,8 +199,8 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
 mod tests {
     use super::*;
 
-    const K: KeyHash = KeyHash(1);
-    const OTHER: KeyHash = KeyHash(2);
+    const K: &[u8] = b"k";
+    const OTHER: &[u8] = b"other";
 
     #[test]
     fn a_key_is_barred_while_a_write_is_under_way_and_after_one_that_nobody_knows_of() {
@@ -227,13 +229,13 @@ mod tests {
             assert_eq!(under_way.bars(OTHER), ended != Ended::Done(()));
         }
         for key in 0..=MOST_UNSETTLED as u64 {
-            assert!(!under_way.bars(KeyHash(u64::MAX)));
-            under_way.begin(Some(KeyHash(key)));
-            under_way.end(Some(KeyHash(key)), &Ended::Unknown);
+            assert!(!under_way.bars(OTHER));
+            under_way.begin(Some(&key.to_le_bytes()));
+            under_way.end(Some(&key.to_le_bytes()), &Ended::Unknown);
         }
-        assert!(under_way.bars(KeyHash(u64::MAX)), "of one there is no memory: so of any");
+        assert!(under_way.bars(OTHER), "of one there is no memory: so of any");
         under_way.begin(None);
         under_way.end(None, &Ended::Done(()));
-        assert!(!under_way.bars(KeyHash(0)) && !under_way.bars(KeyHash(u64::MAX)));
+        assert!(!under_way.bars(&0u64.to_le_bytes()) && !under_way.bars(OTHER));
     }
 }

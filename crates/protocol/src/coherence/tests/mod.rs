@@ -30,5 +30,6 @@ mod planted;
 mod ranges;
 mod schedules;
 mod shards;
+mod slow;
 mod tickets;
 mod world;

@@ -7,6 +7,7 @@ use super::guarded;
 use super::owned;
 use super::ranges;
 use super::shards;
+use super::slow;
 use super::tickets;
 
 /// Which scenario finds it.
@@ -46,6 +47,9 @@ fn finder(planted: Planted) -> Scenario {
         Planted::TicketReadsOwned => tickets::of_owned_keys,
         Planted::TicketTooEarly => tickets::after_a_crash,
         Planted::OwnVersions => tickets::one_counter,
+        Planted::GrantWhileUnderWay => slow::while_under_way,
+        Planted::UnknownForgotten => slow::unknown,
+        Planted::UnknownUndone => slow::asked_again,
         Planted::TagNotChecked
         | Planted::NoReplayWindow
         | Planted::AnyReceiver

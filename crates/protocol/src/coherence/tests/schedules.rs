@@ -8,6 +8,8 @@ use base::{Nanos, Prng};
 
 /// In schedules of seeds above this there is a client of another protocol, at the homes.
 const WITH_TICKETS: u64 = 1000;
+/// In those above this the homes' stores take time, too.
+const WITH_SLOW_STORES: u64 = 2000;
 
 /// Times that let much happen in few events.
 fn config(seed: u64) -> Config {
@@ -91,6 +93,7 @@ fn make_lossy(world: &mut World, prng: &mut Prng) {
 /// All ends once nothing is lost any more; and if nothing was `flushed`, the counter was counted.
 fn judge_end(world: &mut World, by_ticket: u32, flushed: bool) {
     world.well();
+    world.fails_no_more();
     world.run(Nanos::from_millis(400));
     if world.under_way() > 0 {
         world.violations.push(format!("{} operations never end", world.under_way()));
@@ -113,7 +116,10 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
     let mut world =
         World::new(config(seed), planted, (3, 1 + (seed % 2) as u16, 2), seed).with_controllers(2);
     make_lossy(&mut world, &mut prng);
-    world.evicts = seed.is_multiple_of(5);
+    if seed > WITH_SLOW_STORES {
+        world = world.slow(0.1);
+    }
+    world.evicts = seed < WITH_SLOW_STORES && seed.is_multiple_of(5);
     let mut flushed = false;
     let (mut at_home, mut by_ticket) = (Prng::for_entity(seed, 2, 2), 0);
     for _ in 0..150 {
@@ -161,7 +167,8 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
 #[test]
 fn whatever_happens_no_box_answers_what_is_not_so() {
     let mut ownership = [0; 3];
-    for seed in (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60) {
+    let slow = WITH_SLOW_STORES + 1..=WITH_SLOW_STORES + 60;
+    for seed in (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60).chain(slow) {
         let world = play_world(seed, None, seed % 2 == 0);
         assert!(world.violations.is_empty(), "seed {seed}: {:#?}", world.violations);
         world.ownership().iter().zip(&mut ownership).for_each(|(now, all)| *all += now);
@@ -207,10 +214,16 @@ const FOUND_WITHIN: &[(Planted, u64)] = &[
 const FOUND_WITH_TICKETS: &[(Planted, u64)] =
     &[(Planted::TicketSkipsBoxes, 3), (Planted::TicketOvertakes, 20), (Planted::OwnVersions, 3)];
 
+/// The same, of those whose stores take time.
+const FOUND_WITH_SLOW_STORES: &[(Planted, u64)] =
+    &[(Planted::GrantWhileUnderWay, 3), (Planted::UnknownForgotten, 20), (Planted::UnknownUndone, 80)];
+
 #[test]
 fn schedules_find_most_mistakes() {
     let with_tickets = FOUND_WITH_TICKETS.iter().map(|finder| (WITH_TICKETS, finder));
-    for (after, (planted, seeds)) in FOUND_WITHIN.iter().map(|finder| (0, finder)).chain(with_tickets) {
+    let slow = FOUND_WITH_SLOW_STORES.iter().map(|finder| (WITH_SLOW_STORES, finder));
+    let plain = FOUND_WITHIN.iter().map(|finder| (0, finder));
+    for (after, (planted, seeds)) in plain.chain(with_tickets).chain(slow) {
         let found =
             (after + 1..=after + *seeds).any(|seed| !play(seed, Some(*planted), seed % 2 == 0).is_empty());
         assert!(found, "{} within {seeds} seeds", planted.name());

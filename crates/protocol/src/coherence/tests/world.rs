@@ -7,6 +7,7 @@
 
 mod at_home;
 mod checks;
+mod late;
 
 use super::super::boxes::lent::{Fronted, Model};
 use super::super::client::{Answer, Call, Client, Failed, OpId};
@@ -67,6 +68,8 @@ pub(super) struct World {
     at_home: at_home::AtHome,
     /// A store that evicts: its copies are older than nothing.
     pub(super) evicts: bool,
+    /// The homes' stores take time, until then.
+    slow: Option<late::Slow>,
     /// Every machine's rate differs from the world's by at most so many permille.
     skew: i128,
 }
@@ -103,6 +106,7 @@ impl World {
             quiet_until: BTreeMap::new(),
             at_home: at_home::AtHome::default(),
             evicts: false,
+            slow: None,
             skew: if seed == 0 { 0 } else { 4 },
             layout,
             config,
@@ -204,7 +208,8 @@ impl World {
         self.lives += 1;
         let now = self.clock(NodeId::Home(id));
         let who = (Incarnation(self.lives), life);
-        let (layout, items) = (self.layout.clone(), Tree::new(1000));
+        let items = if self.slow.is_some() { Tree::late(1000) } else { Tree::new(1000) };
+        let layout = self.layout.clone();
         let home = Home::with_bugs(&self.config, id, layout, who, now, items, self.planted);
         self.homes.insert(id, home);
     }
@@ -360,7 +365,7 @@ impl World {
     fn next_at(&self) -> Option<Nanos> {
         let timer = self.deadlines().into_iter().map(|(_, when)| when).min();
         let arrival = self.network.first_key_value().map(|((at, _), _)| *at);
-        timer.into_iter().chain(arrival).min()
+        timer.into_iter().chain(arrival).chain(self.work_at()).min()
     }
 
     // ---- network
@@ -376,6 +381,7 @@ impl World {
             let (from, to, message) = entry.remove();
             self.act(to, Some((from, message)));
         }
+        self.work();
         self.check();
     }
 

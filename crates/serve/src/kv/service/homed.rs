@@ -29,7 +29,7 @@
 
 use super::access::access;
 use super::chain_items::Whose;
-use super::chained::{Said, Told, reads};
+use super::chained::{Said, Told};
 use super::commands::Commands;
 use super::items::FLUSH;
 use super::parked::{Late, LateReply, Next, Origin, Owned};
@@ -42,7 +42,7 @@ use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use base::Nanos;
 use protocol::coherence::home::items::Items;
-use protocol::coherence::home::slow::Ended;
+use protocol::coherence::home::slow::{Ended, reads};
 use protocol::coherence::home::{Access, Admitted};
 use protocol::coherence::{Home, Out};
 use protocol::memcache::emit::{self, SMALL_BOUND};

@@ -82,10 +82,10 @@ impl World {
         self.at_home.under_way.len()
     }
 
-    /// Increments of `key` by ticket that were done.
-    pub(super) fn counted_at_homes(&self, key: &str) -> u64 {
+    /// Increments of `key` by ticket that ended so.
+    pub(super) fn ended_at_homes(&self, key: &str, status: Status) -> u64 {
         let is_it = |(call, reply): &&(Call, Message)| {
-            (call.verb, &*call.key, reply.header.status) == (Verb::Incr, key.as_bytes(), Status::Ok)
+            (call.verb, &*call.key, reply.header.status) == (Verb::Incr, key.as_bytes(), status)
         };
         self.at_home.ends.iter().filter(is_it).count() as u64
     }

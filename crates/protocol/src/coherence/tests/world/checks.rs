@@ -15,8 +15,9 @@ impl World {
         let ends: Vec<_> = self.outcomes.iter().filter(of_it).map(|(_, outcome)| outcome).collect();
         let answered = ends.iter().filter(|end| matches!(end, Ok(a) if a.status == Status::Ok)).count()
             as u64
-            + self.counted_at_homes(key);
-        let unknown = ends.iter().filter(|end| **end == &Err(Failed::Unknown)).count() as u64;
+            + self.ended_at_homes(key, Status::Ok);
+        let unknown = ends.iter().filter(|end| **end == &Err(Failed::Unknown)).count() as u64
+            + self.ended_at_homes(key, Status::Forgotten);
         let item = self.homes.values().find_map(|home| home.items().peek(key.as_bytes()));
         // The first one stored 0.
         let counted = item.map_or(0, |item| number(&item.value).expect("a counter is a number") + 1);

@@ -4,8 +4,7 @@ use super::super::parked::{LateReply, Owned};
 use base::Nanos;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::sessions::Answer;
-use protocol::coherence::home::slow::Ended;
-use protocol::coherence::is_read;
+use protocol::coherence::home::slow::{Ended, reads};
 use protocol::memcache::Command;
 use protocol::wire::{Message, Opcode, Verb};
 use std::sync::Arc;
@@ -53,10 +52,5 @@ impl Asked {
 /// What a packet asks for; none, if it only wants to see the item.
 pub(super) fn changes(message: &Message) -> Option<Verb> {
     let Opcode::Request(verb) = message.header.opcode else { unreachable!("homes hand on requests") };
-    (!is_read(verb, message.header.flags)).then_some(verb)
-}
-
-/// Whether a packet only wants to see the item.
-pub fn reads(message: &Message) -> bool {
-    changes(message).is_none()
+    (!reads(message)).then_some(verb)
 }

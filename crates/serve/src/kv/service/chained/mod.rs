@@ -57,7 +57,7 @@ use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-pub use asked::{Said, Told, reads};
+pub use asked::{Said, Told};
 pub use execute::is_there;
 
 /// A command is tried so often while others change its item each time.
