@@ -1,11 +1,14 @@
-//! Other people's clients and their own tests, against a node, against one that is the home of boxes, against proxies before both kinds of home, and against a
-//! node whose items lie in a chain of three replicas, which are killed meanwhile.
+//! Other people's clients and their own tests, against a node, against one that is the home of boxes, against proxies before both kinds of home, against a
+//! node whose items lie in a chain of three replicas, which are killed meanwhile, and against one with both (`peers/over_chain.rs`).
 //!
 //! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, pytest and grpcio-tools. What is not installed is skipped, visibly;
 //! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
 mod chained;
+#[path = "peers/over_chain.rs"]
+mod over_chain;
 mod proxied;
+mod racked;
 mod served;
 
 use chained::{Up, until_all_serve};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fmt::{self, Write};
 
 /// What another claim means for a transaction.
-pub const CLAIMED: &str = "items of this chain have boxes before them, so transactions go by the home that claimed it: `millrace chain status` says where it is, \
+pub const CLAIMED: &str = "boxes have copies of this chain's items, so only the home that claimed it writes: `millrace chain status` says where it is, \
      `millrace chain unclaim` ends that where there is none any more";
 
 /// What a durability survives, in words.

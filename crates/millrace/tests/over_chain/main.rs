@@ -3,9 +3,12 @@
 //!
 //! Nothing waits for a certain time: tests wait for replies and states.
 
+mod boxes;
 #[path = "../chained/mod.rs"]
 mod chained;
 mod judged;
+#[path = "../racked/mod.rs"]
+mod racked;
 #[path = "../served/mod.rs"]
 mod served;
 

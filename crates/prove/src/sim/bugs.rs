@@ -4,6 +4,7 @@ use super::disks::Lie;
 use super::homes::Homes;
 use protocol::coherence::Planted;
 use protocol::planted::Bugs;
+use serve::kv::service::chained::Planted as InChained;
 use serve::kv::service::planted::Planted as InService;
 
 /// A mistake.
@@ -13,6 +14,8 @@ pub enum Bug {
     Cache(Planted),
     /// Of the service of a home that is a node.
     Service(InService),
+    /// Of what is between a home and the chain that its items lie in.
+    Chained(InChained),
     /// Its disk says too early that something is done: as if it did not wait.
     Disk(Lie),
 }
@@ -36,6 +39,25 @@ const LOGGED: &[Bug] = &[
     Bug::Service(InService::GivesWhatIsLogged),
     Bug::Disk(Lie::Durable),
     Bug::Disk(Lie::Published),
+];
+
+/// Those of nodes whose items lie in a chain.
+const CHAINED: &[Bug] = &[
+    Bug::Cache(Planted::SkipInvalidation),
+    Bug::Cache(Planted::GrantWhileWriting),
+    Bug::Cache(Planted::ApplyAtTimeout),
+    Bug::Cache(Planted::NoSessions),
+    Bug::Cache(Planted::ServeAtOnce),
+    Bug::Cache(Planted::FlushSkipsBoxes),
+    Bug::Cache(Planted::TicketSkipsBoxes),
+    Bug::Cache(Planted::GrantWhileUnderWay),
+    Bug::Cache(Planted::UnknownForgotten),
+    Bug::Cache(Planted::UnknownUndone),
+    Bug::Chained(InChained::RetryUnknown),
+    Bug::Chained(InChained::AnswerLater),
+    Bug::Chained(InChained::StoresUnseen),
+    Bug::Chained(InChained::FlushesUnseen),
+    Bug::Chained(InChained::SameIsDone),
 ];
 
 /// Those of nodes without: a home's own.
@@ -68,15 +90,21 @@ const BARE: &[Bug] = &{
 /// All.
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
-    let mut all = [BARE[0]; CACHE + JOINTS];
+    const CHAIN: usize = 5;
+    let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
     let mut i = 0;
     while i < CACHE {
         all[i] = BARE[i];
         i += 1;
     }
     let joints = LOGGED.split_at(LOGGED.len() - JOINTS).1;
-    while i < all.len() {
+    while i < CACHE + JOINTS {
         all[i] = joints[i - CACHE];
+        i += 1;
+    }
+    let chain = CHAINED.split_at(CHAINED.len() - CHAIN).1;
+    while i < all.len() {
+        all[i] = chain[i - CACHE - JOINTS];
         i += 1;
     }
     all
@@ -89,6 +117,14 @@ impl Bug {
             Bug::Cache(planted) => planted.name(),
             Bug::Service(InService::PacketsBeforeDurable) => "packets-before-durable",
             Bug::Service(InService::GivesWhatIsLogged) => "gives-what-is-logged",
+            Bug::Chained(InChained::TrustAttributes) => "trust-attributes",
+            Bug::Chained(InChained::RetryUnknown) => "retry-unknown",
+            Bug::Chained(InChained::ForgetConditions) => "forget-conditions",
+            Bug::Chained(InChained::AnswerLater) => "answer-later",
+            Bug::Chained(InChained::AnswerExpired) => "answer-expired",
+            Bug::Chained(InChained::StoresUnseen) => "stores-unseen",
+            Bug::Chained(InChained::FlushesUnseen) => "flushes-unseen",
+            Bug::Chained(InChained::SameIsDone) => "same-is-done",
             Bug::Disk(Lie::Durable) => "replies-before-durable",
             Bug::Disk(Lie::Published) => "forgets-before-snapshot",
         }
@@ -100,6 +136,7 @@ impl Bug {
             Homes::Bare => BARE,
             Homes::Cache => CACHED,
             Homes::Logged => LOGGED,
+            Homes::Chained => CHAINED,
         }
     }
 
@@ -121,6 +158,12 @@ pub struct Wrong(pub Option<Bug>);
 impl Bugs<Planted> for Wrong {
     fn has(&self, planted: Planted) -> bool {
         self.0 == Some(Bug::Cache(planted))
+    }
+}
+
+impl Bugs<InChained> for Wrong {
+    fn has(&self, planted: InChained) -> bool {
+        self.0 == Some(Bug::Chained(planted))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What homes of a world are: machines with a table of their own, or nodes, the service of a server on its store, with a log or without.
 
 use super::bugs::{Bug, Wrong};
+use super::chains::Chain;
 use super::disks::Disk;
 use super::script::Script;
 use base::Nanos;
@@ -10,6 +11,7 @@ use protocol::coherence::lease::runs;
 use protocol::coherence::{Home, NodeId, Out, Planted};
 use protocol::wire::{BoxId, HomeId, Message, Version};
 use serve::kv::machine::{Machine, Place};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Items of a home with a table: more than any workload has keys.
@@ -28,15 +30,35 @@ pub enum Homes {
     /// Nodes with a redo log and snapshots: what was acknowledged survives their ends
     #[value(name = "log")]
     Logged,
+    /// Nodes whose items lie in a chain, which survives them
+    #[value(name = "chain")]
+    Chained,
+}
+
+/// What outlives a home.
+#[derive(Clone, Debug)]
+pub enum Behind {
+    /// Nothing.
+    Nothing,
+    /// A disk with its log.
+    Disk(Disk),
+    /// The chain that its items lie in.
+    Chain(Chain),
 }
 
 impl Homes {
+    /// Whether what was acknowledged survives a home's end.
+    pub const fn survive(self) -> bool {
+        matches!(self, Homes::Logged | Homes::Chained)
+    }
+
     /// What `--durability` says of it.
     pub const fn durability(self) -> Option<&'static str> {
         match self {
             Homes::Bare => None,
             Homes::Cache => Some("none"),
             Homes::Logged => Some("log"),
+            Homes::Chained => Some("chain"),
         }
     }
 }
@@ -46,7 +68,7 @@ pub enum SimulatedHome {
     /// With a table.
     Bare(Box<Home<Tree, Option<Planted>>>),
     /// A node.
-    Node(HomeId, Box<Machine<Wrong>>),
+    Node(HomeId, Box<Machine<Wrong>>, Option<Chain>),
 }
 
 impl fmt::Debug for SimulatedHome {
@@ -60,12 +82,7 @@ impl SimulatedHome {
     ///
     /// # Errors
     /// In words: what is on its disk is damaged.
-    pub fn new(
-        script: &Script,
-        place: Place,
-        now: Nanos,
-        disk: Option<&mut Disk>,
-    ) -> Result<SimulatedHome, String> {
+    pub fn new(script: &Script, place: Place, now: Nanos, behind: Behind) -> Result<SimulatedHome, String> {
         if script.homes == Homes::Bare {
             let Place { config, id, layout, life } = place;
             let items = Tree::new(ITEMS);
@@ -73,16 +90,26 @@ impl SimulatedHome {
             let home = Home::with_bugs(&config, id, layout, life, now, items, planted);
             return Ok(SimulatedHome::Bare(Box::new(home)));
         }
-        let disk = disk.map(|disk| disk.lend(script.planted.and_then(Bug::in_disk)));
-        let machine = Machine::new(&place, now, disk, Wrong(script.planted))?;
-        Ok(SimulatedHome::Node(place.id, Box::new(machine)))
+        let planted = Wrong(script.planted);
+        let (machine, chain) = match behind {
+            Behind::Nothing => (Machine::new(&place, now, None, planted)?, None),
+            Behind::Disk(mut disk) => {
+                let disk = disk.lend(script.planted.and_then(Bug::in_disk));
+                (Machine::new(&place, now, Some(disk), planted)?, None)
+            }
+            Behind::Chain(chain) => {
+                let transactions = Box::new(chain.clone());
+                (Machine::over_chain(&place, now, transactions, planted)?, Some(chain))
+            }
+        };
+        Ok(SimulatedHome::Node(place.id, Box::new(machine), chain))
     }
 
     /// Its name.
     pub fn id(&self) -> HomeId {
         match self {
             SimulatedHome::Bare(home) => home.id(),
-            SimulatedHome::Node(id, _) => *id,
+            SimulatedHome::Node(id, ..) => *id,
         }
     }
 
@@ -90,7 +117,7 @@ impl SimulatedHome {
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         match self {
             SimulatedHome::Bare(home) => home.handle(now, from, message, out),
-            SimulatedHome::Node(_, machine) => machine.handle(now, Some((from, message)), out),
+            SimulatedHome::Node(_, machine, _) => machine.handle(now, Some((from, message)), out),
         }
     }
 
@@ -98,7 +125,7 @@ impl SimulatedHome {
     pub fn tick(&mut self, now: Nanos, out: &mut Out) {
         match self {
             SimulatedHome::Bare(home) => home.tick(now, out),
-            SimulatedHome::Node(_, machine) => machine.handle(now, None, out),
+            SimulatedHome::Node(_, machine, _) => machine.handle(now, None, out),
         }
     }
 
@@ -106,18 +133,24 @@ impl SimulatedHome {
     pub fn next_deadline(&self) -> Nanos {
         match self {
             SimulatedHome::Bare(home) => home.next_deadline(),
-            SimulatedHome::Node(_, machine) => machine.next_deadline(),
+            SimulatedHome::Node(_, machine, _) => machine.next_deadline(),
         }
     }
 
     /// The version and value that it has of a key at `now`.
-    pub fn peek(&self, key: &[u8], now: Nanos) -> Option<(Version, &[u8])> {
+    pub fn peek(&self, key: &[u8], now: Nanos) -> Option<(Version, Cow<'_, [u8]>)> {
         match self {
             SimulatedHome::Bare(home) => {
                 let item = home.items().peek(key).filter(|item| runs(item.end, now))?;
-                Some((item.version, &item.value))
+                Some((item.version, Cow::Borrowed(&item.value)))
             }
-            SimulatedHome::Node(_, machine) => machine.peek(key),
+            SimulatedHome::Node(_, machine, Some(chain)) => {
+                let (version, value) = chain.peek(key, machine.second(now))?;
+                Some((version, Cow::Owned(value)))
+            }
+            SimulatedHome::Node(_, machine, None) => {
+                machine.peek(key).map(|(version, value)| (version, Cow::Borrowed(value)))
+            }
         }
     }
 
@@ -127,7 +160,7 @@ impl SimulatedHome {
             SimulatedHome::Bare(home) => {
                 protocol::coherence::home::items::Items::remove(home.items_mut(), key);
             }
-            SimulatedHome::Node(_, machine) => machine.evict(key),
+            SimulatedHome::Node(_, machine, _) => machine.evict(key),
         }
     }
 
@@ -135,7 +168,7 @@ impl SimulatedHome {
     pub fn owner_of(&self, key: &[u8]) -> Option<BoxId> {
         match self {
             SimulatedHome::Bare(home) => home.owner_of(key),
-            SimulatedHome::Node(_, machine) => machine.owner_of(key),
+            SimulatedHome::Node(_, machine, _) => machine.owner_of(key),
         }
     }
 
@@ -143,7 +176,7 @@ impl SimulatedHome {
     pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
         match self {
             SimulatedHome::Bare(home) => home.poll_lost(),
-            SimulatedHome::Node(_, machine) => machine.poll_lost(),
+            SimulatedHome::Node(_, machine, _) => machine.poll_lost(),
         }
     }
 
@@ -151,7 +184,7 @@ impl SimulatedHome {
     pub fn node_mut(&mut self) -> Option<&mut Machine<Wrong>> {
         match self {
             SimulatedHome::Bare(_) => None,
-            SimulatedHome::Node(_, machine) => Some(machine),
+            SimulatedHome::Node(_, machine, _) => Some(machine),
         }
     }
 }

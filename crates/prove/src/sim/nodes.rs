@@ -2,8 +2,7 @@
 
 use super::bugs::Bug;
 use super::clock::Clock;
-use super::disks::Disk;
-use super::homes::SimulatedHome;
+use super::homes::{Behind, SimulatedHome};
 use super::script::Script;
 use super::topology::Topology;
 use base::Nanos;
@@ -222,7 +221,7 @@ fn keys(script: &Script, id: NodeId) -> Option<Keys> {
     })
 }
 
-/// Begins a life of `node`: the `birth`-th of all lives in the world. A home that is a node may have a disk.
+/// Begins a life of `node`: the `birth`-th of all lives in the world. A home that is a node may have something that outlives it.
 ///
 /// # Errors
 /// In words: what is on the disk is damaged.
@@ -233,7 +232,7 @@ pub fn begin(
     topology: &Topology,
     role: Role,
     (now, birth): (Nanos, u32),
-    disk: Option<&mut Disk>,
+    behind: Behind,
 ) -> Result<(), String> {
     let (config, layout) = (&script.config, &script.layout);
     let planted = script.planted.and_then(Bug::in_cache);
@@ -255,7 +254,7 @@ pub fn begin(
         Role::Home(id) => {
             let (config, layout) = (config.clone(), Arc::clone(layout));
             let home = machine::Place { config, id, layout, life: who };
-            Machine::Home(SimulatedHome::new(script, home, now, disk)?)
+            Machine::Home(SimulatedHome::new(script, home, now, behind)?)
         }
         Role::Controller(i) => {
             let controller = Controller::new(config, i, topology.controllers, Arc::clone(layout), now);

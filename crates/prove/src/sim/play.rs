@@ -84,8 +84,8 @@ impl Case {
         match self.homes {
             Homes::Bare => RULES,
             Homes::Cache => Rules { late: SECONDS, ..RULES },
-            // More of it is not known: what was under way when a home died.
-            Homes::Logged => Rules { late: SECONDS, most_configurations: 1 << 17, ..RULES },
+            // More of it is not known: what was under way when a home died, what a chain does not answer.
+            Homes::Logged | Homes::Chained => Rules { late: SECONDS, most_configurations: 1 << 17, ..RULES },
         }
     }
 
@@ -108,6 +108,7 @@ impl Trial for Case {
     fn marks(&self) -> [&'static str; 2] {
         match self.homes {
             Homes::Logged => ["homes went on with their logs", "snapshots were made"],
+            Homes::Chained => ["homes went on with their chains", "writes had no answer"],
             Homes::Bare | Homes::Cache => ["keys were given to owners", "operations owners did"],
         }
     }
@@ -146,7 +147,7 @@ impl Trial for Case {
         }
         let (given, owned) = world.watch.ownership();
         let marks = match self.homes {
-            Homes::Logged => [world.served.recoveries, world.served.snapshots],
+            Homes::Logged | Homes::Chained => [world.served.recoveries, world.served.second_mark()],
             Homes::Bare | Homes::Cache => [given, owned],
         };
         Played {

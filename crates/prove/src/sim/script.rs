@@ -187,7 +187,7 @@ impl Script {
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.
     pub fn bound(&self) -> Picos {
         let lease = self.config.lease.0 + self.config.lease.0 / 50;
-        let syncs = if self.homes == Homes::Logged { MOST_SYNCS * self.disk.1.0 } else { 0 };
+        let syncs = if self.homes.survive() { MOST_SYNCS * self.disk.1.0 } else { 0 };
         Picos::from(Nanos(lease + 2 * self.config.retransmit_max.0)).plus(Picos(40 * DELAY.0 + syncs))
     }
 }

@@ -1,4 +1,4 @@
-//! Homes that are nodes: their disks, which take their time, and connections of memcached's clients.
+//! Homes that are nodes: their disks and chains, which take their time, and connections of memcached's clients.
 //!
 //! ```text
 //!  operation by ticket ─▶ command on a connection ─▶ node ─▶ reply, in the connection's order ─▶ record
@@ -6,8 +6,9 @@
 //! ```
 //! Of a node with a log nobody knows what became of commands that were not answered when it died: they may have been logged.
 
+use super::chains::{Chain, Step};
 use super::disks::{Deed, Disk};
-use super::homes::Homes;
+use super::homes::{Behind, Homes};
 use super::issue::Running;
 use super::memcached;
 use super::nodes::Machine;
@@ -16,6 +17,7 @@ use super::world::{Happening, World};
 use base::{Picos, Prng};
 use protocol::coherence::Out;
 use protocol::coherence::client::{Call, Failed, OpId};
+use protocol::memcache::Line;
 use protocol::memcache::client::Expect;
 use sim::faults::Trouble;
 use sim::nodes::Node;
@@ -56,10 +58,23 @@ struct Kept {
     ended: Picos,
 }
 
+/// The chain of a home.
+#[derive(Debug)]
+struct Chained {
+    chain: Chain,
+    luck: Prng,
+    is_under_way: bool,
+    /// When it was last not known what became of something: the home died, or the chain did not answer.
+    unknown: Picos,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Served {
     disks: BTreeMap<Node, Kept>,
+    chains: BTreeMap<Node, Chained>,
+    /// Writes of which chains said that nobody knows.
+    unanswered: u64,
     connections: HashMap<(Node, u32), VecDeque<Asked>>,
     asked: u64,
     /// Lives that began with what there was.
@@ -69,18 +84,30 @@ pub struct Served {
 }
 
 impl Served {
-    /// The disk of a home, if homes have one.
-    pub fn disk(&mut self, node: Node, (homes, seed, log): (Homes, u64, usize)) -> Option<&mut Disk> {
-        let new = || Kept {
+    /// What is behind a home.
+    pub fn behind(&mut self, node: Node, (homes, seed, log): (Homes, u64, usize)) -> Behind {
+        let luck = || random::stream(seed, u64::from(node), "disk's luck");
+        let disk = || Kept {
             disk: Disk::new(log),
-            luck: random::stream(seed, u64::from(node), "disk's luck"),
+            luck: luck(),
             under_way: [false; 3],
             slow: None,
             may_fail: false,
             has_rotted: false,
             ended: Picos::ZERO,
         };
-        (homes == Homes::Logged).then(|| &mut self.disks.entry(node).or_insert_with(new).disk)
+        let chain =
+            || Chained { chain: Chain::default(), luck: luck(), is_under_way: false, unknown: Picos::ZERO };
+        match homes {
+            Homes::Bare | Homes::Cache => Behind::Nothing,
+            Homes::Logged => Behind::Disk(self.disks.entry(node).or_insert_with(disk).disk.clone()),
+            Homes::Chained => Behind::Chain(self.chains.entry(node).or_insert_with(chain).chain.clone()),
+        }
+    }
+
+    /// The second of what a run counts of homes that survive.
+    pub fn second_mark(&self) -> u64 {
+        self.snapshots + self.unanswered
     }
 }
 
@@ -136,9 +163,42 @@ impl World<'_> {
         self.act(node, 0, None);
     }
 
+    /// After whatever a node did, or its chain: when that does something next.
+    pub(super) fn drive_chain(&mut self, node: Node) {
+        let (now, usual) = (self.now(), self.script.disk.1);
+        let Some(kept) = self.served.chains.get_mut(&node) else { return };
+        if kept.chain.is_busy() && !std::mem::replace(&mut kept.is_under_way, true) {
+            let takes = Picos(1 + kept.luck.below(usual.0) / 4);
+            self.queue.push(now.plus(takes), node, Happening::Chain);
+        }
+    }
+
+    /// A chain does something.
+    pub(super) fn chain_steps(&mut self, node: Node) {
+        let (now, is_calm) = (self.now(), self.is_calm);
+        let Some(kept) = self.served.chains.get_mut(&node) else { return };
+        kept.is_under_way = false;
+        let step = kept.chain.step(&mut kept.luck, is_calm);
+        if step == Step::Unknown {
+            (kept.unknown, self.served.unanswered) = (now, self.served.unanswered + 1);
+        }
+        self.note(|names| format!("{:<13} has a chain that did: {step:?}", names.name(node)));
+        match step {
+            Step::Answered if self.places[node as usize].machine.is_some() => self.act(node, 0, None),
+            _ => {
+                self.look_at_home(node, &Out::new());
+                self.drive_chain(node);
+            }
+        }
+    }
+
     /// A node ends, or power fails there. What was to fail does not any more.
     pub(super) fn end_disk(&mut self, node: Node) {
         let now = self.now();
+        if let Some(Chained { chain, luck, unknown, .. }) = self.served.chains.get_mut(&node) {
+            chain.end(luck);
+            *unknown = now;
+        }
         if let Some(Kept { disk, luck, under_way, may_fail, ended, .. }) = self.served.disks.get_mut(&node) {
             disk.end(luck);
             (*under_way, *may_fail, *ended) = ([false; 3], false, now);
@@ -151,8 +211,12 @@ impl World<'_> {
         self.crash(node);
     }
 
-    /// Whether a home with a log has died since: what it was asked then and did not answer, it may have logged.
+    /// Whether a home with a log has died since: what it was asked then and did not answer, it may have logged. With a chain, whether that did not answer.
     pub(super) fn has_died_since(&self, node: Node, at: Picos) -> bool {
+        let chained = self.served.chains.get(&node);
+        if chained.is_some_and(|kept| kept.unknown >= at && kept.unknown > Picos::ZERO) {
+            return true;
+        }
         self.served.disks.get(&node).is_some_and(|kept| kept.ended >= at && kept.ended > Picos::ZERO)
     }
 
@@ -248,6 +312,9 @@ impl World<'_> {
             self.print.number(id.0);
             if is_alone {
                 self.check_in_time(node, &running);
+            } else if said.bytes.ends_with(Line::UnknownOutcome.bytes()) {
+                // Nobody hears of it any more.
+                continue;
             }
             match memcached::answer(&running.call, expect, &said.bytes) {
                 Ok(Some(answer)) => self.succeeded(node, &running, &answer, false),

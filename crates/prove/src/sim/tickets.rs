@@ -98,8 +98,8 @@ impl World<'_> {
     pub(super) fn forget_tickets(&mut self, node: Node) {
         self.hang_up(node);
         for running in self.underway.end_all(node) {
-            // What has a log may have done it.
-            if self.script.homes != Homes::Logged && running.call.verb != Verb::Flush {
+            // What has a log, or a chain, may have done it.
+            if !self.script.homes.survive() && running.call.verb != Verb::Flush {
                 self.record.returns(self.now(), running.number, None, Ret::of(kv::Status::Error));
             }
         }

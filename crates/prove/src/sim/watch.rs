@@ -9,7 +9,6 @@
 //! A box is looked at when something happened to it, all boxes when a home has changed a key: between these nothing
 //! can become wrong but by the clock, and a box that answers is looked at.
 
-use super::homes::Homes;
 use super::nodes::{Machine, Numbers, SimulatedBox};
 use super::ranges;
 use super::record::WORLD;
@@ -25,6 +24,7 @@ use protocol::wire::{
 };
 use sim::kv::{self, Op, Ret};
 use sim::nodes::Node;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// A write, as the network knows it.
@@ -177,7 +177,7 @@ impl World<'_> {
     }
 
     /// What the home of a key has now.
-    fn present(&self, key: usize) -> Option<(Version, &[u8])> {
+    fn present(&self, key: usize) -> Option<(Version, Cow<'_, [u8]>)> {
         let key = &self.watch.keys[key];
         let place = &self.places[key.home as usize];
         let Some(Machine::Home(home)) = &place.machine else { return None };
@@ -219,7 +219,7 @@ impl World<'_> {
         let kept = machine.copies().find(|kept| kept.key == *name && runs(kept.end(), now))?;
         let (id, version, shown) = (machine.id(), kept.version, name.escape_ascii());
         match self.present(key) {
-            Some((present, value)) if present == version => (value != kept.value).then(|| {
+            Some((present, value)) if present == version => (*value != *kept.value).then(|| {
                 format!("box {id} has another value than the home under version {version} of {shown}")
             }),
             Some((present, _)) => {
@@ -235,7 +235,7 @@ impl World<'_> {
     /// The home of `key` forgets it, if it is there.
     pub(super) fn evict(&mut self, key: &[u8]) {
         let Some(i) = self.watch.keys.iter().position(|known| known.name == key) else { return };
-        if self.present(i).is_none() || self.script.homes == Homes::Logged {
+        if self.present(i).is_none() || self.script.homes.survive() {
             return;
         }
         let (now, node) = (self.now(), self.watch.keys[i].home);
@@ -256,7 +256,7 @@ impl World<'_> {
             if self.watch.keys[i].home != node {
                 continue;
             }
-            let is_lost = self.script.homes != Homes::Logged;
+            let is_lost = !self.script.homes.survive();
             if is_lost && (self.present(i).is_some() || self.owner(i).is_some()) {
                 let number = self.record.call(now, WORLD, &self.watch.keys[i].name, Op::Delete);
                 self.watch.waiting.push((id, number));
@@ -287,7 +287,7 @@ impl World<'_> {
         if place.life == 1 {
             return;
         }
-        if self.script.homes == Homes::Logged {
+        if self.script.homes.survive() {
             self.served.recoveries += 1;
             let here = self.watch.keys.iter_mut().filter(|known| known.home == node);
             here.for_each(|known| {

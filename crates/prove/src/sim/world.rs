@@ -13,6 +13,7 @@
 use super::clock::Clock;
 use super::cores::Between;
 use super::disks::Deed;
+use super::homes::Behind;
 use super::issue::Underway;
 use super::nodes::{self, Machine, Numbers, Place, Role};
 use super::packets::{Datagram, Stranger};
@@ -56,6 +57,8 @@ pub enum Happening {
     Phase(Phase),
     /// The disk of a home has done something, of this life.
     Disk { life: u32, deed: Deed },
+    /// The chain of a home does something.
+    Chain,
 }
 
 /// What follows the safety phase.
@@ -185,6 +188,7 @@ impl<'a> World<'a> {
                 Happening::Lost(numbers) => self.lost_everywhere(&numbers),
                 Happening::Phase(phase) => self.enter(phase),
                 Happening::Disk { life, deed } => self.disk_is_done(node, life, deed),
+                Happening::Chain => self.chain_steps(node),
             }
             if self.is_over() {
                 break;
@@ -231,6 +235,7 @@ impl<'a> World<'a> {
             Happening::Aside { .. } => 7,
             Happening::Ranges(_) => 8,
             Happening::Disk { .. } => 9,
+            Happening::Chain => 10,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -281,6 +286,7 @@ impl<'a> World<'a> {
                 self.collect_tickets(node);
                 self.look_at_home(node, out);
                 self.drive_disk(node);
+                self.drive_chain(node);
             }
             Role::Controller(_) => {}
         }
@@ -346,8 +352,8 @@ impl<'a> World<'a> {
         let place = &mut self.places[node as usize];
         let now = place.clock.read(self.queue.now());
         let (script, kept) = (self.script, (self.script.homes, self.script.seed, self.script.disk.0));
-        let disk = if let Role::Home(_) = role { self.served.disk(node, kept) } else { None };
-        let begun = nodes::begin(node, place, script, self.topology, role, (now, self.births), disk);
+        let behind = if let Role::Home(_) = role { self.served.behind(node, kept) } else { Behind::Nothing };
+        let begun = nodes::begin(node, place, script, self.topology, role, (now, self.births), behind);
         if let Err(why) = begun {
             let what = format!("{} cannot start: {why}", self.numbers.name(node));
             if !self.begins_with_nothing(node, kept.2) {

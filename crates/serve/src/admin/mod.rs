@@ -6,7 +6,7 @@
 //! | `GET /metrics` | Prometheus text ([`crate::metrics`]) |
 //! | `GET /registers`, `/registers/NAME` | all registers, one, as JSON |
 //! | `PUT /registers/NAME` | sets a live register to the body's text; with the token. 409: it is read at the start only |
-//! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall |
+//! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall, or why it will never serve again |
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
 //! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
 //!
@@ -70,7 +70,7 @@ const COMMON: [(&str, &str); 7] = [
     ("GET /registers", "all registers, as JSON"),
     ("GET /registers/NAME", "one register"),
     ("PUT /registers/NAME", "sets a live register to the body's text; with the token"),
-    ("GET /healthz", "200 while the server's loops turn; 503: which stall"),
+    ("GET /healthz", "200 while the server's loops turn; 503: which stall, or why it is over"),
     ("GET /readyz", "200 while clients are served; 503: why not"),
 ];
 
@@ -100,6 +100,7 @@ pub struct Routes {
     lists: Lists,
     collect: Vec<(Owner, Collect)>,
     ready: Vec<Check>,
+    alive: Vec<Check>,
     pulses: Vec<Pulse>,
     more: Router,
     /// Path, type, and what gives the text.
@@ -128,6 +129,13 @@ impl Routes {
     #[must_use]
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
         self.ready.push(Box::new(check));
+        self
+    }
+
+    /// The server may serve again without being started anew if this says so, too; else it says why not. It may not wait.
+    #[must_use]
+    pub fn alive(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
+        self.alive.push(Box::new(check));
         self
     }
 
@@ -173,7 +181,7 @@ impl Routes {
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { lists, collect, ready, pulses, more, texts, tracer, listed } = own;
+        let Routes { lists, collect, ready, alive, pulses, more, texts, tracer, listed } = own;
         let owner: Owner = name.map(Arc::from);
         let below = name.map_or(String::new(), |name| format!("/services/{name}"));
         let named =
@@ -181,15 +189,16 @@ impl Routes {
         self.lists.0.extend(lists.0.into_iter().map(|(_, list)| (owner.clone(), list)));
         self.collect.extend(collect.into_iter().map(|(_, collect)| (owner.clone(), collect)));
         self.pulses.extend(pulses.into_iter().map(|pulse| pulse.renamed(named)));
-        for check in ready {
+        let named_check = |check: Check| {
             let owner = owner.clone();
-            self.ready.push(Box::new(move || {
-                let named = |why| {
-                    owner.as_ref().map_or_else(|| String::clone(&why), |owner| format!("{owner}: {why}"))
-                };
-                check().map_err(named)
-            }));
-        }
+            let named = move |why: String| match &owner {
+                Some(owner) => format!("{owner}: {why}"),
+                None => why,
+            };
+            Box::new(move || check().map_err(&named)) as Check
+        };
+        self.ready.extend(ready.into_iter().map(named_check));
+        self.alive.extend(alive.into_iter().map(named_check));
         if let Some(tracer) = tracer {
             if name.is_some() {
                 self = self.with_traces(&below, &tracer, true);
@@ -226,8 +235,8 @@ impl Routes {
         for (request, what) in COMMON.into_iter().chain(listed) {
             let _ = writeln!(list, "{request:24} {what}");
         }
-        let Routes { lists, collect, ready, pulses, mut more, texts, tracer, .. } = self;
-        let shown = Shown { lists, collect, ready, pulses, tracer };
+        let Routes { lists, collect, ready, alive, pulses, mut more, texts, tracer, .. } = self;
+        let shown = Shown { lists, collect, ready, alive, pulses, tracer };
         let state = Asked { shown: Arc::new(shown), collector: Collector::start()? };
         for (path, kind, text) in texts {
             let asked = state.clone();
@@ -305,6 +314,7 @@ struct Shown {
     lists: Lists,
     collect: Vec<(Owner, Collect)>,
     ready: Vec<Check>,
+    alive: Vec<Check>,
     pulses: Vec<Pulse>,
     tracer: Option<Tracer>,
 }
@@ -368,7 +378,13 @@ async fn set_register(
 async fn healthz(State(asked): State<Asked>) -> Response {
     let stalled = stalled(&asked.shown.pulses, STALL_TIMEOUT).await;
     if stalled.is_empty() {
-        return "ok\n".into_response();
+        return match asked.shown.alive.iter().try_for_each(|check| check()) {
+            Ok(()) => "ok\n".into_response(),
+            Err(why) => {
+                let body = serde_json::json!({ "status": "ended", "why": why });
+                (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+            }
+        };
     }
     let body = serde_json::json!({ "status": "stalled", "threads": stalled });
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()

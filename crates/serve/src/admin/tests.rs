@@ -119,11 +119,16 @@ fn every_port_has_metrics_registers_and_health() {
     let serves = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (says, beat) = (Arc::clone(&serves), Beat::default());
     let woken = beat.clone();
+    let lives = Arc::new(AtomicBool::new(true));
+    let alive = Arc::clone(&lives);
     let routes = Routes::default()
         .registers(Arc::new(Pump::default()))
         .metrics(|page| page.add(LITRES, &[], 7u64))
         .ready(move || {
             says.load(std::sync::atomic::Ordering::Relaxed).then_some(()).ok_or("it starts".to_owned())
+        })
+        .alive(move || {
+            alive.load(std::sync::atomic::Ordering::Relaxed).then_some(()).ok_or("it ran dry".to_owned())
         })
         .loops([beat.pulse("pump").woken_by(move || woken.turn())]);
     let admin = Admin::start(parse_address("0").expect("a port"), routes).expect("it starts");
@@ -137,6 +142,9 @@ fn every_port_has_metrics_registers_and_health() {
     serves.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(whole(&admin, "GET /readyz", ""), (200, "ready\n".into()));
     assert_eq!(whole(&admin, "GET /healthz", ""), (200, "ok\n".into()));
+    lives.store(false, std::sync::atomic::Ordering::Relaxed);
+    let over = r#"{"status":"ended","why":"it ran dry"}"#;
+    assert_eq!(whole(&admin, "GET /healthz", ""), (503, over.into()));
     let (status, row) = whole(&admin, "PUT /registers/pump.rate", "8");
     assert!(status == 200 && row.contains("\"number\":8"), "{row}");
     let (status, why) = whole(&admin, "PUT /registers/pump.size", "8");

@@ -199,8 +199,7 @@ impl Answers {
             );
         }
         if let Some(claim) = &newest.claim {
-            out +=
-                &format!("claimed: {claim}; transactions go there, and `millrace chain unclaim` ends that\n");
+            out += &format!("claimed: {claim}, which alone writes; `millrace chain unclaim` ends that\n");
         }
         for (replica, why) in &self.away {
             out += &format!("{:<8}away: {why}\n", replica.0);

@@ -35,6 +35,8 @@ pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> R
     if shared.chain.is_some() {
         let asked = Arc::clone(shared);
         routes = routes.ready(move || asked.chain.as_ref().map_or(Ok(()), |chain| chain.check_ready()));
+        let asked = Arc::clone(shared);
+        routes = routes.alive(move || asked.chain.as_ref().map_or(Ok(()), |chain| chain.check_claim()));
     }
     routes.metrics(move |page| metrics::collect(&collected, page)).loops(loops).text(
         "GET /stats.json",

@@ -7,6 +7,10 @@
 //! What has no answer within `chained.patience` and was sent is asked for by its session's number, for as long again: it is never sent anew under another
 //! number.
 //!
+//! **Before boxes** the chain is claimed before anything else is asked of it ([`protocol::chain::claim`]), and all that is asked carries the claim. So nobody else
+//! writes items of which boxes have copies, the earlier lives of this home included: what they sent and the chain has not done yet is refused. When another home
+//! has claimed the chain since, nothing is done here any more: clients are refused, and `/healthz` says so.
+//!
 //! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
 
 use super::post::Post;
@@ -16,10 +20,13 @@ use ::client::chain::{Caller, Client, Options, TxnError};
 use base::{Clock, Nanos};
 use fabric::link::Address;
 use hdrhistogram::Histogram;
+use protocol::chain::claim::CLAIM;
 use protocol::chain::message::RequestId;
-use protocol::chain::{Outcome, Transaction};
+use protocol::chain::transaction::Abort;
+use protocol::chain::{Claim, Outcome, Transaction};
 use ring::wait::WaitPolicy;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +39,15 @@ const UNDER_WAY: usize = 512;
 const ASK_AGAIN: Nanos = Nanos::from_millis(20);
 /// Longest transaction that is told from longer ones.
 const LONGEST: u64 = 100_000_000_000;
+
+/// Who does a server's transactions, and says what became of them.
+pub trait Transactions: Send {
+    /// Has these done, by number.
+    fn send(&self, transactions: Vec<(u64, Transaction)>);
+
+    /// What became of transactions since the last time.
+    fn take_done(&self) -> Vec<(u64, Answer)>;
+}
 
 /// What thread and service leave for each other.
 struct Exchange {
@@ -48,6 +64,8 @@ pub struct Figures {
     asked_again: AtomicU64,
     /// The last transaction that ended had no answer.
     is_silent: AtomicBool,
+    /// Another claim counts than ours.
+    is_claimed: AtomicBool,
     /// Nanoseconds from when the service asked to when there was an outcome.
     spans: Mutex<Histogram<u64>>,
 }
@@ -59,6 +77,7 @@ impl Default for Figures {
             under_way: AtomicU64::new(0),
             asked_again: AtomicU64::new(0),
             is_silent: AtomicBool::new(false),
+            is_claimed: AtomicBool::new(false),
             spans: Mutex::new(spans),
         }
     }
@@ -86,6 +105,20 @@ impl Figures {
         }
     }
 
+    /// Whether the items are ours to write, as far as is known; else who has them.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check_claim(&self) -> Result<(), String> {
+        match self.is_claimed.load(Ordering::Relaxed) {
+            true => {
+                Err("another home has claimed the chain that items lie in (`millrace chain status`)"
+                    .to_owned())
+            }
+            false => Ok(()),
+        }
+    }
+
     /// What transactions took, in nanoseconds.
     pub fn spans(&self) -> Histogram<u64> {
         lock(&self.spans).clone()
@@ -104,20 +137,21 @@ pub struct ChainClient {
 }
 
 impl ChainClient {
-    /// A client of the chain with replicas at these addresses; `post` is told when transactions are done.
+    /// A client of the chain with replicas at these addresses; `post` is told when transactions are done. With `home` it claims the chain first.
     ///
     /// # Errors
     /// Nobody is there, or no thread can be had.
     pub fn connect(
         addresses: &[Address],
         registers: &Registers,
-        figures: Arc<Figures>,
-        post: Arc<Post>,
+        (figures, post): (Arc<Figures>, Arc<Post>),
+        home: Option<&Claiming>,
     ) -> Result<ChainClient, ConnectError> {
         let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
         let options = Options { wait: WaitPolicy::BLOCK, patience, ..Options::default() };
-        let client = Client::connect(addresses, &options).map_err(ConnectError::Chain)?;
+        let mut client = Client::connect(addresses, &options).map_err(ConnectError::Chain)?;
         log::info!("items lie in chain {}", client.chain());
+        let claim = home.map_or(Ok(0), |home| home.claim(&mut client))?;
         let exchange = Arc::new(Exchange {
             asked: Mutex::default(),
             done: Mutex::default(),
@@ -130,6 +164,7 @@ impl ChainClient {
         let run = move || {
             Worker {
                 client,
+                claim,
                 exchange: theirs,
                 post,
                 clock: Clock::shared(),
@@ -145,18 +180,18 @@ impl ChainClient {
         let thread = thread.map_err(ConnectError::Thread)?;
         Ok(ChainClient { exchange, caller, thread: Some(thread) })
     }
+}
 
-    /// Has these done.
-    pub fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
+impl Transactions for ChainClient {
+    fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
         if !transactions.is_empty() {
             lock(&self.exchange.asked).append(&mut transactions);
             self.caller.call();
         }
     }
 
-    /// What became of transactions since the last time.
     #[inline]
-    pub fn take_done(&self) -> Vec<(u64, Answer)> {
+    fn take_done(&self) -> Vec<(u64, Answer)> {
         if !self.exchange.has_done.load(Ordering::Acquire) {
             return Vec::new();
         }
@@ -175,11 +210,45 @@ impl Drop for ChainClient {
     }
 }
 
+/// A home that is to have a chain for itself.
+pub struct Claiming {
+    /// Where it is, for whoever wants to write.
+    pub address: String,
+    /// It never ran before, so there may be no copies in boxes.
+    pub is_first: bool,
+}
+
+impl Claiming {
+    /// The number of the claim that counts from now on. Who had claimed the chain before finds that it is replaced.
+    fn claim(&self, client: &mut Client) -> Result<u64, ConnectError> {
+        let before = client.claim().map_err(ConnectError::Chain)?;
+        if let Some((_, claim)) = &before {
+            if self.is_first {
+                return Err(ConnectError::Claimed(claim.clone()));
+            }
+            log::info!("the chain was claimed before: {claim}");
+        }
+        let number = RandomState::new().build_hasher().finish().max(1);
+        let claim = Claim { number, address: self.address.clone() };
+        let version = before.map_or(0, |(version, _)| version);
+        let outcome = client.execute(claim.make().if_version(CLAIM, version)).map_err(ConnectError::Chain)?;
+        match outcome.abort {
+            None => log::info!("the chain is claimed: {claim}"),
+            Some(_) => return Err(ConnectError::Race),
+        }
+        Ok(number)
+    }
+}
+
 /// Why there is no client.
 #[derive(Debug)]
 pub enum ConnectError {
     /// The chain.
     Chain(TxnError),
+    /// A home that never ran before finds that another one claimed the chain.
+    Claimed(Claim),
+    /// Another home claims the chain in the same moment.
+    Race,
     /// The system.
     Thread(io::Error),
 }
@@ -195,6 +264,8 @@ struct UnderWay {
 /// What the thread has.
 struct Worker {
     client: Client,
+    /// What all is done under; 0: nothing.
+    claim: u64,
     exchange: Arc<Exchange>,
     post: Arc<Post>,
     clock: Clock,
@@ -230,7 +301,7 @@ impl Worker {
         while self.under_way.len() < UNDER_WAY
             && let Some((number, transaction, began)) = self.backlog.pop_front()
         {
-            match self.client.start(transaction) {
+            match self.client.start(transaction.under(self.claim)) {
                 Ok(ticket) => drop(self.under_way.insert(ticket, UnderWay { number, began, until: None })),
                 Err(error) => {
                     log::error!("a transaction for the chain was refused, this is a bug: {error}");
@@ -254,6 +325,10 @@ impl Worker {
         let Some(mut under_way) = self.under_way.remove(&ticket) else { return };
         let now = self.clock.now();
         let answer = match result {
+            Ok(Outcome { abort: Some(Abort::Claimed), .. }) => {
+                self.say_claimed();
+                Answer::NotDone
+            }
             Ok(outcome) => Answer::Done(outcome),
             Err(TxnError::Unknown { id: Some(id), why }) => {
                 self.say_silent(&why);
@@ -286,6 +361,20 @@ impl Worker {
     fn say_silent(&mut self, why: &str) {
         if !self.exchange.figures.is_silent.swap(true, Ordering::Relaxed) {
             log::warn!("the chain does not answer: {why}");
+        }
+    }
+
+    /// Said once. Nothing is done here any more.
+    fn say_claimed(&mut self) {
+        if !self.exchange.figures.is_claimed.swap(true, Ordering::Relaxed) {
+            match self.claim {
+                0 => log::error!(
+                    "nothing can be written: a home with boxes has claimed the chain that items lie in"
+                ),
+                _ => log::error!(
+                    "another home has claimed the chain that items lie in: nothing is served here any more"
+                ),
+            }
         }
     }
 

@@ -48,6 +48,11 @@ impl Clocks {
         }
     }
 
+    /// The second since 1970 at `now` of one that is told.
+    pub fn second(&self, now: Nanos) -> u32 {
+        u32::try_from(TOLD_SINCE_1970_S + now.0 / 1_000_000_000).unwrap_or(u32::MAX)
+    }
+
     /// Now, by the wall clock.
     pub fn since_1970(&self) -> Duration {
         match self {

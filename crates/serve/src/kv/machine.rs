@@ -7,6 +7,7 @@
 //! ```
 //! Everything below is what runs in a server: [`service`](super::service), [`store::durable`]. What is here only is who calls it when.
 
+use super::chain_client::Transactions;
 use super::clocks::Clocks;
 use super::config::Config;
 use super::durable::{AnyMedia, AnyShelf, Opened};
@@ -94,9 +95,28 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
             Some(opened) => opened.map(|(store, opened)| (Some(store), Some(opened)))?,
             None => (None, None),
         };
-        let (kv, hasher) = Kv::home(place, (&config, store), opened, (&post, &clocks), planted)?;
+        let made = Kv::home(place, (&config, store), opened, (&post, &clocks), planted)?;
+        Ok(Machine::of(made, post, clocks))
+    }
+
+    /// The same, with items in a chain, whose transactions are done there.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn over_chain(
+        place: &Place,
+        now: Nanos,
+        transactions: Box<dyn Transactions>,
+        planted: B,
+    ) -> Result<Machine<B>, String> {
+        let (config, clocks, post) = (settings(false), Clocks::told(now), Arc::new(Post::unattended()));
+        let made = Kv::home_over_chain(place, &config, transactions, (&post, &clocks), planted)?;
+        Ok(Machine::of(made, post, clocks))
+    }
+
+    fn of((kv, hasher): (Kv<B>, Hasher64), post: Arc<Post>, clocks: Clocks) -> Machine<B> {
         let arena = arena::heap(ARENA);
-        Ok(Machine { kv, post, clocks, hasher, arena, said: VecDeque::new(), has_more: false })
+        Machine { kv, post, clocks, hasher, arena, said: VecDeque::new(), has_more: false }
     }
 
     /// Packets arrived, or something is due, or the disk is done with something.
@@ -146,7 +166,12 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
         self.post.failed()
     }
 
-    /// What is there of a key: its version and value.
+    /// The second that it is at `now`, as its items' ends are counted.
+    pub fn second(&self, now: Nanos) -> u32 {
+        self.clocks.second(now)
+    }
+
+    /// What is there of a key, if items lie in its store: its version and value.
     pub fn peek(&self, key: &[u8]) -> Option<(Version, &[u8])> {
         self.kv.peek(key)
     }

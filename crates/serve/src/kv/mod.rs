@@ -32,6 +32,7 @@ pub mod service;
 pub mod shared;
 mod stream;
 
+pub use chain_client::Transactions;
 pub use in_node::Kv;
 
 use crate::admin::Routes;

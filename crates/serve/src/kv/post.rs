@@ -11,7 +11,7 @@
 //! Cost: nothing for a command that waits for nobody; else a lock that nobody has for long, and a wake-up.
 
 use crate::inc::wire::Traffic;
-use crate::kv::service::Origin;
+use crate::kv::service::{Origin, Parked};
 use crate::memcached::accept::Inbox;
 use base::Nanos;
 use protocol::coherence::{NodeId, Out};
@@ -189,14 +189,17 @@ impl Post {
         self.wake(origin.edge());
     }
 
-    /// Whether connections are gone.
+    /// Says which connections are gone since the last time; whether any is.
     #[inline]
-    pub fn has_gone(&self) -> bool {
-        self.has_gone.load(Ordering::Acquire)
+    pub fn tell_gone(&self, parked: &mut Parked) -> bool {
+        let has_gone = self.has_gone.load(Ordering::Acquire);
+        if has_gone {
+            self.take_gone().into_iter().for_each(|origin| parked.gone(origin));
+        }
+        has_gone
     }
 
-    /// All that are.
-    pub fn take_gone(&self) -> Vec<Origin> {
+    fn take_gone(&self) -> Vec<Origin> {
         let mut gone = lock(&self.gone);
         self.has_gone.store(false, Ordering::Release);
         std::mem::take(&mut *gone)

@@ -187,7 +187,7 @@ impl<B: Bugs<Planted>> Home<Tree, B> {
             Whose::Ticket(ticket) => {
                 self.ticket_done(access_of(&request), &ended.clone().map(drop));
                 let reply = match ended {
-                    Ended::Done(reply) => reply,
+                    Ended::Done(reply) | Ended::Same(reply) => reply,
                     Ended::NotDone => request.reply(Status::Busy),
                     Ended::Unknown => request.reply(Status::Forgotten),
                 };

@@ -12,7 +12,7 @@
 //!
 //! What the store promises
 //! 1. Requests of a key are done in the order in which they were handed on; flushes, in order with all.
-//! 2. One whose end is not known changes nothing any more once a later write of its key was done, or a later flush: a write has the condition that its item is
+//! 2. One whose end is not known changes nothing any more once a later write of its key was done and changed something, or a later flush was done: a write has the condition that its item is
 //!    what was read, and what was read before a flush is flushed.
 //! 3. Nobody else writes.
 //!
@@ -36,6 +36,8 @@ const MOST_UNSETTLED: usize = 1 << 16;
 pub enum Ended<T> {
     /// This.
     Done(T),
+    /// This, and nothing was changed: no proof that what nobody knows of is not done later.
+    Same(T),
     /// It was not done, and will not be.
     NotDone,
     /// It was done, or will be, or neither.
@@ -47,6 +49,7 @@ impl<T> Ended<T> {
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Ended<U> {
         match self {
             Ended::Done(done) => Ended::Done(of(done)),
+            Ended::Same(done) => Ended::Same(of(done)),
             Ended::NotDone => Ended::NotDone,
             Ended::Unknown => Ended::Unknown,
         }
@@ -94,7 +97,7 @@ impl UnderWay {
             }
         }
         match (ended, key) {
-            (Ended::NotDone, _) => {}
+            (Ended::NotDone | Ended::Same(()), _) => {}
             (Ended::Done(()), Some(key)) => drop(self.unsettled.remove(key)),
             (Ended::Done(()), None) => {
                 self.unsettled.clear();
@@ -145,7 +148,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     /// A read that was handed on found this, or nothing.
     pub fn read_done(&mut self, now: Nanos, request: &Message, ended: Ended<Option<Item>>, out: &mut Out) {
         match ended {
-            Ended::Done(item) => self.read_found(now, request, item, out),
+            Ended::Done(item) | Ended::Same(item) => self.read_found(now, request, item, out),
             Ended::NotDone | Ended::Unknown => self.refuse(request, out),
         }
     }
@@ -162,7 +165,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         let known = if is_forgotten { Ended::NotDone } else { ended.clone().map(drop) };
         self.under_way.end(if verb == Verb::Flush { None } else { Some(&request.key) }, &known);
         match ended {
-            Ended::Done(answer) => {
+            Ended::Done(answer) | Ended::Same(answer) => {
                 let reply = self.conclude(request, answer);
                 out.push((way_back(&reply.header, None), reply));
             }

@@ -84,11 +84,11 @@ impl fmt::Display for DurableError {
 }
 
 impl DurableArgs {
-    /// What they come to, for a server whose memory is in files, or not, and that has boxes before it, or not.
+    /// What they come to, for a server whose memory is in files, or not.
     ///
     /// # Errors
     /// They contradict each other, or that.
-    pub fn plan(&self, memory_file: Option<&Path>, boxes: bool) -> Result<Plan<'_>, DurableError> {
+    pub fn plan(&self, memory_file: Option<&Path>) -> Result<Plan<'_>, DurableError> {
         let wrong = |text: &str| Err(DurableError(text.to_owned()));
         match (self.durability, &self.data_dir, &self.chain[..]) {
             (Durability::None | Durability::Log, _, [_, ..]) => {
@@ -113,9 +113,6 @@ impl DurableArgs {
             ),
             (Durability::Chain, ..) if memory_file.is_some() => wrong(
                 "--durability chain and --memory-file (-e) would both say where the items lie: leave one of them out",
-            ),
-            (Durability::Chain, ..) if boxes => wrong(
-                "--durability chain cannot be combined with --boxes yet: say --durability log, or leave --boxes out",
             ),
             (Durability::Chain, _, addresses) => Ok(Plan::Chain(addresses)),
         }

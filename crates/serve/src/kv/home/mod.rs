@@ -12,6 +12,7 @@
 mod tests;
 
 use super::StartError;
+use super::chain_client::Claiming;
 use crate::inc::wire::Wire;
 use crate::inc::{IncError, Topology, incarnation};
 use base::Nanos;
@@ -109,6 +110,12 @@ impl Seat {
     /// Where the topology says that its memcached clients reach it.
     pub fn stream(&self) -> Option<SocketAddr> {
         self.topology.streams().get(&self.id).copied()
+    }
+
+    /// As what it claims the chain that its items lie in.
+    pub fn claiming(&self) -> Claiming {
+        let address = self.socket.local_addr().map_or_else(|_| String::new(), |at| format!("udp:{at}"));
+        Claiming { address, is_first: self.life.1 == Life::First }
     }
 
     /// The home, over `items`, from `now` on.

@@ -1,5 +1,6 @@
 //! The service of a server, as its config says, on its core; and the ports of its edges.
 
+use super::chain_items::ChainItems;
 use super::chained::Chained;
 use super::commands::Commands;
 use super::homed::Homed;
@@ -42,13 +43,14 @@ pub fn assemble(
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
     let boxes = seat.is_some();
-    let durable = config.durable.plan(config.memory_file.as_deref(), boxes).map_err(StartError::Durable)?;
+    let durable = config.durable.plan(config.memory_file.as_deref()).map_err(StartError::Durable)?;
     let post = (durable != Plan::None || boxes).then(|| Arc::new(Post::new(inboxes.clone())));
     let figures = matches!(durable, Plan::Chain(_)).then(|| Arc::new(Figures::default()));
     let (keeper, home) = match (&post, durable, seat) {
-        (Some(post), Plan::Chain(addresses), _) => {
-            let (figures, post) = (figures.clone().unwrap_or_default(), Arc::clone(post));
-            (over_chain(config, (&net, &buffered), (addresses, figures), post)?, None)
+        (Some(post), Plan::Chain(addresses), seat) => {
+            let figures = figures.clone().unwrap_or_default();
+            let keeper = over_chain(config, (&net, &buffered), (addresses, figures), (post, seat.as_ref()))?;
+            (keeper, seat.map(Seat::into_parts).transpose()?)
         }
         (Some(post), plan, seat) => {
             let commands = logged(config, (&net, &buffered), plan, post)?;
@@ -97,18 +99,31 @@ fn logged(
     Ok(commands)
 }
 
-/// Commands over the chain at these addresses.
+/// Items in the chain at these addresses, and the home of boxes before them, if there is one.
 fn over_chain(
     config: &Config,
     (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
     (addresses, figures): (&[Address], Arc<Figures>),
-    post: Arc<Post>,
+    (post, seat): (&Arc<Post>, Option<&Seat>),
 ) -> Result<Keeper<NoBugs>, StartError> {
     let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
-    let client = ChainClient::connect(addresses, &config.registers, figures, Arc::clone(&post));
+    let home = seat.map(Seat::claiming);
+    let client =
+        ChainClient::connect(addresses, &config.registers, (figures, Arc::clone(post)), home.as_ref());
     let client = client.map_err(|error| match error {
         ConnectError::Chain(error) => StartError::Chain(error.to_string()),
+        ConnectError::Claimed(claim) => StartError::Chain(format!(
+            "it was claimed before, {claim}, so boxes may have copies of its items: start without --home-first"
+        )),
+        ConnectError::Race => StartError::Chain("another home claims it, too: only one can have it".to_owned()),
         ConnectError::Thread(error) => StartError::System("start a thread", error),
     })?;
-    Ok(Keeper::Chain(Box::new(OverChain::new(chained, client, post))))
+    let (client, post) = (Box::new(client), Arc::clone(post));
+    Ok(match seat {
+        Some(seat) => {
+            let items = ChainItems::new(chained.before_boxes(), client);
+            Keeper::HomeOverChain(Box::new(Homed::new(seat, items, post)))
+        }
+        None => Keeper::Chain(Box::new(OverChain::new(ChainItems::new(chained, client), post))),
+    })
 }

@@ -120,6 +120,13 @@ impl Commands {
         self.now_is_of = now;
     }
 
+    /// It is that second at that time of the process's clock.
+    pub(super) fn set_clock(&mut self, now: Nanos, second: u32) {
+        self.now = second;
+        self.clock_began = (u64::from(second) * 1_000_000_000).saturating_sub(now.0);
+        self.now_is_of = now;
+    }
+
     /// Follows the memory register, as far as the store can.
     pub fn apply_memory_limit(&mut self, bytes: usize) -> bool {
         self.store.set_memory_limit(bytes).is_ok()

@@ -16,6 +16,9 @@
 //! Invariants: 1. nothing of the store is changed that was not admitted, but by eviction and expiry; 2. a connection's commands are executed and answered in
 //! order: behind one that waits all wait.
 //!
+//! Where items lie in a chain ([`super::chain_items`]) a command that was admitted goes there, with a place in its line; what it is answered, and how packets
+//! ended, the home is told at the end of a pass ([`HomeStore::turn`]), and packets leave then.
+//!
 //! With a log ([`super::logged`]) a write is executed and logged when no box has a copy, and answered when that is durable; packets leave when the log is
 //! durable up to all that
 //! they can show.
@@ -25,17 +28,21 @@
 //! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
 
 use super::access::access;
+use super::chain_items::Whose;
+use super::chained::{Said, Told};
 use super::commands::Commands;
 use super::items::FLUSH;
-use super::parked::{Late, LateReply, Next, Origin};
+use super::parked::{Late, LateReply, Next, Origin, Owned};
 use super::planted::{Mistakes, Planted};
-use super::stats::HomeReport;
+use super::stats::{ChainReport, HomeReport};
 use super::{Reply, inline, refuse, silent};
 use crate::kv::clocks::Clocks;
 use crate::kv::home::Seat;
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use base::Nanos;
+use protocol::coherence::home::items::Items;
+use protocol::coherence::home::slow::{Ended, reads};
 use protocol::coherence::home::{Access, Admitted};
 use protocol::coherence::{Home, Out};
 use protocol::memcache::emit::{self, SMALL_BOUND};
@@ -48,9 +55,55 @@ use std::sync::Arc;
 /// Packets that wait for the log at most.
 const KEPT_MAX: usize = 1 << 16;
 
+/// What a home of this service keeps its items in: a store, or a chain.
+pub trait HomeStore: Items {
+    /// What commands mean, and who waits.
+    fn commands(&self) -> &Commands;
+
+    /// The same.
+    fn commands_mut(&mut self) -> &mut Commands;
+
+    /// Does a command that was admitted, of a connection that has a line: its reply has the next place there.
+    fn go_on(&mut self, origin: Origin, command: Owned);
+
+    /// A pass is over; none where nothing came of it. What is said is to be told to the home, and then this is to be asked again, until nothing is said.
+    fn turn(&mut self) -> Option<Vec<Told<Whose>>>;
+
+    /// What was counted of a chain, if they lie in one.
+    fn chain(&self) -> Option<ChainReport> {
+        None
+    }
+}
+
+impl HomeStore for Commands {
+    #[inline]
+    fn commands(&self) -> &Commands {
+        self
+    }
+
+    #[inline]
+    fn commands_mut(&mut self) -> &mut Commands {
+        self
+    }
+
+    fn go_on(&mut self, origin: Origin, command: Owned) {
+        let (command, hash) = command.command();
+        let reply = self.say(&command, hash);
+        self.parked.answer(origin, reply);
+    }
+
+    #[inline]
+    fn turn(&mut self) -> Option<Vec<Told<Whose>>> {
+        self.durable.is_some().then(|| {
+            self.turn_log();
+            Vec::new()
+        })
+    }
+}
+
 /// See the head of the file.
-pub struct Homed<B = NoBugs> {
-    home: Home<Commands, B>,
+pub struct Homed<S = Commands, B = NoBugs> {
+    home: Home<S, B>,
     planted: B,
     post: Arc<Post>,
     out: Out,
@@ -65,18 +118,18 @@ pub struct Homed<B = NoBugs> {
     kept_packets: usize,
 }
 
-impl Homed {
-    /// The home that `seat` says, over the store of `commands`.
-    pub fn new(seat: &Seat, commands: Commands, post: Arc<Post>) -> Homed {
+impl<S: HomeStore> Homed<S> {
+    /// The home that `seat` says, over these items.
+    pub fn new(seat: &Seat, items: S, post: Arc<Post>) -> Homed<S> {
         let clocks = Clocks::system();
-        Homed::over(seat.home(clocks.now(), commands), post, clocks, NoBugs)
+        Homed::over(seat.home(clocks.now(), items), post, clocks, NoBugs)
     }
 }
 
-impl<B: Mistakes> Homed<B> {
+impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// This home, with mistakes made on purpose.
-    pub fn over(mut home: Home<Commands, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<B> {
-        home.items_mut().gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
+    pub fn over(mut home: Home<S, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<S, B> {
+        home.items_mut().commands_mut().gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
         Homed {
             home,
             planted,
@@ -93,16 +146,16 @@ impl<B: Mistakes> Homed<B> {
 
     #[inline]
     pub fn commands(&self) -> &Commands {
-        self.home.items()
+        self.home.items().commands()
     }
 
     #[inline]
     pub fn commands_mut(&mut self) -> &mut Commands {
-        self.home.items_mut()
+        self.home.items_mut().commands_mut()
     }
 
     /// The home.
-    pub fn home(&self) -> &Home<Commands, B> {
+    pub fn home(&self) -> &Home<S, B> {
         &self.home
     }
 
@@ -116,6 +169,11 @@ impl<B: Mistakes> Homed<B> {
         HomeReport::of(&self.home.stats(), self.commands().parked.lines(), &self.post.traffic())
     }
 
+    /// What is counted of the chain that items lie in, if they do.
+    pub fn chain(&self) -> Option<ChainReport> {
+        self.home.items().chain()
+    }
+
     /// Whether a command of this connection waits, or its reply.
     pub fn has_waiting(&self, origin: Origin) -> bool {
         self.commands().parked.has_line(origin)
@@ -125,10 +183,7 @@ impl<B: Mistakes> Homed<B> {
     pub fn tick(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.commands_mut().tick(now);
-        if self.post.has_gone() {
-            for origin in self.post.take_gone() {
-                self.commands_mut().parked.gone(origin);
-            }
+        if self.post.tell_gone(&mut self.home.items_mut().commands_mut().parked) {
             self.settle(true);
         }
         let (is_logged_due, second) = (self.commands().is_logged_flush_due(), self.commands().now);
@@ -158,11 +213,12 @@ impl<B: Mistakes> Homed<B> {
         (hash, origin): (u64, Origin),
         out: &mut Producer,
     ) -> Option<Reply> {
-        if self.has_waiting(origin) {
+        let mut scratch = [0; KEY_MAX];
+        let access = access(command, &mut scratch);
+        if self.has_waiting(origin) || (access.is_some() && self.home.items().takes_time()) {
             return self.park(command, (hash, origin), out);
         }
-        let mut scratch = [0; KEY_MAX];
-        let Some(access) = access(command, &mut scratch) else {
+        let Some(access) = access else {
             return self.commands_mut().execute(command, hash, out);
         };
         if access == Access::Flush {
@@ -195,7 +251,7 @@ impl<B: Mistakes> Homed<B> {
         }
     }
 
-    /// Something of the same connection waits: this does, too.
+    /// It stands in its connection's line.
     fn park(
         &mut self,
         command: &Command<'static>,
@@ -271,7 +327,7 @@ impl<B: Mistakes> Homed<B> {
         (hash, origin): (u64, Origin),
         out: &mut Producer,
     ) -> Option<Reply> {
-        let commands = self.home.items_mut();
+        let commands = self.commands_mut();
         if commands.durable.is_some() {
             let reply = commands.execute_logged(command, (hash, origin), out);
             self.settle_log();
@@ -290,7 +346,7 @@ impl<B: Mistakes> Homed<B> {
     /// After whatever the home did: lines whose heads are done go on, messages leave, edges learn what is done.
     fn settle(&mut self, wakes: bool) {
         let mut has_moved = false;
-        while let Some(origin) = self.home.items_mut().parked.moved() {
+        while let Some(origin) = self.commands_mut().parked.moved() {
             has_moved = true;
             self.go_on(origin);
         }
@@ -309,11 +365,46 @@ impl<B: Mistakes> Homed<B> {
         }
     }
 
-    /// A pass is over: what was logged in it is made durable together.
+    /// A pass is over: what was logged in it is made durable together; what became of what is asked of a chain is heard.
     pub fn end_pass(&mut self) {
-        if self.commands().durable.is_some() {
-            self.commands_mut().turn_log();
+        while let Some(told) = self.home.items_mut().turn() {
+            let is_over = told.is_empty();
+            if !is_over {
+                // As when packets are served.
+                self.now = self.now.max(self.clocks.now());
+            }
+            told.into_iter().for_each(|told| self.tell(told));
             self.settle(true);
+            if is_over {
+                break;
+            }
+        }
+    }
+
+    /// What is said to who asked the chain: the home knows then how it ended, and answers packets.
+    fn tell(&mut self, Told { whose, ended, said }: Told<Whose>) {
+        match (whose, said) {
+            (Whose::Command(promise, changes), Said::Reply(reply)) => {
+                if let Some(access) = changes.access() {
+                    self.home.ticket_done(access, &ended);
+                }
+                self.commands_mut().parked.fulfil(promise, reply);
+            }
+            (Whose::Packet(request), Said::Found(item)) => {
+                self.home.read_done(self.now, &request, Ended::Done(item), &mut self.out);
+            }
+            (Whose::Packet(request), Said::Answer(answer)) => {
+                self.home.write_done(&request, ended.map(|()| answer), &mut self.out);
+            }
+            (Whose::Packet(request), _) if reads(&request) => {
+                let ended = ended.map(|()| unreachable!("what was read is said"));
+                self.home.read_done(self.now, &request, ended, &mut self.out);
+            }
+            (Whose::Packet(request), _) => {
+                let ended = ended.map(|()| unreachable!("what was done is answered"));
+                self.home.write_done(&request, ended, &mut self.out);
+            }
+            (Whose::Command(..), _) => unreachable!("a command is answered with a reply"),
         }
     }
 
@@ -329,7 +420,7 @@ impl<B: Mistakes> Homed<B> {
             }
         }
         while let Some((needs, _)) = self.kept.front()
-            && self.home.items().parked.is_durable(*needs)
+            && self.commands().parked.is_durable(*needs)
             && let Some((_, mut packets)) = self.kept.pop_front()
         {
             self.kept_packets -= packets.len();
@@ -339,32 +430,37 @@ impl<B: Mistakes> Homed<B> {
 
     /// What stands in a line is done, until something of it must wait.
     fn go_on(&mut self, origin: Origin) {
-        while let Some(next) = self.home.items_mut().parked.next(origin) {
+        while let Some(next) = self.commands_mut().parked.next(origin) {
             let owned = match next {
                 Next::Command(owned) => owned,
                 Next::Said(bytes) => {
-                    let reply = LateReply::of(bytes);
-                    self.home.items_mut().parked.answer(origin, reply);
+                    self.commands_mut().parked.answer(origin, LateReply::of(bytes));
                     continue;
                 }
             };
-            let (command, hash) = owned.command();
+            let (command, _) = owned.command();
             let mut scratch = [0; KEY_MAX];
-            let ticket = self.home.items_mut().parked.ticket();
+            let ticket = self.commands_mut().parked.ticket();
             let admitted = match access(&command, &mut scratch) {
                 Some(access) => self.home.admit(self.now, access, ticket, &mut self.out),
                 None => Admitted::Now,
             };
-            let commands = self.home.items_mut();
-            let reply = match admitted {
-                Admitted::Now => commands.say(&command, hash),
-                Admitted::Later => return commands.parked.wait(origin, ticket, Next::Command(owned)),
-                Admitted::Busy => commands.say_refused(&command, Line::Busy.bytes()),
-                Admitted::NotHome => commands.say_refused(&command, Line::NotHome.bytes()),
+            let line = match admitted {
+                Admitted::Now => {
+                    self.home.items_mut().go_on(origin, owned);
+                    continue;
+                }
+                Admitted::Later => {
+                    return self.commands_mut().parked.wait(origin, ticket, Next::Command(owned));
+                }
+                Admitted::Busy => Line::Busy,
+                Admitted::NotHome => Line::NotHome,
             };
+            let commands = self.commands_mut();
+            let reply = commands.say_refused(&command, line.bytes());
             commands.parked.answer(origin, reply);
         }
-        if self.home.items_mut().parked.is_to_be_collected(origin) {
+        if self.commands_mut().parked.is_to_be_collected(origin) {
             self.post.done(origin);
         }
     }

@@ -43,10 +43,7 @@ impl Logged {
     pub fn tick(&mut self, now: Nanos) {
         self.commands.tick(now);
         self.commands.flush_if_due();
-        if self.post.has_gone() {
-            for origin in self.post.take_gone() {
-                self.commands.parked.gone(origin);
-            }
+        if self.post.tell_gone(&mut self.commands.parked) {
             self.settle();
         }
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!  Kv ── alone ──▶ Commands: the store, and what commands do to it
 //!     ├─ with a log ──▶ Logged: holds replies ──▶ Commands
-//!     ├─ over a chain ──▶ OverChain: promises replies ──▶ Chained ──▶ Commands on one item at a time
-//!     └─ with boxes before it ──▶ Homed: admits each command ──▶ Commands, now or in its turn
+//!     ├─ over a chain ──▶ OverChain: promises replies ──▶ ChainItems ──▶ Chained ──▶ Commands on one item at a time
+//!     └─ with boxes before it ──▶ Homed: admits each command ──▶ Commands or ChainItems, now or in its turn
 //! ```
 //! One file per family of commands: `classic`, `meta`, `stats`, `listing`; `commands` has what they share. `homed` is the home of a rack's boxes
-//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where a log has what they did, `over_chain` and
+//! (`docs/design/010-one-store.md`), `items` its store; `logged` has what becomes of commands where a log has what they did, `over_chain`, `chain_items` and
 //! `chained` where items lie in a chain of replicas; `parked` what waits for
 //! boxes, log or chain; `access`
 //! what commands want of items. This file has the request and reply as they travel in the
@@ -21,6 +21,7 @@
 
 mod access;
 mod assemble;
+mod chain_items;
 pub mod chained;
 mod classic;
 mod commands;
@@ -39,6 +40,7 @@ mod warm;
 use crate::memcached::output::Body;
 use base::Nanos;
 use base::hash::Hasher64;
+use chain_items::ChainItems;
 use commands::Commands;
 use engine::{Messages, Service};
 use homed::Homed;
@@ -55,7 +57,7 @@ use store::Hit;
 
 pub use assemble::{Assembled, assemble};
 pub use listing::Listing;
-pub use parked::{Late, LateReply, Origin};
+pub use parked::{Late, LateReply, Origin, Parked};
 pub use stats::{ChainReport, Counters, HomeReport, KvReport};
 pub use warm::Began;
 
@@ -252,8 +254,9 @@ pub struct Kv<B = NoBugs>(Keeper<B>);
 enum Keeper<B> {
     Alone(Commands),
     Logged(Box<Logged>),
-    Home(Box<Homed<B>>),
+    Home(Box<Homed<Commands, B>>),
     Chain(Box<OverChain>),
+    HomeOverChain(Box<Homed<ChainItems<B>, B>>),
 }
 
 impl<B: Mistakes> Kv<B> {
@@ -264,6 +267,7 @@ impl<B: Mistakes> Kv<B> {
             Keeper::Logged(logged) => &logged.commands,
             Keeper::Home(homed) => homed.commands(),
             Keeper::Chain(over) => over.commands(),
+            Keeper::HomeOverChain(homed) => homed.commands(),
         }
     }
 
@@ -274,6 +278,7 @@ impl<B: Mistakes> Kv<B> {
             Keeper::Logged(logged) => &mut logged.commands,
             Keeper::Home(homed) => homed.commands_mut(),
             Keeper::Chain(over) => over.commands_mut(),
+            Keeper::HomeOverChain(homed) => homed.commands_mut(),
         }
     }
 
@@ -296,6 +301,7 @@ impl<B: Mistakes> Kv<B> {
     pub fn report(&mut self) -> KvReport {
         let (home, chain) = match &self.0 {
             Keeper::Home(homed) => (Some(homed.report()), None),
+            Keeper::HomeOverChain(homed) => (Some(homed.report()), homed.chain()),
             Keeper::Chain(over) => (None, Some(over.report())),
             Keeper::Alone(_) | Keeper::Logged(_) => (None, None),
         };
@@ -367,6 +373,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             Keeper::Logged(logged) => logged.tick(now),
             Keeper::Home(homed) => homed.tick(now),
             Keeper::Chain(over) => over.tick(now),
+            Keeper::HomeOverChain(homed) => homed.tick(now),
         }
     }
 
@@ -387,6 +394,11 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             (Keeper::Logged(logged), Work::Collect) => logged.collect(request.origin, out),
             // What it is for comes at the end of the pass.
             (Keeper::Logged(_) | Keeper::Chain(_), Work::Serve) => silent(out, None),
+            (Keeper::HomeOverChain(homed), Work::Command(command)) => {
+                homed.execute(command, (request.hash, request.origin), out)
+            }
+            (Keeper::HomeOverChain(homed), Work::Collect) => homed.collect(request.origin, out),
+            (Keeper::HomeOverChain(homed), Work::Serve) => homed.serve(out),
             (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
             (Keeper::Home(homed), Work::Serve) => homed.serve(out),
             (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
@@ -399,6 +411,9 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
         let Work::Command(command) = &request.work else { return self.execute(request, out) };
         match &mut self.0 {
             Keeper::Home(homed) if homed.has_waiting(request.origin) => {
+                return homed.park_refusal(command, WHY, request.origin, out);
+            }
+            Keeper::HomeOverChain(homed) if homed.has_waiting(request.origin) => {
                 return homed.park_refusal(command, WHY, request.origin, out);
             }
             Keeper::Logged(logged) if logged.commands.parked.has_line(request.origin) => {
@@ -431,6 +446,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             Keeper::Logged(logged) => logged.end_pass(),
             Keeper::Home(homed) => homed.end_pass(),
             Keeper::Chain(over) => over.end_pass(),
+            Keeper::HomeOverChain(homed) => homed.end_pass(),
         }
     }
 }

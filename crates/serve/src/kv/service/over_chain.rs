@@ -1,22 +1,19 @@
-//! The service of a server whose items lie in a chain: every command of an item waits for transactions, and its reply keeps its place in its connection's line.
+//! The service of a server whose items lie in a chain, and that has no boxes before it: every command of an item waits for transactions, and its reply keeps its
+//! place in its connection's line. How: [`super::chain_items`].
 //!
-//! ```text
-//!  command ─▶ a place in its connection's line ─▶ Chained ─▶ transactions ─▶ ChainClient (a thread) ─▶ replicas
-//!                        ▲                           │ ▲                          │ Post::due: edge 0 has the service look
-//!  edge ◀── Collect ── reply ◀───────────────────────┘ └──────── outcomes ◀───────┘
-//! ```
 //! Invariant: a connection's commands are answered in the order in which they came. Those of one key are done in that order, too; those of several keys, that a
 //! client sends without waiting for replies, are under way together.
 //!
 //! Statistics are of this server; listings show nothing.
 
 use super::access::access;
-use super::chained::Chained;
+use super::chain_items::{ChainItems, Changes, Whose};
+use super::chained::Said;
 use super::commands::Commands;
-use super::parked::{Late, Origin, Promise};
+use super::homed::HomeStore as _;
+use super::parked::{Late, Origin};
 use super::stats::ChainReport;
 use super::{Reply, silent};
-use crate::kv::chain_client::ChainClient;
 use crate::kv::post::Post;
 use base::Nanos;
 use protocol::memcache::{Command, KEY_MAX};
@@ -25,41 +22,36 @@ use std::sync::Arc;
 
 /// See the head of the file.
 pub struct OverChain {
-    chained: Chained<Promise>,
-    client: ChainClient,
+    items: ChainItems,
     post: Arc<Post>,
 }
 
 impl OverChain {
-    /// Commands over the chain that `client` has.
-    pub fn new(chained: Chained<Promise>, client: ChainClient, post: Arc<Post>) -> OverChain {
-        OverChain { chained, client, post }
+    /// Commands on these items.
+    pub fn new(items: ChainItems, post: Arc<Post>) -> OverChain {
+        OverChain { items, post }
     }
 
     #[inline]
     pub fn commands(&self) -> &Commands {
-        &self.chained.commands
+        self.items.commands()
     }
 
     #[inline]
     pub fn commands_mut(&mut self) -> &mut Commands {
-        &mut self.chained.commands
+        self.items.commands_mut()
     }
 
     /// What was counted, and commands that wait.
     pub fn report(&self) -> ChainReport {
-        ChainReport { counters: self.chained.counters(), waiting: self.chained.waiting() as u64 }
+        self.items.report()
     }
 
     #[inline]
     pub fn tick(&mut self, now: Nanos) {
-        let commands = self.commands_mut();
+        let commands = self.items.commands_mut();
         commands.tick(now);
-        if self.post.has_gone() {
-            for origin in self.post.take_gone() {
-                self.commands_mut().parked.gone(origin);
-            }
-        }
+        self.post.tell_gone(&mut commands.parked);
     }
 
     #[inline]
@@ -69,13 +61,13 @@ impl OverChain {
         (hash, origin): (u64, Origin),
         out: &mut Producer,
     ) -> Option<Reply> {
-        let commands = &mut self.chained.commands;
+        let commands = self.commands_mut();
         if !commands.parked.has_line(origin) && access(command, &mut [0; KEY_MAX]).is_none() {
             return commands.execute(command, hash, out);
         }
         let reply = silent(out, Some(Late::Waits))?;
         let promise = commands.parked.promise(origin);
-        self.chained.ask(command, hash, promise);
+        self.items.chained.ask(command, hash, Whose::Command(promise, Changes::Nothing));
         Some(reply)
     }
 
@@ -88,7 +80,7 @@ impl OverChain {
         out: &mut Producer,
     ) -> Option<Reply> {
         let reply = silent(out, Some(Late::Waits))?;
-        let commands = &mut self.chained.commands;
+        let commands = self.commands_mut();
         let said = commands.say_refused(command, why);
         let promise = commands.parked.promise(origin);
         commands.parked.fulfil(promise, said);
@@ -105,13 +97,12 @@ impl OverChain {
 
     /// A pass is over: what became of transactions is heard, those that it began leave, and edges learn whose replies are there.
     pub fn end_pass(&mut self) {
-        for (number, answer) in self.client.take_done() {
-            self.chained.hear(number, answer);
-        }
-        self.client.send(self.chained.leaving());
-        let said = self.chained.said();
-        let parked = &mut self.chained.commands.parked;
-        for (promise, reply) in said {
+        let told = self.items.turn();
+        let parked = &mut self.items.commands_mut().parked;
+        for told in told {
+            let (Whose::Command(promise, _), Said::Reply(reply)) = (told.whose, told.said) else {
+                unreachable!("no packets without a home")
+            };
             parked.fulfil(promise, reply);
         }
         let mut moved: Vec<Origin> = std::iter::from_fn(|| parked.moved()).collect();

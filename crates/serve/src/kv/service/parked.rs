@@ -235,9 +235,9 @@ impl Parked {
         self.heads.insert(ticket, (origin, head));
     }
 
-    /// Something stands behind what waits.
+    /// Something stands in line, behind what waits.
     pub fn push(&mut self, origin: Origin, next: Next) {
-        let line = self.lines.get_mut(&origin).expect("it stands behind something");
+        let line = self.lines.entry(origin).or_default();
         line.queue.push_back(next);
         if !line.waits {
             self.moved.push(origin);
@@ -251,8 +251,13 @@ impl Parked {
 
     /// A command that had a ticket was answered.
     pub fn end(&mut self, origin: Origin, reply: LateReply) {
-        self.lines.get_mut(&origin).expect("it had a ticket").waits = false;
+        self.release(origin);
         self.answer(origin, reply);
+    }
+
+    /// A command that had a ticket waits for no ticket any more: what its reply is follows at once.
+    pub fn release(&mut self, origin: Origin) {
+        self.lines.get_mut(&origin).expect("it had a ticket").waits = false;
         self.moved.push(origin);
     }
 

@@ -1,6 +1,7 @@
 //! Mistakes at the joints of home, store and log that can be made on purpose, one at a time, to see that the simulator finds them
 //! (`millrace sim --durability`).
 
+use super::chained;
 use protocol::coherence;
 use protocol::planted::Bugs;
 
@@ -13,7 +14,7 @@ pub enum Planted {
     GivesWhatIsLogged,
 }
 
-/// What a service can do wrong: as the home that it is, and by itself.
-pub trait Mistakes: Bugs<coherence::Planted> + Bugs<Planted> {}
+/// What a service can do wrong: as the home that it is, over a chain, and by itself.
+pub trait Mistakes: Bugs<coherence::Planted> + Bugs<chained::Planted> + Bugs<Planted> {}
 
-impl<B: Bugs<coherence::Planted> + Bugs<Planted>> Mistakes for B {}
+impl<B: Bugs<coherence::Planted> + Bugs<chained::Planted> + Bugs<Planted>> Mistakes for B {}

@@ -1,11 +1,14 @@
 //! How the service of a home is made and looked into where no thread has it: [`super::super::machine`].
 
 use super::super::machine::Place;
+use super::chain_items::ChainItems;
+use super::chained::Chained;
 use super::commands::Commands;
 use super::homed::Homed;
 use super::planted::Mistakes;
 use super::warm::Began;
 use super::{Keeper, Kv};
+use crate::kv::chain_client::Transactions;
 use crate::kv::clocks::Clocks;
 use crate::kv::config::Config;
 use crate::kv::durable::{Durable, Opened};
@@ -55,7 +58,30 @@ impl<B: Mistakes> Kv<B> {
         Ok((Kv(Keeper::Home(Box::new(homed))), hasher))
     }
 
-    fn homed(&self) -> &Homed<B> {
+    /// A home over the chain whose transactions are done there.
+    pub(in crate::kv) fn home_over_chain(
+        place: &Place,
+        config: &Config,
+        transactions: Box<dyn Transactions>,
+        (post, clocks): (&Arc<Post>, &Clocks),
+        planted: B,
+    ) -> Result<(Kv<B>, Hasher64), String> {
+        Chained::<(), B>::limit(config);
+        let store = Self::store(config).map_err(|error| error.to_string())?;
+        let hasher = *store.hasher();
+        let buffered = Arc::new(Budget::new(config.registers.size(Id::NetBufferLimit)));
+        let beside = (Arc::new(NetCounters::default()), buffered);
+        let commands = Commands::over(store, Began::default(), config, beside, clocks.clone());
+        let chained = Chained::over(commands, planted.clone()).before_boxes();
+        let items = ChainItems::new(chained, transactions);
+        let Place { config, id, layout, life } = place;
+        let (layout, now) = (Arc::clone(layout), clocks.now());
+        let home = Home::with_bugs(config, *id, layout, *life, now, items, planted.clone());
+        let homed = Homed::over(home, Arc::clone(post), clocks.clone(), planted);
+        Ok((Kv(Keeper::HomeOverChain(Box::new(homed))), hasher))
+    }
+
+    fn homed(&self) -> &Homed<Commands, B> {
         match &self.0 {
             Keeper::Home(homed) => homed,
             _ => unreachable!("it was made as a home"),
@@ -79,12 +105,16 @@ impl<B: Mistakes> Kv<B> {
 
     /// Whether a snapshot could go on now.
     pub(in crate::kv) fn has_more(&self) -> bool {
-        self.homed().commands().durable.as_ref().is_some_and(|durable| durable.has_more)
+        self.commands().durable.as_ref().is_some_and(|durable| durable.has_more)
     }
 
     /// The box that owns a key.
     pub(in crate::kv) fn owner_of(&self, key: &[u8]) -> Option<BoxId> {
-        self.homed().home().owner_of(key)
+        match &self.0 {
+            // It gives none away.
+            Keeper::HomeOverChain(_) => None,
+            _ => self.homed().home().owner_of(key),
+        }
     }
 
     /// A key that was lost with its owner, each once.

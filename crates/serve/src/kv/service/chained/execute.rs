@@ -1,24 +1,28 @@
 //! One command on one item: what it says, and what it does.
 
 use super::super::commands::Commands;
-use super::super::parked::{LateReply, Owned};
+use super::asked::{Asked, Said, changes};
 use super::item::{Effect, Item, Seen};
 use protocol::chain::attributes::RESERVED;
+use protocol::coherence::home::items::{Items as _, perform};
 use protocol::memcache::{Command, Line, SetMode, StoreVerb};
 use store::{DeleteHow, Key, SetHow};
 
 impl Commands {
-    /// Executes a command of `key` at that second on the item that was seen, with nothing else in the store: its reply, and what it did. What that is becomes
-    /// version `done`; where it is not done yet, nothing is counted of it.
+    /// Executes what is asked of `key` at that second on the item that was seen, with nothing else in the store: what is said, and what it did. What that is
+    /// becomes version `done`; where it is not done yet, nothing is counted of it.
     pub(super) fn try_on(
         &mut self,
         key: &[u8],
-        command: &Owned,
+        asked: &Asked,
         seen: &Seen,
         now: u32,
         done: Option<u64>,
-    ) -> (LateReply, Effect) {
-        let (command, hash) = command.command();
+    ) -> (Said, Effect) {
+        let hash = match asked {
+            Asked::Command(owned) => owned.command().1,
+            Asked::Packet(..) => self.store.hasher().hash(key),
+        };
         let (second, counters) = (std::mem::replace(&mut self.now, now), self.counters);
         let at = Key::with_hash(key, hash);
         if let Some(Item { value, state }) = &seen.item {
@@ -31,7 +35,7 @@ impl Commands {
             self.store.restart_versions(version - 1);
         }
         let before = seen.item.as_ref().filter(|_| self.store.peek(now, at).is_some());
-        let reply = self.say_unlogged(&command, hash);
+        let said = self.act(key, asked);
         let effect = Effect::between(before, self.store.peek(now, at).as_ref());
         // A plain delete finds room for itself.
         let _ = self.store.delete(now, at, &DeleteHow::default());
@@ -39,12 +43,28 @@ impl Commands {
             self.counters = counters;
         }
         self.now = second;
-        (reply, effect)
+        (said, effect)
+    }
+
+    fn act(&mut self, key: &[u8], asked: &Asked) -> Said {
+        match asked {
+            Asked::Command(owned) => {
+                let (command, hash) = owned.command();
+                Said::Reply(self.say_unlogged(&command, hash))
+            }
+            Asked::Packet(message, since) => match changes(message) {
+                None => Said::Found(self.read(key, *since)),
+                Some(verb) => {
+                    let version = |commands: &mut Commands| commands.take_versions(1);
+                    Said::Answer(perform(self, *since, (verb, message), version))
+                }
+            },
+        }
     }
 }
 
 /// Whether what was seen is there at that second.
-pub(super) fn is_there(seen: &Seen, now: u32) -> bool {
+pub fn is_there(seen: &Seen, now: u32) -> bool {
     // 0 is never: one less wraps to the far future.
     seen.item.as_ref().is_some_and(|item| item.state.expiry.wrapping_sub(1) >= now)
 }

@@ -1,5 +1,5 @@
-//! Memcached's commands on items that lie in a chain of replicas: each becomes a read of its item and, if it changes that, a transaction on the condition that
-//! the item is still the same. No clock, no thread, no socket: transactions go out by number, and what became of them comes in.
+//! Memcached's commands, and the packets of in-network clients, on items that lie in a chain of replicas: each becomes a read of its item and, if it changes that,
+//! a transaction on the condition that the item is still the same. No clock, no thread, no socket: transactions go out by number, and what became of them comes in.
 //!
 //! ```text
 //!  command ─▶ its key's line ─▶ read ─▶ executed on a scratch store that has this item alone
@@ -8,8 +8,8 @@
 //!                └── it was not ◀────────────────┤
 //!                                                └ done, as version v ─▶ executed again, to be told v ─▶ reply
 //! ```
-//! What commands mean is said once, in `Commands`; here is only what they did to the item. A command that stores whatever was there is not read for: its
-//! transaction has no condition. How items lie in a chain: [`protocol::chain::attributes`].
+//! What commands mean is said once, in `Commands`, and what packets mean in `coherence::home::items`; here is only what they did to the item. A command that
+//! stores whatever was there is not read for: its transaction has no condition, but where boxes are before the items ([`Chained::before_boxes`]). How items lie in a chain: [`protocol::chain::attributes`].
 //!
 //! Invariants
 //! 1. A reply says what a transaction saw or did that was begun after the command came: reads answer those that waited when they were begun, and no later one.
@@ -19,38 +19,46 @@
 //! 4. Nobody is told that an item has expired before it is removed from the chain: one who read it before might still change it then, and one who is late might
 //!    take for gone what others have stored anew since.
 //! 5. A flush is begun when nothing is under way, and nothing is begun before it is done.
+//! 6. Before boxes: what is not known to be done changes nothing any more after a later write of its item is known to be done, or a later flush; so the home may
+//!    give copies again. Whoever finds an item absent has no copy of it, so one that stores where nothing was may be late.
 //!
 //! What was flushed is removed by a transaction that nobody waits for.
 //!
-//! Bounds: commands that wait by `chained.queue`, and their bytes by `net.buffer_limit`; beyond, busy. Conflicts in a row by `ATTEMPTS`.
+//! Bounds: commands and packets that wait by `chained.queue`, and the bytes of commands by `net.buffer_limit`; beyond, busy. Conflicts in a row by `ATTEMPTS`.
 //!
 //! Tests: `tests.rs` holds it against a store; `millrace/tests/over_chain` has the judge of histories look at it, and at [`Planted`].
 
+mod ask;
+mod asked;
 mod execute;
-mod item;
+mod flush;
+pub mod item;
 pub mod map;
 #[cfg(test)]
 mod tests;
 
-use super::access::access;
 use super::commands::Commands;
-use super::parked::{LateReply, Owned};
 use crate::kv::StartError;
 use crate::kv::config::Config;
 use crate::kv::registers::Id;
 use crate::memcached::counters::NetCounters;
+use asked::Asked;
+use base::Nanos;
 use base::budget::Budget;
-use execute::{is_there, refused, stores_whatever_is_there};
+use execute::stores_whatever_is_there;
+use flush::Flush;
 use item::{Effect, Seen};
-use protocol::chain::attributes::FLUSHED;
-use protocol::chain::transaction::{Abort, Change, MAX_VALUE};
+use protocol::chain::transaction::{Abort, MAX_VALUE};
 use protocol::chain::{Outcome, Transaction};
-use protocol::coherence::home::Access;
-use protocol::memcache::{Command, KEY_MAX, Line};
+use protocol::coherence::home::slow::Ended;
+use protocol::memcache::Line;
 use protocol::planted::{Bugs, NoBugs};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+pub use asked::{Said, Told};
+pub use execute::is_there;
 
 /// A command is tried so often while others change its item each time.
 const ATTEMPTS: u32 = 64;
@@ -71,6 +79,12 @@ pub enum Planted {
     AnswerLater,
     /// It is said that an item has expired before it is removed.
     AnswerExpired,
+    /// Before boxes, too, what stores whatever is there has no condition.
+    StoresUnseen,
+    /// Before boxes, too, flushes have none.
+    FlushesUnseen,
+    /// What changed nothing is said to be a write that was done.
+    SameIsDone,
 }
 
 /// What became of a transaction.
@@ -103,13 +117,13 @@ pub struct ChainedCounters {
     pub removed: u64,
 }
 
-/// A command that waits, and whose it is.
+/// A command or packet that waits, and whose it is.
 struct Wanted<T> {
-    command: Owned,
+    asked: Asked,
     whose: T,
 }
 
-/// Commands of a key.
+/// What waits for a key.
 struct Queue<T> {
     waiting: VecDeque<Wanted<T>>,
     phase: Phase<T>,
@@ -134,14 +148,16 @@ type Written<T> = (Wanted<T>, Option<Seen>, u32);
 /// What a transaction is for.
 enum Purpose<T> {
     Key(Box<[u8]>),
-    Flush(T, LateReply),
+    /// When there was a flush last.
+    BeforeFlush(Flush<T>),
+    Flush(Flush<T>),
     Removal,
 }
 
 /// What waits for a flush.
 enum Held<T> {
-    Command(Box<[u8]>, Wanted<T>),
-    Flush(T, LateReply),
+    Item(Box<[u8]>, Wanted<T>),
+    Flush(Flush<T>),
 }
 
 /// See the head of the file. `T` says whose a command is.
@@ -157,7 +173,8 @@ pub struct Chained<T, B = NoBugs> {
     held: VecDeque<Held<T>>,
     is_flushing: bool,
     leaving: Vec<(u64, Transaction)>,
-    said: Vec<(T, LateReply)>,
+    said: Vec<Told<T>>,
+    has_boxes: bool,
     counters: ChainedCounters,
     bugs: B,
 }
@@ -182,14 +199,24 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         buffered: Arc<Budget>,
         bugs: B,
     ) -> Result<Chained<T, B>, StartError> {
+        Chained::<T, B>::limit(config);
+        Ok(Chained::over(Commands::new(config, net, buffered)?, bugs))
+    }
+
+    /// Makes these the settings of a scratch store.
+    pub(super) fn limit(config: &Config) {
         let registers = &config.registers;
         let longest = registers.read(Id::StoreMaxValue).min(MAX_VALUE as u64);
         // An item is refused rather than evicted, and the memory is that of one item, whatever the chain has.
         for (id, number) in [(Id::StoreMode, 1), (Id::StoreMemory, SCRATCH), (Id::StoreMaxValue, longest)] {
             registers.write(id, number).expect("it is within the register's range");
         }
-        Ok(Chained {
-            commands: Commands::new(config, net, buffered)?,
+    }
+
+    /// On the scratch store of these commands.
+    pub(super) fn over(commands: Commands, bugs: B) -> Chained<T, B> {
+        Chained {
+            commands,
             keys: HashMap::new(),
             purposes: HashMap::new(),
             last: 0,
@@ -198,9 +225,16 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
             is_flushing: false,
             leaving: Vec::new(),
             said: Vec::new(),
+            has_boxes: false,
             counters: ChainedCounters::default(),
             bugs,
-        })
+        }
+    }
+
+    /// Boxes have copies of items: see invariant 6.
+    #[must_use]
+    pub fn before_boxes(self) -> Chained<T, B> {
+        Chained { has_boxes: true, ..self }
     }
 
     /// What was counted.
@@ -213,9 +247,14 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         self.waiting
     }
 
-    /// The second that it is, for expiry.
+    /// The second that it is, for expiry; of the clock by which packets come, nothing has passed.
     pub fn set_now(&mut self, now: u32) {
-        self.commands.now = now;
+        self.set_clock(Nanos::ZERO, now);
+    }
+
+    /// The second that it is at that time of the clock by which packets come.
+    pub fn set_clock(&mut self, now: Nanos, second: u32) {
+        self.commands.set_clock(now, second);
     }
 
     /// The hash of a key, as [`Chained::ask`] wants it.
@@ -228,60 +267,18 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         std::mem::take(&mut self.leaving)
     }
 
-    /// Replies, each with whose it is.
-    pub(super) fn said(&mut self) -> Vec<(T, LateReply)> {
+    /// What is said since the last time.
+    pub fn said(&mut self) -> Vec<Told<T>> {
         std::mem::take(&mut self.said)
     }
 
-    /// The same, as bytes.
+    /// Of that the replies to commands, as bytes.
     pub fn said_bytes(&mut self) -> Vec<(T, Vec<u8>)> {
-        self.said().into_iter().map(|(whose, reply)| (whose, reply.into_bytes())).collect()
-    }
-
-    /// Does `command`, of an item or of all, whose key has this hash; what is answered comes by [`Chained::leaving`] and `said`.
-    pub fn ask(&mut self, command: &Command<'static>, hash: u64, whose: T) {
-        self.waiting += 1;
-        let mut scratch = [0; KEY_MAX];
-        let refused = match access(command, &mut scratch) {
-            None => None,
-            Some(Access::Flush) => match self.refused_flush(command) {
-                None => return self.flush(command, whose),
-                refused => refused,
-            },
-            Some(Access::Read(key) | Access::Write(key)) => match refused(command, key) {
-                None => return self.enqueue(key.into(), command, hash, whose),
-                refused => refused,
-            },
+        let bytes = |Told { whose, said, .. }| match said {
+            Said::Reply(reply) => (whose, reply.into_bytes()),
+            _ => unreachable!("only commands were asked"),
         };
-        let reply = match refused {
-            None => self.commands.say_unlogged(command, hash),
-            Some(line) => self.commands.say_refused(command, line.bytes()),
-        };
-        self.say(whose, reply);
-    }
-
-    fn refused_flush(&self, command: &Command<'_>) -> Option<Line> {
-        let Command::FlushAll { delay, .. } = command else { unreachable!("nothing else flushes") };
-        let (is_allowed, now) = (self.commands.registers.is_on(Id::StoreFlushAll), self.commands.now);
-        match delay.moment(now) > now {
-            _ if !is_allowed => Some(Line::FlushRefused),
-            true => Some(Line::FlushDelayRefused),
-            false => None,
-        }
-    }
-
-    fn enqueue(&mut self, key: Box<[u8]>, command: &Command<'static>, hash: u64, whose: T) {
-        let most = self.commands.registers.size(Id::ChainedQueue);
-        let copy = if self.waiting > most { None } else { self.commands.parked.copy(command, hash) };
-        let Some(copy) = copy else {
-            let reply = self.commands.say_refused(command, Line::Busy.bytes());
-            return self.say(whose, reply);
-        };
-        let wanted = Wanted { command: copy, whose };
-        match self.held.is_empty() && !self.is_flushing {
-            true => self.line_up(key, wanted),
-            false => self.held.push_back(Held::Command(key, wanted)),
-        }
+        self.said().into_iter().map(bytes).collect()
     }
 
     fn line_up(&mut self, key: Box<[u8]>, wanted: Wanted<T>) {
@@ -293,9 +290,9 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         }
     }
 
-    fn say(&mut self, whose: T, reply: LateReply) {
+    fn say(&mut self, told: Told<T>) {
         self.waiting -= 1;
-        self.said.push((whose, reply));
+        self.said.push(told);
     }
 
     fn begin(&mut self, purpose: Purpose<T>, transaction: Transaction) {
@@ -307,12 +304,9 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         self.leaving.push((self.last, transaction));
     }
 
-    // ---- flushes
-
-    fn flush(&mut self, command: &Command<'static>, whose: T) {
-        let reply = self.commands.say_refused(command, Line::Ok.bytes());
-        self.held.push_back(Held::Flush(whose, reply));
-        self.release();
+    /// Whether transactions have conditions that only boxes need.
+    fn is_before_boxes(&self) -> bool {
+        self.has_boxes && !self.bugs.has(Planted::FlushesUnseen)
     }
 
     /// What was held may go on, up to a flush for which something is under way.
@@ -320,36 +314,13 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         while !self.is_flushing {
             match self.held.pop_front() {
                 None => return,
-                Some(Held::Command(key, wanted)) => self.line_up(key, wanted),
+                Some(Held::Item(key, wanted)) => self.line_up(key, wanted),
                 Some(flush @ Held::Flush(..)) if !self.keys.is_empty() => {
                     return self.held.push_front(flush);
                 }
-                Some(Held::Flush(whose, reply)) => {
-                    self.is_flushing = true;
-                    let writes = vec![(FLUSHED.to_vec(), Change::Put(Vec::new()))];
-                    self.begin(
-                        Purpose::Flush(whose, reply),
-                        Transaction { writes, ..Transaction::default() },
-                    );
-                }
+                Some(Held::Flush(flush)) => self.begin_flush(flush),
             }
         }
-    }
-
-    fn flushed(&mut self, whose: T, reply: LateReply, answer: &Answer) {
-        self.is_flushing = false;
-        let is_silent = reply.is_silent();
-        let reply = match answer {
-            Answer::Done(Outcome { abort: None, .. }) => {
-                self.commands.counters.cmd_flush += 1;
-                reply
-            }
-            _ if is_silent => reply,
-            Answer::Done(_) => LateReply::of(Line::OutOfMemory.bytes().to_vec()),
-            Answer::NotDone => LateReply::of(Line::Unanswered.bytes().to_vec()),
-            Answer::Unknown => LateReply::of(Line::UnknownOutcome.bytes().to_vec()),
-        };
-        self.say(whose, reply);
     }
 
     // ---- keys
@@ -361,11 +332,12 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
             self.keys.remove(key);
             return;
         };
-        if stores_whatever_is_there(&first.command.command().0) {
+        let needs_to_see = self.has_boxes && !self.bugs.has(Planted::StoresUnseen);
+        if !needs_to_see && first.asked.command().as_ref().is_some_and(stores_whatever_is_there) {
             let now = self.commands.now;
             // What ends at once leaves nothing to store: it is read what that ends.
             if let (_, effect @ Effect::Put(_)) =
-                self.commands.try_on(key, &first.command, &Seen::default(), now, None)
+                self.commands.try_on(key, &first.asked, &Seen::default(), now, None)
             {
                 return self.write(key, first, None, (effect, now));
             }
@@ -387,7 +359,8 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         match self.purposes.remove(&number) {
             None => return,
             Some(Purpose::Removal) => {}
-            Some(Purpose::Flush(whose, reply)) => self.flushed(whose, reply, &answer),
+            Some(Purpose::BeforeFlush(flush)) => self.hear_before_flush(flush, answer),
+            Some(Purpose::Flush(flush)) => self.hear_flush(flush, &answer),
             Some(Purpose::Key(key)) => {
                 let queue = self
                     .keys
@@ -424,13 +397,14 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         for _ in 0..count {
             let queue = self.keys.get_mut(key).expect("it is there");
             let Some(wanted) = queue.waiting.pop_front() else { break };
-            let (reply, effect) = self.commands.try_on(key, &wanted.command, &seen, now, None);
+            let (said, effect) = self.commands.try_on(key, &wanted.asked, &seen, now, None);
             if effect != Effect::Nothing {
                 return self.write(key, wanted, Some(seen), (effect, now));
             }
             is_gone = !is_there(&seen, now);
             self.keys.get_mut(key).expect("it is there").attempts = 0;
-            self.say(wanted.whose, reply);
+            let ended = if self.bugs.has(Planted::SameIsDone) { Ended::Done(()) } else { Ended::Same(()) };
+            self.say(Told { whose: wanted.whose, ended, said });
         }
         if is_gone && seen.is_anything() {
             self.counters.removed += 1;
@@ -441,11 +415,11 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
 
     fn hear_written(&mut self, key: &[u8], (wanted, seen, now): Written<T>, answer: Answer) {
         let before = seen.unwrap_or_default();
-        let refused = match answer {
+        let (line, ended) = match answer {
             Answer::Done(Outcome { abort: None, lsn, .. }) => {
-                let (reply, _) = self.commands.try_on(key, &wanted.command, &before, now, Some(lsn.0));
+                let (said, _) = self.commands.try_on(key, &wanted.asked, &before, now, Some(lsn.0));
                 self.keys.get_mut(key).expect("it is there").attempts = 0;
-                self.say(wanted.whose, reply);
+                self.say(Told { whose: wanted.whose, ended: Ended::Done(()), said });
                 return self.go_on(key);
             }
             Answer::Done(Outcome { abort: Some(Abort::Condition(_)), .. }) => {
@@ -457,9 +431,9 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
                     return self.go_on(key);
                 }
                 self.counters.contended += 1;
-                Line::Contended
+                (Line::Contended, Ended::NotDone)
             }
-            Answer::Done(_) => Line::OutOfMemory,
+            Answer::Done(_) => (Line::OutOfMemory, Ended::NotDone),
             Answer::NotDone => {
                 self.keys.get_mut(key).expect("it is there").waiting.push_front(wanted);
                 return self.give_up(key);
@@ -470,22 +444,20 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
             }
             Answer::Unknown => {
                 self.counters.unknown += 1;
-                Line::UnknownOutcome
+                (Line::UnknownOutcome, Ended::Unknown)
             }
         };
         self.keys.get_mut(key).expect("it is there").attempts = 0;
-        let reply = self.commands.say_refused(&wanted.command.command().0, refused.bytes());
-        self.say(wanted.whose, reply);
+        self.refuse(wanted, line, ended);
         self.go_on(key);
     }
 
     /// The chain does not answer: nobody who waits for this key waits longer.
     fn give_up(&mut self, key: &[u8]) {
         let Some(queue) = self.keys.remove(key) else { return };
-        for Wanted { command, whose } in queue.waiting {
+        for wanted in queue.waiting {
             self.counters.unanswered += 1;
-            let reply = self.commands.say_refused(&command.command().0, Line::Unanswered.bytes());
-            self.say(whose, reply);
+            self.refuse(wanted, Line::Unanswered, Ended::NotDone);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Commands over a chain that is a map, against commands on a store: the same conversation says the same, whatever the order in which transactions are done.
 
+mod packets;
+
 use super::map::Map;
-use super::{Answer, Chained};
+use super::{Answer, Chained, Said};
 use crate::kv::config::Config;
 use crate::kv::registers::Id;
 use base::Prng;
@@ -54,8 +56,8 @@ impl Rig {
         match self.is_chained {
             true => self.machine.ask(command, hash, self.asked),
             false => {
-                let reply = self.machine.commands.say_unlogged(command, hash).into_bytes();
-                self.replies.insert(self.asked, String::from_utf8(reply).expect("text"));
+                let said = Said::Reply(self.machine.commands.say_unlogged(command, hash));
+                self.replies.insert(self.asked, text_of(said));
             }
         }
         self.asked += 1;
@@ -70,8 +72,8 @@ impl Rig {
             self.machine.hear(number, Answer::Done(outcome));
             under_way.append(&mut self.machine.leaving());
         }
-        let said = self.machine.said_bytes();
-        self.replies.extend(said.into_iter().map(|(at, said)| (at, String::from_utf8(said).expect("text"))));
+        let said = self.machine.said();
+        self.replies.extend(said.into_iter().map(|told| (told.whose, text_of(told.said))));
         if self.is_chained {
             assert_eq!(
                 (self.replies.len(), self.machine.waiting()),
@@ -87,6 +89,20 @@ impl Rig {
         self.settle(&mut Prng::new(1));
         let said: String = (first..self.asked).map(|at| self.replies[&at].clone()).collect();
         assert_eq!(said, wanted, "{text:?}");
+    }
+}
+
+/// A version is a word that begins with a c.
+fn text_of(said: Said) -> String {
+    match said {
+        Said::Reply(reply) => String::from_utf8(reply.into_bytes()).expect("text"),
+        Said::Found(None) => "nothing".to_owned(),
+        Said::Found(Some(item)) => {
+            let (value, version) = (String::from_utf8(item.value).expect("text"), item.version.0);
+            format!("item c{version} {} {:?} {} \r\n{value}", item.flags, item.kind, item.end.0)
+        }
+        Said::Answer(answer) => format!("{:?} c{} {} ", answer.status, answer.version.0, answer.number),
+        Said::Nothing => "not done".to_owned(),
     }
 }
 
@@ -331,7 +347,10 @@ fn converse(rig: &mut Rig, requests: &[String], prng: &mut Prng) -> Vec<String> 
             let version = last.get(key).copied().unwrap_or(1u64 << 40);
             text = text.replace(&format!("${key}$"), &version.to_string());
         }
-        rig.ask(&commands(&text)[0]);
+        match text.strip_prefix('!') {
+            Some(packet) => rig.ask_by_packet(&packets::parse(packet)),
+            None => rig.ask(&commands(&text)[0]),
+        }
         rig.settle(prng);
         let (reply, version) = masked(&rig.replies[&(rig.asked - 1)], &mut seen);
         if let (Some(version), Some(key)) =

@@ -1,0 +1,133 @@
+//! Boxes before a node whose items lie in a chain: what memcached's clients, in-network clients and boxes see is the same, whoever is killed.
+
+use crate::chained::{PATIENCE, chain, checksum, stderr, stdout, until_all_serve};
+use crate::racked::{Judge, MEMBERS, Racked};
+use crate::served::Client;
+use protocol::chain::Transaction;
+use protocol::chain::transaction::Abort;
+use serve::txn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Nobody is slow here: what waits for a timeout is the machine's load.
+const PATIENT: [&str; 2] = ["coherence.patience=60000000", "coherence.lease=2000000"];
+
+#[test]
+fn boxes_before_a_chain_have_what_the_chain_has() {
+    let mut racked = Racked::new("boxes", &PATIENT);
+    let [mut home, mut one, mut two] = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
+    home.ask("set colour 7 0 4\r\nblue\r\n", "STORED\r\n");
+    for client in [&mut one, &mut two, &mut one, &mut two] {
+        client.ask("get colour\r\n", "VALUE colour 7 4\r\nblue\r\nEND\r\n");
+    }
+    assert!(racked.event("granted") > 0, "boxes have copies");
+    home.ask("set colour 7 0 3\r\nred\r\nget colour\r\n", "STORED\r\nVALUE colour 7 3\r\nred\r\nEND\r\n");
+    for client in [&mut one, &mut two] {
+        client.ask("get colour\r\n", "VALUE colour 7 3\r\nred\r\nEND\r\n");
+    }
+    // The version is that of the transaction, for all.
+    assert_eq!(home.gets("colour"), one.gets("colour"));
+    one.ask("append colour 0 0 4\r\ndish\r\nset n 0 0 1\r\n9\r\nincr n 3\r\n", "STORED\r\nSTORED\r\n12\r\n");
+    two.ask(
+        "get colour n\r\ndecr n 4\r\n",
+        "VALUE colour 7 7\r\nreddish\r\nVALUE n 0 2\r\n12\r\nEND\r\n8\r\n",
+    );
+    home.ask("mg n v\r\nincr n 1\r\ntouch n 100\r\nmg n t\r\n", "VA 1\r\n8\r\n9\r\nTOUCHED\r\nHD t100\r\n");
+    one.ask(
+        "get n none\r\ndelete n\r\nadd n 0 0 1\r\n5\r\n",
+        "VALUE n 0 1\r\n9\r\nEND\r\nDELETED\r\nSTORED\r\n",
+    );
+    // A command behind one that waits for boxes does not overtake it.
+    two.ask("get n\r\nget n\r\n", "VALUE n 0 1\r\n5\r\nEND\r\nVALUE n 0 1\r\n5\r\nEND\r\n");
+    home.ask(
+        "set n 0 0 1\r\n6\r\nget n\r\nincr n 1\r\nget n\r\n",
+        "STORED\r\nVALUE n 0 1\r\n6\r\nEND\r\n7\r\nVALUE n 0 1\r\n7\r\nEND\r\n",
+    );
+    // Longer than a packet: by the node's stream.
+    let large = "v".repeat(60_000);
+    two.ask(format!("set large 1 0 60000\r\n{large}\r\n"), "STORED\r\n");
+    one.ask("get large\r\n", format!("VALUE large 1 60000\r\n{large}\r\nEND\r\n"));
+    // A box dies with a copy: its lease is waited for, no longer.
+    one.ask("get colour\r\n", "VALUE colour 7 7\r\nreddish\r\nEND\r\n");
+    racked.end("box:1");
+    home.ask("set colour 0 0 5\r\nblack\r\nget colour\r\n", "STORED\r\nVALUE colour 0 5\r\nblack\r\nEND\r\n");
+    two.ask("get colour\r\n", "VALUE colour 0 5\r\nblack\r\nEND\r\n");
+    // So does the node, and nothing is lost; the next life is silent until no box can have a copy.
+    let version = home.gets("colour").1;
+    drop((home, one));
+    racked.restart_node();
+    let mut home = Client::to(racked.home());
+    home.ask("set colour 0 0 5\r\nwhite\r\n", "STORED\r\n");
+    two.ask("get colour\r\n", "VALUE colour 0 5\r\nwhite\r\nEND\r\n");
+    assert!(home.gets("colour").1 > version);
+    two.ask("flush_all\r\nget colour n large\r\n", "OK\r\nEND\r\n");
+    home.ask("get colour n large\r\n", "END\r\n");
+    assert_eq!((home.stat("cmd_flush"), home.stat("curr_connections") > 0), (0, true));
+    let kv = racked.served().report().kv;
+    let (chain, home_of_boxes) = (kv.chain.expect("it has one"), kv.home.expect("it is one"));
+    assert!(chain.counters.writes > 0 && chain.waiting == 0 && home_of_boxes.waiting == 0, "{chain:?}");
+    drop((home, two));
+    racked.finish();
+}
+
+/// A transaction beside the home is not done while it has the chain; when the chain is taken from it the home serves nobody, until it begins anew.
+#[test]
+fn what_does_not_come_by_the_home_is_not_done() {
+    let mut racked = Racked::new("claimed", &PATIENT);
+    let [mut home, mut one] = [racked.home(), racked.proxy(1)].map(Client::to);
+    let mut beside = txn::Client::connect(&racked.up.addresses(), &txn::Options::default()).expect("a chain");
+    let mut put =
+        |value: &str| beside.execute(Transaction::new().put("colour", value)).expect("an outcome").abort;
+    home.ask("set colour 0 0 4\r\nblue\r\n", "STORED\r\n");
+    one.ask("get colour\r\nget colour\r\n", "VALUE colour 0 4\r\nblue\r\nEND\r\n".repeat(2));
+    assert!(racked.event("granted") > 0, "a box has a copy");
+    assert_eq!(put("red"), Some(Abort::Claimed));
+    one.ask("get colour\r\n", "VALUE colour 0 4\r\nblue\r\nEND\r\n");
+    let list = racked.up.list();
+    assert!(stdout(&chain(&["status", "--connect", &list])).contains("claimed: "));
+    let ended = chain(&["unclaim", "--connect", &list]);
+    assert!(ended.status.success() && stdout(&ended).contains("given up"), "{}", stderr(&ended));
+    assert_eq!(put("red"), None);
+    let line = home.line_of("set colour 0 0 5\r\ngreen\r\n");
+    assert!(line.starts_with("SERVER_ERROR"), "{line}");
+    drop(home);
+    racked.restart_node();
+    let mut home = Client::to(racked.home());
+    home.ask("get colour\r\n", "VALUE colour 0 3\r\nred\r\nEND\r\n");
+    one.ask("get colour\r\n", "VALUE colour 0 3\r\nred\r\nEND\r\n");
+    assert_eq!(put("green"), Some(Abort::Claimed));
+    drop((home, one));
+    racked.finish();
+}
+
+/// Everybody but the node is killed in turn, while clients write by each way and read by all.
+#[test]
+fn whoever_is_killed_nobody_sees_what_is_not_true_any_more() {
+    let racked = Racked::new("killed", &["coherence.patience=5000000"]);
+    let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for name in ["a", "b"] {
+            let (judge, turns, stop) = (Judge::new(&racked, name), &turns, &stop);
+            scope.spawn(move || judge.run(turns, stop));
+        }
+        let _over = super::Over(&stop);
+        let go_on = |count: u64| {
+            let (until, begun) = (turns.load(Ordering::Relaxed) + count, Instant::now());
+            while turns.load(Ordering::Relaxed) < until {
+                assert!(begun.elapsed() < PATIENCE, "nothing is answered any more");
+                std::thread::yield_now();
+            }
+        };
+        go_on(20);
+        for (replica, member) in [1, 3, 2].into_iter().zip(MEMBERS) {
+            racked.up.kill(replica);
+            until_all_serve(&racked.up);
+            go_on(10);
+            racked.kill(member);
+            go_on(10);
+        }
+    });
+    assert!(racked.event("granted") > 0, "boxes had copies");
+    assert!(checksum(&racked.up, 3).contains("all 3 are the same"));
+    racked.finish();
+}

@@ -1,0 +1,169 @@
+//! The items of a server that lie in a chain: what is asked of them goes to [`Chained`], and its transactions to whoever does them.
+//!
+//! ```text
+//!  command ─▶ a place in its connection's line ┐                 ┌─▶ transactions ─▶ ChainClient (a thread) ─▶ replicas
+//!  packet, of the home ────────────────────────┴─▶ Chained ──────┤                        │ Post::due: edge 0 has the service look
+//!  reply ◀── its place; the home is told how it ended ◀── turn ◀─┴──────── outcomes ◀─────┘
+//! ```
+//! For the home of boxes ([`super::homed`]) they are a store that takes time ([`protocol::coherence::home::slow`], where it says what such a store promises).
+//!
+//! Cost: a command is copied once, and its key once more.
+
+use super::access::access;
+use super::chained::{Chained, Planted, Told};
+use super::commands::Commands;
+use super::homed::HomeStore;
+use super::parked::{Next, Origin, Owned, Promise};
+use super::stats::ChainReport;
+use crate::kv::chain_client::Transactions;
+use base::Nanos;
+use protocol::coherence::compute::Item;
+use protocol::coherence::home::items::Items;
+use protocol::coherence::home::{Access, Ticket};
+use protocol::memcache::{KEY_MAX, Line};
+use protocol::planted::{Bugs, NoBugs};
+use protocol::wire::{Message, Version};
+use std::sync::Arc;
+
+/// Who asked for something.
+pub enum Whose {
+    /// A command, whose reply has this place, and what the home lets it change.
+    Command(Promise, Changes),
+    /// A packet.
+    Packet(Arc<Message>),
+}
+
+/// What the home has admitted.
+pub enum Changes {
+    /// Nothing: it reads, or there is no home.
+    Nothing,
+    /// The item of this key.
+    Key(Box<[u8]>),
+    /// A flush.
+    All,
+}
+
+impl Changes {
+    /// As the home names it.
+    pub fn access(&self) -> Option<Access<'_>> {
+        match self {
+            Changes::Nothing => None,
+            Changes::Key(key) => Some(Access::Write(key)),
+            Changes::All => Some(Access::Flush),
+        }
+    }
+}
+
+/// See the head of the file.
+pub struct ChainItems<B = NoBugs> {
+    pub(super) chained: Chained<Whose, B>,
+    transactions: Box<dyn Transactions>,
+}
+
+impl<B: Bugs<Planted>> ChainItems<B> {
+    /// Items of the chain whose transactions are done there.
+    pub fn new(chained: Chained<Whose, B>, transactions: Box<dyn Transactions>) -> ChainItems<B> {
+        ChainItems { chained, transactions }
+    }
+
+    /// What was counted, and commands that wait.
+    pub fn report(&self) -> ChainReport {
+        ChainReport { counters: self.chained.counters(), waiting: self.chained.waiting() as u64 }
+    }
+
+    /// What became of transactions is heard, those that began leave: what is said since the last time.
+    pub fn turn(&mut self) -> Vec<Told<Whose>> {
+        for (number, answer) in self.transactions.take_done() {
+            self.chained.hear(number, answer);
+        }
+        self.transactions.send(self.chained.leaving());
+        self.chained.said()
+    }
+}
+
+impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
+    #[inline]
+    fn commands(&self) -> &Commands {
+        &self.chained.commands
+    }
+
+    #[inline]
+    fn commands_mut(&mut self) -> &mut Commands {
+        &mut self.chained.commands
+    }
+
+    fn go_on(&mut self, origin: Origin, command: Owned) {
+        let changes = match access(&command.command().0, &mut [0; KEY_MAX]) {
+            None | Some(Access::Read(_)) => Changes::Nothing,
+            Some(Access::Write(key)) => Changes::Key(key.into()),
+            Some(Access::Flush) => Changes::All,
+        };
+        let promise = self.commands_mut().parked.promise(origin);
+        self.chained.ask_owned(command, Whose::Command(promise, changes));
+    }
+
+    fn turn(&mut self) -> Option<Vec<Told<Whose>>> {
+        Some(ChainItems::turn(self))
+    }
+
+    fn chain(&self) -> Option<ChainReport> {
+        Some(self.report())
+    }
+}
+
+/// Nobody asks it for anything that cannot wait.
+const WAITS: &str = "a home does not ask a store that takes time for an answer at once";
+
+impl<B: Bugs<Planted>> Items for ChainItems<B> {
+    fn takes_time(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, request: &Message, now: Nanos) -> bool {
+        let request = Arc::new(request.clone());
+        self.chained.ask_by_packet(&request, now, Whose::Packet(Arc::clone(&request)))
+    }
+
+    fn run(&mut self, ticket: Ticket, _now: Nanos) {
+        let (origin, head) = self.commands_mut().parked.begin(ticket);
+        let Next::Command(command) = head else { unreachable!("only commands were given tickets") };
+        self.commands_mut().parked.release(origin);
+        self.go_on(origin, command);
+    }
+
+    fn refuse(&mut self, ticket: Ticket) {
+        let commands = self.commands_mut();
+        let (origin, head) = commands.parked.begin(ticket);
+        let Next::Command(command) = head else { unreachable!("only commands were given tickets") };
+        let reply = commands.say_refused(&command.command().0, Line::Busy.bytes());
+        commands.parked.end(origin, reply);
+    }
+
+    /// What an owner does would be in no replica.
+    fn may_be_given(&self) -> bool {
+        false
+    }
+
+    /// The chain gives them, whatever home there is.
+    fn begin_versions(&mut self, _last: Version) {}
+
+    fn take_versions(&mut self, _count: u64) -> Version {
+        unreachable!("{WAITS}")
+    }
+
+    fn read(&mut self, _key: &[u8], _now: Nanos) -> Option<Item> {
+        unreachable!("{WAITS}")
+    }
+
+    fn store(&mut self, _key: &[u8], _item: Item) -> bool {
+        unreachable!("{WAITS}")
+    }
+
+    fn remove(&mut self, _key: &[u8]) {
+        unreachable!("{WAITS}")
+    }
+
+    fn clear(&mut self) {
+        unreachable!("{WAITS}")
+    }
+}
