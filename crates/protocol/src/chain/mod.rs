@@ -30,6 +30,7 @@ pub mod operator;
 pub mod order;
 pub mod planted;
 pub mod replica;
+pub mod slots;
 pub mod text;
 pub mod transaction;
 pub mod wire;
