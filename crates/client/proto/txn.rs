@@ -3127,7 +3127,7 @@ pub mod millrace {
                 server_streaming: false,
             },
         ],
-        hash: 0x9541a2449a9003c7,
+        hash: 0xb5f5f86d4b419bdf,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -3551,6 +3551,8 @@ pub mod millrace {
             pub const WHAT_WRITTEN_TWICE: What = What(6);
             /// `WHAT_READ_TWICE`.
             pub const WHAT_READ_TWICE: What = What(7);
+            /// Another chain has its slot.
+            pub const WHAT_OTHER_CHAIN: What = What(8);
         }
 
         ::codec::typed_enum! {
@@ -3563,6 +3565,7 @@ pub mod millrace {
             5 => "WHAT_LONG_VALUE",
             6 => "WHAT_WRITTEN_TWICE",
             7 => "WHAT_READ_TWICE",
+            8 => "WHAT_OTHER_CHAIN",
         }
     }
 

@@ -50,4 +50,6 @@ planted! {
     TellTooSoon "tell-too-soon",
     /// A replica takes the configuration of a controller that another has taken over from: an earlier one than it has.
     ObeyStaleController "obey-stale-controller",
+    /// A replica serves keys that another chain has. The last one: what only several chains, or a client that goes by an old file, can show.
+    ServeOthers "serve-others",
 }

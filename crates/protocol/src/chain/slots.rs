@@ -15,6 +15,7 @@
 
 use super::Transaction;
 use super::attributes::RESERVED;
+use super::transaction::Malformed;
 use std::fmt;
 use std::str::FromStr;
 
@@ -148,9 +149,19 @@ impl Slots {
         self.0.get(at).is_some_and(|(from, _)| *from <= slot)
     }
 
-    /// Whether a key may be in a chain that has these: its slot is among them, or it has none.
-    pub fn take(&self, key: &[u8]) -> bool {
-        slot(key).is_none_or(|slot| self.has(slot))
+    /// Whether a transaction may be done in a chain that has these: the slots of its keys are among them, if they have any.
+    ///
+    /// # Errors
+    /// A key whose is not.
+    pub fn check(&self, transaction: &Transaction) -> Result<(), Malformed> {
+        if self.is_all() {
+            return Ok(());
+        }
+        let is_other = |key: &&[u8]| slot(key).is_some_and(|slot| !self.has(slot));
+        match transaction.keys().into_iter().find(is_other) {
+            Some(key) => Err(Malformed::OtherChain(key.to_vec())),
+            None => Ok(()),
+        }
     }
 }
 
@@ -263,15 +274,13 @@ impl Map {
         if self.chains == 1 {
             return Ok(Some(0));
         }
-        let Transaction { conditions, reads, writes } = transaction;
-        let keys =
-            conditions.iter().map(|(key, _)| key).chain(reads).chain(writes.iter().map(|(key, _)| key));
-        let mut found: Option<(&Vec<u8>, usize)> = None;
-        for key in keys {
+
+        let mut found: Option<(&[u8], usize)> = None;
+        for key in transaction.keys() {
             let Some(chain) = slot(key).map(|slot| self.of(slot)) else { continue };
             match found {
                 Some((one, at)) if at != chain => {
-                    return Err(Across { one: (one.clone(), at), other: (key.clone(), chain) });
+                    return Err(Across { one: (one.to_vec(), at), other: (key.to_vec(), chain) });
                 }
                 _ => found = Some((key, chain)),
             }

@@ -1,4 +1,4 @@
-//! The client of the chain that a server's items lie in: a thread with many transactions under way.
+//! The client of a chain that a server's items lie in: a thread with many transactions under way.
 //!
 //! ```text
 //!  service: send ─▶ asked ─▶ thread: client::chain::Client ─▶ replicas
@@ -12,9 +12,8 @@
 use super::post::Post;
 use super::registers::{Id, Registers};
 use super::service::chained::Answer;
-use ::client::chain::{Caller, Client, Options, TxnError};
+use ::client::chain::{Caller, Client, Options, Source, TxnError};
 use base::{Clock, Nanos};
-use fabric::link::Address;
 use hdrhistogram::Histogram;
 use protocol::chain::message::RequestId;
 use protocol::chain::{Outcome, Transaction};
@@ -44,6 +43,7 @@ struct Exchange {
 
 /// What the thread counts.
 pub struct Figures {
+    chain: u32,
     under_way: AtomicU64,
     asked_again: AtomicU64,
     /// The last transaction that ended had no answer.
@@ -52,19 +52,23 @@ pub struct Figures {
     spans: Mutex<Histogram<u64>>,
 }
 
-impl Default for Figures {
-    fn default() -> Figures {
+impl Figures {
+    fn of(chain: u32) -> Figures {
         let spans = Histogram::new_with_bounds(1000, LONGEST, 2).expect("bounds that a histogram can have");
         Figures {
+            chain,
             under_way: AtomicU64::new(0),
             asked_again: AtomicU64::new(0),
             is_silent: AtomicBool::new(false),
             spans: Mutex::new(spans),
         }
     }
-}
 
-impl Figures {
+    /// The chain's number.
+    pub fn chain(&self) -> u32 {
+        self.chain
+    }
+
     /// Transactions that have no outcome yet.
     pub fn under_way(&self) -> u64 {
         self.under_way.load(Ordering::Relaxed)
@@ -75,15 +79,9 @@ impl Figures {
         self.asked_again.load(Ordering::Relaxed)
     }
 
-    /// Whether the chain answers; else why it is thought not to.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn check_ready(&self) -> Result<(), String> {
-        match self.is_silent.load(Ordering::Relaxed) {
-            true => Err("the chain that items lie in does not answer (`millrace chain status`)".to_owned()),
-            false => Ok(()),
-        }
+    /// Whether the last transaction that ended had no answer.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
     }
 
     /// What transactions took, in nanoseconds.
@@ -104,20 +102,21 @@ pub struct ChainClient {
 }
 
 impl ChainClient {
-    /// A client of the chain with replicas at these addresses; `post` is told when transactions are done.
+    /// A client of the chain of this number, or the only one, that is found there; `post` is told when transactions are done.
     ///
     /// # Errors
     /// Nobody is there, or no thread can be had.
     pub fn connect(
-        addresses: &[Address],
+        (source, number): (Source, Option<u32>),
         registers: &Registers,
-        figures: Arc<Figures>,
         post: Arc<Post>,
     ) -> Result<ChainClient, ConnectError> {
         let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
         let options = Options { wait: WaitPolicy::BLOCK, patience, ..Options::default() };
-        let client = Client::connect(addresses, &options).map_err(ConnectError::Chain)?;
+        let client = Client::find(vec![source], number, &options);
+        let client = client.map_err(|error| ConnectError::Chain(number, error))?;
         log::info!("items lie in chain {}", client.chain());
+        let figures = Arc::new(Figures::of(client.chain()));
         let exchange = Arc::new(Exchange {
             asked: Mutex::default(),
             done: Mutex::default(),
@@ -138,12 +137,18 @@ impl ChainClient {
                 under_way: HashMap::new(),
                 to_ask: Vec::new(),
                 done: Vec::new(),
+                is_refused: false,
             }
             .run();
         };
         let thread = std::thread::Builder::new().name("kv-chain".to_owned()).spawn(run);
         let thread = thread.map_err(ConnectError::Thread)?;
         Ok(ChainClient { exchange, caller, thread: Some(thread) })
+    }
+
+    /// What it counts.
+    pub fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.exchange.figures)
     }
 
     /// Has these done.
@@ -178,8 +183,10 @@ impl Drop for ChainClient {
 /// Why there is no client.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The chain.
-    Chain(TxnError),
+    /// The cluster's file, or what was said beside it.
+    File(String),
+    /// The chain, of this number where that was said.
+    Chain(Option<u32>, TxnError),
     /// The system.
     Thread(io::Error),
 }
@@ -204,6 +211,8 @@ struct Worker {
     /// Questions, and when.
     to_ask: Vec<(Nanos, RequestId, UnderWay)>,
     done: Vec<(u64, Answer)>,
+    /// That was said.
+    is_refused: bool,
 }
 
 impl Worker {
@@ -266,6 +275,13 @@ impl Worker {
             // Asked for, and it cannot be told any more.
             Err(_) if under_way.until.is_some() => Answer::Unknown,
             Err(TxnError::Unknown { id: None, .. }) => Answer::Unknown,
+            // It answers, so it is not silent: the file that this server goes by is an old one, for one.
+            Err(error @ TxnError::Refused(_)) => {
+                if !std::mem::replace(&mut self.is_refused, true) {
+                    log::error!("chain {} refuses transactions: {error}", self.exchange.figures.chain);
+                }
+                Answer::NotDone
+            }
             Err(error) => {
                 self.say_silent(&error.to_string());
                 Answer::NotDone
@@ -274,7 +290,7 @@ impl Worker {
         // What has no outcome says nothing of what one takes.
         if matches!(answer, Answer::Done(_)) {
             if self.exchange.figures.is_silent.swap(false, Ordering::Relaxed) {
-                log::info!("the chain answers again");
+                log::info!("chain {} answers again", self.exchange.figures.chain);
             }
             let span = now.since(under_way.began).0.clamp(1000, LONGEST);
             lock(&self.exchange.figures.spans).saturating_record(span);
@@ -285,7 +301,7 @@ impl Worker {
     /// Said once, until it answers again.
     fn say_silent(&mut self, why: &str) {
         if !self.exchange.figures.is_silent.swap(true, Ordering::Relaxed) {
-            log::warn!("the chain does not answer: {why}");
+            log::warn!("chain {} does not answer: {why}", self.exchange.figures.chain);
         }
     }
 

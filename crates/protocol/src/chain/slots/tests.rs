@@ -114,6 +114,25 @@ fn a_transaction_over_two_chains_is_refused_and_says_which_keys() {
     assert_eq!((map.route(&flush), Map::alone().route(&flush)), (Ok(None), Ok(Some(0))));
 }
 
+#[test]
+fn a_chain_takes_keys_of_its_slots_and_its_own() {
+    let half = Slots::share(0, 2);
+    // 5061 and 12182.
+    let own =
+        Transaction { reads: vec![b"bar".to_vec(), beside(b"bar"), FLUSHED.to_vec()], ..Transaction::new() };
+    assert_eq!(half.check(&own), Ok(()));
+    for other in [
+        Transaction::new().put("bar", "1").get("foo"),
+        Transaction::new().put("foo", "1"),
+        Transaction::new().put("bar", "1").if_missing("foo"),
+    ] {
+        let refused = half.check(&other).expect_err("foo is another chain's");
+        assert_eq!(refused, Malformed::OtherChain(b"foo".to_vec()));
+        assert!(refused.to_string().starts_with("\"foo\", of slot 12182, is in another chain"), "{refused}");
+        assert_eq!(Slots::default().check(&other), Ok(()));
+    }
+}
+
 proptest! {
     #[test]
     fn sets_are_what_their_ranges_say(ranges in proptest::collection::vec((0..SLOTS + 9, 0..SLOTS + 9), 0..9)) {

@@ -20,6 +20,7 @@ fn finder(planted: Planted) -> Option<fn(Option<Planted>) -> World> {
         Planted::KeepSuffix => joining::stale_suffix,
         Planted::TakeOldChunk => joining::copied,
         Planted::JoinTooSoon => joining::hasty,
+        Planted::ServeOthers => serving::anothers_key,
         // The controller's, and the store's; and what only orders show.
         Planted::DeposeTooSoon
         | Planted::ServeRemoved

@@ -34,7 +34,7 @@ use std::fmt;
 /// Of every message.
 pub const MAGIC: [u8; 2] = *b"MC";
 /// The version of the format spoken here.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// Bytes before the fields.
 pub const HEADER: usize = 16;
 /// Bytes of the longest message: what a frame of the fabric carries.

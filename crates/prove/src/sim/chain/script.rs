@@ -8,7 +8,7 @@ use base::{Nanos, Picos, Prng};
 use protocol::chain::client::Reads;
 use protocol::chain::operator::Goal;
 use protocol::chain::transaction::{Change, Condition};
-use protocol::chain::{Config, Durability, Planted, ReplicaAddress, ReplicaId, Transaction};
+use protocol::chain::{Config, Durability, Planted, ReplicaAddress, ReplicaId, Slots, Transaction};
 use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
@@ -112,6 +112,7 @@ impl Script {
     /// For clients, which have as much under way as is asked of them.
     pub fn client_config(&self) -> Config {
         Config { window: self.intents.len() + 64, ..self.config.clone() }
+        slots: Slots::default(),
     }
 
     /// A lease, on whatever clock.

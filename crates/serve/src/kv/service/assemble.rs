@@ -8,7 +8,8 @@ use super::over_chain::OverChain;
 use super::{Keeper, Kv};
 use crate::engine_cores::{EngineCore, OnCore};
 use crate::kv::StartError;
-use crate::kv::chain_client::{ChainClient, ConnectError, Figures};
+use crate::kv::chain_client::{ConnectError, Figures};
+use crate::kv::chains::{Chains, Place};
 use crate::kv::config::Config;
 use crate::kv::dedicated::{self, Link};
 use crate::kv::durable::{Durable, Plan};
@@ -21,7 +22,6 @@ use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use engine::EdgePort;
-use fabric::link::Address;
 use protocol::planted::NoBugs;
 use std::sync::Arc;
 
@@ -44,11 +44,12 @@ pub fn assemble(
     let boxes = seat.is_some();
     let durable = config.durable.plan(config.memory_file.as_deref(), boxes).map_err(StartError::Durable)?;
     let post = (durable != Plan::None || boxes).then(|| Arc::new(Post::new(inboxes.clone())));
-    let figures = matches!(durable, Plan::Chain(_)).then(|| Arc::new(Figures::default()));
+    let mut figures = None;
     let (keeper, home) = match (&post, durable, seat) {
-        (Some(post), Plan::Chain(addresses), _) => {
-            let (figures, post) = (figures.clone().unwrap_or_default(), Arc::clone(post));
-            (over_chain(config, (&net, &buffered), (addresses, figures), post)?, None)
+        (Some(post), Plan::Chain(places), _) => {
+            let (keeper, theirs) = over_chain(config, (&net, &buffered), places, post)?;
+            figures = Some(theirs);
+            (keeper, None)
         }
         (Some(post), plan, seat) => {
             let commands = logged(config, (&net, &buffered), plan, post)?;
@@ -97,18 +98,20 @@ fn logged(
     Ok(commands)
 }
 
-/// Commands over the chain at these addresses.
+/// Commands over the chains that are found there, and what each of their clients counts.
 fn over_chain(
     config: &Config,
     (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
-    (addresses, figures): (&[Address], Arc<Figures>),
-    post: Arc<Post>,
-) -> Result<Keeper<NoBugs>, StartError> {
+    places: &[Place],
+    post: &Arc<Post>,
+) -> Result<(Keeper<NoBugs>, Vec<Arc<Figures>>), StartError> {
     let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
-    let client = ChainClient::connect(addresses, &config.registers, figures, Arc::clone(&post));
-    let client = client.map_err(|error| match error {
-        ConnectError::Chain(error) => StartError::Chain(error.to_string()),
+    let connected = Chains::connect(places, &config.registers, post);
+    let (chains, figures) = connected.map_err(|error| match error {
+        ConnectError::File(why) => StartError::Chain(why),
+        ConnectError::Chain(None, error) => StartError::Chain(error.to_string()),
+        ConnectError::Chain(Some(number), error) => StartError::Chain(format!("chain {number}: {error}")),
         ConnectError::Thread(error) => StartError::System("start a thread", error),
     })?;
-    Ok(Keeper::Chain(Box::new(OverChain::new(chained, client, post))))
+    Ok((Keeper::Chain(Box::new(OverChain::new(chained, chains, Arc::clone(post)))), figures))
 }

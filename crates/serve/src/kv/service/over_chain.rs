@@ -1,7 +1,7 @@
-//! The service of a server whose items lie in a chain: every command of an item waits for transactions, and its reply keeps its place in its connection's line.
+//! The service of a server whose items lie in a chain, or several: every command of an item waits for transactions, and its reply keeps its place in its connection's line.
 //!
 //! ```text
-//!  command ─▶ a place in its connection's line ─▶ Chained ─▶ transactions ─▶ ChainClient (a thread) ─▶ replicas
+//!  command ─▶ a place in its connection's line ─▶ Chained ─▶ transactions ─▶ Chains (a thread each) ─▶ replicas
 //!                        ▲                           │ ▲                          │ Post::due: edge 0 has the service look
 //!  edge ◀── Collect ── reply ◀───────────────────────┘ └──────── outcomes ◀───────┘
 //! ```
@@ -16,7 +16,7 @@ use super::commands::Commands;
 use super::parked::{Late, Origin, Promise};
 use super::stats::ChainReport;
 use super::{Reply, silent};
-use crate::kv::chain_client::ChainClient;
+use crate::kv::chains::Chains;
 use crate::kv::post::Post;
 use base::Nanos;
 use protocol::memcache::{Command, KEY_MAX};
@@ -26,14 +26,14 @@ use std::sync::Arc;
 /// See the head of the file.
 pub struct OverChain {
     chained: Chained<Promise>,
-    client: ChainClient,
+    chains: Chains,
     post: Arc<Post>,
 }
 
 impl OverChain {
-    /// Commands over the chain that `client` has.
-    pub fn new(chained: Chained<Promise>, client: ChainClient, post: Arc<Post>) -> OverChain {
-        OverChain { chained, client, post }
+    /// Commands over these chains.
+    pub fn new(chained: Chained<Promise>, chains: Chains, post: Arc<Post>) -> OverChain {
+        OverChain { chained, chains, post }
     }
 
     #[inline]
@@ -105,10 +105,10 @@ impl OverChain {
 
     /// A pass is over: what became of transactions is heard, those that it began leave, and edges learn whose replies are there.
     pub fn end_pass(&mut self) {
-        for (number, answer) in self.client.take_done() {
+        for (number, answer) in self.chains.take_done() {
             self.chained.hear(number, answer);
         }
-        self.client.send(self.chained.leaving());
+        self.chains.send(self.chained.leaving());
         let said = self.chained.said();
         let parked = &mut self.chained.commands.parked;
         for (promise, reply) in said {

@@ -20,6 +20,8 @@
 //!    take for gone what others have stored anew since.
 //! 5. A flush is begun when nothing is under way, and nothing is begun before it is done.
 //!
+//! Where items lie in several chains, [`spread`] says which transaction goes where.
+//!
 //! What was flushed is removed by a transaction that nobody waits for.
 //!
 //! Bounds: commands that wait by `chained.queue`, and their bytes by `net.buffer_limit`; beyond, busy. Conflicts in a row by `ATTEMPTS`.
@@ -29,6 +31,7 @@
 mod execute;
 mod item;
 pub mod map;
+pub mod spread;
 #[cfg(test)]
 mod tests;
 
