@@ -13,13 +13,16 @@ For example, with the file that the members have:
 
 from .client import Client, Item, Swap
 from .cluster import Cluster
-from .errors import BadNumber, BadTopology, Claimed, MillraceError, NoRoom, NotDone, NotFound, Refused, Rejected, TooLong, Unknown
-from .store import Pending, Store
+from .errors import Across, BadNumber, BadTopology, Claimed, MillraceError, NoRoom, NotDone, NotFound, Refused, Rejected, TooLong, Unknown
+from .operations import Pending
+from .shards import Shards
+from .store import Store
 from .topology import Topology
 from .txn import Abort, Durability, Found, Outcome, State, Transaction, Why
 from .wire import Status
 
 __all__ = [
-    "Abort", "BadNumber", "BadTopology", "Claimed", "Client", "Cluster", "Durability", "Found", "Item", "MillraceError", "NoRoom", "NotDone", "NotFound",
-    "Outcome", "Pending", "Refused", "Rejected", "State", "Status", "Store", "Swap", "TooLong", "Topology", "Transaction", "Unknown", "Why",
+    "Abort", "Across", "BadNumber", "BadTopology", "Claimed", "Client", "Cluster", "Durability", "Found", "Item", "MillraceError", "NoRoom", "NotDone",
+    "NotFound", "Outcome", "Pending", "Refused", "Rejected", "Shards", "State", "Status", "Store", "Swap", "TooLong", "Topology", "Transaction", "Unknown",
+    "Why",
 ]  # fmt: skip

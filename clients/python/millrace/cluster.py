@@ -17,7 +17,9 @@ from . import find
 from .client import Client, Item, Swap
 from .errors import BadTopology, MillraceError
 from .find import Finder, Source
-from .store import Pending, Store
+from .operations import Pending
+from .shards import Shards
+from .store import Store
 from .topology import Topology
 from .txn import Found, Key
 
@@ -25,13 +27,13 @@ from .txn import Found, Key
 class Cluster:
     """What was found. Threads may share it: one operation of the store and one of the cache are under way at a time."""
 
-    def __init__(self, store: Store | None, cache: Client | None) -> None:
+    def __init__(self, store: Store | Shards | None, cache: Client | None) -> None:
         self._store = store
         self._cache = cache
 
     @classmethod
     def from_file(cls, path: str | Path, *, chain: int | None = None, box: int | None = None, **store: float) -> Self:
-        """By `cluster.toml`: its chain (of this number, where it has several) and its rack, asking `box`. Raises `OSError`, `BadTopology`, `NotFound`."""
+        """By `cluster.toml`: its chains (or the one of this number alone) and its rack, asking `box`. Raises `OSError`, `BadTopology`, `NotFound`."""
         try:
             tables = tomllib.loads(Path(path).read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
@@ -41,7 +43,7 @@ class Cluster:
             raise BadTopology(f"the cluster's file {path} has neither a [[chain]] nor a [[box]] and a [[home]]")
         cache = Client(Topology.read(path), box) if has_cache else None
         try:
-            return cls(_store([find.file(path)], chain, **store) if has_store else None, cache)
+            return cls(_stores(path, tables, chain, **store) if has_store else None, cache)
         except BaseException:
             if cache is not None:
                 cache.close()
@@ -77,8 +79,8 @@ class Cluster:
                 part.close()
 
     @property
-    def store(self) -> Store:
-        """Keys and transactions of its chain: durable. Raises `MillraceError` where it has none."""
+    def store(self) -> Store | Shards:
+        """Keys and transactions of its chain, or of all that its file has: durable. Raises `MillraceError` where it has none."""
         if self._store is None:
             raise MillraceError("the cluster has no store: its file has no [[chain]]")
         return self._store
@@ -133,3 +135,14 @@ class Cluster:
 
 def _store(sources: list[Source], chain: int | None, *, deadline: float = 10.0, connect_timeout: float = 2.0) -> Store:
     return Store(Finder(sources, chain, connect_timeout), deadline)
+
+
+def _stores(path: str | Path, tables: dict[str, Any], chain: int | None, *, deadline: float = 10.0, connect_timeout: float = 2.0) -> Store | Shards:
+    """Of the chain of this number, or of all that the file has."""
+    try:
+        chains = find.chains_of(tables)
+    except BadTopology as cause:
+        raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
+    if chain is not None or len(chains) == 1:
+        return _store([find.file(path)], chain, deadline=deadline, connect_timeout=connect_timeout)
+    return Shards(path, chains, deadline, connect_timeout)

@@ -38,6 +38,19 @@ class Rejected(MillraceError):
     """The chain does not take it: what it asks is no transaction, or too long. It was not done."""
 
 
+class Across(MillraceError):
+    """A transaction has `keys` of two `chains`, and there is no agreement between chains. It was not done."""
+
+    def __init__(self, keys: tuple[bytes, bytes], chains: tuple[int, int]) -> None:
+        one, other = keys
+        super().__init__(
+            f"not done: {one!r} is in chain {chains[0]} and {other!r} in chain {chains[1]}, and a transaction is of one chain. Ask for them one by one; or name "
+            "keys that belong together with the same tag, as {tag}a and {tag}b: then they are in one chain"
+        )
+        self.keys = keys
+        self.chains = chains
+
+
 class BadNumber(MillraceError):
     """What is there is no number, or the sum does not fit 64 bits with a sign. Nothing was changed."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadTopology, NotFound
+from .slots import SLOTS, Ranges, ranges, share, table
 
 _PAGE_BYTES = 64 << 10
 _USUAL_CHAIN = 1
@@ -59,27 +60,59 @@ def file(path: str | Path) -> Source:
     def read(finder: Finder) -> list[str]:
         try:
             tables = tomllib.loads(Path(path).read_text())
-            return [address for _, address in chain_of(tables, finder.chain)]
+            return [address for _, address in chain_of(tables, finder.chain).replicas]
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadTopology) as cause:
             raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
 
     return read
 
 
-def chain_of(tables: dict[str, Any], number: int | None) -> list[tuple[int, str]]:
-    """The replicas of a chain in a cluster's file, from head to tail; raises `BadTopology`."""
+@dataclass(frozen=True)
+class Chain:
+    """A chain of a cluster's file."""
+
+    number: int
+    slots: Ranges
+    """The slots whose keys it has."""
+    replicas: list[tuple[int, str]]
+    """From head to tail."""
+
+
+def chains_of(tables: dict[str, Any]) -> list[Chain]:
+    """The chains in a cluster's file, between which all slots are; raises `BadTopology`."""
     chains = tables.get("chain", [])
     if not isinstance(chains, list) or not all(isinstance(chain, dict) for chain in chains):
         raise BadTopology("chain must be tables: [[chain]]")
-    there = {chain.get("number"): chain for chain in chains}
-    if number is None and len(chains) == 1:
-        (chain,) = chains
-    elif number in there:
-        chain = there[number]
-    else:
-        named = ", ".join(str(name) for name in there) or "none"
-        wanted = "say which chain" if number is None else f"there is no chain {number}"
-        raise BadTopology(f"{wanted}: its chains are {named}")
+    found: dict[int, Chain] = {}
+    for at, chain in enumerate(chains):
+        number = chain.get("number")
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise BadTopology("a chain needs number, of 32 bits")
+        if number in found:
+            raise BadTopology(f"there is a chain {number} already: numbers are given once")
+        found[number] = Chain(number, _slots(chain, at, len(chains)), _replicas(chain))
+    try:
+        if found:
+            table({chain.number: chain.slots for chain in found.values()})
+    except ValueError as cause:
+        raise BadTopology(str(cause)) from None
+    return list(found.values())
+
+
+def _slots(chain: dict[str, Any], at: int, count: int) -> Ranges:
+    text = chain.get("slots", share(0, 1) if count == 1 else None)
+    if text is None:
+        raise BadTopology(
+            f"chain {chain.get('number')} is one of {count}, and the file does not say which keys are in it: write its hash slots, as "
+            f'slots = "{share(at, count)}"; each of the {SLOTS} slots is one chain\'s'
+        )
+    try:
+        return ranges(text)
+    except (ValueError, AttributeError) as cause:
+        raise BadTopology(f"slots cannot be {text!r}: {cause}") from None
+
+
+def _replicas(chain: dict[str, Any]) -> list[tuple[int, str]]:
     places = chain.get("replica", [])
     if not isinstance(places, list) or not places:
         raise BadTopology(f"chain {chain.get('number')} needs a replica: [[chain.replica]]")
@@ -90,6 +123,19 @@ def chain_of(tables: dict[str, Any], number: int | None) -> list[tuple[int, str]
             raise BadTopology(f"a replica of chain {chain.get('number')} needs id, from 1, and address, such as tcp:10.0.0.1:7401")
         found.append((replica, address))
     return found
+
+
+def chain_of(tables: dict[str, Any], number: int | None) -> Chain:
+    """A chain in a cluster's file, of this number or the only one; raises `BadTopology`."""
+    chains = chains_of(tables)
+    there = {chain.number: chain for chain in chains}
+    if number is None and len(chains) == 1:
+        return chains[0]
+    if number in there:
+        return there[number]
+    named = ", ".join(str(name) for name in there) or "none"
+    wanted = "say which chain" if number is None else f"there is no chain {number}"
+    raise BadTopology(f"{wanted}: its chains are {named}")
 
 
 def controller(place: str) -> Source:

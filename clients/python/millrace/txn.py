@@ -1,5 +1,6 @@
 """Transactions, and what they are answered: the messages of `crates/client/proto/txn.proto`, to and from bytes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Self, TypeVar
@@ -167,6 +168,12 @@ class Transaction:
     def only_reads(self) -> bool:
         """It writes nothing: any replica can answer it."""
         return not self.writes
+
+    def keys(self) -> Iterator[bytes]:
+        """What it looks at and what it writes; a key may be there more than once."""
+        yield from (key for key, *_ in self.conditions)
+        yield from self.reads
+        yield from (key for key, *_ in self.writes)
 
     def emit(self) -> bytes:
         """As bytes."""

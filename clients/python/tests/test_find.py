@@ -82,10 +82,19 @@ class Sources(unittest.TestCase):
         chain = '[[chain]]\nnumber = {}\n[[chain.replica]]\nid = 1\naddress = "tcp:h:{}"\n'
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "cluster.toml"
-            path.write_text(chain.format(7, 7) + chain.format(8, 8))
+            slots = 'slots = "{}"\n[[chain.replica]]'
+            seven, eight = (chain.format(number, number) for number in (7, 8))
+            seven, low = seven.replace("[[chain.replica]]", slots.format("0-99")), seven
+            both = seven + eight.replace("[[chain.replica]]", slots.format("100-16383"))
+            path.write_text(both)
             self.assertEqual(self.found(file(path), chain=8), ["tcp:h:8"])
             for text, words in [
-                (chain.format(7, 7) + chain.format(8, 8), "say which chain: its chains are 7, 8"),
+                (low + eight, 'chain 7 is one of 2, .* as slots = "0-8191"'),
+                (both.replace("0-99", "0-100"), "slot 100 is chain 7's, and chain 8's"),
+                (both.replace("0-99", "0-98"), "slot 99 is no chain's"),
+                (both.replace("0-99", "9-0"), "a range rises"),
+                (both.replace("number = 8", "number = 7"), "a chain 7 already"),
+                (both, "say which chain: its chains are 7, 8"),
                 ("", "its chains are none"),
                 ("chain = 3", "must be tables"),
                 ("[[chain]]\nnumber = 7", "needs a replica"),

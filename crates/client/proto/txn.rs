@@ -3687,6 +3687,8 @@ pub mod millrace {
             pub const WHAT_WRITTEN_TWICE: What = What(6);
             /// `WHAT_READ_TWICE`.
             pub const WHAT_READ_TWICE: What = What(7);
+            /// Another chain has its slot.
+            pub const WHAT_OTHER_CHAIN: What = What(8);
         }
 
         ::codec::typed_enum! {
@@ -3699,6 +3701,7 @@ pub mod millrace {
             5 => "WHAT_LONG_VALUE",
             6 => "WHAT_WRITTEN_TWICE",
             7 => "WHAT_READ_TWICE",
+            8 => "WHAT_OTHER_CHAIN",
         }
     }
 

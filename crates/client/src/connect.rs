@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// The store: keys and transactions of the chain.
+    /// The store: keys and transactions of its chain, or chains.
     pub fn store(&mut self) -> &mut Store {
         &mut self.store
     }
@@ -136,7 +136,7 @@ impl Builder {
         self
     }
 
-    /// The chain of this number: where a cluster has several. In etcd it is chain 1, unless this says so.
+    /// The chain of this number alone; without it, where a file has several, all of them: each key is in the one that has its slot. In etcd it is chain 1, unless this says so.
     pub fn chain(mut self, number: u32) -> Builder {
         self.chain = Some(number);
         self
@@ -169,7 +169,6 @@ impl Builder {
         if !etcd.is_empty() {
             sources.push(Source::Etcd { endpoints: etcd, login });
         }
-        let chain = chain::Client::find(sources, chain, &options)?;
-        Ok(Client { store: Store::new(chain) })
+        Ok(Client { store: Store::of(chain::Shards::find(sources, chain, &options)?) })
     }
 }

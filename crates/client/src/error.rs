@@ -1,6 +1,7 @@
 //! Why an operation has no result, and what to do about it.
 
 use crate::chain::reply::CLAIMED;
+use crate::chain::Across;
 use crate::chain::words::refusal_text;
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;
@@ -22,6 +23,8 @@ pub enum Error {
         /// What is known of the reason.
         why: String,
     },
+    /// Its keys are in two chains of the cluster. It was not done.
+    Across(Across),
     /// The chain refused it: a key or a value is too long, for one. It was not done.
     Refused(Refusal),
     /// What is there is no number; nothing was changed.
@@ -71,6 +74,7 @@ impl fmt::Display for Error {
                 write!(f, "no answer, so whether it was done is not known: {why}")
             }
             Error::Refused(refusal) => write!(f, "not done: {}", refusal_text(refusal)),
+            Error::Across(across) => write!(f, "not done: {across}"),
             Error::NotANumber => f.write_str("not done: what is there is no number of 64 bits with a sign"),
             Error::Overflow => f.write_str("not done: the sum does not fit 64 bits with a sign"),
             Error::NoRoom => {

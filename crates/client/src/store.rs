@@ -1,16 +1,18 @@
-//! Keys and transactions of a chain of replicas: durable, strictly serializable, each operation a transaction of its own.
+//! Keys and transactions of chains of replicas: durable, strictly serializable, each operation a transaction of its own.
 //!
 //! ```text
 //!   get             reads                                   asked again until its deadline: it changes nothing
 //!   set, add, cas…  condition and write in one transaction  sent again under its number: done once or not at all
 //!   transaction     what the program puts into it           the same
 //! ```
+//! Where there are several chains a key is in the one that has its slot ([`crate::chain::Shards`]).
+//!
 //! Who answers is found, and found again when replicas die, move or join ([`crate::chain`]).
 //!
 //! Bounds: keys of 1 to 250 bytes, values of 64 KiB, [`protocol::chain::transaction`] has those of transactions. Each operation ends by its deadline.
 
 use crate::Swap;
-use crate::chain::{Client, TxnError};
+use crate::chain::{Client, Options, Shards, TxnError};
 use crate::error::Error;
 use protocol::chain::message::{RequestId, Status};
 use protocol::chain::transaction::{Abort, Change, Condition};
@@ -26,25 +28,38 @@ pub struct Item {
     pub version: u64,
 }
 
-/// Keys and transactions of one chain. It is used by one thread at a time; a program has one for each of its threads.
+/// Keys and transactions of one chain, or of several: then each operation is of one of them. It is used by one thread at a time; a program has one for each of its threads.
 pub struct Store {
-    chain: Client,
+    chains: Shards,
 }
 
 impl Store {
-    /// Of a client of the chain.
+    /// Of a client of the only chain.
     pub fn new(chain: Client) -> Store {
-        Store { chain }
+        Store { chains: Shards::of(chain, &Options::default()) }
     }
 
-    /// The client beneath: transactions without waiting, many under way.
-    pub fn chain(&mut self) -> &mut Client {
-        &mut self.chain
+    /// Of clients of all chains.
+    pub fn of(chains: Shards) -> Store {
+        Store { chains }
+    }
+
+    /// The client beneath, of the chain that a key is in: transactions without waiting, many under way.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn chain_of(&mut self, key: &[u8]) -> Result<&mut Client, Error> {
+        Ok(self.chains.chain_of(key)?)
+    }
+
+    /// The numbers of its chains.
+    pub fn chains(&self) -> impl Iterator<Item = u32> {
+        self.chains.chains()
     }
 
     /// Operations that begin from now on end within this.
     pub fn set_deadline(&mut self, deadline: Duration) {
-        self.chain.set_patience(deadline);
+        self.chains.set_patience(deadline);
     }
 
     /// The item of `key`; `None`: nothing is there.
@@ -56,7 +71,7 @@ impl Store {
         Ok(found.pop().flatten())
     }
 
-    /// The items of different keys, as they were at one moment, in their order.
+    /// The items of different keys, of one chain, as they were at one moment, in their order.
     pub fn get_many(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Item>>, Error> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -89,7 +104,7 @@ impl Store {
     pub fn cas(&mut self, key: &[u8], version: u64, value: &[u8]) -> Result<Swap, Error> {
         // Two conditions, so that the one that does not hold says which it was.
         let asked = Transaction::new().if_exists(key).if_version(key, version).put(key, value);
-        let outcome = self.chain.execute(asked)?;
+        let outcome = self.chains.execute(asked)?;
         match outcome.abort {
             None => Ok(Swap::Stored(outcome.lsn.0)),
             Some(Abort::Condition(0)) => Ok(Swap::Missing),
@@ -125,23 +140,23 @@ impl Store {
 
     /// Does a transaction that was made elsewhere. That it was aborted is an outcome, too: [`Outcome::abort`].
     pub fn execute(&mut self, transaction: Transaction) -> Result<Outcome, Error> {
-        Ok(self.chain.execute(transaction)?)
+        Ok(self.chains.execute(transaction)?)
     }
 
     /// What became of a write that ended as [`Error::Unknown`], of this program or another: done, and how; not known (yet), so that it may still be
     /// done; or forgotten, and nobody can tell any more.
     pub fn status(&mut self, id: RequestId) -> Result<Status, Error> {
-        Ok(self.chain.status(id)?)
+        Ok(self.chains.status(id)?)
     }
 
     /// Ends it; the chain forgets its session.
     pub fn close(self) {
-        self.chain.close();
+        self.chains.close();
     }
 
     /// The outcome of what has no condition.
     fn done(&mut self, asked: Transaction) -> Result<Outcome, Error> {
-        let outcome = self.chain.execute(asked)?;
+        let outcome = self.chains.execute(asked)?;
         match outcome.abort {
             None => Ok(outcome),
             Some(abort) => Err(Error::of_abort(abort)),
@@ -150,7 +165,7 @@ impl Store {
 
     /// The version that was made; none if the condition does not hold.
     fn if_it_holds(&mut self, asked: Transaction) -> Result<Option<u64>, Error> {
-        let outcome = self.chain.execute(asked)?;
+        let outcome = self.chains.execute(asked)?;
         match outcome.abort {
             None => Ok(Some(outcome.lsn.0)),
             Some(Abort::Condition(_)) => Ok(None),
@@ -256,6 +271,8 @@ impl From<TxnError> for Error {
             TxnError::Nobody(_) | TxnError::NotFound(_) | TxnError::Chains(..) => {
                 Error::NotFound(error.to_string())
             }
+            TxnError::Across(across) => Error::Across(across),
+            TxnError::NoChain => Error::NotFound(error.to_string()),
             TxnError::Refused(refusal) => Error::Refused(refusal),
             TxnError::NotDone(why) => Error::NotDone(why),
             TxnError::Unknown { id, why } => Error::Unknown { id, why },

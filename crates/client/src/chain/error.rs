@@ -5,6 +5,27 @@ use fabric::link::Address;
 use protocol::chain::message::{Refusal, RequestId};
 use std::fmt;
 
+/// A transaction has keys of two chains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Across {
+    /// A key of the one, and one of the other.
+    pub keys: [Vec<u8>; 2],
+    /// The numbers of the chains.
+    pub chains: [u32; 2],
+}
+
+impl fmt::Display for Across {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([one, other], [chain, another]) =
+            (self.keys.each_ref().map(|key| key.escape_ascii()), self.chains);
+        write!(
+            f,
+            "\"{one}\" is in chain {chain} and \"{other}\" in chain {another}, and a transaction is of one chain. Ask for them one by one; or name keys that \
+             belong together with the same tag, as {{tag}}{one} and {{tag}}{other}: then they are in one chain"
+        )
+    }
+}
+
 /// Why there is no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnError {
@@ -14,6 +35,10 @@ pub enum TxnError {
     NotFound(String),
     /// The addresses are those of replicas of different chains.
     Chains(u32, u32),
+    /// Its keys are in two chains. It was not sent.
+    Across(Across),
+    /// Its keys are each chain's own, and there are several. It was not sent.
+    NoChain,
     /// The chain refused it. It was not done.
     Refused(Refusal),
     /// It was given up before it could be sent. It was not done, and will not be.
@@ -52,6 +77,10 @@ impl fmt::Display for TxnError {
                 f,
                 "the addresses are those of different chains, {one} and {other}: name replicas of one of them"
             ),
+            TxnError::Across(across) => write!(f, "not done: {across}"),
+            TxnError::NoChain => {
+                f.write_str("not done: its keys are each chain's own, and there are several: say which chain")
+            }
             TxnError::Refused(refusal) => write!(f, "not done: {}", refusal_text(refusal)),
             TxnError::NotDone(why) => write!(f, "not done, and it will not be: {why}"),
             TxnError::Unknown { id: Some(id), why } => write!(

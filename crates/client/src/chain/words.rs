@@ -324,6 +324,7 @@ fn put_malformed(from: &Malformed, to: &mut proto::MalformedMut<'_, '_>) -> Resu
         Malformed::LongValue(key, bytes) => (proto::malformed::What::WHAT_LONG_VALUE, &key[..], *bytes),
         Malformed::WrittenTwice(key) => (proto::malformed::What::WHAT_WRITTEN_TWICE, &key[..], 0),
         Malformed::ReadTwice(key) => (proto::malformed::What::WHAT_READ_TWICE, &key[..], 0),
+        Malformed::OtherChain(key) => (proto::malformed::What::WHAT_OTHER_CHAIN, &key[..], 0),
     };
     to.set_what(what);
     to.set_key(key)?;
@@ -342,6 +343,7 @@ fn take_malformed(from: proto::MalformedView<'_>) -> Result<Malformed, RpcStatus
         proto::malformed::What::WHAT_LONG_VALUE => Malformed::LongValue(key(), count),
         proto::malformed::What::WHAT_WRITTEN_TWICE => Malformed::WrittenTwice(key()),
         proto::malformed::What::WHAT_READ_TWICE => Malformed::ReadTwice(key()),
+        proto::malformed::What::WHAT_OTHER_CHAIN => Malformed::OtherChain(key()),
         other => return Err(invalid(format!("malformed in a way that is not known here ({})", other.0))),
     })
 }

@@ -12,8 +12,9 @@ use std::time::Instant;
 fn cluster(folder: &Folder) -> PathBuf {
     let mut text = "[cluster]\nkey = \"cluster.key\"\n".to_owned();
     let at = |name: String| format!("unix:{}", folder.0.join(name).display());
-    for chain in [7, 8] {
-        text += &format!("[[chain]]\nnumber = {chain}\nstate = [\"registry-{chain}\"]\n");
+    for (chain, slots) in [(7, "0-8191"), (8, "8192-16383")] {
+        text +=
+            &format!("[[chain]]\nnumber = {chain}\nslots = \"{slots}\"\nstate = [\"registry-{chain}\"]\n");
         for id in [1, 2] {
             let (clients, peers) = (at(format!("c{chain}-{id}")), at(format!("p{chain}-{id}")));
             text += &format!("[[chain.replica]]\nid = {id}\naddress = \"{clients}\"\npeers = \"{peers}\"\n");

@@ -1,12 +1,14 @@
-//! Servers' machines over a simulated chain that reorders, loses replies and answers late, from a seed, with transactions of others between: every history of a
-//! key is linearizable; and is not, for some seed, with each bug that is planted.
+//! Servers' machines over simulated chains that reorder, lose replies and answer late, from a seed, with transactions of others between: every history of a
+//! key is linearizable, over one chain and over two; and is not, for some seed, with each bug that is planted.
 
 use base::{Picos, Prng};
 use protocol::chain::Transaction;
+use protocol::chain::slots::{Map as Slotted, Slots, slot};
 use protocol::chain::transaction::Change;
 use protocol::memcache::{Command, Parser, Step};
 use serve::kv::config::Config;
 use serve::kv::service::chained::map::Map;
+use serve::kv::service::chained::spread::{self, Spread};
 use serve::kv::service::chained::{Answer, Chained, Planted};
 use sim::check::{Rules, check};
 use sim::history::History;
@@ -17,6 +19,7 @@ use std::collections::HashMap;
 const NODES: usize = 2;
 /// Clients of each, with one operation under way.
 const CLIENTS: usize = 3;
+/// Where there are two chains, one of each.
 const KEYS: [&str; 2] = ["a", "b"];
 const OPERATIONS: usize = 120;
 /// One step of the simulation.
@@ -25,19 +28,39 @@ const SECOND: u64 = 1_000_000_000_000;
 
 type Machine = Chained<u64, Option<Planted>>;
 
+/// A mistake that is made on purpose.
+#[derive(Clone, Copy, Debug)]
+enum Bug {
+    Of(Planted),
+    Spreading(spread::Planted),
+    /// Chains serve keys that another has.
+    ServeOthers,
+}
+
+/// Which chains there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    One,
+    Two,
+    /// And one of the servers takes each for the other.
+    TwoAndAnOldFile,
+}
+
 /// What may happen next.
 enum Event {
-    /// A transaction arrives at the chain.
-    Arrive(usize, u64, Transaction),
+    /// A transaction of a server arrives at a chain.
+    Arrive((usize, usize), u64, Transaction),
     /// Its answer arrives.
-    Answer(usize, u64, Answer),
-    /// It arrives after its server has given it up.
-    Late(Transaction),
+    Answer((usize, usize), u64, Answer),
+    /// It arrives at its chain after its server has given it up.
+    Late(usize, Transaction),
 }
 
 struct World {
-    nodes: Vec<Machine>,
-    map: Map,
+    nodes: Vec<(Machine, Spread<Option<spread::Planted>>)>,
+    slots: Slotted,
+    chains: Vec<(Slots, Map)>,
+    serves_others: bool,
     events: Vec<Event>,
     history: History<Op, Ret>,
     /// Operations under way: which client's, and what.
@@ -59,11 +82,27 @@ fn command(text: &str) -> Command<'static> {
 }
 
 impl World {
-    fn new(seed: u64, bug: Option<Planted>) -> World {
-        let node = || Chained::with_bugs(&Config::default(), bug).expect("a scratch store");
+    fn new(seed: u64, shape: Shape, bug: Option<Bug>) -> World {
+        let (of, spreading) = match bug {
+            Some(Bug::Of(bug)) => (Some(bug), None),
+            Some(Bug::Spreading(bug)) => (None, Some(bug)),
+            Some(Bug::ServeOthers) | None => (None, None),
+        };
+        let chains = if shape == Shape::One { 1 } else { 2 };
+        let shares: Vec<Slots> = (0..chains).map(|at| Slots::share(at, chains)).collect();
+        let slots = Slotted::new(&shares).expect("every slot is there once");
+        let node = |number: usize| {
+            let machine = Chained::with_bugs(&Config::default(), of).expect("a scratch store");
+            let old: Vec<Slots> = shares.iter().rev().cloned().collect();
+            let is_old = shape == Shape::TwoAndAnOldFile && number > 0;
+            let map = if is_old { Slotted::new(&old).expect("as above") } else { slots.clone() };
+            (machine, Spread::new(map, spreading))
+        };
         World {
-            nodes: (0..NODES).map(|_| node()).collect(),
-            map: Map::default(),
+            nodes: (0..NODES).map(node).collect(),
+            chains: shares.iter().map(|slots| (slots.clone(), Map::default())).collect(),
+            serves_others: matches!(bug, Some(Bug::ServeOthers)),
+            slots,
             events: Vec::new(),
             history: History::new(),
             asked: HashMap::new(),
@@ -83,7 +122,7 @@ impl World {
         while self.ids < OPERATIONS as u64 || !self.events.is_empty() {
             self.at = Picos(self.at.0 + STEP.0);
             let now = 1_000_000 + (self.at.0 / SECOND) as u32;
-            self.nodes.iter_mut().for_each(|node| node.set_now(now));
+            self.nodes.iter_mut().for_each(|(node, _)| node.set_now(now));
             let idle = self.busy.iter().position(|busy| !busy);
             match idle {
                 Some(_) if self.ids < OPERATIONS as u64 && (self.events.is_empty() || self.below(2) == 0) => {
@@ -111,8 +150,9 @@ impl World {
         self.history.call(self.at, client as u32, id, key.as_bytes(), op.clone());
         self.busy[client] = true;
         self.asked.insert(id, (client, op));
-        let hash = self.nodes[node].hash(key.as_bytes());
-        self.nodes[node].ask(&command(&text), hash, id);
+        let (machine, _) = &mut self.nodes[node];
+        let hash = machine.hash(key.as_bytes());
+        machine.ask(&command(&text), hash, id);
     }
 
     fn operation(&mut self, id: u64, key: &'static str) -> (Op, String) {
@@ -139,55 +179,70 @@ impl World {
         }
     }
 
+    /// The chain that a key is in.
+    fn chain_of(&self, key: &str) -> usize {
+        self.slots.of(slot(key.as_bytes()).expect("an item"))
+    }
+
     /// One who knows the chain alone, and does it all at once.
     fn transact(&mut self, id: u64, key: &'static str) {
         let client = self.busy.len() as u32;
         let number = Value::number(1000 + id);
         self.history.call(self.at, client, id, key.as_bytes(), Op::Set { value: number, ttl: None });
         let writes = vec![(key.into(), Change::Put((1000 + id).to_string().into()))];
-        let outcome = self.map.execute(&Transaction { writes, ..Transaction::default() });
+        let chain = self.chain_of(key);
+        let outcome = self.chains[chain].1.execute(&Transaction { writes, ..Transaction::default() });
         self.history.returns(self.at, id, Ret::of(Status::Ok).versioned(outcome.lsn.0));
     }
 
     fn happen(&mut self) {
         let at = self.prng.below(self.events.len() as u64) as usize;
         match self.events.swap_remove(at) {
-            Event::Late(transaction) => drop(self.map.execute(&transaction)),
-            Event::Answer(node, number, answer) => self.nodes[node].hear(number, answer),
-            Event::Arrive(node, number, transaction) => {
-                let answer = self.arrive(transaction);
-                self.events.push(Event::Answer(node, number, answer));
+            Event::Late(chain, transaction) => drop(self.chains[chain].1.execute(&transaction)),
+            Event::Answer((node, chain), number, answer) => {
+                let (machine, spread) = &mut self.nodes[node];
+                if let Some(answer) = spread.hear(chain, number, answer) {
+                    machine.hear(number, answer);
+                }
+            }
+            Event::Arrive((node, chain), number, transaction) => {
+                let answer = self.arrive(chain, transaction);
+                self.events.push(Event::Answer((node, chain), number, answer));
             }
         }
     }
 
-    fn arrive(&mut self, transaction: Transaction) -> Answer {
+    fn arrive(&mut self, chain: usize, transaction: Transaction) -> Answer {
         let only_reads = transaction.only_reads();
+        if self.chains[chain].0.check(&transaction).is_err() && !self.serves_others {
+            return Answer::NotDone;
+        }
         match self.below(20) {
             0 => Answer::NotDone,
             1 | 2 if only_reads => Answer::NotDone,
             1 => {
-                self.map.execute(&transaction);
+                self.chains[chain].1.execute(&transaction);
                 Answer::Unknown
             }
             2 => {
                 if self.below(2) == 0 {
-                    self.events.push(Event::Late(transaction));
+                    self.events.push(Event::Late(chain, transaction));
                 }
                 Answer::Unknown
             }
-            _ => Answer::Done(self.map.execute(&transaction)),
+            _ => Answer::Done(self.chains[chain].1.execute(&transaction)),
         }
     }
 
     /// What machines send and say.
     fn take(&mut self) {
         for at in 0..NODES {
-            let leaving = self.nodes[at].leaving();
-            self.events.extend(
-                leaving.into_iter().map(|(number, transaction)| Event::Arrive(at, number, transaction)),
-            );
-            for (id, reply) in self.nodes[at].said_bytes() {
+            let (machine, spread) = &mut self.nodes[at];
+            for (number, transaction) in machine.leaving() {
+                let arrive = |(chain, its)| Event::Arrive((at, chain), number, its);
+                self.events.extend(spread.send(number, transaction).into_iter().map(arrive));
+            }
+            for (id, reply) in machine.said_bytes() {
                 let (client, op) = self.asked.remove(&id).expect("it is answered once");
                 self.busy[client] = false;
                 let text = String::from_utf8(reply).expect("text");
@@ -222,8 +277,8 @@ impl World {
     }
 }
 
-fn findings(seed: u64, bug: Option<Planted>) -> Vec<String> {
-    let history = World::new(seed, bug).run();
+fn findings(seed: u64, shape: Shape, bug: Option<Bug>) -> Vec<String> {
+    let history = World::new(seed, shape, bug).run();
     // Ends are whole seconds.
     let rules = Rules { early: Picos(SECOND), late: Picos(SECOND), ..Rules::default() };
     let report = check(&history, &rules);
@@ -231,11 +286,20 @@ fn findings(seed: u64, bug: Option<Planted>) -> Vec<String> {
     report.violations.iter().map(|finding| format!("seed {seed}: {finding}")).collect()
 }
 
+fn is_found(shape: Shape, bug: Bug) {
+    let found = (0..200).find(|seed| !findings(*seed, shape, Some(bug)).is_empty());
+    assert!(found.is_some(), "{bug:?} is found by no seed");
+}
+
 #[test]
-fn commands_over_a_chain_are_linearizable() {
-    for seed in 0..200 {
-        let found = findings(seed, None);
-        assert!(found.is_empty(), "{}", found.join("\n"));
+fn commands_over_a_chain_or_two_are_linearizable() {
+    let [a, b] = KEYS.map(|key| slot(key.as_bytes()).expect("an item"));
+    assert!(Slots::share(0, 2).has(b) && Slots::share(1, 2).has(a));
+    for shape in [Shape::One, Shape::Two, Shape::TwoAndAnOldFile] {
+        for seed in 0..200 {
+            let found = findings(seed, shape, None);
+            assert!(found.is_empty(), "{shape:?}: {}", found.join("\n"));
+        }
     }
 }
 
@@ -248,7 +312,10 @@ fn every_planted_bug_is_found() {
         Planted::AnswerLater,
         Planted::AnswerExpired,
     ] {
-        let found = (0..200).find(|seed| !findings(*seed, Some(bug)).is_empty());
-        assert!(found.is_some(), "{bug:?} is found by no seed");
+        is_found(Shape::One, Bug::Of(bug));
     }
+    for bug in [spread::Planted::FlushOne, spread::Planted::FlushFirst] {
+        is_found(Shape::Two, Bug::Spreading(bug));
+    }
+    is_found(Shape::TwoAndAnOldFile, Bug::ServeOthers);
 }

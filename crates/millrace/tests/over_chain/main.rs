@@ -11,6 +11,7 @@ mod judged;
 mod racked;
 #[path = "../served/mod.rs"]
 mod served;
+mod shards;
 
 use chained::{PATIENCE, Up, Writer, until_all_serve};
 use protocol::chain::Transaction;
@@ -101,7 +102,7 @@ fn memcached_clients_and_transactions_act_on_the_same_items() {
         nodes[0].said.lines().find(|line| line.contains("registers on http://")).expect("an admin port");
     let host = line.split("http://").nth(1).and_then(|rest| rest.split(['/', ' ']).next()).expect("a host");
     let page = chained::get(&format!("http://{host}/metrics"));
-    assert!(page.contains("\nmillrace_kv_chain_under_way 0\n"), "{page}");
+    assert!(page.contains("\nmillrace_kv_chain_under_way{chain=\"1\"} 0\n"), "{page}");
     assert!(!page.contains("\nmillrace_kv_chain_transactions_total{kind=\"write\"} 0\n"), "{page}");
     drop((client, other));
     for node in nodes {
@@ -227,7 +228,7 @@ fn without_a_chain_commands_end_with_an_error() {
     client.ask("version\r\n", "VERSION ");
     drop(client);
     let said = node.stop();
-    assert!(said.contains("the chain does not answer") && !said.contains("panicked"), "{said}");
+    assert!(said.contains("chain 1 does not answer") && !said.contains("panicked"), "{said}");
 }
 
 #[test]
@@ -240,6 +241,7 @@ fn contradictions_are_refused() {
     };
     let chain = ["--durability", "chain", "--chain", "tcp:127.0.0.1:1"];
     assert!(run(&["--durability", "chain"]).contains("needs the replicas of the chain"));
+    assert!(run(&["--durability", "chain", "--chain", "no-such.toml"]).contains("no-such.toml"));
     assert!(run(&chain[2..]).contains("say --durability chain"));
     assert!(
         run(&[&chain[..], &["--data-dir", "/nowhere"]].concat()).contains("keeps nothing on this machine")

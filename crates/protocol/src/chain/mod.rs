@@ -32,6 +32,7 @@ pub mod operator;
 pub mod order;
 pub mod planted;
 pub mod replica;
+pub mod slots;
 pub mod text;
 pub mod transaction;
 pub mod wire;
@@ -47,6 +48,7 @@ pub use operator::Operator;
 pub use order::{Action, Order, OrderRefused, OrderReply, ReplicaAddress};
 pub use planted::Planted;
 pub use replica::Replica;
+pub use slots::Slots;
 pub use transaction::{Outcome, Transaction};
 
 use base::Nanos;
@@ -199,6 +201,8 @@ pub struct Configuration {
     pub left: Vec<Member>,
     /// The last order that was obeyed.
     pub ordered: Option<Order>,
+    /// The slots whose keys the chain has, from when it began; a replica refuses others. What was written before there were slots has all.
+    pub slots: Slots,
 }
 
 impl Configuration {
@@ -228,6 +232,8 @@ impl Configuration {
 pub struct Config {
     /// A chain answers only messages with its own number.
     pub chain: u32,
+    /// The slots that a new chain has; one that has begun goes by its [`Configuration`].
+    pub slots: Slots,
     /// Transactions that the head has under way (logged, not committed).
     pub window: usize,
     /// Bytes of their entries.
@@ -267,6 +273,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             chain: 1,
+            slots: Slots::default(),
             window: 1024,
             window_bytes: 16 << 20,
             queue: 4096,

@@ -56,4 +56,6 @@ planted! {
     ForgetClaim "forget-claim",
     /// A replica answers reads under a claim though it is not clean.
     ReadDirtyClaim "read-dirty-claim",
+    /// A replica serves keys that another chain has. The last one: what only several chains, or a client that goes by an old file, can show.
+    ServeOthers "serve-others",
 }

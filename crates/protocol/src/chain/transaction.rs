@@ -6,6 +6,7 @@
 //!
 //! Bounds: [`MAX_KEY`], [`MAX_VALUE`], [`MAX_OPS`], [`MAX_BYTES`]; of what comes back [`MAX_REPLY`] and [`MAX_REMEMBERED`]. A key has at most one read and one write; as many preconditions as one likes.
 
+use super::slots::slot;
 use super::{Durability, Lsn};
 use std::fmt;
 
@@ -122,6 +123,8 @@ pub enum Malformed {
     WrittenTwice(Vec<u8>),
     /// A key is read twice.
     ReadTwice(Vec<u8>),
+    /// A key's slot is not among those of the chain that was asked.
+    OtherChain(Vec<u8>),
 }
 
 impl Transaction {
@@ -217,6 +220,13 @@ impl fmt::Display for Malformed {
             Malformed::ReadTwice(key) => {
                 write!(f, "\"{}\" is read twice; once tells as much", key.escape_ascii())
             }
+            Malformed::OtherChain(key) => write!(
+                f,
+                "\"{}\", of slot {}, is in another chain: the one that the cluster's file gives this slot to. Is the file that was gone by an old one, or was a chain \
+                 named by hand?",
+                key.escape_ascii(),
+                slot(key).unwrap_or_default()
+            ),
         }
     }
 }

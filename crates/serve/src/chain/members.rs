@@ -6,6 +6,7 @@
 //!
 //! [[chain]]
 //! number = 7
+//! slots = "0-8191"                       # its keys' hash slots, where there are several chains; without it, all
 //! state = ["chain7"]                     # the registry of one controller; or of several:
 //! # etcd = ["http://10.0.0.1:2379"]
 //! # etcd_user = "millrace"
@@ -30,6 +31,7 @@ use crate::process::cluster_file;
 use crate::process::table::{Source, Table, Wrong};
 use base::registers::Shown;
 use fabric::link::Address;
+use protocol::chain::slots::Slots;
 use protocol::chain::{ReplicaAddress, ReplicaId};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -85,9 +87,6 @@ pub struct ControllerPlace {
 #[derive(clap::Args, Clone, Debug)]
 struct Head {
     #[arg(long)]
-    number: u32,
-
-    #[arg(long)]
     key: Option<PathBuf>,
 
     #[command(flatten)]
@@ -113,6 +112,8 @@ struct Kept {
 pub struct ChainPlan {
     /// Its number.
     pub number: u32,
+    /// The slots whose keys it has.
+    pub slots: Slots,
     /// The file of its members' key.
     pub key: Option<PathBuf>,
     /// The registry's files, or none.
@@ -137,21 +138,8 @@ pub fn one(path: &Path, number: Option<u32>) -> Result<ChainPlan, Wrong> {
     let source = Source::read(path)?;
     let parsed = source.parse()?;
     let file = source.table(&parsed);
-    let mut all = chains(&file, path)?;
-    let at = match number {
-        Some(number) => all.iter().position(|chain| chain.number == number),
-        None => Some(0).filter(|_| all.len() == 1),
-    };
-    if let Some(at) = at {
-        return Ok(all.swap_remove(at));
-    }
-    let numbers: Vec<_> = all.iter().map(|chain| chain.number.to_string()).collect();
-    let what = match (number, &numbers[..]) {
-        (_, []) => "there is no [[chain]]".to_owned(),
-        (Some(number), _) => format!("there is no chain {number}; there are {}", numbers.join(", ")),
-        (None, _) => format!("there are the chains {}; say which with --chain", numbers.join(", ")),
-    };
-    Err(file.get("chain").map_or_else(|| file.wrong(&*what), |entry| entry.wrong(&*what)))
+    let all = chains(&file, path)?;
+    cluster_file::pick(&file, all, |chain| chain.number, number, "say which with --chain")
 }
 
 /// The chains of a file that lies at `path`.
@@ -159,34 +147,24 @@ pub fn one(path: &Path, number: Option<u32>) -> Result<ChainPlan, Wrong> {
 /// # Errors
 /// As [`one`].
 pub fn chains(file: &Table<'_>, path: &Path) -> Result<Vec<ChainPlan>, Wrong> {
-    file.only(cluster_file::KEYS)?;
+    let read = cluster_file::chains(file)?;
     let cluster = file.get("cluster").map(|entry| entry.table()).transpose()?;
     let shared = match cluster.as_ref().and_then(|cluster| cluster.get("key")) {
         Some(key) => Some(PathBuf::from(key.text()?)),
         None => None,
     };
-    let tables = file.get("chain").map_or(Ok(Vec::new()), |entry| entry.tables())?;
-    let mut all: Vec<ChainPlan> = Vec::new();
     let mut taken = Vec::new();
-    for table in &tables {
-        let chain = chain(table, shared.clone(), path, &mut taken)?;
-        if all.iter().any(|other| other.number == chain.number) {
-            return Err(
-                table.wrong(format!("there is a chain {} already: numbers are given once", chain.number))
-            );
-        }
-        all.push(chain);
-    }
-    Ok(all)
+    read.iter().map(|(read, table)| chain(read, table, shared.clone(), path, &mut taken)).collect()
 }
 
 fn chain(
+    read: &cluster_file::Chain,
     table: &Table<'_>,
     shared: Option<PathBuf>,
     path: &Path,
     taken: &mut Vec<(Address, String)>,
 ) -> Result<ChainPlan, Wrong> {
-    let head: Head = table.flags(&["replica", "controller"])?;
+    let head: Head = table.flags(&["number", "slots", "replica", "controller"])?;
     if let Some(other) = table.entries().find(|entry| entry.table().is_ok() && entry.key != "registers") {
         return Err(other.unknown(&table.title(), ["registers", "replica", "controller"].into_iter()));
     }
@@ -200,19 +178,20 @@ fn chain(
         entry.table()?.registers(&registers, &[])?;
     }
     let beside = |file: PathBuf| path.parent().unwrap_or(Path::new("")).join(file);
-    let (replicas, controllers) = places(table, head.number, taken)?;
+    let (replicas, controllers) = places(table, read.number, taken)?;
     if controllers.len() > 1 && head.kept.etcd.is_empty() {
         let more = table.get("controller").map_or(Ok(Vec::new()), |entry| entry.tables())?;
         return Err(more[1].wrong(format!(
             "chain {} has {} controllers, and a file is for one: write etcd = [\"http://HOST:PORT\"] in place of state",
-            head.number,
+            read.number,
             controllers.len()
         )));
     }
     let replicas = replicas.into_iter().map(|place| ReplicaPlace { data: place.data.map(beside), ..place });
     let login = Login { password_file: head.login.password_file.map(beside), ..head.login };
     Ok(ChainPlan {
-        number: head.number,
+        number: read.number,
+        slots: read.slots.clone(),
         key: head.key.or(shared).map(beside),
         state: head.kept.state.into_iter().map(beside).collect(),
         etcd: head.kept.etcd,
@@ -224,13 +203,17 @@ fn chain(
 }
 
 /// The members of a chain, whose numbers and addresses are their own.
-fn places(
-    table: &Table<'_>,
+fn places<'a>(
+    table: &Table<'a>,
     number: u32,
     taken: &mut Vec<(Address, String)>,
 ) -> Result<(Vec<ReplicaPlace>, Vec<ControllerPlace>), Wrong> {
-    let replicas: Vec<(ReplicaPlace, _)> = members(table, "replica")?;
-    let controllers: Vec<(ControllerPlace, _)> = members(table, "controller")?;
+    let list = |key| table.get(key).map_or(Ok(Vec::new()), |entry| entry.tables());
+    let controller = |table: Table<'a>| Ok((table.flags(&[])?, table));
+    let replicas = list("replica")?.into_iter().map(|at| Ok((replica(&at)?, at)));
+    let replicas: Vec<(ReplicaPlace, _)> = replicas.collect::<Result<_, Wrong>>()?;
+    let controllers = list("controller")?.into_iter().map(controller);
+    let controllers: Vec<(ControllerPlace, _)> = controllers.collect::<Result<_, Wrong>>()?;
     let mut take = |address: &Address, who: String, at: &Table<'_>| match taken
         .iter()
         .find(|(other, _)| other == address)
@@ -268,9 +251,17 @@ fn assignment(shown: &Shown) -> Option<String> {
     (shown.value != shown.default).then(|| format!("{}={}", shown.name, shown.value))
 }
 
-fn members<'a, T: clap::Args>(chain: &Table<'a>, key: &str) -> Result<Vec<(T, Table<'a>)>, Wrong> {
-    let tables = chain.get(key).map_or(Ok(Vec::new()), |entry| entry.tables())?;
-    tables.into_iter().map(|table| Ok((table.flags(&[])?, table))).collect()
+/// Its number and where clients find it, as clients read it; and what members know besides.
+fn replica(table: &Table<'_>) -> Result<ReplicaPlace, Wrong> {
+    let (id, address) = cluster_file::replica(table)?;
+    table.need("peers", "where the other members find it: tcp:HOST:PORT")?;
+    let peers = cluster_file::address(table, "peers")?.expect("it is there");
+    let admin = table.get("admin").map(|entry| {
+        let text = entry.scalar()?;
+        parse_address(&text).map_err(|error| entry.wrong(format!("admin cannot be {text:?}: {error}")))
+    });
+    let data = table.get("data").map(|entry| entry.text().map(PathBuf::from));
+    Ok(ReplicaPlace { id: id.0, address, peers, admin: admin.transpose()?, data: data.transpose()? })
 }
 
 impl ChainPlan {

@@ -3,7 +3,7 @@
 
 use base::Nanos;
 use base::registers::Kind::{Count, Micros, Size, Switch};
-use protocol::chain::Config;
+use protocol::chain::{Config, Slots};
 use std::sync::Arc;
 
 pub use base::registers::{Register, SetError, Shown};
@@ -70,6 +70,8 @@ pub fn config(chain: u32, registers: &Registers) -> Config {
     let size = |id| registers.size(id);
     Config {
         chain,
+        // Its configuration says which it has; a controller, which those of a new chain are.
+        slots: Slots::default(),
         window: size(Id::Window),
         window_bytes: size(Id::WindowBytes),
         queue: size(Id::Queue),

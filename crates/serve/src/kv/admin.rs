@@ -2,6 +2,7 @@
 //!
 //! Metrics and statistics take the engine's lock for microseconds.
 
+use super::chains;
 use super::home::AtHome;
 use super::metrics;
 use super::shared::Shared;
@@ -34,9 +35,9 @@ pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> R
     }
     if shared.chain.is_some() {
         let asked = Arc::clone(shared);
-        routes = routes.ready(move || asked.chain.as_ref().map_or(Ok(()), |chain| chain.check_ready()));
+        routes = routes.ready(move || asked.chain.as_deref().map_or(Ok(()), chains::check_ready));
         let asked = Arc::clone(shared);
-        routes = routes.alive(move || asked.chain.as_ref().map_or(Ok(()), |chain| chain.check_claim()));
+        routes = routes.alive(move || asked.chain.iter().flatten().try_for_each(|chain| chain.check_claim()));
     }
     routes.metrics(move |page| metrics::collect(&collected, page)).loops(loops).text(
         "GET /stats.json",

@@ -1,4 +1,4 @@
-//! The client of the chain that a server's items lie in: a thread with many transactions under way.
+//! The client of a chain that a server's items lie in: a thread with many transactions under way.
 //!
 //! ```text
 //!  service: send ─▶ asked ─▶ thread: client::chain::Client ─▶ replicas
@@ -16,9 +16,8 @@
 use super::post::Post;
 use super::registers::{Id, Registers};
 use super::service::chained::Answer;
-use ::client::chain::{Caller, Client, Options, TxnError};
+use ::client::chain::{Caller, Client, Options, Source, TxnError};
 use base::{Clock, Nanos};
-use fabric::link::Address;
 use hdrhistogram::Histogram;
 use protocol::chain::claim::CLAIM;
 use protocol::chain::message::RequestId;
@@ -43,10 +42,10 @@ const LONGEST: u64 = 100_000_000_000;
 /// Who does a server's transactions, and says what became of them.
 pub trait Transactions: Send {
     /// Has these done, by number.
-    fn send(&self, transactions: Vec<(u64, Transaction)>);
+    fn send(&mut self, transactions: Vec<(u64, Transaction)>);
 
     /// What became of transactions since the last time.
-    fn take_done(&self) -> Vec<(u64, Answer)>;
+    fn take_done(&mut self) -> Vec<(u64, Answer)>;
 }
 
 /// What thread and service leave for each other.
@@ -60,6 +59,7 @@ struct Exchange {
 
 /// What the thread counts.
 pub struct Figures {
+    chain: u32,
     under_way: AtomicU64,
     asked_again: AtomicU64,
     /// The last transaction that ended had no answer.
@@ -70,10 +70,11 @@ pub struct Figures {
     spans: Mutex<Histogram<u64>>,
 }
 
-impl Default for Figures {
-    fn default() -> Figures {
+impl Figures {
+    fn of(chain: u32) -> Figures {
         let spans = Histogram::new_with_bounds(1000, LONGEST, 2).expect("bounds that a histogram can have");
         Figures {
+            chain,
             under_way: AtomicU64::new(0),
             asked_again: AtomicU64::new(0),
             is_silent: AtomicBool::new(false),
@@ -81,9 +82,12 @@ impl Default for Figures {
             spans: Mutex::new(spans),
         }
     }
-}
 
-impl Figures {
+    /// The chain's number.
+    pub fn chain(&self) -> u32 {
+        self.chain
+    }
+
     /// Transactions that have no outcome yet.
     pub fn under_way(&self) -> u64 {
         self.under_way.load(Ordering::Relaxed)
@@ -94,15 +98,9 @@ impl Figures {
         self.asked_again.load(Ordering::Relaxed)
     }
 
-    /// Whether the chain answers; else why it is thought not to.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn check_ready(&self) -> Result<(), String> {
-        match self.is_silent.load(Ordering::Relaxed) {
-            true => Err("the chain that items lie in does not answer (`millrace chain status`)".to_owned()),
-            false => Ok(()),
-        }
+    /// Whether the last transaction that ended had no answer.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
     }
 
     /// Whether the items are ours to write, as far as is known; else who has them.
@@ -137,21 +135,24 @@ pub struct ChainClient {
 }
 
 impl ChainClient {
-    /// A client of the chain with replicas at these addresses; `post` is told when transactions are done. With `home` it claims the chain first.
+    /// A client of the chain of this number, or the only one, that is found there; `post` is told when transactions are done. With `home` it claims the chain
+    /// first.
     ///
     /// # Errors
     /// Nobody is there, or no thread can be had.
     pub fn connect(
-        addresses: &[Address],
+        (source, number): (Source, Option<u32>),
         registers: &Registers,
-        (figures, post): (Arc<Figures>, Arc<Post>),
+        post: Arc<Post>,
         home: Option<&Claiming>,
     ) -> Result<ChainClient, ConnectError> {
         let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
         let options = Options { wait: WaitPolicy::BLOCK, patience, ..Options::default() };
-        let mut client = Client::connect(addresses, &options).map_err(ConnectError::Chain)?;
+        let client = Client::find(vec![source], number, &options);
+        let mut client = client.map_err(|error| ConnectError::Chain(number, error))?;
         log::info!("items lie in chain {}", client.chain());
-        let claim = home.map_or(Ok(0), |home| home.claim(&mut client))?;
+        let figures = Arc::new(Figures::of(client.chain()));
+        let claim = home.map_or(Ok(0), |home| home.claim(number, &mut client))?;
         let exchange = Arc::new(Exchange {
             asked: Mutex::default(),
             done: Mutex::default(),
@@ -173,6 +174,7 @@ impl ChainClient {
                 under_way: HashMap::new(),
                 to_ask: Vec::new(),
                 done: Vec::new(),
+                is_refused: false,
             }
             .run();
         };
@@ -180,18 +182,23 @@ impl ChainClient {
         let thread = thread.map_err(ConnectError::Thread)?;
         Ok(ChainClient { exchange, caller, thread: Some(thread) })
     }
-}
 
-impl Transactions for ChainClient {
-    fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
+    /// What it counts.
+    pub fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.exchange.figures)
+    }
+
+    /// Has these done.
+    pub fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
         if !transactions.is_empty() {
             lock(&self.exchange.asked).append(&mut transactions);
             self.caller.call();
         }
     }
 
+    /// What became of transactions since the last time.
     #[inline]
-    fn take_done(&self) -> Vec<(u64, Answer)> {
+    pub fn take_done(&self) -> Vec<(u64, Answer)> {
         if !self.exchange.has_done.load(Ordering::Acquire) {
             return Vec::new();
         }
@@ -220,8 +227,9 @@ pub struct Claiming {
 
 impl Claiming {
     /// The number of the claim that counts from now on. Who had claimed the chain before finds that it is replaced.
-    fn claim(&self, client: &mut Client) -> Result<u64, ConnectError> {
-        let before = client.claim().map_err(ConnectError::Chain)?;
+    fn claim(&self, chain: Option<u32>, client: &mut Client) -> Result<u64, ConnectError> {
+        let wrong = |error| ConnectError::Chain(chain, error);
+        let before = client.claim().map_err(wrong)?;
         if let Some((_, claim)) = &before {
             if self.is_first {
                 return Err(ConnectError::Claimed(claim.clone()));
@@ -231,7 +239,7 @@ impl Claiming {
         let number = RandomState::new().build_hasher().finish().max(1);
         let claim = Claim { number, address: self.address.clone() };
         let version = before.map_or(0, |(version, _)| version);
-        let outcome = client.execute(claim.make().if_version(CLAIM, version)).map_err(ConnectError::Chain)?;
+        let outcome = client.execute(claim.make().if_version(CLAIM, version)).map_err(wrong)?;
         match outcome.abort {
             None => log::info!("the chain is claimed: {claim}"),
             Some(_) => return Err(ConnectError::Race),
@@ -243,8 +251,10 @@ impl Claiming {
 /// Why there is no client.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The chain.
-    Chain(TxnError),
+    /// The cluster's file, or what was said beside it.
+    File(String),
+    /// The chain, of this number where that was said.
+    Chain(Option<u32>, TxnError),
     /// A home that never ran before finds that another one claimed the chain.
     Claimed(Claim),
     /// Another home claims the chain in the same moment.
@@ -275,6 +285,8 @@ struct Worker {
     /// Questions, and when.
     to_ask: Vec<(Nanos, RequestId, UnderWay)>,
     done: Vec<(u64, Answer)>,
+    /// That was said.
+    is_refused: bool,
 }
 
 impl Worker {
@@ -341,6 +353,13 @@ impl Worker {
             // Asked for, and it cannot be told any more.
             Err(_) if under_way.until.is_some() => Answer::Unknown,
             Err(TxnError::Unknown { id: None, .. }) => Answer::Unknown,
+            // It answers, so it is not silent: the file that this server goes by is an old one, for one.
+            Err(error @ TxnError::Refused(_)) => {
+                if !std::mem::replace(&mut self.is_refused, true) {
+                    log::error!("chain {} refuses transactions: {error}", self.exchange.figures.chain);
+                }
+                Answer::NotDone
+            }
             Err(error) => {
                 self.say_silent(&error.to_string());
                 Answer::NotDone
@@ -349,7 +368,7 @@ impl Worker {
         // What has no outcome says nothing of what one takes.
         if matches!(answer, Answer::Done(_)) {
             if self.exchange.figures.is_silent.swap(false, Ordering::Relaxed) {
-                log::info!("the chain answers again");
+                log::info!("chain {} answers again", self.exchange.figures.chain);
             }
             let span = now.since(under_way.began).0.clamp(1000, LONGEST);
             lock(&self.exchange.figures.spans).saturating_record(span);
@@ -360,7 +379,7 @@ impl Worker {
     /// Said once, until it answers again.
     fn say_silent(&mut self, why: &str) {
         if !self.exchange.figures.is_silent.swap(true, Ordering::Relaxed) {
-            log::warn!("the chain does not answer: {why}");
+            log::warn!("chain {} does not answer: {why}", self.exchange.figures.chain);
         }
     }
 

@@ -1,6 +1,5 @@
 //! A node's metrics: its [`Report`] and the stages of its requests.
 
-use super::chain_client::Figures;
 use super::durable::DurableReport;
 use super::service::{ChainReport, Counters, HomeReport, KvReport};
 use super::shared::{Report, Shared};
@@ -65,8 +64,9 @@ crate::families! { "millrace_kv_";
     CHAIN counter "chain_transactions" count ["kind"] "Transactions of commands whose items lie in a chain (--durability chain; 0 without one, here and below): read, write.";
     CHAIN_EVENTS counter "chain_events" count ["event"] "Of these commands: conflict (others changed the item, tried again), contended (given up after many of them), unanswered (not done), unknown (perhaps done), asked (questions for what became of a transaction), removed (expired items).";
     CHAIN_WAITING gauge "chain_waiting_commands" count [] "Commands that wait for the chain.";
-    CHAIN_UNDER_WAY gauge "chain_under_way" count [] "Transactions that have no outcome yet.";
-    CHAIN_TIME histogram "chain_transaction" seconds [] "From when a transaction was begun to its outcome.";
+    CHAIN_SILENT gauge "chain_silent" count ["chain"] "1 if the last transaction of this chain that ended had no answer; a chain each, here and below, and none without one.";
+    CHAIN_UNDER_WAY gauge "chain_under_way" count ["chain"] "Transactions that have no outcome yet.";
+    CHAIN_TIME histogram "chain_transaction" seconds ["chain"] "From when a transaction was begun to its outcome.";
     PAGES gauge "pages_info" count ["of", "pages"] "Always 1; which pages are under segments and index.";
 }
 
@@ -76,11 +76,15 @@ pub fn collect(shared: &Shared, page: &mut Page) {
     for (name, spans) in shared.on_core.stages.histograms() {
         page.add_buckets(STAGE, &[name], &Buckets::of_histogram(&spans));
     }
-    let figures = shared.chain.as_deref();
-    page.add(CHAIN_UNDER_WAY, &[], figures.map_or(0, Figures::under_way));
-    page.add(CHAIN_EVENTS, &["asked"], figures.map_or(0, Figures::asked_again));
-    let spans = figures.map(|figures| Buckets::of_histogram(&figures.spans()));
-    page.add_buckets(CHAIN_TIME, &[], &spans.unwrap_or_else(|| Buckets::of(0, 0.0, |_| 0)));
+    let figures = shared.chain.as_deref().unwrap_or_default();
+    let asked = figures.iter().map(|figures| figures.asked_again()).sum::<u64>();
+    page.add(CHAIN_EVENTS, &["asked"], asked);
+    for figures in figures {
+        let chain = &figures.chain().to_string()[..];
+        page.add(CHAIN_SILENT, &[chain], figures.is_silent());
+        page.add(CHAIN_UNDER_WAY, &[chain], figures.under_way());
+        page.add_buckets(CHAIN_TIME, &[chain], &Buckets::of_histogram(&figures.spans()));
+    }
 }
 
 fn add(page: &mut Page, report: &Report) {

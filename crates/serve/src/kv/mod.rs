@@ -12,6 +12,7 @@
 
 mod admin;
 mod chain_client;
+mod chains;
 mod clocks;
 pub mod config;
 mod connection;

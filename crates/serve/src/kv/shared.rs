@@ -31,8 +31,8 @@ pub struct Shared {
     pub home: Option<AtHome>,
     /// Between edges, service and what it waits for, where replies come later.
     pub post: Option<Arc<Post>>,
-    /// Of the client of the chain that items lie in, where they do.
-    pub chain: Option<Arc<Figures>>,
+    /// Of the clients of the chains that items lie in, where they do.
+    pub chain: Option<Vec<Arc<Figures>>>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -57,8 +57,34 @@ pub struct Report {
     pub segment_bytes: u64,
     /// Commands and store.
     pub kv: KvReport,
+    /// Each chain that items lie in.
+    pub chains: Vec<ChainState>,
     /// Where requests spend their time.
     pub stages: Vec<StageReport>,
+}
+
+/// A chain that items lie in, as its client sees it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChainState {
+    /// Its number.
+    pub chain: u32,
+    /// Whether the last transaction that ended had an answer.
+    pub answers: bool,
+    /// Transactions that have no outcome yet.
+    pub under_way: u64,
+    /// Questions for what became of a transaction.
+    pub asked_again: u64,
+}
+
+impl From<&Figures> for ChainState {
+    fn from(figures: &Figures) -> ChainState {
+        ChainState {
+            chain: figures.chain(),
+            answers: !figures.is_silent(),
+            under_way: figures.under_way(),
+            asked_again: figures.asked_again(),
+        }
+    }
 }
 
 /// [`Counters`] for programs.
@@ -117,7 +143,7 @@ impl Shared {
         buffered: Arc<Budget>,
         on_core: OnCore<Kv>,
         inboxes: Vec<Arc<Inbox>>,
-        (home, post, chain): (Option<AtHome>, Option<Arc<Post>>, Option<Arc<Figures>>),
+        (home, post, chain): (Option<AtHome>, Option<Arc<Post>>, Option<Vec<Arc<Figures>>>),
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
@@ -193,6 +219,7 @@ impl Shared {
             buffered_bytes: self.buffered.taken() as u64,
             segment_bytes: self.segments.taken() as u64,
             kv,
+            chains: self.chain.iter().flatten().map(|figures| (&**figures).into()).collect(),
             stages: self.on_core.stages.summary().into_iter().map(StageReport::from).collect(),
         }
     }

@@ -1,9 +1,9 @@
 //! `millrace txn`: transactions from the command line or standard input.
 
-use super::{Client, Options, TxnError, reply};
+use super::{Options, TxnError, reply};
 use crate::chain::registry::etcd::Login;
 use crate::process::parse::duration;
-use ::client::chain::Source;
+use ::client::chain::{Shards, Source};
 use clap::ValueEnum;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
@@ -41,7 +41,7 @@ struct Whom {
     #[arg(short, long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<Address>,
 
-    /// The file of the cluster that the chain is in
+    /// The file of the cluster; of several chains, each transaction goes to the one that has its keys
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
 
@@ -56,7 +56,7 @@ struct Whom {
     #[command(flatten)]
     login: Login,
 
-    /// The chain's number, where there are several; in etcd it is 1, unless this says so
+    /// This chain alone, by its number; in etcd it is 1, unless this says so
     #[arg(long, value_name = "N")]
     chain: Option<u32>,
 
@@ -107,7 +107,7 @@ enum End {
 }
 
 impl Whom {
-    fn client(&self, reads: Who) -> Result<Client, TxnError> {
+    fn client(&self, reads: Who) -> Result<Shards, TxnError> {
         let options = Options {
             reads: match reads {
                 Who::Tail => Reads::Tail,
@@ -117,7 +117,7 @@ impl Whom {
             timeout: self.timeout.min(Options::default().timeout),
             ..Options::default()
         };
-        Client::find(self.sources()?, self.chain, &options)
+        Shards::find(self.sources()?, self.chain, &options)
     }
 
     /// Where the chain is looked for.
@@ -184,7 +184,7 @@ impl Transactions {
         Ok(worst as u8)
     }
 
-    fn one(&self, client: &mut Client, text: &str) -> End {
+    fn one(&self, client: &mut Shards, text: &str) -> End {
         let transaction: Transaction = match text.parse() {
             Ok(transaction) => transaction,
             Err(error) => {

@@ -84,6 +84,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         (bytes(), any::<usize>()).prop_map(|(key, count)| Malformed::LongValue(key, count)),
         bytes().prop_map(Malformed::WrittenTwice),
         bytes().prop_map(Malformed::ReadTwice),
+        bytes().prop_map(Malformed::OtherChain),
     ];
     prop_oneof![
         proptest::option::of(any::<u16>().prop_map(ReplicaId)).prop_map(Refusal::Elsewhere),

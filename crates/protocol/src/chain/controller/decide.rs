@@ -69,7 +69,8 @@ impl<B: Bugs<Planted>> Controller<B> {
             return Err(Waiting::Begin(missing));
         }
         let members = self.belonging().map(|id| self.as_member(id, Part::Serving)).collect();
-        Ok(Some(Configuration { epoch: Epoch(1), members, ..Configuration::default() }))
+        let slots = self.config.slots.clone();
+        Ok(Some(Configuration { epoch: Epoch(1), members, slots, ..Configuration::default() }))
     }
 
     /// The one after `current`, the same members if none is due.

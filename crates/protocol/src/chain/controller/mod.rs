@@ -297,7 +297,8 @@ impl<B: Bugs<Planted>> Controller<B> {
         let before = seen.chain(self.configuration.iter().map(|c| c.epoch)).max().unwrap_or_default();
         let members = vec![Member { replica, incarnation, part: Part::Serving }];
         let epoch = Epoch(before.0 + 1);
-        let orders = self.configuration.clone().unwrap_or_default();
+        let begun = Configuration { slots: self.config.slots.clone(), ..Configuration::default() };
+        let orders = self.configuration.clone().unwrap_or(begun);
         let (kept, left) = (Lsn::ZERO, Vec::new());
         self.proposal = Some(Configuration { epoch, reset: epoch, kept, members, left, ..orders });
         self.waiting = None;

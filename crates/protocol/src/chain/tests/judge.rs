@@ -117,6 +117,10 @@ impl World {
         let mut asked: BTreeMap<(SessionId, u64), (Transaction, Option<Outcome>, Lsn)> = BTreeMap::new();
         let mut reads = Vec::new();
         for ((_, id), one) in self.clients.asked.clone() {
+            // Whoever asks the chain whose it is sees nothing of that.
+            if let (Err(why), Some(_)) = (self.config.slots.check(&one.transaction), &one.outcome) {
+                self.judge.violation(format!("answered, and not this chain's: {why}"));
+            }
             if one.transaction.only_reads() {
                 reads.extend(one.outcome.map(|outcome| (one.transaction, outcome, one.floor)));
             } else {

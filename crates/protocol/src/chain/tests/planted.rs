@@ -23,6 +23,7 @@ fn finder(planted: Planted) -> Option<fn(Option<Planted>) -> World> {
         Planted::PassClaim => claims::passed,
         Planted::ForgetClaim => claims::forgotten,
         Planted::ReadDirtyClaim => claims::dirty,
+        Planted::ServeOthers => serving::anothers_key,
         // The controller's, and the store's; and what only orders show.
         Planted::DeposeTooSoon
         | Planted::ServeRemoved

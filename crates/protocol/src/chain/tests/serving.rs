@@ -4,7 +4,7 @@ use super::world::{Fate, World, ms};
 use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Change, Condition, Found};
 use crate::chain::{
-    Config, Durability, Log, Lsn, Message, NodeId, Planted, ReplicaId, SessionId, Transaction,
+    Config, Durability, Log, Lsn, Message, NodeId, Planted, ReplicaId, SessionId, Slots, Transaction,
 };
 
 pub(super) fn config() -> Config {
@@ -331,6 +331,31 @@ pub(super) fn overlap(planted: Option<Planted>) -> World {
     let sessions: Vec<_> = (1..=4).map(|client| w.open(client, 1)).collect();
     for (client, session) in (1..).zip(&sessions) {
         w.ask(client, 1, id(*session, 1), &add("n", 1));
+    }
+    w.run(ms(60));
+    w
+}
+
+#[test]
+fn what_another_chain_has_is_refused() {
+    let mut w = anothers_key(None);
+    let refusals = w.clients.refusals.len();
+    assert_eq!(refusals, 3, "a write at the head, reads at both: {:?}", w.clients.refusals);
+    w.assert_well();
+}
+
+/// A client that goes by an old file asks for a key that another chain has; one that goes by the new one, for its own.
+pub(super) fn anothers_key(planted: Option<Planted>) -> World {
+    let slots = Slots::share(0, 2);
+    let mut w = World::planted(Config { slots, ..config() }, planted, 2, 0);
+    w.configure(&[1, 2], None);
+    w.run(ms(60));
+    let session = w.open(7, 1);
+    // Slots 5061 and 12182.
+    w.done(7, 1, id(session, 1), &add("bar", 1));
+    w.ask(7, 1, id(session, 2), &add("foo", 1));
+    for (sequence, replica) in [(1, 1), (2, 2)] {
+        w.ask(8, replica, token(sequence), &Transaction::new().get("foo"));
     }
     w.run(ms(60));
     w

@@ -172,7 +172,8 @@ impl World {
         members.extend(syncing.map(|id| member(id, Part::Syncing)));
         let epoch = Epoch(self.governor.configuration.epoch.0 + 1);
         let reset = self.governor.configuration.reset;
-        self.decide(Configuration { epoch, reset, members, ..Configuration::default() });
+        let slots = self.config.slots.clone();
+        self.decide(Configuration { epoch, reset, members, slots, ..Configuration::default() });
     }
 
     /// It is in force.

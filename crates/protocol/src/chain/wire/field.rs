@@ -289,7 +289,7 @@ structs! {
     Gap { first, last }
     ReplicaAddress { replica, peers, clients }
     Order { number, action }
-    Configuration { epoch, reset, kept, members, roster, left, ordered }
+    Configuration { epoch, reset, kept, members, roster, left, ordered, slots }
     Transaction { conditions, reads, writes, claim }
     Found { version, value }
     Outcome { lsn, abort, reads, sums, durability, copies }
@@ -364,7 +364,7 @@ choices! {
     Status { 0 Done(outcome), 1 Unknown, 2 Forgotten, }
     Malformed {
         0 Empty, 1 TooManyOps(count), 2 TooLong(bytes), 3 BadKey(key), 4 LongValue(key, bytes), 5 WrittenTwice(key),
-        6 ReadTwice(key),
+        6 ReadTwice(key), 7 OtherChain(key),
     }
 }
 

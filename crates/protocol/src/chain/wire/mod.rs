@@ -35,8 +35,6 @@ use std::fmt;
 pub const MAGIC: [u8; 2] = *b"MC";
 /// The version of the format spoken here.
 pub const VERSION: u8 = 5;
-/// Of the configurations that a registry may have kept: they are the same since.
-const STORED_SINCE: u8 = 4;
 /// Bytes before the fields.
 pub const HEADER: usize = 16;
 /// Bytes of the longest message: what a frame of the fabric carries.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!  payload:  u64 committed │ u128 session │ u64 sequence │ u16 tuples │ for each: u32 length │ u64 offset │ data
+//!  slots:    u16 ranges │ for each: u16 first │ u16 last                 of a configuration in a registry
 //!  outcome:  u64 lsn │ abort │ u16 reads, each: u8 found? u64 version │ u32 length │ value │ u16 sums, each: i64 │ u8 durability │ u8 copies
 //! ```
 
 use super::field::{Field, Reader};
 use crate::chain::transaction::Abort;
-use crate::chain::{Entry, Epoch, Lsn, Outcome, Tuple};
+use crate::chain::{Entry, Epoch, Lsn, Outcome, Slots, Tuple};
 
 /// Bytes of a payload without tuples.
 const PAYLOAD: usize = 34;
@@ -17,6 +18,32 @@ const TUPLE: usize = 12;
 const OUTCOME: usize = 15;
 /// Bytes of something found, without the value.
 const FOUND: usize = 13;
+
+/// Its ranges, which rise with a gap between them.
+impl Field for Slots {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.ranges().len() as u16).put(out);
+        self.ranges().iter().for_each(|(first, last)| {
+            first.put(out);
+            last.put(out);
+        });
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Slots> {
+        let count = u16::take(from)?;
+        let mut ranges = Vec::new();
+        for _ in 0..count {
+            ranges.push((u16::take(from)?, u16::take(from)?));
+        }
+        // Others would be the same slots in another form.
+        Slots::new(ranges.clone()).ok().filter(|slots| slots.ranges() == ranges)
+    }
+
+    #[cfg(test)]
+    fn show(&self, out: &mut String) {
+        out.push_str(&format!("\"{self}\""));
+    }
+}
 
 impl Entry {
     /// Appends what a log keeps, beside the LSN and the epoch.

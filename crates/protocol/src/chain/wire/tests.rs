@@ -10,7 +10,7 @@ use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Change, Condition, Found, Malformed};
 use crate::chain::{
     Action, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Order, OrderRefused, OrderReply,
-    Outcome, Part, ReplicaAddress, ReplicaId, SessionId, Transaction, Tuple,
+    Outcome, Part, ReplicaAddress, ReplicaId, SessionId, Slots, Transaction, Tuple,
 };
 
 const CHAIN: u32 = 0x0102_0304;
@@ -98,6 +98,7 @@ fn ordered() -> Configuration {
         roster: vec![address(1), unknown],
         left: vec![left],
         ordered: Some(order),
+        slots: Slots::new(vec![(0, 99), (200, 200)]).expect("slots"),
         ..configuration()
     }
 }
@@ -178,6 +179,7 @@ fn with_clients() -> Vec<(&'static str, Message)> {
         ("long value", refused(Refusal::Malformed(Malformed::LongValue(b"k".to_vec(), 65_537)))),
         ("written twice", refused(Refusal::Malformed(Malformed::WrittenTwice(b"k".to_vec())))),
         ("read twice", refused(Refusal::Malformed(Malformed::ReadTwice(b"k".to_vec())))),
+        ("another chain's", refused(Refusal::Malformed(Malformed::OtherChain(b"k".to_vec())))),
         ("what became of it?", Message::Ask { id }),
         ("this", told(Status::Done(outcome(None)))),
         ("nothing yet", told(Status::Unknown)),

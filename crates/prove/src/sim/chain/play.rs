@@ -107,7 +107,8 @@ impl Trial for Case {
     type Bug = Planted;
     type Played = Played;
 
-    const BUGS: &'static [Planted] = Planted::ALL;
+    /// But the last, which one chain cannot show.
+    const BUGS: &'static [Planted] = Planted::ALL.split_last().expect("there are some").1;
 
     fn marks(&self) -> [&'static str; 2] {
         ["entries were committed", "configurations"]

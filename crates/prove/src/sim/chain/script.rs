@@ -9,7 +9,7 @@ use protocol::chain::claim::CLAIM;
 use protocol::chain::client::Reads;
 use protocol::chain::operator::Goal;
 use protocol::chain::transaction::{Change, Condition};
-use protocol::chain::{Claim, Config, Durability, Planted, ReplicaAddress, ReplicaId, Transaction};
+use protocol::chain::{Claim, Config, Durability, Planted, ReplicaAddress, ReplicaId, Slots, Transaction};
 use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
@@ -116,6 +116,7 @@ impl Script {
     /// For clients, which have as much under way as is asked of them.
     pub fn client_config(&self) -> Config {
         Config { window: self.intents.len() + 64, ..self.config.clone() }
+        slots: Slots::default(),
     }
 
     /// A lease, on whatever clock.

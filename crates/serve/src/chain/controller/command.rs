@@ -18,7 +18,7 @@ use crate::shell::Shell;
 use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::controller::ResetRefused;
-use protocol::chain::{Config, Configuration, ReplicaAddress, ReplicaId};
+use protocol::chain::{Config, Configuration, ReplicaAddress, ReplicaId, Slots};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -119,6 +119,10 @@ pub struct Keys {
     /// Its number among the controllers: its place in the replicas' --controllers, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     number: u16,
+
+    /// The hash slots of keys that a new chain has, where there are several: 0-8191. All, or those in --cluster
+    #[arg(long, value_name = "RANGES")]
+    slots: Option<Slots>,
 
     /// Where they are, if that is known.
     #[arg(skip)]
@@ -307,6 +311,7 @@ impl Keys {
         let no_place = |why| ControllerError::Set(format!("{}: {why}", file.display()));
         let place = chain.controller(self.number).map_err(no_place)?.clone();
         self.chain = Some(chain.number);
+        self.slots = self.slots.or(Some(chain.slots));
         if self.replicas.is_empty() {
             self.replicas = chain.replicas.iter().map(|place| place.id).collect();
         }
@@ -318,7 +323,8 @@ impl Keys {
     }
 
     fn config(&self, registers: &Registers) -> Result<Config, ControllerError> {
-        let config = config(self.chain.unwrap_or(1), registers);
+        let slots = self.slots.clone().unwrap_or_default();
+        let config = Config { slots, ..config(self.chain.unwrap_or(1), registers) };
         config
             .check()
             .map_err(|error| ControllerError::Set(format!("the registers do not fit together: {error}")))?;

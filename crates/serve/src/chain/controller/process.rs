@@ -16,7 +16,9 @@ use base::steady::Steady;
 use base::{Clock, Nanos};
 use fabric::link::Address;
 use protocol::chain::controller::View;
-use protocol::chain::{Config, Configuration, Member, Message, NodeId, Out, Part, ReplicaAddress, ReplicaId};
+use protocol::chain::{
+    Config, Configuration, Member, Message, NodeId, Out, Part, ReplicaAddress, ReplicaId, Slots,
+};
 use ring::wait::{Sleeper, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +47,8 @@ pub struct Process {
     pub(super) driver: Driver,
     pub(super) clock: Clock,
     pub(super) chain: u32,
+    /// Of a new chain.
+    slots: Slots,
     pub(super) number: u16,
     pub(super) questions: Option<Questions<Seen>>,
     /// Says that it turns.
@@ -81,6 +85,7 @@ impl Process {
             driver,
             clock: Clock::shared(),
             chain: config.chain,
+            slots: config.slots,
             number,
             questions: None,
             beat: Beat::default(),
@@ -176,7 +181,11 @@ impl Process {
 
     /// Says what has changed.
     fn tell(&mut self, now: Nanos, say: &mut impl FnMut(&str)) {
-        let lines = lines(&self.driver.view(now), self.driver.leads(now), self.driver.trouble());
+        let view = self.driver.view(now);
+        let mut lines = lines(&view, self.driver.leads(now), self.driver.trouble());
+        lines.extend(
+            view.configuration.and_then(|configuration| other_slots(&self.slots, &configuration.slots)),
+        );
         for line in lines.iter().filter(|line| !self.said.contains(line)) {
             say(&format!("{}: {line}", self.name));
         }
@@ -209,6 +218,15 @@ impl Process {
 /// What its lines begin with.
 pub fn name(number: u16, chain: u32) -> String {
     format!("controller {number} of chain {chain}")
+}
+
+/// What an operator is told of a chain that was begun with other slots than he says.
+fn other_slots(told: &Slots, has: &Slots) -> Option<String> {
+    (told != has).then(|| {
+        format!(
+            "it was begun with the slots {has}, and goes by them, not by {told}: nothing moves its items to another chain. Give its slots in the cluster's file as they are"
+        )
+    })
 }
 
 /// How things are, in lines.

@@ -7,7 +7,7 @@
 //! would have written itself, and refuses the rest.
 
 use protocol::chain::{
-    Action, Configuration, Epoch, Incarnation, Lsn, Member, Order, Part, ReplicaAddress, ReplicaId,
+    Action, Configuration, Epoch, Incarnation, Lsn, Member, Order, Part, ReplicaAddress, ReplicaId, Slots,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,9 @@ struct Stored {
     left: Vec<StoredMember>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordered: Option<StoredOrder>,
+    /// Absent where the chain has all, as all had that were before there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slots: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -135,6 +138,7 @@ pub(super) fn emit(chain: u32, configuration: &Configuration) -> String {
         roster: configuration.roster.iter().map(StoredAddress::of).collect(),
         left: members(&configuration.left),
         ordered: configuration.ordered.as_ref().map(StoredOrder::of),
+        slots: Some(&configuration.slots).filter(|slots| !slots.is_all()).map(Slots::to_string),
     };
     let json = serde_json::to_string(&stored).expect("numbers and words");
     format!("{json} crc32c {:08x}\n", crc32c::crc32c(json.as_bytes()))
@@ -158,6 +162,7 @@ pub(super) fn read(text: &str) -> Result<(u32, Configuration), String> {
     }
     let stored: Stored = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let members = |members: Vec<StoredMember>| members.iter().map(StoredMember::member).collect();
+    let slots = stored.slots.map_or(Ok(Slots::default()), |text| text.parse());
     let configuration = Configuration {
         epoch: Epoch(stored.epoch),
         reset: Epoch(stored.reset),
@@ -166,6 +171,7 @@ pub(super) fn read(text: &str) -> Result<(u32, Configuration), String> {
         roster: stored.roster.into_iter().map(StoredAddress::address).collect(),
         left: members(stored.left),
         ordered: stored.ordered.map(StoredOrder::order),
+        slots: slots.map_err(|error| format!("its slots: {error}"))?,
     };
     Ok((stored.chain, configuration))
 }
@@ -189,9 +195,10 @@ mod tests {
             clients: "\"".repeat(usize::from(replica % 3)),
         };
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
-        let orders = (vec(any::<u16>(), 0..4), any::<Option<(u64, u16, bool)>>());
+        let orders = (vec(any::<u16>(), 0..4), any::<Option<(u64, u16, bool)>>(), 1_usize..9);
         (numbers, vec(member.clone(), 0..5), vec(member, 0..2), orders).prop_map(
-            move |((epoch, reset, kept), members, left, (roster, ordered))| Configuration {
+            move |((epoch, reset, kept), members, left, (roster, ordered, of))| Configuration {
+                slots: Slots::share(of / 2, of),
                 epoch: Epoch(epoch),
                 reset: Epoch(reset),
                 kept: Lsn(kept),

@@ -12,13 +12,13 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
+use super::chains::Place;
 use super::clocks::Clocks;
 use super::post::Post;
 use crate::admin::health::{Beat, Pulse};
 use crate::kv::registers::{Id, Registers};
 use base::{Clock, Nanos};
 use clap::{Args, ValueEnum};
-use fabric::link::Address;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,9 +57,9 @@ pub struct DurableArgs {
     pub data_dir: Option<PathBuf>,
 
     /// Replicas of the chain that items lie in (`millrace chain up` prints them): tcp:HOST:PORT, unix:/path, shm:/path, udp:HOST:PORT. One that lives is
-    /// enough
+    /// enough. Or the file of the cluster (FILE.toml): items lie in all of its chains, by the slots of their keys
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    pub chain: Vec<Address>,
+    pub chain: Vec<Place>,
 }
 
 /// What it comes to.
@@ -69,8 +69,8 @@ pub enum Plan<'a> {
     None,
     /// A log in this directory.
     Log(&'a Path),
-    /// A chain, of which these are replicas.
-    Chain(&'a [Address]),
+    /// Chains that are found there.
+    Chain(&'a [Place]),
 }
 
 /// Why there is no log. Sentences that say what to do.
@@ -106,7 +106,7 @@ impl DurableArgs {
             ),
             (Durability::Log, Some(directory), _) => Ok(Plan::Log(directory)),
             (Durability::Chain, _, []) => wrong(
-                "--durability chain needs the replicas of the chain: --chain ADDRESS,ADDRESS,… (`millrace chain up` prints them)",
+                "--durability chain needs the replicas of the chain: --chain ADDRESS,ADDRESS,… (`millrace chain up` prints them), or --chain cluster.toml",
             ),
             (Durability::Chain, Some(_), _) => wrong(
                 "--durability chain keeps nothing on this machine: leave --data-dir out, or say --durability log",
@@ -114,7 +114,7 @@ impl DurableArgs {
             (Durability::Chain, ..) if memory_file.is_some() => wrong(
                 "--durability chain and --memory-file (-e) would both say where the items lie: leave one of them out",
             ),
-            (Durability::Chain, _, addresses) => Ok(Plan::Chain(addresses)),
+            (Durability::Chain, _, places) => Ok(Plan::Chain(places)),
         }
     }
 }

@@ -9,7 +9,8 @@ use super::over_chain::OverChain;
 use super::{Keeper, Kv};
 use crate::engine_cores::{EngineCore, OnCore};
 use crate::kv::StartError;
-use crate::kv::chain_client::{ChainClient, ConnectError, Figures};
+use crate::kv::chain_client::{ConnectError, Figures};
+use crate::kv::chains::{Chains, Place};
 use crate::kv::config::Config;
 use crate::kv::dedicated::{self, Link};
 use crate::kv::durable::{Durable, Plan};
@@ -22,7 +23,6 @@ use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use engine::EdgePort;
-use fabric::link::Address;
 use protocol::planted::NoBugs;
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ pub fn assemble(
     let boxes = seat.is_some();
     let durable = config.durable.plan(config.memory_file.as_deref()).map_err(StartError::Durable)?;
     let post = (durable != Plan::None || boxes).then(|| Arc::new(Post::new(inboxes.clone())));
-    let figures = matches!(durable, Plan::Chain(_)).then(|| Arc::new(Figures::default()));
+    let mut figures = None;
     let (keeper, home) = match (&post, durable, seat) {
-        (Some(post), Plan::Chain(addresses), seat) => {
-            let figures = figures.clone().unwrap_or_default();
-            let keeper = over_chain(config, (&net, &buffered), (addresses, figures), (post, seat.as_ref()))?;
+        (Some(post), Plan::Chain(places), seat) => {
+            let (keeper, theirs) = over_chain(config, (&net, &buffered), places, (post, seat.as_ref()))?;
+            figures = Some(theirs);
             (keeper, seat.map(Seat::into_parts).transpose()?)
         }
         (Some(post), plan, seat) => {
@@ -99,31 +99,33 @@ fn logged(
     Ok(commands)
 }
 
-/// Items in the chain at these addresses, and the home of boxes before them, if there is one.
+/// Items in the chains that are found there, with what each of their clients counts, and the home of boxes before them, if there is one.
 fn over_chain(
     config: &Config,
     (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
-    (addresses, figures): (&[Address], Arc<Figures>),
+    places: &[Place],
     (post, seat): (&Arc<Post>, Option<&Seat>),
-) -> Result<Keeper<NoBugs>, StartError> {
+) -> Result<(Keeper<NoBugs>, Vec<Arc<Figures>>), StartError> {
     let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
     let home = seat.map(Seat::claiming);
-    let client =
-        ChainClient::connect(addresses, &config.registers, (figures, Arc::clone(post)), home.as_ref());
-    let client = client.map_err(|error| match error {
-        ConnectError::Chain(error) => StartError::Chain(error.to_string()),
+    let connected = Chains::connect(places, &config.registers, post, home.as_ref());
+    let (chains, figures) = connected.map_err(|error| match error {
+        ConnectError::File(why) => StartError::Chain(why),
+        ConnectError::Chain(None, error) => StartError::Chain(error.to_string()),
+        ConnectError::Chain(Some(number), error) => StartError::Chain(format!("chain {number}: {error}")),
         ConnectError::Claimed(claim) => StartError::Chain(format!(
             "it was claimed before, {claim}, so boxes may have copies of its items: start without --home-first"
         )),
         ConnectError::Race => StartError::Chain("another home claims it, too: only one can have it".to_owned()),
         ConnectError::Thread(error) => StartError::System("start a thread", error),
     })?;
-    let (client, post) = (Box::new(client), Arc::clone(post));
-    Ok(match seat {
+    let (chains, post) = (Box::new(chains), Arc::clone(post));
+    let keeper = match seat {
         Some(seat) => {
-            let items = ChainItems::new(chained.before_boxes(), client);
+            let items = ChainItems::new(chained.before_boxes(), chains);
             Keeper::HomeOverChain(Box::new(Homed::new(seat, items, post)))
         }
-        None => Keeper::Chain(Box::new(OverChain::new(ChainItems::new(chained, client), post))),
-    })
+        None => Keeper::Chain(Box::new(OverChain::new(ChainItems::new(chained, chains), post))),
+    };
+    Ok((keeper, figures))
 }

@@ -88,7 +88,7 @@ fn a_replica_that_dies_is_not_noticed_and_what_became_of_a_write_is_told() {
             chain.kill(1);
         }
     }
-    let session = cluster.store().chain().session().expect("one was opened");
+    let session = cluster.store().chain_of(b"n").expect("it lives").session().expect("one was opened");
     let told = |store: &mut Store, sequence| store.status(RequestId { session, sequence });
     let Status::Done(outcome) = told(cluster.store(), 10).expect("an answer") else { panic!("it was done") };
     assert_eq!(outcome.sums, [10]);

@@ -101,8 +101,8 @@ fn configurations() -> impl Strategy<Value = Configuration> {
     };
     let members = (prop::collection::vec(member(), 0..5), prop::collection::vec(member(), 0..2));
     let orders = (prop::collection::vec(addresses(), 0..5), prop::option::of(orders()));
-    (epoch(), epoch(), lsn(), members, orders).prop_map(
-        |(epoch, reset, kept, (members, left), (roster, ordered))| Configuration {
+    (epoch(), epoch(), lsn(), members, (orders, 1_u16..100, any::<u16>())).prop_map(
+        |(epoch, reset, kept, (members, left), ((roster, ordered), of, at))| Configuration {
             epoch,
             reset,
             kept,
@@ -110,6 +110,7 @@ fn configurations() -> impl Strategy<Value = Configuration> {
             roster,
             left,
             ordered,
+            slots: Slots::share(usize::from(at % of), usize::from(of)),
         },
     )
 }

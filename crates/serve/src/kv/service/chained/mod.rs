@@ -22,6 +22,8 @@
 //! 6. Before boxes: what is not known to be done changes nothing any more after a later write of its item is known to be done, or a later flush; so the home may
 //!    give copies again. Whoever finds an item absent has no copy of it, so one that stores where nothing was may be late.
 //!
+//! Where items lie in several chains, [`spread`] says which transaction goes where.
+//!
 //! What was flushed is removed by a transaction that nobody waits for.
 //!
 //! Bounds: commands and packets that wait by `chained.queue`, and the bytes of commands by `net.buffer_limit`; beyond, busy. Conflicts in a row by `ATTEMPTS`.
@@ -34,6 +36,7 @@ mod execute;
 mod flush;
 pub mod item;
 pub mod map;
+pub mod spread;
 #[cfg(test)]
 mod tests;
 
