@@ -172,7 +172,10 @@ impl<B: Bugs<Planted>> Transactions<B> {
     /// Nothing is asked for with it.
     pub fn admitted(&mut self, ticket: Ticket, out: &mut Vec<Step>) {
         let (id, part) = self.tickets.remove(&ticket).expect("a ticket is admitted once");
-        let running = self.running.get_mut(&id).expect("who waits is under way");
+        let Some(running) = self.running.get_mut(&id) else {
+            assert!(self.bugs.has(Planted::ExecuteTooSoon), "who waits is under way");
+            return out.push(Step::Release(part, Ended::NotDone));
+        };
         running.waits -= 1;
         if running.is_refused {
             out.push(Step::Release(part, Ended::NotDone));
@@ -188,8 +191,13 @@ impl<B: Bugs<Planted>> Transactions<B> {
     /// Nothing is asked for with it.
     pub fn refused(&mut self, ticket: Ticket, out: &mut Vec<Step>) {
         let (id, _) = self.tickets.remove(&ticket).expect("a ticket is refused once");
-        let running = self.running.get_mut(&id).expect("who waits is under way");
+        let Some(running) = self.running.get_mut(&id) else {
+            return assert!(self.bugs.has(Planted::ExecuteTooSoon), "who waits is under way");
+        };
         running.waits -= 1;
+        if running.is_sent {
+            return assert!(self.bugs.has(Planted::ExecuteTooSoon), "who waits was not sent");
+        }
         running.is_refused = true;
         out.extend(running.parts.drain(..).map(|part| Step::Release(part, Ended::NotDone)));
         self.go_on(id, out);
@@ -220,7 +228,7 @@ impl<B: Bugs<Planted>> Transactions<B> {
         let running = self.running.remove(&id).expect("only what was sent ends");
         assert!(running.is_sent, "{id:?} ends, and was never sent");
         let (known, answer) = match ended {
-            Ended::Done(outcome) => {
+            Ended::Done(outcome) | Ended::Same(outcome) => {
                 self.is_replaced |= outcome.abort == Some(Abort::Claimed);
                 let known = if outcome.abort.is_some() { Ended::NotDone } else { Ended::Done(()) };
                 (known, Answer::Done(outcome))

@@ -119,7 +119,7 @@ fn every_port_has_metrics_registers_and_health() {
     let serves = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (says, beat) = (Arc::clone(&serves), Beat::default());
     let woken = beat.clone();
-    let lives = Arc::new(AtomicBool::new(true));
+    let lives = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let alive = Arc::clone(&lives);
     let routes = Routes::default()
         .registers(Arc::new(Pump::default()))

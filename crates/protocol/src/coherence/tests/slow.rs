@@ -23,7 +23,7 @@ pub(super) fn while_under_way(planted: Option<Planted>) -> World {
     let mut w = rack(planted);
     w.write(2, "k", "old");
     for by_ticket in [false, true] {
-        [1, 2, 3, 4].map(|id| w.drop_copy(id));
+        (1..=4).for_each(|id| w.drop_copy(id));
         w.stall(LONG);
         // The store has taken the read first, and its answer comes when the write has followed it.
         let get = w.get(0, "k");
