@@ -8,6 +8,8 @@ use base::{Nanos, Prng};
 
 /// In schedules of seeds above this there is a client of another protocol, at the homes.
 const WITH_TICKETS: u64 = 1000;
+/// In schedules of seeds above this boxes are drained, and come back.
+const WITH_DRAINS: u64 = 2000;
 
 /// Times that let much happen in few events.
 fn config(seed: u64) -> Config {
@@ -116,7 +118,13 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
     world.evicts = seed.is_multiple_of(5);
     let mut flushed = false;
     let (mut at_home, mut by_ticket) = (Prng::for_entity(seed, 2, 2), 0);
+    let mut drains = Prng::for_entity(seed, 3, 2);
     for _ in 0..150 {
+        if seed > WITH_DRAINS && drains.chance(0.05) {
+            // Of four boxes about one in three, most of the time.
+            let ids: Vec<u16> = (1..=4).filter(|_| drains.chance(0.35)).collect();
+            world.drain(&ids);
+        }
         for _ in 0..prng.below(4) {
             let (c, call) = random_caller(&mut prng, world.config.compute == Compute::Own);
             if world.clients[c].under_way() < 40 {
@@ -124,7 +132,10 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
                 world.call(c, call);
             }
         }
-        if seed > WITH_TICKETS && at_home.chance(0.5) {
+        if seed > WITH_DRAINS {
+            world.note_drained();
+        }
+        if (WITH_TICKETS..WITH_DRAINS).contains(&seed) && at_home.chance(0.5) {
             let call = random_call(&mut at_home);
             flushed |= call.verb == Verb::Flush;
             by_ticket += 1;
@@ -161,12 +172,16 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
 #[test]
 fn whatever_happens_no_box_answers_what_is_not_so() {
     let mut ownership = [0; 3];
-    for seed in (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60) {
+    let mut drained = 0;
+    let seeds = (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60);
+    for seed in seeds.chain(WITH_DRAINS + 1..=WITH_DRAINS + 120) {
         let world = play_world(seed, None, seed % 2 == 0);
         assert!(world.violations.is_empty(), "seed {seed}: {:#?}", world.violations);
+        drained += world.drained;
         world.ownership().iter().zip(&mut ownership).for_each(|(now, all)| *all += now);
     }
     let [given, done, lost] = ownership;
+    assert!(drained > 100, "boxes were drained: {drained}");
     assert!(given > 200 && done > 300 && lost > 2, "keys were given, used and lost: {ownership:?}");
 }
 
@@ -203,6 +218,9 @@ const FOUND_WITHIN: &[(Planted, u64)] = &[
     (Planted::LostValueReturns, 240),
 ];
 
+/// The same, of those with drains.
+const FOUND_WITH_DRAINS: &[(Planted, u64)] = &[(Planted::DrainedEarly, 3), (Planted::GrantToDraining, 60)];
+
 /// The same, of those with tickets.
 const FOUND_WITH_TICKETS: &[(Planted, u64)] =
     &[(Planted::TicketSkipsBoxes, 3), (Planted::TicketOvertakes, 20), (Planted::OwnVersions, 3)];
@@ -210,7 +228,9 @@ const FOUND_WITH_TICKETS: &[(Planted, u64)] =
 #[test]
 fn schedules_find_most_mistakes() {
     let with_tickets = FOUND_WITH_TICKETS.iter().map(|finder| (WITH_TICKETS, finder));
-    for (after, (planted, seeds)) in FOUND_WITHIN.iter().map(|finder| (0, finder)).chain(with_tickets) {
+    let with_drains = FOUND_WITH_DRAINS.iter().map(|finder| (WITH_DRAINS, finder));
+    let all = FOUND_WITHIN.iter().map(|finder| (0, finder)).chain(with_tickets).chain(with_drains);
+    for (after, (planted, seeds)) in all {
         let found =
             (after + 1..=after + *seeds).any(|seed| !play(seed, Some(*planted), seed % 2 == 0).is_empty());
         assert!(found, "{} within {seeds} seeds", planted.name());
