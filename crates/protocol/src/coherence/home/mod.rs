@@ -268,6 +268,11 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         self.owners.of(key_hash(key)).filter(|mark| mark.key == key).map(|mark| mark.owner)
     }
 
+    /// Whether it goes by a table that says that a box is to be stopped.
+    pub fn is_draining(&self, id: BoxId) -> bool {
+        self.draining.contains(id)
+    }
+
     /// Whether somebody may have to wait for a box at `now`: it may have a copy, or owns a key.
     pub fn waits_for(&self, id: BoxId, now: Nanos) -> bool {
         let owns = || {

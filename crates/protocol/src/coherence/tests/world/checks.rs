@@ -65,7 +65,10 @@ impl World {
         let drained: Vec<BoxId> =
             self.layout.boxes().filter(|id| self.drain_of(id.0) == Some(Drain::Drained)).collect();
         for id in drained {
-            let waits = |home: &HomeId| self.homes[home].waits_for(id, self.clock(NodeId::Home(*home)));
+            let waits = |id_of: &HomeId| {
+                let home = &self.homes[id_of];
+                home.is_draining(id) && home.waits_for(id, self.clock(NodeId::Home(*id_of)))
+            };
             let waiting: Vec<HomeId> = self.homes.keys().copied().filter(waits).collect();
             for home in waiting {
                 self.violations.push(format!("box {id} is drained, and home {home} may wait for it"));
