@@ -61,7 +61,8 @@ class Client:
         """Of a topology or its file, asking `box`, or the one with the lowest number. Nothing is sent until it is used."""
         self._topology = topology if isinstance(topology, Topology) else Topology.read(topology)
         self._tuning = self._topology.tuning
-        self._box = self._topology.boxes[self._topology.box(box)]
+        self._box_id = self._topology.box(box)
+        self._box = self._topology.boxes[self._box_id]
         self._lock = threading.Lock()
         self._id = secrets.randbits(64) or 1
         self._link: Link | None = Link(self._topology, self._id)
@@ -71,6 +72,8 @@ class Client:
         self._worth = Worth(self._tuning.worth)
         self._silent = 0
         self._bypass_until = 0.0
+        # A home said that the box is being drained, and none said since that it is not any more.
+        self._around = False
 
     def __enter__(self) -> Self:
         return self
@@ -231,7 +234,8 @@ class Client:
         request.request = request.operation & 0xFFFF
         self._next_read += 1
         plain = Flags.NONE if request.opcode == Op.GET else Flags.TRY
-        by_box = time.monotonic() >= self._bypass_until and self._worth.asks()
+        around = self._go_round(request)
+        by_box = not around and time.monotonic() >= self._bypass_until and self._worth.asks()
 
         def route(request: Packet) -> Address:
             if by_box and request.attempt == 0:
@@ -245,6 +249,7 @@ class Client:
         reply = link.ask(request, route, deadline)
         if reply is None:
             raise NotDone
+        self._note_draining(reply, around)
         if by_box:
             self._worth.note(bool(reply.flags & Flags.FROM_BOX))
             self._silent = 0 if reply.attempt == request.attempt == 0 else self._silent
@@ -256,6 +261,17 @@ class Client:
             return None
         reply.status, reply.operand = outcome
         return reply
+
+    def _go_round(self, request: Packet) -> bool:
+        """Whether the box is gone round: then the request asks the home how it is with that box."""
+        if self._around:
+            request.box = self._box_id
+        return self._around
+
+    def _note_draining(self, reply: Packet, around: bool) -> None:
+        """What a reply says of the box; `around`: its request asked."""
+        if reply.flags & Flags.DRAINING or (around and not reply.flags & Flags.FROM_BOX):
+            self._around = bool(reply.flags & Flags.DRAINING)
 
     def _box_was_silent(self) -> None:
         self._silent += 1
@@ -271,10 +287,12 @@ class Client:
             session.begin(self._ask_session(link, request.home, session.last, deadline))
         request.round, request.operation = session.take()
         request.request = request.operation & 0xFFFF
-        request.attempt, request.flags = 0, Flags.NONE
+        around = self._go_round(request)
+        request.attempt, request.flags = 0, Flags.NO_CACHE if around else Flags.NONE
         reply = link.ask(request, lambda _: home, deadline)
         if reply is None:
             raise Unknown
+        self._note_draining(reply, around)
         if reply.status == Status.FORGOTTEN:
             # The home may have done it before it forgot.
             session.number = None

@@ -71,6 +71,7 @@ class Flags(IntFlag):
     OWNABLE = 8
     OWNED = 16
     SEALED = 32
+    DRAINING = 64
 
 
 class Status(IntEnum):
@@ -206,7 +207,7 @@ _CODES = {*Op, *(op | REPLY for op in Op), *Control}
 _KEYLESS = {Op.FLUSH, Op.NOOP, Op.SESSION, Control.TABLE, Control.TABLE_ACK, Control.HEARTBEAT, Control.HEARTBEAT_ACK}
 _MAYBE_KEYLESS = {Control.INVALIDATE, Control.INVALIDATE_ACK}
 _KINDS, _STATUSES = set(Kind), set(Status)
-_FLAGS = int(Flags.NO_CACHE | Flags.FROM_BOX | Flags.TRY | Flags.OWNABLE | Flags.OWNED)
+_FLAGS = int(Flags.NO_CACHE | Flags.FROM_BOX | Flags.TRY | Flags.OWNABLE | Flags.OWNED | Flags.DRAINING)
 
 
 def _check(packet: Packet) -> None:

@@ -57,6 +57,15 @@ impl Web {
         self.page(request.send(json))
     }
 
+    /// What is answered to a text that an admin port is to take, with its token.
+    ///
+    /// # Errors
+    /// As [`Web::get`].
+    pub fn put(&self, url: &str, token: &str, text: &str) -> Result<Page, String> {
+        let request = self.agent.put(url).header("authorization", format!("Bearer {token}"));
+        self.page(request.header("content-type", "text/plain").send(text))
+    }
+
     fn page(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Page, String> {
         let mut answer = answer.map_err(|error| error.to_string())?;
         let status = answer.status();

@@ -14,7 +14,10 @@ use protocol::chain::Transaction;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use serve::chain::status::ask;
-use std::time::Duration;
+use serve::inc::{Client, Topology};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
 
 /// `cluster status --json`: the exit status, and what it says.
 fn status(file: &str) -> (i32, Value) {
@@ -126,6 +129,96 @@ fn where_copies_are_kept_is_read_anew_by_a_controller() {
     std::fs::write(file, ranged("0-1", "\"nowhere\"").text).expect("a file");
     kill_process(controller, Signal::HUP).expect("it runs");
     shows("slots nowhere 2");
+}
+
+/// What one client sees that asks box 1: it writes, reads what it wrote, and counts. How often, and the longest that it waited.
+fn load(file: &str, stop: &AtomicBool, rounds: &AtomicU64) -> Duration {
+    let topology = Topology::read(file.as_ref()).expect("a good file");
+    let mut client = Client::init(&topology, Some(1)).expect("a client");
+    let mut longest = Duration::ZERO;
+    while !stop.load(Relaxed) {
+        let round = rounds.load(Relaxed);
+        let begun = Instant::now();
+        client.set(b"k", round.to_string().as_bytes()).expect("it is done");
+        let written = begun.elapsed();
+        let read = client.get(b"k").expect("it is answered").expect("it is there");
+        assert_eq!(read.value, round.to_string().as_bytes(), "what was written before");
+        let read = begun.elapsed();
+        assert_eq!(
+            client.increment(b"n", 1, Some(0)).expect("it is done"),
+            Some(round),
+            "each is counted once"
+        );
+        longest = longest.max(written).max(read - written).max(begun.elapsed() - read);
+        rounds.fetch_add(1, Relaxed);
+    }
+    longest
+}
+
+/// Under load by way of it a box is drained, stopped, started and taken in again. Nothing is lost, nothing read is old, and nobody waits for the box once it is stopped.
+#[test]
+fn a_box_is_drained_stopped_and_comes_back_under_load() {
+    let rack = Text::new().rack();
+    let text = format!("{}[coherence]\ncompute = \"own_lossy\"\n", rack.text);
+    let cluster = Cluster::of(Folder::new("drain"), &Text { text, ..rack });
+    let file = &*cluster.file;
+    let mut rack = cluster.rack();
+    until(file, 0);
+    cluster.is_refused(&["drain", "home:1"], "a home cannot be drained");
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let some_rounds = || {
+        let before = rounds.load(Relaxed);
+        wait_for("load", || if rounds.load(Relaxed) > before + 50 { Ok(()) } else { Err("none".to_owned()) });
+    };
+    let waited = || {
+        let (_, said) = status(file);
+        let home =
+            said["members"].as_array().and_then(|all| all.iter().find(|one| one["member"] == "home:1"));
+        home.expect("it is there")["figures"]["waited"].as_u64().expect("a count")
+    };
+    std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
+        let load = scope.spawn(|| load(file, &stop, &rounds));
+        some_rounds();
+        let before = waited();
+        some_rounds();
+        assert!(waited() > before, "writes wait for box 1 while it serves");
+
+        let said = cluster.change(&["drain", "box:1"]).expect("a controller obeys");
+        assert!(said.contains("box:1 may be stopped"), "{said}");
+        assert!(std::fs::read_to_string(file).expect("a file").contains("draining = true"));
+        let (_, said) = status(file);
+        assert_eq!(state(&said, "box:1"), "drained", "{said:#}");
+        some_rounds();
+        let before = waited();
+        rack.remove(0).kill();
+        some_rounds();
+        assert_eq!(waited(), before, "nobody waits for it");
+        assert_eq!(state(&until(file, 1), "box:1"), "drained");
+
+        let _box = cluster.start(&["box", "1"]);
+        let said = cluster.change(&["add", "box:1"]).expect("a controller obeys");
+        assert!(said.contains("serves"), "{said}");
+        assert!(!std::fs::read_to_string(file).expect("a file").contains("draining"));
+        until(file, 0);
+        some_rounds();
+        wait_for("writes that wait again", || {
+            some_rounds();
+            if waited() > before { Ok(()) } else { Err("none does".to_owned()) }
+        });
+        stop.store(true, Relaxed);
+        let longest = load.join().expect("all was right");
+        println!("{} rounds, longest wait {longest:?}", rounds.load(Relaxed));
+    });
+}
+
+/// Ends the load, also where a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 #[test]

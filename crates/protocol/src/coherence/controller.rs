@@ -11,13 +11,26 @@
 //! A table travels as epoch, the set of living boxes, and where copies may be kept, by ranges of slots. Whoever answers with a lower epoch is sent
 //! it again, once per heartbeat.
 //!
+//! **Draining.** An operator's order has a box leave the table while it lives, so that it can be stopped and nobody waits for it:
+//!
+//! ```text
+//!  serving ──order──▶ draining: no way leads over it, nobody grants it anything, clients go round it, what it owns goes home
+//!     ▲                  │ all homes and living boxes go by such a table; since then a lease has passed; nothing is left at it
+//!     └──order── drained ◀┘
+//! ```
+//! Who has no such table yet, a home that began anew for example, takes *drained* back until it has. A box that is silent has nothing left: what it owned is
+//! lost or home when the lease has passed. The set of such boxes travels in tables and among controllers; a controller that takes over goes on with it, and
+//! waits for a lease of its own.
+//!
 //! Bounds: one entry per node of the layout.
 
 use super::holders::Boxes;
+use super::lease::{outlived, runs};
 use super::ranges::Ranges;
 use super::table::Layout;
-use super::{Config, NodeId, Out};
-use crate::wire::{Control, Epoch, Incarnation, Kind, Message, Opcode, Round};
+use super::{Config, NodeId, Out, Planted};
+use crate::planted::{Bugs, NoBugs};
+use crate::wire::{BoxId, Control, Epoch, Incarnation, Kind, Message, Opcode, Round, Version};
 use base::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,10 +44,33 @@ enum Role {
     Active,
 }
 
+/// What a node said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Said {
+    /// When; or when this controller began to listen.
+    at: Nanos,
+    /// The table that it goes by.
+    epoch: Epoch,
+    /// What a draining box has left.
+    left: u64,
+}
+
+/// How far a box is that is to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Drain {
+    /// Somebody goes by an older table.
+    Spreading,
+    /// All know of it; leases run that were granted before, or something is left at the box.
+    Waiting,
+    /// It may be stopped.
+    Drained,
+}
+
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Controller {
+pub struct Controller<B = NoBugs> {
     config: Config,
+    planted: B,
     index: u8,
     controllers: u8,
     layout: Arc<Layout>,
@@ -44,8 +80,9 @@ pub struct Controller {
     live: Boxes,
     /// As its file says.
     ranges: Arc<Ranges>,
-    /// When it last heard of a node, or began to listen.
-    heard: BTreeMap<NodeId, Nanos>,
+    heard: BTreeMap<NodeId, Said>,
+    /// Boxes that are to be stopped; while it is active each with the first table that says so, and since when all go by that.
+    draining: BTreeMap<BoxId, (Epoch, Option<Nanos>)>,
     /// When it last heard an active controller.
     heard_active: Nanos,
     beat_at: Nanos,
@@ -55,6 +92,19 @@ pub struct Controller {
 impl Controller {
     /// Controller `index` of `controllers` (at most 16). It begins by listening.
     pub fn new(config: &Config, index: u8, controllers: u8, layout: Arc<Layout>, now: Nanos) -> Controller {
+        Controller::with_bugs(config, (index, controllers), layout, now, NoBugs)
+    }
+}
+
+impl<B: Bugs<Planted>> Controller<B> {
+    /// The same, with mistakes made on purpose.
+    pub fn with_bugs(
+        config: &Config,
+        (index, controllers): (u8, u8),
+        layout: Arc<Layout>,
+        now: Nanos,
+        planted: B,
+    ) -> Controller<B> {
         let live = layout.boxes().filter_map(Boxes::of).fold(Boxes::default(), Boxes::with);
         Controller {
             index: index % MAX_CONTROLLERS,
@@ -65,10 +115,12 @@ impl Controller {
             epoch: Epoch(0),
             live,
             heard: BTreeMap::new(),
+            draining: BTreeMap::new(),
             heard_active: now,
             beat_at: now,
             round: 0,
             config: config.clone(),
+            planted,
         }
     }
 
@@ -82,6 +134,7 @@ impl Controller {
                 if header.epoch >= self.epoch {
                     self.follow(now, header.epoch);
                     self.live = Boxes(header.operand);
+                    self.order(Boxes(header.version.0));
                 }
                 out.push((from, sign_of_life(message, self.epoch, Incarnation(0))));
             }
@@ -141,10 +194,67 @@ impl Controller {
         }
     }
 
+    /// These boxes are to be stopped, and all others serve, from the next table on: at once if it makes the tables. Boxes that its layout has not are left out.
+    pub fn set_draining(&mut self, now: Nanos, draining: Boxes) {
+        if self.order(draining) && self.role == Role::Active {
+            self.number_next(now);
+            self.beat_at = now;
+        }
+    }
+
+    /// The boxes that are to be stopped.
+    pub fn draining(&self) -> Boxes {
+        self.draining.keys().filter_map(|id| Boxes::of(*id)).fold(Boxes::default(), Boxes::with)
+    }
+
+    /// How far each of them is, while it makes the tables.
+    pub fn drains(&self, now: Nanos) -> Vec<(BoxId, Drain)> {
+        let all = self.draining.keys().filter(|_| self.is_active());
+        all.map(|id| (*id, self.drain_of(now, *id))).collect()
+    }
+
+    fn drain_of(&self, now: Nanos, id: BoxId) -> Drain {
+        let (_, Some(since)) = self.draining[&id] else { return Drain::Spreading };
+        if self.planted.has(Planted::DrainedEarly) {
+            return Drain::Drained;
+        }
+        let said = self.heard.get(&NodeId::Box(id));
+        let is_silent = said.is_none_or(|said| now.since(said.at) >= self.config.health);
+        let is_empty = said.is_some_and(|said| said.left == 0);
+        let waits = runs(outlived(since, self.config.lease), now) || !(is_silent || is_empty);
+        if waits { Drain::Waiting } else { Drain::Drained }
+    }
+
+    /// Who is to be stopped from now on; whether that is another set.
+    fn order(&mut self, draining: Boxes) -> bool {
+        let before = self.draining();
+        self.draining.retain(|id, _| draining.contains(*id));
+        // The number of the next table.
+        let next = Epoch(self.epoch.0.saturating_add(1));
+        for id in self.layout.boxes().filter(|id| draining.contains(*id)) {
+            self.draining.entry(id).or_insert((next, None));
+        }
+        before != self.draining()
+    }
+
+    /// Looks since when all go by a table that says of each box that it is to be stopped.
+    fn note_spread(&mut self, now: Nanos) {
+        let Controller { draining, heard, layout, live, .. } = self;
+        for (id, (first, since)) in draining.iter_mut() {
+            let goes = |node| heard.get(&node).is_some_and(|said: &Said| said.epoch >= *first);
+            let is_silent =
+                heard.get(&NodeId::Box(*id)).is_some_and(|said| now.since(said.at) >= self.config.health);
+            let all = layout.homes().all(|home| goes(NodeId::Home(home)))
+                && live.iter().all(|other| goes(NodeId::Box(other)))
+                && (is_silent || goes(NodeId::Box(*id)));
+            *since = since.filter(|_| all).or(all.then_some(now));
+        }
+    }
+
     /// How long it has heard nothing of boxes and homes, while it makes the tables.
     pub fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
         let all = self.heard.iter().filter(|_| self.is_active());
-        all.map(|(node, heard)| (*node, now.since(*heard))).collect()
+        all.map(|(node, heard)| (*node, now.since(heard.at))).collect()
     }
 
     /// The first by index waits shortest, so that seldom two take over at once.
@@ -169,6 +279,9 @@ impl Controller {
         self.role = Role::Active;
         self.epoch = Epoch(next << 16);
         self.heard.clear();
+        // It has heard nobody go by any table yet.
+        let epoch = self.epoch;
+        self.draining.values_mut().for_each(|drain| *drain = (epoch, None));
         self.beat_at = now;
     }
 
@@ -176,9 +289,10 @@ impl Controller {
         self.beat_at = now.plus(self.config.heartbeat);
         self.round += 1;
         let mut live = Boxes::default();
+        let unheard = Said { at: now, epoch: Epoch(0), left: 0 };
         for id in self.layout.boxes() {
-            let heard = *self.heard.entry(NodeId::Box(id)).or_insert(now);
-            if now.since(heard) < self.config.health {
+            let heard = *self.heard.entry(NodeId::Box(id)).or_insert(unheard);
+            if now.since(heard.at) < self.config.health && !self.draining.contains_key(&id) {
                 live = live.with(Boxes::of(id).expect("a layout's boxes have ids that sets can have"));
             }
         }
@@ -189,8 +303,9 @@ impl Controller {
         }
         // No table says who of these lives; operators want to know.
         for id in self.layout.homes() {
-            self.heard.entry(NodeId::Home(id)).or_insert(now);
+            self.heard.entry(NodeId::Home(id)).or_insert(unheard);
         }
+        self.note_spread(now);
         let boxes = self.layout.boxes().map(NodeId::Box);
         let others = (0..self.controllers).filter(|i| *i != self.index).map(NodeId::Controller);
         for node in boxes.chain(self.layout.homes().map(NodeId::Home)).chain(others) {
@@ -217,7 +332,8 @@ impl Controller {
             return;
         }
         if let Some(heard) = self.heard.get_mut(&from) {
-            *heard = now;
+            *heard = Said { at: now, epoch, left: message.header.operand };
+            self.note_spread(now);
         }
         let is_beat = message.header.opcode == Opcode::Control(Control::HeartbeatAck);
         if is_beat && epoch < self.epoch && !matches!(from, NodeId::Controller(_)) {
@@ -229,6 +345,7 @@ impl Controller {
         let mut message = Message::new(Opcode::Control(what), &[]);
         message.header.epoch = self.epoch;
         message.header.operand = self.live.0;
+        message.header.version = Version(self.draining().0);
         message.header.round = Round(self.round);
         if what == Control::Table {
             message.header.kind = Kind::Table;

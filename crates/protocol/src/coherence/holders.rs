@@ -49,6 +49,11 @@ impl Boxes {
         Boxes::of(id).is_some_and(|one| self.0 & one.0 != 0)
     }
 
+    /// Whether one of `others` is among them.
+    pub const fn has_any_of(self, others: Boxes) -> bool {
+        self.0 & others.0 != 0
+    }
+
     /// Both.
     #[must_use]
     pub const fn with(self, others: Boxes) -> Boxes {

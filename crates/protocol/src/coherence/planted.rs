@@ -114,6 +114,10 @@ planted! {
     KeepOutsideRange "keep-outside-range",
     /// A home tells only those boxes of a write that its file lets keep the key.
     TellOnlyInRange "tell-only-in-range",
+    /// A controller says that a box is drained when all have heard that it is to be: before what was granted is over, and owned keys are home.
+    DrainedEarly "drained-early",
+    /// A home grants copies and keys to a box that is being drained.
+    GrantToDraining "grant-to-draining",
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! * [`Layout`] is the topology and never changes: boxes with those above them, homes with the box before them, slots with their
 //!   homes. It must be the same everywhere, for the home of a key is a promise.
-//! * [`Table`] adds an epoch, the set of boxes that live, and where copies may be kept ([`super::ranges`]). Everything else is computed from it, so that
-//!   a table travels as two numbers and those ranges. No promise rests on it: a wrong or old one costs hits.
+//! * [`Table`] adds an epoch, the set of boxes that live, the set of those that are being drained, and where copies may be kept ([`super::ranges`]).
+//!   Everything else is computed from it, so that a table travels as three numbers and those ranges. No promise rests on it: a wrong or old one costs hits.
 //!
 //! ```text
 //!      root 5        root 6         slot s: every box has, among the living ones above it, one *chosen* for s;
@@ -197,6 +197,8 @@ pub struct Table {
     layout: Arc<Layout>,
     epoch: Epoch,
     live: Boxes,
+    /// Those that are to be stopped; none of them is live.
+    draining: Boxes,
     ranges: Arc<Ranges>,
     /// By box id and slot.
     next: Vec<Next>,
@@ -213,7 +215,7 @@ impl Table {
     pub fn new(layout: Arc<Layout>, (epoch, live, ranges): (Epoch, Boxes, Arc<Ranges>)) -> Table {
         let highest = layout.boxes().last().map_or(0, |id| usize::from(id.0));
         let next = vec![Next::Home; (highest + 1) * layout.slots()];
-        let mut table = Table { next, layout, epoch, live, ranges };
+        let mut table = Table { next, layout, epoch, live, draining: Boxes::default(), ranges };
         for slot in 0..table.layout.slots() {
             let home = table.layout.homes[slot];
             let down = table.chain(table.layout.before[&home], slot);
@@ -231,6 +233,12 @@ impl Table {
         table
     }
 
+    /// The same, which also says which boxes are being drained. No way leads over them: they are not among those that live.
+    #[must_use]
+    pub fn with_draining(self, draining: Boxes) -> Table {
+        Table { draining, ..self }
+    }
+
     /// Its number.
     pub fn epoch(&self) -> Epoch {
         self.epoch
@@ -239,6 +247,11 @@ impl Table {
     /// Who lives.
     pub fn live(&self) -> Boxes {
         self.live
+    }
+
+    /// Who is to be stopped: is granted nothing, and keeps nothing.
+    pub fn draining(&self) -> Boxes {
+        self.draining
     }
 
     /// What it stands on.

@@ -232,6 +232,8 @@ impl Flags {
     pub const OWNED: Flags = Flags(16);
     /// A [`Proof`](super::Proof) follows the value. Set by whoever writes the packet; no message has it among its own.
     pub const SEALED: Flags = Flags(32);
+    /// Of a home's reply to what came past box `at`, or by way of it: that box is being drained. Its client goes round it.
+    pub const DRAINING: Flags = Flags(64);
 
     /// All that have a meaning, with their names.
     pub const NAMED: &[(Flags, &str)] = &[
@@ -241,9 +243,10 @@ impl Flags {
         (Flags::OWNABLE, "OWNABLE"),
         (Flags::OWNED, "OWNED"),
         (Flags::SEALED, "SEALED"),
+        (Flags::DRAINING, "DRAINING"),
     ];
 
-    const KNOWN: u16 = 0b111111;
+    const KNOWN: u16 = 0b1111111;
 
     /// As they travel.
     pub const fn bits(self) -> u16 {

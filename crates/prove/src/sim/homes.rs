@@ -172,6 +172,14 @@ impl SimulatedHome {
         }
     }
 
+    /// Whether it goes by a table that says that a box is to be stopped, and may have to wait for it.
+    pub fn may_wait_for(&self, id: BoxId, now: Nanos) -> bool {
+        match self {
+            SimulatedHome::Bare(home) => home.is_draining(id) && home.waits_for(id, now),
+            SimulatedHome::Node(_, machine) => machine.may_wait_for(id, now),
+        }
+    }
+
     /// A key that was lost with its owner, each once.
     pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
         match self {

@@ -5,6 +5,7 @@
 //!                                             ├── world     nodes, clocks, bytes on the wire, crashes, phases
 //!                                             │    ├── cores    which core of a box hears what, and what they tell each other
 //!                                             │    ├── ranges   where copies may be kept, which changes meanwhile
+//!                                             │    ├── drains   boxes that are drained meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
@@ -28,6 +29,7 @@ mod chains;
 mod clock;
 mod cores;
 mod disks;
+mod drains;
 mod homes;
 mod indices;
 mod issue;

@@ -33,7 +33,7 @@ pub enum Machine {
     /// A home.
     Home(SimulatedHome),
     /// A controller.
-    Controller(Box<Controller>),
+    Controller(Box<Controller<Option<Planted>>>),
 }
 
 impl Machine {
@@ -257,7 +257,8 @@ pub fn begin(
             Machine::Home(SimulatedHome::new(script, home, now, behind)?)
         }
         Role::Controller(i) => {
-            let controller = Controller::new(config, i, topology.controllers, Arc::clone(layout), now);
+            let of = (i, topology.controllers);
+            let controller = Controller::with_bugs(config, of, Arc::clone(layout), now, planted);
             Machine::Controller(Box::new(controller))
         }
     };

@@ -7,6 +7,7 @@
 //! 0.2 to 0.6 ms, most of a fault's ways to be late are about a lease long.
 
 use super::bugs::Bug;
+use super::drains;
 use super::homes::Homes;
 use super::nodes::Numbers;
 use super::ranges;
@@ -14,6 +15,7 @@ use super::topology::{MOST_KEYS, Topology};
 use base::key::Key;
 use base::{Nanos, Picos, Prng};
 use protocol::coherence::client::Call;
+use protocol::coherence::holders::Boxes;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::table::Layout;
 use protocol::coherence::{Compute, Config, Policy};
@@ -101,6 +103,8 @@ pub struct Script {
     pub layout: Arc<Layout>,
     /// When all controllers are told that they may be kept elsewhere.
     pub ranges: Vec<(Picos, Ranges)>,
+    /// When all controllers are told which boxes are to be stopped.
+    pub drains: Vec<(Picos, Boxes)>,
     /// What homes are.
     pub homes: Homes,
     /// Bytes of the logs of homes that have one, and what their disks take for a sync, mostly.
@@ -175,6 +179,7 @@ impl Script {
             cores,
             layout,
             ranges,
+            drains: drains::draw(seed, topology, until),
             homes,
             disk,
             planted,

@@ -70,6 +70,8 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::StrayServed, 16),
     (Planted::KeepOutsideRange, 9),
     (Planted::TellOnlyInRange, 9),
+    (Planted::DrainedEarly, 1),
+    (Planted::GrantToDraining, 2),
 ];
 
 fn case(topology: &str) -> Case {
@@ -175,5 +177,16 @@ fn the_command_line_is_read() {
         ["sim --plan crash@5+6:1", "sim --seeds 3 --seed 4", "sim --planted nothing", "sim --topology x"]
     {
         assert!(read(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn zz_search() {
+    for planted in [Planted::DrainedEarly, Planted::GrantToDraining] {
+        let found = (1..3000).find(|seed| {
+            let clean = Case { seed: *seed, ..case("rooted") };
+            Case { planted: Some(Bug::Cache(planted)), ..clean }.play(false).violation.is_some()
+        });
+        println!("SEED {planted:?} {found:?}");
     }
 }

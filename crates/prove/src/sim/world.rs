@@ -49,6 +49,8 @@ pub enum Happening {
     Issue(usize),
     /// Copies may be kept elsewhere, by the place in the script.
     Ranges(usize),
+    /// Boxes are to be stopped, by the place in the script.
+    Drains(usize),
     /// A step of the plan.
     Fault(Step),
     /// Operations of [`super::record::WORLD`] are over: what was lost is gone everywhere.
@@ -152,6 +154,9 @@ impl<'a> World<'a> {
         for (i, (at, _)) in script.ranges.iter().enumerate() {
             world.queue.push(*at, count, Happening::Ranges(i));
         }
+        for (i, (at, _)) in script.drains.iter().enumerate() {
+            world.queue.push(*at, count, Happening::Drains(i));
+        }
         for (at, step) in script.plan.steps() {
             world.queue.push(at, count, Happening::Fault(step));
         }
@@ -183,6 +188,7 @@ impl<'a> World<'a> {
                 Happening::Timer { life } => self.timer(node, life, event.at),
                 Happening::Issue(i) => self.issue(i),
                 Happening::Ranges(i) => self.set_ranges(i),
+                Happening::Drains(i) => self.order_drains(i),
                 Happening::Fault(step) if !self.is_calm => self.fault(step),
                 Happening::Fault(_) => {}
                 Happening::Lost(numbers) => self.lost_everywhere(&numbers),
@@ -236,6 +242,7 @@ impl<'a> World<'a> {
             Happening::Ranges(_) => 8,
             Happening::Disk { .. } => 9,
             Happening::Chain => 10,
+            Happening::Drains(_) => 11,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -288,7 +295,7 @@ impl<'a> World<'a> {
                 self.drive_disk(node);
                 self.drive_chain(node);
             }
-            Role::Controller(_) => {}
+            Role::Controller(_) => self.look_at_controller(node),
         }
         self.send_all(node, out);
         self.set_timer(node);
@@ -367,7 +374,10 @@ impl<'a> World<'a> {
         }
         match role {
             Role::Home(id) => self.home_begins(node, id),
-            Role::Controller(_) => self.read_ranges(node),
+            Role::Controller(_) => {
+                self.read_ranges(node);
+                self.read_drains(node);
+            }
             Role::Client(_) | Role::Box(_) => {}
         }
         self.set_timer(node);

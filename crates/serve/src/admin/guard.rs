@@ -27,6 +27,17 @@ pub fn token_file(address: SocketAddr) -> PathBuf {
     parent.join(format!("millrace-{user}")).join(format!("admin-{}.token", address.port()))
 }
 
+/// The token of the port at an address, for whoever asks there: of the file that MILLRACE_ADMIN_TOKEN names, or where a server of this user on this machine
+/// has it.
+///
+/// # Errors
+/// It cannot be read. A sentence.
+pub fn token_for(address: SocketAddr) -> Result<String, String> {
+    let file = std::env::var_os(TOKEN_VARIABLE).map_or_else(|| token_file(address), PathBuf::from);
+    let text = fs::read_to_string(&file);
+    text.map(|text| text.trim().to_owned()).map_err(|cause| format!("its token {}: {cause}", file.display()))
+}
+
 /// A new token in a file that replaces one of a server that had this port before.
 pub(super) fn new_token(file: &path::Path) -> Result<Key, KeyError> {
     let failed = |path: &path::Path, cause| KeyError::Io(path.to_owned(), cause);

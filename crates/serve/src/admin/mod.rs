@@ -36,7 +36,7 @@ mod registers;
 mod tests;
 mod traces;
 
-pub use guard::{is_foreign_page, token_file};
+pub use guard::{is_foreign_page, token_file, token_for};
 pub use registers::{Row, Tuned, rows};
 
 use crate::http::{Limits, Port};

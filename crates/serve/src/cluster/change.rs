@@ -1,12 +1,13 @@
 //! `millrace cluster drain`, `remove` and `add`.
 //!
-//! Of a chain they are orders to its controllers (`order`), which all members learn of while they run; the file is changed when the chain has
+//! Of a box they are orders to the rack's controllers (`rack`). Of a chain they are orders to its controllers (`order`), which all members learn of while they run; the file is changed when the chain has
 //! obeyed. For other members it is said how far the protocols go: *drain* says whether one may be stopped.
 
 use super::ClusterError;
 use super::ask::{Answer, ask_all};
 use super::file::{File, Who, text};
 use super::order::carry_out;
+use super::rack;
 use super::report::{Report, State, Verdict};
 use crate::chain::members::{ChainPlan, ReplicaPlace};
 use crate::process::say;
@@ -22,7 +23,13 @@ use std::path::{Path, PathBuf};
 ///
 /// A replica may if another serves that has everything; when it is stopped, its controller leaves it out within a lease (register chain.lease),
 /// and writes wait until then. With --live it is left out first, and nothing waits: it goes on running and serves nobody, until `millrace cluster add FILE
-/// MEMBER` lets it in again. A controller may if another stands by. Boxes and homes cannot be drained yet, and it is said what their end costs.
+/// MEMBER` lets it in again. A controller may if another stands by.
+///
+/// A box is taken out of the table by its controller: clients and other boxes go round it, it is granted no more copies, and the keys that it owns go home. The
+/// command waits, about a lease, until nobody would wait for the box; then it may be stopped. `millrace cluster add FILE box:1` has it serve again. The order goes
+/// to the controllers' admin ports with their token: that of this machine is found by itself, another is named by MILLRACE_ADMIN_TOKEN (a file).
+///
+/// A home cannot be drained: its keys are nowhere else.
 ///
 /// Exit status: 0 it may be stopped, 1 it may not, and why.
 #[derive(clap::Args, Debug)]
@@ -70,7 +77,7 @@ pub struct Offline {
     offline: bool,
 }
 
-/// Let a replica into its chain while that serves, and put it into the file.
+/// Let a replica into its chain while that serves, and put it into the file; or have a box serve again that was drained.
 ///
 /// All members learn of it by themselves. It is given everything, and serves as the last when it has it; start it before or after. A member that is in the
 /// file needs no addresses: it is let in again after `drain --live`. The file is changed when the chain has obeyed; copy it to the other machines.
@@ -190,18 +197,22 @@ impl Seen {
     /// Whether a member may be stopped, in words.
     fn may_stop(&self, who: Who) -> Result<String, String> {
         match who {
-            Who::Node(NodeId::Box(_)) => Err("a box cannot be drained yet: no message tells its controller to leave a living box out, and none tells a \
-                 box to take no more keys and to give back those that it owns. Stopping it is safe for what homes acknowledged: writes of keys \
-                 that it has copies of wait for its lease (coherence.lease), and clients go round it. With coherence.compute = own_lossy it takes \
-                 the keys that it owns with it, increments included"
-                .to_owned()),
-            Who::Node(NodeId::Home(_)) => Err("a home cannot be drained: its keys are nowhere else, and homes do not move yet".to_owned()),
-            Who::Node(_) | Who::Controller(..) if self.others(who) > 0 => Ok("another controller stands by".to_owned()),
-            Who::Node(_) | Who::Controller(..) => Err("no other controller can be seen: nobody would take its place".to_owned()),
+            Who::Node(NodeId::Box(_)) => unreachable!("boxes are drained by orders to controllers"),
+            Who::Node(NodeId::Home(_)) => {
+                Err("a home cannot be drained: its keys are nowhere else, and homes do not move yet"
+                    .to_owned())
+            }
+            Who::Node(_) | Who::Controller(..) if self.others(who) > 0 => {
+                Ok("another controller stands by".to_owned())
+            }
+            Who::Node(_) | Who::Controller(..) => {
+                Err("no other controller can be seen: nobody would take its place".to_owned())
+            }
             Who::Replica(chain, id) => {
                 let about = [format!("chain:{chain}"), format!("chain:{chain}/")];
                 let is_down = self.report.problems.iter().find(|problem| {
-                    problem.verdict == Verdict::Down && (problem.about == about[0] || problem.about.starts_with(&about[1]))
+                    problem.verdict == Verdict::Down
+                        && (problem.about == about[0] || problem.about.starts_with(&about[1]))
                 });
                 let newest = self.newest(chain).ok_or("no replica of the chain answers")?;
                 if newest.members.iter().all(|member| member.replica.0 != id) {
@@ -210,13 +221,19 @@ impl Seen {
                 if let Some(problem) = is_down {
                     return Err(format!("its chain is not well: {} {}", problem.about, problem.what));
                 }
-                let controllers = self.report.rows.iter().filter(|row| matches!(row.who, Who::Controller(of, _) if of == chain));
+                let controllers = self
+                    .report
+                    .rows
+                    .iter()
+                    .filter(|row| matches!(row.who, Who::Controller(of, _) if of == chain));
                 if !controllers.clone().any(|row| row.role.ends_with("leads")) {
                     return Err("no controller of its chain is seen to lead: nobody would leave it out, and writes would wait".to_owned());
                 }
                 match self.others(who) {
                     0 => Err("it is the only replica that serves: nobody else has everything".to_owned()),
-                    others => Ok(format!("{others} other replicas serve and have everything; stop it, and it is left out within a lease")),
+                    others => Ok(format!(
+                        "{others} other replicas serve and have everything; stop it, and it is left out within a lease"
+                    )),
                 }
             }
         }
@@ -237,6 +254,9 @@ impl Drain {
                 member.who
             ));
             return Ok(());
+        }
+        if let Who::Node(NodeId::Box(id)) = member.who {
+            return rack::order(&self.of.file, id, true);
         }
         match seen.may_stop(member.who) {
             Ok(why) => {
@@ -281,8 +301,11 @@ impl Remove {
 impl Add {
     /// Does it.
     pub fn run(&self) -> Result<(), ClusterError> {
-        let (number, id) = replica_named(&self.of.member)?;
         let file = File::read(&self.of.file)?;
+        if let Some(Who::Node(NodeId::Box(id))) = file.member(&self.of.member).ok().map(|member| member.who) {
+            return rack::order(&self.of.file, id, false);
+        }
+        let (number, id) = replica_named(&self.of.member)?;
         let chain = file.chain(number)?;
         let place = self.at.place(chain, id)?;
         let text = with_place(&self.of.file, chain, &place)?;
@@ -311,7 +334,9 @@ pub(super) fn replica_named(member: &str) -> Result<(u32, u16), ClusterError> {
     let numbers =
         parts.and_then(|(chain, id)| Some((chain.parse().ok()?, id.parse().ok().filter(|id| *id > 0)?)));
     numbers.ok_or_else(|| {
-        ClusterError::Refused(format!("{member:?} is no replica of a chain: write chain:7/replica:4"))
+        ClusterError::Refused(format!(
+            "{member:?} is no box of the file and no replica of a chain: write box:1 or chain:7/replica:4"
+        ))
     })
 }
 

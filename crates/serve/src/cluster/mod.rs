@@ -14,6 +14,7 @@
 //! | `change` | `cluster drain`, `remove`, `add` |
 //! | `moves` | `cluster move` |
 //! | `order` | what a chain is told by these: orders to its controllers |
+//! | `rack` | what a rack is told: a box is to be stopped, or to serve |
 //!
 //! Nothing here decides anything about the cluster: controllers do, and of chains they obey orders.
 //! Members are asked by what each has anyway: replicas by `Txn.Info`, as `chain
@@ -24,6 +25,7 @@ mod change;
 pub mod file;
 mod moves;
 mod order;
+mod rack;
 pub mod report;
 mod status;
 
@@ -44,6 +46,7 @@ use std::{fmt, io};
 Examples:
   millrace cluster status cluster.toml
   millrace cluster status cluster.toml --watch
+  millrace cluster drain cluster.toml box:1 && systemctl stop millrace-box-1
   millrace cluster drain cluster.toml chain:7/replica:2 && systemctl stop millrace-replica-2
   millrace cluster remove cluster.toml chain:7/replica:2
   millrace cluster move cluster.toml chain:7/replica:1 --to 4 --address tcp:10.0.0.4:7401 --peers tcp:10.0.0.4:7411")]

@@ -23,6 +23,8 @@ pub enum State {
     Alive,
     /// It answers, and does not do its part yet.
     NotYet(String),
+    /// It is to be stopped by an order; whether it may be: nobody waits for it. It may be stopped already.
+    Leaving(bool),
     /// It does not answer, for this reason, and has not for so long, if somebody knows.
     Silent(String, Option<Nanos>),
     /// It was not asked, and its controller hears it.
@@ -136,11 +138,23 @@ fn silence(who: Who, all: &[Asked<'_>]) -> Option<Nanos> {
     seconds.min_by(f64::total_cmp).map(|seconds| Nanos((seconds * 1e9) as u64))
 }
 
+/// Of a box that is to be stopped, whether it may be, by the controller that makes the tables.
+fn drained(who: Who, all: &[Asked<'_>]) -> Option<bool> {
+    let pages = all.iter().filter_map(|(_, answer)| match answer {
+        Answer::Page(page, _) => Some(page),
+        _ => None,
+    });
+    let of = who.to_string();
+    let said = pages.filter_map(|page| sum(page, "millrace_inc_drained", &[("of", &of)]));
+    said.map(|is| is > 0.0).reduce(|one, other| one && other)
+}
+
 /// After this somebody who is asked for signs of life is not merely late.
 const LATE: Nanos = Nanos::from_secs(2);
 
 fn row(file: &File, member: &Member, answer: &Answer, all: &[Asked<'_>]) -> Row {
     let state = match answer {
+        _ if drained(member.who, all).is_some() => State::Leaving(drained(member.who, all) == Some(true)),
         Answer::Page(_, None) | Answer::Info(_) => State::Alive,
         Answer::Page(_, Some(why)) => State::NotYet(why.clone()),
         Answer::Silent(why) => State::Silent(why.clone(), silence(member.who, all)),
@@ -191,14 +205,16 @@ fn of_rack(node: NodeId, lease: Option<Nanos>, answer: &Answer, row: Row) -> Row
     match node {
         NodeId::Box(_) => {
             let figures = ["hits", "misses", "fills", "invalidations"].into_iter().filter_map(event);
-            Row { role: "box", epoch, lease, figures: figures.chain(slots).collect(), ..row }
+            let left = state("millrace_inc_left").filter(|left| *left > 0).map(|left| ("left", left));
+            Row { role: "box", epoch, lease, figures: figures.chain(slots).chain(left).collect(), ..row }
         }
         NodeId::Home(_) => {
             let items =
                 state("millrace_inc_items").or(sum(page, "millrace_kv_items", &[]).map(|items| items as u64));
             let items = items.map(|items| ("items", items));
-            let figures =
-                items.into_iter().chain(["hits", "misses", "applied"].into_iter().filter_map(event));
+            let figures = items
+                .into_iter()
+                .chain(["hits", "misses", "applied", "waited"].into_iter().filter_map(event));
             Row { role: "home", epoch, lease, figures: figures.collect(), ..row }
         }
         _ => {
@@ -259,6 +275,16 @@ fn of_member((row, member): (&Row, &Member)) -> Option<Problem> {
                 _ => "wait; if it stays, read what it says",
             };
             return problem(Verdict::Degraded, format!("is not ready: {why}"), todo.to_owned());
+        }
+        State::Leaving(is_drained) => {
+            let (what, todo) = match is_drained {
+                true => (
+                    "is drained: nobody waits for it",
+                    "stop it; or have it serve again with `millrace cluster add`",
+                ),
+                false => ("is being drained", "wait: about a lease"),
+            };
+            return problem(Verdict::Degraded, what.to_owned(), todo.to_owned());
         }
         State::Alive | State::Heard | State::Unknown => return None,
     };

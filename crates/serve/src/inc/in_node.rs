@@ -17,16 +17,19 @@ use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service};
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::routing::put;
 use base::Nanos;
 use base::registers::Shown;
 use clap::Args;
 use fabric::link::Address;
 use protocol::coherence::{Life, NodeId};
-use protocol::wire::Incarnation;
+use protocol::wire::{BoxId, Incarnation};
 use std::fmt::Write as _;
 use std::io;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -131,7 +134,15 @@ impl Nodes {
             true => Err("silent for a lease, since it may have run before".to_owned()),
             false => Ok(()),
         };
-        Ok(Routes::default()
+        let mut routes = Routes::default();
+        if self.nodes.iter().any(|node| matches!(node, NodeId::Controller(_))) {
+            let (topology, orders) = (Arc::clone(&self.topology), self.orders.clone());
+            let order =
+                async move |Path(id): Path<u16>, text: String| take_order(&topology, &orders, id, &text);
+            let what = "true: the box is to be stopped; false: it serves again. With the token";
+            routes = routes.with("PUT /boxes/{id}/draining", what, put(order));
+        }
+        Ok(routes
             .registers(Arc::new(Shared(self.topology.registers())))
             .metrics(move |page| metrics::collect(&askers, page))
             .ready(ready)
@@ -194,7 +205,7 @@ impl Service for Nodes {
             Ok(read) => {
                 if !read.is_but_for_ranges(&self.topology) {
                     log::warn!(
-                        "{file}: only [[range]] is taken up while nodes run; for all else end them and start them"
+                        "{file}: only [[range]] and `draining` are taken up while nodes run; for all else end them and start them"
                     );
                 }
                 let ranges = read.layout().ranges();
@@ -205,6 +216,8 @@ impl Service for Nodes {
                     shown.join(", ")
                 );
                 self.orders.set_ranges((**ranges).clone());
+                let draining = read.draining();
+                self.orders.set_draining(read.layout().boxes().map(|id| (id, draining.contains(id))));
             }
             Err(error) => log::error!("what is in force stays: {error}"),
         }
@@ -223,13 +236,30 @@ impl Service for Nodes {
     }
 }
 
+/// An operator's order to the controllers here: whether a box is to be stopped.
+fn take_order(topology: &Topology, orders: &Orders, id: u16, text: &str) -> (StatusCode, String) {
+    let id = BoxId(id);
+    if !topology.layout().boxes().any(|known| known == id) {
+        return (StatusCode::NOT_FOUND, format!("there is no box {id}\n"));
+    }
+    match text.trim().parse() {
+        Ok(is_draining) => {
+            let what = if is_draining { "is to be stopped" } else { "is to serve" };
+            log::info!("box {id} {what}, by order of an operator");
+            orders.set_draining([(id, is_draining)]);
+            (StatusCode::OK, format!("box {id} {what}\n"))
+        }
+        Err(_) => (StatusCode::BAD_REQUEST, "write true or false\n".to_owned()),
+    }
+}
+
 /// Whether a node says nothing for a lease.
 fn is_silent(node: NodeId, life: Life) -> bool {
     matches!((node, life), (NodeId::Box(_) | NodeId::Home(_), Life::Again))
 }
 
 /// The number of this life, by the system's clock.
-pub(crate) fn incarnation(file: &Path, life: Life) -> Result<Incarnation, IncError> {
+pub(crate) fn incarnation(file: &std::path::Path, life: Life) -> Result<Incarnation, IncError> {
     let clock = || Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let wait = |span: Nanos| std::thread::sleep(Duration::from_nanos(span.0));
     let next = life::next(file, life == Life::Again, clock, wait)?;

@@ -2,17 +2,18 @@
 
 use super::items::Shelf;
 use base::Nanos;
+use protocol::coherence::controller::Drain;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out, Planted};
 use protocol::planted::Bugs;
-use protocol::wire::Message;
+use protocol::wire::{BoxId, Message};
 use std::os::fd::BorrowedFd;
 
 /// Counts of a node, each with its name, in the order in which people read them.
 pub type Counters = Vec<(&'static str, u64)>;
 
 /// Of these, those that are states: of several cores the highest is shown.
-const STATES: [&str; 6] = ["epoch", "live boxes", "active", SLOTS[0], SLOTS[1], SLOTS[2]];
+const STATES: [&str; 7] = ["draining", "epoch", "live boxes", "active", SLOTS[0], SLOTS[1], SLOTS[2]];
 
 /// Of boxes and controllers, slots whose keys may be kept in clusters, by some boxes, and nowhere.
 pub const SLOTS: [&str; 3] = ["slots cluster", "slots some", "slots nowhere"];
@@ -69,6 +70,12 @@ pub trait Machine {
         Vec::new()
     }
 
+    /// Boxes that are to be stopped, by a controller that makes the tables, and whether each may be by now.
+    fn drains(&self, now: Nanos) -> Vec<(BoxId, bool)> {
+        let _ = now;
+        Vec::new()
+    }
+
     /// How long another tier took that answers for it, by outcome.
     fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
         Vec::new()
@@ -97,6 +104,11 @@ macro_rules! machine {
 
             $(fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
                 $silences(self, now)
+            }
+
+            fn drains(&self, now: Nanos) -> Vec<(BoxId, bool)> {
+                let drains = <$type>::drains(self, now).into_iter();
+                drains.map(|(id, drain)| (id, drain == Drain::Drained)).collect()
             })?
         }
     };
@@ -116,6 +128,8 @@ machine!(CacheBox<B>, B; |cache| {
         ("given back", stats.returns),
         ("fallbacks", stats.fallbacks),
         ("dropped", stats.dropped),
+        ("draining", cache.is_draining().into()),
+        ("left", if cache.is_draining() { cache.left() } else { 0 }),
         ("epoch", cache.table().epoch().0.into()),
     ];
     counters.extend(slots(cache.table().ranges()));

@@ -10,6 +10,7 @@ use crate::admin::ask::{Asker, ask_all};
 use crate::metrics::{Buckets, Family, Page};
 use base::{Clock, Nanos};
 use protocol::coherence::NodeId;
+use protocol::wire::BoxId;
 
 crate::families! { "millrace_inc_";
     EVENTS counter "events" count ["node", "tier", "event"] "What a node counted, by tier: user (its thread), xdp (its program in the kernel), socket.";
@@ -19,12 +20,17 @@ crate::families! { "millrace_inc_";
     LIVE_BOXES gauge "live_boxes" count ["node"] "Boxes that a controller takes for alive.";
     ACTIVE gauge "active" count ["node"] "Whether a controller makes the tables; of several one does.";
     SLOTS gauge "slots" count ["node", "cache"] "Slots of the table that a box or controller goes by whose keys not all boxes may keep: those that only boxes above their client may (cluster), some boxes, and none (nowhere).";
+    DRAINING gauge "draining" count ["node"] "Whether a box is to be stopped by the table that it goes by: it keeps nothing, and clients go round it.";
+    LEFT gauge "left" count ["node"] "What such a box has left: keys that it owns or that are on their way home, and keys of which boxes below have copies by it.";
+    DRAINED gauge "drained" count ["node", "of"] "Of each box that is to be stopped, by the controller that makes the tables, whether it may be: nobody waits for it.";
     SILENT gauge "silent" seconds ["node", "of"] "How long the controller that makes the tables has heard nothing of a box or home.";
     TIME histogram "datagram" seconds ["node", "tier", "outcome"] "From reading a datagram to sending what it caused; of tier xdp a sample.";
 }
 
 /// Counts of machines that go up and down, with their families.
-const STATES: [(&str, &Family); 5] = [
+const STATES: [(&str, &Family); 7] = [
+    ("draining", DRAINING),
+    ("left", LEFT),
     ("items", ITEMS),
     ("epoch", EPOCH),
     ("live boxes", LIVE_BOXES),
@@ -41,6 +47,7 @@ pub struct Seen {
     counts: Counters,
     traffic: Counters,
     silences: Vec<(NodeId, Nanos)>,
+    drains: Vec<(BoxId, bool)>,
     /// Tier, outcome and spans.
     times: Vec<(&'static str, &'static str, Buckets)>,
 }
@@ -54,8 +61,9 @@ impl Seen {
             user.map(|(name, times)| ("user", *name, Buckets::of_histogram(times))).collect();
         times.extend(driver.machine().fast_times().iter().map(|(name, times)| ("xdp", *name, fast(times))));
         let (counts, traffic) = (driver.machine().counters(), driver.traffic().named().into());
-        let silences = driver.machine().silences(Clock::shared().now());
-        Seen { node, cores: driver.machine().cores(), counts, traffic, silences, times }
+        let now = Clock::shared().now();
+        let (silences, drains) = (driver.machine().silences(now), driver.machine().drains(now));
+        Seen { node, cores: driver.machine().cores(), counts, traffic, silences, drains, times }
     }
 
     /// With what another core of the same node says.
@@ -124,6 +132,9 @@ fn add(page: &mut Page, seen: &Seen) {
     for (of, silent) in &seen.silences {
         page.add(SILENT, &[node, &book::name(*of)], silent.0 as f64 / 1e9);
     }
+    for (of, is_drained) in &seen.drains {
+        page.add(DRAINED, &[node, &book::name(NodeId::Box(*of))], u64::from(*is_drained));
+    }
     for (tier, outcome, times) in &seen.times {
         page.add_buckets(TIME, &[node, tier, outcome], times);
     }
@@ -138,7 +149,7 @@ pub(crate) fn event(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::metrics::lint;
-    use protocol::wire::{BoxId, HomeId};
+    use protocol::wire::HomeId;
 
     fn seen(node: NodeId, counts: &[(&'static str, u64)]) -> Seen {
         let mut user = hdrhistogram::Histogram::new_with_bounds(1, 1 << 40, 2).expect("bounds");
@@ -150,13 +161,15 @@ mod tests {
             ("xdp", "hit", fast(&xdp::Histogram::default())),
         ];
         let silences = vec![(NodeId::Box(BoxId(2)), Nanos::from_millis(1500))];
-        Seen { node, cores: 1, counts: counts.into(), traffic: vec![("sent", 4)], silences, times }
+        let drains = vec![(BoxId(2), true)];
+        Seen { node, cores: 1, counts: counts.into(), traffic: vec![("sent", 4)], silences, drains, times }
     }
 
     #[test]
     fn several_nodes_are_on_one_page() {
         let mut page = Page::default();
-        add(&mut page, &seen(NodeId::Box(BoxId(1)), &[("hits", 3), ("xdp hits", 9), ("xdp entries", 2)]));
+        let counts = [("hits", 3), ("xdp hits", 9), ("xdp entries", 2), ("draining", 1), ("left", 3)];
+        add(&mut page, &seen(NodeId::Box(BoxId(1)), &counts));
         add(&mut page, &seen(NodeId::Home(HomeId(1)), &[("hits", 5), ("items", 6)]));
         let states = [("epoch", 7), ("live boxes", 1), ("active", 1), ("slots cluster", 9)];
         add(&mut page, &seen(NodeId::Controller(0), &states));
@@ -173,6 +186,9 @@ mod tests {
             "millrace_inc_active{node=\"controller:0\"} 1",
             "millrace_inc_slots{node=\"controller:0\",cache=\"cluster\"} 9",
             "millrace_inc_silent_seconds{node=\"controller:0\",of=\"box:2\"} 1.5",
+            "millrace_inc_draining{node=\"box:1\"} 1",
+            "millrace_inc_left{node=\"box:1\"} 3",
+            "millrace_inc_drained{node=\"controller:0\",of=\"box:2\"} 1",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.000002\"} 1",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.00001\"} 3",
             "millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"answered\"} 3",

@@ -116,7 +116,8 @@ pub fn run_with<B: Bugs<Planted> + Send>(
             endpoint(socket, guard).drive(home, stop, || ())
         }
         NodeId::Controller(index) => {
-            let controller = Controller::new(config, index, topology.controllers(), layout, now);
+            let mut controller = Controller::new(config, index, topology.controllers(), layout, now);
+            controller.set_draining(now, topology.draining());
             endpoint(socket, guard).drive(Ordered::new(controller, orders), stop, || ())
         }
         NodeId::Client(_) => unreachable!("a client is no node of a topology"),

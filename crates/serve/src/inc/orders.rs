@@ -1,12 +1,14 @@
-//! What an operator changes of a controller that runs: its file is read anew, and its thread takes up what is new there before its next turn.
+//! What an operator changes of a controller that runs: its file is read anew, or its admin port is told, and its thread takes up what is new before its next turn.
 //!
-//! Bounds: the last that was said, until it is taken.
+//! Bounds: the last that was said of each thing, until it is taken.
 
 use super::machine::{Counters, Machine};
 use base::Nanos;
+use protocol::coherence::holders::Boxes;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::{Controller, NodeId, Out};
-use protocol::wire::Message;
+use protocol::wire::{BoxId, Message};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,8 +20,18 @@ pub struct Orders(Arc<Shared>);
 struct Shared {
     /// Where copies may be kept, and how often that was said.
     ranges: Mutex<(u64, Ranges)>,
+    /// Boxes that are to be stopped or to serve again, in the order in which that was said; and how many were taken out of the list since.
+    drains: Mutex<Drains>,
     /// Something was said at all: what a turn looks at.
     is_said: AtomicBool,
+}
+
+/// What was said of boxes. A controller that was told the first so many goes on behind them.
+#[derive(Debug, Default)]
+struct Drains {
+    told: u64,
+    /// The last word on each box.
+    last: BTreeMap<BoxId, (u64, bool)>,
 }
 
 impl Orders {
@@ -31,11 +43,34 @@ impl Orders {
         self.0.is_said.store(true, Ordering::Relaxed);
     }
 
+    /// These boxes are to be stopped, or to serve again.
+    pub fn set_draining(&self, said: impl IntoIterator<Item = (BoxId, bool)>) {
+        let mut drains = self.0.drains.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, is_draining) in said {
+            drains.told += 1;
+            let told = drains.told;
+            drains.last.insert(id, (told, is_draining));
+        }
+        self.0.is_said.store(true, Ordering::Relaxed);
+    }
+
+    fn is_said(&self) -> bool {
+        self.0.is_said.load(Ordering::Relaxed)
+    }
+
+    /// Who is to be stopped, where `now` are, and something was said after the `heard`-th time.
+    fn draining_since(&self, heard: &mut u64, now: Boxes) -> Option<Boxes> {
+        let drains = self.0.drains.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = drains.last.iter().filter(|(_, (told, _))| told > heard);
+        let draining = new.fold(now, |all, (id, (_, is_draining))| {
+            let one = Boxes::of(*id).unwrap_or_default();
+            if *is_draining { all.with(one) } else { all.without(one) }
+        });
+        (std::mem::replace(heard, drains.told) != drains.told).then_some(draining)
+    }
+
     /// What was said after the `heard`-th time.
     fn since(&self, heard: &mut u64) -> Option<Ranges> {
-        if !self.0.is_said.load(Ordering::Relaxed) {
-            return None;
-        }
         let said = self.0.ranges.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = std::mem::replace(heard, said.0) != said.0;
         is_new.then(|| said.1.clone())
@@ -48,12 +83,13 @@ pub struct Ordered {
     controller: Controller,
     orders: Orders,
     heard: u64,
+    heard_drains: u64,
 }
 
 impl Ordered {
     /// A controller, and what it is told.
     pub fn new(controller: Controller, orders: Orders) -> Ordered {
-        Ordered { controller, orders, heard: 0 }
+        Ordered { controller, orders, heard: 0, heard_drains: 0 }
     }
 }
 
@@ -63,8 +99,14 @@ impl Machine for Ordered {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut Out) {
-        if let Some(ranges) = self.orders.since(&mut self.heard) {
-            self.controller.set_ranges(now, ranges);
+        if self.orders.is_said() {
+            if let Some(ranges) = self.orders.since(&mut self.heard) {
+                self.controller.set_ranges(now, ranges);
+            }
+            let before = self.controller.draining();
+            if let Some(draining) = self.orders.draining_since(&mut self.heard_drains, before) {
+                self.controller.set_draining(now, draining);
+            }
         }
         self.controller.tick(now, out);
     }
@@ -80,6 +122,10 @@ impl Machine for Ordered {
     fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
         self.controller.silences(now)
     }
+
+    fn drains(&self, now: Nanos) -> Vec<(BoxId, bool)> {
+        Machine::drains(&self.controller, now)
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +135,26 @@ mod tests {
     use protocol::coherence::ranges::{Caching, Range};
     use protocol::coherence::table::Layout;
     use protocol::wire::{Control, Opcode};
+
+    #[test]
+    fn boxes_are_drained_and_come_back_by_the_last_word_on_each() {
+        let orders = Orders::default();
+        let layout = Arc::new(Layout::two_levels(3, 0, 1, 8).expect("a layout"));
+        let controller = Controller::new(&Config::default(), 0, 1, layout, Nanos(0));
+        let mut one = Ordered::new(controller, orders.clone());
+        let mut now = one.next_deadline();
+        let mut after = |said: &[(u16, bool)]| {
+            orders.set_draining(said.iter().map(|(id, drains)| (BoxId(*id), *drains)));
+            now = now.plus(Nanos(1));
+            one.tick(now, &mut Out::new());
+            one.controller.draining().0
+        };
+        assert_eq!(after(&[(1, true), (3, true)]), 0b101);
+        assert_eq!(after(&[(2, true), (1, false), (2, false)]), 0b100);
+        assert_eq!(after(&[]), 0b100);
+        assert_eq!(after(&[(9, true)]), 0b100, "there is no such box");
+        assert_eq!(after(&[(3, false)]), 0);
+    }
 
     #[test]
     fn what_is_said_is_taken_up_once_by_each() {

@@ -11,6 +11,7 @@
 //! id = 1                      # 1 to 64
 //! address = "127.0.0.1:7101"
 //! above = [3]                 # boxes on the way up; none at the top
+//! draining = false            # true: it is to be stopped; `millrace cluster drain` writes it
 //!
 //! [[home]]
 //! id = 1
@@ -41,6 +42,7 @@ use crate::process::table::Source;
 use base::Bytes;
 use base::key::Key;
 use protocol::coherence::guard::Keys;
+use protocol::coherence::holders::Boxes;
 use protocol::coherence::ranges::{Caching, Range, Ranges};
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{Config, NodeId};
@@ -95,6 +97,8 @@ pub struct Topology {
     layout: Arc<Layout>,
     book: Arc<Book>,
     controllers: u8,
+    /// Boxes that are to be stopped.
+    draining: Boxes,
     /// Where operators find nodes, of those that say it.
     admin: BTreeMap<NodeId, SocketAddr>,
     config: Config,
@@ -195,6 +199,7 @@ impl Topology {
             layout: Arc::new(layout),
             book: Arc::new(book),
             controllers: controllers as u8,
+            draining: Boxes::default(),
             admin: BTreeMap::new(),
             config,
             secret: Secret::None,
@@ -277,6 +282,11 @@ impl Topology {
     /// How many controllers.
     pub fn controllers(&self) -> u8 {
         self.controllers
+    }
+
+    /// Boxes that are to be stopped, as the file says: what controllers begin with.
+    pub fn draining(&self) -> Boxes {
+        self.draining
     }
 
     /// Where operators find a node, if the file says so.
@@ -417,6 +427,9 @@ impl Topology {
             let address = at(NodeId::Box(place.id));
             let _ = write!(text, "\n[[box]]\nid = {}\n{address}", place.id);
             let _ = writeln!(text, "above = [{}]", above.join(", "));
+            if self.draining.contains(place.id) {
+                text.push_str("draining = true\n");
+            }
         }
         for (id, before) in &self.homes {
             let address = at(NodeId::Home(*id));

@@ -186,6 +186,11 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
         self.kv.owner_of(key)
     }
 
+    /// Whether it goes by a table that says that a box is to be stopped, and may have to wait for it.
+    pub fn may_wait_for(&self, id: BoxId, now: Nanos) -> bool {
+        self.kv.may_wait_for(id, now)
+    }
+
     /// A key that was lost with its owner, each once.
     pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
         self.kv.poll_lost()

@@ -203,6 +203,8 @@ impl Server {
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| StartError::System("make a descriptor", e.into()))?;
 
+        // Boxes and chains have replies come later, too.
+        let has_log = config.durable.durability == durable::Durability::Log;
         // From here on the node cleans up after itself when something fails.
         let mut server = Server {
             shared: shared.clone(),
@@ -213,7 +215,7 @@ impl Server {
             edges: Vec::new(),
             pulses: accept::pulses("edge", &inboxes)
                 .into_iter()
-                .chain(durable::pulse(shared.post.as_ref().filter(|_| shared.chain.is_none())))
+                .chain(durable::pulse(shared.post.as_ref().filter(|_| has_log)))
                 .collect(),
             _unix: unix,
             cores: None,

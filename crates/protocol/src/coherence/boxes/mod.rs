@@ -181,7 +181,13 @@ impl<B: Bugs<Planted>> Box<B> {
                     request.header.epoch = self.table.epoch();
                 }
                 request.header.hops = request.header.hops.saturating_add(1);
-                if !self.may_serve(&request) {
+                if self.is_draining() {
+                    if matches!(from, NodeId::Client(_)) {
+                        // So the home tells the client to go round this box.
+                        request.header.at = self.id;
+                    }
+                    self.fall_back(request, out);
+                } else if !self.may_serve(&request) {
                     self.fall_back(request, out);
                 } else if is_read(verb, request.header.flags) {
                     self.read(now, from, verb, request, out);
@@ -196,7 +202,7 @@ impl<B: Bugs<Planted>> Box<B> {
             Opcode::Control(Control::InvalidateAck) => self.hear_answer(from, message, out),
             Opcode::Control(Control::ReturnAck) => self.hear_return_ack(from, message, out),
             Opcode::Control(Control::Heartbeat) => self.show_life(from, message, out),
-            Opcode::Control(Control::Table) => self.hear_table(from, message, out),
+            Opcode::Control(Control::Table) => self.hear_table(now, from, message, out),
             Opcode::Control(_) => self.stats.dropped += 1,
         }
     }
@@ -306,14 +312,16 @@ impl<B: Bugs<Planted>> Box<B> {
         }
     }
 
-    fn hear_table(&mut self, from: NodeId, message: &Message, out: &mut Out) {
+    fn hear_table(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         let (header, layout) = (&message.header, self.table.layout().clone());
         if header.epoch > self.table.epoch() {
             match Ranges::from_bytes(&message.value, layout.slots()) {
                 Some(ranges) => {
                     let said = (header.epoch, Boxes(header.operand), Arc::new(ranges));
-                    let before = std::mem::replace(&mut self.table, Table::new(layout, said));
+                    let table = Table::new(layout, said).with_draining(Boxes(header.version.0));
+                    let before = std::mem::replace(&mut self.table, table);
                     self.leave(&before);
+                    self.leave_all(now, &before);
                 }
                 None => self.stats.dropped += 1,
             }
@@ -335,6 +343,27 @@ impl<B: Bugs<Planted>> Box<B> {
         fills.kill_where(is_other);
     }
 
+    /// Gives everything up, if it is to be stopped and was not before: copies and fills at once; the time of keys that it owns is over, so that they go home, and
+    /// those that a faster tier has come back first.
+    fn leave_all(&mut self, now: Nanos, before: &Table) {
+        if self.is_draining() && !before.draining().contains(self.id) {
+            self.copies.drop_where(|_| true);
+            self.fills.kill_all();
+            self.owned.end_all(now);
+        }
+    }
+
+    /// Whether it is to be stopped.
+    pub fn is_draining(&self) -> bool {
+        self.table.draining().contains(self.id)
+    }
+
+    /// What keeps it from being stopped, once it is draining: keys that it owns or that are on their way home, and keys of which boxes below have copies
+    /// that it granted.
+    pub fn left(&self) -> u64 {
+        (self.owned.len() + self.children.len()) as u64
+    }
+
     /// Whether it may keep, or own, what it is asked for.
     fn may_keep(&self, from: NodeId, hash: KeyHash) -> bool {
         let below = match from {
@@ -342,11 +371,18 @@ impl<B: Bugs<Planted>> Box<B> {
             NodeId::Box(id) => Some(id),
             NodeId::Home(_) | NodeId::Controller(_) => return false,
         };
+        if self.is_draining() {
+            return false;
+        }
         self.table.may_keep(self.id, below, hash) || self.planted.has(Planted::KeepOutsideRange)
     }
 
     fn show_life(&mut self, from: NodeId, message: &Message, out: &mut Out) {
-        out.push((from, super::controller::sign_of_life(message, self.table.epoch(), self.incarnation)));
+        let mut sign = super::controller::sign_of_life(message, self.table.epoch(), self.incarnation);
+        if self.is_draining() {
+            sign.header.operand = self.left();
+        }
+        out.push((from, sign));
     }
 }
 

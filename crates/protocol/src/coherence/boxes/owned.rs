@@ -169,6 +169,25 @@ impl Owned {
         self.entries.insert(hash, entry);
     }
 
+    /// How many keys are here: owned, lent, or on their way home.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The time of all that serve is over at `now`: they are due, those that are lent too.
+    pub fn end_all(&mut self, now: Nanos) {
+        for (hash, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.returning.is_none()) {
+            self.timers.remove(&(entry.deadline(), *hash));
+            entry.kept.lease_end = entry.kept.lease_end.min(now);
+            self.timers.insert((entry.deadline(), *hash));
+        }
+    }
+
     /// Whether there is an entry of this hash, serving or not.
     pub fn contains(&self, hash: KeyHash) -> bool {
         self.entries.contains_key(&hash)

@@ -65,6 +65,9 @@ impl<B: Bugs<Planted>> Box<B> {
         let whole = self.planted.has(Planted::WholeLeaseToChildren);
         let span = if whole { self.config.lease } else { left(kept.lease_end, now) };
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
+        if boxes.has_any_of(self.table.draining()) {
+            return 0;
+        }
         let asking = self.rounds.covers(kept.hash) && !self.planted.has(Planted::GrantWhileAsking);
         let span_us = u32::try_from(span.0 / 1000).unwrap_or(u32::MAX);
         if asking || span_us == 0 {

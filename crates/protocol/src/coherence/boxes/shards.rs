@@ -17,6 +17,9 @@
 //! Shape: a hash's lowest six bits are its *group*, and groups go to shards in turn. They are the first byte of the hash on the wire, and the same bits
 //! choose buckets of a faster tier's table, so that each bucket has one writer.
 //!
+//! Signs of life are those of all: shard 0 has the others hear each heartbeat, and answers none while one of them has not answered the last `MOST_MISSED`, so that a
+//! box of which a core stands still is taken for dead. It says as *left* (a box that is drained) what all of them have left.
+//!
 //! Bounds: `MOST_FLUSHES` flushes that are not answered yet; the oldest is forgotten, and asked for again.
 
 mod divided;
@@ -32,6 +35,9 @@ use std::collections::VecDeque;
 
 /// Flushes that are not answered by all shards yet.
 const MOST_FLUSHES: usize = 64;
+
+/// Heartbeats that a shard may leave unanswered: rings lose some, and the answer to the last is under way.
+const MOST_MISSED: u8 = 4;
 
 /// Which of a box's shards: `index` of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,8 +126,22 @@ pub enum Aside {
         /// In which round.
         round: Round,
     },
-    /// To shard 0: it goes by the table of this epoch.
-    Goes(Epoch),
+    /// To shard 0: it runs.
+    Goes {
+        /// The table that it goes by.
+        epoch: Epoch,
+        /// What it has left, if it is being drained.
+        left: u64,
+    },
+}
+
+/// What shard 0 knows of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Other {
+    /// Heartbeats since it was heard.
+    missed: u8,
+    /// What it said that it has left.
+    left: u64,
 }
 
 /// What is to be told, each with the index of the shard that is to hear it.
@@ -145,6 +165,8 @@ pub struct Sharing<B = NoBugs> {
     /// The last that arrived, and who has not said that he goes by it.
     table: Option<(NodeId, Message)>,
     untold: u8,
+    /// By index; the first is not looked at.
+    others: [Other; Shard::MOST as usize],
     strays: u64,
     planted: B,
 }
@@ -159,7 +181,15 @@ impl Sharing {
 impl<B: Bugs<Planted>> Sharing<B> {
     /// The same, with mistakes made on purpose.
     pub fn with_bugs(shard: Shard, planted: B) -> Sharing<B> {
-        Sharing { shard, flushes: VecDeque::new(), table: None, untold: 0, strays: 0, planted }
+        Sharing {
+            shard,
+            flushes: VecDeque::new(),
+            table: None,
+            untold: 0,
+            others: Default::default(),
+            strays: 0,
+            planted,
+        }
     }
 
     /// Which it is.
@@ -211,7 +241,8 @@ impl<B: Bugs<Planted>> Sharing<B> {
         match aside {
             Aside::Heard { from, message } => self.act(out, asides, |out| machine(from, &message, out)),
             Aside::Dropped { asker, home, round } => self.dropped(by, (asker, home, round), out),
-            Aside::Goes(epoch) => {
+            Aside::Goes { epoch, left } => {
+                self.others[usize::from(by)] = Other { missed: 0, left };
                 if self.table.as_ref().is_some_and(|(_, table)| table.header.epoch <= epoch) {
                     self.untold &= !bit(by);
                 }
@@ -229,7 +260,7 @@ impl<B: Bugs<Planted>> Sharing<B> {
         let is_first = self.shard.index == 0;
         let is_held = |message: &Message| match message.header.opcode {
             Opcode::Control(Control::InvalidateAck) => message.key.is_empty(),
-            Opcode::Control(Control::TableAck | Control::HeartbeatAck) => !is_first,
+            Opcode::Control(Control::TableAck | Control::HeartbeatAck) => !is_first || self.stands_still(),
             _ => false,
         };
         let held: Vec<_> = out.extract_if(before.., |(_, message)| is_held(message)).collect();
@@ -242,9 +273,30 @@ impl<B: Bugs<Planted>> Sharing<B> {
                 Opcode::Control(Control::InvalidateAck) => {
                     asides.push((0, Aside::Dropped { asker: to, home: header.home, round: header.round }));
                 }
-                _ => asides.push((0, Aside::Goes(header.epoch))),
+                _ if is_first => {}
+                _ => asides.push((0, Aside::Goes { epoch: header.epoch, left: header.operand })),
             }
         }
+        if is_first {
+            out[before..].iter_mut().for_each(|(_, message)| self.add_left(message));
+        }
+    }
+
+    /// Whether another shard has not answered for too long.
+    pub fn stands_still(&self) -> bool {
+        self.named_others().any(|other| other.missed > MOST_MISSED)
+    }
+
+    /// To a sign of life, what the others have left; something, while one of them has not said that it goes by the table.
+    fn add_left(&self, message: &mut Message) {
+        if matches!(message.header.opcode, Opcode::Control(Control::TableAck | Control::HeartbeatAck)) {
+            let others: u64 = self.named_others().map(|other| other.left).sum();
+            message.header.operand += others + u64::from(self.untold.count_ones());
+        }
+    }
+
+    fn named_others(&self) -> impl Iterator<Item = &Other> {
+        self.others[1..usize::from(self.shard.of)].iter()
     }
 
     /// What has no key, at shard 0: tells others of it where it is for them; whether it is for this shard's machine.
@@ -267,13 +319,18 @@ impl<B: Bugs<Planted>> Sharing<B> {
                 let known = self.table.as_ref().map(|(_, table)| table.header.epoch);
                 if known.is_none_or(|known| known < message.header.epoch) {
                     self.table = Some((from, message.clone()));
-                    self.untold = self.others();
+                    self.untold = self.other_bits();
                 }
                 self.tell_table(asides);
                 true
             }
             Opcode::Control(Control::Heartbeat) => {
                 self.tell_table(asides);
+                let others = self.other_bits();
+                for other in &mut self.others[1..usize::from(self.shard.of)] {
+                    other.missed = other.missed.saturating_add(1);
+                }
+                self.tell(others, from, message, asides);
                 true
             }
             _ => true,
@@ -295,7 +352,7 @@ impl<B: Bugs<Planted>> Sharing<B> {
             self.flushes.pop_front();
         }
         let alone = self.planted.has(Planted::FlushByOneShard);
-        let missing = if alone { bit(0) } else { self.others() | bit(0) };
+        let missing = if alone { bit(0) } else { self.other_bits() | bit(0) };
         self.flushes.push_back(Flush { asker: from, home: header.home, round: header.round, missing });
         missing
     }
@@ -323,7 +380,7 @@ impl<B: Bugs<Planted>> Sharing<B> {
     }
 
     /// All shards but the first.
-    fn others(&self) -> u8 {
+    fn other_bits(&self) -> u8 {
         (1..self.shard.of).map(bit).fold(0, |all, one| all | one)
     }
 }

@@ -19,6 +19,9 @@
 //! Invariants: 1. an operation ends once, by its deadline; 2. a write is done at most once, for it is sent in one session, under one
 //! number; 3. between the oldest write under way and the newest are fewer than `window` numbers.
 //!
+//! A box that is being drained is gone round without a timeout: homes say so in what they answer to requests that it passed on, and from then on to those that
+//! name it, until one says nothing of it any more.
+//!
 //! Bounds: `operations` of [`Config`]; outcomes wait to be polled, so they count too.
 //!
 //! Files: this one declares, begins and sends; `replies` hears; `session` is what a client knows of a home, `worth` what it thinks of its
@@ -187,6 +190,8 @@ struct Op {
     attempt: u16,
     /// It was sent to the box first.
     by_box: bool,
+    /// It was sent round the box, which was asked about: whether it is being drained.
+    around: bool,
     /// Bytes that the reply needs, where one was too long for a request that is not sealed.
     room: usize,
 }
@@ -216,6 +221,8 @@ pub struct Client {
     outcomes: VecDeque<(OpId, Result<Answer, Failed>)>,
     silent: u32,
     bypass_until: Nanos,
+    /// A home said that the box is being drained, and none said that it is not any more.
+    around: bool,
     worth: Worth,
     prng: Prng,
 }
@@ -234,6 +241,7 @@ impl Client {
             outcomes: VecDeque::new(),
             silent: 0,
             bypass_until: Nanos::ZERO,
+            around: false,
             worth: Worth::new(config.worth),
             prng,
             config: config.clone(),
@@ -273,6 +281,7 @@ impl Client {
             timeout: self.config.retransmit,
             attempt: 0,
             by_box: false,
+            around: false,
             room: 0,
         };
         self.timers.insert((deadline, Timer::Op(id)));
@@ -334,6 +343,11 @@ impl Client {
         self.worth.stats()
     }
 
+    /// Whether it goes round its box, because that is being drained.
+    pub fn goes_round(&self) -> bool {
+        self.around
+    }
+
     /// Operations under way.
     pub fn under_way(&self) -> usize {
         self.ops.len()
@@ -358,7 +372,7 @@ impl Client {
     fn send(&mut self, now: Nanos, id: u64, out: &mut Out) {
         let wait = self.ops[&id].timeout;
         let wait = wait.plus(Nanos(self.prng.below(wait.0 / 4 + 1)));
-        let bypass = now < self.bypass_until;
+        let bypass = now < self.bypass_until || self.around;
         let op = self.ops.get_mut(&id).expect("what is sent is under way");
         self.timers.remove(&(op.send_at.min(op.deadline), Timer::Op(id)));
         op.send_at = now.plus(wait);
@@ -399,6 +413,12 @@ impl Client {
                 }
             }
             Phase::Waiting => return,
+        }
+        op.around = self.around;
+        if op.around {
+            // The home says with its reply how it is with this box.
+            header.at = self.tor;
+            header.flags = header.flags.with(Flags::NO_CACHE);
         }
         header.request = RequestId(header.operation.0 as u16);
         message.value.clone_from(&call.value);

@@ -28,6 +28,10 @@ impl Client {
         let Some(op) = self.ops.get(&id) else { return };
         let header = &reply.header;
         let asked = op.phase == Phase::Reading && op.call.verb == verb && op.call.key == reply.key;
+        if asked {
+            self.note_draining(id, header.flags);
+        }
+        let op = &self.ops[&id];
         // Asked again, by the timer, with more patience each time.
         if !asked || header.status == Status::Busy {
             return;
@@ -81,6 +85,14 @@ impl Client {
         }
     }
 
+    /// What a reply to an operation says of the client's box.
+    fn note_draining(&mut self, id: u64, flags: Flags) {
+        let asked = self.ops[&id].around;
+        if flags.contains(Flags::DRAINING) || (asked && !flags.contains(Flags::FROM_BOX)) {
+            self.around = flags.contains(Flags::DRAINING);
+        }
+    }
+
     /// The reply is longer than its request was: asked again at once, with as much room. Each time for more, so that it ends.
     fn make_room(&mut self, now: Nanos, id: u64, bytes: u64, out: &mut Out) {
         let op = self.ops.get_mut(&id).expect("it was looked up");
@@ -102,6 +114,7 @@ impl Client {
         if header.attempt == 0 && op.attempt == 0 && op.by_box {
             self.silent = 0;
         }
+        self.note_draining(id, header.flags);
         match header.status {
             Status::Busy => {}
             Status::Forgotten => {

@@ -127,6 +127,8 @@ pub struct Home<I, B = NoBugs> {
     id: HomeId,
     layout: Arc<Layout>,
     epoch: Epoch,
+    /// Boxes that are to be stopped, by the table of that epoch.
+    draining: Boxes,
     incarnation: Incarnation,
     items: I,
     serves_from: Nanos,
@@ -184,6 +186,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             id,
             layout,
             epoch: Epoch(0),
+            draining: Boxes::default(),
             incarnation,
             items,
             serves_from: if quiet { granter_end(now, config.lease) } else { now },
@@ -272,6 +275,22 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         self.owners.of(key_hash(key)).filter(|mark| mark.key == key).map(|mark| mark.owner)
     }
 
+    /// Whether it goes by a table that says that a box is to be stopped.
+    pub fn is_draining(&self, id: BoxId) -> bool {
+        self.draining.contains(id)
+    }
+
+    /// Whether somebody may have to wait for a box at `now`: it may have a copy, or owns a key.
+    pub fn waits_for(&self, id: BoxId, now: Nanos) -> bool {
+        let owns = || {
+            self.owners
+                .hashes()
+                .into_iter()
+                .any(|hash| self.owners.of(hash).is_some_and(|mark| mark.owner == id))
+        };
+        self.holders.of_all(now).0.contains(id) || owns()
+    }
+
     /// A key that was lost with its owner, each once; of many the last.
     pub fn poll_lost(&mut self) -> Option<Vec<u8>> {
         self.lost.pop_back()
@@ -306,7 +325,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             Verb::Session => {
                 let mut reply = request.reply(Status::Ok);
                 reply.header.round = self.sessions.open(request.header.client);
-                out.push((way_back(&reply.header, None), reply));
+                self.send(request, reply, out);
             }
             verb if is_read(verb, request.header.flags) => self.read(now, request, out),
             _ => self.write(now, verb, request, out),
@@ -346,7 +365,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             reply.header.deadline_us = self.grant(now, hash, &item, request);
             reply.value = item.value;
         }
-        out.push((way_back(&reply.header, None), reply));
+        self.send(request, reply, out);
     }
 
     /// For how many microseconds the request's sharers may keep the item; 0: not at all. Who may is in `holders`.
@@ -356,6 +375,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         let Some(boxes) = Boxes::named(&request.header.sharers) else { return 0 };
         if request.header.flags.contains(Flags::NO_CACHE)
             || under_way
+            || self.is_leaving(boxes)
             || (writing && !self.planted.has(Planted::GrantWhileWriting))
         {
             return 0;
@@ -370,15 +390,30 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     }
 
     fn hear_controller(&mut self, from: NodeId, message: &Message, out: &mut Out) {
-        if message.header.opcode == Opcode::Control(Control::Table) {
-            self.epoch = self.epoch.max(message.header.epoch);
+        let header = &message.header;
+        if header.opcode == Opcode::Control(Control::Table) && header.epoch > self.epoch {
+            (self.epoch, self.draining) = (header.epoch, Boxes(header.version.0));
         }
         out.push((from, super::controller::sign_of_life(message, self.epoch, self.incarnation)));
+    }
+
+    /// Whether one of these is to be stopped: it is granted nothing.
+    fn is_leaving(&self, boxes: Boxes) -> bool {
+        boxes.has_any_of(self.draining) && !self.planted.has(Planted::GrantToDraining)
     }
 
     fn answer(&self, request: &Message, status: Status, out: &mut Out) {
         let mut reply = request.reply(status);
         reply.header.round = request.header.round;
+        self.send(request, reply, out);
+    }
+
+    /// The reply to a request goes on its way. Who came past a box that is being drained, or by way of it, is told so.
+    fn send(&self, request: &Message, mut reply: Message, out: &mut Out) {
+        let Header { flags, at, .. } = request.header;
+        if flags.contains(Flags::NO_CACHE) && self.draining.contains(at) {
+            reply.header.flags = reply.header.flags.with(Flags::DRAINING);
+        }
         out.push((way_back(&reply.header, None), reply));
     }
 

@@ -78,7 +78,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         }
         let Some(item) = self.items.read(&request.key, now) else { return };
         let until = granter_end(now, self.config.lease);
-        let Some(boxes) = Boxes::of(owner) else { return };
+        let Some(boxes) = Boxes::of(owner).filter(|boxes| !self.is_leaving(*boxes)) else { return };
         let lasts = item.end > until && number(&item.value).is_some() && item.version == reply.header.version;
         if !lasts || !self.holders.enter(hash, boxes, until) {
             return;

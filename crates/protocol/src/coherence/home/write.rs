@@ -4,7 +4,7 @@ use super::super::holders::Boxes;
 use super::super::ownership::outcome_of;
 use super::super::ranges::Caching;
 use super::super::rounds::{Ended, Target};
-use super::super::{NodeId, Out, Planted, way_back};
+use super::super::{NodeId, Out, Planted};
 use super::items::{Items, perform};
 use super::sessions::{Answer, Heard};
 use super::{Access, Home, Purpose, Waiting};
@@ -45,7 +45,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             Heard::New => return true,
             Heard::Done(answer) => {
                 let reply = outcome_of(request, answer);
-                out.push((way_back(&reply.header, None), reply));
+                self.send(request, reply, out);
             }
             Heard::Running | Heard::Old => {}
             Heard::Unknown => self.answer(request, Status::Forgotten, out),
@@ -199,7 +199,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
                 Waiting::Packet(request) => {
                     let answer = Answer { status: Status::Ok, version: Version(0), number: 0 };
                     let reply = self.conclude(&request, answer);
-                    out.push((way_back(&reply.header, None), reply));
+                    self.send(&request, reply, out);
                 }
                 Waiting::Ticket(claim) => {
                     self.goes_on(Access::Flush);
@@ -227,7 +227,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         if is_last {
             self.give_away(now, request, &mut reply);
         }
-        out.push((way_back(&reply.header, None), reply));
+        self.send(request, reply, out);
     }
 
     pub(super) fn conclude(&mut self, request: &Message, answer: Answer) -> Message {

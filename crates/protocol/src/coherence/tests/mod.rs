@@ -21,6 +21,7 @@ macro_rules! scenarios {
     };
 }
 
+mod draining;
 mod exhaustive;
 mod failures;
 mod gaps;

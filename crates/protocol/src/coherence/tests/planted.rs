@@ -1,6 +1,7 @@
 //! Every mistake that can be planted is found by a scenario.
 
 use super::super::Planted;
+use super::draining;
 use super::failures;
 use super::gaps::{self, Scenario};
 use super::guarded;
@@ -55,6 +56,7 @@ fn finder(planted: Planted) -> Scenario {
         | Planted::AnyReceiver
         | Planted::PlainWrites
         | Planted::LongAnswers => guarded::guarded,
+        Planted::DrainedEarly | Planted::GrantToDraining => draining::drained,
         Planted::KeepOutsideRange | Planted::TellOnlyInRange => ranges::kept_and_told,
         Planted::FlushByOneShard | Planted::StrayServed => shards::divided,
         Planted::NoVersionBlock | Planted::LostValueReturns | Planted::LostKeepsSessions => owned::owner_dies,

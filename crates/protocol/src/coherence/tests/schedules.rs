@@ -10,6 +10,8 @@ use base::{Nanos, Prng};
 const WITH_TICKETS: u64 = 1000;
 /// In those above this the homes' stores take time, too.
 const WITH_SLOW_STORES: u64 = 2000;
+/// In those above this they do not, and boxes are drained, and come back.
+const WITH_DRAINS: u64 = 3000;
 
 /// Times that let much happen in few events.
 fn config(seed: u64) -> Config {
@@ -116,13 +118,19 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
     let mut world =
         World::new(config(seed), planted, (3, 1 + (seed % 2) as u16, 2), seed).with_controllers(2);
     make_lossy(&mut world, &mut prng);
-    if seed > WITH_SLOW_STORES {
+    if seed > WITH_SLOW_STORES && seed <= WITH_DRAINS {
         world = world.slow(0.1);
     }
-    world.evicts = seed < WITH_SLOW_STORES && seed.is_multiple_of(5);
+    world.evicts = (seed <= WITH_SLOW_STORES || seed > WITH_DRAINS) && seed.is_multiple_of(5);
     let mut flushed = false;
     let (mut at_home, mut by_ticket) = (Prng::for_entity(seed, 2, 2), 0);
+    let mut drains = Prng::for_entity(seed, 3, 2);
     for _ in 0..150 {
+        if seed > WITH_DRAINS && drains.chance(0.05) {
+            // Of four boxes about one in three, most of the time.
+            let ids: Vec<u16> = (1..=4).filter(|_| drains.chance(0.35)).collect();
+            world.drain(&ids);
+        }
         for _ in 0..prng.below(4) {
             let (c, call) = random_caller(&mut prng, world.config.compute == Compute::Own);
             if world.clients[c].under_way() < 40 {
@@ -130,7 +138,10 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
                 world.call(c, call);
             }
         }
-        if seed > WITH_TICKETS && at_home.chance(0.5) {
+        if seed > WITH_DRAINS {
+            world.note_drained();
+        }
+        if (WITH_TICKETS..WITH_DRAINS).contains(&seed) && at_home.chance(0.5) {
             let call = random_call(&mut at_home);
             flushed |= call.verb == Verb::Flush;
             by_ticket += 1;
@@ -167,13 +178,17 @@ fn play_world(seed: u64, planted: Option<Planted>, crashes: bool) -> World {
 #[test]
 fn whatever_happens_no_box_answers_what_is_not_so() {
     let mut ownership = [0; 3];
-    let slow = WITH_SLOW_STORES + 1..=WITH_SLOW_STORES + 60;
-    for seed in (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60).chain(slow) {
+    let mut drained = 0;
+    let seeds = (1..=120).chain(WITH_TICKETS + 1..=WITH_TICKETS + 60);
+    let seeds = seeds.chain(WITH_SLOW_STORES + 1..=WITH_SLOW_STORES + 60);
+    for seed in seeds.chain(WITH_DRAINS + 1..=WITH_DRAINS + 120) {
         let world = play_world(seed, None, seed % 2 == 0);
         assert!(world.violations.is_empty(), "seed {seed}: {:#?}", world.violations);
+        drained += world.drained;
         world.ownership().iter().zip(&mut ownership).for_each(|(now, all)| *all += now);
     }
     let [given, done, lost] = ownership;
+    assert!(drained > 100, "boxes were drained: {drained}");
     assert!(given > 200 && done > 300 && lost > 2, "keys were given, used and lost: {ownership:?}");
 }
 
@@ -210,6 +225,9 @@ const FOUND_WITHIN: &[(Planted, u64)] = &[
     (Planted::LostValueReturns, 240),
 ];
 
+/// The same, of those with drains.
+const FOUND_WITH_DRAINS: &[(Planted, u64)] = &[(Planted::DrainedEarly, 3), (Planted::GrantToDraining, 60)];
+
 /// The same, of those with tickets.
 const FOUND_WITH_TICKETS: &[(Planted, u64)] =
     &[(Planted::TicketSkipsBoxes, 3), (Planted::TicketOvertakes, 20), (Planted::OwnVersions, 3)];
@@ -222,8 +240,9 @@ const FOUND_WITH_SLOW_STORES: &[(Planted, u64)] =
 fn schedules_find_most_mistakes() {
     let with_tickets = FOUND_WITH_TICKETS.iter().map(|finder| (WITH_TICKETS, finder));
     let slow = FOUND_WITH_SLOW_STORES.iter().map(|finder| (WITH_SLOW_STORES, finder));
+    let with_drains = FOUND_WITH_DRAINS.iter().map(|finder| (WITH_DRAINS, finder));
     let plain = FOUND_WITHIN.iter().map(|finder| (0, finder));
-    for (after, (planted, seeds)) in plain.chain(with_tickets).chain(slow) {
+    for (after, (planted, seeds)) in plain.chain(with_tickets).chain(slow).chain(with_drains) {
         let found =
             (after + 1..=after + *seeds).any(|seed| !play(seed, Some(*planted), seed % 2 == 0).is_empty());
         assert!(found, "{} within {seeds} seeds", planted.name());

@@ -12,7 +12,8 @@ mod transactions;
 
 use super::super::boxes::lent::{Fronted, Model};
 use super::super::client::{Answer, Call, Client, Failed, OpId};
-use super::super::controller::Controller;
+use super::super::controller::{Controller, Drain};
+use super::super::holders::Boxes;
 use super::super::home::items::{Items, Tree};
 use super::super::home::{self, Home};
 use super::super::lease::runs;
@@ -47,7 +48,7 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     pub(super) boxes: BTreeMap<BoxId, Fronted<Option<Planted>>>,
     pub(super) homes: BTreeMap<HomeId, Home<Tree, Option<Planted>>>,
-    pub(super) controllers: Vec<Controller>,
+    pub(super) controllers: Vec<Controller<Option<Planted>>>,
     network: BTreeMap<(Nanos, u64), (NodeId, NodeId, Message)>,
     held: Vec<(NodeId, NodeId, Message)>,
     script: Script,
@@ -67,6 +68,8 @@ pub(super) struct World {
     /// Homes that lost their items: copies of these may run for a lease.
     quiet_until: BTreeMap<HomeId, Nanos>,
     at_home: at_home::AtHome,
+    /// Rounds in which a box could be stopped, by [`World::note_drained`].
+    pub(super) drained: u64,
     /// A store that evicts: its copies are older than nothing.
     pub(super) evicts: bool,
     /// The homes' stores take time, until then.
@@ -108,6 +111,7 @@ impl World {
             violations: Vec::new(),
             quiet_until: BTreeMap::new(),
             at_home: at_home::AtHome::default(),
+            drained: 0,
             evicts: false,
             slow: None,
             transactions: None,
@@ -134,7 +138,8 @@ impl World {
         for index in 0..controllers {
             let now = self.clock(NodeId::Controller(index));
             let layout = self.layout.clone();
-            self.controllers.push(Controller::new(&self.config, index, controllers, layout, now));
+            let of = (index, controllers);
+            self.controllers.push(Controller::with_bugs(&self.config, of, layout, now, self.planted));
         }
         self
     }
@@ -183,6 +188,29 @@ impl World {
 
     pub(super) fn restart_box(&mut self, id: u16) {
         self.start_box(BoxId(id), Life::Again);
+    }
+
+    /// All controllers are told that just these boxes are to be stopped.
+    pub(super) fn drain(&mut self, ids: &[u16]) {
+        let all = ids.iter().filter_map(|id| Boxes::of(BoxId(*id))).fold(Boxes::default(), Boxes::with);
+        for index in 0..self.controllers.len() {
+            let now = self.clock(NodeId::Controller(index as u8));
+            self.controllers[index].set_draining(now, all);
+        }
+    }
+
+    /// Counts boxes that may be stopped now.
+    pub(super) fn note_drained(&mut self) {
+        let drained = self.layout.boxes().filter(|id| self.drain_of(id.0) == Some(Drain::Drained));
+        self.drained += drained.count() as u64;
+    }
+
+    /// How far a box is, as the newest of the active controllers says.
+    pub(super) fn drain_of(&self, id: u16) -> Option<Drain> {
+        let controllers = (0..).zip(&self.controllers).filter(|(_, controller)| controller.is_active());
+        let (index, newest) = controllers.max_by_key(|(_, controller)| controller.epoch())?;
+        let drains = newest.drains(self.clock(NodeId::Controller(index)));
+        drains.into_iter().find(|(box_id, _)| box_id.0 == id).map(|(_, drain)| drain)
     }
 
     pub(super) fn crash_home(&mut self, id: u16) {

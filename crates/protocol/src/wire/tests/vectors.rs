@@ -135,7 +135,7 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
         ("another checksum", with(at::CHECKSUM, &[0])),
         ("an unknown opcode", dressed(at::OPCODE, &[0x12])),
         ("an unknown reply", dressed(at::OPCODE, &[0x40])),
-        ("an unknown flag", dressed(at::FLAGS, &[64, 0])),
+        ("an unknown flag", dressed(at::FLAGS, &[128, 0])),
         ("a key that the opcode has not", dressed(at::OPCODE, &[Opcode::Request(Verb::Noop).code()])),
         ("a filler that is not 0", dressed(HEADER + 7, &[1])),
         ("the hash of another key", hash),

@@ -38,6 +38,32 @@ pub fn with(source: &Source, chain: u32, place: &ReplicaPlace) -> Result<String,
     Ok(format!("{before}{end}{new}{after}"))
 }
 
+/// The text in which a box is to be stopped, or is not.
+///
+/// # Errors
+/// The file is none, has no such box, or not as a table of its own.
+pub fn draining(source: &Source, id: u16, is_draining: bool) -> Result<String, String> {
+    const BOX: &str = "[[box]]";
+    let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
+    let file = source.table(&parsed);
+    let boxes = file.get("box").map_or(Ok(Vec::new()), |entry| entry.tables());
+    let boxes = boxes.map_err(|wrong| wrong.to_string())?;
+    let is = |table: &&Table<'_>| {
+        table.get("id").is_some_and(|entry| entry.count().is_ok_and(|found| found == usize::from(id)))
+    };
+    let at = boxes.iter().find(is).map(Table::at).ok_or_else(|| format!("the file has no box {id}"))?;
+    let lines = lines_of(source.text(), BOX, at)
+        .ok_or_else(|| format!("box {id} is no {BOX} of its own: change the file by hand"))?;
+    let text = source.text();
+    let is_other = |line: &&str| line.split_once('=').is_none_or(|(key, _)| key.trim() != "draining");
+    let mut table: String = text[lines.clone()].split_inclusive('\n').filter(is_other).collect();
+    if is_draining {
+        let end = if table.ends_with('\n') { "" } else { "\n" };
+        let _ = writeln!(table, "{end}draining = true");
+    }
+    Ok(format!("{}{table}{}", &text[..lines.start], &text[lines.end..]))
+}
+
 /// The bytes of a replica's table, of the chain's last if none is named: from its head to the end of its last key.
 fn block(source: &Source, chain: u32, id: Option<u16>) -> Result<Range<usize>, String> {
     let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
@@ -50,9 +76,14 @@ fn block(source: &Source, chain: u32, id: Option<u16>) -> Result<Range<usize>, S
             "chain {chain} has no {HEAD}: its replicas are not tables of their own; change the file by hand"
         )
     };
-    let start = text[..at].rfind(HEAD).ok_or_else(by_hand)?;
-    let rest = &text[start + HEAD.len()..];
-    let mut end = start + HEAD.len();
+    lines_of(text, HEAD, at).ok_or_else(by_hand)
+}
+
+/// The bytes of the table with this head whose first key is at `at`, from its head to the end of its last key. None where it is not written so.
+fn lines_of(text: &str, head: &str, at: usize) -> Option<Range<usize>> {
+    let start = text[..at].rfind(head)?;
+    let rest = &text[start + head.len()..];
+    let mut end = start + head.len();
     let mut passed = end;
     for line in rest.split_inclusive('\n') {
         passed += line.len();
@@ -61,12 +92,12 @@ fn block(source: &Source, chain: u32, id: Option<u16>) -> Result<Range<usize>, S
             break;
         }
         // What follows its last key belongs to what comes next.
-        if !line.is_empty() && !line.starts_with('#') || end == start + HEAD.len() {
+        if !line.is_empty() && !line.starts_with('#') || end == start + head.len() {
             end = passed;
         }
     }
     // A key of another table before it means that its own is written in another way.
-    if at > end { Err(by_hand()) } else { Ok(start..end) }
+    (at <= end).then_some(start..end)
 }
 
 /// Where a replica's table has its first key.
@@ -154,6 +185,21 @@ id = 2
         }
     }
 
+    #[test]
+    fn a_box_is_to_be_stopped_and_serves_again() {
+        let text = "slots = 8\n[[box]]\nid = 1\nabove = [] # none\n\n# The other.\n[[box]]\nid = 2\n[[home]]\nid = 2\n";
+        for id in [1, 2] {
+            let drains = draining(&source(text), id, true).expect("it is there");
+            assert_eq!(drains.matches("draining = true\n").count(), 1, "{drains}");
+            assert_eq!(draining(&source(&drains), id, true).as_ref(), Ok(&drains), "once");
+            assert_eq!(draining(&source(&drains), id, false).expect("it is there"), text);
+        }
+        let first = draining(&source(text), 1, true).expect("it is there");
+        assert!(first.contains("above = [] # none\ndraining = true\n\n# The other."), "{first}");
+        assert!(draining(&source(text), 3, true).expect_err("none").contains("no box 3"));
+        assert!(draining(&source("box = [{ id = 1 }]\n"), 1, true).expect_err("none").contains("by hand"));
+    }
+
     proptest! {
         /// Whatever a file says in whichever order: it is read or refused, and so is a change of it.
         #[test]
@@ -166,6 +212,9 @@ id = 2
         ], 0..24)) {
             let source = source(&lines.join("\n"));
             let _ = File::of(&source, Path::new("c.toml"));
+            if let Ok(drains) = draining(&source, 64, true) {
+                prop_assert!(drains.contains("draining = true"));
+            }
             if let Ok(less) = without(&source, 7, 2) {
                 prop_assert!(less.len() < source.text().len());
             }

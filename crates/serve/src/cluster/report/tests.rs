@@ -136,7 +136,7 @@ fn a_whole_cluster_is_whole_and_says_what_it_counted() {
 fn what_is_missing_is_named_and_weighed() {
     let alone = [(1, false)];
     type Change<'a> = &'a dyn Fn(&mut [Answer; 7]);
-    let cases: [(Change<'_>, Verdict, &str); 12] = [
+    let cases: [(Change<'_>, Verdict, &str); 14] = [
         (&no_reads, Verdict::Down, "chain:7 serves no reads: its tail has not agreed"),
         (
             &|a| {
@@ -156,6 +156,19 @@ fn what_is_missing_is_named_and_weighed() {
             &|a| a[2] = Answer::Page(String::new(), Some("silent for a lease".into())),
             Verdict::Degraded,
             "home:1 is not ready: silent for a lease",
+        ),
+        (
+            &|a| a[3] = page("millrace_inc_drained{node=\"controller:0\",of=\"box:1\"} 0\n"),
+            Verdict::Degraded,
+            "box:1 is being drained",
+        ),
+        (
+            &|a| {
+                a[0] = silent();
+                a[3] = page("millrace_inc_drained{node=\"controller:0\",of=\"box:1\"} 1\n");
+            },
+            Verdict::Degraded,
+            "box:1 is drained: nobody waits for it",
         ),
         (
             &|a| a[3] = page("millrace_inc_silent_seconds{node=\"controller:0\",of=\"box:2\"} 9\n"),

@@ -36,6 +36,8 @@ impl State {
         match self {
             State::Alive => "alive".to_owned(),
             State::NotYet(_) => "not ready".to_owned(),
+            State::Leaving(true) => "drained".to_owned(),
+            State::Leaving(false) => "draining".to_owned(),
             State::Silent(_, None) => "silent".to_owned(),
             State::Silent(_, Some(silent)) => format!("silent {}", span(*silent)),
             State::Heard => "heard".to_owned(),
@@ -63,6 +65,8 @@ impl Row {
         let state = match self.state {
             State::Alive => "alive",
             State::NotYet(_) => "not_ready",
+            State::Leaving(true) => "drained",
+            State::Leaving(false) => "draining",
             State::Silent(..) => "silent",
             State::Heard => "heard",
             State::Unknown => "not_asked",

@@ -38,6 +38,10 @@ struct BoxEntry {
 
     #[arg(long, value_delimiter = ',')]
     above: Vec<u16>,
+
+    /// It is to be stopped: controllers begin with this; `millrace cluster drain` writes it
+    #[arg(long)]
+    draining: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -126,8 +130,11 @@ pub(super) fn read(file: &Table<'_>, path: &Path) -> Result<Topology, IncError> 
     let found = nodes.topology(slots, &registers);
     let topology = found.map_err(|error| nodes.place(error, file))?;
     let secret = cluster.map_or(Secret::None, |entry| Secret::of(entry, path));
+    let draining = nodes.boxes.iter().filter(|(entry, _)| entry.draining);
+    let draining =
+        draining.filter_map(|(entry, _)| Boxes::of(BoxId(entry.id))).fold(Boxes::default(), Boxes::with);
     let admin = nodes.places().into_iter().filter_map(|(node, at, _)| Some((node, at.admin?)));
-    Ok(Topology { secret, admin: admin.collect(), ..topology })
+    Ok(Topology { secret, draining, admin: admin.collect(), ..topology })
 }
 
 impl<'a> Nodes<'a> {

@@ -335,10 +335,15 @@ impl Durable {
 
 /// What says at `/healthz` that no sync takes too long and none has failed.
 pub fn pulse(post: Option<&Arc<Post>>) -> Option<Pulse> {
+    pulse_within(post, LATE)
+}
+
+/// The same, of syncs that may take so long.
+fn pulse_within(post: Option<&Arc<Post>>, late: Nanos) -> Option<Pulse> {
     let (post, beat) = (Arc::clone(post?), Beat::default());
     let asked = beat.clone();
     Some(beat.pulse("kv-log").woken_by(move || {
-        if post.failed().is_none() && post.outstanding(Clock::shared().now()) < LATE {
+        if post.failed().is_none() && post.outstanding(Clock::shared().now()) < late {
             asked.turn();
         }
     }))

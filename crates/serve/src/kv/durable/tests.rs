@@ -1,13 +1,17 @@
 //! A server with a log in this process: what is acknowledged is there for the next one, and what is wrong is said.
 
-use super::{Durability, DurableArgs};
+use super::{Durability, DurableArgs, pulse_within};
+use crate::admin::{Admin, Routes};
 use crate::kv::config::Config;
+use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use crate::kv::{Server, StartError};
+use base::{Clock, Nanos};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longer than anything takes that works.
@@ -224,4 +228,47 @@ fn contradictions_are_refused() {
     let short = config(&folder.0);
     short.registers.write(Id::StoreMaxValue, 8 << 20).expect("a size");
     assert!(refusal(&short).contains("too short for values of up to"));
+}
+
+/// What `/healthz` says.
+fn health(admin: &Admin) -> String {
+    let mut stream = TcpStream::connect(admin.address()).expect("it listens");
+    write!(stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+/// A sync that takes longer than it may is said at `/healthz`, until it is over; a log that failed, for good.
+#[test]
+fn a_disk_that_stands_still_is_named() {
+    let post = Arc::new(Post::unattended());
+    let pulses = pulse_within(Some(&post), Nanos(1)).into_iter();
+    let admin = Admin::start("127.0.0.1:0".parse().expect("an address"), Routes::default().loops(pulses));
+    let admin = admin.expect("it starts");
+    assert!(health(&admin).starts_with("HTTP/1.1 200"));
+    post.set_sync(Some(Clock::shared().now()));
+    while post.outstanding(Clock::shared().now()) < Nanos(1) {
+        std::hint::spin_loop();
+    }
+    let said = health(&admin);
+    assert!(said.starts_with("HTTP/1.1 503") && said.contains("kv-log"), "{said}");
+    post.set_sync(None);
+    assert!(health(&admin).starts_with("HTTP/1.1 200"));
+    post.fail("no space left".to_owned());
+    let said = health(&admin);
+    assert!(said.starts_with("HTTP/1.1 503") && said.contains("kv-log"), "{said}");
+}
+
+/// A node without a log has none that could stand still, home of boxes or not.
+#[test]
+fn who_has_no_log_names_none() {
+    let folder = Folder::new();
+    for (config, names) in
+        [(config(&folder.0), 1), (Config { durable: DurableArgs::default(), ..config(&folder.0) }, 0)]
+    {
+        let server = Server::start(&config).expect("it starts");
+        let found = server.pulses.iter().filter(|pulse| pulse.name() == "kv-log").count();
+        assert_eq!(found, names);
+    }
 }

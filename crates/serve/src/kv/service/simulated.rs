@@ -117,6 +117,12 @@ impl<B: Mistakes> Kv<B> {
         }
     }
 
+    /// Whether it goes by a table that says that a box is to be stopped, and may have to wait for it.
+    pub(in crate::kv) fn may_wait_for(&self, id: BoxId, now: Nanos) -> bool {
+        let home = self.homed().home();
+        home.is_draining(id) && home.waits_for(id, now)
+    }
+
     /// A key that was lost with its owner, each once.
     pub(in crate::kv) fn poll_lost(&mut self) -> Option<Vec<u8>> {
         match &mut self.0 {

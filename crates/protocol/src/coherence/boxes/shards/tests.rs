@@ -97,11 +97,61 @@ fn all_go_by_a_table_that_one_heard_and_one_answers() {
     settle(&mut cache, &mut out);
     assert!(cache.shards().all(|machine| machine.table().epoch() == Epoch(9)));
     cache.handle(0, Nanos(2), (from, &control(Control::Heartbeat, 9)), &mut out);
-    assert!(cache.take_asides().is_empty(), "they have said so");
-    assert_eq!(out.len(), 3, "one answer each");
+    let told = cache.take_asides();
+    let is_beat = |aside: &Aside| match aside {
+        Aside::Heard { message, .. } => message.header.opcode == Opcode::Control(Control::Heartbeat),
+        _ => false,
+    };
+    assert!(told.iter().all(|(.., aside)| is_beat(aside)), "they have said so: {told:?}");
+    assert_eq!((told.len(), out.len()), (3, 3), "one answer each");
     // An older one is not handed on.
     cache.handle(0, Nanos(2), (from, &control(Control::Table, 8)), &mut out);
     assert!(cache.take_asides().is_empty());
+}
+
+#[test]
+fn a_box_of_which_a_shard_stands_still_gives_no_sign_of_life_until_it_goes_on() {
+    let (mut cache, mut out) = (divided(3, None), Out::new());
+    let from = NodeId::Controller(0);
+    let beat = |cache: &mut Divided<_>, out: &mut Out, stands: Option<u8>| {
+        out.clear();
+        cache.handle(0, Nanos(2), (from, &control(Control::Heartbeat, 9)), out);
+        for (by, at, aside) in cache.take_asides() {
+            if stands != Some(at) {
+                cache.hear((by, at), aside, Nanos(2), out);
+            }
+        }
+        settle(cache, out);
+        out.len()
+    };
+    for _ in 0..3 * MOST_MISSED {
+        assert_eq!(beat(&mut cache, &mut out, None), 1);
+    }
+    let answered: usize = (0..3 * MOST_MISSED).map(|_| beat(&mut cache, &mut out, Some(2))).sum();
+    assert_eq!(answered, usize::from(MOST_MISSED));
+    assert!(cache.shards[0].0.stands_still());
+    // Its answer to this one comes after shard 0's silence.
+    assert_eq!([beat(&mut cache, &mut out, None), beat(&mut cache, &mut out, None)], [0, 1]);
+}
+
+#[test]
+fn what_is_left_is_left_in_all_shards() {
+    let (mut cache, mut out) = (divided(3, None), Out::new());
+    let from = NodeId::Controller(0);
+    let mut table = control(Control::Table, 9);
+    (table.header.operand, table.header.version) = (0, crate::wire::Version(1));
+    cache.handle(0, Nanos(2), (from, &table), &mut out);
+    let left = |out: &Out| out.last().map(|(_, said)| said.header.operand);
+    // Two have not said that they go by it.
+    assert_eq!(left(&out), Some(2));
+    settle(&mut cache, &mut out);
+    assert!(cache.shards().all(|machine| machine.is_draining()));
+    cache.handle(0, Nanos(2), (from, &control(Control::Heartbeat, 9)), &mut out);
+    assert_eq!(left(&out), Some(0));
+    let has_left = Aside::Goes { epoch: Epoch(9), left: 5 };
+    cache.hear((2, 0), has_left, Nanos(2), &mut out);
+    cache.handle(0, Nanos(2), (from, &control(Control::Heartbeat, 9)), &mut out);
+    assert_eq!(left(&out), Some(5));
 }
 
 #[test]

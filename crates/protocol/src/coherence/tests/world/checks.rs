@@ -61,9 +61,29 @@ impl World {
         }
     }
 
+    /// Nobody would wait for a box that may be stopped, and nothing is left there.
+    fn check_drained(&mut self) {
+        let drained: Vec<BoxId> =
+            self.layout.boxes().filter(|id| self.drain_of(id.0) == Some(Drain::Drained)).collect();
+        for id in drained {
+            let waits = |id_of: &HomeId| {
+                let home = &self.homes[id_of];
+                home.is_draining(id) && home.waits_for(id, self.clock(NodeId::Home(*id_of)))
+            };
+            let waiting: Vec<HomeId> = self.homes.keys().copied().filter(waits).collect();
+            for home in waiting {
+                self.violations.push(format!("box {id} is drained, and home {home} may wait for it"));
+            }
+            if let Some(machine) = self.boxes.get(&id).filter(|machine| machine.left() > 0) {
+                self.violations.push(format!("box {id} is drained, and has {} left", machine.left()));
+            }
+        }
+    }
+
     /// No box could answer what is not, at this moment, at the home.
     pub(super) fn check(&mut self) {
         self.check_owners();
+        self.check_drained();
         for (id, machine) in &self.boxes {
             let now = self.clock(NodeId::Box(*id));
             for kept in machine.copies().filter(|kept| runs(kept.end(), now)) {
