@@ -6,6 +6,7 @@
 
 use base::Prng;
 use protocol::chain::Transaction;
+use protocol::chain::attributes::FLUSHED;
 use protocol::planted::NoBugs;
 use protocol::wire::Version;
 use serve::kv::Transactions;
@@ -16,6 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One transaction in so many has no good end.
 const BAD_ONE_IN: u64 = 8;
+/// Of flushes, which are rare, one in so many.
+const BAD_FLUSH_ONE_IN: u64 = 2;
+/// While others are under way, one step in so many is that of something late: it is to meet what came long after it.
+const LATE_ONE_IN: u64 = 64;
 
 #[derive(Debug, Default)]
 struct State {
@@ -48,10 +53,15 @@ impl Chain {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anything is under way.
+    /// Whether anybody waits for something that is under way.
     pub fn is_busy(&self) -> bool {
         let state = self.state();
-        !state.asked.is_empty() || !state.answers.is_empty() || !state.late.is_empty()
+        !state.asked.is_empty() || !state.answers.is_empty()
+    }
+
+    /// Whether something may be done that nobody waits for.
+    pub fn has_late(&self) -> bool {
+        !self.state().late.is_empty()
     }
 
     /// Does one of what is under way.
@@ -59,14 +69,17 @@ impl Chain {
         let mut state = self.state();
         let State { map, asked, answers, heard, late } = &mut *state;
         let one_of = |count: usize, luck: &mut Prng| luck.below(count as u64) as usize;
-        match luck.below(8) {
-            0 if !late.is_empty() => {
+        let is_idle = asked.is_empty() && answers.is_empty();
+        match luck.below(LATE_ONE_IN) {
+            turn if !late.is_empty() && (turn == 0 || is_idle) => {
                 let at = one_of(late.len(), luck);
                 map.execute(&late.swap_remove(at));
             }
-            1..=4 if !asked.is_empty() => {
+            turn if !asked.is_empty() && turn % 2 == 0 => {
                 let (number, transaction) = asked.swap_remove(one_of(asked.len(), luck));
-                let is_bad = !is_calm && luck.below(BAD_ONE_IN) == 0;
+                let flushes = transaction.writes.iter().any(|(key, _)| key == FLUSHED);
+                let is_bad = luck.below(if flushes { BAD_FLUSH_ONE_IN } else { BAD_ONE_IN }) == 0;
+                let is_bad = is_bad && !is_calm;
                 let (answer, step) = match luck.below(4) {
                     _ if !is_bad => (Answer::Done(map.execute(&transaction)), Step::There),
                     0 => (Answer::NotDone, Step::There),

@@ -63,7 +63,10 @@ struct Kept {
 struct Chained {
     chain: Chain,
     luck: Prng,
-    is_under_way: bool,
+    /// Its next step comes within this; else there is none.
+    next_within: u64,
+    /// Steps that were to come: the last counts.
+    turns: u64,
     /// When it was last not known what became of something: the home died, or the chain did not answer.
     unknown: Picos,
 }
@@ -96,8 +99,13 @@ impl Served {
             has_rotted: false,
             ended: Picos::ZERO,
         };
-        let chain =
-            || Chained { chain: Chain::default(), luck: luck(), is_under_way: false, unknown: Picos::ZERO };
+        let chain = || Chained {
+            chain: Chain::default(),
+            luck: luck(),
+            next_within: u64::MAX,
+            turns: 0,
+            unknown: Picos::ZERO,
+        };
         match homes {
             Homes::Bare | Homes::Cache => Behind::Nothing,
             Homes::Logged => Behind::Disk(self.disks.entry(node).or_insert_with(disk).disk.clone()),
@@ -165,19 +173,27 @@ impl World<'_> {
 
     /// After whatever a node did, or its chain: when that does something next.
     pub(super) fn drive_chain(&mut self, node: Node) {
-        let (now, usual) = (self.now(), self.script.disk.1);
+        let (now, usual, lease) = (self.now(), self.script.disk.1, self.script.config.lease);
         let Some(kept) = self.served.chains.get_mut(&node) else { return };
-        if kept.chain.is_busy() && !std::mem::replace(&mut kept.is_under_way, true) {
-            let takes = Picos(1 + kept.luck.below(usual.0) / 4);
-            self.queue.push(now.plus(takes), node, Happening::Chain);
+        let most = match (kept.chain.is_busy(), kept.chain.has_late()) {
+            (true, _) => usual.0 / 4,
+            (false, true) => Picos::from(lease).0,
+            (false, false) => return,
+        };
+        // Who waits for nothing late waits for nobody.
+        if most < kept.next_within {
+            kept.next_within = most;
+            kept.turns += 1;
+            let at = now.plus(Picos(1 + kept.luck.below(most)));
+            self.queue.push(at, node, Happening::Chain(kept.turns));
         }
     }
 
     /// A chain does something.
-    pub(super) fn chain_steps(&mut self, node: Node) {
+    pub(super) fn chain_steps(&mut self, node: Node, turn: u64) {
         let (now, is_calm) = (self.now(), self.is_calm);
-        let Some(kept) = self.served.chains.get_mut(&node) else { return };
-        kept.is_under_way = false;
+        let Some(kept) = self.served.chains.get_mut(&node).filter(|kept| kept.turns == turn) else { return };
+        kept.next_within = u64::MAX;
         let step = kept.chain.step(&mut kept.luck, is_calm);
         if step == Step::Unknown {
             (kept.unknown, self.served.unanswered) = (now, self.served.unanswered + 1);

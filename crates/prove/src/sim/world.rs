@@ -59,8 +59,8 @@ pub enum Happening {
     Phase(Phase),
     /// The disk of a home has done something, of this life.
     Disk { life: u32, deed: Deed },
-    /// The chain of a home does something.
-    Chain,
+    /// The chain of a home does something, if it was not to do it before.
+    Chain(u64),
 }
 
 /// What follows the safety phase.
@@ -194,7 +194,7 @@ impl<'a> World<'a> {
                 Happening::Lost(numbers) => self.lost_everywhere(&numbers),
                 Happening::Phase(phase) => self.enter(phase),
                 Happening::Disk { life, deed } => self.disk_is_done(node, life, deed),
-                Happening::Chain => self.chain_steps(node),
+                Happening::Chain(turn) => self.chain_steps(node, turn),
             }
             if self.is_over() {
                 break;
@@ -241,8 +241,12 @@ impl<'a> World<'a> {
             Happening::Aside { .. } => 7,
             Happening::Ranges(_) => 8,
             Happening::Disk { .. } => 9,
+<<<<<<< HEAD
             Happening::Chain => 10,
             Happening::Drains(_) => 11,
+=======
+            Happening::Chain(_) => 10,
+>>>>>>> wt-A
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {

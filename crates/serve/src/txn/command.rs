@@ -3,7 +3,7 @@
 use super::{Options, TxnError, reply};
 use crate::chain::registry::etcd::Login;
 use crate::process::parse::duration;
-use ::client::chain::{Shards, Source};
+use ::client::chain::{Client, Shards, Source};
 use clap::ValueEnum;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
@@ -198,7 +198,8 @@ impl Transactions {
                 let (mut text, mut json) =
                     (reply::text(&transaction, &outcome), reply::json(&transaction, &outcome));
                 if outcome.abort == Some(Abort::Claimed)
-                    && let Ok(Some((_, claim))) = client.claim()
+                    && let Some((key, _)) = transaction.writes.first()
+                    && let Ok(Some((_, claim))) = client.chain_of(key).and_then(Client::claim)
                 {
                     text += &format!("  the home that claimed it is at {}\n", claim.address);
                     json["abort"]["home"] = claim.address.into();

@@ -27,7 +27,7 @@ mod tests;
 
 pub use field::MAX_NUMBER;
 
-use super::{Configuration, Message};
+use super::{Configuration, Message, Slots};
 use field::{Field, Reader, messages};
 use std::fmt;
 
@@ -35,6 +35,8 @@ use std::fmt;
 pub const MAGIC: [u8; 2] = *b"MC";
 /// The version of the format spoken here.
 pub const VERSION: u8 = 5;
+/// Of the oldest configurations that a registry may have kept: before version 5 a chain had all slots, and a configuration did not say so.
+const STORED_SINCE: u8 = 4;
 /// Bytes before the fields.
 pub const HEADER: usize = 16;
 /// Bytes of the longest message: what a frame of the fabric carries.
@@ -113,7 +115,7 @@ pub fn emit(chain: u32, message: &Message, out: &mut Vec<u8>) {
 /// # Errors
 /// [`ParseError`].
 pub fn parse(bytes: &[u8]) -> Result<(u32, Message), ParseError> {
-    let (kind, chain, fields) = unseal(bytes, VERSION)?;
+    let (_, kind, chain, fields) = unseal(bytes, VERSION)?;
     if !KINDS.iter().any(|(code, ..)| *code == kind) {
         return Err(ParseError::Kind(kind));
     }
@@ -135,11 +137,15 @@ impl Configuration {
     /// # Errors
     /// [`ParseError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<(u32, Configuration), ParseError> {
-        let (kind, chain, fields) = unseal(bytes, STORED_SINCE)?;
+        let (version, kind, chain, fields) = unseal(bytes, STORED_SINCE)?;
         if kind != STORED_CONFIGURATION {
             return Err(ParseError::Kind(kind));
         }
-        let mut reader = Reader::new(fields);
+        let mut fields = fields.to_vec();
+        if version < 5 {
+            Slots::default().put(&mut fields);
+        }
+        let mut reader = Reader::new(&fields);
         let configuration = Configuration::take(&mut reader).filter(|_| reader.is_empty());
         Ok((chain, configuration.ok_or(ParseError::Malformed)?))
     }
@@ -160,8 +166,8 @@ fn seal(kind: u8, chain: u32, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>))
     out[start..][..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The kind, the chain and the fields of an envelope of a version from `since` on.
-fn unseal(bytes: &[u8], since: u8) -> Result<(u8, u32, &[u8]), ParseError> {
+/// The version, the kind, the chain and the fields of an envelope of a version from `since` on.
+fn unseal(bytes: &[u8], since: u8) -> Result<(u8, u8, u32, &[u8]), ParseError> {
     let (head, fields) = bytes.split_first_chunk::<HEADER>().ok_or(ParseError::Foreign)?;
     let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     if head[4..6] != MAGIC || bytes.len() > MAX_MESSAGE || number(12) as usize != fields.len() {
@@ -173,5 +179,5 @@ fn unseal(bytes: &[u8], since: u8) -> Result<(u8, u32, &[u8]), ParseError> {
     if !(since..=VERSION).contains(&head[6]) {
         return Err(ParseError::Version(head[6]));
     }
-    Ok((head[7], number(8), fields))
+    Ok((head[6], head[7], number(8), fields))
 }
