@@ -1,4 +1,5 @@
-//! The service of a server whose items lie in a chain, or several: every command of an item waits for transactions, and its reply keeps its place in its connection's line.
+//! The service of a server whose items lie in a chain, or several: every command of an item waits for transactions, and its reply keeps its place in its
+//! connection's line.
 //!
 //! ```text
 //!  command ─▶ a place in its connection's line ─▶ Chained ─▶ transactions ─▶ Chains (a thread each) ─▶ replicas
