@@ -136,7 +136,8 @@ impl Builder {
         self
     }
 
-    /// The chain of this number alone; without it, where a file has several, all of them: each key is in the one that has its slot. In etcd it is chain 1, unless this says so.
+    /// The chain of this number alone. Without it, where a file has several, all of them: each key is in the one that has its slot. In etcd it is chain 1,
+    /// unless this says so.
     pub fn chain(mut self, number: u32) -> Builder {
         self.chain = Some(number);
         self

@@ -28,7 +28,8 @@ pub struct Item {
     pub version: u64,
 }
 
-/// Keys and transactions of one chain, or of several: then each operation is of one of them. It is used by one thread at a time; a program has one for each of its threads.
+/// Keys and transactions of one chain, or of several: then each operation is of one of them. It is used by one thread at a time; a program has one for each
+/// of its threads.
 pub struct Store {
     chains: Shards,
 }

@@ -7,7 +7,7 @@
 use super::chained::{PROGRAM, Up, until_all_serve};
 use super::served::{self, Client, Served};
 use serve::inc::topology::Topology;
-use serve::kv::Server;
+use serve::kv::{Place, Server};
 use serve::kv::durable::{Durability, DurableArgs};
 use serve::kv::home::HomeArgs;
 use serve::proxy::{Options, Running};
@@ -107,7 +107,7 @@ impl Racked {
         }
         config.durable = DurableArgs {
             durability: Durability::Chain,
-            chain: self.up.addresses(),
+            chain: self.up.addresses().into_iter().map(Place::Replica).collect(),
             ..DurableArgs::default()
         };
         let boxes = Some(self.folder.join("rack.toml"));

@@ -128,11 +128,11 @@ impl Chain {
 }
 
 impl Transactions for Chain {
-    fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
+    fn send(&mut self, mut transactions: Vec<(u64, Transaction)>) {
         self.state().asked.append(&mut transactions);
     }
 
-    fn take_done(&self) -> Vec<(u64, Answer)> {
+    fn take_done(&mut self) -> Vec<(u64, Answer)> {
         std::mem::take(&mut self.state().heard)
     }
 }

@@ -176,7 +176,7 @@ impl SimulatedHome {
     pub fn may_wait_for(&self, id: BoxId, now: Nanos) -> bool {
         match self {
             SimulatedHome::Bare(home) => home.is_draining(id) && home.waits_for(id, now),
-            SimulatedHome::Node(_, machine) => machine.may_wait_for(id, now),
+            SimulatedHome::Node(_, machine, _) => machine.may_wait_for(id, now),
         }
     }
 

@@ -241,12 +241,8 @@ impl<'a> World<'a> {
             Happening::Aside { .. } => 7,
             Happening::Ranges(_) => 8,
             Happening::Disk { .. } => 9,
-<<<<<<< HEAD
-            Happening::Chain => 10,
-            Happening::Drains(_) => 11,
-=======
             Happening::Chain(_) => 10,
->>>>>>> wt-A
+            Happening::Drains(_) => 11,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {

@@ -34,6 +34,7 @@ pub mod shared;
 mod stream;
 
 pub use chain_client::Transactions;
+pub use chains::Place;
 pub use in_node::Kv;
 
 use crate::admin::Routes;

@@ -116,7 +116,6 @@ impl Script {
     /// For clients, which have as much under way as is asked of them.
     pub fn client_config(&self) -> Config {
         Config { window: self.intents.len() + 64, ..self.config.clone() }
-        slots: Slots::default(),
     }
 
     /// A lease, on whatever clock.
@@ -161,6 +160,7 @@ fn draw_config(random: &mut Prng, clients: usize, ops: usize) -> Config {
     let retransmit = Nanos::from_millis(one_of(random, &[1, 2, 4]));
     Config {
         chain: 7,
+        slots: Slots::default(),
         window: one_of(random, &[2, 4, 64]),
         window_bytes: one_of(random, &[200, 1 << 20]),
         queue: 4 * ops + 256,
