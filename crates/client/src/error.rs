@@ -1,7 +1,7 @@
 //! Why an operation has no result, and what to do about it.
 
-use crate::chain::reply::CLAIMED;
 use crate::chain::Across;
+use crate::chain::reply::CLAIMED;
 use crate::chain::words::refusal_text;
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;

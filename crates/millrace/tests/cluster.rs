@@ -155,7 +155,8 @@ fn load(file: &str, stop: &AtomicBool, rounds: &AtomicU64) -> Duration {
     longest
 }
 
-/// Under load by way of it a box is drained, stopped, started and taken in again. Nothing is lost, nothing read is old, and nobody waits for the box once it is stopped.
+/// Under load by way of it a box is drained, stopped, started and taken in again. Nothing is lost, nothing read is old, and nobody waits for the box
+/// once it is stopped.
 #[test]
 fn a_box_is_drained_stopped_and_comes_back_under_load() {
     let rack = Text::new().rack();

@@ -13,8 +13,8 @@ mod served;
 
 use chained::{Up, until_all_serve};
 use proxied::Proxied;
-use serve::kv::Server;
 use serve::kv::durable::{Durability, DurableArgs};
+use serve::kv::{Place, Server};
 use served::{Served, skip};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -108,8 +108,11 @@ fn ended_well(rack: Proxied) {
 fn over(up: &Up) -> Served {
     until_all_serve(up);
     let mut config = served::config(&[]);
-    config.durable =
-        DurableArgs { durability: Durability::Chain, chain: up.addresses(), ..DurableArgs::default() };
+    config.durable = DurableArgs {
+        durability: Durability::Chain,
+        chain: up.addresses().into_iter().map(Place::Replica).collect(),
+        ..DurableArgs::default()
+    };
     let node = Server::start(&config).expect("a node on a free port");
     Served { node, config }
 }

@@ -7,9 +7,9 @@
 use super::chained::{PROGRAM, Up, until_all_serve};
 use super::served::{self, Client, Served};
 use serve::inc::topology::Topology;
-use serve::kv::{Place, Server};
 use serve::kv::durable::{Durability, DurableArgs};
 use serve::kv::home::HomeArgs;
+use serve::kv::{Place, Server};
 use serve::proxy::{Options, Running};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! Boxes that are drained: in a third of all runs operators have controllers take boxes out of the table while the cluster runs, and take them in again.
 //!
-//! All controllers that are up are told at one moment; one that comes up reads what is so by then, as if from its file. When the newest of those that make tables
-//! says that a box is drained, no home that goes by such a table may have to wait for the box, and nothing is left there.
+//! All controllers that are up are told at one moment; one that comes up reads what is so by then, as if from its file. When the newest of those that
+//! make tables says that a box is drained, no home that goes by such a table may have to wait for the box, and nothing is left there.
 
 use super::nodes::Machine;
 use super::topology::Topology;

@@ -70,8 +70,8 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::StrayServed, 16),
     (Planted::KeepOutsideRange, 9),
     (Planted::TellOnlyInRange, 9),
-    (Planted::DrainedEarly, 1),
-    (Planted::GrantToDraining, 2),
+    (Planted::DrainedEarly, 11),
+    (Planted::GrantToDraining, 311),
 ];
 
 fn case(topology: &str) -> Case {
@@ -104,7 +104,7 @@ fn boxes_own_keys_in_many_runs() {
 fn fingerprints_are_the_same_everywhere() {
     let (one, two) = (run("rooted", 20, 1), run("rooted", 20, 2));
     assert_eq!(one.print, two.print);
-    assert_eq!(one.print.to_string(), "3348361dc4f87c1b");
+    assert_eq!(one.print.to_string(), "f4b421e2ba59fecd");
 }
 
 #[test]
@@ -177,16 +177,5 @@ fn the_command_line_is_read() {
         ["sim --plan crash@5+6:1", "sim --seeds 3 --seed 4", "sim --planted nothing", "sim --topology x"]
     {
         assert!(read(bad).is_err(), "{bad}");
-    }
-}
-
-#[test]
-fn zz_search() {
-    for planted in [Planted::DrainedEarly, Planted::GrantToDraining] {
-        let found = (1..3000).find(|seed| {
-            let clean = Case { seed: *seed, ..case("rooted") };
-            Case { planted: Some(Bug::Cache(planted)), ..clean }.play(false).violation.is_some()
-        });
-        println!("SEED {planted:?} {found:?}");
     }
 }

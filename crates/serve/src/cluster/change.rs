@@ -1,7 +1,8 @@
 //! `millrace cluster drain`, `remove` and `add`.
 //!
-//! Of a box they are orders to the rack's controllers (`rack`). Of a chain they are orders to its controllers (`order`), which all members learn of while they run; the file is changed when the chain has
-//! obeyed. For other members it is said how far the protocols go: *drain* says whether one may be stopped.
+//! Of a box they are orders to the rack's controllers (`rack`). Of a chain they are orders to its controllers (`order`), which all members learn of
+//! while they run; the file is changed when the chain has obeyed. For other members it is said how far the protocols go: *drain* says whether one may
+//! be stopped.
 
 use super::ClusterError;
 use super::ask::{Answer, ask_all};
@@ -25,9 +26,10 @@ use std::path::{Path, PathBuf};
 /// and writes wait until then. With --live it is left out first, and nothing waits: it goes on running and serves nobody, until `millrace cluster add FILE
 /// MEMBER` lets it in again. A controller may if another stands by.
 ///
-/// A box is taken out of the table by its controller: clients and other boxes go round it, it is granted no more copies, and the keys that it owns go home. The
-/// command waits, about a lease, until nobody would wait for the box; then it may be stopped. `millrace cluster add FILE box:1` has it serve again. The order goes
-/// to the controllers' admin ports with their token: that of this machine is found by itself, another is named by MILLRACE_ADMIN_TOKEN (a file).
+/// A box is taken out of the table by its controller: clients and other boxes go round it, it is granted no more copies, and the keys that it owns go
+/// home. The command waits, about a lease, until nobody would wait for the box; then it may be stopped. `millrace cluster add FILE box:1` has it
+/// serve again. The order goes to the controllers' admin ports with their token: that of this machine is found by itself, another is named by
+/// MILLRACE_ADMIN_TOKEN (a file).
 ///
 /// A home cannot be drained: its keys are nowhere else.
 ///

@@ -3,8 +3,9 @@
 //! ```text
 //!  all controllers are told ──▶ one makes the tables, and goes by it ──▶ it says that nobody would wait for the box ──▶ the file
 //! ```
-//! Controllers are told at their admin ports, with the token that each has there. Those that stand by hear of it from the one that makes the tables, and are told
-//! because any of them may be that by now. Whoever is interrupted leaves the order in force; the same command once more goes on from there.
+//! Controllers are told at their admin ports, with the token that each has there. Those that stand by hear of it from the one that makes the tables,
+//! and are told because any of them may be that by now. Whoever is interrupted leaves the order in force; the same command once more goes on from
+//! there.
 //!
 //! Bounds: [`PATIENCE`] until a controller that makes the tables goes by it; then for as long as the rack makes of it.
 

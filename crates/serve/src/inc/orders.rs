@@ -1,4 +1,5 @@
-//! What an operator changes of a controller that runs: its file is read anew, or its admin port is told, and its thread takes up what is new before its next turn.
+//! What an operator changes of a controller that runs: its file is read anew, or its admin port is told, and its thread takes up what is new before
+//! its next turn.
 //!
 //! Bounds: the last that was said of each thing, until it is taken.
 

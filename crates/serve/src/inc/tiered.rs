@@ -70,6 +70,8 @@ pub struct Tiered<B = NoBugs> {
     changes: Changes,
     feed_at: Nanos,
     look_at: Nanos,
+    /// As it is while the box serves. One that is drained hears of all requests, so that all its clients are told to go round it.
+    filter: u8,
     /// Sights at which the filter's counts were halved last.
     aged_at: u64,
 }
@@ -83,7 +85,9 @@ impl<B: Bugs<Planted>> Tiered<B> {
             "a box begins with nothing in either tier"
         );
         cache.watch_copies();
+        let filter = if let Table::First(_, live) = &table { live.filter } else { 0 };
         Tiered {
+            filter,
             cache,
             table,
             changes: Changes::default(),
@@ -105,6 +109,7 @@ impl<B: Bugs<Planted>> Tiered<B> {
             && live.epoch != epoch
         {
             live.epoch = epoch;
+            live.filter = if self.cache.is_draining() { 0 } else { self.filter };
             tier.set_options(*live);
         }
     }

@@ -343,8 +343,8 @@ impl<B: Bugs<Planted>> Box<B> {
         fills.kill_where(is_other);
     }
 
-    /// Gives everything up, if it is to be stopped and was not before: copies and fills at once; the time of keys that it owns is over, so that they go home, and
-    /// those that a faster tier has come back first.
+    /// Gives everything up, if it is to be stopped and was not before: copies and fills at once; the time of keys that it owns is over, so that they
+    /// go home, and those that a faster tier has come back first.
     fn leave_all(&mut self, now: Nanos, before: &Table) {
         if self.is_draining() && !before.draining().contains(self.id) {
             self.copies.drop_where(|_| true);

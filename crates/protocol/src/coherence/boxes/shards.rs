@@ -17,8 +17,8 @@
 //! Shape: a hash's lowest six bits are its *group*, and groups go to shards in turn. They are the first byte of the hash on the wire, and the same bits
 //! choose buckets of a faster tier's table, so that each bucket has one writer.
 //!
-//! Signs of life are those of all: shard 0 has the others hear each heartbeat, and answers none while one of them has not answered the last `MOST_MISSED`, so that a
-//! box of which a core stands still is taken for dead. It says as *left* (a box that is drained) what all of them have left.
+//! Signs of life are those of all: shard 0 has the others hear each heartbeat, and answers none while one of them has not answered the last
+//! `MOST_MISSED`, so that a box of which a core stands still is taken for dead. It says as *left* (a box that is drained) what all of them have left.
 //!
 //! Bounds: `MOST_FLUSHES` flushes that are not answered yet; the oldest is forgotten, and asked for again.
 

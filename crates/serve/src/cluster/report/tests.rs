@@ -136,7 +136,7 @@ fn a_whole_cluster_is_whole_and_says_what_it_counted() {
 fn what_is_missing_is_named_and_weighed() {
     let alone = [(1, false)];
     type Change<'a> = &'a dyn Fn(&mut [Answer; 7]);
-    let cases: [(Change<'_>, Verdict, &str); 14] = [
+    let cases: [(Change<'_>, Verdict, &str); 12] = [
         (&no_reads, Verdict::Down, "chain:7 serves no reads: its tail has not agreed"),
         (
             &|a| {
@@ -156,19 +156,6 @@ fn what_is_missing_is_named_and_weighed() {
             &|a| a[2] = Answer::Page(String::new(), Some("silent for a lease".into())),
             Verdict::Degraded,
             "home:1 is not ready: silent for a lease",
-        ),
-        (
-            &|a| a[3] = page("millrace_inc_drained{node=\"controller:0\",of=\"box:1\"} 0\n"),
-            Verdict::Degraded,
-            "box:1 is being drained",
-        ),
-        (
-            &|a| {
-                a[0] = silent();
-                a[3] = page("millrace_inc_drained{node=\"controller:0\",of=\"box:1\"} 1\n");
-            },
-            Verdict::Degraded,
-            "box:1 is drained: nobody waits for it",
         ),
         (
             &|a| a[3] = page("millrace_inc_silent_seconds{node=\"controller:0\",of=\"box:2\"} 9\n"),
@@ -211,6 +198,20 @@ fn what_is_missing_is_named_and_weighed() {
             report.json()["code"],
             u8::from(verdict != Verdict::Whole) + u8::from(verdict == Verdict::Down)
         );
+    }
+}
+
+#[test]
+fn a_box_that_is_to_be_stopped_is_named_whether_it_runs_or_not() {
+    let drained =
+        |is: u8| page(&format!("millrace_inc_drained{{node=\"controller:0\",of=\"box:1\"}} {is}\n"));
+    let waits = report(|answers| answers[3] = drained(0));
+    assert!(waits.text().contains("box:1 is being drained"), "{}", waits.text());
+    let stopped = report(|answers| (answers[0], answers[3]) = (silent(), drained(1)));
+    assert!(stopped.text().contains("box:1 is drained: nobody waits for it"), "{}", stopped.text());
+    for (report, state) in [(waits, "draining"), (stopped, "drained")] {
+        assert_eq!(report.verdict(), Verdict::Degraded);
+        assert_eq!(report.json()["members"][0]["state"], state);
     }
 }
 

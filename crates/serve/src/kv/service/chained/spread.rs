@@ -126,7 +126,8 @@ mod tests {
         // Slot 12182.
         assert_eq!(places(spread.send(1, super::super::item::read(b"foo"))), [2]);
         assert_eq!(spread.hear(2, 1, Answer::NotDone), Some(Answer::NotDone));
-        let flush = Transaction { writes: vec![(FLUSHED.to_vec(), Change::Put(vec![]))], ..Transaction::default() };
+        let flush =
+            Transaction { writes: vec![(FLUSHED.to_vec(), Change::Put(vec![]))], ..Transaction::default() };
         assert_eq!(places(spread.send(2, flush.clone())), [0, 1, 2]);
         assert_eq!((spread.hear(0, 2, done(None)), spread.hear(2, 2, done(None))), (None, None));
         assert_eq!(spread.hear(1, 2, done(None)), Some(done(None)));
