@@ -7,15 +7,37 @@ use model::experiment::Rows;
 use model::experiment::compare::{Verdict, compare, summary};
 use model::experiment::published::Standing;
 use model::platform::Platforms;
-use model::system::ALL;
+use model::system::{ALL, System};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The rows of all experiments of a system, those beside each other for which there are cores.
+fn rows_of(system: &System) -> Rows {
+    let next = AtomicUsize::new(0);
+    let made: Mutex<BTreeMap<usize, Rows>> = Mutex::default();
+    let run_them = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(experiment) = system.experiments.get(at) else { return };
+            let rows = (experiment.run)(&Platforms::shipped(), 1).expect("its platform is complete");
+            made.lock().expect("no experiment panics").insert(at, rows);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(run_them);
+        }
+    });
+    let mut rows = Rows::default();
+    made.into_inner().expect("no experiment panicked").into_values().for_each(|of_one| rows.append(of_one));
+    rows
+}
 
 fn check(name: &str) {
     let system = ALL.iter().find(|system| system.name == name).expect("it is in the list");
     let results = system.results().expect("its file is sound");
-    let mut rows = Rows::default();
-    for experiment in system.experiments {
-        rows.append((experiment.run)(&Platforms::shipped(), 1).expect("its platform is complete"));
-    }
+    let rows = rows_of(system);
     let compared = compare(&results, &rows);
     for one in &compared {
         println!("{:10} {:13} {:?}", one.result.id, one.result.standing, one.verdict);
