@@ -12,7 +12,8 @@
 //! [`Ended::Unknown`] is for what can come to nothing any more: the chain knows its session no longer.
 //!
 //! Invariants: 1. nothing is executed before its last item is admitted; 2. no item is released before the chain has said what became of the transaction;
-//! 3. all that it writes is admitted: attributes stand for their item, a flush for all of them; 4. each item that was asked for is released once, if it was admitted.
+//! 3. all that it writes is admitted: attributes stand for their item, a flush for all of them; 4. each item that was asked for is released
+//! once, if it was admitted.
 //!
 //! Bounds: `most` under way; BUSY beyond. Tests: at the end, and with boxes in `coherence/tests/transactions.rs`.
 

@@ -10,7 +10,8 @@
 //! 2. One that only reads under a claim is answered only as long as that one counts; under none it always is. 3. A claim is made, replaced and given up
 //! by a transaction that writes its item and nothing else: these need no claim.
 //!
-//! **No lock.** The claim is in no transaction's keys, so those that write do not wait for each other. A head runs nothing from when it has logged a claim until
+//! **No lock.** The claim is in no transaction's keys, so those that write do not wait for each other. A head runs nothing from when it has
+//! logged a claim until
 //! that is committed; so what counts is always what its image has.
 //!
 //! **Nobody need wait for writes under way** when it claims: they have earlier places in the order, and are committed before the claim is.

@@ -7,8 +7,10 @@
 //! What has no answer within `chained.patience` and was sent is asked for by its session's number, for as long again: it is never sent anew under another
 //! number.
 //!
-//! **Before boxes** the chain is claimed before anything else is asked of it ([`protocol::chain::claim`]), and all that is asked carries the claim. So nobody else
-//! writes items of which boxes have copies, the earlier lives of this home included: what they sent and the chain has not done yet is refused. When another home
+//! **Before boxes** the chain is claimed before anything else is asked of it ([`protocol::chain::claim`]), and all that is asked carries the
+//! claim. So nobody else
+//! writes items of which boxes have copies, the earlier lives of this home included: what they sent and the chain has not done yet is refused.
+//! When another home
 //! has claimed the chain since, nothing is done here any more: clients are refused, and `/healthz` says so.
 //!
 //! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.

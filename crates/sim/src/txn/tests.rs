@@ -1,5 +1,7 @@
 //! The judges held against each other, against all placements of small histories, and against every kind of damage.
 
+mod claims;
+
 use super::effect::{Store, effect, write};
 use super::order::Settled;
 use super::*;
@@ -95,11 +97,9 @@ fn truthful(seed: u64, count: usize, overlap: u64, unanswered_percent: u64) -> V
 /// A transaction on three keys: values differ, numbers are small.
 fn draw(random: &mut Prng, number: usize) -> Txn {
     let keys = ["a", "b", "c"].map(key);
-    // Seldom enough that most are done.
-    let mut txn = Txn { claim: random.below(16) / 14, ..Txn::default() };
-    if random.below(24) == 0 {
-        let change = if random.below(3) == 0 { Change::Put(text("1")) } else { Change::Delete };
-        return Txn { writes: vec![(CLAIM.into(), change)], ..txn };
+    let mut txn = claims::draw(random);
+    if !txn.writes.is_empty() {
+        return txn;
     }
     for key in &keys {
         match random.below(8) {
@@ -414,49 +414,6 @@ fn to_delete_what_is_not_there_changes_nothing() {
     let delete = sample(0, 1, "delete a; put b 1", 2, &[], &[]);
     good(&[delete.clone(), sample(4, 5, "get a", 1, &[None], &[])]);
     bad(&[delete, sample(4, 5, "get b", 1, &[None], &[])], "older than LSN 2");
-}
-
-#[test]
-fn what_is_not_under_the_claim_that_counts_is_not_done() {
-    let claimed = |number: u64, mut sample: Sample| {
-        let done = sample.done().expect("it was answered");
-        (done.abort, done.reads) = (Some(Abort::Claimed), vec![]);
-        sample.txn.claim = number;
-        sample
-    };
-    let under = |number: u64, sample: Sample| Sample { txn: Txn { claim: number, ..sample.txn }, ..sample };
-    let claim = |at: u64, lsn: u64, number: &str| Sample {
-        txn: Txn { writes: vec![(CLAIM.into(), Change::Put(text(number)))], ..Txn::default() },
-        ..sample(at, at + 1, "put a 0", lsn, &[], &[])
-    };
-    let after = |sample: Sample| [claim(0, 1, "7"), sample];
-    let put = || sample(2, 3, "put a 1", 2, &[], &[]);
-    good(&after(claimed(0, put())));
-    good(&after(claimed(8, put())));
-    good(&after(under(7, put())));
-    bad(&after(put()), "aborted by Claimed");
-    bad(&after(under(8, put())), "aborted by Claimed");
-    bad(&after(claimed(7, put())), "done");
-    let get = || sample(2, 3, "get a", 1, &[None], &[]);
-    good(&after(get()));
-    good(&after(under(7, get())));
-    bad(&after(under(8, get())), "aborted by Claimed");
-    // One that lags, and takes the claim before for the one that counts.
-    let replaced =
-        |read| [claim(0, 1, "7"), claim(2, 3, "8"), Sample { called: 4, returned: Some((5, read)), ..get() }];
-    let read = |abort| {
-        Ret::Done(Done {
-            lsn: 1,
-            abort,
-            reads: if abort.is_none() { vec![None] } else { vec![] },
-            sums: vec![],
-        })
-    };
-    let as_seven = |samples: [Sample; 3]| {
-        samples.map(|sample| if sample.txn.only_reads() { under(7, sample) } else { sample })
-    };
-    good(&replaced(read(None)));
-    bad(&as_seven(replaced(read(None))), "older than LSN 3");
 }
 
 #[test]

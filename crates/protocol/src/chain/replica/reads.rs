@@ -4,7 +4,8 @@
 //! logged and not applied writes one of the keys, since whatever is committed went through its log; else it asks the tail up to where everything is
 //! committed, and answers when that is applied here.
 //!
-//! Invariants: 1. all keys of a transaction, and the claim that it is made under, are read at one moment; 2. nothing is answered at once without a lease, and by the tail only when no
+//! Invariants: 1. all keys of a transaction, and the claim that it is made under, are read at one moment; 2. nothing is answered at once
+//! without a lease, and by the tail only when no
 //! replica reads by an earlier configuration, and everything is applied that an earlier tail may have committed.
 //!
 //! Bounds: `queue` reads wait, for at most `retransmit_max`; then they are sent elsewhere.

@@ -4,14 +4,14 @@ use super::super::campaign::{self, Campaign};
 use super::super::minimal::minimal;
 use super::super::trial::{Outcome as _, Trial};
 use super::super::{OPS, indices};
-use super::play::is_about_orders;
+use super::play::{is_about_claims, is_about_orders};
 use super::{Case, Shape};
 use protocol::chain::Planted;
 use sim::faults::Plan;
 use sim::txn::{History, Verdict, order};
 use std::num::NonZero;
 
-/// For each planted bug a seed of `three` that shows it, or of `moves` where it is about orders.
+/// For each planted bug a seed of `three` that shows it, or of `moves` where it is about orders, of `homes` where it is about claims.
 const FINDERS: &[(Planted, u64)] = &[
     (Planted::AckBeforeLog, 1),
     (Planted::ForwardBeforeLog, 1),
@@ -35,10 +35,17 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::SwitchTooSoon, 1),
     (Planted::TellTooSoon, 13),
     (Planted::ObeyStaleController, 128),
+    (Planted::PassClaim, 1),
+    (Planted::ForgetClaim, 5),
+    (Planted::ReadDirtyClaim, 160),
 ];
 
 fn shape_of(planted: Planted) -> &'static str {
-    if is_about_orders(planted) { "moves" } else { "three" }
+    match planted {
+        planted if is_about_orders(planted) => "moves",
+        planted if is_about_claims(planted) => "homes",
+        _ => "three",
+    }
 }
 
 fn case(shape: &str) -> Case {

@@ -51,6 +51,23 @@ fn codes_and_versions_that_are_unknown_are_said_to_be() {
     assert_eq!(parse(&bytes), Err(ParseError::Version(VERSION + 1)));
 }
 
+#[test]
+fn what_version_4_kept_is_read_and_what_it_says_is_not() {
+    let of_version = |mut bytes: Vec<u8>, version: u8| {
+        bytes[6] = version;
+        let sum = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    };
+    for (version, is_read) in [(3, false), (4, true), (VERSION, true), (VERSION + 1, false)] {
+        let kept = Configuration::from_bytes(&of_version(ordered().to_bytes(CHAIN), version));
+        let expected = if is_read { Ok((CHAIN, ordered())) } else { Err(ParseError::Version(version)) };
+        assert_eq!(kept, expected);
+    }
+    let said = of_version(bytes_of(&Message::Open { token: 1 }), 4);
+    assert_eq!(parse(&said), Err(ParseError::Version(4)));
+}
+
 /// A message whose fields are these.
 fn with_fields(kind: u8, fields: &[u8]) -> Vec<u8> {
     let mut bytes = [&[0; HEADER][..], fields].concat();
