@@ -212,7 +212,7 @@ mod tests {
         assert!(under_way.bars(K) && !under_way.bars(OTHER) && !under_way.is_empty());
         under_way.end(Some(K), &Ended::Unknown);
         assert!(under_way.bars(K) && under_way.is_empty());
-        for (ended, bars) in [(Ended::NotDone, true), (Ended::Done(()), false)] {
+        for (ended, bars) in [(Ended::NotDone, true), (Ended::Same(()), true), (Ended::Done(()), false)] {
             under_way.begin(Some(K));
             under_way.end(Some(K), &ended);
             assert_eq!(under_way.bars(K), bars);
