@@ -78,7 +78,8 @@ fn sound_nodes_break_no_promise() {
         for topology in ["rooted", "two"] {
             let case = Case { homes, ..super::case(topology) };
             let campaign = campaign::run(&case, 1..101, two, &|_| {});
-            // Of what was under way when a home with a log died nobody knows whether it was logged, nor of what a chain did not answer: some histories have too many of these.
+            // Of what was under way when a home with a log died nobody knows whether it was logged, nor of what a chain did not answer: some
+            // histories have too many of these.
             let undecided = [0, 0, 5, 10][homes as usize];
             assert!(
                 campaign.seeds == 100 && campaign.gave_up <= undecided,

@@ -1,5 +1,5 @@
-//! The service of a server whose items lie in a chain, and that has no boxes before it: every command of an item waits for transactions, and its reply keeps its
-//! place in its connection's line. How: [`super::chain_items`].
+//! The service of a server whose items lie in a chain, and that has no boxes before it: every command of an item waits for transactions, and its reply keeps
+//! its place in its connection's line. How: [`super::chain_items`].
 //!
 //! Invariant: a connection's commands are answered in the order in which they came. Those of one key are done in that order, too; those of several keys, that a
 //! client sends without waiting for replies, are under way together.
