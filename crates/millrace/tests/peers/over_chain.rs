@@ -1,5 +1,5 @@
-//! Other people's suites against a node before which two boxes are and whose items lie in a chain of three replicas, and through proxies behind the boxes; clients
-//! write and read through the boxes meanwhile, and must see what is true.
+//! Other people's suites against a node before which two boxes are and whose items lie in a chain of three replicas, and through proxies behind the boxes;
+//! clients write and read through the boxes meanwhile, and must see what is true.
 
 use super::chained::{PATIENCE, until_all_serve};
 use super::racked::{Judge, Racked};

@@ -1,5 +1,5 @@
-//! Two boxes and a controller, each a process of its own, before a node whose items lie in a chain of three replicas; a proxy behind each box. Everybody but the
-//! node and the proxies can be killed, and is started again.
+//! Two boxes and a controller, each a process of its own, before a node whose items lie in a chain of three replicas; a proxy behind each box. Everybody but
+//! the node and the proxies can be killed, and is started again.
 
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]

@@ -1,8 +1,8 @@
-//! What a home whose items lie in a chain has behind it: a chain, which answers late, in any order, not at all, or says that nobody knows, and may do then what was
-//! asked long after.
+//! What a home whose items lie in a chain has behind it: a chain, which answers late, in any order, not at all, or says that nobody knows, and may do
+//! then what was asked long after.
 //!
-//! It is a [`Map`]: what replicas do among each other is `sim --chain`. When a home ends, of what it had under way each transaction is done or never will be: the next
-//! life is silent for a lease, which is longer than anything that is on its way to a chain.
+//! It is a [`Map`]: what replicas do among each other is `sim --chain`. When a home ends, of what it had under way each transaction is done or never
+//! will be, as if the next life had claimed the chain.
 
 use base::Prng;
 use protocol::chain::Transaction;

@@ -88,8 +88,9 @@ const WITHIN: u64 = 4_000;
 /// linearizable, expiry, flush and what was lost included.
 ///
 /// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
-/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows. A disk takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there
-/// after every restart, and boxes' copies must be what their home then has.
+/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows. A disk
+/// takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there after every restart,
+/// and boxes' copies must be what their home then has.
 ///
 /// Without --seed, seeds 1 to N are run, and each planted bug is looked for until it is found. The last line says how many seeds were
 /// run, how many showed a violation, how many planted bugs were found of how many, and the fingerprint of all that happened, which
@@ -117,7 +118,8 @@ pub struct Sim {
     #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "three", conflicts_with = "topology")]
     chain: Option<chain::Shape>,
 
-    /// What homes are: nodes, the service of memcached's clients on its store, with a log or without, or over a chain. Left out: machines with a table
+    /// What homes are: nodes, the service of memcached's clients on its store, with a log or without, or over a chain. Left out: machines with a
+    /// table
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "chain")]
     durability: Option<Homes>,
 

@@ -4,16 +4,16 @@
 //!  packet ─▶ no box has a copy ─▶ Items::begin ··▶ the store ··▶ read_done, write_done ─▶ reply
 //!  ticket ─▶ no box has a copy ─▶ Now, or Items::run ··▶ the store ··▶ ticket_done
 //! ```
-//! What the store does between the two nobody here knows. So no copy of a key is granted while a write of it is *under way*, from when it was handed on to when the
-//! home is told what became of it; of no key, while a flush is.
+//! What the store does between the two nobody here knows. So no copy of a key is granted while a write of it is *under way*, from when it was handed on to
+//! when the home is told what became of it; of no key, while a flush is.
 //!
-//! A write of which nobody knows whether it was done may still be done, long after. Its key is *unsettled*: no copy of it is granted before a later write of it is
-//! known to be done, or a flush.
+//! A write of which nobody knows whether it was done may still be done, long after. Its key is *unsettled*: no copy of it is granted before a later write of
+//! it is known to be done, or a flush.
 //!
 //! What the store promises
 //! 1. Requests of a key are done in the order in which they were handed on; flushes, in order with all.
-//! 2. One whose end is not known changes nothing any more once a later write of its key was done and changed something, or a later flush was done: a write has the condition that its item is
-//!    what was read, and what was read before a flush is flushed.
+//! 2. One whose end is not known changes nothing any more once a later write of its key was done and changed something, or a later flush was done: a write has
+//!    the condition that its item is what was read, and what was read before a flush is flushed.
 //! 3. Nobody else writes.
 //!
 //! Bounds: keys under way by what the store takes at once; of unsettled keys [`MOST_UNSETTLED`]: beyond, all are, until a flush is done.
@@ -212,7 +212,7 @@ mod tests {
         assert!(under_way.bars(K) && !under_way.bars(OTHER) && !under_way.is_empty());
         under_way.end(Some(K), &Ended::Unknown);
         assert!(under_way.bars(K) && under_way.is_empty());
-        for (ended, bars) in [(Ended::NotDone, true), (Ended::Done(()), false)] {
+        for (ended, bars) in [(Ended::NotDone, true), (Ended::Same(()), true), (Ended::Done(()), false)] {
             under_way.begin(Some(K));
             under_way.end(Some(K), &ended);
             assert_eq!(under_way.bars(K), bars);

@@ -1,7 +1,7 @@
 //! Flushes: a transaction on a key that all who read an item read, too.
 //!
-//! Before boxes it has the condition that nobody else flushed: one of which nobody knows whether it was done could otherwise still be done after a later one, and take
-//! away what was stored, and given to boxes, since.
+//! Before boxes it has the condition that nobody else flushed: one of which nobody knows whether it was done could otherwise still be done after a later
+//! one, and take away what was stored, and given to boxes, since.
 
 use super::asked::{Said, Told};
 use super::{ATTEMPTS, Answer, Chained, Planted, Purpose};

@@ -1,5 +1,6 @@
-//! Memcached's commands, and the packets of in-network clients, on items that lie in a chain of replicas: each becomes a read of its item and, if it changes that,
-//! a transaction on the condition that the item is still the same. No clock, no thread, no socket: transactions go out by number, and what became of them comes in.
+//! Memcached's commands, and the packets of in-network clients, on items that lie in a chain of replicas: each becomes a read of its item and, if it changes
+//! that, a transaction on the condition that the item is still the same. No clock, no thread, no socket: transactions go out by number, and what became of
+//! them comes in.
 //!
 //! ```text
 //!  command ─▶ its key's line ─▶ read ─▶ executed on a scratch store that has this item alone
@@ -9,7 +10,8 @@
 //!                                                └ done, as version v ─▶ executed again, to be told v ─▶ reply
 //! ```
 //! What commands mean is said once, in `Commands`, and what packets mean in `coherence::home::items`; here is only what they did to the item. A command that
-//! stores whatever was there is not read for: its transaction has no condition, but where boxes are before the items ([`Chained::before_boxes`]). How items lie in a chain: [`protocol::chain::attributes`].
+//! stores whatever was there is not read for: its transaction has no condition, but where boxes are before the items ([`Chained::before_boxes`]). How items
+//! lie in a chain: [`protocol::chain::attributes`].
 //!
 //! Invariants
 //! 1. A reply says what a transaction saw or did that was begun after the command came: reads answer those that waited when they were begun, and no later one.
@@ -19,8 +21,8 @@
 //! 4. Nobody is told that an item has expired before it is removed from the chain: one who read it before might still change it then, and one who is late might
 //!    take for gone what others have stored anew since.
 //! 5. A flush is begun when nothing is under way, and nothing is begun before it is done.
-//! 6. Before boxes: what is not known to be done changes nothing any more after a later write of its item is known to be done, or a later flush; so the home may
-//!    give copies again. Whoever finds an item absent has no copy of it, so one that stores where nothing was may be late.
+//! 6. Before boxes: what is not known to be done changes nothing any more after a later write of its item is known to be done, or a later flush; so the home
+//!    may give copies again. Whoever finds an item absent has no copy of it, so one that stores where nothing was may be late.
 //!
 //! Where items lie in several chains, [`spread`] says which transaction goes where.
 //!
