@@ -83,7 +83,7 @@ impl Chains {
         places: &[Place],
         registers: &Registers,
         post: &Arc<Post>,
-    ) -> Result<(Chains, Vec<Arc<Figures>>), ConnectError> {
+    ) -> Result<(Chains, EachChain), ConnectError> {
         let found = find(places).map_err(ConnectError::File)?;
         let slots: Vec<Slots> = found.iter().map(|found| found.slots.clone()).collect();
         let map = Map::new(&slots).expect("the file was checked");
@@ -121,6 +121,9 @@ impl Chains {
         done.filter_map(|(number, answer)| Some((number, spread.hear(number, answer)?))).collect()
     }
 }
+
+/// What the client of each chain counts.
+pub type EachChain = Vec<Arc<Figures>>;
 
 /// Whether one of the chains answers, of which these are the figures; else why they are thought not to.
 ///
