@@ -84,7 +84,7 @@ impl Chains {
         registers: &Registers,
         post: &Arc<Post>,
         home: Option<&Claiming>,
-    ) -> Result<(Chains, Vec<Arc<Figures>>), ConnectError> {
+    ) -> Result<(Chains, EachChain), ConnectError> {
         let found = find(places).map_err(ConnectError::File)?;
         let slots: Vec<Slots> = found.iter().map(|found| found.slots.clone()).collect();
         let map = Map::new(&slots).expect("the file was checked");
@@ -124,6 +124,9 @@ impl Transactions for Chains {
         done.filter_map(|(at, number, answer)| Some((number, spread.hear(at, number, answer)?))).collect()
     }
 }
+
+/// What the client of each chain counts.
+pub type EachChain = Vec<Arc<Figures>>;
 
 /// Whether one of the chains answers, of which these are the figures; else why they are thought not to.
 ///

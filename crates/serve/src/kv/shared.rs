@@ -1,6 +1,7 @@
 //! What the threads of one node share: registers, counters, the service on its engine core, and the stop flag.
 
 use super::chain_client::Figures;
+use super::chains::EachChain;
 use super::home::AtHome;
 use super::post::Post;
 use super::service::{Kv, KvReport};
@@ -32,7 +33,7 @@ pub struct Shared {
     /// Between edges, service and what it waits for, where replies come later.
     pub post: Option<Arc<Post>>,
     /// Of the clients of the chains that items lie in, where they do.
-    pub chain: Option<Vec<Arc<Figures>>>,
+    pub chain: Option<EachChain>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -143,7 +144,7 @@ impl Shared {
         buffered: Arc<Budget>,
         on_core: OnCore<Kv>,
         inboxes: Vec<Arc<Inbox>>,
-        (home, post, chain): (Option<AtHome>, Option<Arc<Post>>, Option<Vec<Arc<Figures>>>),
+        (home, post, chain): (Option<AtHome>, Option<Arc<Post>>, Option<EachChain>),
     ) -> Shared {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
