@@ -56,6 +56,7 @@ const CHAINED: &[Bug] = &[
     Bug::Chained(InChained::RetryUnknown),
     Bug::Chained(InChained::StoresUnseen),
     Bug::Chained(InChained::FlushesUnseen),
+    Bug::Chained(InChained::SameIsDone),
 ];
 
 /// Those of nodes without: a home's own.
@@ -88,7 +89,7 @@ const BARE: &[Bug] = &{
 /// All.
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
-    const CHAIN: usize = 3;
+    const CHAIN: usize = 4;
     let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
     let mut i = 0;
     while i < CACHE {

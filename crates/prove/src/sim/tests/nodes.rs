@@ -49,6 +49,7 @@ const CHAINED: &[(Bug, u64)] = &[
     (Bug::Chained(InChained::RetryUnknown), 2),
     (Bug::Chained(InChained::StoresUnseen), 511),
     (Bug::Chained(InChained::FlushesUnseen), 36),
+    (Bug::Chained(InChained::SameIsDone), 1529),
 ];
 
 /// The same at nodes without.
