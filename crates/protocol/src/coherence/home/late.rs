@@ -156,19 +156,24 @@ impl Tree {
     }
 }
 
+fn flushes_all(request: &Message) -> bool {
+    access_of(request) == Access::Flush
+}
+
 impl<B: Bugs<Planted>> Home<Tree, B> {
     /// Ends the request at `place` of the line, or the first of its key before it, or the flush; and what nobody knew of is done.
     pub(in super::super) fn work(&mut self, now: Nanos, place: usize, how: How, out: &mut Out) {
         let line = &self.items.line().line;
-        let flushes = |request: &Message| access_of(request) == Access::Flush;
         let chosen = &line[place].0;
-        let is_before =
-            |(other, _): &(Message, Whose)| flushes(other) || flushes(chosen) || other.key == chosen.key;
+        let is_before = |(other, _): &(Message, Whose)| {
+            flushes_all(other) || flushes_all(chosen) || other.key == chosen.key
+        };
         let place = line.iter().take(place).position(is_before).unwrap_or(place);
         let (request, whose) = self.items.line().line.remove(place).expect("it is in the line");
         if let Whose::Transaction(id, transaction) = whose {
             return self.items.end_transaction(now, id, transaction, how);
         }
+        let before = self.items.version_at(&request);
         let reply = match how {
             How::Done | How::Unknown(Unknown::Done) => Some(self.items.take_effect(now, &request)),
             How::Unknown(Unknown::Later) => {
@@ -178,7 +183,10 @@ impl<B: Bugs<Planted>> Home<Tree, B> {
             }
             How::NotDone | How::Unknown(Unknown::NotDone) => None,
         };
+        // What is late goes by the version alone.
+        let is_same = !flushes_all(&request) && before == self.items.version_at(&request);
         let ended = match (how, reply) {
+            (How::Done, Some(reply)) if is_same => Ended::Same(reply),
             (How::Done, Some(reply)) => Ended::Done(reply),
             (How::NotDone, _) => Ended::NotDone,
             _ => Ended::Unknown,
