@@ -206,7 +206,8 @@ impl<B: Bugs<Planted>> Transactions<B> {
 
     fn go_on(&mut self, id: RequestId, out: &mut Vec<Step>) {
         let Some(running) = self.running.get_mut(&id) else { return };
-        if running.waits > 0 && !(self.bugs.has(Planted::ExecuteTooSoon) && !running.parts.is_empty()) {
+        let hurries = self.bugs.has(Planted::ExecuteTooSoon) && !running.parts.is_empty();
+        if running.waits > 0 && !hurries {
             return;
         }
         if running.is_refused {

@@ -47,11 +47,6 @@ impl World {
         self.check();
     }
 
-    /// Requests that wait at home 1.
-    pub(in super::super) fn in_line(&self) -> usize {
-        self.homes[&HomeId(1)].items().in_line()
-    }
-
     pub(super) fn work_at(&self) -> Option<Nanos> {
         let slow = self.slow.as_ref()?;
         self.homes.values().any(|home| home.items().in_line() > 0).then(|| slow.at.max(self.now))
