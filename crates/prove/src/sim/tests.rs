@@ -69,7 +69,7 @@ const FINDERS: &[(Planted, u64)] = &[
     (Planted::FlushByOneShard, 30),
     (Planted::StrayServed, 16),
     (Planted::KeepOutsideRange, 9),
-    (Planted::TellOnlyInRange, 9),
+    (Planted::TellOnlyInRange, 119),
     (Planted::DrainedEarly, 11),
     (Planted::GrantToDraining, 311),
 ];
