@@ -3260,7 +3260,7 @@ pub mod millrace {
                 server_streaming: false,
             },
         ],
-        hash: 0x1f3f3417ce7ca10d,
+        hash: 0x97f0ad1d0fb96a90,
         descriptors: super::DESCRIPTORS,
     };
 

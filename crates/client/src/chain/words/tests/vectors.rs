@@ -144,6 +144,7 @@ fn info() -> String {
         digest: Some(u64::MAX),
         hottest: vec![(b"k".to_vec(), 3)],
         figures: vec![("links_up".to_owned(), 2.0)],
+        claim: None,
     };
     let show = |member: &Member| {
         let address = member.address.as_ref().map_or(String::new(), ToString::to_string);
