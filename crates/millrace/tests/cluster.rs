@@ -132,10 +132,9 @@ fn where_copies_are_kept_is_read_anew_by_a_controller() {
 }
 
 /// What one client sees that asks box 1: it writes, reads what it wrote, and counts. How often, and the longest that it waited.
-fn load(file: &str, stop: &AtomicBool, rounds: &AtomicU64) -> Duration {
+fn load(file: &str, stop: &AtomicBool, rounds: &AtomicU64, longest_ns: &AtomicU64) {
     let topology = Topology::read(file.as_ref()).expect("a good file");
     let mut client = Client::init(&topology, Some(1)).expect("a client");
-    let mut longest = Duration::ZERO;
     while !stop.load(Relaxed) {
         let round = rounds.load(Relaxed);
         let begun = Instant::now();
@@ -149,10 +148,10 @@ fn load(file: &str, stop: &AtomicBool, rounds: &AtomicU64) -> Duration {
             Some(round),
             "each is counted once"
         );
-        longest = longest.max(written).max(read - written).max(begun.elapsed() - read);
+        let longest = written.max(read - written).max(begun.elapsed() - read);
+        longest_ns.fetch_max(longest.as_nanos() as u64, Relaxed);
         rounds.fetch_add(1, Relaxed);
     }
-    longest
 }
 
 /// Under load by way of it a box is drained, stopped, started and taken in again. Nothing is lost, nothing read is old, and nobody waits for the box
@@ -166,7 +165,11 @@ fn a_box_is_drained_stopped_and_comes_back_under_load() {
     let mut rack = cluster.rack();
     until(file, 0);
     cluster.is_refused(&["drain", "home:1"], "a home cannot be drained");
-    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, rounds, longest) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let longest_was = |when: &str| {
+        let longest = Duration::from_nanos(longest.swap(0, Relaxed));
+        println!("{when}: longest wait {longest:?}, {} rounds", rounds.load(Relaxed));
+    };
     let some_rounds = || {
         let before = rounds.load(Relaxed);
         wait_for("load", || if rounds.load(Relaxed) > before + 50 { Ok(()) } else { Err("none".to_owned()) });
@@ -179,24 +182,27 @@ fn a_box_is_drained_stopped_and_comes_back_under_load() {
     };
     std::thread::scope(|scope| {
         let _ends = Ends(&stop);
-        let load = scope.spawn(|| load(file, &stop, &rounds));
+        let load = scope.spawn(|| load(file, &stop, &rounds, &longest));
         some_rounds();
         let before = waited();
         some_rounds();
         assert!(waited() > before, "writes wait for box 1 while it serves");
 
+        longest_was("before");
         let said = cluster.change(&["drain", "box:1"]).expect("a controller obeys");
         assert!(said.contains("box:1 may be stopped"), "{said}");
         assert!(std::fs::read_to_string(file).expect("a file").contains("draining = true"));
         let (_, said) = status(file);
         assert_eq!(state(&said, "box:1"), "drained", "{said:#}");
         some_rounds();
+        longest_was("while it is drained");
         let before = waited();
         rack.remove(0).kill();
         some_rounds();
         assert_eq!(waited(), before, "nobody waits for it");
         assert_eq!(state(&until(file, 1), "box:1"), "drained");
 
+        longest_was("stopped");
         let _box = cluster.start(&["box", "1"]);
         let said = cluster.change(&["add", "box:1"]).expect("a controller obeys");
         assert!(said.contains("serves"), "{said}");
@@ -208,8 +214,8 @@ fn a_box_is_drained_stopped_and_comes_back_under_load() {
             if waited() > before { Ok(()) } else { Err("none does".to_owned()) }
         });
         stop.store(true, Relaxed);
-        let longest = load.join().expect("all was right");
-        println!("{} rounds, longest wait {longest:?}", rounds.load(Relaxed));
+        load.join().expect("all was right");
+        longest_was("started and taken in again");
     });
 }
 
