@@ -3,6 +3,7 @@
 use super::{Folder, Node, millrace};
 use fabric::link::Address;
 use protocol::chain::Transaction;
+use protocol::chain::slots::slot;
 use serve::chain::status::ask;
 use serve::txn::Client;
 use std::path::PathBuf;
@@ -24,6 +25,12 @@ fn cluster(folder: &Folder) -> PathBuf {
     }
     millrace(&["key", "new", folder.0.join("cluster.key").to_str().expect("text")]);
     folder.write("cluster.toml", &text)
+}
+
+/// A key of this chain, by its slot.
+fn key_of(chain: u32) -> String {
+    let is_its = |key: &String| slot(key.as_bytes()).is_some_and(|slot| (slot < 8192) == (chain == 7));
+    (0..).map(|n| format!("n{n}")).find(is_its).expect("half of all keys")
 }
 
 fn service(name: &str, kind: &str, cluster: &str, rest: &str) -> String {
@@ -63,7 +70,8 @@ fn two_shards_in_one_process_and_one_moves_to_another() {
     });
     for (client, number) in clients.iter_mut().zip([7, 8]) {
         assert_eq!(client.chain(), number);
-        let outcome = client.execute(Transaction::new().add("n", i64::from(number))).expect("done");
+        let outcome =
+            client.execute(Transaction::new().add(key_of(number), i64::from(number))).expect("done");
         assert_eq!((outcome.sums, outcome.copies), (vec![i64::from(number)], 2));
     }
 
@@ -81,13 +89,13 @@ fn two_shards_in_one_process_and_one_moves_to_another() {
     let words = ["cluster", "move", file, "chain:7/replica:1", "--to", "3", "--address", &clients_at];
     let said = millrace(&[&words[..], &["--peers", &peers]].concat());
     assert!(said.contains("replica 3 of chain 7 serves in place of replica 1"), "{said}");
-    let outcome = clients[0].execute(Transaction::new().add("n", 1)).expect("done");
+    let outcome = clients[0].execute(Transaction::new().add(key_of(7), 1)).expect("done");
     assert_eq!((outcome.sums, outcome.copies), (vec![8], 2));
     let info = ask(&at("c7-3"), None).expect("it answers");
     let members: Vec<u16> = info.members.iter().map(|member| member.replica.0).collect();
     assert_eq!(members, [2, 3]);
     // The other shard was not touched.
-    let outcome = clients[1].execute(Transaction::new().add("n", 1)).expect("done");
+    let outcome = clients[1].execute(Transaction::new().add(key_of(8), 1)).expect("done");
     assert_eq!((outcome.sums, outcome.copies), (vec![9], 2));
     drop((first, second));
 }

@@ -75,14 +75,25 @@ const CACHED: &[Bug] = &[
     Bug::Cache(Planted::TicketTooEarly),
 ];
 
+/// Those that only a store that takes time can show.
+const SLOW: usize = 3;
+
+const fn needs_a_slow_store(planted: Planted) -> bool {
+    matches!(planted, Planted::GrantWhileUnderWay | Planted::UnknownForgotten | Planted::UnknownUndone)
+}
+
 /// Those of the machines alone.
 const BARE: &[Bug] = &{
-    let mut all = [Bug::Cache(Planted::SkipInvalidation); CACHE];
-    let mut i = 0;
+    let mut all = [Bug::Cache(Planted::SkipInvalidation); CACHE - SLOW];
+    let (mut i, mut count) = (0, 0);
     while i < CACHE {
-        all[i] = Bug::Cache(Planted::ALL[i]);
+        if !needs_a_slow_store(Planted::ALL[i]) {
+            all[count] = Bug::Cache(Planted::ALL[i]);
+            count += 1;
+        }
         i += 1;
     }
+    assert!(count == CACHE - SLOW);
     all
 };
 
@@ -93,7 +104,7 @@ pub const ALL: &[Bug] = &{
     let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
     let mut i = 0;
     while i < CACHE {
-        all[i] = BARE[i];
+        all[i] = Bug::Cache(Planted::ALL[i]);
         i += 1;
     }
     let joints = LOGGED.split_at(LOGGED.len() - JOINTS).1;

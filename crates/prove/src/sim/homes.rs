@@ -36,12 +36,12 @@ pub enum Homes {
 }
 
 /// What outlives a home.
-#[derive(Clone, Debug)]
-pub enum Behind {
+#[derive(Debug)]
+pub enum Behind<'d> {
     /// Nothing.
     Nothing,
     /// A disk with its log.
-    Disk(Disk),
+    Disk(&'d mut Disk),
     /// The chain that its items lie in.
     Chain(Chain),
 }
@@ -82,7 +82,12 @@ impl SimulatedHome {
     ///
     /// # Errors
     /// In words: what is on its disk is damaged.
-    pub fn new(script: &Script, place: Place, now: Nanos, behind: Behind) -> Result<SimulatedHome, String> {
+    pub fn new(
+        script: &Script,
+        place: Place,
+        now: Nanos,
+        behind: Behind<'_>,
+    ) -> Result<SimulatedHome, String> {
         if script.homes == Homes::Bare {
             let Place { config, id, layout, life } = place;
             let items = Tree::new(ITEMS);
@@ -93,7 +98,7 @@ impl SimulatedHome {
         let planted = Wrong(script.planted);
         let (machine, chain) = match behind {
             Behind::Nothing => (Machine::new(&place, now, None, planted)?, None),
-            Behind::Disk(mut disk) => {
+            Behind::Disk(disk) => {
                 let disk = disk.lend(script.planted.and_then(Bug::in_disk));
                 (Machine::new(&place, now, Some(disk), planted)?, None)
             }

@@ -232,7 +232,7 @@ pub fn begin(
     topology: &Topology,
     role: Role,
     (now, birth): (Nanos, u32),
-    behind: Behind,
+    behind: Behind<'_>,
 ) -> Result<(), String> {
     let (config, layout) = (&script.config, &script.layout);
     let planted = script.planted.and_then(Bug::in_cache);

@@ -88,7 +88,7 @@ pub struct Served {
 
 impl Served {
     /// What is behind a home.
-    pub fn behind(&mut self, node: Node, (homes, seed, log): (Homes, u64, usize)) -> Behind {
+    pub fn behind(&mut self, node: Node, (homes, seed, log): (Homes, u64, usize)) -> Behind<'_> {
         let luck = || random::stream(seed, u64::from(node), "disk's luck");
         let disk = || Kept {
             disk: Disk::new(log),
@@ -108,7 +108,7 @@ impl Served {
         };
         match homes {
             Homes::Bare | Homes::Cache => Behind::Nothing,
-            Homes::Logged => Behind::Disk(self.disks.entry(node).or_insert_with(disk).disk.clone()),
+            Homes::Logged => Behind::Disk(&mut self.disks.entry(node).or_insert_with(disk).disk),
             Homes::Chained => Behind::Chain(self.chains.entry(node).or_insert_with(chain).chain.clone()),
         }
     }

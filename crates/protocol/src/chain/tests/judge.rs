@@ -157,31 +157,8 @@ impl World {
                 found.push(format!("answered, and not in the order: {transaction:?} {outcome:?}"));
             }
         }
-        for (transaction, outcome, floor) in reads {
-            let is_claimed = outcome.abort == Some(Abort::Claimed);
-            for at in [outcome.lsn, floor.max(outcome.lsn)] {
-                let state =
-                    states.range(..=at).next_back().map(|(_, state)| state).expect("there is a first");
-                if state.is_claimed(&transaction) != is_claimed {
-                    found.push(format!("at {} {transaction:?} came to {outcome:?}", at.0));
-                }
-            }
-            for (key, is) in transaction.reads.iter().zip(&outcome.reads) {
-                for at in [outcome.lsn, floor.max(outcome.lsn)] {
-                    let state =
-                        states.range(..=at).next_back().map(|(_, state)| state).expect("there is a first");
-                    if state.items.get(key) != is.as_ref() {
-                        found.push(format!(
-                            "{:?} was read as {is:?} at {}, after {} was answered; at {} it is {:?}",
-                            key.escape_ascii().to_string(),
-                            outcome.lsn.0,
-                            floor.0,
-                            at.0,
-                            state.items.get(key)
-                        ));
-                    }
-                }
-            }
+        for (transaction, outcome, floor) in &reads {
+            found.extend(judge_read(&states, (transaction, outcome, *floor)));
         }
         found.into_iter().for_each(|what| self.judge.violation(what));
     }
@@ -246,4 +223,31 @@ impl Model {
         }
         (false, reads, sums)
     }
+}
+
+/// What is wrong with the outcome of a transaction that only read, asked for after `floor` was answered.
+fn judge_read(
+    states: &BTreeMap<Lsn, Model>,
+    (transaction, outcome, floor): (&Transaction, &Outcome, Lsn),
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_claimed = outcome.abort == Some(Abort::Claimed);
+    for at in [outcome.lsn, floor.max(outcome.lsn)] {
+        let state = states.range(..=at).next_back().map(|(_, state)| state).expect("there is a first");
+        if state.is_claimed(transaction) != is_claimed {
+            found.push(format!("at {} {transaction:?} came to {outcome:?}", at.0));
+        }
+        for (key, is) in transaction.reads.iter().zip(&outcome.reads) {
+            let should = state.items.get(key);
+            if should != is.as_ref() {
+                let key = key.escape_ascii().to_string();
+                let (read_at, floor) = (outcome.lsn.0, floor.0);
+                found.push(format!(
+                    "{key:?} was read as {is:?} at {read_at}, after {floor} was answered; at {} it is {should:?}",
+                    at.0
+                ));
+            }
+        }
+    }
+    found
 }

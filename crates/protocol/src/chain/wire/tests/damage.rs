@@ -59,11 +59,19 @@ fn what_version_4_kept_is_read_and_what_it_says_is_not() {
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
         bytes
     };
-    for (version, is_read) in [(3, false), (4, true), (VERSION, true), (VERSION + 1, false)] {
+    for (version, is_read) in [(3, false), (VERSION, true), (VERSION + 1, false)] {
         let kept = Configuration::from_bytes(&of_version(ordered().to_bytes(CHAIN), version));
         let expected = if is_read { Ok((CHAIN, ordered())) } else { Err(ParseError::Version(version)) };
         assert_eq!(kept, expected);
     }
+    // Before version 5 nothing was said of slots: two bytes, and four for each range, at the end.
+    let mut kept = ordered().to_bytes(CHAIN);
+    kept.truncate(kept.len() - 2 - 4 * ordered().slots.ranges().len());
+    let length = (kept.len() - HEADER) as u32;
+    kept[12..16].copy_from_slice(&length.to_le_bytes());
+    let all = Configuration { slots: Slots::default(), ..ordered() };
+    assert_eq!(Configuration::from_bytes(&of_version(kept.clone(), 4)), Ok((CHAIN, all)));
+    assert_eq!(Configuration::from_bytes(&of_version(kept, VERSION)), Err(ParseError::Malformed));
     let said = of_version(bytes_of(&Message::Open { token: 1 }), 4);
     assert_eq!(parse(&said), Err(ParseError::Version(4)));
 }
