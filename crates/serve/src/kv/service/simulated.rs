@@ -19,7 +19,7 @@ use base::Nanos;
 use base::budget::Budget;
 use base::hash::{Hasher64, WIRE_SEED};
 use protocol::coherence::Home;
-use protocol::coherence::home::items::Items as _;
+use protocol::coherence::home::items::Items;
 use protocol::wire::{BoxId, Version};
 use std::sync::Arc;
 use store::{ConfigError, Store};
@@ -119,8 +119,13 @@ impl<B: Mistakes> Kv<B> {
 
     /// Whether it goes by a table that says that a box is to be stopped, and may have to wait for it.
     pub(in crate::kv) fn may_wait_for(&self, id: BoxId, now: Nanos) -> bool {
-        let home = self.homed().home();
-        home.is_draining(id) && home.waits_for(id, now)
+        fn of<S: Items, B: Mistakes>(home: &Home<S, B>, id: BoxId, now: Nanos) -> bool {
+            home.is_draining(id) && home.waits_for(id, now)
+        }
+        match &self.0 {
+            Keeper::HomeOverChain(homed) => of(homed.home(), id, now),
+            _ => of(self.homed().home(), id, now),
+        }
     }
 
     /// A key that was lost with its owner, each once.
