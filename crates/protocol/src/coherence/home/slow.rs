@@ -16,7 +16,7 @@
 //!    the condition that its item is what was read, and what was read before a flush is flushed.
 //! 3. Nobody else writes.
 //!
-//! Bounds: keys under way by what the store takes at once; of unsettled keys [`MOST_UNSETTLED`]: beyond, all are, until a flush is done.
+//! Bounds: keys under way by what the store takes at once; of unsettled keys `MOST_UNSETTLED`: beyond, all are, until a flush is done.
 
 use super::super::compute::Item;
 use super::super::{Out, Planted, is_read, way_back};
