@@ -1,5 +1,6 @@
 //! Claims: who writes a chain's items, and that nobody else does, whoever is head.
 
+use super::failures::with_under_way;
 use super::serving::{add, get, id, kind, put, serving, token};
 use super::world::{Fate, World, ms};
 use crate::chain::claim::Claim;
@@ -61,17 +62,7 @@ fn what_was_refused_stays_so_when_the_claim_is_given_up() {
 
 /// Three serve, with a claim that is logged and not committed.
 fn claim_under_way(planted: Option<Planted>) -> (World, SessionId) {
-    let mut w = serving(3, planted);
-    let session = w.open(7, 1);
-    w.done(7, 1, id(session, 1), &add("n", 1));
-    w.script(|from, _, message| {
-        let is_held = kind!(Ack)(message) && from == NodeId::Replica(ReplicaId(3));
-        if is_held { Fate::Lost } else { Fate::Arrives }
-    });
-    w.ask(7, 1, id(session, 2), &claim(5).make());
-    w.run(ms(5));
-    assert!(w.outcome(7, id(session, 2)).is_none());
-    (w, session)
+    with_under_way(planted, &claim(5).make())
 }
 
 #[test]

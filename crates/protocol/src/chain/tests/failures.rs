@@ -3,11 +3,16 @@
 use super::serving::{add, config, get, id, kind, put, serving, token, value};
 use super::world::{Disk, Fate, World, ms};
 use crate::chain::message::Refusal;
-use crate::chain::{Config, Lsn, NodeId, Planted, ReplicaId, SessionId};
+use crate::chain::{Config, Lsn, NodeId, Planted, ReplicaId, SessionId, Transaction};
 use base::Nanos;
 
-/// Three serve, one of them with something that is logged and not committed: its session, and the request.
+/// Three serve, with an addition that is logged and not committed; and whose session it is.
 fn under_way(planted: Option<Planted>) -> (World, SessionId) {
+    with_under_way(planted, &add("n", 1))
+}
+
+/// The same of any transaction, the second of its session after an addition that is done.
+pub(super) fn with_under_way(planted: Option<Planted>, transaction: &Transaction) -> (World, SessionId) {
     let mut w = serving(3, planted);
     let session = w.open(7, 1);
     w.done(7, 1, id(session, 1), &add("n", 1));
@@ -16,7 +21,7 @@ fn under_way(planted: Option<Planted>) -> (World, SessionId) {
         let is_held = kind!(Ack)(message) && from == NodeId::Replica(ReplicaId(3));
         if is_held { Fate::Lost } else { Fate::Arrives }
     });
-    w.ask(7, 1, id(session, 2), &add("n", 1));
+    w.ask(7, 1, id(session, 2), transaction);
     w.run(ms(5));
     assert!(w.outcome(7, id(session, 2)).is_none());
     (w, session)
