@@ -1,13 +1,12 @@
 //! Boxes before a node whose items lie in a chain: what memcached's clients, in-network clients and boxes see is the same, whoever is killed.
 
-use crate::chained::{PATIENCE, chain, checksum, stderr, stdout, until_all_serve};
+use crate::chained::{chain, checksum, stderr, stdout, until_all_serve};
 use crate::racked::{Judge, MEMBERS, Racked};
 use crate::served::Client;
 use protocol::chain::Transaction;
 use protocol::chain::transaction::Abort;
 use serve::txn;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Nobody is slow here: what waits for a timeout is the machine's load.
 const PATIENT: [&str; 2] = ["coherence.patience=60000000", "coherence.lease=2000000"];
@@ -116,13 +115,7 @@ fn whoever_is_killed_nobody_sees_what_is_not_true_any_more() {
             scope.spawn(move || judge.run(turns, stop));
         }
         let _over = super::Over(&stop);
-        let go_on = |count: u64| {
-            let (until, begun) = (turns.load(Ordering::Relaxed) + count, Instant::now());
-            while turns.load(Ordering::Relaxed) < until {
-                assert!(begun.elapsed() < PATIENCE, "nothing is answered any more");
-                std::thread::yield_now();
-            }
-        };
+        let go_on = |count| super::until_more(&turns, count);
         go_on(20);
         for (replica, member) in [1, 3, 2].into_iter().zip(MEMBERS) {
             racked.up.kill(replica);

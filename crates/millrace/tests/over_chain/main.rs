@@ -26,6 +26,15 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 /// Small, so that a test is quick.
 const SMALL: [&str; 7] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"];
 
+/// Until so many more are counted.
+fn until_more(counter: &AtomicU64, count: u64) {
+    let (until, begun) = (counter.load(Ordering::Relaxed) + count, Instant::now());
+    while counter.load(Ordering::Relaxed) < until {
+        assert!(begun.elapsed() < PATIENCE, "nothing is answered any more");
+        std::thread::yield_now();
+    }
+}
+
 fn words(chain: &str) -> Vec<String> {
     ["up", "-p", "0", "--admin", "0", "-t", "2", "--durability", "chain", "--chain", chain]
         .map(str::to_owned)
@@ -184,13 +193,7 @@ fn any_replica_may_die_and_the_server_too_without_losing_what_was_acknowledged()
         }
         // Also where something fails.
         let _over = Over(&stop);
-        let go_on = |count: u64| {
-            let (until, begun) = (replies.load(Ordering::Relaxed) + count, Instant::now());
-            while replies.load(Ordering::Relaxed) < until {
-                assert!(begun.elapsed() < PATIENCE, "nothing is answered any more");
-                std::thread::yield_now();
-            }
-        };
+        let go_on = |count| until_more(&replies, count);
         go_on(50);
         for id in [1, 3, 2] {
             up.kill(id);
