@@ -150,7 +150,9 @@ fn cores_of_a_box_have_keys_of_their_own_and_forget_together() {
     assert!(keys.iter().all(|key| client.get(key).expect("an answer").is_none()));
     let counted = running.count();
     let first = &counted[&NodeId::Box(BoxId(1))];
-    assert!(first["hits"] >= 25 && first["lost between cores"] == 0, "{counted:?}");
+    // A client that waited for long asks another box: the copy that answered it need not be this one's.
+    let hits: u64 = (1..=3).map(|id| counted[&NodeId::Box(BoxId(id))]["hits"]).sum();
+    assert!(hits >= 25 && first["lost between cores"] == 0, "{counted:?}");
     assert!(first["invalidations"] >= 4, "each core heard of the flush: {counted:?}");
 }
 
