@@ -7,9 +7,12 @@
 | way | what it is |
 |---|---|
 | log | millrace up --durability log |
+| chain | millrace up --durability chain, behind it the three replicas of `millrace chain up --data` on this disk: four processes, three logs |
+| chain-memory | the same replicas without --data: what is acknowledged survives the end of two of them, and no loss of power |
 | none | millrace up: keeps nothing |
 | redis | redis-server with appendonly, appendfsync always; it never rewrites its file |
 | etcd | one member, as its packages run it: a put is durable when it is answered |
+| etcd-three | three members on this machine and disk: what `chain` is to be compared with |
 | memcached | keeps nothing: what a server that waits for no disk does here |
 
 --way adds a command line of a server that speaks memcached's protocol at {port}; what it starts is stopped with it. Servers run all the time; each has a
@@ -53,30 +56,47 @@ def free_port():
 class Way:
     """A server, and the `millrace bench` that drives it."""
 
-    def __init__(self, name, command, millrace, target="{host}", is_measured=False):
+    def __init__(self, name, command, millrace, target="{host}", is_measured=False, behind=(), chain=False):
         self.name, self.command, self.millrace, self.target = name, command, millrace, target
         # Ratios to all others are printed.
         self.is_measured = is_measured
+        # What is started before it; with `chain`, it must answer at {chain}.
+        self.behind, self.chain = behind, chain
+        self.processes = []
 
     def start(self, folder):
         self.port = free_port()
         self.admin = free_port()
-        names = {"port": self.port, "peer": free_port(), "admin": self.admin, "folder": folder}
-        words = [word.format(**names) for word in self.command]
+        names = {"port": self.port, "admin": self.admin, "folder": folder, "chain": free_port()}
+        names |= {name: free_port() for name in ("peer", "port2", "peer2", "port3", "peer3")}
         self.said = open(os.path.join(folder, "said"), "wb")
+        for command in self.behind:
+            self.run([word.format(**names) for word in command])
+        words = [word.format(**names) for word in self.command]
+        if self.chain:
+            # Who listens need not be in the chain yet.
+            asked = [self.millrace, "txn", "--connect", f"tcp:127.0.0.1:{names['chain']}", "get key0"]
+            self.wait(words, lambda: subprocess.run(asked, capture_output=True).returncode == 0)
+        self.run(words)
+        self.wait(words, lambda: socket.create_connection(("127.0.0.1", self.port)).close() is None)
+
+    def run(self, words):
         # A group of its own: what it starts ends with it.
-        self.process = subprocess.Popen(words, stdout=self.said, stderr=self.said, start_new_session=True)
+        self.processes.append(subprocess.Popen(words, stdout=self.said, stderr=self.said, start_new_session=True))
+
+    def wait(self, words, is_there):
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
+                if is_there():
+                    return
             except OSError:
-                if self.process.poll() is not None or time.monotonic() > until:
-                    self.stop()
-                    with open(self.said.name, errors="replace") as said:
-                        sys.exit(f"{shlex.join(words)} does not answer:\n{said.read()}")
-                time.sleep(0.01)
+                pass
+            if any(process.poll() is not None for process in self.processes) or time.monotonic() > until:
+                self.stop()
+                with open(self.said.name, errors="replace") as said:
+                    sys.exit(f"{shlex.join(words)} does not answer:\n{said.read()}")
+            time.sleep(0.01)
 
     def syncs(self):
         """How often its log was made durable; none where it does not say."""
@@ -89,11 +109,13 @@ class Way:
             return None
 
     def stop(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
+        # Who asks before who is asked.
+        for process in reversed(self.processes):
+            try:
+                os.killpg(process.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+            process.wait()
         self.said.close()
 
     def load(self, under_way, in_one, value, seconds):
@@ -201,11 +223,23 @@ def ways(given):
     always += ["--save", "", "--daemonize", "no"]
     redis = [given.redis, "--port", "{port}", "--bind", "127.0.0.1", "--dir", "{folder}", *always]
     memcached = [given.memcached, "-p", "{port}", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-m", "256", "-c", "2048", "-u", "root"]
-    client, peer = "http://127.0.0.1:{port}", "http://127.0.0.1:{peer}"
-    etcd = [given.etcd, "--name", "one", "--data-dir", "{folder}/data", "--log-level", "error", "--initial-cluster", f"one={peer}"]
-    etcd += ["--listen-client-urls", client, "--advertise-client-urls", client]
-    etcd += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-    all_of = [Way("log", log, given.millrace, is_measured=True), Way("none", up, given.millrace)]
+
+    def etcd(number, members):
+        client, peer = f"http://127.0.0.1:{{port{number}}}", f"http://127.0.0.1:{{peer{number}}}"
+        words = [given.etcd, "--name", f"m{number}", "--data-dir", f"{{folder}}/data{number}", "--log-level", "error"]
+        words += ["--initial-cluster", ",".join(f"m{n}=http://127.0.0.1:{{peer{n}}}" for n in members)]
+        words += ["--listen-client-urls", client, "--advertise-client-urls", client]
+        return words + ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+
+    three = ("", "2", "3")
+    chain = [*up, "--admin", "{admin}", "--durability", "chain", "--chain", "tcp:127.0.0.1:{chain}"]
+    replicas = [given.millrace, "chain", "up", "--port", "{chain}", "--replicas", "3", "--log-size", "256m"]
+    all_of = [
+        Way("log", log, given.millrace, is_measured=True),
+        Way("chain", chain, given.millrace, is_measured=True, behind=[[*replicas, "--data", "{folder}/chain"]], chain=True),
+        Way("chain-memory", chain, given.millrace, is_measured=True, behind=[replicas], chain=True),
+        Way("none", up, given.millrace),
+    ]
     for text in given.way:
         name, _, command = text.partition("=")
         if not name or "{port}" not in command:
@@ -213,7 +247,8 @@ def ways(given):
         all_of.append(Way(name, shlex.split(command), given.millrace, is_measured=True))
     peers = [
         (given.redis, Way("redis", redis, given.millrace, "redis://{host}")),
-        (given.etcd, Etcd("etcd", etcd, given.millrace)),
+        (given.etcd, Etcd("etcd", etcd("", [""]), given.millrace)),
+        (given.etcd, Etcd("etcd-three", etcd("", three), given.millrace, behind=[etcd(n, three) for n in three[1:]])),
         (given.memcached, Way("memcached", memcached, given.millrace)),
     ]
     for program, way in peers:
