@@ -8,7 +8,7 @@
 //! let item = client.get(b"colour")?.expect("it was just set");
 //! assert_eq!(item.value, b"blue");
 //! client.close();
-//! # Ok::<(), client::cache::TopologyError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Every operation is linearizable and ends within the patience that the topology states. One whose end is not known
@@ -94,15 +94,7 @@ pub struct Item {
 }
 
 /// What came of a compare-and-swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swap {
-    /// It is stored, as this version.
-    Stored(Version),
-    /// Another version is there.
-    Exists,
-    /// Nothing is there.
-    Missing,
-}
+pub type Swap = crate::Swap<Version>;
 
 /// A client behind one box. It is used by one thread at a time.
 #[derive(Debug)]
