@@ -14,6 +14,7 @@
 //! | `change` | `cluster drain`, `remove`, `add` |
 //! | `moves` | `cluster move` |
 //! | `order` | what a chain is told by these: orders to its controllers |
+//! | `members` | members as processes of this machine, for soak tests |
 //! | `rack` | what a rack is told: a box is to be stopped, or to serve |
 //!
 //! Nothing here decides anything about the cluster: controllers do, and of chains they obey orders.
@@ -23,6 +24,7 @@
 mod ask;
 mod change;
 pub mod file;
+pub mod members;
 mod moves;
 mod order;
 mod rack;
@@ -91,7 +93,7 @@ pub enum ClusterError {
     /// The file, with the line.
     File(Wrong),
     /// The rack in the file.
-    Rack(crate::inc::IncError),
+    Rack(crate::inc::TopologyError),
     /// The file has no members.
     Empty(PathBuf),
     /// It has no such member; those that it has.

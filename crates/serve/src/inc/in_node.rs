@@ -110,7 +110,7 @@ impl Nodes {
         // First the sockets: whoever has them runs, and is the only one.
         let keys = self.topology.node_keys(self.no_key)?;
         for node in &self.nodes {
-            let socket = self.topology.bind(*node)?;
+            let socket = node::bind(&self.topology, *node)?;
             let (keys, orders) = (keys.clone(), self.orders.clone());
             let equipment = Equipment { keys, orders, ..(self.equip)(&self.topology, *node)? };
             self.bound.push((*node, socket, equipment));

@@ -1,7 +1,7 @@
 //! The cluster of `millrace soak kills`: one file, and a process of this program for each member.
 //!
-//! All lie in one folder: the file, its key, what members keep, and what they say, each in a log of its own. Addresses are ports of loopback that nobody used
-//! when the file was written; memcached's clients find the node at one of them.
+//! Addresses are ports of loopback that nobody used when the file was written; memcached's clients find the node at one of them. Folder and processes:
+//! [`serve::cluster::members`].
 
 use base::Nanos;
 use fabric::link::Address;
@@ -9,15 +9,11 @@ use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
 use serve::cluster::file::{File, Who};
 use serve::cluster::look;
+use serve::cluster::members::{Members as Processes, free_ports};
 use serve::cluster::report::{Report, Verdict};
 use serve::inc::Topology;
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Boxes before the node.
@@ -46,19 +42,10 @@ pub struct Times {
 
 /// See the head of the file.
 pub struct Members {
-    folder: PathBuf,
-    keeps: bool,
+    processes: Processes,
     file: File,
     topology: Topology,
     node: SocketAddr,
-    processes: BTreeMap<Who, Child>,
-}
-
-/// Ports that nobody uses at this moment.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let sockets =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<Vec<_>>>()?;
-    sockets.iter().map(|socket| socket.local_addr().map(|address| address.port())).collect()
 }
 
 /// The cluster's file.
@@ -114,22 +101,15 @@ impl Members {
     /// # Errors
     /// In words.
     pub fn new(keeps: bool) -> Result<Members, String> {
-        let name = format!("millrace-kills-{:016x}", u64::from_le_bytes(base::key::random()));
-        let folder = std::env::temp_dir().join(name);
-        let failed = |error: io::Error| format!("the folder {}: {error}", folder.display());
-        base::private::make_directory(&folder).map_err(failed)?;
+        let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
+        let processes = Processes::new("kills", program, keeps)?;
         let mut ports = free_ports(32).map_err(|error| format!("no ports: {error}"))?.into_iter();
-        let path = folder.join("cluster.toml");
-        fs::write(&path, text(&mut ports)).map_err(failed)?;
-        let key = folder.join("cluster.key");
-        let made = program()?.args(["key", "new"]).arg(&key).stdout(Stdio::null()).status();
-        if !made.as_ref().is_ok_and(|status| status.success()) {
-            return Err(format!("the key {} could not be made: {made:?}", key.display()));
-        }
+        processes.write_file(&text(&mut ports))?;
+        let path = processes.file();
         let file = File::read(&path).map_err(|error| error.to_string())?;
         let topology = Topology::read(&path).map_err(|error| error.to_string())?;
         let node = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.next().expect("there are enough")));
-        Ok(Members { folder, keeps, file, topology, node, processes: BTreeMap::new() })
+        Ok(Members { processes, file, topology, node })
     }
 
     /// All who can die.
@@ -182,16 +162,8 @@ impl Members {
     /// # Errors
     /// In words.
     pub fn start(&mut self, who: Who, is_first: bool) -> Result<(), String> {
-        let log = self.log(who);
-        let failed = |error: io::Error| format!("{who} could not be started: {error}");
-        let said = fs::File::options().create(true).append(true).open(&log).map_err(failed)?;
-        let mut command = program()?;
-        command.args(words(who, &self.folder, self.node.port(), is_first));
-        let errors = said.try_clone().map_err(failed)?;
-        // A group of its own: Ctrl-C is for the soak.
-        command.process_group(0).stdin(Stdio::null()).stdout(said).stderr(errors);
-        self.processes.insert(who, command.spawn().map_err(failed)?);
-        Ok(())
+        let words = words(who, self.processes.folder(), self.node.port(), is_first);
+        self.processes.start(who, &words)
     }
 
     /// Kills a member on the spot: it is gone when this returns.
@@ -199,12 +171,7 @@ impl Members {
     /// # Errors
     /// In words: it had ended by itself.
     pub fn kill(&mut self, who: Who) -> Result<(), String> {
-        let mut process = self.processes.remove(&who).expect("who dies was alive");
-        if let Ok(Some(status)) = process.try_wait() {
-            return Err(format!("{who} ended by itself with {status}; it said:\n{}", self.last_words(who)));
-        }
-        let gone = process.kill().and_then(|()| process.wait());
-        gone.map(drop).map_err(|error| format!("{who} could not be killed: {error}"))
+        self.processes.kill(who)
     }
 
     /// Until every member does its part, or `is_over`.
@@ -218,7 +185,7 @@ impl Members {
             if report.verdict() == Verdict::Whole || is_over() {
                 return Ok(());
             }
-            self.check_alive()?;
+            self.processes.check_alive()?;
             if begun.elapsed() > PATIENCE {
                 return Err(self.not_whole(&report));
             }
@@ -232,51 +199,9 @@ impl Members {
             if let Some(member) =
                 self.file.members.iter().find(|member| member.who.to_string() == problem.about)
             {
-                text += &format!("\n{} said:\n{}", problem.about, self.last_words(member.who));
+                text += &format!("\n{} said:\n{}", problem.about, self.processes.last_words(member.who));
             }
         }
         text
-    }
-
-    fn check_alive(&mut self) -> Result<(), String> {
-        let ended =
-            self.processes.iter_mut().find_map(|(who, process)| Some((*who, process.try_wait().ok()??)));
-        match ended {
-            None => Ok(()),
-            Some((who, status)) => {
-                Err(format!("{who} ended by itself with {status}; it said:\n{}", self.last_words(who)))
-            }
-        }
-    }
-
-    fn log(&self, who: Who) -> PathBuf {
-        self.folder.join(format!("{}.log", who.to_string().replace([':', '/'], "-")))
-    }
-
-    fn last_words(&self, who: Who) -> String {
-        const LINES: usize = 12;
-        let text = fs::read_to_string(self.log(who)).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LINES)..].join("\n")
-    }
-}
-
-fn program() -> Result<Command, String> {
-    let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
-    Ok(Command::new(program))
-}
-
-impl Drop for Members {
-    fn drop(&mut self) {
-        for process in self.processes.values_mut() {
-            // Both fail where it has ended, which is what is wanted.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-        if self.keeps {
-            eprintln!("what members keep and said is in {}", self.folder.display());
-        } else {
-            let _ = fs::remove_dir_all(&self.folder);
-        }
     }
 }
