@@ -19,6 +19,7 @@
 //! box = 2                     # the box before it
 //! stream = "127.0.0.1:11211"  # its memcached listener, for values too long for a packet; all homes have one, or none
 //! admin = "127.0.0.1:9104"    # of any node: where operators find it, unless its --admin says so
+//! moved = 1048578             # it is at its address by an order of this epoch; `millrace cluster move` writes it
 //!
 //! [[controller]]              # in the order in which they take over
 //! address = "127.0.0.1:7105"
@@ -43,6 +44,7 @@ use base::Bytes;
 use base::key::Key;
 use protocol::coherence::guard::Keys;
 use protocol::coherence::holders::Boxes;
+use protocol::coherence::moved::Moved;
 use protocol::coherence::ranges::{Caching, Range, Ranges};
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{Config, NodeId};
@@ -95,7 +97,9 @@ pub struct Topology {
     /// Memcached listeners, of all homes or of none.
     streams: BTreeMap<HomeId, SocketAddr>,
     layout: Arc<Layout>,
-    book: Arc<Book>,
+    book: Book,
+    /// A home that is started here at another address than the file says.
+    elsewhere: Option<HomeId>,
     controllers: u8,
     /// Boxes that are to be stopped.
     draining: Boxes,
@@ -180,6 +184,50 @@ impl Topology {
         Ok(Topology { layout: Arc::new(layout), ..self })
     }
 
+    /// The same, with homes that were at other addresses before.
+    fn with_moved(self, moved: Moved) -> Topology {
+        let mut book = self.book;
+        book.learn(&moved);
+        Topology { layout: Arc::new((*self.layout).clone().with_moved(moved)), book, ..self }
+    }
+
+    /// As a home that is started at `address`, wherever the file has it: where that is another place it waits until a controller says that it is there.
+    ///
+    /// # Errors
+    /// There is no such home, nobody can be there, or somebody else is.
+    pub fn with_home_at(self, home: HomeId, address: SocketAddr) -> Result<Topology, IncError> {
+        let node = NodeId::Home(home);
+        self.check_move(home, address)?;
+        if self.book.address_of(node) == Some(address) {
+            return Ok(self);
+        }
+        let nodes = self.book.iter().map(|(of, at)| (of, if of == node { address } else { at }));
+        let book = Book::new(nodes).map_err(|(one, other)| IncError::SameAddress(one, other))?;
+        Ok(Topology { book, elsewhere: Some(home), ..self })
+    }
+
+    /// Whether a home can be at an address, as far as the file says.
+    ///
+    /// # Errors
+    /// There is no such home, nobody can be there, or somebody else is.
+    pub fn check_move(&self, home: HomeId, address: SocketAddr) -> Result<(), IncError> {
+        let node = NodeId::Home(home);
+        if self.book.address_of(node).is_none() {
+            return Err(IncError::Unknown(node, self.nodes()));
+        }
+        let others = self.book.iter().filter(|(of, _)| *of != node);
+        check_addresses(&others.chain([(node, address)]).collect::<Vec<_>>())?;
+        match self.book.node_at(address) {
+            Some(other) if other != node => Err(IncError::SameAddress(other, node)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this home is started at another address than the file says.
+    pub fn is_elsewhere(&self, home: HomeId) -> bool {
+        self.elsewhere == Some(home)
+    }
+
     fn new(
         boxes: Vec<BoxPlace>,
         homes: Vec<(HomeId, BoxId)>,
@@ -197,7 +245,8 @@ impl Topology {
         let tuned = shown.filter(|shown| shown.value != shown.default).map(|shown| (shown.name, shown.value));
         Ok(Topology {
             layout: Arc::new(layout),
-            book: Arc::new(book),
+            book,
+            elsewhere: None,
             controllers: controllers as u8,
             draining: Boxes::default(),
             admin: BTreeMap::new(),
@@ -215,12 +264,19 @@ impl Topology {
         })
     }
 
-    /// Whether it is the same as another, wherever copies may be kept.
+    /// Whether it is the same as another, wherever copies may be kept, and homes are that have moved.
     pub fn is_but_for_ranges(&self, other: &Topology) -> bool {
         let slots = (self.layout.slots(), other.layout.slots());
+        let moves = |node: &NodeId| {
+            let moved = |topology: &Topology, home| topology.layout.moved().of(home).is_some();
+            matches!(node, NodeId::Home(home) if moved(self, *home) || moved(other, *home))
+        };
+        let stay = |topology: &Topology| -> Vec<_> {
+            topology.book.iter().filter(|(node, _)| !moves(node)).collect()
+        };
         slots.0 == slots.1
-            && (&self.boxes, &self.homes, &self.book, &self.streams)
-                == (&other.boxes, &other.homes, &other.book, &other.streams)
+            && (&self.boxes, &self.homes, &self.streams) == (&other.boxes, &other.homes, &other.streams)
+            && stay(self) == stay(other)
             && (self.controllers, &self.config, &self.tuned)
                 == (other.controllers, &other.config, &other.tuned)
     }
@@ -230,8 +286,8 @@ impl Topology {
         &self.layout
     }
 
-    /// Who is where.
-    pub fn book(&self) -> &Arc<Book> {
+    /// Who is where, by the file.
+    pub fn book(&self) -> &Book {
         &self.book
     }
 
@@ -436,6 +492,9 @@ impl Topology {
             let _ = write!(text, "\n[[home]]\nid = {id}\n{address}box = {before}\n");
             if let Some(stream) = self.streams.get(id) {
                 let _ = writeln!(text, "stream = \"{stream}\"");
+            }
+            if let Some(place) = self.layout.moved().of(*id) {
+                let _ = writeln!(text, "moved = {}", place.epoch);
             }
         }
         for index in 0..self.controllers {

@@ -10,9 +10,10 @@ use crate::process::table::{Entry, Table, Wrong};
 use protocol::coherence::NodeId;
 use protocol::coherence::controller::MAX_CONTROLLERS;
 use protocol::coherence::holders::Boxes;
+use protocol::coherence::moved::Place;
 use protocol::coherence::ranges::{BadRanges, Caching, Range};
 use protocol::coherence::table::{BadLayout, BoxPlace};
-use protocol::wire::{BoxId, HomeId};
+use protocol::wire::{BoxId, Epoch, HomeId};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -58,6 +59,10 @@ struct HomeEntry {
     /// Its memcached listener, for values that are too long for a packet
     #[arg(long)]
     stream: Option<SocketAddr>,
+
+    /// It is at this address by an order of this epoch: `millrace cluster move` writes it
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    moved: Option<u32>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -163,9 +168,13 @@ impl<'a> Nodes<'a> {
         let addresses = self.places().into_iter().map(|(node, at, _)| (node, at.address));
         let streams = self.homes.iter().filter_map(|(entry, _)| Some((HomeId(entry.id), entry.stream?)));
         let ranges: Vec<Range> = self.ranges.iter().map(|(range, _)| *range).collect();
-        Topology::new(boxes.collect(), homes.collect(), slots, addresses.collect(), registers)?
+        let moved = self.homes.iter().filter_map(|(entry, _)| {
+            Some((HomeId(entry.id), Place::new(entry.at.address, Epoch(entry.moved?))?))
+        });
+        Ok(Topology::new(boxes.collect(), homes.collect(), slots, addresses.collect(), registers)?
             .with_streams(streams)?
-            .with_ranges(ranges)
+            .with_ranges(ranges)?
+            .with_moved(moved.collect()))
     }
 
     /// All nodes, in the order in which files list them.
