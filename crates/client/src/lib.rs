@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`Client`], [`Builder`] | a cluster, found |
 //! | [`Store`], [`Pending`] | keys and transactions of a chain |
+//! | [`cache`] | the in-network cache: a client of its boxes and homes, and the file that says where they are |
 //! | [`chain`] | the client beneath: transactions with and without waiting, replicas found and followed |
 //! | [`mod@file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
 //! | [`etcd`], [`web`] | what is asked over HTTP: etcd's gateway, admin ports |
@@ -23,6 +24,7 @@
 //!
 //! Nothing here serves anything: servers import this crate for the words that they share with their clients.
 
+pub mod cache;
 pub mod chain;
 mod connect;
 mod error;

@@ -2,6 +2,7 @@
 //!
 //! Plain HTTP: no TLS, no proxy, no redirect. An answer that is an error of HTTP is an answer.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// Asks.
@@ -72,5 +73,17 @@ impl Web {
         let text = answer.body_mut().with_config().limit(self.most).read_to_string();
         let text = text.map_err(|error| error.to_string())?;
         Ok(Page { is_there: status.is_success(), status: status.to_string(), text })
+    }
+}
+
+/// Reads what follows `--admin`: a port, which is then on loopback, or ADDR:PORT.
+///
+/// # Errors
+/// It is neither.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| format!("'{text}' is neither a port nor ADDR:PORT, such as 9211 or 127.0.0.1:9211");
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => text.replace("localhost:", "127.0.0.1:").parse().map_err(wrong),
     }
 }

@@ -94,7 +94,7 @@ pub enum ClusterError {
     /// The file, with the line.
     File(Wrong),
     /// The rack in the file.
-    Rack(crate::inc::IncError),
+    Rack(crate::inc::TopologyError),
     /// The file has no members.
     Empty(PathBuf),
     /// It has no such member; those that it has.

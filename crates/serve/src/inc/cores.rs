@@ -131,7 +131,7 @@ impl<M: Machine, B: Bugs<Planted>> Machine for Core<M, B> {
         counters
     }
 
-    fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
+    fn fast_times(&self) -> Vec<(&'static str, Vec<u64>)> {
         self.machine.fast_times()
     }
 

@@ -9,7 +9,7 @@ use super::orders::Orders;
 use super::registers::Shared;
 use super::run::{Lives, show};
 use super::topology::Topology;
-use super::{IncError, book, life, machine, metrics, node};
+use super::{IncError, TopologyError, book, life, machine, metrics, node};
 use crate::admin::Routes;
 use crate::admin::ask::{Asker, ask_all, questions};
 use crate::admin::health::{Beat, Pulse};
@@ -110,7 +110,7 @@ impl Nodes {
         // First the sockets: whoever has them runs, and is the only one.
         let keys = self.topology.node_keys(self.no_key)?;
         for node in &self.nodes {
-            let socket = self.topology.bind(*node)?;
+            let socket = node::bind(&self.topology, *node)?;
             let (keys, orders) = (keys.clone(), self.orders.clone());
             let equipment = Equipment { keys, orders, ..(self.equip)(&self.topology, *node)? };
             self.bound.push((*node, socket, equipment));
@@ -270,7 +270,7 @@ fn take_move(topology: &Topology, orders: &Orders, id: u16, text: &str) -> (Stat
     };
     match topology.check_move(id, address) {
         // Where another home was when the file was read; who orders has the file as it is.
-        Ok(()) | Err(IncError::SameAddress(NodeId::Home(_), _)) => {
+        Ok(()) | Err(TopologyError::SameAddress(NodeId::Home(_), _)) => {
             log::info!("home {id} is at {address}, by order of an operator");
             orders.move_home(id, address);
             (StatusCode::OK, format!("home {id} is at {address}\n"))

@@ -1,5 +1,6 @@
 //! A box, home or controller of a topology, from a bound socket to its counters at the end: a thread, or of a box one for each of its cores.
 
+use super::TopologyError;
 use super::book::{self, Book};
 use super::cores::{self, Core};
 use super::driver::Driver;
@@ -44,6 +45,18 @@ pub fn run(
 ) -> io::Result<Counters> {
     let equipment = Equipment::<NoBugs> { keys: topology.held_keys(), ..Equipment::default() };
     run_with(equipment, topology, node, socket, life, stop)
+}
+
+/// A socket at the address of `node`. Warns where others than this machine reach it.
+///
+/// # Errors
+/// As [`Topology::bind`].
+pub fn bind(topology: &Topology, node: NodeId) -> Result<UdpSocket, TopologyError> {
+    let socket = topology.bind(node)?;
+    if let Some(address) = topology.book().address_of(node) {
+        crate::reach::warn("a node of the in-network cache", address);
+    }
+    Ok(socket)
 }
 
 /// What a node may have besides.

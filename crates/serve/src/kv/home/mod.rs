@@ -14,7 +14,7 @@ mod tests;
 use super::StartError;
 use super::chain_client::Claiming;
 use crate::inc::wire::Wire;
-use crate::inc::{IncError, Topology, incarnation};
+use crate::inc::{Topology, TopologyError, incarnation, node};
 use base::Nanos;
 use clap::Args;
 use protocol::coherence::guard::Keys;
@@ -88,7 +88,7 @@ impl Seat {
     /// The topology is wrong, or has no such home, or its address cannot be had, or there is no key.
     pub fn take_place(args: &HomeArgs) -> Result<Option<Seat>, StartError> {
         let Some(file) = &args.boxes else { return Ok(None) };
-        let failed = |error: IncError| StartError::Home(error.to_string());
+        let failed = |error: TopologyError| StartError::Home(error.to_string());
         let topology = Topology::read(file).map_err(failed)?;
         let id = match (args.home, topology.homes()) {
             (Some(id), _) => HomeId(id),
@@ -106,11 +106,11 @@ impl Seat {
             None => topology,
         };
         // First the socket: whoever has it runs, and is the only one.
-        let socket = topology.bind(NodeId::Home(id)).map_err(failed)?;
+        let socket = node::bind(&topology, NodeId::Home(id)).map_err(failed)?;
         let keys = topology.node_keys(args.no_key).map_err(failed)?;
         let life = if args.home_first { Life::First } else { Life::Again };
         let state = args.home_state.clone().unwrap_or_else(|| file.with_extension("life"));
-        let incarnation = incarnation(&state, life).map_err(failed)?;
+        let incarnation = incarnation(&state, life).map_err(|error| StartError::Home(error.to_string()))?;
         Ok(Some(Seat { topology, id, socket, keys, life: (incarnation, life) }))
     }
 

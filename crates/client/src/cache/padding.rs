@@ -14,7 +14,7 @@
 //! Cost: one look at a place for each GET and each reply.
 
 use protocol::coherence::NodeId;
-use protocol::wire::{Flags, KeyHash, Message, Opcode, Status, Verb, padded};
+use protocol::wire::{Flags, KeyHash, MAX_FAST_VALUE, Message, Opcode, Status, Verb, padded};
 
 /// Keys that are remembered, a power of two.
 const PLACES: usize = 1 << 15;
@@ -106,8 +106,8 @@ impl Padding {
             place.stays = false;
             return;
         }
-        let fits = reply.header.status == Status::Ok && (SMALL + 1..=xdp::MAX_VALUE).contains(&bytes);
-        let (expected, is_long) = (if fits { bytes as u16 } else { 0 }, bytes > xdp::MAX_VALUE);
+        let fits = reply.header.status == Status::Ok && (SMALL + 1..=MAX_FAST_VALUE).contains(&bytes);
+        let (expected, is_long) = (if fits { bytes as u16 } else { 0 }, bytes > MAX_FAST_VALUE);
         *place = Place { hash, expected, sent: 0, is_long, stays: from_box };
     }
 }

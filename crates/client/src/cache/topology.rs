@@ -31,15 +31,15 @@
 //! [coherence]                 # registers
 //! lease = 500000
 //! ```
-//! The same file may have chains of replicas in it, `[[chain]]`, which `crate::chain::members` reads: the file of a cluster.
+//! The same file may have chains of replicas in it, `[[chain]]`, which `serve::chain::members` reads: the file of a cluster.
 //!
 //! Invariant of a [`Topology`]: it was checked; its nodes have addresses of one family that others can send to.
 
-use super::IncError;
 use super::book::Book;
+use super::error::TopologyError;
 use super::registers::{self, Registers};
 use super::secret::{self, Secret};
-use crate::process::table::Source;
+use crate::table::Source;
 use base::Bytes;
 use base::key::Key;
 use protocol::coherence::guard::Keys;
@@ -61,22 +61,23 @@ mod file;
 const SLOTS: usize = 64;
 
 /// How many of each, for a topology of two levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "flags", derive(clap::Args))]
 pub struct Shape {
     /// Boxes that clients and homes are next to (top of rack)
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32)))]
     pub tors: u16,
 
     /// Boxes above all of these
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=32))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=32)))]
     pub roots: u16,
 
     /// Homes of items, behind the last ToRs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32)))]
     pub homes: u16,
 
     /// Controllers: the first that lives makes the tables
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=16))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=16)))]
     pub controllers: u8,
 }
 
@@ -121,9 +122,9 @@ impl Topology {
     ///
     /// # Errors
     /// Says what is wrong and what would be right.
-    pub fn read(path: &Path) -> Result<Topology, IncError> {
+    pub fn read(path: &Path) -> Result<Topology, TopologyError> {
         let text =
-            std::fs::read_to_string(path).map_err(|cause| IncError::Read(path.to_path_buf(), cause))?;
+            std::fs::read_to_string(path).map_err(|cause| TopologyError::Read(path.to_path_buf(), cause))?;
         Topology::parse(&text, path)
     }
 
@@ -131,9 +132,9 @@ impl Topology {
     ///
     /// # Errors
     /// As [`Topology::read`].
-    pub fn parse(text: &str, path: &Path) -> Result<Topology, IncError> {
+    pub fn parse(text: &str, path: &Path) -> Result<Topology, TopologyError> {
         let source = Source::of(path, text);
-        let parsed = source.parse().map_err(IncError::File)?;
+        let parsed = source.parse().map_err(TopologyError::File)?;
         file::read(&source.table(&parsed), path)
     }
 
@@ -145,7 +146,7 @@ impl Topology {
         shape: &Shape,
         address_of: impl Fn(NodeId) -> SocketAddr,
         registers: &Registers,
-    ) -> Result<Topology, IncError> {
+    ) -> Result<Topology, TopologyError> {
         let above: Vec<_> = (shape.tors + 1..=shape.tors + shape.roots).map(BoxId).collect();
         let tors = (1..=shape.tors).map(|id| BoxPlace { id: BoxId(id), above: above.clone() });
         let roots = above.iter().map(|id| BoxPlace { id: *id, above: vec![] });
@@ -162,14 +163,14 @@ impl Topology {
     pub fn with_streams(
         self,
         streams: impl IntoIterator<Item = (HomeId, SocketAddr)>,
-    ) -> Result<Topology, IncError> {
+    ) -> Result<Topology, TopologyError> {
         let streams: BTreeMap<_, _> = streams.into_iter().collect();
         let nobodys = |address: &SocketAddr| address.ip().is_unspecified() || address.port() == 0;
         if let Some((home, address)) = streams.iter().find(|(_, address)| nobodys(address)) {
-            return Err(IncError::NobodysAddress(NodeId::Home(*home), *address));
+            return Err(TopologyError::NobodysAddress(NodeId::Home(*home), *address));
         }
         match self.homes.iter().find(|(home, _)| !streams.is_empty() && !streams.contains_key(home)) {
-            Some((home, _)) => Err(IncError::SomeStreams(NodeId::Home(*home))),
+            Some((home, _)) => Err(TopologyError::SomeStreams(NodeId::Home(*home))),
             None => Ok(Topology { streams, ..self }),
         }
     }
@@ -178,9 +179,9 @@ impl Topology {
     ///
     /// # Errors
     /// They overlap, or name slots or boxes that are not there.
-    pub fn with_ranges(self, ranges: Vec<Range>) -> Result<Topology, IncError> {
-        let ranges = Ranges::new(ranges, self.layout.slots()).map_err(IncError::Ranges)?;
-        let layout = (*self.layout).clone().with_ranges(ranges).map_err(IncError::Layout)?;
+    pub fn with_ranges(self, ranges: Vec<Range>) -> Result<Topology, TopologyError> {
+        let ranges = Ranges::new(ranges, self.layout.slots()).map_err(TopologyError::Ranges)?;
+        let layout = (*self.layout).clone().with_ranges(ranges).map_err(TopologyError::Layout)?;
         Ok(Topology { layout: Arc::new(layout), ..self })
     }
 
@@ -195,14 +196,14 @@ impl Topology {
     ///
     /// # Errors
     /// There is no such home, nobody can be there, or somebody else is.
-    pub fn with_home_at(self, home: HomeId, address: SocketAddr) -> Result<Topology, IncError> {
+    pub fn with_home_at(self, home: HomeId, address: SocketAddr) -> Result<Topology, TopologyError> {
         let node = NodeId::Home(home);
         self.check_move(home, address)?;
         if self.book.address_of(node) == Some(address) {
             return Ok(self);
         }
         let nodes = self.book.iter().map(|(of, at)| (of, if of == node { address } else { at }));
-        let book = Book::new(nodes).map_err(|(one, other)| IncError::SameAddress(one, other))?;
+        let book = Book::new(nodes).map_err(|(one, other)| TopologyError::SameAddress(one, other))?;
         Ok(Topology { book, elsewhere: Some(home), ..self })
     }
 
@@ -210,15 +211,15 @@ impl Topology {
     ///
     /// # Errors
     /// There is no such home, nobody can be there, or somebody else is.
-    pub fn check_move(&self, home: HomeId, address: SocketAddr) -> Result<(), IncError> {
+    pub fn check_move(&self, home: HomeId, address: SocketAddr) -> Result<(), TopologyError> {
         let node = NodeId::Home(home);
         if self.book.address_of(node).is_none() {
-            return Err(IncError::Unknown(node, self.nodes()));
+            return Err(TopologyError::Unknown(node, self.nodes()));
         }
         let others = self.book.iter().filter(|(of, _)| *of != node);
         check_addresses(&others.chain([(node, address)]).collect::<Vec<_>>())?;
         match self.book.node_at(address) {
-            Some(other) if other != node => Err(IncError::SameAddress(other, node)),
+            Some(other) if other != node => Err(TopologyError::SameAddress(other, node)),
             _ => Ok(()),
         }
     }
@@ -234,13 +235,13 @@ impl Topology {
         slots: usize,
         addresses: Vec<(NodeId, SocketAddr)>,
         registers: &Registers,
-    ) -> Result<Topology, IncError> {
-        let layout = Layout::new(&boxes, &homes, slots).map_err(IncError::Layout)?;
+    ) -> Result<Topology, TopologyError> {
+        let layout = Layout::new(&boxes, &homes, slots).map_err(TopologyError::Layout)?;
         check_addresses(&addresses)?;
         let config = registers::config(registers);
-        config.check().map_err(IncError::Config)?;
+        config.check().map_err(TopologyError::Config)?;
         let controllers = addresses.iter().filter(|(node, _)| matches!(node, NodeId::Controller(_))).count();
-        let book = Book::new(addresses).map_err(|(one, other)| IncError::SameAddress(one, other))?;
+        let book = Book::new(addresses).map_err(|(one, other)| TopologyError::SameAddress(one, other))?;
         let shown = registers.show().into_iter();
         let tuned = shown.filter(|shown| shown.value != shown.default).map(|shown| (shown.name, shown.value));
         Ok(Topology {
@@ -375,23 +376,21 @@ impl Topology {
     ///
     /// # Errors
     /// There is no such box.
-    pub fn tor(&self, tor: Option<u16>) -> Result<BoxId, IncError> {
+    pub fn tor(&self, tor: Option<u16>) -> Result<BoxId, TopologyError> {
         let mut ids = self.layout.boxes();
         let found = ids.find(|id| tor.is_none_or(|tor| id.0 == tor));
         let all = || self.layout.boxes().map(|id| id.0).collect();
-        found.ok_or_else(|| IncError::NoTor(tor.unwrap_or(0), all()))
+        found.ok_or_else(|| TopologyError::NoTor(tor.unwrap_or(0), all()))
     }
 
     /// A socket at the address of `node`.
     ///
     /// # Errors
     /// The topology has no such node, or this machine no such address, or somebody else has it.
-    pub fn bind(&self, node: NodeId) -> Result<UdpSocket, IncError> {
-        let unknown = || IncError::Unknown(node, self.nodes());
+    pub fn bind(&self, node: NodeId) -> Result<UdpSocket, TopologyError> {
+        let unknown = || TopologyError::Unknown(node, self.nodes());
         let address = self.book.address_of(node).ok_or_else(unknown)?;
-        let socket = UdpSocket::bind(address).map_err(|cause| IncError::Bind(node, address, cause))?;
-        crate::reach::warn("a node of the in-network cache", address);
-        Ok(socket)
+        UdpSocket::bind(address).map_err(|cause| TopologyError::Bind(node, address, cause))
     }
 
     /// A socket for a client: any port, and loopback where all nodes are there.
@@ -420,13 +419,13 @@ impl Topology {
     ///
     /// # Errors
     /// There is no key, or none that only its owner can read.
-    pub fn node_keys(&self, no_key: bool) -> Result<Option<Keys>, IncError> {
+    pub fn node_keys(&self, no_key: bool) -> Result<Option<Keys>, TopologyError> {
         let elsewhere = self.elsewhere();
         match (no_key, elsewhere) {
-            (true, Some((node, address))) => Err(IncError::Exposed(node, address)),
+            (true, Some((node, address))) => Err(TopologyError::Exposed(node, address)),
             (true, None) => Ok(None),
             (false, _) => {
-                let key = self.secret.cluster_key(elsewhere.is_none())?.ok_or(IncError::NoKey)?;
+                let key = self.secret.cluster_key(elsewhere.is_none())?.ok_or(TopologyError::NoKey)?;
                 Ok(Some(Keys::of_cluster(&key)))
             }
         }
@@ -441,7 +440,7 @@ impl Topology {
     ///
     /// # Errors
     /// A file that it names holds no key that only its owner can read.
-    pub fn client_keys(&self) -> Result<Option<Keys>, IncError> {
+    pub fn client_keys(&self) -> Result<Option<Keys>, TopologyError> {
         Ok(self.secret.client_key(self.elsewhere().is_none())?.map(Keys::of_client))
     }
 
@@ -449,7 +448,7 @@ impl Topology {
     ///
     /// # Errors
     /// It names one that cannot be read.
-    pub fn holding_its_key(self) -> Result<Topology, IncError> {
+    pub fn holding_its_key(self) -> Result<Topology, TopologyError> {
         let key = self.secret.cluster_key(false)?.unwrap_or_else(Key::generate);
         Ok(Topology { secret: Secret::Held(key), ..self })
     }
@@ -458,11 +457,12 @@ impl Topology {
     ///
     /// # Errors
     /// The system's, or there is another key.
-    pub fn write(&self, path: &Path) -> Result<(), IncError> {
+    pub fn write(&self, path: &Path) -> Result<(), TopologyError> {
         let key = path.with_extension("key");
         self.secret.write(&key)?;
         let name = Path::new(key.file_name().unwrap_or_default());
-        std::fs::write(path, self.text_with(name)).map_err(|cause| IncError::Write(path.to_path_buf(), cause))
+        std::fs::write(path, self.text_with(name))
+            .map_err(|cause| TopologyError::Write(path.to_path_buf(), cause))
     }
 
     /// As a file.
@@ -515,14 +515,14 @@ impl Topology {
     }
 }
 
-fn check_addresses(addresses: &[(NodeId, SocketAddr)]) -> Result<(), IncError> {
+fn check_addresses(addresses: &[(NodeId, SocketAddr)]) -> Result<(), TopologyError> {
     let nobodys = |address: &SocketAddr| address.ip().is_unspecified() || address.port() == 0;
     if let Some((node, address)) = addresses.iter().find(|(_, address)| nobodys(address)) {
-        return Err(IncError::NobodysAddress(*node, *address));
+        return Err(TopologyError::NobodysAddress(*node, *address));
     }
     let some_v4 = addresses.iter().any(|(_, address)| address.is_ipv4());
     match addresses.iter().find(|(_, address)| some_v4 && address.is_ipv6()) {
-        Some((node, _)) => Err(IncError::MixedFamilies(*node)),
+        Some((node, _)) => Err(TopologyError::MixedFamilies(*node)),
         None => Ok(()),
     }
 }

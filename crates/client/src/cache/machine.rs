@@ -1,6 +1,5 @@
 //! What a driver needs to know of a machine, and that the four of `protocol::coherence` are such.
 
-use super::items::Shelf;
 use base::Nanos;
 use protocol::coherence::controller::Drain;
 use protocol::coherence::home::items::Items;
@@ -90,8 +89,8 @@ pub trait Machine {
         Vec::new()
     }
 
-    /// How long another tier took that answers for it, by outcome.
-    fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
+    /// How long another tier took that answers for it, by outcome: in bucket b how often 2^b to 2^(b+1) - 1 ns.
+    fn fast_times(&self) -> Vec<(&'static str, Vec<u64>)> {
         Vec::new()
     }
 }
@@ -111,8 +110,8 @@ pub fn home_silent<I: Items, B: Bugs<Planted>>(home: &Home<I, B>, now: Nanos) ->
 }
 
 macro_rules! machine {
-    ($type:ty $(, $bugs:ident)?; |$self:ident| $counters:expr $(; moved $moved:expr)? $(; silent $silent:expr)? $(; watches $silences:expr)?) => {
-        impl$(<$bugs: Bugs<Planted>>)? Machine for $type {
+    ($type:ty $(, $of:ident: $bound:path)*; |$self:ident| $counters:expr $(; moved $moved:expr)? $(; silent $silent:expr)? $(; watches $silences:expr)?) => {
+        impl<$($of: $bound),*> Machine for $type {
             fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
                 <$type>::handle(self, now, from, message, out);
             }
@@ -151,7 +150,7 @@ macro_rules! machine {
     };
 }
 
-machine!(CacheBox<B>, B; |cache| {
+machine!(CacheBox<B>, B: Bugs<Planted>; |cache| {
     let stats = cache.stats();
     let mut counters = vec![
         ("hits", stats.hits),
@@ -173,9 +172,9 @@ machine!(CacheBox<B>, B; |cache| {
     counters
 }; moved cache.table().moved());
 
-machine!(Home<Shelf, B>, B; |home| {
+machine!(Home<I, B>, I: Items, B: Bugs<Planted>; |home| {
     let stats = home.stats();
-    vec![
+    let mut counters = vec![
         ("hits", stats.hits),
         ("misses", stats.misses),
         ("granted", stats.granted),
@@ -187,9 +186,9 @@ machine!(Home<Shelf, B>, B; |home| {
         ("returned", stats.returned),
         ("lost", stats.lost),
         ("dropped", stats.dropped),
-        ("evicted", home.items().evicted()),
-        ("items", home.items().len() as u64),
-    ]
+    ];
+    counters.extend(home.items().counters());
+    counters
 }; silent home_silent);
 
 machine!(Controller; |controller| {

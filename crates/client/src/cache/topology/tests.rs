@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn parse(text: &str) -> Result<Topology, IncError> {
+fn parse(text: &str) -> Result<Topology, TopologyError> {
     Topology::parse(text, Path::new("rack.toml"))
 }
 
