@@ -96,6 +96,11 @@ impl<B: Bugs<Planted>> Book<B> {
         self.by_node.get(&node).map(|place| place.address)
     }
 
+    /// Where a node is, and since which table.
+    pub fn place_of(&self, node: NodeId) -> Option<Place> {
+        self.by_node.get(&node).copied()
+    }
+
     /// Who is there.
     pub fn node_at(&self, address: SocketAddr) -> Option<NodeId> {
         self.by_address.get(&address).copied()

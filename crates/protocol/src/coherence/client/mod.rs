@@ -314,8 +314,9 @@ impl Client {
             match timer {
                 Timer::Session(home) => {
                     self.timers.pop_first();
-                    self.ask_session(now, home, out);
-                    self.ask_whereabouts(now, out);
+                    if self.ask_session(now, home, out) {
+                        self.ask_whereabouts(now, out);
+                    }
                 }
                 Timer::Op(id) if self.ops[&id].deadline <= now => self.give_up(now, id, out),
                 Timer::Op(id) => {
@@ -326,7 +327,7 @@ impl Client {
                             self.bypass_until = now.plus(self.config.bypass);
                             self.silent = 0;
                         }
-                    } else {
+                    } else if op.attempt > 0 {
                         self.ask_whereabouts(now, out);
                     }
                     let op = self.ops.get_mut(&id).expect("a timer's operation is under way");

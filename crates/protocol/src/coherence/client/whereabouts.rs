@@ -1,4 +1,4 @@
-//! Where homes are, as far as a client knows: by its file, and by what boxes say when a home does not answer.
+//! Where homes are, as far as a client knows: by its file, and by what boxes say when a home does not answer for the second time. Once is the network's doing.
 //!
 //! Bounds: a question at a time, each [`Config::bypass`] at most. Cost: nothing while homes answer.
 
