@@ -222,7 +222,8 @@ impl<B: Bugs<Planted>> Controller<B> {
     }
 
     /// A home is there from the next table on: at once if it makes the tables, else if it comes to make them before it hears of another that does. Whoever
-    /// calls this has seen the home's life end that was elsewhere. One that its layout has not, or that is there, is left as it is; whether it is another place.
+    /// calls this has seen the home's life end that was elsewhere. One that its layout has not, or that is there, is left as it is; whether it is another
+    /// place.
     pub fn move_home(&mut self, now: Nanos, home: HomeId, address: SocketAddr) -> bool {
         let is_there = self.moved.of(home).is_some_and(|place| place.address == address);
         if !self.layout.has_home(home) || Place::new(address, self.epoch).is_none() {

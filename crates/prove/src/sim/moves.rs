@@ -3,8 +3,8 @@
 //! ```text
 //!  old life ends ──▶ new life at another address, which may have been started before ──▶ some controllers are told, when all is well all of them
 //! ```
-//! Every node has a book of its own, and learns as a driver does, before what its machine said is sent. A packet goes to the address that its sender's book has, and
-//! comes from where its sender is; where nobody is it is lost. Nobody is given a newer file.
+//! Every node has a book of its own, and learns as a driver does, before what its machine said is sent. A packet goes to the address that its sender's book
+//! has, and comes from where its sender is; where nobody is it is lost. Nobody is given a newer file.
 //!
 //! What must hold besides: nobody hears as a home's what comes from where that home was, as far as he knows; and nobody looks for a home where an older
 //! order had it.

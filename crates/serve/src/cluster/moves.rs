@@ -22,16 +22,16 @@ use std::path::PathBuf;
 
 /// Move a replica of a chain to another place while the chain serves, or a home of a rack while boxes, clients and controllers go on.
 ///
-/// Of a replica: a new one is let in and given everything, then the old one is taken out. The new one has a number of its own. Start it where it is to run, before or after: the command says how, and waits, with a line that says how far it is. No
-/// member is restarted, and clients are told where to go. When the new one serves, the old one is left out, serves nobody any more, and may be stopped;
-/// the file is changed last. Copy it to the other machines.
+/// Of a replica: a new one is let in and given everything, then the old one is taken out. The new one has a number of its own. Start it where it is to run,
+/// before or after: the command says how, and waits, with a line that says how far it is. No member is restarted, and clients are told where to go. When the
+/// new one serves, the old one is left out, serves nobody any more, and may be stopped; the file is changed last. Copy it to the other machines.
 ///
 /// Ctrl-C leaves the chain as it is by then, with the new replica or without it; `millrace cluster status` says so, and the same command goes on from there.
 ///
-/// Of a home: its next life is at ADDR. Its process is told to stop at its admin port, and is seen to end; then the controllers are given the order, and boxes
-/// and clients look for it there; the file is changed last. Start it there, before or after: it serves a lease after the order. Its items are what it
-/// finds there: none, its chain's, or what is in its --data-dir or --memory-file if that is to be had there. Without an admin port, or where it does not answer,
-/// stop it yourself and say --it-is-dead.
+/// Of a home: its next life is at ADDR. Its process is told to stop at its admin port, and is seen to end; then the controllers are given the order, and
+/// boxes and clients look for it there; the file is changed last. Start it there, before or after: it serves a lease after the order. Its items are what it
+/// finds there: none, its chain's, or what is in its --data-dir or --memory-file if that is to be had there. Without an admin port, or where it does not
+/// answer, stop it yourself and say --it-is-dead.
 ///
 /// Exit status: 0 moved, 1 not, and why; 2 wrong usage.
 #[derive(clap::Args, Debug)]

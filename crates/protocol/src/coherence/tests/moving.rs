@@ -40,9 +40,9 @@ fn table_of(one: &mut Controller, now: Nanos) -> Message {
     table.expect("it is sent the table").1
 }
 
-/// Box 1 and its driver's book hear of a home that was ordered elsewhere in one step; an older order, in a newer table of a controller that took over and does not
-/// know better, changes nothing, and the box tells that controller. The new life, which was started before the old one ended, is silent until it hears of the
-/// order, and for a lease from then.
+/// Box 1 and its driver's book hear of a home that was ordered elsewhere in one step; an older order, in a newer table of a controller that took over and
+/// does not know better, changes nothing, and the box tells that controller. The new life, which was started before the old one ended, is silent until it
+/// hears of the order, and for a lease from then.
 pub(super) fn in_order(planted: Option<Planted>) -> World {
     let mut w = rack(planted);
     let layout = Arc::new(Layout::two_levels(1, 0, 1, 8).expect("a layout"));
