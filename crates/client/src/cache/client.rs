@@ -292,8 +292,7 @@ pub fn driver(topology: &Topology, tor: Option<u16>) -> Result<Driver<coherence:
     let layout = topology.layout().clone();
     let machine = coherence::Client::new(config, id, tor, layout, Prng::new(random()));
     let guard = Guard::of_client(id, topology.client_keys()?);
-    let driver =
-        Driver::new(machine, socket, topology.book().clone(), guard).map_err(TopologyError::Socket)?;
+    let driver = Driver::new(machine, socket, topology.book(), guard).map_err(TopologyError::Socket)?;
     Ok(driver.with_padding(Padding::new(topology.pad_waste())))
 }
 

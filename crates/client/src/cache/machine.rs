@@ -3,11 +3,13 @@
 use base::Nanos;
 use protocol::coherence::controller::Drain;
 use protocol::coherence::home::items::Items;
+use protocol::coherence::moved::Moved;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out, Planted};
 use protocol::planted::Bugs;
 use protocol::wire::{BoxId, Message};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Counts of a node, each with its name, in the order in which people read them.
 pub type Counters = Vec<(&'static str, u64)>;
@@ -47,6 +49,11 @@ pub trait Machine {
     /// What it counted.
     fn counters(&self) -> Counters;
 
+    /// Homes that have moved, by what it heard; the same value until it hears of another. None of a machine that sends to no home.
+    fn moved(&self) -> Option<&Arc<Moved>> {
+        None
+    }
+
     /// Of its node; each has a machine.
     fn cores(&self) -> u8 {
         1
@@ -70,6 +77,12 @@ pub trait Machine {
         Vec::new()
     }
 
+    /// Why it serves nobody yet, if so.
+    fn silent(&self, now: Nanos) -> Option<&'static str> {
+        let _ = now;
+        None
+    }
+
     /// Boxes that are to be stopped, by a controller that makes the tables, and whether each may be by now.
     fn drains(&self, now: Nanos) -> Vec<(BoxId, bool)> {
         let _ = now;
@@ -82,8 +95,22 @@ pub trait Machine {
     }
 }
 
+/// Why a home that was told so serves nobody yet.
+pub const SILENT: &str = "silent for a lease, since boxes may have copies of its earlier life";
+/// The same of one that was started at another address than the file says.
+pub const UNNAMED: &str =
+    "waits for a controller to say that it is here: `millrace cluster move` has it said";
+
+/// Why a home serves nobody at `now`, if so.
+pub fn home_silent<I: Items, B: Bugs<Planted>>(home: &Home<I, B>, now: Nanos) -> Option<&'static str> {
+    match home.is_unnamed() {
+        true => Some(UNNAMED),
+        false => (now < home.serves_from()).then_some(SILENT),
+    }
+}
+
 macro_rules! machine {
-    ($type:ty $(, $of:ident: $bound:path)*; |$self:ident| $counters:expr $(; $silences:expr)?) => {
+    ($type:ty $(, $of:ident: $bound:path)*; |$self:ident| $counters:expr $(; moved $moved:expr)? $(; silent $silent:expr)? $(; watches $silences:expr)?) => {
         impl<$($of: $bound),*> Machine for $type {
             fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
                 <$type>::handle(self, now, from, message, out);
@@ -101,6 +128,15 @@ macro_rules! machine {
                 let $self = self;
                 $counters
             }
+
+            $(fn moved(&self) -> Option<&Arc<Moved>> {
+                let $self = self;
+                Some($moved)
+            })?
+
+            $(fn silent(&self, now: Nanos) -> Option<&'static str> {
+                $silent(self, now)
+            })?
 
             $(fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
                 $silences(self, now)
@@ -134,7 +170,7 @@ machine!(CacheBox<B>, B: Bugs<Planted>; |cache| {
     ];
     counters.extend(slots(cache.table().ranges()));
     counters
-});
+}; moved cache.table().moved());
 
 machine!(Home<I, B>, I: Items, B: Bugs<Planted>; |home| {
     let stats = home.stats();
@@ -153,7 +189,7 @@ machine!(Home<I, B>, I: Items, B: Bugs<Planted>; |home| {
     ];
     counters.extend(home.items().counters());
     counters
-});
+}; silent home_silent);
 
 machine!(Controller; |controller| {
     let boxes = u64::from(controller.live().0.count_ones());
@@ -161,7 +197,7 @@ machine!(Controller; |controller| {
         vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes), ("active", controller.is_active().into())];
     counters.extend(slots(controller.ranges()));
     counters
-}; Controller::silences);
+}; moved controller.moved(); watches Controller::silences);
 
 machine!(Client; |client| {
     let stats = client.stats();
@@ -171,4 +207,4 @@ machine!(Client; |client| {
         ("answered by box", stats.answered),
         ("asked home directly", stats.direct),
     ]
-});
+}; moved client.moved());

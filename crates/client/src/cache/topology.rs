@@ -19,6 +19,7 @@
 //! box = 2                     # the box before it
 //! stream = "127.0.0.1:11211"  # its memcached listener, for values too long for a packet; all homes have one, or none
 //! admin = "127.0.0.1:9104"    # of any node: where operators find it, unless its --admin says so
+//! moved = 1048578             # it is at its address by an order of this epoch; `millrace cluster move` writes it
 //!
 //! [[controller]]              # in the order in which they take over
 //! address = "127.0.0.1:7105"
@@ -54,6 +55,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod file;
+mod moves;
 
 /// Slots where none are given.
 const SLOTS: usize = 64;
@@ -96,7 +98,9 @@ pub struct Topology {
     /// Memcached listeners, of all homes or of none.
     streams: BTreeMap<HomeId, SocketAddr>,
     layout: Arc<Layout>,
-    book: Arc<Book>,
+    book: Book,
+    /// A home that is started here at another address than the file says.
+    elsewhere: Option<HomeId>,
     controllers: u8,
     /// Boxes that are to be stopped.
     draining: Boxes,
@@ -198,7 +202,8 @@ impl Topology {
         let tuned = shown.filter(|shown| shown.value != shown.default).map(|shown| (shown.name, shown.value));
         Ok(Topology {
             layout: Arc::new(layout),
-            book: Arc::new(book),
+            book,
+            elsewhere: None,
             controllers: controllers as u8,
             draining: Boxes::default(),
             admin: BTreeMap::new(),
@@ -216,23 +221,13 @@ impl Topology {
         })
     }
 
-    /// Whether it is the same as another, wherever copies may be kept.
-    pub fn is_but_for_ranges(&self, other: &Topology) -> bool {
-        let slots = (self.layout.slots(), other.layout.slots());
-        slots.0 == slots.1
-            && (&self.boxes, &self.homes, &self.book, &self.streams)
-                == (&other.boxes, &other.homes, &other.book, &other.streams)
-            && (self.controllers, &self.config, &self.tuned)
-                == (other.controllers, &other.config, &other.tuned)
-    }
-
     /// What never changes.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// Who is where.
-    pub fn book(&self) -> &Arc<Book> {
+    /// Who is where, by the file.
+    pub fn book(&self) -> &Book {
         &self.book
     }
 
@@ -436,6 +431,9 @@ impl Topology {
             let _ = write!(text, "\n[[home]]\nid = {id}\n{address}box = {before}\n");
             if let Some(stream) = self.streams.get(id) {
                 let _ = writeln!(text, "stream = \"{stream}\"");
+            }
+            if let Some(place) = self.layout.moved().of(*id) {
+                let _ = writeln!(text, "moved = {}", place.epoch);
             }
         }
         for index in 0..self.controllers {

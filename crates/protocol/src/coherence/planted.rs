@@ -118,6 +118,12 @@ planted! {
     DrainedEarly "drained-early",
     /// A home grants copies and keys to a box that is being drained.
     GrantToDraining "grant-to-draining",
+    /// What comes from where a home was is heard as its own.
+    OldAddressBelieved "old-address-believed",
+    /// A home is looked for where an older order had it.
+    LowerEpochTaken "lower-epoch-taken",
+    /// A home that was started elsewhere serves at once, before it is ordered there and a lease has passed.
+    MovedServesAtOnce "moved-serves-at-once",
 }
 
 #[cfg(test)]

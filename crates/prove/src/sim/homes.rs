@@ -13,6 +13,7 @@ use protocol::wire::{BoxId, HomeId, Message, Version};
 use serve::kv::machine::{Machine, Place};
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// Items of a home with a table: more than any workload has keys.
 const ITEMS: usize = 256;
@@ -108,6 +109,13 @@ impl SimulatedHome {
             }
         };
         Ok(SimulatedHome::Node(place.id, Box::new(machine), chain))
+    }
+
+    /// It was started at another address than the file says, and has heard nothing yet. Of machines with a table.
+    pub fn is_elsewhere(&mut self, here: SocketAddr) {
+        if let SimulatedHome::Bare(home) = self {
+            **home = home.as_ref().clone().elsewhere(here);
+        }
     }
 
     /// Its name.

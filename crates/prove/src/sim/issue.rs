@@ -4,6 +4,7 @@
 //! 2. When all is well again, new operations succeed, within [`Script::bound`].
 //! 3. They do so also when a box then dies, which may hold copies: a lease and a retransmission, no longer.
 
+use super::moves;
 use super::nodes::Machine;
 use super::record;
 use super::script::{DELAY, Script, Want};
@@ -312,6 +313,7 @@ impl World<'_> {
         let next = match phase {
             Phase::Calm => {
                 self.calm();
+                self.tell_of_moves(0);
                 Some((recovery(script), Phase::Sessions))
             }
             Phase::Sessions => {
@@ -390,5 +392,5 @@ impl World<'_> {
 fn recovery(script: &Script) -> Picos {
     let Nanos(lease) = script.config.lease;
     let Nanos(health) = script.config.health;
-    Picos::from(Nanos(lease + lease / 50 + 2 * health))
+    Picos::from(Nanos(lease + lease / 50 + 2 * health)).plus(moves::recovery(script))
 }

@@ -6,6 +6,7 @@
 //!                                             │    ├── cores    which core of a box hears what, and what they tell each other
 //!                                             │    ├── ranges   where copies may be kept, which changes meanwhile
 //!                                             │    ├── drains   boxes that are drained meanwhile
+//!                                             │    ├── moves    homes that go on at other addresses meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
@@ -35,6 +36,7 @@ mod indices;
 mod issue;
 mod memcached;
 mod minimal;
+mod moves;
 mod nodes;
 mod packets;
 mod play;
@@ -76,16 +78,14 @@ const WITHIN: u64 = 4_000;
 
 /// Run the coherent cache's machines under faults, in virtual time, and judge every operation.
 ///
-/// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop.
-/// From its seed a run draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which
-/// faults come: losses, duplicates, delays, reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all
-/// runs boxes have several cores, and some packets meet the wrong one; in a third of them
-/// some keys may be kept by some boxes only, which changes meanwhile; in half of all
-/// runs there is a key, and strangers without it repeat, divert and forge what they overhear; in half of all runs clients of another
-/// protocol ask the homes themselves, in the same histories. After every
-/// event no box may hold a copy that is not what its home has; every operation must end once, in time; when the faults are over, and
-/// when a box has died, new operations must succeed within a lease and a retransmission; and the history of every key must be
-/// linearizable, expiry, flush and what was lost included.
+/// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop. From its seed a run
+/// draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which faults come: losses, duplicates, delays,
+/// reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all runs boxes have several cores, and some packets meet the
+/// wrong one; in a third of them some keys may be kept by some boxes only, which changes meanwhile, in a third boxes are drained, and in a third homes go on
+/// at other addresses; in half of all runs there is a key, and strangers without it repeat, divert and forge what they overhear; in half of all runs clients
+/// of another protocol ask the homes themselves, in the same histories. After every event no box may hold a copy that is not what its home has; every
+/// operation must end once, in time; when the faults are over, and when a box has died, new operations must succeed within a lease and a retransmission; and
+/// the history of every key must be linearizable, expiry, flush and what was lost included.
 ///
 /// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
 /// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows. A disk

@@ -9,6 +9,7 @@
 use super::bugs::Bug;
 use super::drains;
 use super::homes::Homes;
+use super::moves::{self, Move};
 use super::nodes::Numbers;
 use super::ranges;
 use super::topology::{MOST_KEYS, Topology};
@@ -105,6 +106,8 @@ pub struct Script {
     pub ranges: Vec<(Picos, Ranges)>,
     /// When all controllers are told which boxes are to be stopped.
     pub drains: Vec<(Picos, Boxes)>,
+    /// When homes go on elsewhere.
+    pub moves: Vec<Move>,
     /// What homes are.
     pub homes: Homes,
     /// Bytes of the logs of homes that have one, and what their disks take for a sync, mostly.
@@ -158,6 +161,7 @@ impl Script {
         let mut cores = random::stream(seed, 0, "cores");
         let cores = if cores.below(2) == 0 { 1 } else { 2 + cores.below(3) as u8 };
         let (layout, ranges) = ranges::draw(seed, topology, until);
+        let moves = moves::draw(seed, topology, (until, config.lease), homes);
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
             let (at, client) = (Picos(random.below(until.0)), random.below(clients));
@@ -180,6 +184,7 @@ impl Script {
             layout,
             ranges,
             drains: drains::draw(seed, topology, until),
+            moves,
             homes,
             disk,
             planted,

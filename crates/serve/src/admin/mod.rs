@@ -8,6 +8,7 @@
 //! | `PUT /registers/NAME` | sets a live register to the body's text; with the token. 409: it is read at the start only |
 //! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall, or why it will never serve again |
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
+//! | `PUT /stop` | has the process answer what has come, and end; with the token. Of a process whose shell this is ([`crate::shell`]) |
 //! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
 //!
 //! What a server has besides is [`Routes::with`].

@@ -125,7 +125,10 @@ pub fn run_with<B: Bugs<Planted> + Send>(
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());
-            let home = Home::with_bugs(config, id, layout, life, now, items, planted);
+            let mut home = Home::with_bugs(config, id, layout, life, now, items, planted);
+            if let Some(here) = topology.book().address_of(node).filter(|_| topology.is_elsewhere(id)) {
+                home = home.elsewhere(here);
+            }
             endpoint(socket, guard).drive(home, stop, || ())
         }
         NodeId::Controller(index) => {
@@ -147,7 +150,7 @@ fn counting_from(last: u64) -> Numbering {
 struct Endpoint {
     node: NodeId,
     socket: UdpSocket,
-    book: Arc<Book>,
+    book: Book,
     guard: Guard,
     watched: Watched,
 }
@@ -156,7 +159,7 @@ impl Endpoint {
     /// Until `stop`; `each` is called after every turn.
     fn drive<M: Machine>(self, machine: M, stop: &AtomicBool, each: impl Fn()) -> io::Result<Counters> {
         let Endpoint { node, socket, book, guard, watched: Watched { questions, beat } } = self;
-        let mut driver = Driver::new(machine, socket, book, guard)?;
+        let mut driver = Driver::new(machine, socket, &book, guard)?;
         driver.run_with(stop, |driver| {
             beat.turn();
             if let Some(questions) = &questions {

@@ -10,16 +10,17 @@ use crate::web::parse_address;
 use protocol::coherence::NodeId;
 use protocol::coherence::controller::MAX_CONTROLLERS;
 use protocol::coherence::holders::Boxes;
+use protocol::coherence::moved::Place;
 use protocol::coherence::ranges::{BadRanges, Caching, Range};
 use protocol::coherence::table::{BadLayout, BoxPlace};
-use protocol::wire::{BoxId, HomeId};
+use protocol::wire::{BoxId, Epoch, HomeId};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 
 /// Keys of a node of each kind.
 const BOX: &[&str] = &["id", "address", "admin", "above", "draining"];
-const HOME: &[&str] = &["id", "address", "admin", "box", "stream"];
+const HOME: &[&str] = &["id", "address", "admin", "box", "stream", "moved"];
 const CONTROLLER: &[&str] = &["address", "admin"];
 
 /// What any node says.
@@ -66,6 +67,9 @@ struct HomeEntry {
     before: u16,
     /// Its memcached listener, for values that are too long for a packet.
     stream: Option<SocketAddr>,
+
+    /// It is at this address by an order of this epoch: `millrace cluster move` writes it.
+    moved: Option<u32>,
 }
 
 impl HomeEntry {
@@ -74,7 +78,8 @@ impl HomeEntry {
         let id = table.need("id", "its number")?.read(str::parse)?;
         let before = table.need("box", "the number of the box before it")?.read(str::parse)?;
         let stream = table.get("stream").map(|entry| entry.read(str::parse)).transpose()?;
-        Ok(HomeEntry { id, at: At::read(table)?, before, stream })
+        let moved = table.get("moved").map(|entry| entry.read(str::parse)).transpose()?;
+        Ok(HomeEntry { id, at: At::read(table)?, before, stream, moved })
     }
 }
 
@@ -174,9 +179,13 @@ impl<'a> Nodes<'a> {
         let addresses = self.places().into_iter().map(|(node, at, _)| (node, at.address));
         let streams = self.homes.iter().filter_map(|(entry, _)| Some((HomeId(entry.id), entry.stream?)));
         let ranges: Vec<Range> = self.ranges.iter().map(|(range, _)| *range).collect();
-        Topology::new(boxes.collect(), homes.collect(), slots, addresses.collect(), registers)?
+        let moved = self.homes.iter().filter_map(|(entry, _)| {
+            Some((HomeId(entry.id), Place::new(entry.at.address, Epoch(entry.moved?))?))
+        });
+        Ok(Topology::new(boxes.collect(), homes.collect(), slots, addresses.collect(), registers)?
             .with_streams(streams)?
-            .with_ranges(ranges)
+            .with_ranges(ranges)?
+            .with_moved(moved.collect()))
     }
 
     /// All nodes, in the order in which files list them.

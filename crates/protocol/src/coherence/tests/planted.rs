@@ -5,6 +5,7 @@ use super::draining;
 use super::failures;
 use super::gaps::{self, Scenario};
 use super::guarded;
+use super::moving;
 use super::owned;
 use super::ranges;
 use super::shards;
@@ -58,6 +59,9 @@ fn finder(planted: Planted) -> Scenario {
         | Planted::LongAnswers => guarded::guarded,
         Planted::DrainedEarly | Planted::GrantToDraining => draining::drained,
         Planted::KeepOutsideRange | Planted::TellOnlyInRange => ranges::kept_and_told,
+        Planted::OldAddressBelieved | Planted::LowerEpochTaken | Planted::MovedServesAtOnce => {
+            moving::in_order
+        }
         Planted::FlushByOneShard | Planted::StrayServed => shards::divided,
         Planted::NoVersionBlock | Planted::LostValueReturns | Planted::LostKeepsSessions => owned::owner_dies,
     }

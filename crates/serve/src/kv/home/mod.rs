@@ -24,7 +24,6 @@ use protocol::wire::{HomeId, Incarnation};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// What a server is told of boxes before it.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +36,11 @@ pub struct HomeArgs {
     /// Which of the topology's homes, if it has several
     #[arg(long, value_name = "ID", requires = "boxes")]
     pub home: Option<u16>,
+
+    /// It is moved here (`millrace cluster move`), wherever the topology has it: boxes and their clients are served nothing until a controller says that it
+    /// is here, and a lease more
+    #[arg(long, value_name = "ADDR:PORT", requires = "boxes", conflicts_with = "home_first")]
+    pub home_listen: Option<SocketAddr>,
 
     /// This home never ran before, so that it need not be silent for a lease. Wrong if it did
     #[arg(long, requires = "boxes")]
@@ -66,7 +70,6 @@ pub struct AtHome {
     pub topology: Topology,
     /// For edge 0.
     wire: Mutex<Option<Wire>>,
-    serves_from: Instant,
 }
 
 impl HomeArgs {
@@ -98,6 +101,10 @@ impl Seat {
                 )));
             }
         };
+        let topology = match args.home_listen {
+            Some(address) => topology.with_home_at(id, address).map_err(failed)?,
+            None => topology,
+        };
         // First the socket: whoever has it runs, and is the only one.
         let socket = node::bind(&topology, NodeId::Home(id)).map_err(failed)?;
         let keys = topology.node_keys(args.no_key).map_err(failed)?;
@@ -120,7 +127,13 @@ impl Seat {
 
     /// The home, over `items`, from `now` on.
     pub fn home<I: Items>(&self, now: Nanos, items: I) -> Home<I> {
-        Home::new(self.topology.config(), self.id, self.topology.layout().clone(), self.life, now, items)
+        let layout = self.topology.layout().clone();
+        let home = Home::new(self.topology.config(), self.id, layout, self.life, now, items);
+        let here = self.topology.book().address_of(NodeId::Home(self.id));
+        match here.filter(|_| self.topology.is_elsewhere(self.id)) {
+            Some(here) => home.elsewhere(here),
+            None => home,
+        }
     }
 
     /// What edges and operators have of it.
@@ -129,11 +142,9 @@ impl Seat {
     /// The socket cannot be made non-blocking.
     pub fn into_parts(self) -> Result<AtHome, StartError> {
         let guard = Guard::new(NodeId::Home(self.id), self.life.0, self.keys);
-        let wire = Wire::new(self.socket, self.topology.book().clone(), guard)
+        let wire = Wire::new(self.socket, self.topology.book(), guard)
             .map_err(|e| StartError::System("prepare the home's socket", e))?;
-        let silence = if self.life.1 == Life::Again { self.topology.config().lease } else { Nanos::ZERO };
-        let serves_from = Instant::now() + Duration::from_nanos(silence.0);
-        Ok(AtHome { topology: self.topology, wire: Mutex::new(Some(wire)), serves_from })
+        Ok(AtHome { topology: self.topology, wire: Mutex::new(Some(wire)) })
     }
 }
 
@@ -141,16 +152,5 @@ impl AtHome {
     /// The home's socket, once.
     pub fn take_wire(&self) -> Option<Wire> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether it serves; else why not.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn check_ready(&self) -> Result<(), String> {
-        match Instant::now() < self.serves_from {
-            true => Err("silent for a lease, since its boxes may have copies of its earlier life".to_owned()),
-            false => Ok(()),
-        }
     }
 }

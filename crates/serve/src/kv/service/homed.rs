@@ -130,6 +130,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// This home, with mistakes made on purpose.
     pub fn over(mut home: Home<S, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<S, B> {
         home.items_mut().commands_mut().gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
+        post.set_serves_from(home.serves_from());
         Homed {
             home,
             planted,
@@ -354,6 +355,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         let deadline = self.home.next_deadline();
         if has_moved || !self.out.is_empty() || !wakes || deadline < self.post.deadline() {
             self.post.set_waiting(self.commands().parked.lines());
+            self.post.set_serves_from(self.home.serves_from());
             self.post.leave(&mut self.out, deadline, wakes);
         }
     }
