@@ -1,6 +1,8 @@
 //! From what a program knows of its cluster to a client of it.
 
 use crate::chain::{self, Source};
+use crate::etcd::Access;
+use crate::web::Tls;
 use crate::{Error, Item, Pending, Store, Swap};
 use fabric::link::Address;
 use protocol::chain::client::Reads;
@@ -29,7 +31,7 @@ pub struct Client {
 pub struct Builder {
     sources: Vec<Source>,
     etcd: Vec<String>,
-    login: Option<(String, String)>,
+    access: Access,
     chain: Option<u32>,
     options: chain::Options,
 }
@@ -40,7 +42,7 @@ impl Client {
         Builder {
             sources: Vec::new(),
             etcd: Vec::new(),
-            login: None,
+            access: Access::default(),
             chain: None,
             options: chain::Options::default(),
         }
@@ -118,7 +120,7 @@ impl Builder {
         self
     }
 
-    /// By the etcd in which the chain's controllers keep their configuration: `http://HOST:PORT` of its members.
+    /// By the etcd in which the chain's controllers keep their configuration: `http://HOST:PORT`, or with TLS `https://HOST:PORT`, of its members.
     pub fn etcd<T: Into<String>>(mut self, endpoints: impl IntoIterator<Item = T>) -> Builder {
         self.etcd.extend(endpoints.into_iter().map(Into::into));
         self
@@ -126,7 +128,13 @@ impl Builder {
 
     /// As this user, where etcd has users; he needs to read the keys below `/millrace/`.
     pub fn etcd_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.login = Some((user.into(), password.into()));
+        self.access.login = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Where its members have certificates (`https://HOST:PORT`).
+    pub fn etcd_tls(mut self, tls: Tls) -> Builder {
+        self.access.tls = Some(tls);
         self
     }
 
@@ -166,9 +174,9 @@ impl Builder {
     /// # Errors
     /// [`Error::NotFound`]: nobody was, and why for each place.
     pub fn connect(self) -> Result<Client, Error> {
-        let Builder { mut sources, etcd, login, chain, options } = self;
+        let Builder { mut sources, etcd, access, chain, options } = self;
         if !etcd.is_empty() {
-            sources.push(Source::Etcd { endpoints: etcd, login });
+            sources.push(Source::Etcd { endpoints: etcd, access });
         }
         Ok(Client { store: Store::of(chain::Shards::find(sources, chain, &options)?) })
     }

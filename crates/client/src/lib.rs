@@ -35,6 +35,7 @@ pub mod web;
 pub use connect::{Builder, Client};
 pub use error::Error;
 pub use store::{Item, Pending, Store};
+pub use web::Tls;
 
 /// What came of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
