@@ -9,7 +9,9 @@
 
 use crate::cache::{self, ClientError, Topology};
 use crate::chain::{self, Source};
+use crate::etcd::Access;
 use crate::file::{self, Parts};
+use crate::web::Tls;
 use crate::{Error, Item, Pending, Store, Swap};
 use fabric::link::Address;
 use protocol::chain::client::Reads;
@@ -51,7 +53,7 @@ enum Cache {
 pub struct Builder {
     sources: Vec<Source>,
     etcd: Vec<String>,
-    login: Option<(String, String)>,
+    access: Access,
     chain: Option<u32>,
     /// The box that the cache's client asks.
     tor: Option<u16>,
@@ -64,7 +66,7 @@ impl Cluster {
         Builder {
             sources: Vec::new(),
             etcd: Vec::new(),
-            login: None,
+            access: Access::default(),
             chain: None,
             tor: None,
             options: chain::Options::default(),
@@ -218,7 +220,7 @@ impl Builder {
         self
     }
 
-    /// By the etcd in which the chain's controllers keep their configuration: `http://HOST:PORT` of its members.
+    /// By the etcd in which the chain's controllers keep their configuration: `http://HOST:PORT`, or with TLS `https://HOST:PORT`, of its members.
     pub fn etcd<T: Into<String>>(mut self, endpoints: impl IntoIterator<Item = T>) -> Builder {
         self.etcd.extend(endpoints.into_iter().map(Into::into));
         self
@@ -226,7 +228,13 @@ impl Builder {
 
     /// As this user, where etcd has users; he needs to read the keys below `/millrace/`.
     pub fn etcd_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.login = Some((user.into(), password.into()));
+        self.access.login = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Where its members have certificates (`https://HOST:PORT`).
+    pub fn etcd_tls(mut self, tls: Tls) -> Builder {
+        self.access.tls = Some(tls);
         self
     }
 
@@ -272,9 +280,9 @@ impl Builder {
     /// # Errors
     /// [`Error::NotFound`]: nobody was, and why for each place.
     pub fn connect(self) -> Result<Cluster, Error> {
-        let Builder { mut sources, etcd, login, chain, tor, options } = self;
+        let Builder { mut sources, etcd, access, chain, tor, options } = self;
         if !etcd.is_empty() {
-            sources.push(Source::Etcd { endpoints: etcd, login });
+            sources.push(Source::Etcd { endpoints: etcd, access });
         }
         let (sources, rack) = split(sources);
         let cache = rack.map_or(Cache::None, |file| Cache::In(file, tor));

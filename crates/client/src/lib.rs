@@ -37,6 +37,7 @@ pub mod web;
 pub use cluster::{Builder, Cluster};
 pub use error::Error;
 pub use store::{Item, Pending, Store};
+pub use web::Tls;
 
 /// What came of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

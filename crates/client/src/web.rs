@@ -1,9 +1,12 @@
 //! Pages of HTTP ports, within a time and a length: admin ports, and etcd's JSON gateway.
 //!
-//! Plain HTTP: no TLS, no proxy, no redirect. An answer that is an error of HTTP is an answer.
+//! No proxy, no redirect. An answer that is an error of HTTP is an answer. `https:` only with [`Tls`]: nobody's authorities are built in.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
+use ureq::tls::{ClientCert, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Asks.
 #[derive(Clone, Debug)]
@@ -24,17 +27,71 @@ pub struct Page {
     pub text: String,
 }
 
+/// Whose certificates are believed, and which is shown. Its debug form has neither.
+#[derive(Clone)]
+pub struct Tls(TlsConfig);
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// Of texts in PEM: certificates of authorities, of which the server's must be; and, where the server asks for one, the own certificate (with those between it and
+    /// its authority) and its key. The server's certificate must have its name, or its IP address.
+    ///
+    /// # Errors
+    /// A text has not what it should have. A sentence.
+    pub fn new(authorities: &[u8], own: Option<(&[u8], &[u8])>) -> Result<Tls, String> {
+        let roots = RootCerts::new_with_certs(&certificates(authorities, "the authorities' file")?);
+        let shown = match own {
+            Some((chain, key)) => {
+                let key = items(key, "the key's file")?.into_iter().find_map(|item| match item {
+                    PemItem::PrivateKey(key) => Some(key),
+                    _ => None,
+                });
+                let key = key.ok_or("the key's file has no private key in PEM")?;
+                Some(ClientCert::new_with_certs(&certificates(chain, "the certificate's file")?, key))
+            }
+            None => None,
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = TlsConfig::builder().root_certs(roots).client_cert(shown);
+        Ok(Tls(config.unversioned_rustls_crypto_provider(provider).build()))
+    }
+}
+
+fn items(text: &[u8], of: &str) -> Result<Vec<PemItem<'static>>, String> {
+    parse_pem(text).collect::<Result<_, _>>().map_err(|error| format!("{of} is no PEM: {error}"))
+}
+
+fn certificates(text: &[u8], of: &str) -> Result<Vec<ureq::tls::Certificate<'static>>, String> {
+    let found = items(text, of)?.into_iter().filter_map(|item| match item {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    let found: Vec<_> = found.collect();
+    if found.is_empty() { Err(format!("{of} has no certificate in PEM")) } else { Ok(found) }
+}
+
 impl Web {
     /// One that waits so long for an answer, and reads so many bytes of it.
     pub fn new(timeout: Duration, most: u64) -> Web {
-        let agent = ureq::Agent::config_builder()
+        Web::with_tls(timeout, most, None)
+    }
+
+    /// The same, for `https:`, too.
+    pub fn with_tls(timeout: Duration, most: u64, tls: Option<&Tls>) -> Web {
+        let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .max_redirects(0)
-            .proxy(None)
-            .build()
-            .new_agent();
-        Web { agent, most }
+            .proxy(None);
+        if let Some(Tls(tls)) = tls {
+            config = config.tls_config(tls.clone());
+        }
+        Web { agent: config.build().new_agent(), most }
     }
 
     /// The page at `url`.

@@ -129,8 +129,8 @@ impl Whom {
         sources.extend(self.cluster.clone().map(Source::File));
         sources.extend(self.controller.iter().cloned().map(Source::Controller));
         if !self.etcd.is_empty() {
-            let login = self.login.read().map_err(|error| TxnError::NotFound(error.to_string()))?;
-            sources.push(Source::Etcd { endpoints: self.etcd.clone(), login });
+            let access = self.login.read().map_err(|error| TxnError::NotFound(error.to_string()))?;
+            sources.push(Source::Etcd { endpoints: self.etcd.clone(), access });
         }
         if sources.is_empty() {
             let usual = USUAL.split(',').map(|address| address.parse().expect("it is an address"));
