@@ -193,7 +193,8 @@ impl ChainClient {
         home: Option<&Claiming>,
     ) -> Result<ChainClient, ConnectError> {
         let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
-        let options = Options { wait: WaitPolicy::BLOCK, patience, ..Options::default() };
+        // What a server without boxes is refused is said to its clients: two servers that do not know of each other are a mistake.
+        let options = Options { wait: WaitPolicy::BLOCK, patience, by_homes: false, ..Options::default() };
         let client = Client::find(vec![source], number, &options);
         let mut client = client.map_err(|error| ConnectError::Chain(number, error))?;
         log::info!("items lie in chain {}", client.chain());
