@@ -1,17 +1,22 @@
 //! What a client hears.
 
 use super::session::Session;
-use super::{Client, Failure, HOPS, OPENING, SILENT, What};
+use super::{CLAIMED, Client, Failure, HOPS, OPENING, SILENT, What};
 use crate::chain::message::{Refusal, RequestId, Status};
+use crate::chain::transaction::Abort;
 use crate::chain::{Message, NodeId, Out, Outcome, ReplicaId, SessionId};
 use base::Nanos;
 
 impl Client {
     /// Takes a message.
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: Message, out: &mut Out) {
-        let NodeId::Replica(from) = from else {
-            self.stats.dropped += 1;
-            return;
+        let from = match from {
+            NodeId::Replica(from) => from,
+            NodeId::Home => return self.hear_home(now, message, out),
+            NodeId::Client(_) | NodeId::Controller(_) => {
+                self.stats.dropped += 1;
+                return;
+            }
         };
         match message {
             Message::Opened { token, session, window } => {
@@ -26,6 +31,44 @@ impl Client {
             },
             _ => self.stats.dropped += 1,
         }
+    }
+
+    /// The home answers.
+    fn hear_home(&mut self, now: Nanos, message: Message, out: &mut Out) {
+        let (Message::Reply { id, .. } | Message::Refused { id, .. }) = &message else {
+            self.stats.dropped += 1;
+            return;
+        };
+        let Some(&ticket) = self.sent.get(id) else {
+            self.stats.dropped += 1;
+            return;
+        };
+        match message {
+            Message::Reply { outcome, .. } => self.end_or_ask_elsewhere(now, ticket, (outcome, true), out),
+            // It takes none: the chain says why.
+            Message::Refused { why: Refusal::Elsewhere(_), .. } => {
+                let op = self.ops.get_mut(&ticket).expect("what was sent is under way");
+                (op.by_home, op.to) = (false, self.route.head);
+            }
+            Message::Refused { id, why } => self.hear_refused(now, self.route.head, id, why, out),
+            _ => unreachable!("looked at just now"),
+        }
+    }
+
+    fn end_or_ask_elsewhere(
+        &mut self,
+        now: Nanos,
+        ticket: u64,
+        (outcome, said_by_home): (Outcome, bool),
+        out: &mut Out,
+    ) {
+        let op = &self.ops[&ticket];
+        let is_claimed = outcome.abort == Some(Abort::Claimed);
+        if is_claimed && self.homes.are_followed && op.may_go_by_home() && op.claimed < CLAIMED {
+            return self.ask_elsewhere(now, ticket, said_by_home, out);
+        }
+        self.end(ticket, Ok(outcome));
+        self.send_waiting(now, out);
     }
 
     fn hear_opened(
@@ -57,11 +100,13 @@ impl Client {
             self.stats.dropped += 1;
             return;
         };
-        if !self.ops[&ticket].only_reads() {
+        let op = &self.ops[&ticket];
+        if !op.only_reads() {
             self.route.learn(from, false);
+            // It does what did not come by a home.
+            self.homes.is_claimed &= op.by_home || outcome.abort.is_some() || !op.may_go_by_home();
         }
-        self.end(ticket, Ok(outcome));
-        self.send_waiting(now, out);
+        self.end_or_ask_elsewhere(now, ticket, (outcome, false), out);
     }
 
     fn end_question(&mut self, id: RequestId, failure: Failure) {
@@ -76,15 +121,17 @@ impl Client {
             self.stats.dropped += 1;
             return;
         };
-        let is_question = self.ops[&ticket].what == What::Ask;
+        // Neither is in a session of ours.
+        let is_others = matches!(self.ops[&ticket].what, What::Ask | What::Relay(_));
         match why {
             Refusal::Elsewhere(whom) => self.follow(now, ticket, from, whom, out),
             Refusal::Busy => {
                 self.stats.busy += 1;
                 self.ops.get_mut(&ticket).expect("what was sent is under way").silent = 0;
             }
-            Refusal::NoSession | Refusal::Forgotten if is_question => {
-                self.end_question(id, Failure::Refused(why))
+            Refusal::NoSession | Refusal::Forgotten if is_others => {
+                self.end(ticket, Err(Failure::Refused(why)));
+                self.send_waiting(now, out);
             }
             Refusal::NoSession => {
                 // An earlier copy may have been done before the session was forgotten.

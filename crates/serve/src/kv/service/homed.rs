@@ -41,6 +41,7 @@ use crate::kv::home::Seat;
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use base::Nanos;
+use protocol::chain::at_home::Step;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::slow::{Ended, reads};
 use protocol::coherence::home::{Access, Admitted};
@@ -68,6 +69,11 @@ pub trait HomeStore: Items {
 
     /// A pass is over; none where nothing came of it. What is said is to be told to the home, and then this is to be asked again, until nothing is said.
     fn turn(&mut self) -> Option<Vec<Told<Whose>>>;
+
+    /// What the home is to admit, and to be told of, for transactions of clients.
+    fn take_steps(&mut self) -> Vec<Step> {
+        Vec::new()
+    }
 
     /// What was counted of a chain, if they lie in one.
     fn chain(&self) -> Option<ChainReport> {
@@ -376,11 +382,35 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
                 self.now = self.now.max(self.clocks.now());
             }
             told.into_iter().for_each(|told| self.tell(told));
+            let is_over = !self.take_steps() && is_over;
             self.settle(true);
             if is_over {
                 break;
             }
         }
+    }
+
+    /// Does for transactions of clients what they want of the home; whether there was anything.
+    fn take_steps(&mut self) -> bool {
+        let steps = self.home.items_mut().take_steps();
+        if steps.is_empty() {
+            return false;
+        }
+        self.now = self.now.max(self.clocks.now());
+        for step in steps {
+            match step {
+                Step::Admit(ticket, part) => {
+                    match self.home.admit(self.now, part.access(), ticket, &mut self.out) {
+                        Admitted::Now => self.home.items_mut().run(ticket, self.now),
+                        Admitted::Later => {}
+                        Admitted::Busy | Admitted::NotHome => self.home.items_mut().refuse(ticket),
+                    }
+                }
+                Step::Release(part, ended) => self.home.done_aside(part.access(), &ended),
+                Step::Execute(..) | Step::Answer(..) => unreachable!("nothing of the home"),
+            }
+        }
+        true
     }
 
     /// What is said to who asked the chain: the home knows then how it ended, and answers packets.
