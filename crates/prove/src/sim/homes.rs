@@ -103,8 +103,10 @@ impl SimulatedHome {
                 (Machine::new(&place, now, Some(disk), planted)?, None)
             }
             Behind::Chain(chain) => {
-                let transactions = Box::new(chain.clone());
-                (Machine::over_chain(&place, now, transactions, planted)?, Some(chain))
+                let claim = u64::from(place.life.0.0);
+                let chain = chain.claimed(claim, script.planted.and_then(Bug::in_chain));
+                let behind = (Box::new(chain.clone()), Box::new(chain.clone()));
+                (Machine::over_chain(&place, now, (behind.0, behind.1), planted)?, Some(chain))
             }
         };
         Ok(SimulatedHome::Node(place.id, Box::new(machine), chain))

@@ -8,9 +8,10 @@
 //!                                             │    ├── drains   boxes that are drained meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
+//!                                             │    ├── transactions  of clients that go by a home over a chain, on the same keys
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
 //!                                             │    └── watch    what holds after every event
-//!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
+//!                                             └── record ──▶ sim::joint   every key linearizable, expiry and losses included; transactions at one moment
 //!  minimal ── the fewest faults and operations that still fail
 //! ```
 //! With `--durability` homes are nodes: the service of a server on its store (`serve::kv::machine`), its redo log, snapshots and recovery, as they run in
@@ -46,6 +47,7 @@ mod served;
 mod tests;
 mod tickets;
 mod topology;
+mod transactions;
 mod trial;
 mod watch;
 mod words;

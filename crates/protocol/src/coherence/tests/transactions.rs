@@ -172,7 +172,7 @@ fn every_mistake_is_found() {
             Planted::LostIsOver => lost,
             Planted::ExecuteTooSoon => one_waits,
             Planted::ReleaseTooSoon => read_before,
-            Planted::MissOne => both,
+            Planted::MissOne | Planted::MissAll => both,
         };
         if scenario(Some(*planted)).violations.is_empty() {
             missed.push(planted.name());

@@ -10,6 +10,7 @@
 //! Cost: a command is copied once, and its key once more.
 
 use super::access::access;
+use super::by_home::{AtHome, ByHome};
 use super::chained::{Chained, Planted, Told};
 use super::commands::Commands;
 use super::homed::HomeStore;
@@ -17,6 +18,7 @@ use super::parked::{Next, Origin, Owned, Promise};
 use super::stats::ChainReport;
 use crate::kv::chain_client::Transactions;
 use base::Nanos;
+use protocol::chain::at_home;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::{Access, Ticket};
@@ -58,12 +60,24 @@ impl Changes {
 pub struct ChainItems<B = NoBugs> {
     pub(super) chained: Chained<Whose, B>,
     transactions: Box<dyn Transactions>,
+    by_home: Option<ByHome<B>>,
 }
 
-impl<B: Bugs<Planted>> ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> ChainItems<B> {
     /// Items of the chain whose transactions are done there.
     pub fn new(chained: Chained<Whose, B>, transactions: Box<dyn Transactions>) -> ChainItems<B> {
-        ChainItems { chained, transactions }
+        ChainItems { chained, transactions, by_home: None }
+    }
+
+    /// The same, where clients send transactions by the home, too.
+    #[must_use]
+    pub fn with_transactions(self, by_home: ByHome<B>) -> ChainItems<B> {
+        ChainItems { by_home: Some(by_home), ..self }
+    }
+
+    /// Transactions of clients, if any come.
+    pub fn by_home_mut(&mut self) -> Option<&mut ByHome<B>> {
+        self.by_home.as_mut()
     }
 
     /// What was counted, and commands that wait.
@@ -76,12 +90,15 @@ impl<B: Bugs<Planted>> ChainItems<B> {
         for (number, answer) in self.transactions.take_done() {
             self.chained.hear(number, answer);
         }
+        if let Some(by_home) = &mut self.by_home {
+            by_home.turn();
+        }
         self.transactions.send(self.chained.leaving());
         self.chained.said()
     }
 }
 
-impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> HomeStore for ChainItems<B> {
     #[inline]
     fn commands(&self) -> &Commands {
         &self.chained.commands
@@ -106,6 +123,15 @@ impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
         Some(ChainItems::turn(self))
     }
 
+    fn next_step(&mut self) -> Option<AtHome> {
+        self.by_home.as_mut()?.next_step()
+    }
+
+    fn was_admitted(&mut self, ticket: Ticket, is_admitted: bool) {
+        let by_home = self.by_home.as_mut().expect("who asked is there");
+        if is_admitted { by_home.admitted(ticket) } else { by_home.refused(ticket) }
+    }
+
     fn chain(&self) -> Option<ChainReport> {
         Some(self.report())
     }
@@ -114,7 +140,7 @@ impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
 /// Nobody asks it for anything that cannot wait.
 const WAITS: &str = "a home does not ask a store that takes time for an answer at once";
 
-impl<B: Bugs<Planted>> Items for ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> Items for ChainItems<B> {
     fn takes_time(&self) -> bool {
         true
     }
@@ -125,6 +151,9 @@ impl<B: Bugs<Planted>> Items for ChainItems<B> {
     }
 
     fn run(&mut self, ticket: Ticket, _now: Nanos) {
+        if ByHome::<B>::is_its(ticket) {
+            return self.was_admitted(ticket, true);
+        }
         let (origin, head) = self.commands_mut().parked.begin(ticket);
         let Next::Command(command) = head else { unreachable!("only commands were given tickets") };
         self.commands_mut().parked.release(origin);
@@ -132,6 +161,9 @@ impl<B: Bugs<Planted>> Items for ChainItems<B> {
     }
 
     fn refuse(&mut self, ticket: Ticket) {
+        if ByHome::<B>::is_its(ticket) {
+            return self.was_admitted(ticket, false);
+        }
         let commands = self.commands_mut();
         let (origin, head) = commands.parked.begin(ticket);
         let Next::Command(command) = head else { unreachable!("only commands were given tickets") };

@@ -27,7 +27,10 @@
 //!
 //! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
 
+mod transactions;
+
 use super::access::access;
+use super::by_home::AtHome;
 use super::chain_items::Whose;
 use super::chained::{Said, Told};
 use super::commands::Commands;
@@ -43,7 +46,7 @@ use crate::kv::registers::Id;
 use base::Nanos;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::slow::{Ended, reads};
-use protocol::coherence::home::{Access, Admitted};
+use protocol::coherence::home::{Access, Admitted, Ticket};
 use protocol::coherence::{Home, Out};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line};
@@ -68,6 +71,16 @@ pub trait HomeStore: Items {
 
     /// A pass is over; none where nothing came of it. What is said is to be told to the home, and then this is to be asked again, until nothing is said.
     fn turn(&mut self) -> Option<Vec<Told<Whose>>>;
+
+    /// What the home is to do for transactions of clients, in order.
+    fn next_step(&mut self) -> Option<AtHome> {
+        None
+    }
+
+    /// Whether the home has admitted what one of these steps asked for.
+    fn was_admitted(&mut self, ticket: Ticket, is_admitted: bool) {
+        unreachable!("nobody asked for {ticket:?} ({is_admitted})")
+    }
 
     /// What was counted of a chain, if they lie in one.
     fn chain(&self) -> Option<ChainReport> {
@@ -346,9 +359,11 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// After whatever the home did: lines whose heads are done go on, messages leave, edges learn what is done.
     fn settle(&mut self, wakes: bool) {
         let mut has_moved = false;
+        self.go_on_with_transactions();
         while let Some(origin) = self.commands_mut().parked.moved() {
             has_moved = true;
             self.go_on(origin);
+            self.go_on_with_transactions();
         }
         self.keep_for_log();
         let deadline = self.home.next_deadline();
