@@ -92,6 +92,8 @@ planted! {
     OwnVersions "own-versions",
     /// A home grants copies while its store does a write of the key.
     GrantWhileUnderWay "grant-while-under-way",
+    /// A home grants copies of what was read before a transaction that has ended since.
+    GrantWhatIsOld "grant-what-is-old",
     /// A home grants copies though a write may still be done.
     UnknownForgotten "unknown-forgotten",
     /// A home lets a write be asked for again that may have been done.

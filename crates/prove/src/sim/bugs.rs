@@ -57,6 +57,7 @@ const CHAINED: &[Bug] = &[
     Bug::Cache(Planted::FlushSkipsBoxes),
     Bug::Cache(Planted::TicketSkipsBoxes),
     Bug::Cache(Planted::GrantWhileUnderWay),
+    Bug::Cache(Planted::GrantWhatIsOld),
     Bug::Cache(Planted::UnknownForgotten),
     Bug::Cache(Planted::UnknownUndone),
     Bug::Chained(InChained::RetryUnknown),
@@ -70,6 +71,7 @@ const CHAINED: &[Bug] = &[
     Bug::AtHome(AtHome::MissAll),
     Bug::AtHome(AtHome::MissAttributes),
     Bug::AtHome(AtHome::LostIsOver),
+    Bug::AtHome(AtHome::Settles),
     Bug::Chain(Wrongly::AnyClaim),
     Bug::Chain(Wrongly::DoneTwice),
 ];
@@ -91,10 +93,16 @@ const CACHED: &[Bug] = &[
 ];
 
 /// Those that only a store that takes time can show.
-const SLOW: usize = 3;
+const SLOW: usize = 4;
 
 const fn needs_a_slow_store(planted: Planted) -> bool {
-    matches!(planted, Planted::GrantWhileUnderWay | Planted::UnknownForgotten | Planted::UnknownUndone)
+    matches!(
+        planted,
+        Planted::GrantWhileUnderWay
+            | Planted::GrantWhatIsOld
+            | Planted::UnknownForgotten
+            | Planted::UnknownUndone
+    )
 }
 
 /// Those of the machines alone.
@@ -115,7 +123,7 @@ const BARE: &[Bug] = &{
 /// All.
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
-    const CHAIN: usize = 13;
+    const CHAIN: usize = 14;
     let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
     let mut i = 0;
     while i < CACHE {

@@ -335,13 +335,20 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     fn read(&mut self, now: Nanos, request: &Message, out: &mut Out) {
         if !self.items.takes_time() {
             let item = self.items.read(&request.key, now);
-            self.read_found(now, request, item, out);
-        } else if !self.items.begin(request, now) {
-            self.refuse(request, out);
+            self.read_found(now, request, (item, false), out);
+        } else {
+            self.hand_on_read(now, request, out);
         }
     }
 
-    fn read_found(&mut self, now: Nanos, request: &Message, item: Option<Item>, out: &mut Out) {
+    /// What a read found; of what may be old by now no copy is given.
+    fn read_found(
+        &mut self,
+        now: Nanos,
+        request: &Message,
+        (item, is_old): (Option<Item>, bool),
+        out: &mut Out,
+    ) {
         let hash = request.hash();
         let Some(item) = item else {
             let held = !self.holders.of(hash, now).0.is_empty();
@@ -362,7 +369,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             reply.header.item_flags = item.flags;
             reply.header.kind = item.kind;
             reply.header.ttl = Ttl::until(item.end, now);
-            reply.header.deadline_us = self.grant(now, hash, &item, request);
+            reply.header.deadline_us = if is_old { 0 } else { self.grant(now, hash, &item, request) };
             reply.value = item.value;
         }
         self.send(request, reply, out);

@@ -10,6 +10,7 @@ use super::ranges;
 use super::shards;
 use super::slow;
 use super::tickets;
+use super::transactions;
 
 /// Which scenario finds it.
 fn finder(planted: Planted) -> Scenario {
@@ -49,6 +50,7 @@ fn finder(planted: Planted) -> Scenario {
         Planted::TicketTooEarly => tickets::after_a_crash,
         Planted::OwnVersions => tickets::one_counter,
         Planted::GrantWhileUnderWay => slow::while_under_way,
+        Planted::GrantWhatIsOld => transactions::read_behind_time,
         Planted::UnknownForgotten => slow::unknown,
         Planted::UnknownUndone => slow::asked_again,
         Planted::TagNotChecked

@@ -15,7 +15,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     pub(super) fn go_on_with_transactions(&mut self) {
         while let Some(step) = self.home.items_mut().next_step() {
             match step {
-                AtHome::Release(part, ended) => self.home.ticket_done(part.access(), &ended),
+                AtHome::Release(part, ended) => self.home.done_aside(part.access(), &ended),
                 AtHome::Admit(ticket, part) => {
                     match self.home.admit(self.now, part.access(), ticket, &mut self.out) {
                         Admitted::Now => self.home.items_mut().was_admitted(ticket, true),
