@@ -165,6 +165,19 @@ impl Client {
         Ok(ticket)
     }
 
+    /// Starts a transaction that somebody else asked for, in his session and under his number; [`Client::poll`] tells what becomes of it.
+    /// [`TxnError::Refused`] as [`Refusal::NoSession`] or [`Refusal::Forgotten`]: it may have been done, and will not be any more.
+    ///
+    /// # Errors
+    /// [`TxnError::TooMany`]; nothing was sent then.
+    pub fn relay(&mut self, id: RequestId, transaction: Transaction) -> Result<Ticket, TxnError> {
+        let now = self.clock.now();
+        let ticket = self.machine.relay(now, id, transaction, &mut self.out);
+        let ticket = ticket.map_err(|_| TxnError::TooMany)?;
+        self.depart(now);
+        Ok(ticket)
+    }
+
     /// What became of a transaction, if there is news. Publishes what was started.
     pub fn poll(&mut self) -> Option<(Ticket, Result<Outcome, TxnError>)> {
         if self.done.is_empty() {

@@ -11,18 +11,19 @@
 //! What the death of a replica looks like from here: nobody is answered for some of a lease, then what was asked was done or not, or still comes.
 
 use base::Prng;
+use protocol::chain::at_home;
 use protocol::chain::attributes::FLUSHED;
 use protocol::chain::message::RequestId;
 use protocol::chain::{Claim, Outcome, Transaction};
 use protocol::coherence::home::slow::Ended;
 use protocol::planted::NoBugs;
 use protocol::wire::Version;
-use serve::kv::Transactions;
-use serve::kv::service::by_home::{AtChain, Fate};
+use serve::kv::service::by_home::Callers;
 use serve::kv::service::chained::item::{self, Seen};
 use serve::kv::service::chained::map::Map;
 use serve::kv::service::chained::{Answer, is_there};
-use std::collections::{BTreeMap, BTreeSet};
+use serve::kv::{Relayed, Transactions};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One transaction in so many has no good end.
@@ -60,10 +61,10 @@ struct State {
     wrongly: Option<Wrongly>,
     asked: Vec<(Whose, Transaction)>,
     /// On their way back.
-    answers: Vec<(Whose, Fate)>,
+    answers: Vec<(Whose, Relayed)>,
     heard: Vec<(u64, Answer)>,
-    ended: Vec<(RequestId, Fate)>,
-    strays: Vec<(RequestId, Fate)>,
+    ended: Vec<(RequestId, Relayed)>,
+    strays: Vec<(RequestId, Relayed)>,
     /// Nobody waits for these any more, and they may be done.
     late: Vec<(Whose, Transaction)>,
     /// What became of clients' transactions that write.
@@ -173,7 +174,7 @@ impl Chain {
     }
 
     /// What became of those.
-    pub fn take_strays(&self) -> Vec<(RequestId, Fate)> {
+    pub fn take_strays(&self) -> Vec<(RequestId, Relayed)> {
         std::mem::take(&mut self.state().strays)
     }
 
@@ -189,11 +190,11 @@ fn take_one<T>(list: &mut Vec<T>, luck: &mut Prng) -> T {
 }
 
 /// The client that a home has of its chain asks until it knows, or gives up.
-fn answer_of(fate: Fate) -> Answer {
+fn answer_of(fate: Relayed) -> Answer {
     match fate {
-        Fate::Ended(Ended::Done(outcome) | Ended::Same(outcome)) => Answer::Done(outcome),
-        Fate::Ended(Ended::NotDone) => Answer::NotDone,
-        Fate::Ended(Ended::Unknown) | Fate::Lost => Answer::Unknown,
+        Relayed::Ended(Ended::Done(outcome) | Ended::Same(outcome)) => Answer::Done(outcome),
+        Relayed::Ended(Ended::NotDone) => Answer::NotDone,
+        Relayed::Ended(Ended::Unknown) | Relayed::Lost => Answer::Unknown,
     }
 }
 
@@ -229,7 +230,7 @@ impl State {
         let only_reads = transaction.only_reads();
         if !is_bad || is_calm {
             let ended = self.execute(whose, &transaction).map_or(Ended::Unknown, Ended::Done);
-            self.answers.push((whose, Fate::Ended(ended)));
+            self.answers.push((whose, Relayed::Ended(ended)));
             return Step::There;
         }
         let is_first = match whose {
@@ -237,7 +238,7 @@ impl State {
             Whose::Home(_) => true,
         };
         if is_first && (kind == 0 || only_reads) {
-            self.answers.push((whose, Fate::Ended(Ended::NotDone)));
+            self.answers.push((whose, Relayed::Ended(Ended::NotDone)));
             return Step::There;
         }
         match kind {
@@ -247,7 +248,7 @@ impl State {
         }
         match whose {
             Whose::Home(_) => {
-                self.answers.push((whose, Fate::Lost));
+                self.answers.push((whose, Relayed::Lost));
                 Step::Unknown
             }
             Whose::Client(id) | Whose::Stray(id) => {
@@ -256,7 +257,7 @@ impl State {
                 if forgets {
                     self.forgotten.insert(id);
                 }
-                let fate = if forgets { Fate::Ended(Ended::Unknown) } else { Fate::Lost };
+                let fate = if forgets { Relayed::Ended(Ended::Unknown) } else { Relayed::Lost };
                 self.answers.push((whose, fate));
                 Step::There
             }
@@ -274,15 +275,54 @@ impl Transactions for Chain {
     fn take_done(&mut self) -> Vec<(u64, Answer)> {
         std::mem::take(&mut self.state().heard)
     }
-}
 
-impl AtChain for Chain {
-    fn execute(&mut self, id: RequestId, transaction: Transaction) {
+    fn relay(&mut self, transactions: Vec<(RequestId, Transaction)>) {
         let claim = self.claim;
-        self.state().asked.push((Whose::Client(id), transaction.under(claim)));
+        let theirs = transactions.into_iter().map(|(id, one)| (Whose::Client(id), one.under(claim)));
+        self.state().asked.extend(theirs);
     }
 
-    fn take_ended(&mut self) -> Vec<(RequestId, Fate)> {
+    fn take_relayed(&mut self) -> Vec<(RequestId, Relayed)> {
         std::mem::take(&mut self.state().ended)
+    }
+}
+
+/// Clients of transactions beside a home, in one life of it.
+#[derive(Clone, Debug, Default)]
+pub struct Clients(Arc<Mutex<Calls>>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    asked: Vec<(RequestId, Transaction)>,
+    answers: VecDeque<(RequestId, Result<at_home::Answer, String>)>,
+}
+
+impl Clients {
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One asks for this when the home looks next.
+    pub fn ask(&self, id: RequestId, transaction: Transaction) {
+        self.calls().asked.push((id, transaction));
+    }
+
+    /// What one is answered; or why its transaction can be done nowhere.
+    pub fn poll_answer(&self) -> Option<(RequestId, Result<at_home::Answer, String>)> {
+        self.calls().answers.pop_front()
+    }
+}
+
+impl Callers for Clients {
+    fn take_asked(&mut self) -> Vec<(RequestId, Transaction)> {
+        std::mem::take(&mut self.calls().asked)
+    }
+
+    fn answer(&mut self, id: RequestId, answer: &at_home::Answer) {
+        self.calls().answers.push_back((id, Ok(answer.clone())));
+    }
+
+    fn refuse(&mut self, id: RequestId, why: &str) {
+        self.calls().answers.push_back((id, Err(why.to_owned())));
     }
 }

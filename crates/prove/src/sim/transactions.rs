@@ -2,7 +2,7 @@
 //! protocol and clients by packet.
 //!
 //! ```text
-//!  client ─▶ node: serve::kv::service::by_home ─▶ its home admits what it writes ─▶ the chain ─▶ answer ─▶ record
+//!  client ─▶ home: serve::kv::service::by_home ─▶ its home admits what it writes ─▶ the chain ─▶ answer ─▶ record
 //!     └────────────────────────── past the home, under no claim ──────────────────────▶ refused
 //! ```
 //! A transaction that was under way when its home died is asked for again, under the same number, when the home is up, or is not; what became of it, if nobody
@@ -11,6 +11,7 @@
 //! One that changes memcached's attributes of an item, so that it has expired, is in the record as what it is to everybody: a flush of that key.
 
 use super::chain::record::{answered, asked};
+use super::chains::Clients;
 use super::nodes::Machine;
 use super::script::Want;
 use super::world::World;
@@ -20,11 +21,10 @@ use protocol::chain::attributes::{Attributes, RESERVED, beside};
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::{Change, Condition};
 use protocol::chain::{Outcome, SessionId, Transaction};
-use protocol::coherence::Out;
 use protocol::coherence::home::slow::Ended;
 use protocol::coherence::table::Layout;
 use protocol::wire::{Version, key_hash};
-use serve::kv::service::by_home::Fate;
+use serve::kv::Relayed;
 use sim::kv::{self, Op, Ret};
 use sim::nodes::Node;
 use sim::random;
@@ -189,12 +189,10 @@ impl World<'_> {
     }
 
     fn send_transaction(&mut self, home: Node, id: RequestId, transaction: Transaction) {
-        let now = self.places[home as usize].clock.read(self.now());
-        let mut out = Out::new();
         let Some(Machine::Home(machine)) = self.machine(home) else { return };
-        let node = machine.node_mut().expect("homes that transactions go by are nodes");
-        node.transact(now, id, transaction, &mut out);
-        self.acted(home, None, &mut out);
+        machine.clients().expect("homes that transactions go by have chains").ask(id, transaction);
+        // As when the bell rings.
+        self.act(home, 0, None);
     }
 
     /// In the liveness phases: at each home, all keys at once.
@@ -217,23 +215,23 @@ impl World<'_> {
     /// Takes what a node has answered.
     pub(super) fn collect_transacted(&mut self, home: Node) {
         while let Some(Machine::Home(machine)) = self.machine(home)
-            && let Some((id, answer)) = machine.node_mut().and_then(|node| node.poll_transacted())
+            && let Some((id, answer)) = machine.clients().and_then(Clients::poll_answer)
         {
             let ended = match answer {
-                Answer::Done(outcome) => Ended::Done(outcome),
-                Answer::Refused(Refusal::NoSession | Refusal::Forgotten) => Ended::Unknown,
-                Answer::Refused(_) => Ended::NotDone,
+                Ok(Answer::Done(outcome)) => Ended::Done(outcome),
+                Ok(Answer::Refused(Refusal::NoSession | Refusal::Forgotten)) => Ended::Unknown,
+                Ok(Answer::Refused(_)) | Err(_) => Ended::NotDone,
             };
             self.transaction_ended(id, ended);
         }
     }
 
     /// What went past its home has ended.
-    pub(super) fn collect_strays(&mut self, strays: Vec<(RequestId, Fate)>) {
+    pub(super) fn collect_strays(&mut self, strays: Vec<(RequestId, Relayed)>) {
         for (id, fate) in strays {
             match fate {
-                Fate::Ended(ended) => self.transaction_ended(id, ended),
-                Fate::Lost => self.transaction_ended(id, Ended::Unknown),
+                Relayed::Ended(ended) => self.transaction_ended(id, ended),
+                Relayed::Lost => self.transaction_ended(id, Ended::Unknown),
             }
         }
     }

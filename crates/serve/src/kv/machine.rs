@@ -13,15 +13,12 @@ use super::config::Config;
 use super::durable::{AnyMedia, AnyShelf, Opened};
 use super::post::Post;
 use super::registers::Id;
-use super::service::by_home::AtChain;
+use super::service::by_home::Callers;
 use super::service::planted::Mistakes;
 use super::service::{Kv, Late, LateReply, Origin, Reply, Request};
 use base::Nanos;
 use base::hash::Hasher64;
 use engine::Service as _;
-use protocol::chain::Transaction;
-use protocol::chain::at_home;
-use protocol::chain::message::RequestId;
 use protocol::coherence::{self, Life, NodeId, Out};
 use protocol::memcache::{Parser, Step};
 use protocol::wire::{BoxId, HomeId, Incarnation, Message, Version};
@@ -103,18 +100,18 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
         Ok(Machine::of(made, post, clocks))
     }
 
-    /// The same, with items in a chain, whose transactions are done there; and those that clients send by the home.
+    /// The same, with items in a chain, whose transactions are done there; and those that callers ask for, whenever the machine is called.
     ///
     /// # Errors
     /// In words.
     pub fn over_chain(
         place: &Place,
         now: Nanos,
-        chain: (Box<dyn Transactions>, Box<dyn AtChain>),
+        (transactions, callers): (Box<dyn Transactions>, Box<dyn Callers>),
         planted: B,
     ) -> Result<Machine<B>, String> {
         let (config, clocks, post) = (settings(false), Clocks::told(now), Arc::new(Post::unattended()));
-        let made = Kv::home_over_chain(place, &config, chain, (&post, &clocks), planted)?;
+        let made = Kv::home_over_chain(place, &config, (transactions, callers), (&post, &clocks), planted)?;
         Ok(Machine::of(made, post, clocks))
     }
 
@@ -143,19 +140,6 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
             self.said.push_back(Said { connection, bytes });
         }
         self.end_pass(out);
-    }
-
-    /// A client sends a transaction by this home, whose items lie in a chain; one that is under way goes on.
-    pub fn transact(&mut self, now: Nanos, id: RequestId, transaction: Transaction, out: &mut Out) {
-        self.clocks.tell(now);
-        self.kv.tick(now);
-        self.kv.transact(now, id, transaction);
-        self.end_pass(out);
-    }
-
-    /// What a client of transactions is answered, each once.
-    pub fn poll_transacted(&mut self) -> Option<(RequestId, at_home::Answer)> {
-        self.kv.poll_transacted()
     }
 
     /// What was answered, in order for each connection.

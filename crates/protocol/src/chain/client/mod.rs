@@ -71,6 +71,8 @@ pub struct Stats {
 enum What {
     Open,
     Do(Transaction),
+    /// In a session that somebody else has.
+    Relay(Transaction),
     Ask,
 }
 
@@ -181,6 +183,30 @@ impl Client {
         } else {
             self.waiting.insert(ticket);
             self.send_waiting(now, out);
+        }
+        Ok(ticket)
+    }
+
+    /// Sends what somebody else asked for, in his session and under his number, so that it is done once whichever way it goes. Refused as
+    /// [`Refusal::NoSession`] or [`Refusal::Forgotten`] it will not be done any more, though it may have been.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn relay(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        transaction: Transaction,
+        out: &mut Out,
+    ) -> Result<u64, TooMany> {
+        if self.sent.contains_key(&id) {
+            return Err(TooMany);
+        }
+        let malformed = transaction.check().err();
+        let ticket = self.begin(now, What::Relay(transaction))?;
+        match malformed {
+            Some(why) => self.end(ticket, Err(Failure::Refused(Refusal::Malformed(why)))),
+            None => self.send_first(now, ticket, id, out),
         }
         Ok(ticket)
     }
@@ -346,7 +372,9 @@ impl Client {
         self.timers.insert((op.send_at.min(op.deadline), ticket));
         let message = match &op.what {
             What::Open => Message::Open { token: id.sequence },
-            What::Do(transaction) => Message::Request { id, transaction: transaction.clone() },
+            What::Do(transaction) | What::Relay(transaction) => {
+                Message::Request { id, transaction: transaction.clone() }
+            }
             What::Ask => Message::Ask { id },
         };
         let to = NodeId::Replica(op.to);

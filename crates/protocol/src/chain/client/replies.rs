@@ -76,15 +76,17 @@ impl Client {
             self.stats.dropped += 1;
             return;
         };
-        let is_question = self.ops[&ticket].what == What::Ask;
+        // Neither is in a session of ours.
+        let is_others = matches!(self.ops[&ticket].what, What::Ask | What::Relay(_));
         match why {
             Refusal::Elsewhere(whom) => self.follow(now, ticket, from, whom, out),
             Refusal::Busy => {
                 self.stats.busy += 1;
                 self.ops.get_mut(&ticket).expect("what was sent is under way").silent = 0;
             }
-            Refusal::NoSession | Refusal::Forgotten if is_question => {
-                self.end_question(id, Failure::Refused(why))
+            Refusal::NoSession | Refusal::Forgotten if is_others => {
+                self.end(ticket, Err(Failure::Refused(why)));
+                self.send_waiting(now, out);
             }
             Refusal::NoSession => {
                 // An earlier copy may have been done before the session was forgotten.

@@ -16,7 +16,9 @@ fn scratch() {
     let started = std::time::Instant::now();
     if let Ok(seed) = std::env::var("B_TRACE") {
         let played = case.seeded(seed.parse().unwrap(), None).play(true);
-        for line in played.trace() { println!("{line}"); }
+        for line in played.trace() {
+            println!("{line}");
+        }
         println!("{:?}", played.violation().map(|v| v.text.clone()));
         return;
     }
@@ -25,7 +27,9 @@ fn scratch() {
     if let Some(&seed) = campaign.violations.first() {
         let (small, played) = minimal(&case.seeded(seed, None));
         println!("{}\n{}", small.command(), played.violation().unwrap().text);
-        for line in small.play(true).trace().iter().rev().take(120).rev() { println!("{line}"); }
+        for line in small.play(true).trace().iter().rev().take(120).rev() {
+            println!("{line}");
+        }
         return;
     }
     let within: u64 = std::env::var("B_WITHIN").map_or(300, |t| t.parse().unwrap());

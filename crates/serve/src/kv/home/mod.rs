@@ -13,17 +13,21 @@ mod tests;
 
 use super::StartError;
 use super::chain_client::Claiming;
+use super::post::Post;
+use super::service::by_home::Callers;
+use super::txn_door::TxnDoor;
 use crate::inc::wire::Wire;
 use crate::inc::{IncError, Topology, incarnation};
 use base::Nanos;
 use clap::Args;
+use fabric::link::Address;
 use protocol::coherence::guard::Keys;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::{Guard, Home, Life, NodeId};
 use protocol::wire::{HomeId, Incarnation};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a server is told of boxes before it.
@@ -46,6 +50,11 @@ pub struct HomeArgs {
     #[arg(long, value_name = "FILE", requires = "boxes")]
     pub home_state: Option<PathBuf>,
 
+    /// Where transactions of the chain's clients are taken, with --durability chain: tcp:HOST:PORT, unix:/path or shm:/path, as clients reach it, since the
+    /// chain tells them. A free port of loopback unless this says so
+    #[arg(long, value_name = "ADDRESS", requires = "boxes")]
+    pub txn_listen: Option<Address>,
+
     /// No key for boxes and their clients. Only where all addresses are loopback
     #[arg(long, requires = "boxes")]
     pub no_key: bool,
@@ -58,6 +67,7 @@ pub struct Seat {
     socket: UdpSocket,
     keys: Option<Keys>,
     life: (Incarnation, Life),
+    txn_listen: Address,
 }
 
 /// What edge 0 and operators have of a home.
@@ -66,6 +76,8 @@ pub struct AtHome {
     pub topology: Topology,
     /// For edge 0.
     wire: Mutex<Option<Wire>>,
+    /// Where it takes transactions of clients, if items lie in a chain.
+    door: Mutex<Option<TxnDoor>>,
     serves_from: Instant,
 }
 
@@ -104,7 +116,9 @@ impl Seat {
         let life = if args.home_first { Life::First } else { Life::Again };
         let state = args.home_state.clone().unwrap_or_else(|| file.with_extension("life"));
         let incarnation = incarnation(&state, life).map_err(failed)?;
-        Ok(Some(Seat { topology, id, socket, keys, life: (incarnation, life) }))
+        let usual = || "tcp:127.0.0.1:0".parse().expect("it is an address");
+        let txn_listen = args.txn_listen.clone().unwrap_or_else(usual);
+        Ok(Some(Seat { topology, id, socket, keys, life: (incarnation, life), txn_listen }))
     }
 
     /// Where the topology says that its memcached clients reach it.
@@ -112,10 +126,18 @@ impl Seat {
         self.topology.streams().get(&self.id).copied()
     }
 
-    /// As what it claims the chain that its items lie in.
-    pub fn claiming(&self) -> Claiming {
-        let address = self.socket.local_addr().map_or_else(|_| String::new(), |at| format!("udp:{at}"));
-        Claiming { address, is_first: self.life.1 == Life::First }
+    /// Takes transactions of clients from now on; `post` is told when somebody asks.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub fn open_door(&self, post: &Arc<Post>) -> Result<(TxnDoor, Box<dyn Callers>), StartError> {
+        crate::reach::warn_of("the home that takes transactions", &self.txn_listen);
+        TxnDoor::open(&self.txn_listen, post)
+    }
+
+    /// As what it claims the chain that its items lie in, with `door` for whoever wants to write.
+    pub fn claiming(&self, door: &TxnDoor) -> Claiming {
+        Claiming { address: door.address().to_string(), is_first: self.life.1 == Life::First }
     }
 
     /// The home, over `items`, from `now` on.
@@ -127,13 +149,18 @@ impl Seat {
     ///
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn into_parts(self) -> Result<AtHome, StartError> {
+    pub fn into_parts(self, door: Option<TxnDoor>) -> Result<AtHome, StartError> {
         let guard = Guard::new(NodeId::Home(self.id), self.life.0, self.keys);
         let wire = Wire::new(self.socket, self.topology.book().clone(), guard)
             .map_err(|e| StartError::System("prepare the home's socket", e))?;
         let silence = if self.life.1 == Life::Again { self.topology.config().lease } else { Nanos::ZERO };
         let serves_from = Instant::now() + Duration::from_nanos(silence.0);
-        Ok(AtHome { topology: self.topology, wire: Mutex::new(Some(wire)), serves_from })
+        Ok(AtHome {
+            topology: self.topology,
+            wire: Mutex::new(Some(wire)),
+            door: Mutex::new(door),
+            serves_from,
+        })
     }
 }
 
@@ -141,6 +168,21 @@ impl AtHome {
     /// The home's socket, once.
     pub fn take_wire(&self) -> Option<Wire> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Where it takes transactions of clients, if it does.
+    pub fn takes_transactions_at(&self) -> Option<String> {
+        self.door().as_ref().map(|door| door.address().to_string())
+    }
+
+    /// It takes no more of them.
+    pub fn close_door(&self) {
+        let door = self.door().take();
+        drop(door);
+    }
+
+    fn door(&self) -> MutexGuard<'_, Option<TxnDoor>> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it serves; else why not.

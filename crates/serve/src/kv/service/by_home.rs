@@ -1,120 +1,126 @@
-//! Transactions that clients send by the home of the items that they write: the machine that has the home admit them
-//! ([`protocol::chain::at_home`]), and who takes them to the chain.
+//! Transactions of clients, before boxes: each is admitted at the home, done at the chain in its client's session, and answered.
 //!
 //! ```text
-//!  begin ─▶ Transactions ─ Admit ─▶ the home ─ admitted ─▶ Transactions ─ Execute ─▶ AtChain ··▶ ended, lost
-//!                 │                                                                                 │
-//!                 └◀──── Release ─▶ the home; Answer ─▶ poll_answer ◀───────────────────────────────┘
+//!  Callers ─ asked ─▶ at_home::Transactions ─ Admit, Release ─▶ Homed: the home
+//!          ◀ answers ─┘         │ ▲
+//!                   Execute ────┘ └── what became of it: the chain's client
 //! ```
-//! They have no place in the lines of [`super::chained`]: what a line does of an item is on the condition that it is as it was read, so either is done as if it
-//! came after the other.
+//! They have no place in the lines of [`super::chained`]. What those do is done on the condition that the item is what was read, so it meets
+//! a transaction as it meets anybody's; and a read that was begun before one ended is answered and gives no copy
+//! ([`protocol::coherence::Home::done_aside`]). In the lines, one of which the chain says nothing would hold up all commands of its keys.
 //!
-//! Bounds: [`MOST`] under way; beyond, busy.
+//! Bounds: `chained.queue` under way; beyond, busy. Tests: the machine's; `millrace/tests/over_chain/boxes.rs`.
 
-use protocol::chain::at_home::{self, Answer, Part, Step, Transactions};
+use crate::kv::chain_client::{Relayed, Transactions};
+use protocol::chain::Transaction;
+use protocol::chain::at_home::{self, Answer, Step};
 use protocol::chain::message::RequestId;
-use protocol::chain::{Outcome, Transaction};
 use protocol::coherence::home::Ticket;
-use protocol::coherence::home::slow::Ended;
-use protocol::planted::Bugs;
-use std::collections::VecDeque;
+use protocol::planted::{Bugs, NoBugs};
+use serde::Serialize;
 
-/// Transactions under way at most.
-const MOST: usize = 256;
-/// Tickets from here on are those of items that transactions want; commands count from 1.
-const FIRST: Ticket = Ticket(1 << 62);
+/// Tickets from here on are not those of commands.
+const FIRST: Ticket = Ticket(1 << 63);
+/// The chain's client makes all that goes to a chain under its own claim of that.
+const NO_CLAIM: u64 = 0;
 
-/// What became of a transaction at the chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// This; [`Ended::Unknown`]: the chain has forgotten its session, and nothing will come of it any more.
-    Ended(Ended<Outcome>),
-    /// Nobody answered in time: it may be done, or will be, or not.
-    Lost,
+/// Who asks for transactions.
+pub trait Callers: Send {
+    /// What was asked since the last time. One that only reads has a number that no other has.
+    fn take_asked(&mut self) -> Vec<(RequestId, Transaction)>;
+
+    /// What became of one, to all who asked for it.
+    fn answer(&mut self, id: RequestId, answer: &Answer);
+
+    /// It can be done nowhere, and why.
+    fn refuse(&mut self, id: RequestId, why: &str);
 }
 
-/// Who takes clients' transactions to the chain, in their own sessions: however often one is executed, it is done once.
-pub trait AtChain: Send {
-    /// Has this done. What becomes of it is told once for each call.
-    fn execute(&mut self, id: RequestId, transaction: Transaction);
-
-    /// What became of transactions since the last time. That one was not done is said only if no copy of it may be done later.
-    fn take_ended(&mut self) -> Vec<(RequestId, Fate)>;
-}
-
-/// What the home is to do.
-pub enum AtHome {
-    /// To admit this; [`ByHome::admitted`] or [`ByHome::refused`] follows.
-    Admit(Ticket, Part),
-    /// To hear how this ended.
-    Release(Part, Ended<()>),
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ByHomeReport {
+    /// Transactions that were asked for.
+    pub asked: u64,
+    /// Of these, still under way.
+    pub under_way: u64,
+    /// Times that one was sent to the chain again, since nobody had said what became of it.
+    pub again: u64,
 }
 
 /// See the head of the file.
-pub struct ByHome<B> {
-    machine: Transactions<B>,
-    chain: Box<dyn AtChain>,
-    steps: VecDeque<Step>,
-    answers: VecDeque<(RequestId, Answer)>,
+pub struct ByHome<B = NoBugs> {
+    machine: at_home::Transactions<B>,
+    callers: Box<dyn Callers>,
+    /// What the home has admitted, or refused, since the last turn.
+    admitted: Vec<(Ticket, bool)>,
+    /// For the home.
+    steps: Vec<Step>,
+    counted: ByHomeReport,
+}
+
+/// Whether a ticket is a transaction's.
+pub fn is_its(ticket: Ticket) -> bool {
+    ticket >= FIRST
 }
 
 impl<B: Bugs<at_home::Planted>> ByHome<B> {
-    /// Transactions under the claim of this number.
-    pub fn new(claim: u64, chain: Box<dyn AtChain>, bugs: B) -> ByHome<B> {
-        let machine = Transactions::with_bugs(claim, MOST, FIRST, bugs);
-        ByHome { machine, chain, steps: VecDeque::new(), answers: VecDeque::new() }
+    /// For these, so many at once; with mistakes made on purpose.
+    pub fn new(callers: Box<dyn Callers>, most: usize, bugs: B) -> ByHome<B> {
+        let machine = at_home::Transactions::with_bugs(NO_CLAIM, most, FIRST, bugs);
+        let counted = ByHomeReport::default();
+        ByHome { machine, callers, admitted: Vec::new(), steps: Vec::new(), counted }
     }
 
-    /// Whether a ticket is one of those that were given here.
-    pub fn is_its(ticket: Ticket) -> bool {
-        ticket >= FIRST
+    /// What was counted.
+    pub fn report(&self) -> ByHomeReport {
+        ByHomeReport { under_way: self.machine.under_way() as u64, ..self.counted }
     }
 
-    /// A client asks for a transaction; one that is under way goes on.
-    pub fn begin(&mut self, id: RequestId, transaction: Transaction) {
-        self.take(|machine, out| machine.begin(id, transaction, out));
+    /// The home has admitted an item, or has no room for that.
+    pub fn admitted(&mut self, ticket: Ticket, is_admitted: bool) {
+        self.admitted.push((ticket, is_admitted));
     }
 
-    /// The home has admitted what it was asked for.
-    pub fn admitted(&mut self, ticket: Ticket) {
-        self.take(|machine, out| machine.admitted(ticket, out));
+    /// What the home is asked and told.
+    pub fn take_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
     }
 
-    /// The home has no room for it.
-    pub fn refused(&mut self, ticket: Ticket) {
-        self.take(|machine, out| machine.refused(ticket, out));
-    }
-
-    /// What became of transactions at the chain is heard.
-    pub fn turn(&mut self) {
-        for (id, fate) in self.chain.take_ended() {
-            self.take(|machine, out| match fate {
-                Fate::Ended(ended) => machine.ended(id, ended, out),
-                Fate::Lost => machine.lost(id, out),
-            });
-        }
-    }
-
-    /// What the home is to do next; what is not for the home is done here.
-    pub fn next_step(&mut self) -> Option<AtHome> {
-        loop {
-            match self.steps.pop_front()? {
-                Step::Admit(ticket, part) => return Some(AtHome::Admit(ticket, part)),
-                Step::Release(part, ended) => return Some(AtHome::Release(part, ended)),
-                Step::Execute(id, transaction) => self.chain.execute(id, transaction),
-                Step::Answer(id, answer) => self.answers.push_back((id, answer)),
+    /// What came of transactions is heard, what is asked begins.
+    pub fn turn(&mut self, chain: &mut dyn Transactions) {
+        let mut steps = Vec::new();
+        for (id, relayed) in chain.take_relayed() {
+            match relayed {
+                Relayed::Ended(ended) => self.machine.ended(id, ended, &mut steps),
+                Relayed::Lost => {
+                    self.counted.again += 1;
+                    self.machine.lost(id, &mut steps);
+                }
             }
         }
-    }
-
-    /// What clients are answered, each once.
-    pub fn poll_answer(&mut self) -> Option<(RequestId, Answer)> {
-        self.answers.pop_front()
-    }
-
-    fn take(&mut self, act: impl FnOnce(&mut Transactions<B>, &mut Vec<Step>)) {
-        let mut out = Vec::new();
-        act(&mut self.machine, &mut out);
-        self.steps.extend(out);
+        for (ticket, is_admitted) in std::mem::take(&mut self.admitted) {
+            match is_admitted {
+                true => self.machine.admitted(ticket, &mut steps),
+                false => self.machine.refused(ticket, &mut steps),
+            }
+        }
+        for (id, transaction) in self.callers.take_asked() {
+            self.counted.asked += 1;
+            match chain.check(&transaction) {
+                Ok(()) => self.machine.begin(id, transaction, &mut steps),
+                Err(why) => self.callers.refuse(id, &why),
+            }
+        }
+        let mut relayed = Vec::new();
+        for step in steps {
+            match step {
+                Step::Execute(id, transaction) => relayed.push((id, transaction)),
+                Step::Answer(id, answer) => self.callers.answer(id, &answer),
+                step => self.steps.push(step),
+            }
+        }
+        if !relayed.is_empty() {
+            chain.relay(relayed);
+        }
     }
 }

@@ -7,18 +7,21 @@
 //! ```
 //! For the home of boxes ([`super::homed`]) they are a store that takes time ([`protocol::coherence::home::slow`], where it says what such a store promises).
 //!
+//! Transactions of clients go by the home, too, and have no place in the lines of [`Chained`]: [`super::by_home`].
+//!
 //! Cost: a command is copied once, and its key once more.
 
 use super::access::access;
-use super::by_home::{AtHome, ByHome};
+use super::by_home::{self, ByHome, Callers};
 use super::chained::{Chained, Planted, Told};
 use super::commands::Commands;
 use super::homed::HomeStore;
 use super::parked::{Next, Origin, Owned, Promise};
 use super::stats::ChainReport;
 use crate::kv::chain_client::Transactions;
+use crate::kv::registers::Id;
 use base::Nanos;
-use protocol::chain::at_home;
+use protocol::chain::at_home::{self, Step};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::{Access, Ticket};
@@ -69,20 +72,23 @@ impl<B: Bugs<Planted> + Bugs<at_home::Planted>> ChainItems<B> {
         ChainItems { chained, transactions, by_home: None }
     }
 
-    /// The same, where clients send transactions by the home, too.
+    /// The same, before boxes; clients' transactions go by their home.
     #[must_use]
-    pub fn with_transactions(self, by_home: ByHome<B>) -> ChainItems<B> {
-        ChainItems { by_home: Some(by_home), ..self }
+    pub fn with_callers(self, callers: Box<dyn Callers>) -> ChainItems<B> {
+        self.with_callers_and_bugs(callers, B::default())
     }
 
-    /// Transactions of clients, if any come.
-    pub fn by_home_mut(&mut self) -> Option<&mut ByHome<B>> {
-        self.by_home.as_mut()
+    /// The same, with mistakes made on purpose.
+    #[must_use]
+    pub fn with_callers_and_bugs(self, callers: Box<dyn Callers>, bugs: B) -> ChainItems<B> {
+        let most = self.chained.commands.registers.size(Id::ChainedQueue);
+        ChainItems { by_home: Some(ByHome::new(callers, most, bugs)), ..self }
     }
 
     /// What was counted, and commands that wait.
     pub fn report(&self) -> ChainReport {
-        ChainReport { counters: self.chained.counters(), waiting: self.chained.waiting() as u64 }
+        let by_home = self.by_home.as_ref().map(ByHome::report).unwrap_or_default();
+        ChainReport { counters: self.chained.counters(), waiting: self.chained.waiting() as u64, by_home }
     }
 
     /// What became of transactions is heard, those that began leave: what is said since the last time.
@@ -91,7 +97,7 @@ impl<B: Bugs<Planted> + Bugs<at_home::Planted>> ChainItems<B> {
             self.chained.hear(number, answer);
         }
         if let Some(by_home) = &mut self.by_home {
-            by_home.turn();
+            by_home.turn(&mut *self.transactions);
         }
         self.transactions.send(self.chained.leaving());
         self.chained.said()
@@ -123,13 +129,8 @@ impl<B: Bugs<Planted> + Bugs<at_home::Planted>> HomeStore for ChainItems<B> {
         Some(ChainItems::turn(self))
     }
 
-    fn next_step(&mut self) -> Option<AtHome> {
-        self.by_home.as_mut()?.next_step()
-    }
-
-    fn was_admitted(&mut self, ticket: Ticket, is_admitted: bool) {
-        let by_home = self.by_home.as_mut().expect("who asked is there");
-        if is_admitted { by_home.admitted(ticket) } else { by_home.refused(ticket) }
+    fn take_steps(&mut self) -> Vec<Step> {
+        self.by_home.as_mut().map(ByHome::take_steps).unwrap_or_default()
     }
 
     fn chain(&self) -> Option<ChainReport> {
@@ -151,8 +152,8 @@ impl<B: Bugs<Planted> + Bugs<at_home::Planted>> Items for ChainItems<B> {
     }
 
     fn run(&mut self, ticket: Ticket, _now: Nanos) {
-        if ByHome::<B>::is_its(ticket) {
-            return self.was_admitted(ticket, true);
+        if let Some(by_home) = self.by_home.as_mut().filter(|_| by_home::is_its(ticket)) {
+            return by_home.admitted(ticket, true);
         }
         let (origin, head) = self.commands_mut().parked.begin(ticket);
         let Next::Command(command) = head else { unreachable!("only commands were given tickets") };
@@ -161,8 +162,8 @@ impl<B: Bugs<Planted> + Bugs<at_home::Planted>> Items for ChainItems<B> {
     }
 
     fn refuse(&mut self, ticket: Ticket) {
-        if ByHome::<B>::is_its(ticket) {
-            return self.was_admitted(ticket, false);
+        if let Some(by_home) = self.by_home.as_mut().filter(|_| by_home::is_its(ticket)) {
+            return by_home.admitted(ticket, false);
         }
         let commands = self.commands_mut();
         let (origin, head) = commands.parked.begin(ticket);

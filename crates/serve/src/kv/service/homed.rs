@@ -27,10 +27,7 @@
 //!
 //! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
 
-mod transactions;
-
 use super::access::access;
-use super::by_home::AtHome;
 use super::chain_items::Whose;
 use super::chained::{Said, Told};
 use super::commands::Commands;
@@ -44,9 +41,10 @@ use crate::kv::home::Seat;
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use base::Nanos;
+use protocol::chain::at_home::Step;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::slow::{Ended, reads};
-use protocol::coherence::home::{Access, Admitted, Ticket};
+use protocol::coherence::home::{Access, Admitted};
 use protocol::coherence::{Home, Out};
 use protocol::memcache::emit::{self, SMALL_BOUND};
 use protocol::memcache::{Command, KEY_MAX, Line};
@@ -72,14 +70,9 @@ pub trait HomeStore: Items {
     /// A pass is over; none where nothing came of it. What is said is to be told to the home, and then this is to be asked again, until nothing is said.
     fn turn(&mut self) -> Option<Vec<Told<Whose>>>;
 
-    /// What the home is to do for transactions of clients, in order.
-    fn next_step(&mut self) -> Option<AtHome> {
-        None
-    }
-
-    /// Whether the home has admitted what one of these steps asked for.
-    fn was_admitted(&mut self, ticket: Ticket, is_admitted: bool) {
-        unreachable!("nobody asked for {ticket:?} ({is_admitted})")
+    /// What the home is to admit, and to be told of, for transactions of clients.
+    fn take_steps(&mut self) -> Vec<Step> {
+        Vec::new()
     }
 
     /// What was counted of a chain, if they lie in one.
@@ -359,11 +352,9 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// After whatever the home did: lines whose heads are done go on, messages leave, edges learn what is done.
     fn settle(&mut self, wakes: bool) {
         let mut has_moved = false;
-        self.go_on_with_transactions();
         while let Some(origin) = self.commands_mut().parked.moved() {
             has_moved = true;
             self.go_on(origin);
-            self.go_on_with_transactions();
         }
         self.keep_for_log();
         let deadline = self.home.next_deadline();
@@ -389,11 +380,35 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
                 self.now = self.now.max(self.clocks.now());
             }
             told.into_iter().for_each(|told| self.tell(told));
+            let is_over = !self.take_steps() && is_over;
             self.settle(true);
             if is_over {
                 break;
             }
         }
+    }
+
+    /// Does for transactions of clients what they want of the home; whether there was anything.
+    fn take_steps(&mut self) -> bool {
+        let steps = self.home.items_mut().take_steps();
+        if steps.is_empty() {
+            return false;
+        }
+        self.now = self.now.max(self.clocks.now());
+        for step in steps {
+            match step {
+                Step::Admit(ticket, part) => {
+                    match self.home.admit(self.now, part.access(), ticket, &mut self.out) {
+                        Admitted::Now => self.home.items_mut().run(ticket, self.now),
+                        Admitted::Later => {}
+                        Admitted::Busy | Admitted::NotHome => self.home.items_mut().refuse(ticket),
+                    }
+                }
+                Step::Release(part, ended) => self.home.done_aside(part.access(), &ended),
+                Step::Execute(..) | Step::Answer(..) => unreachable!("nothing of the home"),
+            }
+        }
+        true
     }
 
     /// What is said to who asked the chain: the home knows then how it ended, and answers packets.

@@ -1,7 +1,7 @@
 //! How the service of a home is made and looked into where no thread has it: [`super::super::machine`].
 
 use super::super::machine::Place;
-use super::by_home::{AtChain, ByHome};
+use super::by_home::Callers;
 use super::chain_items::ChainItems;
 use super::chained::Chained;
 use super::commands::Commands;
@@ -19,9 +19,6 @@ use crate::memcached::counters::NetCounters;
 use base::Nanos;
 use base::budget::Budget;
 use base::hash::{Hasher64, WIRE_SEED};
-use protocol::chain::Transaction;
-use protocol::chain::at_home::Answer;
-use protocol::chain::message::RequestId;
 use protocol::coherence::Home;
 use protocol::coherence::home::items::Items;
 use protocol::wire::{BoxId, Version};
@@ -66,7 +63,7 @@ impl<B: Mistakes> Kv<B> {
     pub(in crate::kv) fn home_over_chain(
         place: &Place,
         config: &Config,
-        (transactions, by_home): (Box<dyn Transactions>, Box<dyn AtChain>),
+        (transactions, callers): (Box<dyn Transactions>, Box<dyn Callers>),
         (post, clocks): (&Arc<Post>, &Clocks),
         planted: B,
     ) -> Result<(Kv<B>, Hasher64), String> {
@@ -77,9 +74,7 @@ impl<B: Mistakes> Kv<B> {
         let beside = (Arc::new(NetCounters::default()), buffered);
         let commands = Commands::over(store, Began::default(), config, beside, clocks.clone());
         let chained = Chained::over(commands, planted.clone()).before_boxes();
-        // The claim's number is put to them on their way.
-        let by_home = ByHome::new(0, by_home, planted.clone());
-        let items = ChainItems::new(chained, transactions).with_transactions(by_home);
+        let items = ChainItems::new(chained, transactions).with_callers_and_bugs(callers, planted.clone());
         let Place { config, id, layout, life } = place;
         let (layout, now) = (Arc::clone(layout), clocks.now());
         let home = Home::with_bugs(config, *id, layout, *life, now, items, planted.clone());
@@ -131,20 +126,6 @@ impl<B: Mistakes> Kv<B> {
         match &self.0 {
             Keeper::HomeOverChain(homed) => of(homed.home(), id, now),
             _ => of(self.homed().home(), id, now),
-        }
-    }
-
-    /// A client asks for a transaction, by the home.
-    pub(in crate::kv) fn transact(&mut self, now: Nanos, id: RequestId, transaction: Transaction) {
-        let Keeper::HomeOverChain(homed) = &mut self.0 else { unreachable!("it was made over a chain") };
-        homed.transact(now, id, transaction);
-    }
-
-    /// What a client of transactions is answered.
-    pub(in crate::kv) fn poll_transacted(&mut self) -> Option<(RequestId, Answer)> {
-        match &mut self.0 {
-            Keeper::HomeOverChain(homed) => homed.poll_transacted(),
-            _ => None,
         }
     }
 

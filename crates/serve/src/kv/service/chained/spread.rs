@@ -44,6 +44,11 @@ impl<B: Bugs<Planted>> Spread<B> {
         Spread { flushed: vec![0; map.chains()], map, flushes: HashMap::new(), bugs }
     }
 
+    /// Which slots are whose.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
     /// What goes where of the transaction of this number: places of chains, and what each is to do.
     pub fn send(&mut self, number: u64, transaction: Transaction) -> Vec<(usize, Transaction)> {
         match self.map.route(&transaction) {
