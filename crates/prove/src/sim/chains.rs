@@ -234,7 +234,9 @@ impl State {
             return Step::There;
         }
         let is_first = match whose {
-            Whose::Client(id) | Whose::Stray(id) => !self.lost.contains(&id),
+            Whose::Client(id) | Whose::Stray(id) => {
+                !self.lost.contains(&id) && !self.outcomes.contains_key(&id)
+            }
             Whose::Home(_) => true,
         };
         if is_first && (kind == 0 || only_reads) {

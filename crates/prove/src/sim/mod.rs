@@ -90,7 +90,9 @@ const WITHIN: u64 = 4_000;
 /// linearizable, expiry, flush and what was lost included.
 ///
 /// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
-/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows. A disk
+/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows; in three of
+/// four of these runs clients send transactions by the homes, of several keys that the others work on, and some past them, which the chain must refuse; and
+/// all of it must be strictly serializable. A disk
 /// takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there after every restart,
 /// and boxes' copies must be what their home then has.
 ///

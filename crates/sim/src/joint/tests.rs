@@ -2,6 +2,8 @@ use super::*;
 use crate::kv::{Status, Value};
 use crate::txn::{Abort, Change, Condition, Found};
 use base::Picos;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn key(name: &str) -> Name {
     name.as_bytes().into()
@@ -215,4 +217,83 @@ fn files_have_both_and_are_read_as_they_were_written() {
     assert!(read == written);
     assert_eq!((kinds(&read), of_keys(&read).operations().count()), ((true, true), 4));
     assert_eq!(of_transactions(&read).operations().count(), 2);
+}
+
+/// The smallest system: one operation after the other, each with a place of its own if it writes.
+#[derive(Default)]
+struct Model {
+    items: BTreeMap<&'static str, (u64, String)>,
+    last: u64,
+}
+
+const KEYS: [&str; 3] = ["a", "b", "c"];
+
+impl Model {
+    /// An operation of this kind on these keys: for which key it is, what it is, and what it answers.
+    fn act(&mut self, kind: u8, (one, other): (usize, usize)) -> (&'static str, Op, Ret) {
+        let (name, second) = (KEYS[one], KEYS[other]);
+        self.last += 1;
+        let (lsn, value) = (self.last, format!("{}", self.last));
+        let found = |model: &Model, name: &str| {
+            let item = model.items.get(name);
+            item.map(|(version, value)| Found { version: *version, value: Value::of(value.as_bytes()) })
+        };
+        let names: Vec<&'static str> = if name == second { vec![name] } else { vec![name, second] };
+        let reads: Vec<Option<Found>> = names.iter().map(|name| found(self, name)).collect();
+        let answer = |abort, lsn| Ret::Done(Done { lsn, abort, reads: reads.clone(), sums: vec![] });
+        let version = self.items.get(name).map_or(0, |item| item.0);
+        let mut txn = Txn { reads: names.iter().map(|name| key(name)).collect(), ..Txn::default() };
+        match kind {
+            0 => match self.items.get(name) {
+                Some((version, value)) => (name, get(), hit(value, *version)),
+                None => (name, get(), Ret::Key(kv::Ret::of(Status::Miss))),
+            },
+            1 => {
+                self.items.insert(name, (lsn, value.clone()));
+                (name, set(&value), ok(lsn))
+            }
+            2 => match self.items.remove(name) {
+                Some(_) => (name, Op::Key(kv::Op::Delete), ok(lsn)),
+                None => (name, Op::Key(kv::Op::Delete), Ret::Key(kv::Ret::of(Status::Miss))),
+            },
+            3 => ("", Op::Txn(txn), answer(None, lsn - 1)),
+            4 => {
+                txn.conditions = vec![(key(name), Condition::Version(version + 1))];
+                txn.writes = vec![(key(name), Change::Delete)];
+                ("", Op::Txn(txn), answer(Some(Abort::Condition(0)), lsn))
+            }
+            5 => {
+                txn.conditions = vec![(key(name), Condition::Version(version))];
+                txn.writes = vec![(key(name), Change::Delete)];
+                self.items.remove(name);
+                ("", Op::Txn(txn), answer(None, lsn))
+            }
+            _ => {
+                txn.conditions = vec![(key(name), Condition::Version(version))];
+                let put = |name: &&str| (key(name), Change::Put(Value::of(value.as_bytes())));
+                txn.writes = names.iter().map(put).collect();
+                for name in &names {
+                    self.items.insert(name, (lsn, value.clone()));
+                }
+                ("", Op::Txn(txn), answer(None, lsn))
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is done one after the other, and seen as if it took longer, is right.
+    #[test]
+    fn what_one_order_explains_is_right(
+        steps in prop::collection::vec((0u8..8, (0usize..3, 0usize..3), 0u64..40, 0u64..40), 1..40)
+    ) {
+        let mut model = Model::default();
+        let lines: Vec<Line> = (1u64..).zip(steps).map(|(at, (kind, keys, before, after))| {
+            let (name, op, ret) = model.act(kind, keys);
+            // Moments differ: those of calls are even, of returns odd.
+            let (called, returned) = ((1_000 * at).saturating_sub(100 * before), 1_000 * at + 100 * after);
+            (100 * called + 2 * at, name, op, Some((100 * returned + 2 * at + 1, ret)))
+        }).collect();
+        prop_assert_eq!(wrong(&lines), None);
+    }
 }
