@@ -40,6 +40,8 @@ planted! {
     ReleaseTooSoon "release-too-soon",
     /// The last item that it writes is not admitted.
     MissOne "miss-one",
+    /// Nothing that it writes is: it goes to the chain as if no box had copies.
+    MissAll "miss-all",
     /// Who writes attributes is taken for writing an item of that name.
     MissAttributes "miss-attributes",
     /// What nobody knows of is taken for not done.
@@ -169,7 +171,7 @@ impl<B: Bugs<Planted>> Transactions<B> {
         };
         let parts: BTreeSet<Part> = transaction.writes.iter().filter_map(|(key, _)| part(key)).collect();
         let missed = usize::from(self.bugs.has(Planted::MissOne) && parts.len() > 1);
-        let kept = parts.len() - missed;
+        let kept = if self.bugs.has(Planted::MissAll) { 0 } else { parts.len() - missed };
         parts.into_iter().take(kept).collect()
     }
 

@@ -9,9 +9,10 @@
 //!                                             │    ├── moves    homes that go on at other addresses meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
+//!                                             │    ├── transactions  of clients that go by a home over a chain, on the same keys
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
 //!                                             │    └── watch    what holds after every event
-//!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
+//!                                             └── record ──▶ sim::joint   every key linearizable, expiry and losses included; transactions at one moment
 //!  minimal ── the fewest faults and operations that still fail
 //! ```
 //! With `--durability` homes are nodes: the service of a server on its store (`serve::kv::machine`), its redo log, snapshots and recovery, as they run in
@@ -48,6 +49,7 @@ mod served;
 mod tests;
 mod tickets;
 mod topology;
+mod transactions;
 mod trial;
 mod watch;
 mod words;
@@ -88,7 +90,9 @@ const WITHIN: u64 = 4_000;
 /// the history of every key must be linearizable, expiry, flush and what was lost included.
 ///
 /// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
-/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows. A disk
+/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows; in three of
+/// four of these runs clients send transactions by the homes, of several keys that the others work on, and some past them, which the chain must refuse; and
+/// all of it must be strictly serializable. A disk
 /// takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there after every restart,
 /// and boxes' copies must be what their home then has.
 ///

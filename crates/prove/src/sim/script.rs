@@ -13,8 +13,10 @@ use super::moves::{self, Move};
 use super::nodes::Numbers;
 use super::ranges;
 use super::topology::{MOST_KEYS, Topology};
+use super::transactions;
 use base::key::Key;
 use base::{Nanos, Picos, Prng};
+use protocol::chain::Transaction;
 use protocol::coherence::client::Call;
 use protocol::coherence::holders::Boxes;
 use protocol::coherence::ranges::Ranges;
@@ -67,6 +69,8 @@ pub enum Want {
     Flush,
     /// The home of a key forgets it, as a full store would. By no client.
     Evict(Vec<u8>),
+    /// A transaction, of keys of one home, by a client beside that home; or straight to the chain, which is to refuse it.
+    Transaction { transaction: Transaction, is_stray: bool },
 }
 
 impl Want {
@@ -96,6 +100,8 @@ pub struct Script {
     pub key: Option<Key>,
     /// In half of all runs, not where all want one key, a third of the operations is done by clients of another protocol.
     pub has_tickets: bool,
+    /// In three of four runs of homes over chains a quarter of the operations is transactions.
+    pub has_transactions: bool,
     /// In half of all runs the boxes lend what they own to faster tiers.
     pub has_fast_tiers: bool,
     /// Of each box; in half of all runs several, each with a machine of its own.
@@ -157,6 +163,8 @@ impl Script {
         let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
         let clients = u64::from(numbers.clients().end);
         let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
+        let has_transactions =
+            homes == Homes::Chained && random::stream(seed, 0, "transactions").below(4) > 0;
         let has_fast_tiers = random::stream(seed, 0, "fast tiers").below(2) == 0;
         let mut cores = random::stream(seed, 0, "cores");
         let cores = if cores.below(2) == 0 { 1 } else { 2 + cores.below(3) as u8 };
@@ -168,6 +176,8 @@ impl Script {
             let want = workload.draw_want(&mut random, i).at(homes);
             let client = workload.draw_client(&mut random, &want, client, clients) as Node;
             let by_ticket = has_tickets && random::stream(seed, i as u64, "by ticket").below(3) == 0;
+            let want =
+                if has_transactions { transactions::draw(seed, i, want, (&keys, &layout)) } else { want };
             Intent { at, client, want, by_ticket }
         };
         let intents = (0..ops).map(draw).collect();
@@ -179,6 +189,7 @@ impl Script {
             config,
             key,
             has_tickets,
+            has_transactions,
             has_fast_tiers,
             cores,
             layout,
@@ -308,7 +319,12 @@ fn draw_ends(
 ) -> impl Iterator<Item = Fault> {
     let mut random = random::stream(seed, 0, "ends of homes");
     let all = numbers.homes();
-    let kinds = if homes == Homes::Logged { 5 } else { 1 };
+    let kinds = match homes {
+        Homes::Logged => 5,
+        // A chain is slow while it lacks a replica.
+        Homes::Chained => 4,
+        Homes::Bare | Homes::Cache => 1,
+    };
     (0..random.below(MOST_ENDS + 1)).flat_map(move |_| {
         let node = all.start + random.below(u64::from(all.end - all.start)) as Node;
         let at = Picos(1 + random.below(until.0 - 1));

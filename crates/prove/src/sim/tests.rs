@@ -1,6 +1,7 @@
 //! The simulator held against what it must find, and must not.
 
 mod nodes;
+mod scratch;
 
 use super::bugs::Bug;
 use super::campaign::{self, Campaign};
@@ -12,9 +13,8 @@ use super::trial::Trial;
 use super::{OPS, indices};
 use clap::Parser;
 use protocol::coherence::Planted;
-use sim::check;
 use sim::faults::Plan;
-use sim::history::History;
+use sim::joint;
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -146,9 +146,9 @@ fn histories_are_files_that_can_be_judged_again() {
     let played = Case { seed: 7, ..case("rooted") }.play(false);
     let mut file = Vec::new();
     played.history.write(&mut file).expect("memory takes it");
-    let read = History::read(&mut file.as_slice()).expect("what was written");
+    let read = joint::History::read(&mut file.as_slice()).expect("what was written");
     assert!(read == played.history && read.operations().count() > OPS);
-    assert!(check::check(&read, &RULES).is_linearizable());
+    assert!(joint::check(&read, &RULES).is_linearizable());
 }
 
 #[test]

@@ -23,6 +23,7 @@ use super::record::Record;
 use super::script::{DELAY, Script};
 use super::served::Served;
 use super::topology::Topology;
+use super::transactions::Transacted;
 use super::watch::Watch;
 use super::words;
 use base::{Nanos, Picos};
@@ -109,6 +110,7 @@ pub struct World<'a> {
     pub(super) stranger: Stranger,
     pub(super) underway: Underway,
     pub(super) served: Served,
+    pub(super) transacted: Transacted,
     pub(super) watch: Watch,
     pub(super) is_calm: bool,
     pub(super) violation: Option<Violation>,
@@ -145,6 +147,7 @@ impl<'a> World<'a> {
             stranger: Stranger::default(),
             underway: Underway::default(),
             served: Served::default(),
+            transacted: Transacted::default(),
             watch: Watch::new(topology, script, &numbers),
             is_calm: false,
             violation: None,
@@ -303,6 +306,7 @@ impl<'a> World<'a> {
             Role::Home(_) => {
                 self.note_lost(node);
                 self.collect_tickets(node);
+                self.collect_transacted(node);
                 self.look_at_home(node, out);
                 self.drive_disk(node);
                 self.drive_chain(node);
@@ -353,6 +357,7 @@ impl<'a> World<'a> {
         match self.numbers.role(node) {
             Role::Home(id) => {
                 self.forget_tickets(node);
+                self.forget_transactions(node);
                 self.home_loses_all(node, id);
                 self.end_disk(node);
             }
@@ -403,6 +408,7 @@ impl<'a> World<'a> {
             Role::Client(_) | Role::Box(_) => {}
         }
         self.set_timer(node);
+        self.ask_again(node);
     }
 
     /// Who is down comes up, and no fault is left.

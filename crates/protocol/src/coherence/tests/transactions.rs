@@ -247,7 +247,7 @@ fn every_mistake_is_found() {
             Planted::LostIsOver => lost,
             Planted::ExecuteTooSoon => one_waits,
             Planted::ReleaseTooSoon => read_ahead,
-            Planted::MissOne => both,
+            Planted::MissOne | Planted::MissAll => both,
             Planted::Settles => asked_again,
         };
         if scenario(Some(*planted)).violations.is_empty() {

@@ -12,7 +12,7 @@ use protocol::coherence::Planted;
 use serve::kv::service::chained::Planted as InChained;
 use serve::kv::service::planted::Planted as InService;
 use sim::check;
-use sim::history::History;
+use sim::joint;
 use std::num::NonZero;
 
 /// For each planted bug a seed of `rooted` that shows it, at nodes with a log.
@@ -145,10 +145,10 @@ fn a_run_of_nodes_is_replayed_by_its_command_and_judged_from_its_file() {
     let mut file = Vec::new();
     let history = played.play(false).history;
     history.write(&mut file).expect("memory takes it");
-    let again = History::read(&mut file.as_slice()).expect("what was written");
+    let again = joint::History::read(&mut file.as_slice()).expect("what was written");
     assert!(again == history);
     assert!(
-        check::check(&again, &check::Rules { late: base::Picos::from_micros(1_100_000), ..RULES })
+        joint::check(&again, &check::Rules { late: base::Picos::from_micros(1_100_000), ..RULES })
             .is_linearizable()
     );
 }

@@ -16,6 +16,7 @@ use protocol::chain::Transaction;
 use protocol::chain::at_home::{self, Answer, Step};
 use protocol::chain::message::RequestId;
 use protocol::coherence::home::Ticket;
+use protocol::planted::{Bugs, NoBugs};
 use serde::Serialize;
 
 /// Tickets from here on are not those of commands.
@@ -47,8 +48,8 @@ pub struct ByHomeReport {
 }
 
 /// See the head of the file.
-pub struct ByHome {
-    machine: at_home::Transactions,
+pub struct ByHome<B = NoBugs> {
+    machine: at_home::Transactions<B>,
     callers: Box<dyn Callers>,
     /// What the home has admitted, or refused, since the last turn.
     admitted: Vec<(Ticket, bool)>,
@@ -62,10 +63,10 @@ pub fn is_its(ticket: Ticket) -> bool {
     ticket >= FIRST
 }
 
-impl ByHome {
-    /// For these, so many at once.
-    pub fn new(callers: Box<dyn Callers>, most: usize) -> ByHome {
-        let machine = at_home::Transactions::new(NO_CLAIM, most, FIRST);
+impl<B: Bugs<at_home::Planted>> ByHome<B> {
+    /// For these, so many at once; with mistakes made on purpose.
+    pub fn new(callers: Box<dyn Callers>, most: usize, bugs: B) -> ByHome<B> {
+        let machine = at_home::Transactions::with_bugs(NO_CLAIM, most, FIRST, bugs);
         let counted = ByHomeReport::default();
         ByHome { machine, callers, admitted: Vec::new(), steps: Vec::new(), counted }
     }

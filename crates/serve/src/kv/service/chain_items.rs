@@ -21,7 +21,7 @@ use super::stats::ChainReport;
 use crate::kv::chain_client::Transactions;
 use crate::kv::registers::Id;
 use base::Nanos;
-use protocol::chain::at_home::Step;
+use protocol::chain::at_home::{self, Step};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::{Access, Ticket};
@@ -63,10 +63,10 @@ impl Changes {
 pub struct ChainItems<B = NoBugs> {
     pub(super) chained: Chained<Whose, B>,
     transactions: Box<dyn Transactions>,
-    by_home: Option<ByHome>,
+    by_home: Option<ByHome<B>>,
 }
 
-impl<B: Bugs<Planted>> ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> ChainItems<B> {
     /// Items of the chain whose transactions are done there.
     pub fn new(chained: Chained<Whose, B>, transactions: Box<dyn Transactions>) -> ChainItems<B> {
         ChainItems { chained, transactions, by_home: None }
@@ -75,8 +75,14 @@ impl<B: Bugs<Planted>> ChainItems<B> {
     /// The same, before boxes; clients' transactions go by their home.
     #[must_use]
     pub fn with_callers(self, callers: Box<dyn Callers>) -> ChainItems<B> {
+        self.with_callers_and_bugs(callers, B::default())
+    }
+
+    /// The same, with mistakes made on purpose.
+    #[must_use]
+    pub fn with_callers_and_bugs(self, callers: Box<dyn Callers>, bugs: B) -> ChainItems<B> {
         let most = self.chained.commands.registers.size(Id::ChainedQueue);
-        ChainItems { by_home: Some(ByHome::new(callers, most)), ..self }
+        ChainItems { by_home: Some(ByHome::new(callers, most, bugs)), ..self }
     }
 
     /// What was counted, and commands that wait.
@@ -98,7 +104,7 @@ impl<B: Bugs<Planted>> ChainItems<B> {
     }
 }
 
-impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> HomeStore for ChainItems<B> {
     #[inline]
     fn commands(&self) -> &Commands {
         &self.chained.commands
@@ -135,7 +141,7 @@ impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
 /// Nobody asks it for anything that cannot wait.
 const WAITS: &str = "a home does not ask a store that takes time for an answer at once";
 
-impl<B: Bugs<Planted>> Items for ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> Items for ChainItems<B> {
     fn takes_time(&self) -> bool {
         true
     }

@@ -283,7 +283,7 @@ fn members_with_certificates_are_known_and_others_are_not_believed() {
     };
     refused(&Login::default(), "--etcd-ca-file");
     // A member that another authority knows is not asked; who shows nothing, or what another authority knows, is not answered.
-    refused(&stranger, "UnknownIssuer");
+    refused(&stranger, "invalid peer certificate");
     refused(&Login { cert_file: None, key_file: None, ..login.clone() }, "etcd does not answer");
     refused(
         &Login {
