@@ -146,13 +146,13 @@ impl Chain {
     /// The home ends: what it had under way is done, or still comes, or never does.
     pub fn end(&self, luck: &mut Prng) {
         let mut state = self.state();
-        let asked = std::mem::take(&mut state.asked);
-        let late = std::mem::take(&mut state.late);
+        let is_of_home = |(whose, _): &mut (Whose, Transaction)| !matches!(whose, Whose::Stray(_));
+        let asked: Vec<_> = state.asked.extract_if(.., is_of_home).collect();
+        let late: Vec<_> = state.late.extract_if(.., is_of_home).collect();
         for (whose, transaction) in asked.into_iter().chain(late) {
-            match (luck.below(4), whose) {
-                (_, Whose::Stray(_)) => state.asked.push((whose, transaction)),
-                (0 | 1, _) => drop(state.execute(whose, &transaction)),
-                (2, _) => state.late.push((whose, transaction)),
+            match luck.below(4) {
+                0 | 1 => drop(state.execute(whose, &transaction)),
+                2 => state.late.push((whose, transaction)),
                 _ => {}
             }
         }

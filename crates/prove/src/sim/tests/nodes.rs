@@ -2,17 +2,20 @@
 
 use super::super::bugs::Bug;
 use super::super::campaign;
+use super::super::chains::Wrongly;
 use super::super::disks::Lie;
 use super::super::homes::Homes;
 use super::super::play::{Case, RULES};
 use super::super::trial::{Outcome as _, Trial};
 use super::Cli;
 use clap::Parser as _;
+use protocol::chain::at_home::Planted as AtHome;
 use protocol::coherence::Planted;
 use serve::kv::service::chained::Planted as InChained;
 use serve::kv::service::planted::Planted as InService;
 use sim::check;
 use sim::joint;
+use sim::txn;
 use std::num::NonZero;
 
 /// For each planted bug a seed of `rooted` that shows it, at nodes with a log.
@@ -36,20 +39,31 @@ const LOGGED: &[(Bug, u64)] = &[
 
 /// The same at nodes over a chain.
 const CHAINED: &[(Bug, u64)] = &[
-    (Bug::Cache(Planted::SkipInvalidation), 2),
+    (Bug::Cache(Planted::SkipInvalidation), 1),
     (Bug::Cache(Planted::GrantWhileWriting), 3),
-    (Bug::Cache(Planted::ApplyAtTimeout), 3),
+    (Bug::Cache(Planted::ApplyAtTimeout), 4),
     (Bug::Cache(Planted::NoSessions), 1),
-    (Bug::Cache(Planted::ServeAtOnce), 43),
-    (Bug::Cache(Planted::FlushSkipsBoxes), 6),
+    (Bug::Cache(Planted::ServeAtOnce), 7),
+    (Bug::Cache(Planted::FlushSkipsBoxes), 16),
     (Bug::Cache(Planted::TicketSkipsBoxes), 1),
     (Bug::Cache(Planted::GrantWhileUnderWay), 1),
-    (Bug::Cache(Planted::UnknownForgotten), 58),
+    (Bug::Cache(Planted::GrantWhatIsOld), 100001),
+    (Bug::Cache(Planted::UnknownForgotten), 100002),
     (Bug::Cache(Planted::UnknownUndone), 1),
-    (Bug::Chained(InChained::RetryUnknown), 2),
-    (Bug::Chained(InChained::StoresUnseen), 511),
-    (Bug::Chained(InChained::FlushesUnseen), 36),
-    (Bug::Chained(InChained::SameIsDone), 1529),
+    (Bug::Chained(InChained::RetryUnknown), 1),
+    (Bug::Chained(InChained::StoresUnseen), 100003),
+    (Bug::Chained(InChained::FlushesUnseen), 100004),
+    (Bug::Chained(InChained::SameIsDone), 100005),
+    (Bug::Chained(InChained::ForgetConditions), 1),
+    (Bug::AtHome(AtHome::ExecuteTooSoon), 1),
+    (Bug::AtHome(AtHome::ReleaseTooSoon), 55),
+    (Bug::AtHome(AtHome::MissOne), 24),
+    (Bug::AtHome(AtHome::MissAll), 1),
+    (Bug::AtHome(AtHome::MissAttributes), 29),
+    (Bug::AtHome(AtHome::LostIsOver), 9),
+    (Bug::AtHome(AtHome::Settles), 100006),
+    (Bug::Chain(Wrongly::AnyClaim), 8),
+    (Bug::Chain(Wrongly::DoneTwice), 9),
 ];
 
 /// The same at nodes without.
@@ -109,6 +123,47 @@ fn homes_over_chains_go_on_and_hear_nothing_of_writes_in_many_runs() {
         (lives, unanswered) = (lives + played.marks[0], unanswered + played.marks[1]);
     }
     assert!(lives > 10 && unanswered > 10, "{lives} lives, {unanswered} writes without an answer");
+}
+
+#[test]
+fn transactions_are_done_abort_and_are_refused_on_keys_of_others_in_many_runs() {
+    let (mut done, mut aborted, mut claimed, mut unanswered) = (0, 0, 0, 0);
+    for seed in 1..30 {
+        let history = Case { seed, ..case(Homes::Chained) }.play(false).history;
+        let (has_keys, has_transactions) = joint::kinds(&history);
+        assert!(has_keys);
+        if !has_transactions {
+            continue;
+        }
+        for asked in history.operations().filter(|asked| matches!(asked.op, joint::Op::Txn(_))) {
+            match asked.returned {
+                Some((_, _, joint::Ret::Done(outcome))) => match outcome.abort {
+                    None => done += 1,
+                    Some(txn::Abort::Claimed) => claimed += 1,
+                    Some(_) => aborted += 1,
+                },
+                Some(_) => {}
+                None => unanswered += 1,
+            }
+        }
+    }
+    let all = [done, aborted, claimed, unanswered];
+    assert!(all.into_iter().zip([200, 20, 20, 3]).all(|(count, least)| count > least), "{all:?}");
+}
+
+#[test]
+fn a_history_of_all_kinds_of_clients_is_a_file_that_can_be_judged_again() {
+    let rules = check::Rules { late: base::Picos::from_micros(1_100_000), ..RULES };
+    let played = |seed, planted| Case { seed, planted, ..case(Homes::Chained) }.play(false);
+    let read = |history: &joint::History| {
+        let mut file = Vec::new();
+        history.write(&mut file).expect("memory takes it");
+        joint::History::read(&mut file.as_slice()).expect("what was written")
+    };
+    let sound = (1..).map(|seed| played(seed, None)).find(|played| joint::kinds(&played.history).1);
+    let history = sound.expect("there are many").history;
+    assert!(read(&history) == history);
+    assert!(joint::check(&read(&history), &rules).violations.is_empty());
 }
 
 #[test]
