@@ -77,7 +77,7 @@ pub struct Found {
 }
 
 /// As whom etcd is asked, and how it is known.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// User and password.
     pub login: Option<(String, String)>,

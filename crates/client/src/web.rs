@@ -27,9 +27,17 @@ pub struct Page {
     pub text: String,
 }
 
-/// Whose certificates are believed, and which is shown. Its debug form has neither.
+/// Whose certificates are believed, and which is shown. Its debug form has neither; equal are copies of one.
 #[derive(Clone)]
-pub struct Tls(TlsConfig);
+pub struct Tls(Arc<TlsConfig>);
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tls {}
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +66,7 @@ impl Tls {
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = TlsConfig::builder().root_certs(roots).client_cert(shown);
-        Ok(Tls(config.unversioned_rustls_crypto_provider(provider).build()))
+        Ok(Tls(Arc::new(config.unversioned_rustls_crypto_provider(provider).build())))
     }
 }
 
@@ -89,7 +97,7 @@ impl Web {
             .max_redirects(0)
             .proxy(None);
         if let Some(Tls(tls)) = tls {
-            config = config.tls_config(tls.clone());
+            config = config.tls_config(TlsConfig::clone(tls));
         }
         Web { agent: config.build().new_agent(), most }
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 const USUAL_CHAIN: u32 = 1;
 
 /// Where to look.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Replicas; one that lives is enough.
     Replicas(Vec<Address>),
