@@ -1,7 +1,6 @@
 //! The simulator held against what it must find, and must not.
 
 mod nodes;
-mod scratch;
 
 use super::bugs::Bug;
 use super::campaign::{self, Campaign};

@@ -1,6 +1,6 @@
 //! `millrace inc`: the in-network cache of `protocol::coherence` on real sockets: its nodes. `millrace lab` puts load on them and judges.
 //!
-//! The topology, its clients, and what drives a machine at a socket are in [`client::cache`](::client::cache).
+//! The topology, its clients, and what drives a machine at a socket are in `client::cache`.
 //!
 //! | file | what it is |
 //! |---|---|

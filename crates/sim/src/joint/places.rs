@@ -113,7 +113,7 @@ impl<'a> Order<'_, 'a> {
             }
         }
         let mut moments: Vec<(usize, usize)> = Vec::new();
-        for (&i, _) in &self.told {
+        for &i in self.told.keys() {
             let returned = self.all[i].returned.expect("what is told was answered").1;
             moments.extend([(self.all[i].called.1, i), (returned, i)]);
         }

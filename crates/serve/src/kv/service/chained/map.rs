@@ -5,6 +5,9 @@ use protocol::chain::transaction::{Abort, Change, Condition, Found};
 use protocol::chain::{Claim, Durability, Lsn, Outcome, Transaction};
 use std::collections::BTreeMap;
 
+/// What becomes of keys; none: they are absent.
+type Values = Vec<Option<Vec<u8>>>;
+
 /// See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
@@ -43,7 +46,7 @@ impl Map {
     }
 
     /// What becomes of the keys that are written, and what additions come to.
-    fn changes(&self, transaction: &Transaction) -> Result<(Vec<Option<Vec<u8>>>, Vec<i64>), Abort> {
+    fn changes(&self, transaction: &Transaction) -> Result<(Values, Vec<i64>), Abort> {
         let mut sums = Vec::new();
         let mut change = |(place, (key, change)): (usize, &(Vec<u8>, Change))| match change {
             Change::Put(value) => Ok(Some(value.clone())),
