@@ -158,7 +158,8 @@ impl Racked {
     }
 }
 
-/// One client at the node, one at each proxy and one of transactions, for keys that nobody else has: what it has written it finds, by whatever way, or nothing, since others flush.
+/// One client at the node, one at each proxy and one of transactions, for keys that nobody else has: what it has written it finds, by whatever way, or
+/// nothing, since others flush.
 pub struct Judge {
     clients: [Client; 3],
     beside: txn::Client,

@@ -9,9 +9,9 @@
 //! A write keeps its session and number however often it is sent, and whomever it is sent to: so it is done once. Who is head a client learns by
 //! asking: a replica that is not says who is, if it knows; who stays silent twice is followed by the next.
 //!
-//! **By the home.** Where a home of boxes has [claimed](super::claim) the chain, a write that did not come by it is not done, and the chain remembers that. A client that
-//! follows homes ([`Client::follows_homes`]) asks for it again under a new number, at the home. Where the home is gone it asks the chain, under the same number:
-//! then either is the answer, and if the claim is gone the chain does it. After `CLAIMED` such refusals that is the outcome.
+//! **By the home.** Where a home of boxes has [claimed](super::claim) the chain, a write that did not come by it is not done, and the chain remembers that.
+//! A client that follows homes ([`Client::follows_homes`]) asks for it again under a new number, at the home. Where the home is gone it asks the chain, under
+//! the same number: then either is the answer, and if the claim is gone the chain does it. After `CLAIMED` such refusals that is the outcome.
 //! A home that itself is told so has been replaced.
 //!
 //! A session that the chain has forgotten is opened anew. What was sent in the old one ends as Unknown: what became of it cannot be told.
@@ -21,7 +21,8 @@
 //!
 //! Bounds: [`Config::window`] operations, ended ones that nobody took included; as many ended as Unknown are remembered for [`Client::id_of`].
 //!
-//! Files: this one declares, begins and sends; `replies` hears; `homes` goes by those that have claimed the chain; `session` has the numbers, `route` whom to ask.
+//! Files: this one declares, begins and sends; `replies` hears; `homes` goes by those that have claimed the chain; `session` has the numbers, `route`
+//! whom to ask.
 
 mod homes;
 mod replies;

@@ -45,8 +45,8 @@ use std::time::Duration;
 ///
 /// Starts a cluster on this machine's loopback, each member a process: a node with --durability log that is the home of two boxes, their controller, and a
 /// chain of three replicas with its controller. Clients of memcached's protocol at the node and in-network clients by the boxes work on the same keys;
-/// others do transactions at the chain; with --durability chain the node's items lie there, and these are on the same keys, too. Then, as often as is said, a member that the seed draws is killed on the spot, comes back, and when
-/// all is whole again and every client has gone on, the next.
+/// others do transactions at the chain; with --durability chain the node's items lie there, and these are on the same keys, too. Then, as often as is said,
+/// a member that the seed draws is killed on the spot, comes back, and when all is whole again and every client has gone on, the next.
 ///
 /// The verdict: every key is linearizable over both protocols and all deaths, so no acknowledged write is lost and no read is stale; the transactions are
 /// strictly serializable, by their order. The exit status is 1 if not, or, with --strict, if clients stood still for longer than they may.
