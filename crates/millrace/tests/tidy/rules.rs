@@ -30,6 +30,8 @@ const SERVICES: &[&[&str]] =
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("proxy", "inc"), // A proxy is a client of the cache.
     ("kv", "inc"),    // A node may be the home of boxes.
+    // Such a home serves the clients of its chain as replicas do.
+    ("kv", "chain"),
     // The file of a cluster names members of both kinds.
     ("cluster", "inc"),
     ("cluster", "chain"),

@@ -18,21 +18,19 @@
 //!
 //! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
 
+use super::claiming::{Claiming, ConnectError};
 use super::post::Post;
 use super::registers::{Id, Registers};
 use super::service::chained::Answer;
 use ::client::chain::{Caller, Client, Options, Source, TxnError};
 use base::{Clock, Nanos};
 use hdrhistogram::Histogram;
-use protocol::chain::claim::CLAIM;
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;
 use protocol::chain::{Claim, Outcome, Transaction};
 use protocol::coherence::home::slow::Ended;
 use ring::wait::WaitPolicy;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -285,52 +283,6 @@ impl Drop for ChainClient {
         // One that panicked has said so.
         let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-/// A home that is to have a chain for itself.
-pub struct Claiming {
-    /// Where it is, for whoever wants to write.
-    pub address: String,
-    /// It never ran before, so there may be no copies in boxes.
-    pub is_first: bool,
-}
-
-impl Claiming {
-    /// The number of the claim that counts from now on. Who had claimed the chain before finds that it is replaced.
-    fn claim(&self, chain: Option<u32>, client: &mut Client) -> Result<u64, ConnectError> {
-        let wrong = |error| ConnectError::Chain(chain, error);
-        let before = client.claim().map_err(wrong)?;
-        if let Some((_, claim)) = &before {
-            if self.is_first {
-                return Err(ConnectError::Claimed(claim.clone()));
-            }
-            log::info!("the chain was claimed before: {claim}");
-        }
-        let number = RandomState::new().build_hasher().finish().max(1);
-        let claim = Claim { number, address: self.address.clone() };
-        let version = before.map_or(0, |(version, _)| version);
-        let outcome = client.execute(claim.make().if_version(CLAIM, version)).map_err(wrong)?;
-        match outcome.abort {
-            None => log::info!("the chain is claimed: {claim}"),
-            Some(_) => return Err(ConnectError::Race),
-        }
-        Ok(number)
-    }
-}
-
-/// Why there is no client.
-#[derive(Debug)]
-pub enum ConnectError {
-    /// The cluster's file, or what was said beside it.
-    File(String),
-    /// The chain, of this number where that was said.
-    Chain(Option<u32>, TxnError),
-    /// A home that never ran before finds that another one claimed the chain.
-    Claimed(Claim),
-    /// Another home claims the chain in the same moment.
-    Race,
-    /// The system.
-    Thread(io::Error),
 }
 
 /// A transaction that has no answer yet.

@@ -3,7 +3,8 @@
 //!
 //! Bounds: chains of a file; a thread and [`super::chain_client`]'s for each.
 
-use super::chain_client::{ChainClient, Claiming, ConnectError, Figures, Relayed, Transactions};
+use super::chain_client::{ChainClient, Figures, Relayed, Transactions};
+use super::claiming::{Claiming, ConnectError};
 use super::post::Post;
 use super::registers::Registers;
 use super::service::chained::Answer;

@@ -13,6 +13,7 @@
 mod admin;
 mod chain_client;
 mod chains;
+mod claiming;
 mod clocks;
 pub mod config;
 mod connection;

@@ -12,7 +12,7 @@ use super::StartError;
 use super::post::Post;
 use super::service::by_home::Callers;
 use crate::chain::service::Desk;
-use crate::txn::words;
+use ::client::chain::words;
 use base::Clock;
 use fabric::link::Address;
 use fabric::server::{Options, Server};

@@ -9,9 +9,9 @@
 //! A write keeps its session and number however often it is sent, and whomever it is sent to: so it is done once. Who is head a client learns by
 //! asking: a replica that is not says who is, if it knows; who stays silent twice is followed by the next.
 //!
-//! **By the home.** Where a home of boxes has [claimed](super::claim) the chain, a write that did not come by it is not done, and the chain remembers that. A client that
-//! follows homes ([`Client::follows_homes`]) asks for it again under a new number, at the home. Where the home is gone it asks the chain, under the same number:
-//! then either is the answer, and if the claim is gone the chain does it. After `CLAIMED` such refusals that is the outcome.
+//! **By the home.** Where a home of boxes has [claimed](super::claim) the chain, a write that did not come by it is not done, and the chain remembers that.
+//! A client that follows homes ([`Client::follows_homes`]) asks for it again under a new number, at the home. Where the home is gone it asks the chain, under
+//! the same number: then either is the answer, and if the claim is gone the chain does it. After `CLAIMED` such refusals that is the outcome.
 //! A home that itself is told so has been replaced.
 //!
 //! A session that the chain has forgotten is opened anew. What was sent in the old one ends as Unknown: what became of it cannot be told.
@@ -21,8 +21,10 @@
 //!
 //! Bounds: [`Config::window`] operations, ended ones that nobody took included; as many ended as Unknown are remembered for [`Client::id_of`].
 //!
-//! Files: this one declares, begins and sends; `replies` hears; `session` has the numbers, `route` whom to ask.
+//! Files: this one declares, begins and sends; `replies` hears; `homes` goes by those that have claimed the chain; `session` has the numbers, `route`
+//! whom to ask.
 
+mod homes;
 mod replies;
 mod route;
 mod session;
@@ -37,6 +39,7 @@ use super::wire::MAX_NUMBER;
 use super::{Config, Message, NodeId, Out, Outcome, ReplicaId, SessionId, Transaction};
 use base::Nanos;
 use base::prng::mix64;
+use homes::Homes;
 use route::Route;
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -122,8 +125,6 @@ const OPENING: u64 = 0;
 const SILENT: u32 = 2;
 /// Hints followed at once; two replicas that name each other are asked by the clock.
 const HOPS: u32 = 4;
-/// Times that the chain may say that a home has claimed it, before that is the outcome: each follows a timeout of a home that is gone.
-const CLAIMED: u32 = 16;
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,17 +145,6 @@ pub struct Client {
     next_token: u64,
     homes: Homes,
     stats: Stats,
-}
-
-/// What is known of a home before the chain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Homes {
-    /// Whether to go there at all.
-    are_followed: bool,
-    /// The last write that did not come by one was refused.
-    is_claimed: bool,
-    /// It cannot be reached, or there is none.
-    is_lost: bool,
 }
 
 impl Client {
@@ -192,23 +182,6 @@ impl Client {
     pub fn reads(mut self, reads: Reads) -> Client {
         self.route.reads = reads;
         self
-    }
-
-    /// With writes going by the home of boxes that has claimed the chain, if one has: to [`NodeId::Home`]. Where that is, the chain's claim says.
-    #[must_use]
-    pub fn follows_homes(mut self) -> Client {
-        self.homes.are_followed = true;
-        self
-    }
-
-    /// The home cannot be reached, or there is none: what was sent there is asked of the chain when it is time.
-    pub fn home_is_lost(&mut self) {
-        self.homes.is_lost = true;
-    }
-
-    /// It is to be had again, perhaps elsewhere.
-    pub fn home_is_found(&mut self) {
-        self.homes.is_lost = false;
     }
 
     /// What begins from now on ends within this.
@@ -441,26 +414,6 @@ impl Client {
     fn send(&mut self, to: NodeId, message: Message, out: &mut Out) {
         self.stats.sent += 1;
         out.push((to, message));
-    }
-
-    /// It was not done, since it did not come by the home that has claimed the chain, and under its number it will not be: it waits for another. The chain
-    /// said so itself, or a home, which then is not the one any more: the chain is asked whether another is.
-    fn ask_elsewhere(&mut self, now: Nanos, ticket: u64, said_by_home: bool, out: &mut Out) {
-        self.homes.is_claimed = !said_by_home;
-        let op = self.ops.get_mut(&ticket).expect("what was sent is under way");
-        self.timers.remove(&(op.send_at.min(op.deadline), ticket));
-        (op.send_at, op.silent, op.hops) = (Nanos::MAX, 0, 0);
-        op.claimed += 1;
-        self.timers.insert((op.deadline, ticket));
-        if let Some(id) = op.id.take() {
-            self.sent.remove(&id);
-            if let Some(session) = &mut self.session {
-                session.ended(id);
-            }
-        }
-        self.stats.followed += 1;
-        self.waiting.insert(ticket);
-        self.send_waiting(now, out);
     }
 
     fn give_up(&mut self, ticket: u64) {

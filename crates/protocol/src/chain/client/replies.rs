@@ -1,9 +1,8 @@
 //! What a client hears.
 
 use super::session::Session;
-use super::{CLAIMED, Client, Failure, HOPS, OPENING, SILENT, What};
+use super::{Client, Failure, HOPS, OPENING, SILENT, What};
 use crate::chain::message::{Refusal, RequestId, Status};
-use crate::chain::transaction::Abort;
 use crate::chain::{Message, NodeId, Out, Outcome, ReplicaId, SessionId};
 use base::Nanos;
 
@@ -31,44 +30,6 @@ impl Client {
             },
             _ => self.stats.dropped += 1,
         }
-    }
-
-    /// The home answers.
-    fn hear_home(&mut self, now: Nanos, message: Message, out: &mut Out) {
-        let (Message::Reply { id, .. } | Message::Refused { id, .. }) = &message else {
-            self.stats.dropped += 1;
-            return;
-        };
-        let Some(&ticket) = self.sent.get(id) else {
-            self.stats.dropped += 1;
-            return;
-        };
-        match message {
-            Message::Reply { outcome, .. } => self.end_or_ask_elsewhere(now, ticket, (outcome, true), out),
-            // It takes none: the chain says why.
-            Message::Refused { why: Refusal::Elsewhere(_), .. } => {
-                let op = self.ops.get_mut(&ticket).expect("what was sent is under way");
-                (op.by_home, op.to) = (false, self.route.head);
-            }
-            Message::Refused { id, why } => self.hear_refused(now, self.route.head, id, why, out),
-            _ => unreachable!("looked at just now"),
-        }
-    }
-
-    fn end_or_ask_elsewhere(
-        &mut self,
-        now: Nanos,
-        ticket: u64,
-        (outcome, said_by_home): (Outcome, bool),
-        out: &mut Out,
-    ) {
-        let op = &self.ops[&ticket];
-        let is_claimed = outcome.abort == Some(Abort::Claimed);
-        if is_claimed && self.homes.are_followed && op.may_go_by_home() && op.claimed < CLAIMED {
-            return self.ask_elsewhere(now, ticket, said_by_home, out);
-        }
-        self.end(ticket, Ok(outcome));
-        self.send_waiting(now, out);
     }
 
     fn hear_opened(
@@ -116,7 +77,14 @@ impl Client {
         }
     }
 
-    fn hear_refused(&mut self, now: Nanos, from: ReplicaId, id: RequestId, why: Refusal, out: &mut Out) {
+    pub(super) fn hear_refused(
+        &mut self,
+        now: Nanos,
+        from: ReplicaId,
+        id: RequestId,
+        why: Refusal,
+        out: &mut Out,
+    ) {
         let Some(&ticket) = self.sent.get(&id) else {
             self.stats.dropped += 1;
             return;

@@ -5,6 +5,7 @@
 
 use base::Nanos;
 use fabric::link::Address;
+use protocol::chain::Transaction;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
 use serve::cluster::file::{File, Who};
@@ -12,6 +13,7 @@ use serve::cluster::look;
 use serve::cluster::members::{Members as Processes, free_ports};
 use serve::cluster::report::{Report, Verdict};
 use serve::inc::Topology;
+use serve::txn::{Client, Options};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,11 +40,34 @@ pub struct Times {
     pub chain_lease: Nanos,
     /// The longest pause between two sendings of clients of the chain.
     pub chain_retransmit: Nanos,
+    /// The node's items lie in the chain.
+    pub is_joint: bool,
+}
+
+/// What the node's acknowledged writes survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Durability {
+    /// The log of the node; transactions are on keys of the chain alone
+    #[default]
+    Log,
+    /// The chain: all clients work on the same keys
+    Chain,
+}
+
+impl Durability {
+    /// As flags have it.
+    fn name(self) -> &'static str {
+        match self {
+            Durability::Log => "log",
+            Durability::Chain => "chain",
+        }
+    }
 }
 
 /// See the head of the file.
 pub struct Members {
     processes: Processes,
+    durability: Durability,
     file: File,
     topology: Topology,
     node: SocketAddr,
@@ -69,16 +94,20 @@ fn text(ports: &mut impl Iterator<Item = u16>) -> String {
     text + &format!("[[chain.controller]]\naddress = \"tcp:{}\"\nadmin = \"{}\"\n", at(), at())
 }
 
-/// What a member is started with, in its first life or another. The node: at `port`.
-pub fn words(who: Who, folder: &Path, port: u16, is_first: bool) -> Vec<String> {
+/// What a member is started with, in its first life or another. The node: at `port`, with items in its log or in the chain.
+pub fn words(who: Who, folder: &Path, (port, durability): (u16, Durability), is_first: bool) -> Vec<String> {
     let path = |name: &str| folder.join(name).display().to_string();
     let (words, first) = match who {
         Who::Node(NodeId::Box(BoxId(id))) => (vec!["box".to_owned(), id.to_string()], "--first"),
         Who::Node(NodeId::Home(HomeId(id))) => {
             let (data, port, id) = (path("node"), port.to_string(), id.to_string());
-            let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", "log"];
-            let more = ["--set", "log.size=8m", "--data-dir", &data, "--home", &id];
-            (words.iter().chain(&more).map(|word| (*word).to_owned()).collect(), "--home-first")
+            let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", durability.name()];
+            let file = path("cluster.toml");
+            let more: &[&str] = match durability {
+                Durability::Log => &["--set", "log.size=8m", "--data-dir", &data, "--home", &id],
+                Durability::Chain => &["--chain", &file, "--home", &id],
+            };
+            (words.iter().chain(more).map(|word| (*word).to_owned()).collect(), "--home-first")
         }
         Who::Node(NodeId::Controller(number)) => (vec!["controller".to_owned(), number.to_string()], ""),
         Who::Replica(_, id) => {
@@ -100,7 +129,7 @@ impl Members {
     ///
     /// # Errors
     /// In words.
-    pub fn new(keeps: bool) -> Result<Members, String> {
+    pub fn new(keeps: bool, durability: Durability) -> Result<Members, String> {
         let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
         let processes = Processes::new("kills", program, keeps)?;
         let mut ports = free_ports(32).map_err(|error| format!("no ports: {error}"))?.into_iter();
@@ -109,7 +138,7 @@ impl Members {
         let file = File::read(&path).map_err(|error| error.to_string())?;
         let topology = Topology::read(&path).map_err(|error| error.to_string())?;
         let node = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.next().expect("there are enough")));
-        Ok(Members { processes, file, topology, node })
+        Ok(Members { processes, durability, file, topology, node })
     }
 
     /// All who can die.
@@ -143,6 +172,7 @@ impl Members {
                 chain.lease.0 + chain.lease.0 * chain.drift_percent / 100 + 2 * chain.heartbeat.0,
             ),
             chain_retransmit: chain.retransmit_max,
+            is_joint: self.durability == Durability::Chain,
         }
     }
 
@@ -151,10 +181,34 @@ impl Members {
     /// # Errors
     /// In words: somebody ended, or something is not whole in time.
     pub fn start_all(&mut self) -> Result<(), String> {
-        for who in self.all() {
+        let is_node = |who: &Who| matches!(who, Who::Node(NodeId::Home(_)));
+        let (nodes, others): (Vec<Who>, Vec<Who>) = self.all().into_iter().partition(is_node);
+        for who in others {
+            self.start(who, true)?;
+        }
+        if self.durability == Durability::Chain {
+            self.await_chain()?;
+        }
+        for who in nodes {
             self.start(who, true)?;
         }
         self.await_whole(&mut || false).map(drop)
+    }
+
+    /// Until the chain does transactions: a node that keeps its items there does not start before.
+    fn await_chain(&mut self) -> Result<(), String> {
+        let options = Options { patience: PATIENCE, by_homes: false, ..Options::default() };
+        let begun = Instant::now();
+        loop {
+            let done = Client::connect(&self.chain(), &options)
+                .and_then(|mut client| client.execute(Transaction::new().put("begun", "1")));
+            match done {
+                Ok(_) => return Ok(()),
+                Err(error) if begun.elapsed() > PATIENCE => return Err(format!("no chain: {error}")),
+                Err(_) => self.processes.check_alive()?,
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Starts a member.
@@ -162,7 +216,8 @@ impl Members {
     /// # Errors
     /// In words.
     pub fn start(&mut self, who: Who, is_first: bool) -> Result<(), String> {
-        let words = words(who, self.processes.folder(), self.node.port(), is_first);
+        let node = (self.node.port(), self.durability);
+        let words = words(who, self.processes.folder(), node, is_first);
         self.processes.start(who, &words)
     }
 

@@ -12,7 +12,7 @@
 mod tests;
 
 use super::StartError;
-use super::chain_client::Claiming;
+use super::claiming::Claiming;
 use super::post::Post;
 use super::service::by_home::Callers;
 use super::txn_door::TxnDoor;

@@ -27,6 +27,8 @@
 //!
 //! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
 
+mod steps;
+
 use super::access::access;
 use super::chain_items::Whose;
 use super::chained::{Said, Told};
@@ -388,29 +390,6 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
                 break;
             }
         }
-    }
-
-    /// Does for transactions of clients what they want of the home; whether there was anything.
-    fn take_steps(&mut self) -> bool {
-        let steps = self.home.items_mut().take_steps();
-        if steps.is_empty() {
-            return false;
-        }
-        self.now = self.now.max(self.clocks.now());
-        for step in steps {
-            match step {
-                Step::Admit(ticket, part) => {
-                    match self.home.admit(self.now, part.access(), ticket, &mut self.out) {
-                        Admitted::Now => self.home.items_mut().run(ticket, self.now),
-                        Admitted::Later => {}
-                        Admitted::Busy | Admitted::NotHome => self.home.items_mut().refuse(ticket),
-                    }
-                }
-                Step::Release(part, ended) => self.home.done_aside(part.access(), &ended),
-                Step::Execute(..) | Step::Answer(..) => unreachable!("nothing of the home"),
-            }
-        }
-        true
     }
 
     /// What is said to who asked the chain: the home knows then how it ended, and answers packets.

@@ -1,6 +1,7 @@
 //! Writes go by the home that has claimed the chain; and what a home sends for others.
 
 use super::*;
+use crate::chain::client::homes::CLAIMED;
 use crate::chain::transaction::Abort;
 
 fn claimed() -> Outcome {
