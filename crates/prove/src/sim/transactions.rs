@@ -277,9 +277,10 @@ impl World<'_> {
 
     /// A home died: nobody is answered about what was under way there.
     pub(super) fn forget_transactions(&mut self, home: Node) {
+        let all = std::mem::take(&mut self.transacted.running);
         let is_lost = |running: &Running| running.home == home && !running.is_stray;
-        let dead = self.transacted.running.extract_if(.., |_, running| is_lost(running));
-        let dead: Vec<_> = dead.collect();
+        let (dead, left): (BTreeMap<_, _>, _) = all.into_iter().partition(|(_, running)| is_lost(running));
+        self.transacted.running = left;
         self.transacted.unknown.extend(dead);
     }
 
