@@ -46,8 +46,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Of texts in PEM: certificates of authorities, of which the server's must be; and, where the server asks for one, the own certificate (with those between it and
-    /// its authority) and its key. The server's certificate must have its name, or its IP address.
+    /// Of texts in PEM: certificates of authorities, of which the server's must be; and, where the server asks for one, the own certificate
+    /// (with those between it and its authority) and its key. The server's certificate must have its name, or its IP address.
     ///
     /// # Errors
     /// A text has not what it should have. A sentence.

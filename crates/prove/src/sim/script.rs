@@ -152,11 +152,9 @@ impl Script {
         let keys: Vec<_> = (0..count).map(|i| format!("k{i}").into_bytes()).collect();
         let until = Picos(one_of(&mut random, &GAPS).0 * ops.max(1) as u64);
         let numbers = Numbers::of(topology);
-        let mut plan = draw_plan(seed, &mut random, &config, &numbers, (until, is_crowded));
         let key = draw_key(seed);
-        if key.is_some() {
-            plan.0.extend(draw_strangers(seed, &numbers, until));
-        }
+        let mut plan = draw_plan(seed, &mut random, &config, &numbers, (until, is_crowded));
+        plan.0.extend(key.iter().flat_map(|_| draw_strangers(seed, &numbers, until)));
         if homes != Homes::Bare {
             plan.0.extend(draw_ends(seed, &numbers, (homes, until, config.lease)));
         }
@@ -166,8 +164,6 @@ impl Script {
         let has_transactions =
             homes == Homes::Chained && random::stream(seed, 0, "transactions").below(4) > 0;
         let has_fast_tiers = random::stream(seed, 0, "fast tiers").below(2) == 0;
-        let mut cores = random::stream(seed, 0, "cores");
-        let cores = if cores.below(2) == 0 { 1 } else { 2 + cores.below(3) as u8 };
         let (layout, ranges) = ranges::draw(seed, topology, until);
         let moves = moves::draw(seed, topology, (until, config.lease), homes);
         let draw = |i: usize| {
@@ -181,8 +177,6 @@ impl Script {
             Intent { at, client, want, by_ticket }
         };
         let intents = (0..ops).map(draw).collect();
-        let mut random = random::stream(seed, 0, "disk");
-        let disk = (one_of(&mut random, &LOGS), one_of(&mut random, &SYNCS));
         Script {
             seed,
             intents,
@@ -191,13 +185,13 @@ impl Script {
             has_tickets,
             has_transactions,
             has_fast_tiers,
-            cores,
+            cores: draw_cores(seed),
             layout,
             ranges,
             drains: drains::draw(seed, topology, until),
             moves,
             homes,
-            disk,
+            disk: draw_disk(seed),
             planted,
             keys,
             plan,
@@ -303,6 +297,18 @@ fn draw_plan(
     };
     faults.extend(Plan::draw(seed, &bounds).0);
     Plan(faults)
+}
+
+/// Cores of each box.
+fn draw_cores(seed: u64) -> u8 {
+    let mut random = random::stream(seed, 0, "cores");
+    if random.below(2) == 0 { 1 } else { 2 + random.below(3) as u8 }
+}
+
+/// How large a home's log is, and how long making it durable takes.
+fn draw_disk(seed: u64) -> (usize, Picos) {
+    let mut random = random::stream(seed, 0, "disk");
+    (one_of(&mut random, &LOGS), one_of(&mut random, &SYNCS))
 }
 
 fn draw_key(seed: u64) -> Option<Key> {

@@ -76,7 +76,7 @@ fn errors_say_what_would_be_right() {
         (format!("{one}{home}[[bax]]\n"), "rack.toml:8: the file has no key \"bax\"; did you mean \"box\"?"),
         (
             format!("{one}{home}port = 1\n"),
-            "rack.toml:8: [home] has no key \"port\"; it knows address, admin, box, id, stream",
+            "rack.toml:8: [home] has no key \"port\"; it knows address, admin, box, id, moved, stream",
         ),
         (one.replace("id = 1\n", ""), "rack.toml:2: [box] needs id"),
         (
