@@ -306,7 +306,8 @@ fn requests_that_pass_by_follow_a_home_that_moves() {
     (&order).read_to_string(&mut text).expect("an answer");
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     // The client finds it by its box.
-    client.set(b"key", b"after").expect("stored");
+    let stored = (0..20).find_map(|_| client.set(b"key", b"after").ok());
+    assert!(stored.is_some(), "the home serves where it is");
     let mut buffer = [0; 2048];
     old.set_nonblocking(true).expect("a socket");
     while old.recv(&mut buffer).is_ok() {}

@@ -26,14 +26,43 @@ use serve::kv::{Relayed, Transactions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One transaction in so many has no good end.
-const BAD_ONE_IN: u64 = 8;
-/// Of flushes, which are rare, one in so many.
+/// Of flushes, which are rare, one in so many has no good end.
 const BAD_FLUSH_ONE_IN: u64 = 2;
 /// Of those of clients that have no good end, of one in so many the chain has forgotten the session.
 const FORGOTTEN_ONE_IN: u64 = 8;
-/// While others are under way, one step in so many is that of something late: it is to meet what came long after it.
-const LATE_ONE_IN: u64 = 64;
+
+/// How well a chain does what it is asked, which is another thing in every run.
+#[derive(Clone, Copy, Debug)]
+struct Habits {
+    /// One transaction in so many has no good end.
+    bad_one_in: u64,
+    /// Of these, shares of what is not done and said so; done and nobody hears of it; not done and nobody hears of it; done later.
+    ends: [u64; 4],
+    /// While others are under way, one step in so many is that of something late: it is to meet what came long after it.
+    late_one_in: u64,
+}
+
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits { bad_one_in: 8, ends: [1; 4], late_one_in: 64 }
+    }
+}
+
+impl Habits {
+    fn draw(luck: &mut Prng) -> Habits {
+        let one_of = |luck: &mut Prng, of: [u64; 4]| of[luck.below(4) as usize];
+        let ends = if luck.below(2) == 0 { [1; 4] } else { [1, 1, 1, 12] };
+        Habits { bad_one_in: one_of(luck, [3, 6, 8, 16]), ends, late_one_in: one_of(luck, [16, 64, 64, 256]) }
+    }
+
+    fn draw_end(&self, luck: &mut Prng) -> usize {
+        let mut left = luck.below(self.ends.iter().sum());
+        self.ends
+            .iter()
+            .position(|share| left.checked_sub(*share).map(|less| left = less).is_none())
+            .expect("it is less than all")
+    }
+}
 
 /// What a chain does that no chain may, to see that this is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +87,7 @@ enum Whose {
 #[derive(Debug, Default)]
 struct State {
     map: Map,
+    habits: Habits,
     wrongly: Option<Wrongly>,
     asked: Vec<(Whose, Transaction)>,
     /// On their way back.
@@ -93,6 +123,13 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// A new one, whose habits are drawn.
+    pub fn draw(luck: &mut Prng) -> Chain {
+        let chain = Chain::default();
+        chain.state().habits = Habits::draw(luck);
+        chain
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +157,7 @@ impl Chain {
     pub fn step(&self, luck: &mut Prng, is_calm: bool) -> Step {
         let mut state = self.state();
         let is_idle = state.asked.is_empty() && state.answers.is_empty();
-        match luck.below(LATE_ONE_IN) {
+        match luck.below(state.habits.late_one_in) {
             turn if !state.late.is_empty() && (turn == 0 || is_idle) => {
                 let (whose, transaction) = take_one(&mut state.late, luck);
                 state.execute(whose, &transaction);
@@ -225,8 +262,8 @@ impl State {
     /// A transaction comes to the chain.
     fn serve(&mut self, whose: Whose, transaction: Transaction, luck: &mut Prng, is_calm: bool) -> Step {
         let flushes = transaction.writes.iter().any(|(key, _)| key == FLUSHED);
-        let is_bad = luck.below(if flushes { BAD_FLUSH_ONE_IN } else { BAD_ONE_IN }) == 0;
-        let kind = luck.below(4);
+        let is_bad = luck.below(if flushes { BAD_FLUSH_ONE_IN } else { self.habits.bad_one_in }) == 0;
+        let kind = self.habits.draw_end(luck);
         let only_reads = transaction.only_reads();
         if !is_bad || is_calm {
             let ended = self.execute(whose, &transaction).map_or(Ended::Unknown, Ended::Done);

@@ -53,6 +53,7 @@ mod transactions;
 mod trial;
 mod watch;
 mod words;
+mod workload;
 mod world;
 
 use campaign::{Campaign, Hunt};

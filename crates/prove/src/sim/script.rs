@@ -14,6 +14,7 @@ use super::nodes::Numbers;
 use super::ranges;
 use super::topology::{MOST_KEYS, Topology};
 use super::transactions;
+use super::workload::{self, Workload};
 use base::key::Key;
 use base::{Nanos, Picos, Prng};
 use protocol::chain::Transaction;
@@ -26,7 +27,6 @@ use protocol::wire::Verb;
 use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
-use sim::workload::Mix;
 use sim::{NodeSet, random};
 use std::sync::Arc;
 
@@ -158,7 +158,8 @@ impl Script {
         if homes != Homes::Bare {
             plan.0.extend(draw_ends(seed, &numbers, (homes, until, config.lease)));
         }
-        let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
+        let mix = workload::mix_of(seed, homes, is_crowded);
+        let workload = Workload::draw(&mut random, &keys, &config, mix);
         let clients = u64::from(numbers.clients().end);
         let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
         let has_transactions =
@@ -207,7 +208,7 @@ impl Script {
     }
 }
 
-fn one_of<T: Copy>(random: &mut Prng, choices: &[T]) -> T {
+pub(super) fn one_of<T: Copy>(random: &mut Prng, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
@@ -363,114 +364,6 @@ fn draw_strangers(seed: u64, numbers: &Numbers, until: Picos) -> impl Iterator<I
         let lasts = Picos(1 + random.below(until.since(at).0 - 1));
         Fault { at, lasts, what: What::Stranger(Links { from: all, to: all, both_ways: false }) }
     })
-}
-
-/// What operations are drawn from.
-struct Workload<'a> {
-    keys: &'a [Vec<u8>],
-    popular: Mix<usize>,
-    verbs: Mix<Verb>,
-    longest_life: u64,
-    /// Each key is wanted by one client more than by others, so that its box may own it.
-    has_favourites: bool,
-}
-
-/// Shares of verbs: reads; stores; conditions; counters; removal, life and room. NOOP stands for an eviction.
-const CROWDED: [u64; 16] = [70, 25, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
-const COUNTING: [u64; 16] = [15, 1, 1, 0, 1, 1, 50, 10, 6, 3, 4, 4, 0, 1, 1, 1];
-const MIXES: [[u64; 16]; 4] = [
-    [40, 12, 3, 3, 6, 4, 6, 2, 4, 3, 3, 2, 3, 4, 1, 3],
-    [80, 8, 1, 1, 2, 1, 2, 0, 1, 1, 1, 1, 1, 1, 0, 1],
-    [25, 5, 2, 1, 2, 2, 25, 5, 8, 8, 8, 8, 2, 2, 1, 2],
-    [30, 40, 4, 4, 8, 6, 0, 0, 0, 0, 0, 0, 2, 6, 2, 4],
-];
-const VERBS: [Verb; 16] = [
-    Verb::Get,
-    Verb::Set,
-    Verb::Add,
-    Verb::Replace,
-    Verb::Cas,
-    Verb::Delete,
-    Verb::Incr,
-    Verb::Decr,
-    Verb::CondPut,
-    Verb::Min,
-    Verb::Max,
-    Verb::Or,
-    Verb::Append,
-    Verb::Touch,
-    Verb::Flush,
-    Verb::Noop,
-];
-
-impl<'a> Workload<'a> {
-    fn draw(random: &mut Prng, keys: &'a [Vec<u8>], config: &Config, is_crowded: bool) -> Workload<'a> {
-        let has_favourites = config.compute == Compute::Own && random.below(4) > 0;
-        let shares = match (has_favourites, is_crowded) {
-            (true, _) => COUNTING,
-            (false, true) => CROWDED,
-            (false, false) => one_of(random, &MIXES),
-        };
-        let verbs: Vec<_> = shares.into_iter().zip(VERBS).collect();
-        // Zipf's law with exponent 1 in whole numbers, or all alike.
-        let skewed = random.below(2) == 0;
-        let weight = |rank: usize| if skewed { 5040 / (rank as u64 + 1) } else { 1 };
-        let popular: Vec<_> = (0..keys.len()).map(|rank| (weight(rank), rank)).collect();
-        Workload {
-            keys,
-            popular: Mix::new(&popular),
-            verbs: Mix::new(&verbs),
-            longest_life: 2 * config.lease.0,
-            has_favourites,
-        }
-    }
-
-    /// Who wants it: `anybody`, or who likes this key.
-    fn draw_client(&self, random: &mut Prng, want: &Want, anybody: u64, clients: u64) -> u64 {
-        match want {
-            Want::Call(call) if self.has_favourites && random.below(8) > 0 => {
-                let key = self.keys.iter().position(|key| *key == call.key).expect("it is one of these");
-                key as u64 % clients
-            }
-            _ => anybody,
-        }
-    }
-
-    /// The `number`-th operation. What it stores is stored by no other.
-    fn draw_want(&self, random: &mut Prng, number: usize) -> Want {
-        let key = &self.keys[*self.popular.draw(random)];
-        let verb = *self.verbs.draw(random);
-        match verb {
-            Verb::Flush => return Want::Flush,
-            Verb::Noop => return Want::Evict(key.clone()),
-            _ => {}
-        }
-        let mut call = Call::new(verb, key);
-        let unique = 1000 * (number as u64 + 1);
-        let text = if random.below(5) == 0 { format!("v{unique}") } else { unique.to_string() };
-        match verb {
-            Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => call.value = text.into_bytes(),
-            Verb::Incr | Verb::Decr => {
-                call.operand = 1 + random.below(5);
-                if random.below(2) == 0 {
-                    call.value = unique.to_string().into_bytes();
-                }
-            }
-            Verb::Min | Verb::Max | Verb::CondPut => call.operand = unique + random.below(3) * 20_000,
-            Verb::Or => call.operand = random.below(1 << 12),
-            Verb::Append => {
-                call.value = (1 + number % 9).to_string().into_bytes();
-                call.operand = 9;
-            }
-            _ => {}
-        }
-        let likely_to_die = if verb == Verb::Touch { 3 } else { 1 };
-        if random.below(4) < likely_to_die {
-            call.life = Nanos(1_000_000 + random.below(self.longest_life));
-        }
-        call.no_cache = random.below(20) == 0;
-        Want::Call(call)
-    }
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ impl Served {
             ended: Picos::ZERO,
         };
         let chain = || Chained {
-            chain: Chain::default(),
+            chain: Chain::draw(&mut random::stream(seed, u64::from(node), "chain's habits")),
             luck: luck(),
             next_within: u64::MAX,
             turns: 0,

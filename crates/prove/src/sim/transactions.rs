@@ -15,7 +15,7 @@ use super::chains::Clients;
 use super::nodes::Machine;
 use super::script::Want;
 use super::world::World;
-use base::{Picos, Prng};
+use base::Picos;
 use protocol::chain::at_home::Answer;
 use protocol::chain::attributes::{Attributes, RESERVED, beside};
 use protocol::chain::message::{Refusal, RequestId};
@@ -51,15 +51,22 @@ pub fn draw(seed: u64, number: usize, want: Want, (keys, layout): (&[Vec<u8>], &
     let first = &keys[random.below(keys.len() as u64) as usize];
     let home = layout.home_of(key_hash(first));
     let is_mate = |key: &&Vec<u8>| *key != first && layout.home_of(key_hash(key)) == home;
+    // In some runs most only end items: nothing is stored that would be seen.
+    let ends_most = random::stream(seed, 0, "transactions end items").below(4) == 0;
     let mates = keys.iter().filter(is_mate).filter(|_| random.below(2) == 0).take(KEYS - 1);
     let chosen: Vec<&[u8]> = std::iter::once(first).chain(mates).map(Vec::as_slice).collect();
-    let transaction = draw_transaction(&mut random, number, &chosen);
+    let kind = if ends_most && random.below(4) > 0 { ENDS } else { random.below(KINDS) };
+    let transaction = draw_transaction(kind, number, &chosen);
     let is_stray = !expires(&transaction) && random.below(STRAY_ONE_IN) == 0;
     Want::Transaction { transaction, is_stray }
 }
 
+/// Kinds of transactions, drawn alike; the last two end an item.
+const KINDS: u64 = 12;
+const ENDS: u64 = KINDS - 1;
+
 /// On these keys; what it stores is stored by no other operation.
-fn draw_transaction(random: &mut Prng, number: usize, keys: &[&[u8]]) -> Transaction {
+fn draw_transaction(kind: u64, number: usize, keys: &[&[u8]]) -> Transaction {
     let unique = 1000 * (number as u64 + 1);
     let put_all = |txn: Transaction| {
         let put = |txn: Transaction, (i, key): (u64, &&[u8])| txn.put(*key, (unique + i).to_string());
@@ -67,7 +74,7 @@ fn draw_transaction(random: &mut Prng, number: usize, keys: &[&[u8]]) -> Transac
     };
     let get_all = || keys.iter().fold(Transaction::new(), |txn, key| txn.get(*key));
     let (first, last) = (keys[0], keys[keys.len() - 1]);
-    match random.below(12) {
+    match kind {
         0..2 => get_all(),
         2..4 => put_all(Transaction::new()),
         4..6 => put_all(get_all()),
