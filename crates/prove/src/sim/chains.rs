@@ -49,10 +49,16 @@ impl Default for Habits {
 }
 
 impl Habits {
-    fn draw(luck: &mut Prng) -> Habits {
+    fn draw(luck: &mut Prng, is_unsure: bool) -> Habits {
+        if is_unsure {
+            return Habits { bad_one_in: 3, ends: [1, 1, 1, 12], late_one_in: 64 };
+        }
         let one_of = |luck: &mut Prng, of: [u64; 4]| of[luck.below(4) as usize];
-        let ends = if luck.below(2) == 0 { [1; 4] } else { [1, 1, 1, 12] };
-        Habits { bad_one_in: one_of(luck, [3, 6, 8, 16]), ends, late_one_in: one_of(luck, [16, 64, 64, 256]) }
+        Habits {
+            bad_one_in: one_of(luck, [4, 8, 8, 16]),
+            ends: [1; 4],
+            late_one_in: one_of(luck, [16, 64, 64, 256]),
+        }
     }
 
     fn draw_end(&self, luck: &mut Prng) -> usize {
@@ -123,10 +129,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A new one, whose habits are drawn.
-    pub fn draw(luck: &mut Prng) -> Chain {
+    /// A new one, whose habits are drawn, or bad.
+    pub fn draw(luck: &mut Prng, is_unsure: bool) -> Chain {
         let chain = Chain::default();
-        chain.state().habits = Habits::draw(luck);
+        chain.state().habits = Habits::draw(luck, is_unsure);
         chain
     }
 

@@ -77,7 +77,7 @@ const OPS: usize = 100;
 /// Seeds of a run, where nothing else is said.
 const SEEDS: u64 = 1_000;
 /// A planted bug must be found within so many seeds. In half of them doubled messages are not heard.
-const WITHIN: u64 = 4_000;
+const WITHIN: u64 = 10_000;
 
 /// Run the coherent cache's machines under faults, in virtual time, and judge every operation.
 ///
@@ -145,7 +145,7 @@ pub struct Sim {
     #[arg(long, value_name = "LIST", requires = "seed", value_parser = Only::read)]
     only: Option<Only>,
 
-    /// A bug to plant, by name, all, or none. With a name or all only planted bugs are looked for: in 4,000 seeds each, or in those of
+    /// A bug to plant, by name, all, or none. With a name or all only planted bugs are looked for: in 10,000 seeds each, or in those of
     /// --seeds where that is given
     #[arg(long, value_name = "NAME", value_parser = Bugs::read)]
     planted: Option<Bugs>,

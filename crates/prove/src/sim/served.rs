@@ -13,6 +13,7 @@ use super::issue::Running;
 use super::memcached;
 use super::nodes::Machine;
 use super::words;
+use super::workload::is_unsure;
 use super::world::{Happening, World};
 use base::{Picos, Prng};
 use protocol::coherence::Out;
@@ -102,7 +103,10 @@ impl Served {
             ended: Picos::ZERO,
         };
         let chain = || Chained {
-            chain: Chain::draw(&mut random::stream(seed, u64::from(node), "chain's habits")),
+            chain: Chain::draw(
+                &mut random::stream(seed, u64::from(node), "chain's habits"),
+                is_unsure(seed, homes),
+            ),
             luck: luck(),
             next_within: u64::MAX,
             turns: 0,

@@ -8,12 +8,15 @@
 //! A transaction that was under way when its home died is asked for again, under the same number, when the home is up, or is not; what became of it, if nobody
 //! was answered, the chain knows, and that is where the judge has it from.
 //!
-//! One that changes memcached's attributes of an item, so that it has expired, is in the record as what it is to everybody: a flush of that key.
+//! One that changes memcached's attributes of an item, so that it has expired, is in the record as what it is to everybody: a flush of that key. One that
+//! removes attributes where there are none is done, and changes nothing: a read.
 
 use super::chain::record::{answered, asked};
 use super::chains::Clients;
+use super::homes::Homes;
 use super::nodes::Machine;
-use super::script::Want;
+use super::script::{Want, one_of};
+use super::workload::is_unsure;
 use super::world::World;
 use base::Picos;
 use protocol::chain::at_home::Answer;
@@ -28,6 +31,7 @@ use serve::kv::Relayed;
 use sim::kv::{self, Op, Ret};
 use sim::nodes::Node;
 use sim::random;
+use sim::txn::Done;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -51,19 +55,23 @@ pub fn draw(seed: u64, number: usize, want: Want, (keys, layout): (&[Vec<u8>], &
     let first = &keys[random.below(keys.len() as u64) as usize];
     let home = layout.home_of(key_hash(first));
     let is_mate = |key: &&Vec<u8>| *key != first && layout.home_of(key_hash(key)) == home;
-    // In some runs most only end items: nothing is stored that would be seen.
-    let ends_most = random::stream(seed, 0, "transactions end items").below(4) == 0;
     let mates = keys.iter().filter(is_mate).filter(|_| random.below(2) == 0).take(KEYS - 1);
     let chosen: Vec<&[u8]> = std::iter::once(first).chain(mates).map(Vec::as_slice).collect();
-    let kind = if ends_most && random.below(4) > 0 { ENDS } else { random.below(KINDS) };
+    let kind = match is_unsure(seed, Homes::Chained) {
+        true => one_of(&mut random, &UNSURE),
+        false => random.below(KINDS),
+    };
     let transaction = draw_transaction(kind, number, &chosen);
-    let is_stray = !expires(&transaction) && random.below(STRAY_ONE_IN) == 0;
+    let is_stray = !expires(&transaction) && !clears(&transaction) && random.below(STRAY_ONE_IN) == 0;
     Want::Transaction { transaction, is_stray }
 }
 
-/// Kinds of transactions, drawn alike; the last two end an item.
+/// Kinds of transactions, drawn alike.
 const KINDS: u64 = 12;
+/// Those of runs in which much changes nothing, and much is not known: items without attributes, and what is done to attributes.
+const UNSURE: [u64; 8] = [2, 2, CLEARS, CLEARS, CLEARS, CLEARS, CLEARS, ENDS];
 const ENDS: u64 = KINDS - 1;
+const CLEARS: u64 = KINDS;
 
 /// On these keys; what it stores is stored by no other operation.
 fn draw_transaction(kind: u64, number: usize, keys: &[&[u8]]) -> Transaction {
@@ -82,6 +90,7 @@ fn draw_transaction(kind: u64, number: usize, keys: &[&[u8]]) -> Transaction {
         8 if keys.len() > 1 => get_all().if_exists(first).delete(first).put(last, unique.to_string()),
         8 => get_all().delete(first),
         9 => get_all().add(first, unique as i64),
+        CLEARS => Transaction::new().if_version(beside(first), 0).get(first).delete(beside(first)),
         _ => {
             let expired = Attributes { expiry: EXPIRED, of: Some(SEEN), ..Attributes::default() };
             Transaction::new().if_version(first, SEEN).put(beside(first), expired.to_bytes())
@@ -89,9 +98,20 @@ fn draw_transaction(kind: u64, number: usize, keys: &[&[u8]]) -> Transaction {
     }
 }
 
-/// Whether a transaction changes attributes alone: the item has expired then.
+/// Whether a transaction puts attributes alone: the item has expired then.
 fn expires(transaction: &Transaction) -> bool {
-    matches!(&transaction.writes[..], [(key, _)] if key.first() == Some(&RESERVED))
+    matches!(&transaction.writes[..], [(key, Change::Put(_))] if key.first() == Some(&RESERVED))
+}
+
+/// Whether it removes attributes where there are none.
+fn clears(transaction: &Transaction) -> bool {
+    matches!(&transaction.writes[..], [(key, Change::Delete)] if key.first() == Some(&RESERVED))
+}
+
+/// What became of it, as clients of its items see it; none if nothing.
+fn seen(transaction: &Transaction, outcome: &Outcome) -> Option<Done> {
+    let is_nothing = clears(transaction) && outcome.abort.is_some();
+    (!is_nothing).then(|| answered(outcome))
 }
 
 /// A transaction of a client.
@@ -177,6 +197,10 @@ impl World<'_> {
         }
         let number = match transaction.conditions.first().filter(|_| expires(&transaction)) {
             Some((key, _)) => self.record.call(self.now(), home, key, Op::Flush { delay: None }),
+            None if clears(&transaction) => {
+                let read = Transaction { reads: transaction.reads.clone(), ..Transaction::default() };
+                self.record.call_transaction(self.now(), home, asked(&read))
+            }
             None => self.record.call_transaction(self.now(), home, asked(&transaction)),
         };
         let id = id_of(number);
@@ -276,9 +300,11 @@ impl World<'_> {
             let version = if *change == Change::Delete { 0 } else { outcome.lsn.0 };
             self.underway.note_seen(*home, key, Version(version));
         }
-        match expires(transaction) {
-            true => self.record.returns(self.now(), *number, None, flushed(Some(outcome))),
-            false => self.record.returns_done(self.now(), *number, answered(outcome)),
+        let now = self.now();
+        match seen(transaction, outcome) {
+            _ if expires(transaction) => self.record.returns(now, *number, None, flushed(Some(outcome))),
+            Some(done) => self.record.returns_done(now, *number, done),
+            None => self.record.returns(now, *number, None, Ret::of(kv::Status::Error)),
         }
     }
 
@@ -313,11 +339,12 @@ impl World<'_> {
         let unknown = std::mem::take(&mut self.transacted.unknown);
         for (id, Running { home, number, transaction, .. }) in unknown {
             let outcome = self.served.chain_of(home).and_then(|chain| chain.outcome_of(id));
-            match outcome {
-                outcome if expires(&transaction) => {
-                    self.record.settle(now, number, None, flushed(outcome.as_ref()));
-                }
-                Some(outcome) => self.record.settle_done(now, number, answered(&outcome)),
+            if expires(&transaction) {
+                self.record.settle(now, number, None, flushed(outcome.as_ref()));
+                continue;
+            }
+            match outcome.and_then(|outcome| seen(&transaction, &outcome)) {
+                Some(done) => self.record.settle_done(now, number, done),
                 None => self.record.settle(now, number, None, Ret::of(kv::Status::Error)),
             }
         }

@@ -24,7 +24,7 @@ type Shares = [u64; 16];
 
 const CROWDED: Shares = [70, 25, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
 /// Over chains: what changes nothing, and flushes, beside what nobody knows of and what comes late.
-const UNSURE: Shares = [50, 12, 12, 0, 8, 2, 4, 0, 4, 0, 0, 0, 0, 0, 12, 0];
+const UNSURE: Shares = [60, 6, 10, 0, 8, 1, 3, 0, 4, 0, 0, 0, 0, 0, 8, 0];
 const COUNTING: Shares = [15, 1, 1, 0, 1, 1, 50, 10, 6, 3, 4, 4, 0, 1, 1, 1];
 const MIXES: [Shares; 4] = [
     [40, 12, 3, 3, 6, 4, 6, 2, 4, 3, 3, 2, 3, 4, 1, 3],
@@ -51,10 +51,14 @@ const VERBS: [Verb; 16] = [
     Verb::Noop,
 ];
 
+/// Whether in a run of this seed much that a chain is asked has no good end, and is done later; and much changes nothing.
+pub fn is_unsure(seed: u64, homes: Homes) -> bool {
+    homes == Homes::Chained && random::stream(seed, 0, "unsure").below(3) == 0
+}
+
 /// The mix that a run of this seed must have, if it is not free.
 pub fn mix_of(seed: u64, homes: Homes, is_crowded: bool) -> Option<Shares> {
-    let is_unsure = homes == Homes::Chained && random::stream(seed, 0, "unsure").below(3) == 0;
-    match (is_unsure, is_crowded) {
+    match (is_unsure(seed, homes), is_crowded) {
         (true, _) => Some(UNSURE),
         (false, true) => Some(CROWDED),
         (false, false) => None,
@@ -69,7 +73,7 @@ impl<'a> Workload<'a> {
         config: &Config,
         mix: Option<Shares>,
     ) -> Workload<'a> {
-        let has_favourites = config.compute == Compute::Own && random.below(4) > 0;
+        let has_favourites = config.compute == Compute::Own && random.below(4) > 0 && mix != Some(UNSURE);
         let shares = match (has_favourites, mix) {
             (true, _) => COUNTING,
             (false, Some(mix)) => mix,
