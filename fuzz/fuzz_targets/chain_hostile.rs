@@ -96,6 +96,8 @@ impl World {
                 NodeId::Replica(id) => known.contains(&id) || self.heard.contains(&to),
                 NodeId::Controller(number) => number == 1 || self.heard.contains(&to),
                 NodeId::Client(_) => self.heard.contains(&to),
+                // Its client follows none.
+                NodeId::Home => false,
             };
             assert!(is_known, "{from:?} says something to {to:?}: {message:?}");
             if self.network.len() < UNDER_WAY {

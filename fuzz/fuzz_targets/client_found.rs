@@ -1,7 +1,8 @@
-//! What clients read to find a cluster: a controller's directory, the cluster's file, an answer of etcd. Any text is one or refused; what was read is
+//! What clients read to find a cluster: a controller's directory, the cluster's file (its chains, its rack), an answer of etcd. Any text is one or refused; what was read is
 //! written and read again as it was.
 #![no_main]
 
+use client::cache::Topology;
 use client::chain::directory::Directory;
 use client::etcd::{encode, found, range_of};
 use client::file::chains;
@@ -17,6 +18,11 @@ fuzz_target!(|data: &[u8]| {
     let source = Source::of(Path::new("cluster.toml"), text);
     if let Ok(parsed) = source.parse() {
         let _ = chains(&source.table(&parsed));
+    }
+    if let Ok(topology) = Topology::parse(text, Path::new("rack.toml")) {
+        let written = topology.text();
+        let read = Topology::parse(&written, Path::new("rack.toml")).expect("what was written is a topology");
+        assert_eq!(read.text(), written);
     }
     if let Ok(answer) = serde_json::from_str::<serde_json::Value>(text) {
         for range in [&answer, range_of(&answer)] {

@@ -8,6 +8,7 @@ A file may have both, and then `store` and `cache` are both there, and keys of t
 go to the store, if there is one.
 """
 
+import ssl
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,10 +57,17 @@ class Cluster:
 
     @classmethod
     def from_etcd(
-        cls, endpoints: str | Iterable[str], *, chain: int = 1, login: tuple[str, str] | None = None, **store: float
+        cls,
+        endpoints: str | Iterable[str],
+        *,
+        chain: int = 1,
+        login: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        **store: float,
     ) -> Self:
-        """By the etcd in which the controllers of a chain keep its configuration: `http://HOST:PORT` of its members. Raises `NotFound`."""
-        return cls(_store([find.etcd(endpoints, login)], chain, **store), None)
+        """By the etcd in which the controllers of a chain keep its configuration: `http://HOST:PORT` of its members, or `https://` with `tls`.
+        Raises `NotFound`."""
+        return cls(_store([find.etcd(endpoints, login, tls)], chain, **store), None)
 
     @classmethod
     def from_replicas(cls, *addresses: str, chain: int | None = None, **store: float) -> Self:

@@ -6,6 +6,7 @@ Every source is a help: what counts is what a replica says of itself. One source
 import base64
 import http.client
 import json
+import ssl
 import tomllib
 import urllib.parse
 from collections.abc import Callable, Iterable
@@ -146,7 +147,7 @@ def controller(place: str) -> Source:
 
     def ask(finder: Finder) -> list[str]:
         try:
-            status, text = _asked(f"{url.rstrip('/')}/chain", finder.timeout)
+            status, text = _asked(f"{url.rstrip('/')}/chain", _Asking(finder.timeout))
             if status != 200:
                 raise NotFound(f"{status} for /chain: is this a chain controller's admin port?")
             return _directory(text, finder)
@@ -156,12 +157,15 @@ def controller(place: str) -> Source:
     return ask
 
 
-def etcd(endpoints: str | Iterable[str], login: tuple[str, str] | None = None) -> Source:
-    """The etcd in which the chain's controllers keep their configuration: `http://HOST:PORT` of its members; as a user, if it has users."""
+def etcd(endpoints: str | Iterable[str], login: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None) -> Source:
+    """The etcd in which the chain's controllers keep their configuration: `http://HOST:PORT` of its members, or `https://` with `tls`, which says
+    whose certificates are believed and what is shown; as a user, if it has users."""
     urls = [endpoints] if isinstance(endpoints, str) else list(endpoints)
     for url in urls:
-        if not url.startswith("http://"):
-            raise ValueError(f"{url!r} is no etcd endpoint: write http://HOST:PORT (TLS is not supported)")
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r} is no etcd endpoint: write http://HOST:PORT or https://HOST:PORT")
+        if url.startswith("https://") and tls is None:
+            raise ValueError(f"{url}: whose certificates are believed? Give tls=ssl.create_default_context(cafile=FILE)")
     if not urls:
         raise ValueError("no etcd endpoint is named: write http://HOST:PORT")
 
@@ -170,7 +174,7 @@ def etcd(endpoints: str | Iterable[str], login: tuple[str, str] | None = None) -
         failures = []
         for url in urls:
             try:
-                found = _range(url.rstrip("/"), key, login, finder.timeout / len(urls))
+                found = _range(url.rstrip("/"), key, login, _Asking(finder.timeout / len(urls), tls))
             except (NotFound, OSError) as cause:
                 failures.append(f"{url} ({cause})")
                 continue
@@ -182,13 +186,21 @@ def etcd(endpoints: str | Iterable[str], login: tuple[str, str] | None = None) -
     return ask
 
 
-def _range(url: str, key: str, login: tuple[str, str] | None, timeout: float) -> bytes | None:
+@dataclass(frozen=True)
+class _Asking:
+    """How long an answer may take, in seconds, and whose certificates are believed."""
+
+    timeout: float
+    tls: ssl.SSLContext | None = None
+
+
+def _range(url: str, key: str, login: tuple[str, str] | None, asking: _Asking) -> bytes | None:
     """What is at a key of etcd, over its JSON gateway."""
     token = None
     if login is not None:
         user, password = login
-        token = _json(f"{url}/v3/auth/authenticate", {"name": user, "password": password}, None, timeout).get("token")
-    answer = _json(f"{url}/v3/kv/range", {"key": base64.b64encode(key.encode()).decode()}, token, timeout)
+        token = _json(f"{url}/v3/auth/authenticate", {"name": user, "password": password}, None, asking).get("token")
+    answer = _json(f"{url}/v3/kv/range", {"key": base64.b64encode(key.encode()).decode()}, token, asking)
     pairs = answer.get("kvs")
     if not isinstance(pairs, list) or not pairs:
         return None
@@ -198,9 +210,9 @@ def _range(url: str, key: str, login: tuple[str, str] | None, timeout: float) ->
         raise NotFound("its answer is not understood") from None
 
 
-def _json(url: str, body: dict[str, str], token: str | None, timeout: float) -> dict[str, Any]:
+def _json(url: str, body: dict[str, str], token: str | None, asking: _Asking) -> dict[str, Any]:
     headers = {"content-type": "application/json"} | ({} if token is None else {"authorization": token})
-    status, text = _asked(url, timeout, json.dumps(body).encode(), headers)
+    status, text = _asked(url, asking, json.dumps(body).encode(), headers)
     try:
         answer = json.loads(text)
     except ValueError:
@@ -212,10 +224,15 @@ def _json(url: str, body: dict[str, str], token: str | None, timeout: float) -> 
     return answer
 
 
-def _asked(url: str, timeout: float, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+def _asked(url: str, asking: _Asking, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
     """Status and text of a page: no proxy, no redirect."""
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    host, port = parts.hostname or "", parts.port
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=asking.timeout, context=asking.tls)
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=asking.timeout)
+    )
     try:
         connection.request("GET" if body is None else "POST", parts.path, body, headers or {})
         answer = connection.getresponse()

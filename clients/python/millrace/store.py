@@ -6,6 +6,9 @@
 Every operation ends by its deadline: with its outcome, as `NotDone`, or as `Unknown`: then `status` tells what became of it. Replicas that die,
 move or join are followed: each that answers says who is in the chain, and when nobody can be reached they are looked for where they were
 found first. docs/design/006-chain.md says why that is enough.
+
+Where the home of boxes has claimed the chain a write that did not come by it is not done, and the chain remembers that; so it is asked for again under a
+new number, at the home. Where the home is gone the chain is asked, under the same number: either is the answer. docs/design/011-durability.md.
 """
 
 import threading
@@ -20,13 +23,15 @@ from .fabric import Connection, Failed, Lost
 from .find import Finder
 from .operations import Operations
 from .protobuf import Malformed
-from .txn import Info, Outcome, Refusal, Refused, State, Status, Transaction
+from .txn import Info, Outcome, Refusal, Refused, State, Status, Transaction, Why
 
 _SERVICE = "millrace.Txn"
 _ATTEMPT, _ATTEMPT_MAX = 0.5, 4.0
 """Seconds for one answer; twice that the next time."""
 _PAUSE, _PAUSE_MAX = 0.01, 0.2
 """Seconds before a replica that is busy, or does not know who answers, is asked again."""
+_CLAIMED = 16
+"""Times that the chain may say that a home has claimed it, before that is the outcome."""
 _MAX_REPLICAS = 64
 _SEARCH_PAUSE = 0.5
 
@@ -47,6 +52,9 @@ class Store(Operations):
         self._order: list[int] = []
         self._epoch = -1
         self._head = self._tail = 0
+        self._home: str | None = None
+        """Where the home of boxes takes writes, if one has claimed the chain."""
+        self._at_home: Connection | None = None
         self._session = b""
         self._sequence = 0
         self._searched = float("-inf")
@@ -65,6 +73,7 @@ class Store(Operations):
             for connection in self._connections.values():
                 connection.close()
             self._connections.clear()
+            self._leave_home()
 
     @property
     def session(self) -> bytes:
@@ -117,14 +126,31 @@ class Store(Operations):
         raise Rejected(said.text or said.why.name)
 
     def _write(self, body: bytes, until: float) -> Outcome:
+        claimed, pause = 0, _PAUSE
         while True:
             self._open_session(until)
             self._sequence += 1
             session, sequence, asking = self._session, self._sequence, _Asking(self._head)
-            said = self._ask("Execute", txn.request(session, sequence, body), txn.answer, asking, until)
+            request = txn.request(session, sequence, body)
+            said = self._ask_home(request, asking, until)
+            is_of_home = said is not None
+            if said is None:
+                said = self._ask("Execute", request, txn.answer, asking, until)
             if isinstance(said, Outcome):
-                self._head = asking.whom
-                return said
+                self._head = self._head if is_of_home else asking.whom
+                if said.abort is None or said.abort.why != Why.CLAIMED or claimed == _CLAIMED:
+                    return said
+                # Under this number it will not be done.
+                claimed += 1
+                if is_of_home:
+                    # It was replaced; the chain knows by whom.
+                    self._leave_home()
+                    continue
+                if claimed > 1:
+                    pause = self._rest(pause, until)
+                if not self._find_home(until):
+                    return said
+                continue
             unknown = Unknown(asking.trouble, session, sequence)
             if said is None:
                 if asking.sent == 0:
@@ -139,6 +165,46 @@ class Store(Operations):
                     continue
             # An earlier copy may have been done before it was forgotten.
             raise unknown
+
+    def _ask_home(self, request: bytes, asking: "_Asking", until: float) -> Outcome | Refusal | None:
+        """What the home of boxes answers; `None` where there is none, or it is gone: then the chain is asked."""
+        pause = _PAUSE
+        while self._home is not None and (now := time.monotonic()) < until:
+            try:
+                if self._at_home is None or not self._at_home.is_open:
+                    self._at_home = Connection(self._home, _SERVICE, min(until, now + self._finder.timeout))
+                asking.sent += 1
+                # It may wait for boxes: while it lives, so do we.
+                said = txn.answer(self._at_home.call("Execute", request, until))
+            except (Lost, Failed, Malformed) as cause:
+                asking.trouble = f"the home at {self._home}: {cause}"
+                self._leave_home()
+                return None
+            if isinstance(said, Refusal) and said.why == Refused.ELSEWHERE:
+                self._leave_home()
+                return None
+            if isinstance(said, Outcome) or said.why != Refused.BUSY:
+                return said
+            asking.trouble = f"the home at {self._home}: {said.text or said.why.name}"
+            pause = self._rest(pause, until)
+        return None
+
+    def _find_home(self, until: float) -> bool:
+        """Looks where the home is that has claimed the chain. False where nobody says; one that has gone meanwhile is none."""
+        try:
+            found = self._read(Transaction().read(txn.CLAIM).emit(), until).reads
+        except (NotDone, Rejected):
+            return False
+        self._leave_home()
+        if found and found[0] is not None:
+            self._home = txn.home_of(found[0].value)
+            return self._home is not None
+        return True
+
+    def _leave_home(self) -> None:
+        if self._at_home is not None:
+            self._at_home.close()
+        self._home = self._at_home = None
 
     def _open_session(self, until: float) -> None:
         if self._session:

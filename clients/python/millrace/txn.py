@@ -14,6 +14,10 @@ MAX_KEY = 250
 MAX_VALUE = 64 << 10
 
 
+CLAIM = b"\0\0"
+"""The key at which a chain has the claim of a home of boxes."""
+
+
 class Why(IntEnum):
     """Why a transaction was aborted, and nothing written."""
 
@@ -227,6 +231,17 @@ def as_number(number: int) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{number} does not fit 64 bits with a sign")
     return number
+
+
+def home_of(claim: bytes) -> str | None:
+    """Where the home takes writes that made this claim, as the chain has it; `None` for what is no claim."""
+    # A format, a number of eight bytes, an address.
+    if len(claim) < 9 or claim[0] != 1 or not any(claim[1:9]):
+        return None
+    try:
+        return claim[9:].decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def request(session: bytes, sequence: int, transaction: bytes) -> bytes:

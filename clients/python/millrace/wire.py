@@ -104,6 +104,7 @@ class Kind(IntEnum):
     STALE = 3
     CLAIMED = 4
     STALE_CLAIMED = 5
+    HOMES = 6
 
 
 class Malformed(Exception):

@@ -3,6 +3,9 @@
 import base64
 import http.server
 import json
+import shutil
+import ssl
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -39,8 +42,11 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 
 class Sources(unittest.TestCase):
-    def pages(self, pages: dict[str, object]) -> http.server.HTTPServer:
+    def pages(self, pages: dict[str, object], tls: ssl.SSLContext | None = None) -> http.server.HTTPServer:
         server = http.server.HTTPServer(("127.0.0.1", 0), Pages)
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+            server.handle_error = lambda *_: None
         server.pages, server.tokens = pages, []
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -77,6 +83,22 @@ class Sources(unittest.TestCase):
             self.found(etcd(f"http://{empty.place}"), chain=9)
         self.assertRaises(ValueError, etcd, "https://h:1")
         self.assertRaises(ValueError, etcd, [])
+
+    def test_an_etcd_with_a_certificate_is_asked_if_it_is_believed(self) -> None:
+        if shutil.which("openssl") is None:
+            self.skipTest("openssl is not installed")
+        directory = base64.b64encode(json.dumps(DIRECTORY | {"chain": 1}).encode()).decode()
+        with tempfile.TemporaryDirectory() as folder:
+            files = [f"{folder}/cert.pem", f"{folder}/key.pem"]
+            words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=etcd -addext subjectAltName=IP:127.0.0.1"
+            subprocess.run(["openssl", *words.split(), "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+            shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            shown.load_cert_chain(*files)
+            server = self.pages({"/v3/kv/range": {"kvs": [{"value": directory, "mod_revision": "3"}]}}, shown)
+            url = f"https://{server.place}"
+            self.assertEqual(len(self.found(etcd(url, tls=ssl.create_default_context(cafile=files[0])))), 2)
+            with self.assertRaisesRegex(NotFound, "CERTIFICATE_VERIFY_FAILED"):
+                self.found(etcd(url, tls=ssl.create_default_context()))
 
     def test_a_file_says_where_replicas_are(self) -> None:
         chain = '[[chain]]\nnumber = {}\n[[chain.replica]]\nid = 1\naddress = "tcp:h:{}"\n'

@@ -71,6 +71,53 @@ class Chain(unittest.TestCase):
         store.close()
         self.assertEqual([numbers(body)[0] for body in head.asked("Close")], [SESSION])
 
+    def claimed_by(self, home: Replica, execute: Callable[[bytes, int], bytes]) -> Answer:
+        """Its claim is read at a key of its own; else as `execute` says."""
+
+        def answer(body: bytes, before: int) -> bytes:
+            if numbers(body) == (b"", 0):
+                found, out, reply = Writer(), Writer(), Writer()
+                found.number(1, 3)
+                found.data(2, b"\x01" + bytes([7] * 8) + home.address.encode())
+                out.number(1, 9)
+                out.data(3, found.done(), always=True)
+                reply.data(1, out.done())
+                return reply.done()
+            return execute(body, before)
+
+        return serving(answer)
+
+    def test_a_write_goes_by_the_home_that_has_claimed_the_chain(self) -> None:
+        home = self.replica(9, serving(lambda *_: done(9, (6,))))
+        head = self.replica(1, self.claimed_by(home, lambda *_: aborted(Why.CLAIMED)))
+        self.chain(head)
+        store = self.store(head.address)
+        self.assertEqual(store.increment("n", 5), 6)
+        self.assertEqual(store.increment("n", 5), 6)
+        # The chain remembers that it refused the first number; the second write goes there at once.
+        self.assertEqual([numbers(body) for body in home.asked("Execute")], [(SESSION, 2), (SESSION, 3)])
+        self.assertEqual([numbers(body) for body in head.asked("Execute")], [(SESSION, 1), (b"", 0)])
+
+    def test_where_the_home_is_gone_the_chain_is_asked_under_the_same_number(self) -> None:
+        def ends(*_: object) -> bytes:
+            raise Ends
+
+        home = self.replica(9, serving(ends))
+        head = self.replica(1, self.claimed_by(home, lambda body, _: aborted(Why.CLAIMED) if numbers(body)[1] == 1 else done(9, (7,))))
+        self.chain(head)
+        self.assertEqual(self.store(head.address).increment("n", 5), 7)
+        self.assertEqual([numbers(body) for body in home.asked("Execute")], [(SESSION, 2)])
+        self.assertEqual([numbers(body) for body in head.asked("Execute")], [(SESSION, 1), (b"", 0), (SESSION, 2)])
+
+    def test_that_a_home_which_is_gone_has_the_chain_is_an_outcome_in_the_end(self) -> None:
+        home = self.replica(9, serving(lambda *_: done(9)))
+        home.end()
+        head = self.replica(1, self.claimed_by(home, lambda *_: aborted(Why.CLAIMED)))
+        self.chain(head)
+        outcome = self.store(head.address).transaction().put("k", b"v").commit()
+        assert outcome.abort is not None
+        self.assertEqual(outcome.abort.why, Why.CLAIMED)
+
     def test_a_write_that_is_lost_is_sent_again_under_its_number(self) -> None:
         def ends(*_: object) -> bytes:
             raise Ends

@@ -1,10 +1,11 @@
-//! Files that somebody else named: read only if they are regular, and only up to a bound.
+//! Files that somebody else named: read only if they are regular, and only up to a bound. Files that one process has at a time: [`Locked`].
 //!
 //! The name in a configuration may lead to a device that never ends or to a pipe that nobody writes to.
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
+use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -36,9 +37,58 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A file that no other process has while this is there.
+///
+/// It is unlocked when this is dropped, not when the last descriptor of the file is closed: a process that another thread has just forked has a copy of each
+/// until it executes its program, and whoever opened the file anew in that moment would find it locked.
+#[derive(Debug)]
+pub struct Locked(File);
+
+impl Locked {
+    /// Locks it.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock`: another has it.
+    pub fn new(file: File) -> io::Result<Locked> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Locked(file))
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Nothing can be done where it fails; then the lock ends with the file.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "files of the system")]
+    fn a_file_is_free_as_soon_as_it_is_let_go() {
+        let place = std::env::temp_dir().join(format!("millrace-locked-{}", std::process::id()));
+        let file =
+            || OpenOptions::new().create(true).truncate(false).write(true).open(&place).expect("a file");
+        let one = Locked::new(file()).expect("nobody has it");
+        assert_eq!(Locked::new(file()).expect_err("it is locked").kind(), ErrorKind::WouldBlock);
+        // As a process has it that was forked meanwhile.
+        let forked = one.try_clone().expect("a descriptor");
+        drop(one);
+        drop(Locked::new(file()).expect("it is free, whoever has it open"));
+        drop(forked);
+        std::fs::remove_file(&place).expect("ours");
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "files of the system")]

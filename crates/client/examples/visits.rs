@@ -9,13 +9,13 @@
 //! ```
 //! A write that nobody answered is asked for by its session and number, so that it is known in the end.
 
-use client::{Builder, Client, Error};
+use client::{Builder, Cluster, Error};
 use protocol::chain::message::Status;
 use std::process::ExitCode;
 
 /// Where the cluster is, by what the word looks like.
 fn by(place: &str) -> Result<Builder, String> {
-    let builder = Client::builder();
+    let builder = Cluster::builder();
     Ok(match place {
         file if file.ends_with(".toml") => builder.cluster(file),
         url if url.starts_with("http://") => builder.etcd([url]),
@@ -27,11 +27,11 @@ fn by(place: &str) -> Result<Builder, String> {
 }
 
 /// The count after one more visit, whatever becomes of the first try.
-fn visit(cluster: &mut Client) -> Result<i64, Error> {
+fn visit(cluster: &mut Cluster) -> Result<i64, Error> {
     match cluster.increment(b"visits", 1) {
         Err(Error::Unknown { id: Some(id), why }) => {
             eprintln!("no answer ({why}); what became of it?");
-            match cluster.store().status(id)? {
+            match cluster.store()?.status(id)? {
                 Status::Done(outcome) => Ok(outcome.sums.first().copied().unwrap_or_default()),
                 Status::Unknown | Status::Forgotten => Err(Error::Unknown { id: Some(id), why }),
             }

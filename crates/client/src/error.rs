@@ -10,7 +10,7 @@ use std::fmt;
 /// Why there is no result.
 ///
 /// What was not done can be tried again by the program; of what is [`Error::Unknown`], [`crate::Store::status`] tells whether it was.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Nobody of the cluster was found, where it was looked, and why; of a file that is wrong, with the line. Nothing was sent.
     NotFound(String),
@@ -37,11 +37,17 @@ pub enum Error {
     LongReply,
     /// Boxes have copies of the chain's items, and it did not come by their home; or another home has taken over. Nothing was changed.
     Claimed,
+    /// The cache did not do it, for this reason: a value that does not fit, for one.
+    Cache(String),
     /// An answer that no chain gives: another version of it?
     Odd(String),
 }
 
 impl Error {
+    pub(crate) fn no_store() -> Error {
+        Error::NotFound("the cluster has no store: its file has no [[chain]]".to_owned())
+    }
+
     /// What an abort means for an operation whose condition, if it has one, held.
     pub(crate) fn of_abort(abort: Abort) -> Error {
         match abort {
@@ -82,6 +88,7 @@ impl fmt::Display for Error {
             }
             Error::LongReply => f.write_str("what it reads is too much for one reply: read it in several"),
             Error::Claimed => write!(f, "not done: {CLAIMED}"),
+            Error::Cache(why) => write!(f, "not done: {why}"),
             Error::Odd(what) => write!(f, "an answer that is not understood: {what}"),
         }
     }

@@ -6,10 +6,10 @@
 //! ```
 //! Reads and transactions of etcd are linearizable. A request that got no answer may have been done all the same.
 //!
-//! Bounds: a time for each endpoint; answers of 64 KiB. No TLS: a network that you trust, with passwords on it, too.
+//! Bounds: a time for each endpoint; answers of 64 KiB. With `http:` passwords and configurations are in the clear: a network that you trust.
 //! Sources: etcd API v3, `rpc.proto` (Range, Txn, Compare).
 
-use crate::web::Web;
+use crate::web::{Tls, Web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
@@ -34,6 +34,8 @@ pub enum EtcdError {
     Refused(String, String),
     /// This is no endpoint.
     BadUrl(String),
+    /// This endpoint wants TLS, and nothing says whose certificates are believed.
+    NoAuthority(String),
     /// There is no endpoint to ask.
     NoUrl,
     /// An answer is not what etcd answers.
@@ -49,7 +51,13 @@ impl fmt::Display for EtcdError {
             }
             EtcdError::Refused(url, why) => write!(f, "etcd at {url} refuses: {why}"),
             EtcdError::BadUrl(url) => {
-                write!(f, "{url:?} is no etcd endpoint: write http://HOST:PORT (TLS is not supported)")
+                write!(f, "{url:?} is no etcd endpoint: write http://HOST:PORT or https://HOST:PORT")
+            }
+            EtcdError::NoAuthority(url) => {
+                write!(
+                    f,
+                    "{url}: whose certificates are believed? Name the authorities, those of etcd's --trusted-ca-file"
+                )
             }
             EtcdError::NoUrl => f.write_str("no etcd endpoint is named: write http://HOST:PORT"),
             EtcdError::Odd(what) => write!(f, "etcd's answer is not understood: {what}"),
@@ -66,6 +74,23 @@ pub struct Found {
     pub value: String,
     /// The revision of etcd that wrote it.
     pub revision: i64,
+}
+
+/// As whom etcd is asked, and how it is known.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// User and password.
+    pub login: Option<(String, String)>,
+    /// For endpoints with `https:`.
+    pub tls: Option<Tls>,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // No password, wherever this is printed.
+        let user = self.login.as_ref().map(|(user, _)| user);
+        f.debug_struct("Access").field("user", &user).field("tls", &self.tls).finish()
+    }
 }
 
 /// A connection to an etcd cluster. Nothing is asked before it is used.
@@ -88,23 +113,25 @@ enum Failure {
 }
 
 impl Etcd {
-    /// To these endpoints (`http://HOST:PORT`), as user and with password if there are any; each has so long to answer.
+    /// To these endpoints (`http://HOST:PORT`, `https://HOST:PORT`); each has so long to answer.
     ///
     /// # Errors
-    /// [`EtcdError::BadUrl`], [`EtcdError::NoUrl`].
-    pub fn new(
-        endpoints: Vec<String>,
-        login: Option<(String, String)>,
-        timeout: Duration,
-    ) -> Result<Etcd, EtcdError> {
-        let is_bad = |url: &&String| !url.starts_with("http://") || url.len() == "http://".len();
-        if let Some(url) = endpoints.iter().find(is_bad) {
+    /// [`EtcdError::BadUrl`], [`EtcdError::NoUrl`], [`EtcdError::NoAuthority`].
+    pub fn new(endpoints: Vec<String>, access: Access, timeout: Duration) -> Result<Etcd, EtcdError> {
+        let Access { login, tls } = access;
+        let host =
+            |url: &str| ["http://", "https://"].iter().find_map(|way| url.strip_prefix(way).map(str::len));
+        if let Some(url) = endpoints.iter().find(|url| host(url).unwrap_or(0) == 0) {
             return Err(EtcdError::BadUrl(url.clone()));
+        }
+        if let Some(url) = endpoints.iter().find(|url| tls.is_none() && url.starts_with("https:")) {
+            return Err(EtcdError::NoAuthority(url.clone()));
         }
         if endpoints.is_empty() {
             return Err(EtcdError::NoUrl);
         }
-        Ok(Etcd { endpoints, login, web: Web::new(timeout, ANSWER_BYTES), endpoint: 0, token: None })
+        let web = Web::with_tls(timeout, ANSWER_BYTES, tls.as_ref());
+        Ok(Etcd { endpoints, login, web, endpoint: 0, token: None })
     }
 
     /// What is at a key.

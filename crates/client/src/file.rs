@@ -65,6 +65,27 @@ pub fn all(path: &Path) -> Result<Vec<Chain>, Wrong> {
     }
 }
 
+/// What a file is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// A rack: boxes, homes.
+    pub rack: bool,
+    /// Chains of replicas.
+    pub chains: bool,
+}
+
+/// What the file at a path is about. What stands in it is not looked at.
+///
+/// # Errors
+/// It cannot be read, or is not TOML.
+pub fn parts(path: &Path) -> Result<Parts, Wrong> {
+    let source = Source::read(path)?;
+    let parsed = source.parse()?;
+    let file = source.table(&parsed);
+    let has = |key| file.get(key).is_some();
+    Ok(Parts { rack: has("box") || has("home"), chains: has("chain") })
+}
+
 fn one(file: &Table<'_>, number: Option<u32>) -> Result<Chain, Wrong> {
     let all = chains(file)?.into_iter().map(|(chain, _)| chain).collect();
     pick(file, all, |chain| chain.number, number, "say which")

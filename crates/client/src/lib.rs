@@ -1,9 +1,9 @@
 //! Clients of millrace, for programs: a cluster is found by its file, a controller, etcd or replicas, and followed when it moves.
 //!
 //! ```no_run
-//! use client::Client;
+//! use client::Cluster;
 //!
-//! let mut cluster = Client::builder().etcd(["http://10.0.0.1:2379", "http://10.0.0.2:2379"]).chain(7).connect()?;
+//! let mut cluster = Cluster::builder().etcd(["http://10.0.0.1:2379", "http://10.0.0.2:2379"]).chain(7).connect()?;
 //! cluster.set(b"ann", b"10")?;
 //! let moved = cluster.transaction().expect_at_least(b"ann", 4).add(b"ann", -4).add(b"bob", 4).commit()?;
 //! assert_eq!(moved.sums, [6, 4]);
@@ -12,9 +12,10 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`Client`], [`Builder`] | a cluster, found |
+//! | [`Cluster`], [`Builder`] | a cluster, found: its store, its cache |
 //! | [`Store`], [`Pending`] | keys and transactions of a chain |
-//! | [`chain`] | the client beneath: transactions with and without waiting, replicas found and followed |
+//! | [`cache`] | the in-network cache: a client of its boxes and homes, and the file that says where they are |
+//! | [`chain`] | the client beneath a store: transactions with and without waiting, replicas found and followed |
 //! | [`mod@file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
 //! | [`etcd`], [`web`] | what is asked over HTTP: etcd's gateway, admin ports |
 //!
@@ -23,8 +24,9 @@
 //!
 //! Nothing here serves anything: servers import this crate for the words that they share with their clients.
 
+pub mod cache;
 pub mod chain;
-mod connect;
+mod cluster;
 mod error;
 pub mod etcd;
 pub mod file;
@@ -32,9 +34,10 @@ mod store;
 pub mod table;
 pub mod web;
 
-pub use connect::{Builder, Client};
+pub use cluster::{Builder, Cluster};
 pub use error::Error;
 pub use store::{Item, Pending, Store};
+pub use web::Tls;
 
 /// What came of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -136,7 +136,7 @@ impl Store {
 
     /// A transaction, to be filled and committed.
     pub fn transaction(&mut self) -> Pending<'_> {
-        Pending { store: self, transaction: Transaction::new() }
+        Pending::of(Some(self))
     }
 
     /// Does a transaction that was made elsewhere. That it was aborted is an outcome, too: [`Outcome::abort`].
@@ -196,11 +196,16 @@ impl Store {
 /// ```
 #[must_use = "nothing is sent before commit"]
 pub struct Pending<'a> {
-    store: &'a mut Store,
+    store: Option<&'a mut Store>,
     transaction: Transaction,
 }
 
-impl Pending<'_> {
+impl<'a> Pending<'a> {
+    /// Of the store that is to do it, if there is one.
+    pub(crate) fn of(store: Option<&'a mut Store>) -> Pending<'a> {
+        Pending { store, transaction: Transaction::new() }
+    }
+
     /// Reads a key: [`Outcome::reads`] has what was found, in the order of the reads.
     pub fn read(mut self, key: impl AsRef<[u8]>) -> Self {
         self.transaction.reads.push(key.as_ref().to_vec());
@@ -252,7 +257,7 @@ impl Pending<'_> {
     /// # Errors
     /// See [`Error`].
     pub fn commit(self) -> Result<Outcome, Error> {
-        self.store.execute(self.transaction)
+        self.store.ok_or_else(Error::no_store)?.execute(self.transaction)
     }
 
     fn expect(mut self, key: impl AsRef<[u8]>, condition: Condition) -> Self {

@@ -300,6 +300,48 @@ impl<'a> Entry<'a> {
         all.iter().map(|one| count(one).ok_or_else(wrong)).collect()
     }
 
+    /// Numbers, strings or switches, of a list or one alone, as people write them on a command line.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn scalars(&self) -> Result<Vec<String>, Wrong> {
+        let wrong = || self.wants("a number, a string, or a list of them");
+        match self.value {
+            DeValue::Array(all) => all.iter().map(|one| scalar(one.get_ref()).ok_or_else(wrong)).collect(),
+            one => Ok(vec![scalar(one).ok_or_else(wrong)?]),
+        }
+    }
+
+    /// Whether the switch that stands here is on.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn is_on(&self) -> Result<bool, Wrong> {
+        self.value.as_bool().ok_or_else(|| self.wants("true or false"))
+    }
+
+    /// What `read` makes of what stands here.
+    ///
+    /// # Errors
+    /// It makes nothing of it.
+    pub fn read<T, E: fmt::Display>(&self, read: impl FnOnce(&str) -> Result<T, E>) -> Result<T, Wrong> {
+        let text = self.scalar()?;
+        read(&text).map_err(|why| self.wrong(format!("{} cannot be {text:?}: {why}", self.key)))
+    }
+
+    /// What `read` makes of each of a list, which may be written as one text with commas.
+    ///
+    /// # Errors
+    /// It makes nothing of one of them.
+    pub fn read_all<T, E: fmt::Display>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<Vec<T>, Wrong> {
+        let texts = self.scalars()?;
+        let each = texts.iter().flat_map(|text| text.split(',')).map(str::trim);
+        each.map(|text| {
+            read(text).map_err(|why| self.wrong(format!("{} cannot be {text:?}: {why}", self.key)))
+        })
+        .collect()
+    }
+
     /// A number, a string or a switch, as people write it on a command line.
     ///
     /// # Errors

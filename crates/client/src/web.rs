@@ -1,8 +1,12 @@
 //! Pages of HTTP ports, within a time and a length: admin ports, and etcd's JSON gateway.
 //!
-//! Plain HTTP: no TLS, no proxy, no redirect. An answer that is an error of HTTP is an answer.
+//! No proxy, no redirect. An answer that is an error of HTTP is an answer. `https:` only with [`Tls`]: nobody's authorities are built in.
 
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
+use ureq::tls::{ClientCert, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Asks.
 #[derive(Clone, Debug)]
@@ -23,17 +27,79 @@ pub struct Page {
     pub text: String,
 }
 
+/// Whose certificates are believed, and which is shown. Its debug form has neither; equal are copies of one.
+#[derive(Clone)]
+pub struct Tls(Arc<TlsConfig>);
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tls {}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// Of texts in PEM: certificates of authorities, of which the server's must be; and, where the server asks for one, the own certificate
+    /// (with those between it and its authority) and its key. The server's certificate must have its name, or its IP address.
+    ///
+    /// # Errors
+    /// A text has not what it should have. A sentence.
+    pub fn new(authorities: &[u8], own: Option<(&[u8], &[u8])>) -> Result<Tls, String> {
+        let roots = RootCerts::new_with_certs(&certificates(authorities, "the authorities' file")?);
+        let shown = match own {
+            Some((chain, key)) => {
+                let key = items(key, "the key's file")?.into_iter().find_map(|item| match item {
+                    PemItem::PrivateKey(key) => Some(key),
+                    _ => None,
+                });
+                let key = key.ok_or("the key's file has no private key in PEM")?;
+                Some(ClientCert::new_with_certs(&certificates(chain, "the certificate's file")?, key))
+            }
+            None => None,
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = TlsConfig::builder().root_certs(roots).client_cert(shown);
+        Ok(Tls(Arc::new(config.unversioned_rustls_crypto_provider(provider).build())))
+    }
+}
+
+fn items(text: &[u8], of: &str) -> Result<Vec<PemItem<'static>>, String> {
+    parse_pem(text).collect::<Result<_, _>>().map_err(|error| format!("{of} is no PEM: {error}"))
+}
+
+fn certificates(text: &[u8], of: &str) -> Result<Vec<ureq::tls::Certificate<'static>>, String> {
+    let found = items(text, of)?.into_iter().filter_map(|item| match item {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    let found: Vec<_> = found.collect();
+    if found.is_empty() { Err(format!("{of} has no certificate in PEM")) } else { Ok(found) }
+}
+
 impl Web {
     /// One that waits so long for an answer, and reads so many bytes of it.
     pub fn new(timeout: Duration, most: u64) -> Web {
-        let agent = ureq::Agent::config_builder()
+        Web::with_tls(timeout, most, None)
+    }
+
+    /// The same, for `https:`, too.
+    pub fn with_tls(timeout: Duration, most: u64, tls: Option<&Tls>) -> Web {
+        let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .max_redirects(0)
-            .proxy(None)
-            .build()
-            .new_agent();
-        Web { agent, most }
+            .proxy(None);
+        if let Some(Tls(tls)) = tls {
+            config = config.tls_config(TlsConfig::clone(tls));
+        }
+        Web { agent: config.build().new_agent(), most }
     }
 
     /// The page at `url`.
@@ -72,5 +138,17 @@ impl Web {
         let text = answer.body_mut().with_config().limit(self.most).read_to_string();
         let text = text.map_err(|error| error.to_string())?;
         Ok(Page { is_there: status.is_success(), status: status.to_string(), text })
+    }
+}
+
+/// Reads what follows `--admin`: a port, which is then on loopback, or ADDR:PORT.
+///
+/// # Errors
+/// It is neither.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| format!("'{text}' is neither a port nor ADDR:PORT, such as 9211 or 127.0.0.1:9211");
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => text.replace("localhost:", "127.0.0.1:").parse().map_err(wrong),
     }
 }

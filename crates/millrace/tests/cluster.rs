@@ -62,6 +62,13 @@ fn a_cluster_of_one_file_is_whole_degraded_and_whole_again() {
     }
     let inc = millrace(&["inc", "set", "colour", "blue", "--cluster", file]);
     assert!(inc.status.success(), "{}", String::from_utf8_lossy(&inc.stderr));
+    // The library has both by the same file: what it does by itself is the chain's, and the cache is the rack's.
+    let mut both = client::Cluster::builder().cluster(file).connect().expect("a chain and a rack");
+    both.transaction().put("colour", "red").commit().expect("the chain serves");
+    let seen =
+        both.cache().and_then(|cache| Ok(cache.get(b"colour")?)).expect("an answer").expect("it was set");
+    assert_eq!(seen.value, b"blue");
+    assert_eq!(both.get(b"colour").expect("an answer").expect("it was put").value, b"red");
 
     two.kill();
     let said = until(file, 1);
@@ -111,6 +118,7 @@ fn where_copies_are_kept_is_read_anew_by_a_controller() {
         });
     };
     shows("slots cluster 32");
+    counts_by_boxes(file);
     let set = |value: &str| {
         let inc = millrace(&["inc", "set", "colour", value, "--cluster", file]);
         assert!(inc.status.success(), "{}", String::from_utf8_lossy(&inc.stderr));
@@ -129,6 +137,36 @@ fn where_copies_are_kept_is_read_anew_by_a_controller() {
     std::fs::write(file, ranged("0-1", "\"nowhere\"").text).expect("a file");
     kill_process(controller, Signal::HUP).expect("it runs");
     shows("slots nowhere 2");
+}
+
+/// A rack alone is a cluster to the client library: what is asked of the cluster goes by box 2.
+fn counts_by_boxes(file: &str) {
+    let mut cluster = client::Cluster::builder().cluster(file).tor(2).connect().expect("a rack");
+    let version = cluster.set(b"ann", b"10").expect("stored");
+    assert_eq!(cluster.add(b"ann", b"11").expect("an answer"), None);
+    assert_eq!(
+        cluster.cas(b"ann", version, b"12").map(|swap| matches!(swap, client::Swap::Stored(_))),
+        Ok(true)
+    );
+    assert_eq!(cluster.cas(b"ann", version, b"13"), Ok(client::Swap::Exists));
+    let item = cluster.get(b"ann").expect("an answer").expect("it is there");
+    assert!(item.value == b"12" && item.version > version, "{item:?}");
+    let sums = [5, -3, -9].map(|by| cluster.increment(b"n", by));
+    assert_eq!(sums, [Ok(5), Ok(2), Ok(0)], "numbers of the cache have no sign");
+    assert_eq!(
+        cluster.increment(b"word", 1).and(cluster.set(b"word", b"w")).and(cluster.increment(b"word", 1)),
+        Err(client::Error::NotANumber)
+    );
+    assert_eq!((cluster.delete(b"ann"), cluster.get(b"ann")), (Ok(true), Ok(None)));
+    assert!(
+        cluster
+            .transaction()
+            .put("ann", "1")
+            .commit()
+            .is_err_and(|error| error.to_string().contains("no store"))
+    );
+    assert!(cluster.cache().expect("it has one").touch(b"n", Duration::from_secs(60)).expect("an answer"));
+    cluster.close();
 }
 
 /// What one client sees that asks box 1: it writes, reads what it wrote, and counts. How often, and the longest that it waited.

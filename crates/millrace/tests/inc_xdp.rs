@@ -15,7 +15,7 @@ use sim::check::{Rules, check};
 use sim::history::History;
 use sim::kv::{Op, Ret, Status, Value};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use xdp::Pass;
@@ -36,10 +36,15 @@ struct Node {
 
 impl Node {
     fn start(namespace: &str, arguments: &[&str]) -> Node {
+        Node::start_again(namespace, &[arguments, &["--first"]].concat())
+    }
+
+    /// One that may have run before.
+    fn start_again(namespace: &str, arguments: &[&str]) -> Node {
         let mut process = Command::new("ip")
             .args(["netns", "exec", namespace, PROGRAM])
             .args(arguments)
-            .args(["--first", "--until-eof"])
+            .arg("--until-eof")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -262,6 +267,66 @@ fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
         line.contains("millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"xdp\",outcome=\"hit\"}"),
         "{line}"
     );
+}
+
+/// A home goes on at another address: what the program sends on goes there in the same moment as what the box sends, and nothing more to where it was.
+#[test]
+fn requests_that_pass_by_follow_a_home_that_moves() {
+    let what = "requests_that_pass_by_follow_a_home_that_moves";
+    let controlled = "filter = 2\n[[controller]]\naddress = \"10.78.0.1:7105\"\n";
+    let Some(World { file, topology, home, boxed, metrics, path, _passes }) = World::new(what, controlled)
+    else {
+        return;
+    };
+    let name = file.to_str().expect("text");
+    let mut controller =
+        Node::start_again(&path.server, &["controller", "0", "--topology", name, "--admin", "127.0.0.1:0"]);
+    controller.line();
+    let admin =
+        controller.line().trim().strip_prefix("metrics at http://").expect("the second line").to_owned();
+    let admin: SocketAddr = admin.trim_end_matches("/metrics").parse().expect("an address");
+    let mut client = within(&path.client, || Client::init(&topology, None).expect("a client"));
+    client.set(b"key", b"before").expect("stored");
+    home.end();
+    // Whoever still asks there is heard here.
+    let old = within(&path.server, || UdpSocket::bind("10.78.0.1:7102").expect("the home has ended"));
+    let mut moved =
+        Node::start_again(&path.server, &["home", "1", "--topology", name, "--listen", "10.78.0.1:7112"]);
+    assert!(moved.line().contains("waits for a controller"));
+    let token = serve::admin::token_for(admin).expect("the port's token");
+    let order = within(&path.server, || TcpStream::connect(admin)).expect("somebody listens");
+    let body = "10.78.0.1:7112";
+    write!(
+        &order,
+        "PUT /homes/1/address HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("it is sent");
+    let mut text = String::new();
+    (&order).read_to_string(&mut text).expect("an answer");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    // The client finds it by its box.
+    let stored = (0..20).find_map(|_| client.set(b"key", b"after").ok());
+    assert!(stored.is_some(), "the home serves where it is");
+    let mut buffer = [0; 2048];
+    old.set_nonblocking(true).expect("a socket");
+    while old.recv(&mut buffer).is_ok() {}
+    let forwarded = |page: &str| {
+        let name = "millrace_inc_events_total{node=\"box:1\",tier=\"xdp\",event=\"forwarded\"} ";
+        let count = page.lines().find_map(|line| line.strip_prefix(name)).expect("the counter is there");
+        count.parse::<u64>().expect("a count")
+    };
+    let before = forwarded(&http(&path.boxed, &metrics));
+    for key in (0..40u32).map(u32::to_le_bytes) {
+        assert_eq!(client.get(&key).expect("an answer"), None);
+    }
+    let passed = forwarded(&http(&path.boxed, &metrics)) - before;
+    assert!(passed >= 35, "{passed} passed by the box");
+    assert!(old.recv(&mut buffer).is_err(), "nobody asks where the home was");
+    for ending in ["toml", "key", "life"] {
+        let _ = std::fs::remove_file(file.with_extension(ending));
+    }
+    drop((boxed, controller, moved));
 }
 
 /// The body at a URL.

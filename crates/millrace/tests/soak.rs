@@ -23,7 +23,19 @@ fn a_second_of_abuse_breaks_no_promise() {
 /// As long as the machine takes: each waits until all is whole and every client has gone on.
 #[test]
 fn members_of_a_cluster_are_killed_and_nothing_acknowledged_is_lost() {
-    let out = soak(&["kills", "--kills", "8", "--keys", "60", "--seed", "5", "--json"]);
+    killed("log");
+}
+
+/// The same where the node's items lie in the chain, and all clients work on the same keys.
+#[test]
+fn members_of_a_cluster_are_killed_while_all_clients_use_the_same_keys() {
+    killed("chain");
+}
+
+fn killed(durability: &str) {
+    let words =
+        ["kills", "--kills", "8", "--keys", "60", "--seed", "5", "--durability", durability, "--json"];
+    let out = soak(&words);
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{}\n{text}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
     let outcome: serde_json::Value = serde_json::from_str(&text).expect("JSON");

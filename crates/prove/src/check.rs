@@ -1,23 +1,25 @@
 //! `millrace check`: could any correct system have shown its clients what this history says?
 //!
-//! The file is that of `docs/history.md`, the judges are those of crate `sim`. What a file has, operations on keys or transactions, its first
-//! line tells.
+//! The file is that of `docs/history.md`, the judges are those of crate `sim`: which of them is called says what the file has, operations on keys,
+//! transactions, or both.
 
 use base::{Nanos, Picos};
 use clap::Args;
 use sim::check::Rules;
-use sim::history::{History, ReadError};
+use sim::history::ReadError;
+use sim::joint;
 use sim::txn::{self, Verdict};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 /// Judge a history: what clients asked and were answered (docs/history.md).
 ///
 /// Operations on keys: every key must be linearizable, expiry included. Transactions: in the order of LSNs that the system itself says every
 /// answer must be right, and no transaction may come before one that was answered before it was called; then a search looks for any
-/// order at all. The exit status is 0 if nothing is wrong, 1 if something is, 2 if it is not known.
+/// order at all. Both on the same keys: every key must be linearizable with what transactions do to it, and where a transaction names two keys, all
+/// that tells a version must have one place for both. The exit status is 0 if nothing is wrong, 1 if something is, 2 if it is not known.
 #[derive(Args, Debug)]
 pub struct Check {
     /// JSON Lines
@@ -94,23 +96,25 @@ impl Check {
     }
 
     fn judge(&self, path: &Path) -> Result<Judged, ReadError> {
-        let mut file = BufReader::new(File::open(path)?);
-        let is_of_transactions = has_transactions(&mut file)?;
-        file.rewind()?;
-        match is_of_transactions {
-            true => Ok(self.judge_transactions(&History::read(&mut file)?)),
-            false => Ok(self.judge_keys(&History::read(&mut file)?)),
+        Ok(self.judge_history(&joint::History::read(&mut BufReader::new(File::open(path)?))?))
+    }
+
+    fn judge_history(&self, history: &joint::History) -> Judged {
+        match joint::kinds(history) {
+            (false, true) => self.judge_transactions(&joint::of_transactions(history)),
+            _ => self.judge_keys(history),
         }
     }
 
-    fn judge_keys(&self, history: &History<sim::kv::Op, sim::kv::Ret>) -> Judged {
+    /// Operations on keys, and transactions beside them.
+    fn judge_keys(&self, history: &joint::History) -> Judged {
         let rules = Rules {
             early: Picos::from(Nanos::from_millis(self.early_ms)),
             late: Picos::from(Nanos::from_millis(self.late_ms)),
             may_evict: self.evicts,
             most_configurations: self.configurations as usize,
         };
-        let report = sim::check::check(history, &rules);
+        let report = joint::check(history, &rules);
         let mut lines: Vec<String> =
             report.violations.iter().chain(&report.gave_up).map(ToString::to_string).collect();
         let (violations, unknown) = (report.violations.len(), report.gave_up.len());
@@ -157,16 +161,6 @@ fn line(how: &str, verdict: &Verdict) -> String {
     }
 }
 
-/// Whether the first line that is not empty is about a transaction. A line that makes no sense is the reader's to refuse.
-fn has_transactions(file: &mut impl BufRead) -> io::Result<bool> {
-    let is_empty = |line: &io::Result<String>| line.as_ref().is_ok_and(|line| line.trim().is_empty());
-    let Some(first) = file.by_ref().take(1 << 20).lines().find(|line| !is_empty(line)) else {
-        return Ok(false);
-    };
-    let json: Option<serde_json::Value> = first.ok().and_then(|line| serde_json::from_str(&line).ok());
-    Ok(json.is_some_and(|json| json["op"] == "txn"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,16 +168,13 @@ mod tests {
     fn judged(text: &str) -> (String, Option<u8>) {
         let check =
             Check { file: PathBuf::new(), early_ms: 0, late_ms: 0, evicts: false, configurations: 1 << 16 };
-        let is_of_transactions = has_transactions(&mut text.as_bytes()).expect("memory can be read");
-        let (lines, result) = match is_of_transactions {
-            true => check.judge_transactions(&History::read(&mut text.as_bytes()).expect("good lines")),
-            false => check.judge_keys(&History::read(&mut text.as_bytes()).expect("good lines")),
-        };
+        let history = joint::History::read(&mut text.as_bytes()).expect("good lines");
+        let (lines, result) = check.judge_history(&history);
         (lines.join("\n"), result.err().map(|error| error.exit_code()))
     }
 
     #[test]
-    fn both_kinds_of_files_are_judged() {
+    fn all_kinds_of_files_are_judged() {
         let keys = |value: &str| {
             format!(
                 "\n{}\n{}\n{}\n{}\n",
@@ -211,6 +202,17 @@ mod tests {
         assert!(code.is_none() && text.contains("in any order: strictly serializable"), "{text}");
         let (text, code) = judged(&transactions(2));
         assert!(code == Some(1) && text.contains("sums [-2]"), "{text}");
+        let mixed = |seen: &str| {
+            let read = r#"{"t":3,"e":"call","c":1,"id":2,"op":"get","k":"n","a":{}}"#;
+            let answer =
+                r#"{"t":4,"e":"return","c":1,"id":2,"op":"get","k":"n","r":{"s":"ok","v":"SEEN","ver":3}}"#;
+            format!("{}{read}\n{}\n", transactions(-2), answer.replace("SEEN", seen))
+        };
+        assert_eq!(
+            judged(&mixed("-2")),
+            ("2 operations, 1 keys good, 0 wrong, 0 not decided".to_string(), None)
+        );
+        assert_eq!(judged(&mixed("-3")).1, Some(1));
         assert_eq!(judged("").1, None);
     }
 }

@@ -170,7 +170,7 @@ fn run<'scope, M: Machine + Send + 'scope>(
     (socket, book, guard): (UdpSocket, &Arc<Book>, Guard),
     stop: &'scope AtomicBool,
 ) -> i32 {
-    let mut driver = Driver::new(machine, socket, book.clone(), guard).expect("a socket");
+    let mut driver = Driver::new(machine, socket, book, guard).expect("a socket");
     let (say, hear) = channel();
     scope.spawn(move || {
         say.send(gettid().as_raw_nonzero().get()).expect("somebody waits for it");

@@ -86,7 +86,7 @@ fn run<'scope, M: Machine + Send + 'scope>(
     let address = socket.local_addr().expect("bound");
     // The load's packets have no proof: what one costs is in `cargo bench -p millrace-protocol --bench wire`.
     let guard = Guard::new(node, FIRST.0, None);
-    let driver = Driver::new(machine, socket, book.clone(), guard).expect("a socket");
+    let driver = Driver::new(machine, socket, book, guard).expect("a socket");
     let mut driver = driver.with_per_call(per_call);
     let (say, hear) = channel();
     scope.spawn(move || {

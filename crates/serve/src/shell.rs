@@ -12,13 +12,15 @@
 //! 1. The admin port is there before a service waits for long: for a model, say.
 //! 2. However it ends, every service that was opened is brought to its end.
 //! 3. The admin port is there while services drain: `/readyz` says so.
-//! 4. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
+//! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
+//! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
 use crate::admin::{Admin, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
+use axum::routing::put;
 use base::registers::Shown;
 use base::trace::Tracer;
 use fabric::link::Address;
@@ -217,7 +219,17 @@ impl Shell {
         }
         let serves = Arc::new(AtomicBool::new(false));
         if let Some(address) = admin {
-            let (serves, stop) = (Arc::clone(&serves), shell.stop.clone());
+            let (serves, stop, told) = (Arc::clone(&serves), shell.stop.clone(), shell.stop.clone());
+            let end = async move || {
+                log::info!("told to stop at the admin port");
+                told.stop();
+                "draining\n"
+            };
+            let routes = routes.with(
+                "PUT /stop",
+                "has the process answer what has come, and end; with the token",
+                put(end),
+            );
             let routes = routes.ready(move || match serves.load(Ordering::Relaxed) {
                 _ if stop.is_set() => Err("draining".to_owned()),
                 false => Err("starting".to_owned()),

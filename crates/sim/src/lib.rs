@@ -18,6 +18,7 @@ pub mod counted;
 pub mod faults;
 pub mod fingerprint;
 pub mod history;
+pub mod joint;
 pub mod kv;
 pub mod linear;
 pub mod network;

@@ -5,11 +5,11 @@
 //! the two against each other, and the program does not compile when they differ.
 
 use protocol::coherence::ownership::MOST_SESSIONS;
-use protocol::wire::{MAX_KEY, padded};
+use protocol::wire::{MAX_FAST_VALUE, MAX_KEY, padded};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Bytes of the longest value that the XDP tier keeps. With a key of 250 the reply is then 1440 bytes: a frame of an MTU of 1500.
-pub const MAX_VALUE: usize = 1024;
+/// Bytes of the longest value that the XDP tier keeps.
+pub const MAX_VALUE: usize = MAX_FAST_VALUE;
 /// Entries of a bucket.
 pub const WAYS: usize = 4;
 /// Words of a key.

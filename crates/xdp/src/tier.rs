@@ -175,6 +175,14 @@ impl Tier {
         place.port.store(u32::from(address.port()), Relaxed);
     }
 
+    /// A home is nowhere that the program can send to: requests for it go up.
+    pub fn forget_home(&self, home: HomeId) {
+        let place = &self.shared.homes[usize::from(home.0) % HOMES];
+        if place.number.load(Relaxed) == u32::from(home.0) {
+            place.port.store(0, Relaxed);
+        }
+    }
+
     /// What was seen up to now counts half as much for the filter from here on.
     pub fn age_filter(&self) {
         self.shared.config().window.fetch_add(1, Relaxed);

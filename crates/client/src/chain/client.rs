@@ -34,6 +34,8 @@ pub struct Options {
     pub timeout: Duration,
     /// How long for the outcome of a transaction.
     pub patience: Duration,
+    /// Whether a write goes by the home of boxes that has claimed the chain, if one has. Else that it was not done is its outcome.
+    pub by_homes: bool,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             wait: WaitPolicy::default(),
             timeout: Duration::from_secs(2),
             patience: Duration::from_secs(10),
+            by_homes: true,
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct Client {
     out: Out,
     /// Outcomes of tickets that nobody has asked for yet.
     done: HashMap<Ticket, Result<Outcome, TxnError>>,
+    /// The question where the home is, while it is under way.
+    claim: Option<Ticket>,
 }
 
 impl Client {
@@ -101,6 +106,7 @@ impl Client {
         let number = RandomState::new().build_hasher().finish();
         let machine = client::Client::new(&config, number, &places.replicas(), number, clock.now())
             .reads(options.reads);
+        let machine = if options.by_homes { machine.follows_homes() } else { machine };
         Ok(Client {
             machine,
             places,
@@ -109,6 +115,7 @@ impl Client {
             clock,
             out: Out::new(),
             done: HashMap::new(),
+            claim: None,
         })
     }
 
@@ -165,6 +172,19 @@ impl Client {
         Ok(ticket)
     }
 
+    /// Starts a transaction that somebody else asked for, in his session and under his number; [`Client::poll`] tells what becomes of it.
+    /// [`TxnError::Refused`] as [`Refusal::NoSession`] or [`Refusal::Forgotten`]: it may have been done, and will not be any more.
+    ///
+    /// # Errors
+    /// [`TxnError::TooMany`]; nothing was sent then.
+    pub fn relay(&mut self, id: RequestId, transaction: Transaction) -> Result<Ticket, TxnError> {
+        let now = self.clock.now();
+        let ticket = self.machine.relay(now, id, transaction, &mut self.out);
+        let ticket = ticket.map_err(|_| TxnError::TooMany)?;
+        self.depart(now);
+        Ok(ticket)
+    }
+
     /// What became of a transaction, if there is news. Publishes what was started.
     pub fn poll(&mut self) -> Option<(Ticket, Result<Outcome, TxnError>)> {
         if self.done.is_empty() {
@@ -212,16 +232,58 @@ impl Client {
     fn turn(&mut self) {
         let now = self.clock.now();
         let Client { machine, places, out, .. } = self;
-        places.poll(now, |replica, message| machine.handle(now, NodeId::Replica(replica), message, out));
+        places.poll(now, |from, message| machine.handle(now, from, message, out));
         if places.changed() {
             machine.know(&places.replicas());
         }
+        if places.lost_home() {
+            machine.home_is_lost();
+        }
         machine.tick(now, out);
         self.depart(now);
+        self.look_for_home(now);
         while let Some((ticket, result)) = self.machine.next_done() {
+            if self.claim.take_if(|asked| *asked == ticket).is_some() {
+                self.hear_claim(now, result);
+                continue;
+            }
             let result = result.map_err(|failure| self.explain(ticket, failure));
             self.done.insert(ticket, result);
         }
+    }
+
+    /// Asks the chain where the home is, if somebody wants to know.
+    fn look_for_home(&mut self, now: Nanos) {
+        if self.claim.is_none() && self.places.wants_home() {
+            // Where too much is under way, whoever is not answered asks again.
+            self.claim = self.machine.start(now, Claim::ask(), &mut self.out).ok();
+            self.depart(now);
+        }
+    }
+
+    fn hear_claim(&mut self, now: Nanos, result: Result<Outcome, Failure>) {
+        let found = match result {
+            Ok(outcome) => {
+                let claim = outcome.reads.into_iter().next().flatten();
+                let claim = claim.and_then(|found| Claim::parse(&found.value));
+                let claim = claim.ok_or_else(|| "no home has claimed the chain".to_owned());
+                claim.and_then(|claim| {
+                    let wrong = |error| format!("the home says that it is at \"{}\": {error}", claim.address);
+                    claim.address.parse().map_err(wrong)
+                })
+            }
+            Err(_) => Err("nobody says where the home is".to_owned()),
+        };
+        match &found {
+            Ok(_) => self.machine.home_is_found(),
+            Err(_) => self.machine.home_is_lost(),
+        }
+        self.places.set_home(now, found);
+    }
+
+    /// Why the home of boxes that has claimed the chain was not reached the last time, if so.
+    pub fn trouble_of_home(&self) -> Option<&str> {
+        self.places.trouble_of_home()
     }
 
     fn explain(&self, ticket: Ticket, failure: Failure) -> TxnError {
@@ -309,8 +371,10 @@ impl Client {
 
     fn depart(&mut self, now: Nanos) {
         for (to, message) in self.out.drain(..) {
-            if let NodeId::Replica(replica) = to {
-                self.places.ask(now, replica, message);
+            match to {
+                NodeId::Replica(replica) => self.places.ask(now, replica, message),
+                NodeId::Home => self.places.ask_home(now, message),
+                NodeId::Client(_) | NodeId::Controller(_) => {}
             }
         }
     }

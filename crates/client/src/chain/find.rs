@@ -9,7 +9,7 @@
 //! Bounds: [`Finder`]'s time for each source; a directory's for what it names.
 
 use super::directory::{self, Directory};
-use crate::etcd::Etcd;
+use crate::etcd::{Access, Etcd};
 use crate::file;
 use crate::web::Web;
 use fabric::link::Address;
@@ -20,7 +20,7 @@ use std::time::Duration;
 const USUAL_CHAIN: u32 = 1;
 
 /// Where to look.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Replicas; one that lives is enough.
     Replicas(Vec<Address>),
@@ -30,26 +30,11 @@ pub enum Source {
     Controller(String),
     /// etcd, where the chain's controllers keep their configuration.
     Etcd {
-        /// `http://HOST:PORT` of its members.
+        /// `http://HOST:PORT` or `https://HOST:PORT` of its members.
         endpoints: Vec<String>,
-        /// User and password, where it has users.
-        login: Option<(String, String)>,
+        /// As whom it is asked, where it has users; and how it is known.
+        access: Access,
     },
-}
-
-/// Without the password.
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Source::Replicas(addresses) => f.debug_tuple("Replicas").field(addresses).finish(),
-            Source::File(path) => f.debug_tuple("File").field(path).finish(),
-            Source::Controller(url) => f.debug_tuple("Controller").field(url).finish(),
-            Source::Etcd { endpoints, login } => {
-                let user = login.as_ref().map(|(user, _)| user);
-                f.debug_struct("Etcd").field("endpoints", endpoints).field("user", &user).finish()
-            }
-        }
-    }
 }
 
 /// Looks for the replicas of one chain.
@@ -109,7 +94,7 @@ impl Finder {
                 Ok(chain.replicas.into_iter().map(|(_, address)| address).collect())
             }
             Source::Controller(place) => self.ask_controller(place),
-            Source::Etcd { endpoints, login } => self.ask_etcd(endpoints, login.clone()),
+            Source::Etcd { endpoints, access } => self.ask_etcd(endpoints, access.clone()),
         }
     }
 
@@ -134,15 +119,11 @@ impl Finder {
         self.read(&page.text).map_err(said)
     }
 
-    fn ask_etcd(
-        &self,
-        endpoints: &[String],
-        login: Option<(String, String)>,
-    ) -> Result<Vec<Address>, String> {
+    fn ask_etcd(&self, endpoints: &[String], access: Access) -> Result<Vec<Address>, String> {
         let said = |error: crate::etcd::EtcdError| error.to_string();
         // Each member has its share, so that one that is silent does not take the time of all.
         let each = self.timeout / u32::try_from(endpoints.len().max(1)).unwrap_or(u32::MAX);
-        let mut etcd = Etcd::new(endpoints.to_vec(), login, each).map_err(said)?;
+        let mut etcd = Etcd::new(endpoints.to_vec(), access, each).map_err(said)?;
         let key = directory::key(self.chain.unwrap_or(USUAL_CHAIN));
         let found = etcd.get(&key).map_err(said)?;
         let found = found.ok_or_else(|| {

@@ -30,7 +30,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 /// Messages that wait for a connection.
-const HELD: usize = 1024;
+pub(super) const HELD: usize = 1024;
 /// The first pause after a connection could not be made; then twice that, …
 const PAUSE: Nanos = Nanos::from_millis(5);
 /// … and never longer than this.
@@ -45,12 +45,32 @@ pub(super) struct Opened {
     pub(super) info: Info,
 }
 
+/// A connection to who is there.
+struct Connected {
+    channel: Channel,
+    stub: TxnClient,
+    /// What a replica says; homes say nothing.
+    info: Option<Info>,
+}
+
 /// Connects and asks who is there.
 pub(super) fn open(address: &Address, options: &Options) -> Result<Opened, String> {
     let mut channel = Channel::connect(address, options).map_err(|error| error.to_string())?;
     let stub = TxnClient::new(&channel).map_err(|error| error.to_string())?;
     let info = ask_info(&mut channel, &stub, None, options.timeout).map_err(|status| status.to_string())?;
     Ok(Opened { channel, stub, info })
+}
+
+/// Connects to the home of boxes that takes transactions there.
+fn open_home(address: &Address, options: &Options) -> Result<Connected, String> {
+    let channel = Channel::connect(address, options).map_err(|error| error.to_string())?;
+    let stub = TxnClient::new(&channel).map_err(|error| error.to_string())?;
+    Ok(Connected { channel, stub, info: None })
+}
+
+fn open_replica(address: &Address, options: &Options) -> Result<Connected, String> {
+    let Opened { channel, stub, info } = open(address, options)?;
+    Ok(Connected { channel, stub, info: Some(info) })
 }
 
 /// Asks a replica for its view; with a checksum of its store as of an LSN (0: now) if that is given.
@@ -113,8 +133,8 @@ enum State {
         until: Nanos,
     },
     Opening {
-        opened: Receiver<Result<Opened, String>>,
-        came: Option<Box<Result<Opened, String>>>,
+        opened: Receiver<Result<Connected, String>>,
+        came: Option<Box<Result<Connected, String>>>,
         held: Vec<Message>,
     },
     Open {
@@ -124,9 +144,10 @@ enum State {
     },
 }
 
-/// A replica.
+/// A replica, or the home of boxes.
 pub(super) struct Place {
     pub(super) replica: ReplicaId,
+    is_home: bool,
     pub(super) address: Address,
     state: State,
     /// Connections that could not be made since one was.
@@ -140,14 +161,23 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(replica: ReplicaId, address: Address) -> Place {
         let state = State::Closed { until: Nanos::ZERO };
-        Place { replica, address, state, failures: 0, trouble: None, news: None }
+        Place { replica, is_home: false, address, state, failures: 0, trouble: None, news: None }
+    }
+
+    /// The home of boxes. It is no replica.
+    pub(super) fn home(address: Address) -> Place {
+        Place { is_home: true, ..Place::new(ReplicaId(0), address) }
     }
 
     /// From now on this is the connection.
     pub(super) fn opened(&mut self, opened: Opened) {
         let Opened { channel, stub, info } = opened;
+        self.connected_to(Connected { channel, stub, info: Some(info) });
+    }
+
+    fn connected_to(&mut self, Connected { channel, stub, info }: Connected) {
         self.state = State::Open { channel: Box::new(channel), stub, calls: Calls::default() };
-        self.news = Some(Box::new(info));
+        self.news = info.map(Box::new);
         (self.failures, self.trouble) = (0, None);
     }
 
@@ -248,6 +278,7 @@ impl Place {
     fn begin(&mut self, held: Vec<Message>, options: &Options, waker: &Waker) {
         let (said, opened) = channel();
         let (address, options, waker) = (self.address.clone(), options.clone(), waker.clone());
+        let open = if self.is_home { open_home } else { open_replica };
         let connect = move || {
             // Nobody listens when the client is gone.
             let _ = said.send(open(&address, &options));
@@ -288,14 +319,14 @@ impl Place {
     }
 
     /// What came of connecting.
-    fn settle(&mut self, now: Nanos, opened: Result<Opened, String>, held: &[Message]) -> usize {
-        let checked = opened.and_then(|opened| {
-            let theirs = opened.info.replica;
-            if theirs == self.replica { Ok(opened) } else { Err(format!("replica {} is there", theirs.0)) }
+    fn settle(&mut self, now: Nanos, opened: Result<Connected, String>, held: &[Message]) -> usize {
+        let checked = opened.and_then(|opened| match &opened.info {
+            Some(info) if info.replica != self.replica => Err(format!("replica {} is there", info.replica.0)),
+            _ => Ok(opened),
         });
         match checked {
             Ok(opened) => {
-                self.opened(opened);
+                self.connected_to(opened);
                 if let State::Open { channel, stub, calls } = &mut self.state {
                     held.iter().for_each(|message| send(channel, stub, calls, now, message));
                 }

@@ -4,19 +4,22 @@
 //! connects to tells who is in the chain; and when nobody can be reached, or a replica is named that it does not know, it looks for them anew, where it
 //! found them first and at all addresses that it knows. A thread does that, since it may take long.
 //!
+//! Besides, the home of boxes that has claimed the chain, while there is one and somebody asks for it.
+//!
 //! Bounds: [`MAX_REPLICAS`]; one search at a time, [`SEARCH_PAUSE`] apart.
 
 use super::directory::MAX_REPLICAS;
 use super::error::TxnError;
 use super::find::Finder;
 use super::info::Info;
-use super::place::Place;
+use super::place::{HELD, Place};
 use super::search::Finding;
 use base::{Clock, Nanos};
 use fabric::channel::{Channel, Options};
 use fabric::link::Address;
 use protocol::chain::message::Refusal;
-use protocol::chain::{Epoch, Message, ReplicaId};
+use protocol::chain::transaction::Abort;
+use protocol::chain::{Epoch, Message, NodeId, ReplicaId};
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting_on_eventfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
@@ -35,6 +38,7 @@ struct Search {
 /// The replicas.
 pub(super) struct Places {
     places: Vec<Place>,
+    home: Home,
     chain: u32,
     /// The newest configuration that a replica told of.
     order: (Epoch, Vec<ReplicaId>),
@@ -52,6 +56,19 @@ pub(super) struct Places {
     waker: Waker,
     /// Somebody called since the last wait.
     called: Arc<AtomicBool>,
+}
+
+/// The home of boxes that has claimed the chain, as far as it is known.
+#[derive(Default)]
+struct Home {
+    place: Option<Place>,
+    /// Messages that wait until it is known where it is.
+    held: Vec<Message>,
+    /// Somebody wants to know where it is.
+    is_wanted: bool,
+    /// It could not be reached, or its connection ended.
+    is_lost: bool,
+    trouble: Option<String>,
 }
 
 /// Ends waits of a client from another thread.
@@ -79,6 +96,7 @@ impl Places {
         let chain = finding.chain.expect("somebody answered");
         let places = Places {
             chain,
+            home: Home::default(),
             order: finding.order.clone(),
             is_changed: false,
             places: finding.in_order(),
@@ -124,15 +142,83 @@ impl Places {
         }
     }
 
+    /// Asks the home of boxes. Where it is not known where that is, [`Places::wants_home`] says so.
+    pub(super) fn ask_home(&mut self, now: Nanos, message: Message) {
+        match &mut self.home.place {
+            Some(place) => place.ask(now, message, &self.options, &self.waker),
+            None => {
+                self.home.is_wanted = true;
+                if self.home.held.len() < HELD {
+                    self.home.held.push(message);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody asked for a home that is not known, since this was asked.
+    pub(super) fn wants_home(&mut self) -> bool {
+        std::mem::take(&mut self.home.is_wanted)
+    }
+
+    /// The home is there, or there is none, and why not.
+    pub(super) fn set_home(&mut self, now: Nanos, found: Result<Address, String>) {
+        let held = std::mem::take(&mut self.home.held);
+        match found {
+            Ok(address) => {
+                self.home.place = Some(Place::home(address));
+                held.into_iter().for_each(|message| self.ask_home(now, message));
+            }
+            Err(why) => (self.home.trouble, self.home.is_lost) = (Some(why), true),
+        }
+    }
+
+    /// Whether the home was lost since this was asked.
+    pub(super) fn lost_home(&mut self) -> bool {
+        std::mem::take(&mut self.home.is_lost)
+    }
+
+    /// Why the home was not reached the last time, if so.
+    pub(super) fn trouble_of_home(&self) -> Option<&str> {
+        self.home.trouble.as_deref()
+    }
+
+    /// Takes what came from the home. One that is lost is looked for anew when somebody asks for it.
+    fn poll_home(&mut self, now: Nanos, hear: &mut impl FnMut(NodeId, Message)) -> usize {
+        let Some(place) = &mut self.home.place else { return 0 };
+        let was_open = place.is_open();
+        let mut is_replaced = false;
+        let count = place.poll(now, |message| {
+            is_replaced |=
+                matches!(&message, Message::Reply { outcome, .. } if outcome.abort == Some(Abort::Claimed));
+            hear(NodeId::Home, message);
+        });
+        if is_replaced {
+            // Whoever is not answered asks again, where the claim says then.
+            self.home.place = None;
+        } else if (was_open && !place.is_open()) || place.is_out_of_reach() {
+            let why = place.trouble().unwrap_or("the connection ended");
+            self.home.trouble = Some(format!("the home at {}: {why}", place.address));
+            (self.home.place, self.home.is_lost) = (None, true);
+        } else if count > 0 {
+            self.home.trouble = None;
+        }
+        count
+    }
+
+    /// Replicas, and the home.
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.places.iter_mut().chain(&mut self.home.place)
+    }
+
     /// Takes what came from all of them; how much that is.
-    pub(super) fn poll(&mut self, now: Nanos, mut hear: impl FnMut(ReplicaId, Message)) -> usize {
-        let (mut count, mut is_lost) = (0, false);
+    pub(super) fn poll(&mut self, now: Nanos, mut hear: impl FnMut(NodeId, Message)) -> usize {
+        let (mut count, mut is_lost) = (self.poll_home(now, &mut hear), false);
         let mut news = Vec::new();
         for place in &mut self.places {
             let (replica, was_open) = (place.replica, place.is_open());
             count += place.poll(now, |message| {
                 is_lost |= matches!(&message, Message::Refused { why: Refusal::Elsewhere(None), .. });
-                hear(replica, message);
+                hear(NodeId::Replica(replica), message);
             });
             news.extend(place.take_news());
             is_lost |= was_open && !place.is_open();
@@ -265,7 +351,7 @@ impl Places {
 
     /// Sends what was asked, without waiting for anything.
     pub(super) fn flush(&mut self) {
-        self.places.iter_mut().filter_map(Place::channel).for_each(|(channel, _)| channel.flush());
+        self.all_mut().filter_map(Place::channel).for_each(|(channel, _)| channel.flush());
     }
 
     /// Why there is no answer, as far as is known.
@@ -273,8 +359,14 @@ impl Places {
         let told = |place: &Place| {
             Some(format!("replica {} at {}: {}", place.replica.0, place.address, place.trouble()?))
         };
-        let all: Vec<String> =
-            self.places.iter().filter_map(told).chain(self.search_trouble.clone()).collect();
+        let all: Vec<String> = self
+            .home
+            .trouble
+            .clone()
+            .into_iter()
+            .chain(self.places.iter().filter_map(told))
+            .chain(self.search_trouble.clone())
+            .collect();
         if all.is_empty() { "no replica answered in time".to_owned() } else { all.join("; ") }
     }
 
@@ -302,7 +394,7 @@ impl Places {
 
     fn is_ready(&mut self) -> bool {
         // All of them: a look publishes.
-        let ready = self.places.iter_mut().filter_map(|place| place.look().then_some(())).count() > 0;
+        let ready = self.all_mut().filter_map(|place| place.look().then_some(())).count() > 0;
         self.look_at_search() || ready || self.was_called()
     }
 
@@ -314,10 +406,10 @@ impl Places {
     fn sleep(&mut self, now: Nanos, until: Nanos) {
         self.sleeper.arm();
         // All of them: one that is not armed would not wake us.
-        let channels = self.places.iter_mut().filter_map(|place| place.channel().map(|(channel, _)| channel));
+        let channels = self.all_mut().filter_map(|place| place.channel().map(|(channel, _)| channel));
         let busy = channels.filter_map(|channel| (!channel.arm()).then_some(())).count();
         // Who connects, or calls, rings after it has told; so this look comes after arming.
-        let told = self.places.iter_mut().filter(|place| place.is_opening()).any(Place::look)
+        let told = self.all_mut().filter(|place| place.is_opening()).any(Place::look)
             || self.called.load(Ordering::Acquire);
         if busy == 0 && !told && !self.look_at_search() {
             let theirs = self.channels().map(Channel::next_deadline).fold(until, Nanos::min);
@@ -334,7 +426,7 @@ impl Places {
             let _ = poll(&mut fds, Some(&span));
         }
         self.sleeper.disarm();
-        for place in &mut self.places {
+        for place in self.all_mut() {
             if let Some((channel, _)) = place.channel() {
                 channel.disarm();
             }
@@ -342,7 +434,7 @@ impl Places {
     }
 
     fn channels(&self) -> impl Iterator<Item = &Channel> {
-        self.places.iter().filter_map(Place::channel_ref)
+        self.places.iter().chain(&self.home.place).filter_map(Place::channel_ref)
     }
 }
 

@@ -1,9 +1,8 @@
 //! A table as the flags of a command.
 
-use super::{Entry, Table, Wrong, scalar};
+use super::{Entry, Table, Wrong};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error as _;
-use toml::de::DeValue;
 
 impl Table<'_> {
     /// Reads all keys that are no tables as flags; but not those of `others`.
@@ -72,19 +71,5 @@ impl Table<'_> {
             }
         };
         entry.map_or_else(|| self.wrong(&what), |entry| entry.wrong(&what))
-    }
-}
-
-impl Entry<'_> {
-    fn scalars(&self) -> Result<Vec<String>, Wrong> {
-        let wrong = || self.wants("a number, a string, or a list of them");
-        match self.value {
-            DeValue::Array(all) => all.iter().map(|one| scalar(one.get_ref()).ok_or_else(wrong)).collect(),
-            one => Ok(vec![scalar(one).ok_or_else(wrong)?]),
-        }
-    }
-
-    fn is_on(&self) -> Result<bool, Wrong> {
-        self.value.as_bool().ok_or_else(|| self.wants("true or false"))
     }
 }

@@ -46,7 +46,7 @@ pub struct Txn {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    Status(StatusOf),
+    Status(Box<StatusOf>),
     Bench(Box<bench::txn::Bench>),
 }
 

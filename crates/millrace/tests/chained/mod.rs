@@ -10,12 +10,12 @@ use protocol::chain::{Outcome, SessionId, Transaction};
 use serve::chain::status::ask;
 use serve::txn::info::{Info, Member};
 use serve::txn::proto::millrace::TxnClient;
+use serve::txn::spawned::Spawned;
 use serve::txn::words::{put_request, take_answer, take_opened};
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// After this a test has failed.
@@ -55,9 +55,8 @@ pub fn folder(test: &str) -> PathBuf {
 
 /// `millrace chain up`.
 pub struct Up {
-    process: Child,
+    chain: Option<Spawned>,
     folder: PathBuf,
-    said: Arc<(Mutex<Vec<String>>, Condvar)>,
     keep: bool,
 }
 
@@ -74,61 +73,41 @@ impl Up {
     /// The same, with these in its environment.
     pub fn within(folder: PathBuf, words: &[&str], environment: &[(&str, PathBuf)]) -> Up {
         // A replica whose file may not grow is to be told so, not killed.
-        let mut process = Command::new("sh")
-            .args([
-                "-c",
-                "trap '' XFSZ; exec \"$@\"",
-                "sh",
-                PROGRAM,
-                "chain",
-                "up",
-                "--until-eof",
-                "--port",
-                "0",
-            ])
-            .arg("--data")
-            .arg(&folder)
-            .args(words)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program");
-        let said: Arc<(Mutex<Vec<String>>, Condvar)> = Arc::default();
-        let output = process.stdout.take().expect("it is piped");
-        let into = Arc::clone(&said);
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                into.0.lock().expect("nobody panics with it").push(line);
-                into.1.notify_all();
-            }
-        });
-        let up = Up { process, folder, said, keep: false };
-        (1..=3).for_each(|id| drop(up.line(&format!("replica {id} of chain 1 serves"))));
-        up
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "trap '' XFSZ; exec \"$@\"",
+            "sh",
+            PROGRAM,
+            "chain",
+            "up",
+            "--until-eof",
+            "--port",
+            "0",
+        ]);
+        command.arg("--data").arg(&folder).args(words);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let chain = Spawned::of(command, 3).unwrap_or_else(|error| panic!("{error}"));
+        Up { chain: Some(chain), folder, keep: false }
+    }
+
+    fn chain(&self) -> &Spawned {
+        self.chain.as_ref().expect("it runs until this ends")
     }
 
     pub fn lines(&self) -> Vec<String> {
-        self.said.0.lock().expect("nobody panics with it").clone()
+        self.chain().lines()
     }
 
     /// The newest line that begins so, when there is one.
     pub fn line(&self, begins: &str) -> String {
-        let lines = self.said.0.lock().expect("nobody panics with it");
-        let none = |lines: &mut Vec<String>| !lines.iter().any(|line| line.starts_with(begins));
-        let (lines, timeout) = self.said.1.wait_timeout_while(lines, PATIENCE, none).expect("as above");
-        assert!(!timeout.timed_out(), "nobody says {begins:?}: {lines:?}");
-        lines.iter().rev().find(|line| line.starts_with(begins)).expect("it was there").clone()
+        let line = self.chain().wait_for_line(begins, 0, PATIENCE);
+        line.unwrap_or_else(|| panic!("nobody says {begins:?}: {:?}", self.lines()))
     }
 
     /// Where the replicas serve clients.
     pub fn addresses(&self) -> Vec<Address> {
-        let address = |id: u16| {
-            let line = self.line(&format!("replica {id} of chain 1 serves clients at "));
-            let rest = line.split(" at ").nth(1).expect("an address");
-            rest.split(',').next().expect("an address").parse().expect("an address")
-        };
-        (1..=3).map(address).collect()
+        self.chain().addresses()
     }
 
     /// The same, for the command line.
@@ -137,25 +116,23 @@ impl Up {
     }
 
     fn process(&self, id: u16) -> i32 {
-        let line = self.line(&format!("replica {id} is process "));
-        line.rsplit(' ').next().expect("a number").parse().expect("a number")
+        let all = self.chain().processes();
+        let process = all.iter().find(|(replica, _)| *replica == id).expect("it lives").1;
+        i32::try_from(process).expect("a number")
     }
 
     /// Sends a replica a signal.
     pub fn signal(&self, id: u16, signal: i32) {
-        let pid = rustix::process::Pid::from_raw(self.process(id)).expect("a process");
         let signal = rustix::process::Signal::from_named_raw(signal).expect("a signal");
-        rustix::process::kill_process(pid, signal).expect("it lives");
+        assert!(self.chain().signal(id, signal), "replica {id} lives");
     }
 
     /// Kills a replica, and waits until that was noticed.
     pub fn kill(&self, id: u16) {
-        let (ended, before) = (format!("replica {id} ended"), self.lines().len());
+        let (ended, before) = (format!("replica {id} ended"), self.chain().printed());
         self.signal(id, libc::SIGKILL);
-        let lines = self.said.0.lock().expect("nobody panics with it");
-        let none = |lines: &mut Vec<String>| !lines[before..].iter().any(|line| line.starts_with(&ended));
-        let waited = self.said.1.wait_timeout_while(lines, PATIENCE, none).expect("as above");
-        assert!(!waited.1.timed_out(), "{ended}: {:?}", waited.0);
+        let noticed = self.chain().wait_for_line(&ended, before, PATIENCE);
+        assert!(noticed.is_some(), "{ended}: {:?}", self.lines());
     }
 
     /// From now on a replica's files may not be written beyond so many bytes.
@@ -168,23 +145,24 @@ impl Up {
     /// Lets all of it end; what it leaves. The folder is removed unless it is used.
     pub fn end(mut self) -> PathBuf {
         self.keep = true;
-        drop(self.process.stdin.take());
-        let ended = self.process.wait().expect("it is ours");
-        assert!(ended.success(), "{:?}", self.lines());
+        let ended = self.chain.take().expect("it runs until this ends").end().expect("it is ours");
+        assert!(ended.success(), "{ended}");
         self.folder.clone()
     }
 }
 
 impl Drop for Up {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let lines = self.said.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let last = &lines[lines.len().saturating_sub(40)..];
-            eprintln!("what the chain said in the end:\n{}", last.join("\n"));
+        if let Some(chain) = self.chain.take()
+            && std::thread::panicking()
+        {
+            let lines = chain.lines();
+            eprintln!(
+                "what the chain said in the end:\n{}",
+                lines[lines.len().saturating_sub(40)..].join("\n")
+            );
         }
         if !self.keep {
-            drop(self.process.stdin.take());
-            let _ = self.process.wait();
             remove(&self.folder);
         }
     }

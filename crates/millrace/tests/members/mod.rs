@@ -184,9 +184,10 @@ impl Cluster {
         Cluster { folder, file }
     }
 
-    /// Starts a member.
+    /// Starts a member. It hears SIGHUP, though who runs the tests does not (`nohup`): a process that is started so leaves the signal ignored.
     pub fn start(&self, words: &[&str]) -> Process {
-        Process::start(PROGRAM, &[words, &["--cluster", &self.file]].concat()).expect("the program")
+        let words = [&["--default-signal=HUP", PROGRAM], words, &["--cluster", &self.file]].concat();
+        Process::start("env", &words).expect("GNU env")
     }
 
     pub fn replica(&self, id: &str) -> Process {

@@ -79,7 +79,8 @@ fn boxes_before_a_chain_have_what_the_chain_has() {
 fn what_does_not_come_by_the_home_is_not_done() {
     let mut racked = Racked::new("claimed", &PATIENT);
     let [mut home, mut one] = [racked.home(), racked.proxy(1)].map(Client::to);
-    let mut beside = txn::Client::connect(&racked.up.addresses(), &txn::Options::default()).expect("a chain");
+    let options = txn::Options { by_homes: false, ..txn::Options::default() };
+    let mut beside = txn::Client::connect(&racked.up.addresses(), &options).expect("a chain");
     let mut put =
         |value: &str| beside.execute(Transaction::new().put("colour", value)).expect("an outcome").abort;
     home.ask("set colour 0 0 4\r\nblue\r\n", "STORED\r\n");
@@ -101,6 +102,55 @@ fn what_does_not_come_by_the_home_is_not_done() {
     one.ask("get colour\r\n", "VALUE colour 0 3\r\nred\r\nEND\r\n");
     assert_eq!(put("green"), Some(Abort::Claimed));
     drop((home, one));
+    racked.finish();
+}
+
+/// A transaction goes by the home where one has claimed the chain: no box has a copy of what it writes; and to the chain where none has.
+#[test]
+fn transactions_go_by_the_home() {
+    let mut racked = Racked::new("by-home", &PATIENT);
+    let [mut home, mut one, mut two] = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
+    let mut client = txn::Client::connect(&racked.up.addresses(), &txn::Options::default()).expect("a chain");
+    let mut done = |transaction: Transaction| {
+        let outcome = client.execute(transaction).expect("an outcome");
+        assert_eq!(outcome.abort, None);
+        outcome
+    };
+    home.ask("set colour 7 0 4\r\nblue\r\nset n 0 0 1\r\n5\r\n", "STORED\r\nSTORED\r\n");
+    for _ in 0..2 {
+        for client in [&mut one, &mut two] {
+            client.ask("get colour n\r\n", "VALUE colour 7 4\r\nblue\r\nVALUE n 0 1\r\n5\r\nEND\r\n");
+        }
+    }
+    assert!(racked.event("granted") >= 2, "boxes have copies");
+    let outcome = done(Transaction::new().get("colour").put("colour", "red").add("n", 3));
+    assert_eq!(outcome.sums, [8]);
+    for client in [&mut one, &mut two, &mut home] {
+        client.ask("get colour n\r\n", "VALUE colour 0 3\r\nred\r\nVALUE n 0 1\r\n8\r\nEND\r\n");
+        assert_eq!(client.gets("n"), (b"8".to_vec(), outcome.lsn.0));
+    }
+    // As `millrace txn` has it, and what it says where the home is not to be had.
+    let list = racked.up.list();
+    let said = std::process::Command::new(crate::PROGRAM)
+        .args(["txn", "--connect", &list, "put colour green"])
+        .output()
+        .expect("the program");
+    assert!(said.status.success(), "{}", stderr(&said));
+    one.ask("get colour\r\n", "VALUE colour 0 5\r\ngreen\r\nEND\r\n");
+    let kv = racked.served().report().kv.chain.expect("it has one");
+    assert!(kv.by_home.asked >= 2 && kv.by_home.under_way == 0, "{:?}", kv.by_home);
+    drop((home, one, two));
+    // The next life of the home is elsewhere, and silent until no box can have a copy.
+    racked.restart_node();
+    let mut home = Client::to(racked.home());
+    done(Transaction::new().put("colour", "white"));
+    home.ask("get colour\r\n", "VALUE colour 0 5\r\nwhite\r\nEND\r\n");
+    // The claim is given up: the chain does it.
+    assert!(chain(&["unclaim", "--connect", &list]).status.success());
+    done(Transaction::new().put("colour", "black"));
+    let line = home.line_of("set colour 0 0 5\r\ngreen\r\n");
+    assert!(line.starts_with("SERVER_ERROR"), "{line}");
+    drop(home);
     racked.finish();
 }
 

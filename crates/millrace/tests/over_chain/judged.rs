@@ -147,7 +147,9 @@ impl World {
         let client = idle[self.prng.below(idle.len() as u64) as usize];
         let (op, text) = self.operation(id, key);
         let node = client % NODES;
-        self.history.call(self.at, client as u32, id, key.as_bytes(), op.clone());
+        // A flush is of all keys.
+        let of = if matches!(op, Op::Flush { .. }) { "" } else { key };
+        self.history.call(self.at, client as u32, id, of.as_bytes(), op.clone());
         self.busy[client] = true;
         self.asked.insert(id, (client, op));
         let (machine, _) = &mut self.nodes[node];

@@ -4,7 +4,7 @@
 use super::chained::{self, PATIENCE, PROGRAM};
 use super::served::Client;
 use super::served::node::Node;
-use client::{Client as Direct, Error};
+use client::{Cluster as Direct, Error};
 use fabric::link::Address;
 use protocol::chain::slots::{Slots, slot};
 use serve::chain::status::ask;
@@ -175,7 +175,7 @@ fn each_item_is_in_its_chain_and_a_flush_is_in_all() {
 
     // Clients that know the chains see the same, with the same versions.
     let mut direct = cluster.direct();
-    assert_eq!(direct.store().chains().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(direct.store().expect("it has one").chains().collect::<Vec<_>>(), [1, 2, 3]);
     for key in keys() {
         let item = direct.get(key.as_bytes()).expect("they serve").expect("it is there");
         assert_eq!((item.value, item.version), one.gets(&key));

@@ -3,7 +3,7 @@
 use super::members::{Cluster, Folder, Text, etcd, free_ports, wait_for};
 use super::{Peer, bytes, hex, python};
 use base::Prng;
-use client::{Client, Swap};
+use client::{Cluster as Found, Swap};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -63,8 +63,8 @@ impl Chain {
         [By::File, By::Controller].into_iter().chain(by_etcd).collect()
     }
 
-    fn rust(&self, by: By) -> Result<Client, String> {
-        let builder = Client::builder().deadline(DEADLINE).chain(7);
+    fn rust(&self, by: By) -> Result<Found, String> {
+        let builder = Found::builder().deadline(DEADLINE).chain(7);
         let builder = match by {
             By::File => builder.cluster(&self.cluster.file),
             By::Controller => builder.controller(&self.admin),
@@ -127,7 +127,7 @@ impl Operation {
         }
     }
 
-    fn by_rust(&self, client: &mut Client) -> Value {
+    fn by_rust(&self, client: &mut Found) -> Value {
         let said = match self {
             Operation::Get(key) => client.get(key.as_bytes()).map(|item| {
                 item.map_or(Value::Null, |item| json!({ "value": hex(&item.value), "version": item.version }))
@@ -263,7 +263,7 @@ fn python_and_rust_agree_on_a_chain_while_its_replicas_die() {
         return;
     }
     let mut chain = Chain::start("python-chain");
-    let mut rust: Vec<Client> = chain.ways().iter().map(|by| chain.rust(*by).expect("it serves")).collect();
+    let mut rust: Vec<Found> = chain.ways().iter().map(|by| chain.rust(*by).expect("it serves")).collect();
     let found = |by: &By| chain.python(&mut python().expect("it was there before"), *by);
     let mut pythons: Vec<Peer> = chain.ways().iter().map(found).collect();
     let (mut model, mut random) = (Model::default(), Prng::new(19));
@@ -323,7 +323,7 @@ fn clients_of_both_languages_add_up_at_once_and_each_write_is_done_once() {
     let session = last["session"].as_str().expect("hex").parse().expect("a session");
     let sequence = last["sequence"].as_u64().expect("a number");
     let id = protocol::chain::message::RequestId { session, sequence };
-    let told = rust.store().status(id).expect("it is remembered");
+    let told = rust.store().expect("it has one").status(id).expect("it is remembered");
     assert!(matches!(told, protocol::chain::message::Status::Done(outcome) if outcome.sums.len() == 1));
     let own = ask(&mut peer, &json!({ "op": "status", "session": last["session"], "sequence": sequence }));
     assert_eq!((&own["state"], own["sums"].as_array().map(Vec::len)), (&json!("DONE"), Some(1)));
@@ -334,7 +334,7 @@ fn clients_of_both_languages_add_up_at_once_and_each_write_is_done_once() {
 fn who_looks_where_nothing_is_is_told() {
     let Some(mut python) = python() else { return };
     let nobody = format!("127.0.0.1:{}", free_ports(1)[0]);
-    let error = Client::builder().controller(&nobody).connect().err().expect("nobody is there").to_string();
+    let error = Found::builder().controller(&nobody).connect().err().expect("nobody is there").to_string();
     assert!(error.contains(&nobody), "{error}");
     let mut peer = Peer::start(python.args(["tests/chain_driver.py", "controller", &nobody]));
     let said: Value = serde_json::from_str(&peer.line()).expect("a line of JSON");

@@ -6,11 +6,14 @@
 
 use super::chained::{PROGRAM, Up, until_all_serve};
 use super::served::{self, Client, Served};
+use protocol::chain::Transaction;
+use protocol::chain::transaction::Abort;
 use serve::inc::topology::Topology;
 use serve::kv::durable::{Durability, DurableArgs};
 use serve::kv::home::HomeArgs;
 use serve::kv::{Place, Server};
 use serve::proxy::{Options, Running};
+use serve::txn;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +25,9 @@ use std::sync::{Arc, Mutex};
 const CHAIN: [&str; 7] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"];
 /// Members of the rack that are processes.
 pub const MEMBERS: [&str; 3] = ["box:1", "box:2", "controller:0"];
+
+/// The way of transactions, beside those of memcached's clients.
+const BESIDE: usize = 3;
 
 /// A process that is killed in the end.
 struct Process(Child);
@@ -152,9 +158,11 @@ impl Racked {
     }
 }
 
-/// One client at the node and one at each proxy, for keys that nobody else has: what it has written it finds, by whatever way, or nothing, since others flush.
+/// One client at the node, one at each proxy and one of transactions, for keys that nobody else has: what it has written it finds, by whatever way, or
+/// nothing, since others flush.
 pub struct Judge {
     clients: [Client; 3],
+    beside: txn::Client,
     name: String,
     turn: u64,
     /// Of the key in use: what may be there, the last first.
@@ -165,14 +173,22 @@ pub struct Judge {
 impl Judge {
     pub fn new(racked: &Racked, name: &str) -> Judge {
         let clients = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
-        Judge { clients, name: name.to_owned(), turn: 0, possible: Vec::new(), keys: 0 }
+        let beside = txn::Client::connect(&racked.up.addresses(), &txn::Options::default());
+        Judge {
+            clients,
+            beside: beside.expect("a chain"),
+            name: name.to_owned(),
+            turn: 0,
+            possible: Vec::new(),
+            keys: 0,
+        }
     }
 
     /// Writes by one way and reads by all, twice, until told to stop.
     pub fn run(mut self, turns: &AtomicU64, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             self.write();
-            for way in [0, 1, 2, 1, 2] {
+            for way in [0, 1, 2, BESIDE, 1, 2] {
                 self.read(way);
             }
             turns.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +206,10 @@ impl Judge {
             (self.keys, self.possible) = (self.keys + 1, Vec::new());
         }
         let (key, value) = (self.key(), self.turn.to_string());
-        let way = (self.turn % 3) as usize;
+        let way = (self.turn % 4) as usize;
+        if way == BESIDE {
+            return self.transact(&key, &value);
+        }
         match self.clients[way].line_of(format!("ms {key} {}\r\n{value}\r\n", value.len())).as_str() {
             "HD" => self.possible = vec![self.turn],
             error if error.starts_with("SERVER_ERROR") => self.possible.push(self.turn),
@@ -198,8 +217,33 @@ impl Judge {
         }
     }
 
+    /// The same by a transaction of several keys.
+    fn transact(&mut self, key: &str, value: &str) {
+        let transaction = Transaction::new().put(key, value).put(format!("{key}-more"), value);
+        match self.beside.execute(transaction).map(|outcome| outcome.abort) {
+            Ok(None) => self.possible = vec![self.turn],
+            // It may have been, or is refused since nobody is there at the moment.
+            Ok(Some(Abort::Claimed)) | Err(_) => self.possible.push(self.turn),
+            other => panic!("{key} was set to {value} by a transaction: {other:?}"),
+        }
+    }
+
+    fn read_beside(&mut self, key: &str) {
+        let Ok(outcome) = self.beside.execute(Transaction::new().get(key)) else { return };
+        let found = outcome.reads.into_iter().next().flatten().map(|found| found.value);
+        let found = found.and_then(|value| String::from_utf8(value).ok()?.parse().ok());
+        let possible = &self.possible;
+        assert!(
+            found.is_none_or(|found: u64| possible.contains(&found)),
+            "{key} is {found:?} by a transaction, and can only be {possible:?}"
+        );
+    }
+
     fn read(&mut self, way: usize) {
         let key = self.key();
+        if way == BESIDE {
+            return self.read_beside(&key);
+        }
         let line = self.clients[way].line_of(format!("mg {key} v\r\n"));
         if line.starts_with("VA ") {
             let found: u64 = self.clients[way].line().parse().expect("a number");

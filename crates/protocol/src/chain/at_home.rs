@@ -11,6 +11,13 @@
 //! **What nobody knows of** holds its items: it may still be done. [`Transactions::lost`] asks once more, under the same number, so the chain does it once.
 //! [`Ended::Unknown`] is for what can come to nothing any more: the chain knows its session no longer.
 //!
+//! **It proves nothing of others.** The chain says the same of a transaction however often, and whenever, it is asked: what it says was done may have been
+//! before a write of the home of which nobody knows. So items are released as [`Ended::Same`]: that write may still be done. They are released by
+//! [`Home::done_aside`](crate::coherence::Home::done_aside), since nothing here is in order with other requests of an item.
+//!
+//! **`Claimed` says nothing of the home.** A client may have asked the chain itself, under the same number and no claim, and that is what the chain remembers.
+//! A home that hears it asks the chain whether it was replaced.
+//!
 //! Invariants: 1. nothing is executed before its last item is admitted; 2. no item is released before the chain has said what became of the transaction;
 //! 3. all that it writes is admitted: attributes stand for their item, a flush for all of them; 4. each item that was asked for is released
 //! once, if it was admitted.
@@ -20,7 +27,6 @@
 use super::attributes::{FLUSHED, RESERVED};
 use super::claim::CLAIM;
 use super::message::{Refusal, RequestId};
-use super::transaction::Abort;
 use super::{Outcome, Transaction};
 use crate::coherence::home::slow::Ended;
 use crate::coherence::home::{Access, Ticket};
@@ -34,10 +40,14 @@ planted! {
     ReleaseTooSoon "release-too-soon",
     /// The last item that it writes is not admitted.
     MissOne "miss-one",
+    /// Nothing that it writes is: it goes to the chain as if no box had copies.
+    MissAll "miss-all",
     /// Who writes attributes is taken for writing an item of that name.
     MissAttributes "miss-attributes",
     /// What nobody knows of is taken for not done.
     LostIsOver "lost-is-over",
+    /// One that was done is taken for proof that earlier writes of its items are not done later.
+    Settles "settles",
 }
 
 /// What a transaction changes of what a home has.
@@ -101,7 +111,6 @@ pub struct Transactions<B = NoBugs> {
     /// What was asked for, and for whom.
     tickets: BTreeMap<Ticket, (RequestId, Part)>,
     next_ticket: u64,
-    is_replaced: bool,
     bugs: B,
 }
 
@@ -121,7 +130,6 @@ impl<B: Bugs<Planted>> Transactions<B> {
             running: BTreeMap::new(),
             tickets: BTreeMap::new(),
             next_ticket: first.0,
-            is_replaced: false,
             bugs,
         }
     }
@@ -163,7 +171,7 @@ impl<B: Bugs<Planted>> Transactions<B> {
         };
         let parts: BTreeSet<Part> = transaction.writes.iter().filter_map(|(key, _)| part(key)).collect();
         let missed = usize::from(self.bugs.has(Planted::MissOne) && parts.len() > 1);
-        let kept = parts.len() - missed;
+        let kept = if self.bugs.has(Planted::MissAll) { 0 } else { parts.len() - missed };
         parts.into_iter().take(kept).collect()
     }
 
@@ -231,8 +239,12 @@ impl<B: Bugs<Planted>> Transactions<B> {
         assert!(running.is_sent, "{id:?} ends, and was never sent");
         let (known, answer) = match ended {
             Ended::Done(outcome) | Ended::Same(outcome) => {
-                self.is_replaced |= outcome.abort == Some(Abort::Claimed);
-                let known = if outcome.abort.is_some() { Ended::NotDone } else { Ended::Done(()) };
+                let settles = self.bugs.has(Planted::Settles);
+                let known = match outcome.abort {
+                    Some(_) => Ended::NotDone,
+                    None if settles => Ended::Done(()),
+                    None => Ended::Same(()),
+                };
                 (known, Answer::Done(outcome))
             }
             Ended::NotDone => (Ended::NotDone, Answer::Refused(Refusal::Busy)),
@@ -259,17 +271,13 @@ impl<B: Bugs<Planted>> Transactions<B> {
     pub fn under_way(&self) -> usize {
         self.running.len()
     }
-
-    /// The chain has said that another claim counts: this home is to serve nobody any more.
-    pub fn is_replaced(&self) -> bool {
-        self.is_replaced
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::chain::attributes::beside;
+    use crate::chain::transaction::Abort;
     use crate::chain::{Durability, Lsn, SessionId};
 
     const ID: RequestId = RequestId { session: SessionId(7), sequence: 1 };
@@ -305,10 +313,10 @@ mod tests {
         assert_eq!(steps(|out| machine.admitted(a, out)), [Step::Execute(ID, asked.clone().under(5))]);
         assert_eq!(steps(|out| machine.lost(ID, out)), [Step::Execute(ID, asked.under(5))]);
         let done = outcome(None);
-        let released = [item("b"), item("a")].map(|part| Step::Release(part, Ended::Done(())));
+        let released = [item("b"), item("a")].map(|part| Step::Release(part, Ended::Same(())));
         let out = steps(|out| machine.ended(ID, Ended::Done(done.clone()), out));
         assert_eq!((&out[..2], &out[2]), (&released[..], &Step::Answer(ID, Answer::Done(done))));
-        assert_eq!((machine.under_way(), machine.is_replaced()), (0, false));
+        assert_eq!(machine.under_way(), 0);
     }
 
     #[test]
@@ -347,7 +355,6 @@ mod tests {
             );
             assert_eq!(steps(|out| machine.ended(ID, ended, out)), [Step::Answer(ID, answer)]);
         }
-        assert!(machine.is_replaced());
         let two = |machine: &mut Transactions, sequence| {
             let id = RequestId { sequence, ..ID };
             steps(|out| machine.begin(id, Transaction::new().put("a", "1"), out))

@@ -143,6 +143,8 @@ pub enum NodeId {
     Replica(ReplicaId),
     /// A controller, by its number.
     Controller(u16),
+    /// For clients alone: the home of boxes that has claimed the chain.
+    Home,
 }
 
 /// Messages to be sent, each with its receiver, in order.

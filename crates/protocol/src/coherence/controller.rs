@@ -22,17 +22,28 @@
 //! lost or home when the lease has passed. The set of such boxes travels in tables and among controllers; a controller that takes over goes on with it, and
 //! waits for a lease of its own.
 //!
+//! **Homes that move.** An operator's order has a home be elsewhere from the next table on ([`super::moved`]), once he has seen its old life end:
+//!
+//! ```text
+//!  old life ends ──▶ order: home 1 is there, of the next table's epoch ──▶ boxes and clients look for it there
+//!                                        ╰──▶ the new life, which waited for this word: silent for a lease from now, then it serves
+//! ```
+//! Places travel in tables, in heartbeats to other controllers, and back in what boxes and controllers answer: whoever takes over learns what it was not
+//! told, and makes a table of it. A controller that stands by keeps an order until it hears of one that makes the tables, which was told as well.
+//!
 //! Bounds: one entry per node of the layout.
 
 use super::holders::Boxes;
 use super::lease::{outlived, runs};
+use super::moved::{Moved, Place};
 use super::ranges::Ranges;
 use super::table::Layout;
 use super::{Config, NodeId, Out, Planted};
 use crate::planted::{Bugs, NoBugs};
-use crate::wire::{BoxId, Control, Epoch, Incarnation, Kind, Message, Opcode, Round, Version};
+use crate::wire::{BoxId, Control, Epoch, HomeId, Incarnation, Kind, Message, Opcode, Round, Version};
 use base::Nanos;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Controllers that can stand by for each other.
@@ -83,6 +94,9 @@ pub struct Controller<B = NoBugs> {
     heard: BTreeMap<NodeId, Said>,
     /// Boxes that are to be stopped; while it is active each with the first table that says so, and since when all go by that.
     draining: BTreeMap<BoxId, (Epoch, Option<Nanos>)>,
+    moved: Arc<Moved>,
+    /// Homes that are to be elsewhere, which no table says yet.
+    moving: BTreeMap<HomeId, SocketAddr>,
     /// When it last heard an active controller.
     heard_active: Nanos,
     beat_at: Nanos,
@@ -110,6 +124,8 @@ impl<B: Bugs<Planted>> Controller<B> {
             index: index % MAX_CONTROLLERS,
             controllers: controllers.min(MAX_CONTROLLERS),
             ranges: Arc::clone(layout.ranges()),
+            moved: Arc::clone(layout.moved()),
+            moving: BTreeMap::new(),
             layout,
             role: Role::Standby,
             epoch: Epoch(0),
@@ -136,7 +152,10 @@ impl<B: Bugs<Planted>> Controller<B> {
                     self.live = Boxes(header.operand);
                     self.order(Boxes(header.version.0));
                 }
-                out.push((from, sign_of_life(message, self.epoch, Incarnation(0))));
+                self.hear_of_moves(now, message);
+                let mut sign = sign_of_life(message, self.epoch, Incarnation(0));
+                self.moved.tell(&mut sign);
+                out.push((from, sign));
             }
             Opcode::Control(Control::HeartbeatAck | Control::TableAck) => {
                 self.hear_life(now, from, message, out)
@@ -197,6 +216,49 @@ impl<B: Bugs<Planted>> Controller<B> {
     /// These boxes are to be stopped, and all others serve, from the next table on: at once if it makes the tables. Boxes that its layout has not are left out.
     pub fn set_draining(&mut self, now: Nanos, draining: Boxes) {
         if self.order(draining) && self.role == Role::Active {
+            self.number_next(now);
+            self.beat_at = now;
+        }
+    }
+
+    /// A home is there from the next table on: at once if it makes the tables, else if it comes to make them before it hears of another that does. Whoever
+    /// calls this has seen the home's life end that was elsewhere. One that its layout has not, or that is there, is left as it is; whether it is another
+    /// place.
+    pub fn move_home(&mut self, now: Nanos, home: HomeId, address: SocketAddr) -> bool {
+        let is_there = self.moved.of(home).is_some_and(|place| place.address == address);
+        if !self.layout.has_home(home) || Place::new(address, self.epoch).is_none() {
+            return false;
+        }
+        if is_there {
+            self.moving.remove(&home);
+            return false;
+        }
+        self.moving.insert(home, address);
+        if self.role == Role::Active {
+            self.number_next(now);
+            self.name_places();
+            self.beat_at = now;
+        }
+        true
+    }
+
+    /// Homes that have moved.
+    pub fn moved(&self) -> &Arc<Moved> {
+        &self.moved
+    }
+
+    /// Orders are of the table that it makes now.
+    fn name_places(&mut self) {
+        let epoch = self.epoch;
+        let moving = std::mem::take(&mut self.moving).into_iter();
+        let named = moving.filter_map(|(home, address)| Some((home, Place::new(address, epoch)?)));
+        Moved::learn_into(&mut self.moved, &named.collect());
+    }
+
+    /// Somebody says where homes are. What is news to the one that makes the tables may be news to others, too.
+    fn hear_of_moves(&mut self, now: Nanos, message: &Message) {
+        let Some((told, _)) = Moved::told(message, &self.layout) else { return };
+        if Moved::learn_into(&mut self.moved, &told) && self.role == Role::Active {
             self.number_next(now);
             self.beat_at = now;
         }
@@ -266,10 +328,12 @@ impl<B: Bugs<Planted>> Controller<B> {
         self.role = Role::Standby;
         self.epoch = epoch;
         self.heard_active = now;
+        self.moving.clear();
     }
 
     fn take_over(&mut self, now: Nanos) {
-        let term = self.epoch.0 >> 16;
+        // Above every epoch that it knows of: of tables, and of places in its file, which outlive all tables.
+        let term = self.epoch.max(self.moved.newest()).0 >> 16;
         // The next that has this index in its lowest bits. After 4096 turns of office there is none higher: it stays.
         let next = (term / 16 + 1) * 16 + u32::from(self.index);
         if next > 0xffff {
@@ -282,6 +346,7 @@ impl<B: Bugs<Planted>> Controller<B> {
         // It has heard nobody go by any table yet.
         let epoch = self.epoch;
         self.draining.values_mut().for_each(|drain| *drain = (epoch, None));
+        self.name_places();
         self.beat_at = now;
     }
 
@@ -315,7 +380,7 @@ impl<B: Bugs<Planted>> Controller<B> {
 
     /// The table has changed.
     fn number_next(&mut self, now: Nanos) {
-        if self.epoch.0 & 0xffff == 0xffff {
+        if self.epoch.0 & 0xffff == 0xffff || self.epoch < self.moved.newest() {
             self.role = Role::Standby;
             self.take_over(now);
         } else {
@@ -326,11 +391,13 @@ impl<B: Bugs<Planted>> Controller<B> {
     fn hear_life(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         let epoch = message.header.epoch;
         if epoch > self.epoch {
-            return self.follow(now, epoch);
+            self.follow(now, epoch);
+            return self.hear_of_moves(now, message);
         }
         if self.role != Role::Active || matches!(from, NodeId::Client(_)) {
             return;
         }
+        self.hear_of_moves(now, message);
         if let Some(heard) = self.heard.get_mut(&from) {
             *heard = Said { at: now, epoch, left: message.header.operand };
             self.note_spread(now);
@@ -351,6 +418,7 @@ impl<B: Bugs<Planted>> Controller<B> {
             message.header.kind = Kind::Table;
             message.value = self.ranges.to_bytes();
         }
+        self.moved.tell(&mut message);
         message
     }
 }

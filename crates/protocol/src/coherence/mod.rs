@@ -23,6 +23,7 @@
 //! | [`holders`], [`rounds`] | who may hold a copy; asking them to drop it. Of homes, and of boxes for those below them |
 //! | [`table`], [`ranges`] | topology, slots, designated boxes, ways round dead ones; where copies may be kept, by slots |
 //! | [`client`], [`boxes`], [`home`], [`controller`] | the four machines |
+//! | [`moved`], [`book`] | homes that are elsewhere than the file says; who is at which address, by that |
 //! | [`guard`] | who may say what: beside a machine, in whatever drives it |
 //!
 //! Time: each node has its own clock, in nanoseconds from anywhere. Clocks run equally fast to within [`lease::DRIFT`].
@@ -30,6 +31,7 @@
 //! Bounds: every table is made with its size; see [`Config`]. Errors: what arrives and makes no sense is dropped, counted, and never
 //! panics.
 
+pub mod book;
 pub mod boxes;
 pub mod client;
 pub mod compute;
@@ -38,6 +40,7 @@ pub mod guard;
 pub mod holders;
 pub mod home;
 pub mod lease;
+pub mod moved;
 pub mod ownership;
 pub mod planted;
 pub mod published;
@@ -47,6 +50,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
+pub use book::Book;
 pub use boxes::Box as CacheBox;
 pub use client::Client;
 pub use controller::Controller;

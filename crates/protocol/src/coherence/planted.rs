@@ -92,6 +92,8 @@ planted! {
     OwnVersions "own-versions",
     /// A home grants copies while its store does a write of the key.
     GrantWhileUnderWay "grant-while-under-way",
+    /// A home grants copies of what was read before a transaction that has ended since.
+    GrantWhatIsOld "grant-what-is-old",
     /// A home grants copies though a write may still be done.
     UnknownForgotten "unknown-forgotten",
     /// A home lets a write be asked for again that may have been done.
@@ -118,6 +120,12 @@ planted! {
     DrainedEarly "drained-early",
     /// A home grants copies and keys to a box that is being drained.
     GrantToDraining "grant-to-draining",
+    /// What comes from where a home was is heard as its own.
+    OldAddressBelieved "old-address-believed",
+    /// A home is looked for where an older order had it.
+    LowerEpochTaken "lower-epoch-taken",
+    /// A home that was started elsewhere serves at once, before it is ordered there and a lease has passed.
+    MovedServesAtOnce "moved-serves-at-once",
 }
 
 #[cfg(test)]

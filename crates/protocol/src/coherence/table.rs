@@ -2,8 +2,9 @@
 //!
 //! * [`Layout`] is the topology and never changes: boxes with those above them, homes with the box before them, slots with their
 //!   homes. It must be the same everywhere, for the home of a key is a promise.
-//! * [`Table`] adds an epoch, the set of boxes that live, the set of those that are being drained, and where copies may be kept ([`super::ranges`]).
-//!   Everything else is computed from it, so that a table travels as three numbers and those ranges. No promise rests on it: a wrong or old one costs hits.
+//! * [`Table`] adds an epoch, the set of boxes that live, the set of those that are being drained, where copies may be kept ([`super::ranges`]), and which
+//!   homes have moved ([`super::moved`]), which machines carry for their drivers. Everything else is computed from it, so that a table travels as three
+//!   numbers, those ranges and those places. No promise rests on it: a wrong or old one costs hits, or waits for a home that is not where it is looked for.
 //!
 //! ```text
 //!      root 5        root 6         slot s: every box has, among the living ones above it, one *chosen* for s;
@@ -18,6 +19,7 @@
 //! Fallback: [`Table::next`] skips boxes that are dead in the table; a box that sees a neighbour dead sends straight to the home.
 
 use super::holders::Boxes;
+use super::moved::Moved;
 use super::ranges::{Caching, Range, Ranges};
 use crate::wire::{BoxId, Epoch, HomeId, KeyHash};
 use std::collections::BTreeMap;
@@ -46,6 +48,8 @@ pub struct Layout {
     before: BTreeMap<HomeId, BoxId>,
     /// Where copies may be kept, until a controller says otherwise.
     ranges: Arc<Ranges>,
+    /// Homes that had moved when the file was written.
+    moved: Arc<Moved>,
 }
 
 /// Why a topology is none.
@@ -106,7 +110,7 @@ impl Layout {
             return Err(BadLayout::Unknown(*unknown));
         }
         let homes = (0..slots).map(|slot| homes[slot % homes.len()].0).collect();
-        let layout = Layout { above, homes, before, ranges: Arc::default() };
+        let layout = Layout { above, homes, before, ranges: Arc::default(), moved: Arc::default() };
         match layout.too_high() {
             Some(id) => Err(BadLayout::TooHigh(id)),
             None => Ok(layout),
@@ -144,6 +148,22 @@ impl Layout {
     /// Where copies may be kept, until a controller says otherwise.
     pub fn ranges(&self) -> &Arc<Ranges> {
         &self.ranges
+    }
+
+    /// The same, with homes of it that had moved when its file was written.
+    #[must_use]
+    pub fn with_moved(self, moved: Moved) -> Layout {
+        Layout { moved: Arc::new(moved), ..self }
+    }
+
+    /// Homes that had moved when its file was written.
+    pub fn moved(&self) -> &Arc<Moved> {
+        &self.moved
+    }
+
+    /// Whether it is one of the homes.
+    pub fn has_home(&self, id: HomeId) -> bool {
+        self.before.contains_key(&id)
     }
 
     /// A box with more than the levels above it that there may be; in a circle they never end.
@@ -200,6 +220,7 @@ pub struct Table {
     /// Those that are to be stopped; none of them is live.
     draining: Boxes,
     ranges: Arc<Ranges>,
+    moved: Arc<Moved>,
     /// By box id and slot.
     next: Vec<Next>,
 }
@@ -215,7 +236,8 @@ impl Table {
     pub fn new(layout: Arc<Layout>, (epoch, live, ranges): (Epoch, Boxes, Arc<Ranges>)) -> Table {
         let highest = layout.boxes().last().map_or(0, |id| usize::from(id.0));
         let next = vec![Next::Home; (highest + 1) * layout.slots()];
-        let mut table = Table { next, layout, epoch, live, draining: Boxes::default(), ranges };
+        let moved = Arc::clone(&layout.moved);
+        let mut table = Table { next, layout, epoch, live, draining: Boxes::default(), ranges, moved };
         for slot in 0..table.layout.slots() {
             let home = table.layout.homes[slot];
             let down = table.chain(table.layout.before[&home], slot);
@@ -237,6 +259,17 @@ impl Table {
     #[must_use]
     pub fn with_draining(self, draining: Boxes) -> Table {
         Table { draining, ..self }
+    }
+
+    /// The same, with homes that have moved.
+    #[must_use]
+    pub fn with_moved(self, moved: Arc<Moved>) -> Table {
+        Table { moved, ..self }
+    }
+
+    /// Homes that have moved.
+    pub fn moved(&self) -> &Arc<Moved> {
+        &self.moved
     }
 
     /// Its number.

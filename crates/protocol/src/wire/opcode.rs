@@ -147,6 +147,8 @@ codes! {
         Claimed = 4 "claimed",
         /// Both.
         StaleClaimed = 5 "stale and claimed",
+        /// Homes that have moved, and after them what else is said; of a table its part.
+        Homes = 6 "homes that moved",
     }
 }
 

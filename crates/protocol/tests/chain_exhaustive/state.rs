@@ -321,7 +321,7 @@ impl State {
         match to {
             NodeId::Replica(id) => self.with(id, |machine, now, out| machine.handle(now, from, message, out)),
             NodeId::Client(c) => self.hear(c as usize, message)?,
-            NodeId::Controller(_) => {}
+            NodeId::Controller(_) | NodeId::Home => {}
         }
         Ok(())
     }

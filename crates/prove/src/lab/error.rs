@@ -3,7 +3,7 @@
 use super::place::name;
 use bench::load::LoadError;
 use protocol::coherence::NodeId;
-use serve::inc::{ClientError, IncError};
+use serve::inc::{ClientError, IncError, TopologyError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -165,6 +165,12 @@ impl fmt::Display for LabError {
 }
 
 impl std::error::Error for LabError {}
+
+impl From<TopologyError> for LabError {
+    fn from(cause: TopologyError) -> LabError {
+        LabError::Inc(cause.into())
+    }
+}
 
 impl From<IncError> for LabError {
     fn from(cause: IncError) -> LabError {

@@ -1,7 +1,9 @@
 //! Everything that can be wrong on purpose: in the machines of the cache, and at the joints of home, store and log.
 
+use super::chains::Wrongly;
 use super::disks::Lie;
 use super::homes::Homes;
+use protocol::chain::at_home::Planted as AtHome;
 use protocol::coherence::Planted;
 use protocol::planted::Bugs;
 use serve::kv::service::chained::Planted as InChained;
@@ -16,6 +18,10 @@ pub enum Bug {
     Service(InService),
     /// Of what is between a home and the chain that its items lie in.
     Chained(InChained),
+    /// Of who has transactions of clients admitted.
+    AtHome(AtHome),
+    /// What its chain does that no chain may.
+    Chain(Wrongly),
     /// Its disk says too early that something is done: as if it did not wait.
     Disk(Lie),
 }
@@ -51,12 +57,23 @@ const CHAINED: &[Bug] = &[
     Bug::Cache(Planted::FlushSkipsBoxes),
     Bug::Cache(Planted::TicketSkipsBoxes),
     Bug::Cache(Planted::GrantWhileUnderWay),
+    Bug::Cache(Planted::GrantWhatIsOld),
     Bug::Cache(Planted::UnknownForgotten),
     Bug::Cache(Planted::UnknownUndone),
     Bug::Chained(InChained::RetryUnknown),
     Bug::Chained(InChained::StoresUnseen),
     Bug::Chained(InChained::FlushesUnseen),
     Bug::Chained(InChained::SameIsDone),
+    Bug::Chained(InChained::ForgetConditions),
+    Bug::AtHome(AtHome::ExecuteTooSoon),
+    Bug::AtHome(AtHome::ReleaseTooSoon),
+    Bug::AtHome(AtHome::MissOne),
+    Bug::AtHome(AtHome::MissAll),
+    Bug::AtHome(AtHome::MissAttributes),
+    Bug::AtHome(AtHome::LostIsOver),
+    Bug::AtHome(AtHome::Settles),
+    Bug::Chain(Wrongly::AnyClaim),
+    Bug::Chain(Wrongly::DoneTwice),
 ];
 
 /// Those of nodes without: a home's own.
@@ -76,10 +93,16 @@ const CACHED: &[Bug] = &[
 ];
 
 /// Those that only a store that takes time can show.
-const SLOW: usize = 3;
+const SLOW: usize = 4;
 
 const fn needs_a_slow_store(planted: Planted) -> bool {
-    matches!(planted, Planted::GrantWhileUnderWay | Planted::UnknownForgotten | Planted::UnknownUndone)
+    matches!(
+        planted,
+        Planted::GrantWhileUnderWay
+            | Planted::GrantWhatIsOld
+            | Planted::UnknownForgotten
+            | Planted::UnknownUndone
+    )
 }
 
 /// Those of the machines alone.
@@ -100,7 +123,7 @@ const BARE: &[Bug] = &{
 /// All.
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
-    const CHAIN: usize = 4;
+    const CHAIN: usize = 14;
     let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
     let mut i = 0;
     while i < CACHE {
@@ -135,6 +158,9 @@ impl Bug {
             Bug::Chained(InChained::StoresUnseen) => "stores-unseen",
             Bug::Chained(InChained::FlushesUnseen) => "flushes-unseen",
             Bug::Chained(InChained::SameIsDone) => "same-is-done",
+            Bug::AtHome(planted) => planted.name(),
+            Bug::Chain(Wrongly::AnyClaim) => "any-claim",
+            Bug::Chain(Wrongly::DoneTwice) => "done-twice",
             Bug::Disk(Lie::Durable) => "replies-before-durable",
             Bug::Disk(Lie::Published) => "forgets-before-snapshot",
         }
@@ -153,6 +179,11 @@ impl Bug {
     /// Of a machine of the cache.
     pub fn in_cache(self) -> Option<Planted> {
         if let Bug::Cache(planted) = self { Some(planted) } else { None }
+    }
+
+    /// Of a chain.
+    pub fn in_chain(self) -> Option<Wrongly> {
+        if let Bug::Chain(wrongly) = self { Some(wrongly) } else { None }
     }
 
     /// Of a disk.
@@ -174,6 +205,12 @@ impl Bugs<Planted> for Wrong {
 impl Bugs<InChained> for Wrong {
     fn has(&self, planted: InChained) -> bool {
         self.0 == Some(Bug::Chained(planted))
+    }
+}
+
+impl Bugs<AtHome> for Wrong {
+    fn has(&self, planted: AtHome) -> bool {
+        self.0 == Some(Bug::AtHome(planted))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What homes of a world are: machines with a table of their own, or nodes, the service of a server on its store, with a log or without.
 
 use super::bugs::{Bug, Wrong};
-use super::chains::Chain;
+use super::chains::{Chain, Clients};
 use super::disks::Disk;
 use super::script::Script;
 use base::Nanos;
@@ -10,9 +10,11 @@ use protocol::coherence::home::items::Tree;
 use protocol::coherence::lease::runs;
 use protocol::coherence::{Home, NodeId, Out, Planted};
 use protocol::wire::{BoxId, HomeId, Message, Version};
+use serve::kv::Transactions;
 use serve::kv::machine::{Machine, Place};
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// Items of a home with a table: more than any workload has keys.
 const ITEMS: usize = 256;
@@ -68,7 +70,7 @@ pub enum SimulatedHome {
     /// With a table.
     Bare(Box<Home<Tree, Option<Planted>>>),
     /// A node.
-    Node(HomeId, Box<Machine<Wrong>>, Option<Chain>),
+    Node(HomeId, Box<Machine<Wrong>>, Option<(Chain, Clients)>),
 }
 
 impl fmt::Debug for SimulatedHome {
@@ -103,11 +105,21 @@ impl SimulatedHome {
                 (Machine::new(&place, now, Some(disk), planted)?, None)
             }
             Behind::Chain(chain) => {
-                let transactions = Box::new(chain.clone());
-                (Machine::over_chain(&place, now, transactions, planted)?, Some(chain))
+                let claim = u64::from(place.life.0.0);
+                let chain = chain.claimed(claim, script.planted.and_then(Bug::in_chain));
+                let clients = Clients::default();
+                let beside = (Box::new(chain.clone()) as Box<dyn Transactions>, Box::new(clients.clone()));
+                (Machine::over_chain(&place, now, (beside.0, beside.1), planted)?, Some((chain, clients)))
             }
         };
         Ok(SimulatedHome::Node(place.id, Box::new(machine), chain))
+    }
+
+    /// It was started at another address than the file says, and has heard nothing yet. Of machines with a table.
+    pub fn is_elsewhere(&mut self, here: SocketAddr) {
+        if let SimulatedHome::Bare(home) = self {
+            **home = home.as_ref().clone().elsewhere(here);
+        }
     }
 
     /// Its name.
@@ -149,7 +161,7 @@ impl SimulatedHome {
                 let item = home.items().peek(key).filter(|item| runs(item.end, now))?;
                 Some((item.version, Cow::Borrowed(&item.value)))
             }
-            SimulatedHome::Node(_, machine, Some(chain)) => {
+            SimulatedHome::Node(_, machine, Some((chain, _))) => {
                 let (version, value) = chain.peek(key, machine.second(now))?;
                 Some((version, Cow::Owned(value)))
             }
@@ -190,6 +202,14 @@ impl SimulatedHome {
         match self {
             SimulatedHome::Bare(home) => home.poll_lost(),
             SimulatedHome::Node(_, machine, _) => machine.poll_lost(),
+        }
+    }
+
+    /// Clients of transactions beside it, if its items lie in a chain.
+    pub fn clients(&self) -> Option<&Clients> {
+        match self {
+            SimulatedHome::Node(_, _, Some((_, clients))) => Some(clients),
+            _ => None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! 2. When all is well again, new operations succeed, within [`Script::bound`].
 //! 3. They do so also when a box then dies, which may hold copies: a lease and a retransmission, no longer.
 
+use super::moves;
 use super::nodes::Machine;
 use super::record;
 use super::script::{DELAY, Script, Want};
@@ -97,6 +98,16 @@ impl Underway {
         dead
     }
 
+    /// The version that a client saw last of a key; none if it saw none.
+    pub fn seen(&self, client: Node, key: &[u8]) -> Option<Version> {
+        self.seen.get(&(client, key.to_vec())).copied()
+    }
+
+    /// A client saw this version of a key; 0: it is absent.
+    pub fn note_seen(&mut self, client: Node, key: &[u8], version: Version) {
+        self.seen.insert((client, key.to_vec()), version);
+    }
+
     /// A flush waits for so many homes.
     pub fn begin_flush(&mut self, number: usize, homes: usize) {
         self.flushes.insert(number, homes);
@@ -134,6 +145,7 @@ impl World<'_> {
             Want::Evict(key) => self.evict(key),
             Want::Flush if intent.by_ticket => self.flush_by_ticket(),
             Want::Call(call) if intent.by_ticket => self.ask(call.clone(), None),
+            Want::Transaction { transaction, is_stray } => self.transact(transaction.clone(), *is_stray),
             Want::Flush => self.flush(intent.client),
             Want::Call(call) => {
                 let call = self.expecting(intent.client, call.clone());
@@ -145,8 +157,9 @@ impl World<'_> {
     /// A CAS expects the version that its client saw last.
     pub(super) fn expecting(&self, client: Node, mut call: Call) -> Call {
         if call.verb == Verb::Cas {
-            let seen = self.underway.seen.get(&(client, call.key.clone()));
-            call.version = seen.copied().unwrap_or(Version(1));
+            // What was absent has no version that a CAS could name.
+            let seen = self.underway.seen(client, &call.key).filter(|seen| *seen != Version(0));
+            call.version = seen.unwrap_or(Version(1));
         }
         call
     }
@@ -223,8 +236,10 @@ impl World<'_> {
     pub(super) fn check_in_time(&mut self, client: Node, running: &Running) {
         let now = self.places[client as usize].clock.read(self.now());
         let Running { number, call, .. } = running;
+        // What a client of another protocol asks a home that has moved waits until the home is ordered there.
+        let waits = client >= self.numbers.clients().end && !self.script.moves.is_empty();
         // A clock's reading is rounded.
-        if now.since(running.called) > self.script.config.patience.plus(Nanos(2)) {
+        if !waits && now.since(running.called) > self.script.config.patience.plus(Nanos(2)) {
             self.broken(format!("operation {number} ends after its deadline"), &call.key);
         }
         if running.must.is_some_and(|by| self.now() > by) {
@@ -243,7 +258,7 @@ impl World<'_> {
             return self.flushed(*number);
         }
         if answer.version != Version(0) {
-            self.underway.seen.insert((client, call.key.clone()), answer.version);
+            self.underway.note_seen(client, &call.key, answer.version);
         }
         let home = self.home_of(&call.key);
         match record::answered(call, answer, &self.places[home as usize].clock, changed) {
@@ -278,6 +293,7 @@ impl World<'_> {
 
     /// At the end: what became of the operations of which no client knows. A flush is left as it is.
     pub(super) fn settle(&mut self) {
+        self.settle_transactions();
         for Running { call, number, sent, .. } in std::mem::take(&mut self.underway.unknown) {
             let not_done = (self.now(), None, Ret::of(Status::Error));
             let write = match sent {
@@ -312,6 +328,7 @@ impl World<'_> {
         let next = match phase {
             Phase::Calm => {
                 self.calm();
+                self.tell_of_moves(0);
                 Some((recovery(script), Phase::Sessions))
             }
             Phase::Sessions => {
@@ -356,6 +373,9 @@ impl World<'_> {
         if self.script.has_tickets {
             self.ask_all_homes(turn, by, count);
         }
+        if self.script.has_transactions {
+            self.transact_at_all_homes(turn, by, count);
+        }
         for client in self.numbers.clients() {
             let nth = |i: usize| &keys[(client as usize + i) % count];
             let value = format!("{}", 1_000_000 + 1000 * turn + client as usize).into_bytes();
@@ -374,7 +394,8 @@ impl World<'_> {
         let script = self.script;
         let last_phase = script.until.plus(recovery(script)).plus(Picos(2 * script.bound().0)).plus(DELAY);
         let patience = Picos::from(Nanos(script.config.patience.0 + script.config.patience.0 / 50));
-        let all_ended = self.underway.running.is_empty() && self.now() > last_phase;
+        let nothing_runs = self.underway.running.is_empty() && self.transacted.is_idle();
+        let all_ended = nothing_runs && self.now() > last_phase;
         all_ended || self.now() > last_phase.plus(script.bound()).max(script.until.plus(patience))
     }
 
@@ -383,6 +404,9 @@ impl World<'_> {
         if let Some(Running { call, number, .. }) = first {
             self.broken(format!("operation {number} never ends"), &call.key);
         }
+        if let Some(number) = self.transacted.first() {
+            self.broken(format!("operation {number} never ends"), b"");
+        }
     }
 }
 
@@ -390,5 +414,5 @@ impl World<'_> {
 fn recovery(script: &Script) -> Picos {
     let Nanos(lease) = script.config.lease;
     let Nanos(health) = script.config.health;
-    Picos::from(Nanos(lease + lease / 50 + 2 * health))
+    Picos::from(Nanos(lease + lease / 50 + 2 * health)).plus(moves::recovery(script))
 }

@@ -6,11 +6,13 @@
 //!                                             │    ├── cores    which core of a box hears what, and what they tell each other
 //!                                             │    ├── ranges   where copies may be kept, which changes meanwhile
 //!                                             │    ├── drains   boxes that are drained meanwhile
+//!                                             │    ├── moves    homes that go on at other addresses meanwhile
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
+//!                                             │    ├── transactions  of clients that go by a home over a chain, on the same keys
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
 //!                                             │    └── watch    what holds after every event
-//!                                             └── record ──▶ sim::check   every key linearizable, expiry and losses included
+//!                                             └── record ──▶ sim::joint   every key linearizable, expiry and losses included; transactions at one moment
 //!  minimal ── the fewest faults and operations that still fail
 //! ```
 //! With `--durability` homes are nodes: the service of a server on its store (`serve::kv::machine`), its redo log, snapshots and recovery, as they run in
@@ -35,6 +37,7 @@ mod indices;
 mod issue;
 mod memcached;
 mod minimal;
+mod moves;
 mod nodes;
 mod packets;
 mod play;
@@ -46,9 +49,11 @@ mod served;
 mod tests;
 mod tickets;
 mod topology;
+mod transactions;
 mod trial;
 mod watch;
 mod words;
+mod workload;
 mod world;
 
 use campaign::{Campaign, Hunt};
@@ -72,23 +77,23 @@ const OPS: usize = 100;
 /// Seeds of a run, where nothing else is said.
 const SEEDS: u64 = 1_000;
 /// A planted bug must be found within so many seeds. In half of them doubled messages are not heard.
-const WITHIN: u64 = 4_000;
+const WITHIN: u64 = 10_000;
 
 /// Run the coherent cache's machines under faults, in virtual time, and judge every operation.
 ///
-/// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop.
-/// From its seed a run draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which
-/// faults come: losses, duplicates, delays, reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all
-/// runs boxes have several cores, and some packets meet the wrong one; in a third of them
-/// some keys may be kept by some boxes only, which changes meanwhile; in half of all
-/// runs there is a key, and strangers without it repeat, divert and forge what they overhear; in half of all runs clients of another
-/// protocol ask the homes themselves, in the same histories. After every
-/// event no box may hold a copy that is not what its home has; every operation must end once, in time; when the faults are over, and
-/// when a box has died, new operations must succeed within a lease and a retransmission; and the history of every key must be
-/// linearizable, expiry, flush and what was lost included.
+/// Clients, boxes, homes and controllers are the machines of production; messages are written to bytes and read again on every hop. From its seed a run
+/// draws how clocks drift, what the bounds and times of the machines are, which operations begin when, and which faults come: losses, duplicates, delays,
+/// reordering, damage, cuts, clogs, crashes and restarts of every role, evictions; in half of all runs boxes have several cores, and some packets meet the
+/// wrong one; in a third of them some keys may be kept by some boxes only, which changes meanwhile, in a third boxes are drained, and in a third homes go on
+/// at other addresses; in half of all runs there is a key, and strangers without it repeat, divert and forge what they overhear; in half of all runs clients
+/// of another protocol ask the homes themselves, in the same histories. After every event no box may hold a copy that is not what its home has; every
+/// operation must end once, in time; when the faults are over, and when a box has died, new operations must succeed within a lease and a retransmission; and
+/// the history of every key must be linearizable, expiry, flush and what was lost included.
 ///
 /// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
-/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows. A disk
+/// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows; in three of
+/// four of these runs clients send transactions by the homes, of several keys that the others work on, and some past them, which the chain must refuse; and
+/// all of it must be strictly serializable. A disk
 /// takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there after every restart,
 /// and boxes' copies must be what their home then has.
 ///
@@ -140,7 +145,7 @@ pub struct Sim {
     #[arg(long, value_name = "LIST", requires = "seed", value_parser = Only::read)]
     only: Option<Only>,
 
-    /// A bug to plant, by name, all, or none. With a name or all only planted bugs are looked for: in 4,000 seeds each, or in those of
+    /// A bug to plant, by name, all, or none. With a name or all only planted bugs are looked for: in 10,000 seeds each, or in those of
     /// --seeds where that is given
     #[arg(long, value_name = "NAME", value_parser = Bugs::read)]
     planted: Option<Bugs>,

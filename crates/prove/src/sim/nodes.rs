@@ -8,7 +8,7 @@ use super::topology::Topology;
 use base::Nanos;
 use protocol::coherence::boxes::shards::Divided;
 use protocol::coherence::guard::{Guard, Keys, Numbering};
-use protocol::coherence::{CacheBox, Client, Controller, Life, NodeId, Out, Planted};
+use protocol::coherence::{Book, CacheBox, Client, Controller, Life, NodeId, Out, Planted};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Message};
 use serve::kv::machine;
 use sim::nodes::Node;
@@ -200,6 +200,8 @@ impl Numbers {
 pub struct Place {
     /// What it knows of others' proofs in this life; a box's shards each.
     pub guards: Vec<Guard<Option<Planted>>>,
+    /// Where others are, as far as it knows in this life.
+    pub book: Book<Option<Planted>>,
     /// Sealed packets that its machine heard in this life.
     pub heard: HashSet<Vec<u8>>,
     /// None while it is down.

@@ -3,6 +3,7 @@
 //! What must hold, besides what machines promise: an honest packet is refused only as one that came before; a damaged, forged or diverted
 //! one is never heard; none is heard twice by one life of a receiver; and nobody is answered with more bytes than he sent without proof.
 
+use super::moves::Way;
 use super::nodes::Machine;
 use super::script::DELAY;
 use super::words;
@@ -29,12 +30,14 @@ pub struct Datagram {
     original: Option<Vec<u8>>,
     /// Somebody wrote it who is not whom he says, or sent it where it was not sent to.
     is_forged: bool,
+    /// Where homes are that have to do with it.
+    way: Way,
 }
 
 impl Datagram {
     /// As it was written.
     pub fn new(bytes: Vec<u8>) -> Datagram {
-        Datagram { bytes, original: None, is_forged: false }
+        Datagram { bytes, original: None, is_forged: false, way: Way::default() }
     }
 
     /// By a stranger.
@@ -101,16 +104,24 @@ impl Stranger {
 impl World<'_> {
     /// A datagram reaches a node.
     pub(super) fn arrive(&mut self, node: Node, from: NodeId, datagram: &Datagram) {
-        if self.places[node as usize].machine.is_none() {
+        let way = datagram.way;
+        if self.places[node as usize].machine.is_none() || self.is_astray(node, way) {
             return;
         }
-        let source = self.source(from);
+        let is_from_before = self.is_from_before(node, from, way);
+        let mut source = self.source(from);
+        source.node = source.node.and_then(|from| self.whose(node, from, way));
         let at = self.core_for(node, datagram.bytes());
         let place = &mut self.places[node as usize];
         let (sender, message) = match place.guards[usize::from(at)].open(datagram.bytes(), source) {
             Ok(heard) => heard,
+            Err(Refusal::Stranger) if is_from_before => return,
             Err(refusal) => return self.refused(node, from, datagram, &refusal),
         };
+        if is_from_before {
+            let what = format!("{from:?} is heard from where it was: {message:?}");
+            return self.broken(what, &message.key);
+        }
         if let Some(Machine::Box(machine)) = &place.machine
             && machine.is_stray(at, &message)
         {
@@ -171,7 +182,8 @@ impl World<'_> {
             if self.network.is_overheard(node, to) {
                 self.stranger.hear(from, to, &bytes);
             }
-            let datagram = Datagram::new(bytes);
+            let way = self.way(from, receiver, &self.places[node as usize].book);
+            let datagram = Datagram { way, ..Datagram::new(bytes) };
             let queue = &mut self.queue;
             self.network.send(now, node, to, datagram, |at, datagram| {
                 queue.push(at, to, Happening::Arrival { from, datagram });
@@ -230,6 +242,7 @@ impl World<'_> {
     fn say(&mut self, random: &mut Prng, to: Node, from: NodeId, datagram: Datagram) {
         let late = Picos(random.below(self.script.config.lease.0.saturating_mul(1500)));
         let at = self.queue.now().plus(DELAY).plus(late);
+        let datagram = Datagram { way: self.straight_way(from, to), ..datagram };
         self.queue.push(at, to, Happening::Arrival { from, datagram });
     }
 }

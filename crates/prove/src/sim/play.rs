@@ -12,10 +12,9 @@ use super::world::{Violation, World};
 use base::Picos;
 use serve::process::panics;
 use sim::Fingerprint;
-use sim::check::{self, Rules};
+use sim::check::Rules;
 use sim::faults::Plan;
-use sim::history::History;
-use sim::kv::{Op, Ret};
+use sim::joint;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ pub struct Played {
     /// As [`Case::marks`] says.
     pub marks: [u64; 2],
     /// What the clients saw.
-    pub history: History<Op, Ret>,
+    pub history: joint::History,
     /// What happened, in lines, if that was wanted.
     pub trace: Vec<String>,
 }
@@ -140,7 +139,7 @@ impl Trial for Case {
         let mut violation = world.violation.take();
         let mut gave_up = 0;
         if violation.is_none() {
-            let report = check::check(&world.record.judged(), &self.rules());
+            let report = joint::check(&world.record.judged(), &self.rules());
             gave_up = report.gave_up.len();
             let first = report.violations.first();
             violation = first.map(|finding| Violation { at: world.now(), text: finding.to_string() });

@@ -14,8 +14,9 @@ use super::words::moment;
 use base::{Nanos, Picos};
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{self, Verb};
-use sim::history::History;
+use sim::joint;
 use sim::kv::{Compute, Expect, Op, Ret, Status, Value};
+use sim::txn::{Done, Txn};
 use std::collections::BTreeMap;
 
 /// The client that loses items.
@@ -28,8 +29,8 @@ pub const EXACT: Picos = Picos::from_nanos(3);
 struct Known {
     client: u32,
     key: Vec<u8>,
-    op: Op,
-    ret: Option<Ret>,
+    op: joint::Op,
+    ret: Option<joint::Ret>,
 }
 
 /// All operations, and the order of their calls and returns.
@@ -39,12 +40,21 @@ pub struct Record {
     /// Moments, operations, and whether they returned.
     moments: Vec<(Picos, usize, bool)>,
     /// What became of operations of which no client knows: when it was known at the latest, what they were, what was answered.
-    settled: BTreeMap<usize, (Picos, Option<Op>, Ret)>,
+    settled: BTreeMap<usize, (Picos, Option<joint::Op>, joint::Ret)>,
 }
 
 impl Record {
     /// An operation begins; its number.
     pub fn call(&mut self, at: Picos, client: u32, key: &[u8], op: Op) -> usize {
+        self.begin(at, client, key, joint::Op::Key(op))
+    }
+
+    /// A transaction begins; its number.
+    pub fn call_transaction(&mut self, at: Picos, client: u32, txn: Txn) -> usize {
+        self.begin(at, client, b"", joint::Op::Txn(txn))
+    }
+
+    fn begin(&mut self, at: Picos, client: u32, key: &[u8], op: joint::Op) -> usize {
         self.known.push(Known { client, key: key.to_vec(), op, ret: None });
         self.moments.push((at, self.known.len() - 1, false));
         self.known.len() - 1
@@ -52,6 +62,15 @@ impl Record {
 
     /// It has ended so; `op` is what it was, as it turned out.
     pub fn returns(&mut self, at: Picos, number: usize, op: Option<Op>, ret: Ret) {
+        self.end(at, number, op.map(joint::Op::Key), joint::Ret::Key(ret));
+    }
+
+    /// A transaction has ended so.
+    pub fn returns_done(&mut self, at: Picos, number: usize, done: Done) {
+        self.end(at, number, None, joint::Ret::Done(done));
+    }
+
+    fn end(&mut self, at: Picos, number: usize, op: Option<joint::Op>, ret: joint::Ret) {
         let known = &mut self.known[number];
         known.op = op.unwrap_or(known.op.clone());
         known.ret = Some(ret);
@@ -60,7 +79,12 @@ impl Record {
 
     /// No client knows what became of this operation, but the world does.
     pub fn settle(&mut self, at: Picos, number: usize, op: Option<Op>, ret: Ret) {
-        self.settled.insert(number, (at, op, ret));
+        self.settled.insert(number, (at, op.map(joint::Op::Key), joint::Ret::Key(ret)));
+    }
+
+    /// The same of a transaction.
+    pub fn settle_done(&mut self, at: Picos, number: usize, done: Done) {
+        self.settled.insert(number, (at, None, joint::Ret::Done(done)));
     }
 
     /// When an operation began.
@@ -75,8 +99,8 @@ impl Record {
     }
 
     /// What the clients saw.
-    pub fn history(&self) -> History<Op, Ret> {
-        let mut history = History::new();
+    pub fn history(&self) -> joint::History {
+        let mut history = joint::History::new();
         for &(at, number, returned) in &self.moments {
             let Known { client, key, op, ret } = &self.known[number];
             match ret {
@@ -88,10 +112,10 @@ impl Record {
     }
 
     /// The same, and what became of operations of which they do not know: so the judge is stricter, and has less to try.
-    pub fn judged(&self) -> History<Op, Ret> {
+    pub fn judged(&self) -> joint::History {
         let mut all = self.clone();
         for (&number, (at, op, ret)) in &self.settled {
-            all.returns(*at, number, op.clone(), ret.clone());
+            all.end(*at, number, op.clone(), ret.clone());
         }
         // What was settled comes after what else happened at that moment.
         all.moments.sort_by_key(|moment| moment.0);
@@ -100,7 +124,11 @@ impl Record {
 
     /// The last calls and returns that concern `key`, a line each.
     pub fn last_of(&self, key: &[u8], count: usize) -> Vec<String> {
-        let concerns = |known: &Known| known.key == key || known.key.is_empty() || key.is_empty();
+        let names = |op: &joint::Op| match op {
+            joint::Op::Txn(txn) => txn.keys().any(|named| **named == *key),
+            joint::Op::Key(op) => matches!(op, Op::Flush { .. }),
+        };
+        let concerns = |known: &Known| known.key == key || key.is_empty() || names(&known.op);
         let moments: Vec<_> = self.moments.iter().filter(|(_, n, _)| concerns(&self.known[*n])).collect();
         let shown = &moments[moments.len().saturating_sub(count)..];
         shown.iter().map(|(at, number, returned)| self.line(*at, *number, *returned)).collect()
@@ -108,11 +136,13 @@ impl Record {
 
     fn line(&self, at: Picos, number: usize, returned: bool) -> String {
         let Known { client, key, op, ret } = &self.known[number];
-        let key = key.escape_ascii();
-        match ret {
-            Some(ret) if returned => format!("{}: client {client}, operation {number}: {ret:?}", moment(at)),
-            _ => format!("{}: client {client}, operation {number}: {op:?} \"{key}\"", moment(at)),
-        }
+        let what = match (ret.as_ref().filter(|_| returned), op) {
+            (Some(joint::Ret::Key(ret)), _) => format!("{ret:?}"),
+            (Some(joint::Ret::Done(done)), _) => done.to_string(),
+            (None, joint::Op::Key(op)) => format!("{op:?} \"{}\"", key.escape_ascii()),
+            (None, joint::Op::Txn(txn)) => format!("[{txn}]"),
+        };
+        format!("{}: client {client}, operation {number}: {what}", moment(at))
     }
 }
 

@@ -9,11 +9,15 @@
 use super::bugs::Bug;
 use super::drains;
 use super::homes::Homes;
+use super::moves::{self, Move};
 use super::nodes::Numbers;
 use super::ranges;
 use super::topology::{MOST_KEYS, Topology};
+use super::transactions;
+use super::workload::{self, Workload};
 use base::key::Key;
 use base::{Nanos, Picos, Prng};
+use protocol::chain::Transaction;
 use protocol::coherence::client::Call;
 use protocol::coherence::holders::Boxes;
 use protocol::coherence::ranges::Ranges;
@@ -23,7 +27,6 @@ use protocol::wire::Verb;
 use sim::faults::{Bounds, Fault, Plan, Trouble, What};
 use sim::network::{Links, PerMillion, Weather};
 use sim::nodes::Node;
-use sim::workload::Mix;
 use sim::{NodeSet, random};
 use std::sync::Arc;
 
@@ -66,6 +69,8 @@ pub enum Want {
     Flush,
     /// The home of a key forgets it, as a full store would. By no client.
     Evict(Vec<u8>),
+    /// A transaction, of keys of one home, by a client beside that home; or straight to the chain, which is to refuse it.
+    Transaction { transaction: Transaction, is_stray: bool },
 }
 
 impl Want {
@@ -95,6 +100,8 @@ pub struct Script {
     pub key: Option<Key>,
     /// In half of all runs, not where all want one key, a third of the operations is done by clients of another protocol.
     pub has_tickets: bool,
+    /// In three of four runs of homes over chains a quarter of the operations is transactions.
+    pub has_transactions: bool,
     /// In half of all runs the boxes lend what they own to faster tiers.
     pub has_fast_tiers: bool,
     /// Of each box; in half of all runs several, each with a machine of its own.
@@ -105,6 +112,8 @@ pub struct Script {
     pub ranges: Vec<(Picos, Ranges)>,
     /// When all controllers are told which boxes are to be stopped.
     pub drains: Vec<(Picos, Boxes)>,
+    /// When homes go on elsewhere.
+    pub moves: Vec<Move>,
     /// What homes are.
     pub homes: Homes,
     /// Bytes of the logs of homes that have one, and what their disks take for a sync, mostly.
@@ -143,45 +152,47 @@ impl Script {
         let keys: Vec<_> = (0..count).map(|i| format!("k{i}").into_bytes()).collect();
         let until = Picos(one_of(&mut random, &GAPS).0 * ops.max(1) as u64);
         let numbers = Numbers::of(topology);
-        let mut plan = draw_plan(seed, &mut random, &config, &numbers, (until, is_crowded));
         let key = draw_key(seed);
-        if key.is_some() {
-            plan.0.extend(draw_strangers(seed, &numbers, until));
-        }
+        let mut plan = draw_plan(seed, &mut random, &config, &numbers, (until, is_crowded));
+        plan.0.extend(key.iter().flat_map(|_| draw_strangers(seed, &numbers, until)));
         if homes != Homes::Bare {
             plan.0.extend(draw_ends(seed, &numbers, (homes, until, config.lease)));
         }
-        let workload = Workload::draw(&mut random, &keys, &config, is_crowded);
+        let mix = workload::mix_of(seed, homes, is_crowded);
+        let workload = Workload::draw(&mut random, &keys, &config, mix);
         let clients = u64::from(numbers.clients().end);
         let has_tickets = !is_crowded && random::stream(seed, 0, "tickets").below(2) == 0;
+        let has_transactions =
+            homes == Homes::Chained && random::stream(seed, 0, "transactions").below(4) > 0;
         let has_fast_tiers = random::stream(seed, 0, "fast tiers").below(2) == 0;
-        let mut cores = random::stream(seed, 0, "cores");
-        let cores = if cores.below(2) == 0 { 1 } else { 2 + cores.below(3) as u8 };
         let (layout, ranges) = ranges::draw(seed, topology, until);
+        let moves = moves::draw(seed, topology, (until, config.lease), homes);
         let draw = |i: usize| {
             let mut random = random::stream(seed, i as u64, "operation");
             let (at, client) = (Picos(random.below(until.0)), random.below(clients));
             let want = workload.draw_want(&mut random, i).at(homes);
             let client = workload.draw_client(&mut random, &want, client, clients) as Node;
             let by_ticket = has_tickets && random::stream(seed, i as u64, "by ticket").below(3) == 0;
+            let want =
+                if has_transactions { transactions::draw(seed, i, want, (&keys, &layout)) } else { want };
             Intent { at, client, want, by_ticket }
         };
         let intents = (0..ops).map(draw).collect();
-        let mut random = random::stream(seed, 0, "disk");
-        let disk = (one_of(&mut random, &LOGS), one_of(&mut random, &SYNCS));
         Script {
             seed,
             intents,
             config,
             key,
             has_tickets,
+            has_transactions,
             has_fast_tiers,
-            cores,
+            cores: draw_cores(seed),
             layout,
             ranges,
             drains: drains::draw(seed, topology, until),
+            moves,
             homes,
-            disk,
+            disk: draw_disk(seed),
             planted,
             keys,
             plan,
@@ -197,7 +208,7 @@ impl Script {
     }
 }
 
-fn one_of<T: Copy>(random: &mut Prng, choices: &[T]) -> T {
+pub(super) fn one_of<T: Copy>(random: &mut Prng, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
@@ -289,6 +300,18 @@ fn draw_plan(
     Plan(faults)
 }
 
+/// Cores of each box.
+fn draw_cores(seed: u64) -> u8 {
+    let mut random = random::stream(seed, 0, "cores");
+    if random.below(2) == 0 { 1 } else { 2 + random.below(3) as u8 }
+}
+
+/// How large a home's log is, and how long making it durable takes.
+fn draw_disk(seed: u64) -> (usize, Picos) {
+    let mut random = random::stream(seed, 0, "disk");
+    (one_of(&mut random, &LOGS), one_of(&mut random, &SYNCS))
+}
+
 fn draw_key(seed: u64) -> Option<Key> {
     let mut random = random::stream(seed, 0, "key");
     let bytes = std::array::from_fn(|_| random.below(256) as u8);
@@ -303,7 +326,12 @@ fn draw_ends(
 ) -> impl Iterator<Item = Fault> {
     let mut random = random::stream(seed, 0, "ends of homes");
     let all = numbers.homes();
-    let kinds = if homes == Homes::Logged { 5 } else { 1 };
+    let kinds = match homes {
+        Homes::Logged => 5,
+        // A chain is slow while it lacks a replica.
+        Homes::Chained => 4,
+        Homes::Bare | Homes::Cache => 1,
+    };
     (0..random.below(MOST_ENDS + 1)).flat_map(move |_| {
         let node = all.start + random.below(u64::from(all.end - all.start)) as Node;
         let at = Picos(1 + random.below(until.0 - 1));
@@ -336,114 +364,6 @@ fn draw_strangers(seed: u64, numbers: &Numbers, until: Picos) -> impl Iterator<I
         let lasts = Picos(1 + random.below(until.since(at).0 - 1));
         Fault { at, lasts, what: What::Stranger(Links { from: all, to: all, both_ways: false }) }
     })
-}
-
-/// What operations are drawn from.
-struct Workload<'a> {
-    keys: &'a [Vec<u8>],
-    popular: Mix<usize>,
-    verbs: Mix<Verb>,
-    longest_life: u64,
-    /// Each key is wanted by one client more than by others, so that its box may own it.
-    has_favourites: bool,
-}
-
-/// Shares of verbs: reads; stores; conditions; counters; removal, life and room. NOOP stands for an eviction.
-const CROWDED: [u64; 16] = [70, 25, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
-const COUNTING: [u64; 16] = [15, 1, 1, 0, 1, 1, 50, 10, 6, 3, 4, 4, 0, 1, 1, 1];
-const MIXES: [[u64; 16]; 4] = [
-    [40, 12, 3, 3, 6, 4, 6, 2, 4, 3, 3, 2, 3, 4, 1, 3],
-    [80, 8, 1, 1, 2, 1, 2, 0, 1, 1, 1, 1, 1, 1, 0, 1],
-    [25, 5, 2, 1, 2, 2, 25, 5, 8, 8, 8, 8, 2, 2, 1, 2],
-    [30, 40, 4, 4, 8, 6, 0, 0, 0, 0, 0, 0, 2, 6, 2, 4],
-];
-const VERBS: [Verb; 16] = [
-    Verb::Get,
-    Verb::Set,
-    Verb::Add,
-    Verb::Replace,
-    Verb::Cas,
-    Verb::Delete,
-    Verb::Incr,
-    Verb::Decr,
-    Verb::CondPut,
-    Verb::Min,
-    Verb::Max,
-    Verb::Or,
-    Verb::Append,
-    Verb::Touch,
-    Verb::Flush,
-    Verb::Noop,
-];
-
-impl<'a> Workload<'a> {
-    fn draw(random: &mut Prng, keys: &'a [Vec<u8>], config: &Config, is_crowded: bool) -> Workload<'a> {
-        let has_favourites = config.compute == Compute::Own && random.below(4) > 0;
-        let shares = match (has_favourites, is_crowded) {
-            (true, _) => COUNTING,
-            (false, true) => CROWDED,
-            (false, false) => one_of(random, &MIXES),
-        };
-        let verbs: Vec<_> = shares.into_iter().zip(VERBS).collect();
-        // Zipf's law with exponent 1 in whole numbers, or all alike.
-        let skewed = random.below(2) == 0;
-        let weight = |rank: usize| if skewed { 5040 / (rank as u64 + 1) } else { 1 };
-        let popular: Vec<_> = (0..keys.len()).map(|rank| (weight(rank), rank)).collect();
-        Workload {
-            keys,
-            popular: Mix::new(&popular),
-            verbs: Mix::new(&verbs),
-            longest_life: 2 * config.lease.0,
-            has_favourites,
-        }
-    }
-
-    /// Who wants it: `anybody`, or who likes this key.
-    fn draw_client(&self, random: &mut Prng, want: &Want, anybody: u64, clients: u64) -> u64 {
-        match want {
-            Want::Call(call) if self.has_favourites && random.below(8) > 0 => {
-                let key = self.keys.iter().position(|key| *key == call.key).expect("it is one of these");
-                key as u64 % clients
-            }
-            _ => anybody,
-        }
-    }
-
-    /// The `number`-th operation. What it stores is stored by no other.
-    fn draw_want(&self, random: &mut Prng, number: usize) -> Want {
-        let key = &self.keys[*self.popular.draw(random)];
-        let verb = *self.verbs.draw(random);
-        match verb {
-            Verb::Flush => return Want::Flush,
-            Verb::Noop => return Want::Evict(key.clone()),
-            _ => {}
-        }
-        let mut call = Call::new(verb, key);
-        let unique = 1000 * (number as u64 + 1);
-        let text = if random.below(5) == 0 { format!("v{unique}") } else { unique.to_string() };
-        match verb {
-            Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => call.value = text.into_bytes(),
-            Verb::Incr | Verb::Decr => {
-                call.operand = 1 + random.below(5);
-                if random.below(2) == 0 {
-                    call.value = unique.to_string().into_bytes();
-                }
-            }
-            Verb::Min | Verb::Max | Verb::CondPut => call.operand = unique + random.below(3) * 20_000,
-            Verb::Or => call.operand = random.below(1 << 12),
-            Verb::Append => {
-                call.value = (1 + number % 9).to_string().into_bytes();
-                call.operand = 9;
-            }
-            _ => {}
-        }
-        let likely_to_die = if verb == Verb::Touch { 3 } else { 1 };
-        if random.below(4) < likely_to_die {
-            call.life = Nanos(1_000_000 + random.below(self.longest_life));
-        }
-        call.no_cache = random.below(20) == 0;
-        Want::Call(call)
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::issue::Running;
 use super::memcached;
 use super::nodes::Machine;
 use super::words;
+use super::workload::is_unsure;
 use super::world::{Happening, World};
 use base::{Picos, Prng};
 use protocol::coherence::Out;
@@ -69,6 +70,8 @@ struct Chained {
     turns: u64,
     /// When it was last not known what became of something: the home died, or the chain did not answer.
     unknown: Picos,
+    /// A replica died: each of its next steps may take a lease.
+    is_slow: bool,
 }
 
 /// All of them.
@@ -100,17 +103,26 @@ impl Served {
             ended: Picos::ZERO,
         };
         let chain = || Chained {
-            chain: Chain::default(),
+            chain: Chain::draw(
+                &mut random::stream(seed, u64::from(node), "chain's habits"),
+                is_unsure(seed, homes),
+            ),
             luck: luck(),
             next_within: u64::MAX,
             turns: 0,
             unknown: Picos::ZERO,
+            is_slow: false,
         };
         match homes {
             Homes::Bare | Homes::Cache => Behind::Nothing,
             Homes::Logged => Behind::Disk(&mut self.disks.entry(node).or_insert_with(disk).disk),
             Homes::Chained => Behind::Chain(self.chains.entry(node).or_insert_with(chain).chain.clone()),
         }
+    }
+
+    /// The chain of a home.
+    pub fn chain_of(&self, node: Node) -> Option<&Chain> {
+        self.chains.get(&node).map(|kept| &kept.chain)
     }
 
     /// The second of what a run counts of homes that survive.
@@ -174,8 +186,10 @@ impl World<'_> {
     /// After whatever a node did, or its chain: when that does something next.
     pub(super) fn drive_chain(&mut self, node: Node) {
         let (now, usual, lease) = (self.now(), self.script.disk.1, self.script.config.lease);
+        let is_calm = self.is_calm;
         let Some(kept) = self.served.chains.get_mut(&node) else { return };
         let most = match (kept.chain.is_busy(), kept.chain.has_late()) {
+            (true, _) if kept.is_slow && !is_calm => Picos::from(lease).0,
             (true, _) => usual.0 / 4,
             (false, true) => Picos::from(lease).0,
             (false, false) => return,
@@ -198,7 +212,9 @@ impl World<'_> {
         if step == Step::Unknown {
             (kept.unknown, self.served.unanswered) = (now, self.served.unanswered + 1);
         }
+        let strays = kept.chain.take_strays();
         self.note(|names| format!("{:<13} has a chain that did: {step:?}", names.name(node)));
+        self.collect_strays(strays);
         match step {
             Step::Answered if self.places[node as usize].machine.is_some() => self.act(node, 0, None),
             _ => {
@@ -238,6 +254,9 @@ impl World<'_> {
 
     /// Something is wrong with the disk of a node from now on.
     pub(super) fn trouble(&mut self, node: Node, trouble: Trouble) {
+        if let Some(chained) = self.served.chains.get_mut(&node) {
+            chained.is_slow |= trouble == Trouble::Slow;
+        }
         let Some(kept) = self.served.disks.get_mut(&node) else { return };
         let fault = match trouble {
             Trouble::Slow => {
@@ -277,6 +296,10 @@ impl World<'_> {
 
     /// It is well again; a node that ended for it starts.
     pub(super) fn relieve(&mut self, node: Node, trouble: Trouble) {
+        if let Some(chained) = self.served.chains.get_mut(&node) {
+            chained.is_slow &= trouble != Trouble::Slow;
+            self.drive_chain(node);
+        }
         let Some(kept) = self.served.disks.get_mut(&node) else { return };
         if trouble == Trouble::Slow {
             kept.slow = None;

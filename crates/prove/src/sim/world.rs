@@ -10,22 +10,25 @@
 //!
 //! Bounds: [`MOST_EVENTS_PER_OP`]; a world in which more happens does not come to rest, which is a violation.
 
+use super::bugs::Bug;
 use super::clock::Clock;
 use super::cores::Between;
 use super::disks::Deed;
 use super::homes::Behind;
 use super::issue::Underway;
+use super::moves::{self, Moves};
 use super::nodes::{self, Machine, Numbers, Place, Role};
 use super::packets::{Datagram, Stranger};
 use super::record::Record;
 use super::script::{DELAY, Script};
 use super::served::Served;
 use super::topology::Topology;
+use super::transactions::Transacted;
 use super::watch::Watch;
 use super::words;
-use base::Picos;
+use base::{Nanos, Picos};
 use protocol::coherence::boxes::shards::Aside;
-use protocol::coherence::{NodeId, Out};
+use protocol::coherence::{Book, NodeId, Out};
 use protocol::wire::Message;
 use sim::faults::{Step, What};
 use sim::network::{Network, Weather};
@@ -51,6 +54,8 @@ pub enum Happening {
     Ranges(usize),
     /// Boxes are to be stopped, by the place in the script.
     Drains(usize),
+    /// A home goes on elsewhere, by the place in the script.
+    Moves(usize),
     /// A step of the plan.
     Fault(Step),
     /// Operations of [`super::record::WORLD`] are over: what was lost is gone everywhere.
@@ -100,10 +105,12 @@ pub struct World<'a> {
     timers: Vec<Picos>,
     births: u32,
     pub(super) between: Between,
+    pub(super) moves: Moves,
     pub(super) record: Record,
     pub(super) stranger: Stranger,
     pub(super) underway: Underway,
     pub(super) served: Served,
+    pub(super) transacted: Transacted,
     pub(super) watch: Watch,
     pub(super) is_calm: bool,
     pub(super) violation: Option<Violation>,
@@ -126,7 +133,8 @@ impl<'a> World<'a> {
         let place = |node| {
             let clock = Clock::draw(&mut random::stream(script.seed, node, "clock"));
             let id = NodeId::Controller(0);
-            Place { guards: Vec::new(), heard: HashSet::new(), machine: None, clock, life: 0, id }
+            let book = Book::default();
+            Place { guards: Vec::new(), book, heard: HashSet::new(), machine: None, clock, life: 0, id }
         };
         let mut world = World {
             network: Network::new(script.seed, count, Weather::fair(DELAY)),
@@ -134,10 +142,12 @@ impl<'a> World<'a> {
             timers: vec![Picos::MAX; count as usize],
             births: 0,
             between: Between::default(),
+            moves: Moves::default(),
             record: Record::default(),
             stranger: Stranger::default(),
             underway: Underway::default(),
             served: Served::default(),
+            transacted: Transacted::default(),
             watch: Watch::new(topology, script, &numbers),
             is_calm: false,
             violation: None,
@@ -156,6 +166,9 @@ impl<'a> World<'a> {
         }
         for (i, (at, _)) in script.drains.iter().enumerate() {
             world.queue.push(*at, count, Happening::Drains(i));
+        }
+        for (i, one) in script.moves.iter().enumerate() {
+            world.queue.push(one.at, count, Happening::Moves(i));
         }
         for (at, step) in script.plan.steps() {
             world.queue.push(at, count, Happening::Fault(step));
@@ -189,6 +202,7 @@ impl<'a> World<'a> {
                 Happening::Issue(i) => self.issue(i),
                 Happening::Ranges(i) => self.set_ranges(i),
                 Happening::Drains(i) => self.order_drains(i),
+                Happening::Moves(i) => self.move_home(i),
                 Happening::Fault(step) if !self.is_calm => self.fault(step),
                 Happening::Fault(_) => {}
                 Happening::Lost(numbers) => self.lost_everywhere(&numbers),
@@ -243,6 +257,7 @@ impl<'a> World<'a> {
             Happening::Disk { .. } => 9,
             Happening::Chain(_) => 10,
             Happening::Drains(_) => 11,
+            Happening::Moves(_) => 12,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -291,12 +306,14 @@ impl<'a> World<'a> {
             Role::Home(_) => {
                 self.note_lost(node);
                 self.collect_tickets(node);
+                self.collect_transacted(node);
                 self.look_at_home(node, out);
                 self.drive_disk(node);
                 self.drive_chain(node);
             }
             Role::Controller(_) => self.look_at_controller(node),
         }
+        self.follow_moves(node);
         self.send_all(node, out);
         self.set_timer(node);
     }
@@ -340,6 +357,7 @@ impl<'a> World<'a> {
         match self.numbers.role(node) {
             Role::Home(id) => {
                 self.forget_tickets(node);
+                self.forget_transactions(node);
                 self.home_loses_all(node, id);
                 self.end_disk(node);
             }
@@ -357,7 +375,10 @@ impl<'a> World<'a> {
         self.births += 1;
         let role = self.numbers.role(node);
         let place = &mut self.places[node as usize];
-        let now = place.clock.read(self.queue.now());
+        let mut now = place.clock.read(self.queue.now());
+        let moved = if let Role::Home(id) = role { self.moves.of(id) } else { None };
+        // What it would have been told before it did not hear: it is as if it had been started then.
+        now = Nanos(now.0.saturating_sub(moved.map_or(0, |(_, early)| early.0)));
         let (script, kept) = (self.script, (self.script.homes, self.script.seed, self.script.disk.0));
         let behind = if let Role::Home(_) = role { self.served.behind(node, kept) } else { Behind::Nothing };
         let begun = nodes::begin(node, place, script, self.topology, role, (now, self.births), behind);
@@ -372,6 +393,12 @@ impl<'a> World<'a> {
             self.births -= 1;
             return self.begin(node);
         }
+        let planted = script.planted.and_then(Bug::in_cache);
+        let place = &mut self.places[node as usize];
+        place.book = moves::book(&self.numbers, planted);
+        if let (Some(Machine::Home(home)), Some((here, _))) = (&mut place.machine, moved) {
+            home.is_elsewhere(here);
+        }
         match role {
             Role::Home(id) => self.home_begins(node, id),
             Role::Controller(_) => {
@@ -381,6 +408,7 @@ impl<'a> World<'a> {
             Role::Client(_) | Role::Box(_) => {}
         }
         self.set_timer(node);
+        self.ask_again(node);
     }
 
     /// Who is down comes up, and no fault is left.

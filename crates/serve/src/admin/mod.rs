@@ -8,6 +8,7 @@
 //! | `PUT /registers/NAME` | sets a live register to the body's text; with the token. 409: it is read at the start only |
 //! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall, or why it will never serve again |
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
+//! | `PUT /stop` | has the process answer what has come, and end; with the token. Of a process whose shell this is ([`crate::shell`]) |
 //! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
 //!
 //! What a server has besides is [`Routes::with`].
@@ -36,6 +37,7 @@ mod registers;
 mod tests;
 mod traces;
 
+pub use ::client::web::parse_address;
 pub use guard::{is_foreign_page, token_file, token_for};
 pub use registers::{Row, Tuned, rows};
 
@@ -56,7 +58,7 @@ use registers::{Lists, Refused};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,18 +75,6 @@ const COMMON: [(&str, &str); 7] = [
     ("GET /healthz", "200 while the server's loops turn; 503: which stall, or why it is over"),
     ("GET /readyz", "200 while clients are served; 503: why not"),
 ];
-
-/// Reads what follows `--admin`: a port, which is then on loopback, or ADDR:PORT.
-///
-/// # Errors
-/// It is neither.
-pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let wrong = |_| format!("'{text}' is neither a port nor ADDR:PORT, such as 9211 or 127.0.0.1:9211");
-    match text.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
-        Err(_) => text.replace("localhost:", "127.0.0.1:").parse().map_err(wrong),
-    }
-}
 
 type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;

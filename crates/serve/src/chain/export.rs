@@ -52,6 +52,11 @@ impl Export {
             reply,
         }
     }
+
+    /// Ends the call without a reply.
+    pub fn fail(self, status: Status) {
+        self.reply.fail(status);
+    }
 }
 
 impl Node {

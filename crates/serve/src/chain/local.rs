@@ -255,7 +255,7 @@ impl Whole {
                 }
             }
             NodeId::Controller(_) => self.controller.handle(now, from, message, &mut out),
-            NodeId::Client(_) => {}
+            NodeId::Client(_) | NodeId::Home => {}
         }
         self.depart(to, out);
     }

@@ -188,7 +188,7 @@ fn chain(
         )));
     }
     let replicas = replicas.into_iter().map(|place| ReplicaPlace { data: place.data.map(beside), ..place });
-    let login = Login { password_file: head.login.password_file.map(beside), ..head.login };
+    let login = head.login.with_files(beside);
     Ok(ChainPlan {
         number: read.number,
         slots: read.slots.clone(),

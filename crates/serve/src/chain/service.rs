@@ -58,11 +58,16 @@ pub struct Inquiry {
 }
 
 /// The handlers.
-struct Front(Calls);
+struct Front {
+    calls: Calls,
+    /// Rung after a call was left.
+    bell: Box<dyn Fn() + Send + Sync>,
+}
 
 impl Front {
     fn leave(&self, call: Call) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        (self.bell)();
     }
 }
 
@@ -137,8 +142,13 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A desk, and the service that leaves calls at it.
+    /// A desk, and the service that leaves calls at it: for a thread that serves, and looks itself.
     pub fn new() -> (Desk, impl fabric::service::Service + use<>) {
+        Desk::with_bell(Box::new(|| {}))
+    }
+
+    /// The same, for a thread that has to be told: the bell is rung after each call.
+    pub fn with_bell(bell: Box<dyn Fn() + Send + Sync>) -> (Desk, impl fabric::service::Service + use<>) {
         let calls = Calls::default();
         let desk = Desk {
             calls: Arc::clone(&calls),
@@ -149,7 +159,7 @@ impl Desk {
             sweep_at: Nanos::ZERO,
             answered: 0,
         };
-        (desk, TxnServer::new(Front(calls)))
+        (desk, TxnServer::new(Front { calls, bell }))
     }
 
     /// Hands what was asked to the machine, and to `inquiries` and `exports` what is not the machine's; how many calls that is.
@@ -196,6 +206,14 @@ impl Desk {
         }
     }
 
+    /// The call of a client ends without a reply.
+    pub fn fail(&mut self, client: u64, status: Status) {
+        if let Some(waiting) = self.waiting.remove(&client) {
+            self.answered += 1;
+            waiting.fail(status);
+        }
+    }
+
     /// The machine has said what it had to say about what it was handed: what closes a session and was not refused is on its way.
     pub fn settle(&mut self) {
         for client in std::mem::take(&mut self.closing) {
@@ -239,7 +257,10 @@ impl Waiting {
             (Waiting::Status(reply), Message::Told { status, .. }) => {
                 reply.reply(|reply| put_status(Ok(status), reply));
             }
-            (waiting, message) => waiting.fail(&format!("the machine answers another question: {message:?}")),
+            (waiting, message) => {
+                let text = format!("the machine answers another question: {message:?}");
+                waiting.fail(Status::new(Code::Internal, text));
+            }
         }
     }
 
@@ -252,8 +273,7 @@ impl Waiting {
         }
     }
 
-    fn fail(self, text: &str) {
-        let status = Status::new(Code::Internal, text);
+    fn fail(self, status: Status) {
         match self {
             Waiting::Execute(reply) => reply.fail(status),
             Waiting::Open(reply) => reply.fail(status),

@@ -115,7 +115,7 @@ pub(super) struct At {
 
     /// Where operators find it
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = crate::admin::parse_address)]
-    admin: Option<std::net::SocketAddr>,
+    pub(super) admin: Option<std::net::SocketAddr>,
 
     /// Its directory
     #[arg(long, value_name = "DIR")]
@@ -201,7 +201,7 @@ impl Seen {
         match who {
             Who::Node(NodeId::Box(_)) => unreachable!("boxes are drained by orders to controllers"),
             Who::Node(NodeId::Home(_)) => {
-                Err("a home cannot be drained: its keys are nowhere else, and homes do not move yet"
+                Err("a home cannot be drained: its keys are nowhere else. `millrace cluster move` has its next life elsewhere"
                     .to_owned())
             }
             Who::Node(_) | Who::Controller(..) if self.others(who) > 0 => {

@@ -14,7 +14,9 @@
 //! | `change` | `cluster drain`, `remove`, `add` |
 //! | `moves` | `cluster move` |
 //! | `order` | what a chain is told by these: orders to its controllers |
+//! | `members` | members as processes of this machine, for soak tests |
 //! | `rack` | what a rack is told: a box is to be stopped, or to serve |
+//! | `homes` | `cluster move` of a home: its old life ends, then the rack is told where the next is |
 //!
 //! Nothing here decides anything about the cluster: controllers do, and of chains they obey orders.
 //! Members are asked by what each has anyway: replicas by `Txn.Info`, as `chain
@@ -23,6 +25,8 @@
 mod ask;
 mod change;
 pub mod file;
+mod homes;
+pub mod members;
 mod moves;
 mod order;
 mod rack;
@@ -49,6 +53,7 @@ Examples:
   millrace cluster drain cluster.toml box:1 && systemctl stop millrace-box-1
   millrace cluster drain cluster.toml chain:7/replica:2 && systemctl stop millrace-replica-2
   millrace cluster remove cluster.toml chain:7/replica:2
+  millrace cluster move cluster.toml home:1 10.0.0.9:7104
   millrace cluster move cluster.toml chain:7/replica:1 --to 4 --address tcp:10.0.0.4:7401 --peers tcp:10.0.0.4:7411")]
 pub struct Cluster {
     #[command(subcommand)]
@@ -91,7 +96,7 @@ pub enum ClusterError {
     /// The file, with the line.
     File(Wrong),
     /// The rack in the file.
-    Rack(crate::inc::IncError),
+    Rack(crate::inc::TopologyError),
     /// The file has no members.
     Empty(PathBuf),
     /// It has no such member; those that it has.

@@ -1,4 +1,4 @@
-//! Orders to the controllers of a rack that runs: a box is to be stopped, or to serve again.
+//! Orders to the controllers of a rack that runs: a box is to be stopped, or to serve again. Those to move a home: `homes`.
 //!
 //! ```text
 //!  all controllers are told ──▶ one makes the tables, and goes by it ──▶ it says that nobody would wait for the box ──▶ the file
@@ -26,9 +26,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A controller that makes the tables goes by it within this: longer than it takes another to take over from a dead one.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks.
-const PACE: Duration = Duration::from_millis(100);
+pub(super) const PACE: Duration = Duration::from_millis(100);
 /// How long an order may take.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -52,9 +52,15 @@ pub(super) fn order(path: &Path, id: BoxId, is_draining: bool) -> Result<(), Clu
     let text = text::draining(&source, id.0, is_draining).map_err(ClusterError::Refused)?;
     super::change::check(path, &text)?;
     let file = File::read(path)?;
-    let controllers: Vec<&Member> =
-        file.members.iter().filter(|member| matches!(member.who, Who::Node(NodeId::Controller(_)))).collect();
-    tell(&controllers, id, is_draining)?;
+    let controllers = controllers(
+        &file,
+        "nobody tells homes and boxes about a box. Without it, stopping a box makes writes of keys that it has copies of wait for its lease",
+    )?;
+    let order = (&*format!("/boxes/{id}/draining"), &*is_draining.to_string());
+    let or = format!(
+        "; or write `draining = {is_draining}` into the [[box]] of every controller's file, and `kill -HUP` them"
+    );
+    tell(&controllers, order, &or)?;
     wait(&controllers, id, is_draining)?;
     replace(path, &text)?;
     let file = path.display();
@@ -67,37 +73,65 @@ pub(super) fn order(path: &Path, id: BoxId, is_draining: bool) -> Result<(), Clu
     Ok(())
 }
 
-/// Tells all controllers that can be told.
-fn tell(controllers: &[&Member], id: BoxId, is_draining: bool) -> Result<(), ClusterError> {
-    if controllers.is_empty() {
-        return Err(ClusterError::Refused(
-            "the file has no [[controller]]: nobody tells homes and boxes about a box. Without it, stopping a box makes writes of keys that it has copies of wait \
-             for its lease"
-                .to_owned(),
-        ));
+/// The rack's controllers.
+///
+/// # Errors
+/// There are none; `without` is what follows.
+pub(super) fn controllers<'a>(file: &'a File, without: &str) -> Result<Vec<&'a Member>, ClusterError> {
+    let is = |member: &&Member| matches!(member.who, Who::Node(NodeId::Controller(_)));
+    let all: Vec<&Member> = file.members.iter().filter(is).collect();
+    if all.is_empty() {
+        return Err(ClusterError::Refused(format!("the file has no [[controller]]: {without}")));
     }
-    let told: Vec<Result<(), String>> =
-        controllers.iter().map(|one| tell_one(one, id, is_draining)).collect();
+    Ok(all)
+}
+
+/// Tells all controllers that can be told: a request of their admin ports, with this text.
+///
+/// # Errors
+/// None of them takes it, and why each does not; `or` is what else could be done.
+pub(super) fn tell(
+    controllers: &[&Member],
+    (path, text): (&str, &str),
+    or: &str,
+) -> Result<(), ClusterError> {
+    let told: Vec<Result<(), String>> = controllers.iter().map(|one| put(one, path, text)).collect();
     if told.iter().any(Result::is_ok) {
         return Ok(());
     }
     let whys = controllers.iter().zip(told).filter_map(|(one, told)| Some((one.who, told.err()?)));
     let whys: Vec<String> = whys.map(|(who, why)| format!("{who}: {why}")).collect();
     Err(ClusterError::Refused(format!(
-        "no controller takes the order ({}). Run this where a controller runs, or name its token's file with MILLRACE_ADMIN_TOKEN; or write `draining = {is_draining}` \
-         into the [[box]] of every controller's file, and `kill -HUP` them",
+        "no controller takes the order ({}). Run this where a controller runs, or name its token's file with MILLRACE_ADMIN_TOKEN{or}",
         whys.join("; ")
     )))
 }
 
-fn tell_one(controller: &Member, id: BoxId, is_draining: bool) -> Result<(), String> {
-    let Means::Admin(address) = controller.means else {
+/// Asks a member something at its admin port, with the token that it has there.
+///
+/// # Errors
+/// It does not do it, and why.
+pub(super) fn put(member: &Member, path: &str, text: &str) -> Result<(), String> {
+    let Means::Admin(address) = member.means else {
         return Err("the file says no admin port of it".to_owned());
     };
     let token = token_for(address)?;
-    let url = format!("http://{address}/boxes/{id}/draining");
-    let page = Web::new(ORDER_TIMEOUT, 1 << 16).put(&url, &token, &is_draining.to_string())?;
+    let page = Web::new(ORDER_TIMEOUT, 1 << 16).put(&format!("http://{address}{path}"), &token, text)?;
     if page.is_there { Ok(()) } else { Err(format!("{}: {}", page.status, page.text.trim())) }
+}
+
+/// Of those who were asked, the controller that makes the tables, of two the one with the newer: its name, and its page.
+pub(super) fn active<'a>(
+    asked: impl IntoIterator<Item = (&'a Member, &'a Answer)>,
+) -> Option<(String, &'a str)> {
+    let pages = asked.into_iter().filter_map(|(member, answer)| match answer {
+        Answer::Page(page, _) => Some((member.who.to_string(), &**page)),
+        _ => None,
+    });
+    let figure = |(node, page): &(String, &str), family: &str| sum(page, family, &[("node", node)]);
+    let active = pages.filter(|one| figure(one, "millrace_inc_active").is_some_and(|is| is > 0.0));
+    let epoch = |one: &_| figure(one, "millrace_inc_epoch").unwrap_or_default();
+    active.max_by(|one, other| epoch(one).total_cmp(&epoch(other)))
 }
 
 /// Waits until the controller that makes the tables says that it is so.
@@ -138,17 +172,8 @@ fn wait(controllers: &[&Member], id: BoxId, is_draining: bool) -> Result<(), Clu
 }
 
 fn look(members: &[Member], answers: &[Answer], id: BoxId) -> Seen {
-    let (name, of) = (|member: &Member| member.who.to_string(), format!("box:{id}"));
-    let pages = members.iter().zip(answers).filter_map(|(member, answer)| match answer {
-        Answer::Page(page, _) => Some((name(member), page)),
-        _ => None,
-    });
-    let figure = |(node, page): &(String, &String), family: &str| sum(page, family, &[("node", node)]);
-    let active = pages.filter(|one| figure(one, "millrace_inc_active").is_some_and(|is| is > 0.0));
-    // Of two that are active at once the newer table counts.
-    let epoch = |one: &_| figure(one, "millrace_inc_epoch").unwrap_or_default();
-    let newest = active.max_by(|one, other| epoch(one).total_cmp(&epoch(other)));
-    let Some((node, page)) = newest else { return Seen::Nobody };
+    let of = format!("box:{id}");
+    let Some((node, page)) = active(members.iter().zip(answers)) else { return Seen::Nobody };
     match sum(page, "millrace_inc_drained", &[("node", &node), ("of", &of)]) {
         None => Seen::Serves,
         Some(is) if is > 0.0 => Seen::Drained,

@@ -10,6 +10,7 @@ mod text;
 
 use super::ask::Answer;
 use super::file::{File, Member, Who};
+use super::homes;
 use crate::chain::status::part;
 use crate::metrics::read::{label, samples, sum};
 use crate::txn::info::Info;
@@ -91,6 +92,7 @@ impl Report {
         let all: Vec<_> = file.members.iter().zip(answers).collect();
         let rows: Vec<Row> = all.iter().map(|(member, answer)| row(file, member, answer, &all)).collect();
         let mut problems: Vec<Problem> = rows.iter().zip(&file.members).filter_map(of_member).collect();
+        problems.extend(rows.iter().zip(&file.members).filter_map(elsewhere));
         problems.extend(file.chains.iter().flat_map(|chain| of_chain(chain.number, &rows, &all)));
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.verdict));
         Report { rows, problems }
@@ -149,6 +151,24 @@ fn drained(who: Who, all: &[Asked<'_>]) -> Option<bool> {
     said.map(|is| is > 0.0).reduce(|one, other| one && other)
 }
 
+/// Where a member is: a home that has moved is where the controller that makes the tables says, whatever the file does.
+fn place(member: &Member, all: &[Asked<'_>]) -> String {
+    let Who::Node(NodeId::Home(_)) = member.who else { return member.address.clone() };
+    let placed = homes::place_of(all.iter().copied(), &member.who.to_string());
+    placed.map_or_else(|| member.address.clone(), |(address, _)| address)
+}
+
+/// A home that is elsewhere than the file says.
+fn elsewhere((row, member): (&Row, &Member)) -> Option<Problem> {
+    (row.address != member.address).then(|| Problem {
+        verdict: Verdict::Degraded,
+        about: row.who.to_string(),
+        what: format!("is at {} by an order, and the file says {}", row.address, member.address),
+        todo: "take the newest copy of the file; if a move was interrupted, run the same `millrace cluster move` again with --it-is-dead"
+            .to_owned(),
+    })
+}
+
 /// After this somebody who is asked for signs of life is not merely late.
 const LATE: Nanos = Nanos::from_secs(2);
 
@@ -169,7 +189,7 @@ fn row(file: &File, member: &Member, answer: &Answer, all: &[Asked<'_>]) -> Row 
     let row = Row {
         who: member.who,
         role: "",
-        address: member.address.clone(),
+        address: place(member, all),
         state,
         epoch: None,
         lease: String::new(),

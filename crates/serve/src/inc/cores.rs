@@ -12,6 +12,7 @@
 use super::machine::{Counters, Machine};
 use base::Nanos;
 use protocol::coherence::boxes::shards::{Aside, Asides, Shard, Sharing};
+use protocol::coherence::moved::Moved;
 use protocol::coherence::{NodeId, Out, Planted};
 use protocol::planted::Bugs;
 use protocol::wire::Message;
@@ -19,6 +20,7 @@ use ring::spsc::{Consume, Hybrid, Kind, Produce, hybrid};
 use ring::wait::{Sleeper, Waker, waiting_on_eventfd};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// What one core may have told another that has not heard it.
 const RING: u32 = 256;
@@ -129,8 +131,12 @@ impl<M: Machine, B: Bugs<Planted>> Machine for Core<M, B> {
         counters
     }
 
-    fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
+    fn fast_times(&self) -> Vec<(&'static str, Vec<u64>)> {
         self.machine.fast_times()
+    }
+
+    fn moved(&self) -> Option<&Arc<Moved>> {
+        self.machine.moved()
     }
 
     fn cores(&self) -> u8 {

@@ -9,9 +9,9 @@ use super::orders::Orders;
 use super::registers::Shared;
 use super::run::{Lives, show};
 use super::topology::Topology;
-use super::{IncError, book, life, metrics, node};
+use super::{IncError, TopologyError, book, life, machine, metrics, node};
 use crate::admin::Routes;
-use crate::admin::ask::{Asker, questions};
+use crate::admin::ask::{Asker, ask_all, questions};
 use crate::admin::health::{Beat, Pulse};
 use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
@@ -25,10 +25,10 @@ use base::registers::Shown;
 use clap::Args;
 use fabric::link::Address;
 use protocol::coherence::{Life, NodeId};
-use protocol::wire::{BoxId, Incarnation};
+use protocol::wire::{BoxId, HomeId, Incarnation};
 use std::fmt::Write as _;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -110,7 +110,7 @@ impl Nodes {
         // First the sockets: whoever has them runs, and is the only one.
         let keys = self.topology.node_keys(self.no_key)?;
         for node in &self.nodes {
-            let socket = self.topology.bind(*node)?;
+            let socket = node::bind(&self.topology, *node)?;
             let (keys, orders) = (keys.clone(), self.orders.clone());
             let equipment = Equipment { keys, orders, ..(self.equip)(&self.topology, *node)? };
             self.bound.push((*node, socket, equipment));
@@ -118,10 +118,13 @@ impl Nodes {
         if !is_shown {
             return Ok(Routes::default());
         }
-        let mut ends = Vec::new();
+        let (mut ends, mut homes) = (Vec::new(), Vec::new());
         for (node, _, equipment) in &mut self.bound {
             for core in 0..self.topology.cores(*node) {
                 let ((asker, questions), beat) = (questions(), Beat::default());
+                if let NodeId::Home(_) = node {
+                    homes.push(asker.clone());
+                }
                 let name = book::name(*node);
                 let name = if core == 0 { name } else { format!("{name}/{core}") };
                 ends.push((asker, beat.pulse(name)));
@@ -132,7 +135,7 @@ impl Nodes {
         let serves_from = Instant::now() + Duration::from_nanos(self.silence().unwrap_or_default().0);
         let ready = move || match Instant::now() < serves_from {
             true => Err("silent for a lease, since it may have run before".to_owned()),
-            false => Ok(()),
+            false => ask_all(&homes).iter().find_map(Seen::silent).map_or(Ok(()), |why| Err(why.to_owned())),
         };
         let mut routes = Routes::default();
         if self.nodes.iter().any(|node| matches!(node, NodeId::Controller(_))) {
@@ -141,6 +144,12 @@ impl Nodes {
                 async move |Path(id): Path<u16>, text: String| take_order(&topology, &orders, id, &text);
             let what = "true: the box is to be stopped; false: it serves again. With the token";
             routes = routes.with("PUT /boxes/{id}/draining", what, put(order));
+            let (topology, orders) = (Arc::clone(&self.topology), self.orders.clone());
+            let order =
+                async move |Path(id): Path<u16>, text: String| take_move(&topology, &orders, id, &text);
+            let what =
+                "ADDR:PORT: the home is there from now on; its life elsewhere has ended. With the token";
+            routes = routes.with("PUT /homes/{id}/address", what, put(order));
         }
         Ok(routes
             .registers(Arc::new(Shared(self.topology.registers())))
@@ -253,6 +262,23 @@ fn take_order(topology: &Topology, orders: &Orders, id: u16, text: &str) -> (Sta
     }
 }
 
+/// An operator's order to the controllers here: a home is elsewhere, whose life where it was he has seen end.
+fn take_move(topology: &Topology, orders: &Orders, id: u16, text: &str) -> (StatusCode, String) {
+    let id = HomeId(id);
+    let Ok(address) = text.trim().parse::<SocketAddr>() else {
+        return (StatusCode::BAD_REQUEST, "write ADDR:PORT, such as 10.0.0.9:7104\n".to_owned());
+    };
+    match topology.check_move(id, address) {
+        // Where another home was when the file was read; who orders has the file as it is.
+        Ok(()) | Err(TopologyError::SameAddress(NodeId::Home(_), _)) => {
+            log::info!("home {id} is at {address}, by order of an operator");
+            orders.move_home(id, address);
+            (StatusCode::OK, format!("home {id} is at {address}\n"))
+        }
+        Err(error) => (StatusCode::CONFLICT, format!("{error}\n")),
+    }
+}
+
 /// Whether a node says nothing for a lease.
 fn is_silent(node: NodeId, life: Life) -> bool {
     matches!((node, life), (NodeId::Box(_) | NodeId::Home(_), Life::Again))
@@ -280,7 +306,10 @@ fn ready(
 ) -> String {
     let address = topology.book().address_of(node).expect("it was bound there");
     let mut line = format!("{} at {address}, incarnation {incarnation}", book::name(node));
-    if is_silent(node, life) {
+    let is_elsewhere = matches!(node, NodeId::Home(id) if topology.is_elsewhere(id));
+    if is_elsewhere {
+        let _ = write!(line, ", {}", machine::UNNAMED);
+    } else if is_silent(node, life) {
         let _ = write!(line, ", silent for {}", topology.config().lease);
     }
     if topology.cores(node) > 1 {

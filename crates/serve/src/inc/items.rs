@@ -149,6 +149,10 @@ impl Items for Shelf {
         (self.hand, self.bytes) = (0, 0);
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("evicted", self.evicted), ("items", self.len() as u64)]
+    }
+
     fn begin_versions(&mut self, last: Version) {
         self.version = last.0;
     }

@@ -10,7 +10,9 @@ use crate::admin::ask::{Asker, ask_all};
 use crate::metrics::{Buckets, Family, Page};
 use base::{Clock, Nanos};
 use protocol::coherence::NodeId;
+use protocol::coherence::moved::Moved;
 use protocol::wire::BoxId;
+use std::sync::Arc;
 
 crate::families! { "millrace_inc_";
     EVENTS counter "events" count ["node", "tier", "event"] "What a node counted, by tier: user (its thread), xdp (its program in the kernel), socket.";
@@ -23,6 +25,7 @@ crate::families! { "millrace_inc_";
     DRAINING gauge "draining" count ["node"] "Whether a box is to be stopped by the table that it goes by: it keeps nothing, and clients go round it.";
     LEFT gauge "left" count ["node"] "What such a box has left: keys that it owns or that are on their way home, and keys of which boxes below have copies by it.";
     DRAINED gauge "drained" count ["node", "of"] "Of each box that is to be stopped, by the controller that makes the tables, whether it may be: nobody waits for it.";
+    MOVED gauge "moved" count ["node", "of", "address"] "Of each home that has moved, by the table that a box or controller goes by, the epoch of the order, and where the home is since.";
     SILENT gauge "silent" seconds ["node", "of"] "How long the controller that makes the tables has heard nothing of a box or home.";
     TIME histogram "datagram" seconds ["node", "tier", "outcome"] "From reading a datagram to sending what it caused; of tier xdp a sample.";
 }
@@ -48,6 +51,10 @@ pub struct Seen {
     traffic: Counters,
     silences: Vec<(NodeId, Nanos)>,
     drains: Vec<(BoxId, bool)>,
+    /// Homes that have moved, of a controller.
+    moved: Arc<Moved>,
+    /// Why it serves nobody yet.
+    silent: Option<&'static str>,
     /// Tier, outcome and spans.
     times: Vec<(&'static str, &'static str, Buckets)>,
 }
@@ -63,7 +70,14 @@ impl Seen {
         let (counts, traffic) = (driver.machine().counters(), driver.traffic().named().into());
         let now = Clock::shared().now();
         let (silences, drains) = (driver.machine().silences(now), driver.machine().drains(now));
-        Seen { node, cores: driver.machine().cores(), counts, traffic, silences, drains, times }
+        let (cores, silent) = (driver.machine().cores(), driver.machine().silent(now));
+        let moved = driver.machine().moved().cloned().unwrap_or_default();
+        Seen { node, cores, counts, traffic, silences, drains, moved, silent, times }
+    }
+
+    /// Why it serves nobody yet, if so.
+    pub fn silent(&self) -> Option<&'static str> {
+        self.silent
     }
 
     /// With what another core of the same node says.
@@ -80,14 +94,14 @@ impl Seen {
 }
 
 /// At powers of two. What a bucket's samples took is taken for its middle.
-fn fast(times: &xdp::Histogram) -> Buckets {
+fn fast(times: &[u64]) -> Buckets {
     let (mut sum, mut count) = (0.0, 0);
     let bucket = |(bit, samples): (usize, &u64)| {
         sum += *samples as f64 * 1.5 * (1u64 << bit) as f64 / 1e9;
         count += samples;
         (((2u64 << bit) - 1) as f64 / 1e9, count)
     };
-    let steps = times.buckets().iter().enumerate().map(bucket).collect();
+    let steps = times.iter().enumerate().map(bucket).collect();
     Buckets { steps, count, sum }
 }
 
@@ -135,6 +149,10 @@ fn add(page: &mut Page, seen: &Seen) {
     for (of, is_drained) in &seen.drains {
         page.add(DRAINED, &[node, &book::name(NodeId::Box(*of))], u64::from(*is_drained));
     }
+    for (home, place) in seen.moved.iter() {
+        let labels = [node, &book::name(NodeId::Home(home)), &place.address.to_string()];
+        page.add(MOVED, &labels, u64::from(place.epoch.0));
+    }
     for (tier, outcome, times) in &seen.times {
         page.add_buckets(TIME, &[node, tier, outcome], times);
     }
@@ -149,20 +167,21 @@ pub(crate) fn event(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::metrics::lint;
-    use protocol::wire::HomeId;
+    use protocol::coherence::moved::Place;
+    use protocol::wire::{Epoch, HomeId};
+    use std::net::SocketAddr;
 
     fn seen(node: NodeId, counts: &[(&'static str, u64)]) -> Seen {
         let mut user = hdrhistogram::Histogram::new_with_bounds(1, 1 << 40, 2).expect("bounds");
         for ns in [1500, 7000, 7000] {
             user.record(ns).expect("it is within");
         }
-        let times = vec![
-            ("user", "answered", Buckets::of_histogram(&user)),
-            ("xdp", "hit", fast(&xdp::Histogram::default())),
-        ];
+        let times = vec![("user", "answered", Buckets::of_histogram(&user)), ("xdp", "hit", fast(&[0; 32]))];
         let silences = vec![(NodeId::Box(BoxId(2)), Nanos::from_millis(1500))];
         let drains = vec![(BoxId(2), true)];
-        Seen { node, cores: 1, counts: counts.into(), traffic: vec![("sent", 4)], silences, drains, times }
+        let place = Place::new(SocketAddr::from(([10, 0, 0, 9], 7104)), Epoch(17)).expect("somebody's");
+        let (moved, traffic) = (Arc::new(Moved::from_iter([(HomeId(1), place)])), vec![("sent", 4)]);
+        Seen { node, cores: 1, counts: counts.into(), traffic, silences, drains, moved, silent: None, times }
     }
 
     #[test]
@@ -188,6 +207,7 @@ mod tests {
             "millrace_inc_silent_seconds{node=\"controller:0\",of=\"box:2\"} 1.5",
             "millrace_inc_draining{node=\"box:1\"} 1",
             "millrace_inc_left{node=\"box:1\"} 3",
+            "millrace_inc_moved{node=\"controller:0\",of=\"home:1\",address=\"10.0.0.9:7104\"} 17",
             "millrace_inc_drained{node=\"controller:0\",of=\"box:2\"} 1",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.000002\"} 1",
             "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.00001\"} 3",

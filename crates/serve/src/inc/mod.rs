@@ -1,20 +1,13 @@
-//! `millrace inc`: the in-network cache of `protocol::coherence` on real sockets: nodes and clients. `millrace lab` puts load on them and judges.
+//! `millrace inc`: the in-network cache of `protocol::coherence` on real sockets: its nodes. `millrace lab` puts load on them and judges.
 //!
-//! ```text
-//!   topology (a file) ──▶ book: who is where ─┐
-//!                     └─▶ machine: box, home, controller, client ──▶ driver: a thread and a UDP socket
-//! ```
+//! The topology, its clients, and what drives a machine at a socket are in `client::cache`.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `topology`, `registers`, `book` | which nodes there are, how they are tuned, where they are |
-//! | `machine`, `driver`, `wire`, `datagrams`, `node` | a machine, at a socket, sealed, many datagrams at a time, as a node of a topology |
+//! | `node`, `registers` | a node of a topology; its registers at an admin port |
 //! | `group`, `cores` | sockets of one port, and what stands at each, for a box of several cores |
-//! | `padding` | how much a client pads its requests |
-//! | `times`, `metrics` | how long datagrams take; Prometheus text |
+//! | `metrics` | Prometheus text |
 //! | `items` | what a home keeps its items in |
-//! | `client`, `pipelined` | the library for Rust programs: with waiting, and without |
-//! | `stream`, `ways` | memcached connections to homes, for what is too long for a packet; both ways of a client |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `orders` | what is changed of a controller that runs |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
@@ -25,43 +18,30 @@
 //! What the machines promise, and why: `docs/design/004-box.md`.
 
 mod ask;
-pub mod book;
-pub mod client;
 pub mod cores;
-pub mod datagrams;
-pub mod driver;
 mod error;
 mod fast;
 pub mod group;
 mod in_node;
 pub mod items;
 mod life;
-pub mod machine;
 pub mod metrics;
 pub mod node;
 pub mod one;
 pub mod orders;
-pub mod padding;
-mod pipelined;
 pub mod plan;
 pub mod rack;
 pub mod registers;
 pub mod run;
-mod secret;
-pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
-pub mod times;
-pub mod topology;
-mod ways;
-pub mod wire;
 
-pub use client::{Client, ClientError, Item, Swap};
+pub use ::client::cache::{Client, ClientError, Item, Swap, Topology, TopologyError};
+pub use ::client::cache::{book, client, datagrams, driver, machine, stream, times, topology, wire};
 pub use error::IncError;
 pub use in_node::Nodes;
 pub(crate) use in_node::incarnation;
-pub use topology::Topology;
 
 /// A cache in the network that stays coherent: boxes on the way to homes, over UDP.
 ///

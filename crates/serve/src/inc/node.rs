@@ -1,5 +1,6 @@
 //! A box, home or controller of a topology, from a bound socket to its counters at the end: a thread, or of a box one for each of its cores.
 
+use super::TopologyError;
 use super::book::{self, Book};
 use super::cores::{self, Core};
 use super::driver::Driver;
@@ -44,6 +45,18 @@ pub fn run(
 ) -> io::Result<Counters> {
     let equipment = Equipment::<NoBugs> { keys: topology.held_keys(), ..Equipment::default() };
     run_with(equipment, topology, node, socket, life, stop)
+}
+
+/// A socket at the address of `node`. Warns where others than this machine reach it.
+///
+/// # Errors
+/// As [`Topology::bind`].
+pub fn bind(topology: &Topology, node: NodeId) -> Result<UdpSocket, TopologyError> {
+    let socket = topology.bind(node)?;
+    if let Some(address) = topology.book().address_of(node) {
+        crate::reach::warn("a node of the in-network cache", address);
+    }
+    Ok(socket)
 }
 
 /// What a node may have besides.
@@ -112,7 +125,10 @@ pub fn run_with<B: Bugs<Planted> + Send>(
         }
         NodeId::Home(id) => {
             let items = Shelf::new(topology.memory());
-            let home = Home::with_bugs(config, id, layout, life, now, items, planted);
+            let mut home = Home::with_bugs(config, id, layout, life, now, items, planted);
+            if let Some(here) = topology.book().address_of(node).filter(|_| topology.is_elsewhere(id)) {
+                home = home.elsewhere(here);
+            }
             endpoint(socket, guard).drive(home, stop, || ())
         }
         NodeId::Controller(index) => {
@@ -134,7 +150,7 @@ fn counting_from(last: u64) -> Numbering {
 struct Endpoint {
     node: NodeId,
     socket: UdpSocket,
-    book: Arc<Book>,
+    book: Book,
     guard: Guard,
     watched: Watched,
 }
@@ -143,7 +159,7 @@ impl Endpoint {
     /// Until `stop`; `each` is called after every turn.
     fn drive<M: Machine>(self, machine: M, stop: &AtomicBool, each: impl Fn()) -> io::Result<Counters> {
         let Endpoint { node, socket, book, guard, watched: Watched { questions, beat } } = self;
-        let mut driver = Driver::new(machine, socket, book, guard)?;
+        let mut driver = Driver::new(machine, socket, &book, guard)?;
         driver.run_with(stop, |driver| {
             beat.turn();
             if let Some(questions) = &questions {

@@ -6,6 +6,7 @@ use super::node::Equipment;
 use super::run::Common;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
+use std::net::SocketAddr;
 
 /// Run a box of the in-network cache: it keeps copies on the way between clients and homes, and answers from them.
 ///
@@ -44,11 +45,18 @@ pub struct BoxNode {
 /// It keeps items in memory (register coherence.memory in the topology file) and knows which boxes may have copies: a write is done when none
 /// has. A home that may have run before is silent for one lease after its start.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Example:\n  millrace home 1 --topology rack.toml")]
+#[command(after_long_help = "\
+Examples:
+  millrace home 1 --topology rack.toml
+  millrace home 1 --topology rack.toml --listen 10.0.0.9:7104")]
 pub struct HomeNode {
     /// Its id in the topology
     #[arg(value_name = "ID")]
     id: u16,
+
+    /// It is moved here (`millrace cluster move`), wherever the file has it: it serves nobody until a controller says that it is here, and a lease more
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "first")]
+    listen: Option<SocketAddr>,
 
     #[command(flatten)]
     common: Common,
@@ -90,11 +98,12 @@ impl HomeNode {
     /// # Errors
     /// As those of `millrace inc run`.
     pub fn run(&self) -> Result<(), IncError> {
-        self.common.serve(
-            self.common.topology()?,
-            vec![NodeId::Home(HomeId(self.id))],
-            Box::new(|_, _| Ok(Equipment::default())),
-        )
+        let (id, topology) = (HomeId(self.id), self.common.topology()?);
+        let topology = match self.listen {
+            Some(address) => topology.with_home_at(id, address)?,
+            None => topology,
+        };
+        self.common.serve(topology, vec![NodeId::Home(id)], Box::new(|_, _| Ok(Equipment::default())))
     }
 }
 

@@ -1,15 +1,17 @@
 //! What an operator changes of a controller that runs: its file is read anew, or its admin port is told, and its thread takes up what is new before
 //! its next turn.
 //!
-//! Bounds: the last that was said of each thing, until it is taken.
+//! Bounds: the last that was said of each thing.
 
 use super::machine::{Counters, Machine};
 use base::Nanos;
 use protocol::coherence::holders::Boxes;
+use protocol::coherence::moved::Moved;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::{Controller, NodeId, Out};
-use protocol::wire::{BoxId, Message};
+use protocol::wire::{BoxId, HomeId, Message};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,18 +23,39 @@ pub struct Orders(Arc<Shared>);
 struct Shared {
     /// Where copies may be kept, and how often that was said.
     ranges: Mutex<(u64, Ranges)>,
-    /// Boxes that are to be stopped or to serve again, in the order in which that was said; and how many were taken out of the list since.
-    drains: Mutex<Drains>,
+    /// Boxes that are to be stopped or to serve again.
+    drains: Mutex<Words<BoxId, bool>>,
+    /// Homes that are to be elsewhere.
+    moves: Mutex<Words<HomeId, SocketAddr>>,
     /// Something was said at all: what a turn looks at.
     is_said: AtomicBool,
 }
 
-/// What was said of boxes. A controller that was told the first so many goes on behind them.
-#[derive(Debug, Default)]
-struct Drains {
+/// What was said of boxes, or of homes. A controller that was told the first so many goes on behind them.
+#[derive(Debug)]
+struct Words<K, V> {
     told: u64,
-    /// The last word on each box.
-    last: BTreeMap<BoxId, (u64, bool)>,
+    /// The last word on each.
+    last: BTreeMap<K, (u64, V)>,
+}
+
+impl<K, V> Default for Words<K, V> {
+    fn default() -> Words<K, V> {
+        Words { told: 0, last: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord, V> Words<K, V> {
+    fn say(&mut self, of: K, word: V) {
+        self.told += 1;
+        self.last.insert(of, (self.told, word));
+    }
+
+    /// What was said after the `heard`-th time, which is by now.
+    fn since(&self, heard: &mut u64) -> impl Iterator<Item = (&K, &V)> {
+        let before = std::mem::replace(heard, self.told);
+        self.last.iter().filter(move |(_, (told, _))| *told > before).map(|(of, (_, word))| (of, word))
+    }
 }
 
 impl Orders {
@@ -47,11 +70,14 @@ impl Orders {
     /// These boxes are to be stopped, or to serve again.
     pub fn set_draining(&self, said: impl IntoIterator<Item = (BoxId, bool)>) {
         let mut drains = self.0.drains.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, is_draining) in said {
-            drains.told += 1;
-            let told = drains.told;
-            drains.last.insert(id, (told, is_draining));
-        }
+        said.into_iter().for_each(|(id, is_draining)| drains.say(id, is_draining));
+        self.0.is_said.store(true, Ordering::Relaxed);
+    }
+
+    /// This home is to be there. Its life elsewhere has ended.
+    pub fn move_home(&self, home: HomeId, address: SocketAddr) {
+        let mut moves = self.0.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        moves.say(home, address);
         self.0.is_said.store(true, Ordering::Relaxed);
     }
 
@@ -62,12 +88,18 @@ impl Orders {
     /// Who is to be stopped, where `now` are, and something was said after the `heard`-th time.
     fn draining_since(&self, heard: &mut u64, now: Boxes) -> Option<Boxes> {
         let drains = self.0.drains.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = drains.last.iter().filter(|(_, (told, _))| told > heard);
-        let draining = new.fold(now, |all, (id, (_, is_draining))| {
+        let before = *heard;
+        let draining = drains.since(heard).fold(now, |all, (id, is_draining)| {
             let one = Boxes::of(*id).unwrap_or_default();
             if *is_draining { all.with(one) } else { all.without(one) }
         });
-        (std::mem::replace(heard, drains.told) != drains.told).then_some(draining)
+        (*heard != before).then_some(draining)
+    }
+
+    /// Which homes are to be where, of what was said after the `heard`-th time.
+    fn moves_since(&self, heard: &mut u64) -> Vec<(HomeId, SocketAddr)> {
+        let moves = self.0.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        moves.since(heard).map(|(home, address)| (*home, *address)).collect()
     }
 
     /// What was said after the `heard`-th time.
@@ -85,12 +117,13 @@ pub struct Ordered {
     orders: Orders,
     heard: u64,
     heard_drains: u64,
+    heard_moves: u64,
 }
 
 impl Ordered {
     /// A controller, and what it is told.
     pub fn new(controller: Controller, orders: Orders) -> Ordered {
-        Ordered { controller, orders, heard: 0, heard_drains: 0 }
+        Ordered { controller, orders, heard: 0, heard_drains: 0, heard_moves: 0 }
     }
 }
 
@@ -108,6 +141,9 @@ impl Machine for Ordered {
             if let Some(draining) = self.orders.draining_since(&mut self.heard_drains, before) {
                 self.controller.set_draining(now, draining);
             }
+            for (home, address) in self.orders.moves_since(&mut self.heard_moves) {
+                self.controller.move_home(now, home, address);
+            }
         }
         self.controller.tick(now, out);
     }
@@ -118,6 +154,10 @@ impl Machine for Ordered {
 
     fn counters(&self) -> Counters {
         Machine::counters(&self.controller)
+    }
+
+    fn moved(&self) -> Option<&Arc<Moved>> {
+        Some(self.controller.moved())
     }
 
     fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
@@ -155,6 +195,31 @@ mod tests {
         assert_eq!(after(&[]), 0b100);
         assert_eq!(after(&[(9, true)]), 0b100, "there is no such box");
         assert_eq!(after(&[(3, false)]), 0);
+    }
+
+    #[test]
+    fn homes_are_where_the_last_word_has_them() {
+        let orders = Orders::default();
+        let layout = Arc::new(Layout::two_levels(1, 0, 2, 8).expect("a layout"));
+        let controller = Controller::new(&Config::default(), 0, 1, layout, Nanos(0));
+        let mut one = Ordered::new(controller, orders.clone());
+        let mut now = one.next_deadline();
+        let mut after = |said: &[(u16, u16)]| {
+            for (home, port) in said {
+                orders.move_home(HomeId(*home), SocketAddr::from(([10, 0, 0, 1], *port)));
+            }
+            now = now.plus(Nanos(1));
+            one.tick(now, &mut Out::new());
+            let moved = Machine::moved(&one).expect("it sends to homes").iter();
+            moved
+                .map(|(home, place)| (home.0, place.address.port(), place.epoch.0 & 0xffff))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(after(&[]), []);
+        assert_eq!(after(&[(1, 7), (1, 8)]), [(1, 8, 1)]);
+        assert_eq!(after(&[(1, 8)]), [(1, 8, 1)], "it is there");
+        assert_eq!(after(&[(3, 9), (2, 0)]), [(1, 8, 1)], "there is no such home, and no such port");
+        assert_eq!(after(&[(2, 9)]), [(1, 8, 1), (2, 9, 2)]);
     }
 
     #[test]

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
 const TREE: Shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 1 };
 
 /// Nodes that run until it is dropped.
@@ -32,9 +34,18 @@ struct Running {
 
 impl Running {
     fn start(shape: Shape, settings: &[(&str, &str)]) -> Running {
-        // Nobody is slow here: what waits for a timeout is the machine's load, and a box that was slow is asked again at once.
-        let patient =
-            [("coherence.patience", "60000000"), ("coherence.lease", "60000000"), ("coherence.bypass", "0")];
+        // Nothing is lost over loopback, and nobody dies: who is late was not on a core. So a client waits for its box rather than ask another, whose copy
+        // the test would not know of, and a controller takes no box for dead.
+        let patient = [
+            ("coherence.patience", "60000000"),
+            ("coherence.lease", "60000000"),
+            ("coherence.bypass", "0"),
+            ("coherence.retransmit", "30000000"),
+            ("coherence.retransmit_max", "30000000"),
+            ("coherence.fill_patience", "60000000"),
+            ("coherence.worth", "0"),
+            ("coherence.health", "60000000"),
+        ];
         let settings: Vec<_> = patient
             .iter()
             .chain(settings)
@@ -82,13 +93,14 @@ impl Drop for Running {
 
 /// Until a box answers: a fill that met a restless controller is not kept.
 fn warm(client: &mut Client, key: &[u8]) -> super::Item {
-    for _ in 0..1000 {
+    let begun = Instant::now();
+    loop {
         let item = client.get(key).expect("an answer").expect("it is there");
         if item.from_box {
             return item;
         }
+        assert!(begun.elapsed() < PATIENCE, "no box keeps it");
     }
-    panic!("no box keeps it");
 }
 
 #[test]
@@ -125,13 +137,11 @@ fn the_home_hears_nothing_of_hits() {
     client.set(b"k", b"v").expect("stored");
     warm(&mut client, b"k");
     let hits = 100;
-    let by_box = (0..hits).filter(|_| client.get(b"k").expect("an answer").expect("there").from_box).count();
+    let is_hit = |client: &mut Client| client.get(b"k").expect("an answer").expect("there").from_box;
+    assert!((0..hits).all(|_| is_hit(&mut client)));
     let counted = running.count();
-    let home = &counted[&NodeId::Home(HomeId(1))];
-    // A timeout on a slow machine sends a read past its box.
-    assert!(by_box > 90, "{by_box}");
-    assert!(home["hits"] <= 1 + 2 * (hits - by_box as u64) + 10, "{counted:?}");
-    assert!(counted[&NodeId::Box(BoxId(1))]["hits"] >= by_box as u64);
+    assert_eq!(counted[&NodeId::Home(HomeId(1))]["hits"], 1, "{counted:?}");
+    assert!(counted[&NodeId::Box(BoxId(1))]["hits"] >= hits, "{counted:?}");
 }
 
 #[test]
@@ -150,7 +160,7 @@ fn cores_of_a_box_have_keys_of_their_own_and_forget_together() {
     assert!(keys.iter().all(|key| client.get(key).expect("an answer").is_none()));
     let counted = running.count();
     let first = &counted[&NodeId::Box(BoxId(1))];
-    // A client that waited for long asks another box: the copy that answered it need not be this one's.
+    // While the controller's first table is on its way one box may keep what another does not.
     let hits: u64 = (1..=3).map(|id| counted[&NodeId::Box(BoxId(id))]["hits"]).sum();
     assert!(hits >= 25 && first["lost between cores"] == 0, "{counted:?}");
     assert!(first["invalidations"] >= 4, "each core heard of the flush: {counted:?}");
@@ -159,7 +169,9 @@ fn cores_of_a_box_have_keys_of_their_own_and_forget_together() {
 /// Box 1 keeps nothing of any slot, or all again, as soon as it has heard the table.
 #[test]
 fn where_copies_are_kept_changes_while_boxes_run() {
-    let running = Running::start(TREE, &[("coherence.worth", "0")]);
+    // The only box: no other answers while this one has not heard the table. A controller makes tables once it has heard of no other for twice `health`.
+    let shape = Shape { tors: 1, roots: 0, ..TREE };
+    let running = Running::start(shape, &[("coherence.health", "200000")]);
     let mut client = running.client(1);
     client.set(b"k", b"v").expect("stored");
     let by = |client: &mut Client| client.get(b"k").expect("an answer").expect("there").from_box;
@@ -169,7 +181,7 @@ fn where_copies_are_kept_changes_while_boxes_run() {
         let mut in_row = 0;
         while in_row < times {
             in_row = if by(&mut client) == wanted { in_row + 1 } else { 0 };
-            assert!(begun.elapsed() < Duration::from_secs(60), "copies are kept: {wanted}");
+            assert!(begun.elapsed() < PATIENCE, "copies are kept: {wanted}");
         }
     };
     until(true, 1);
@@ -236,8 +248,8 @@ fn what_changes_nothing_is_computed_by_a_box() {
         client.call(call).expect("an answer")
     });
     let by_box = refused.filter(|answer| answer.status == Status::NotStored && answer.from_box).count();
-    assert!(by_box > 10, "{by_box}");
-    assert!(running.count()[&NodeId::Box(BoxId(1))]["computed"] >= by_box as u64);
+    assert_eq!(by_box, 20);
+    assert!(running.count()[&NodeId::Box(BoxId(1))]["computed"] >= 20);
 }
 
 /// Sends datagrams to a node as nobody in particular, and hears its answers.

@@ -10,7 +10,8 @@
 //! 1. When `handle` or `tick` returns, what the program may answer from are copies that the machine has: nothing that the machine said was
 //!    sent before that. So an INVALIDATE is answered, and handed on to boxes below, when no request can hit any more.
 //! 2. An entry ends no later than its copy (`Moment`).
-//! 3. What the machine owns it lends to the program, and takes back before it looks at it (`protocol::coherence::boxes::lent`).
+//! 3. The program sends a request on to a home where the machine's table has it, before anything is sent that the machine says by that table.
+//! 4. What the machine owns it lends to the program, and takes back before it looks at it (`protocol::coherence::boxes::lent`).
 //!
 //! Of several cores each writes the entries of its own hashes; the first has the program, with its counters, its epoch and its filter.
 //!
@@ -28,9 +29,12 @@ use base::{Clock, Nanos};
 use protocol::coherence::boxes::changes::Changes;
 use protocol::coherence::boxes::copies::Kept;
 use protocol::coherence::boxes::lent::{FastTier, Loan};
+use protocol::coherence::moved::Moved;
 use protocol::coherence::{CacheBox, NodeId, Out, Planted};
 use protocol::planted::{Bugs, NoBugs};
 use protocol::wire::{KeyHash, Message};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use xdp::{Counter, Entries, Histogram, Item, Live, Tier};
 
 /// How often the machine hears of the program's hits.
@@ -108,6 +112,12 @@ impl<B: Bugs<Planted>> Tiered<B> {
         if let Table::First(tier, live) = &mut self.table
             && live.epoch != epoch
         {
+            for (home, place) in self.cache.table().moved().iter() {
+                match place.address {
+                    SocketAddr::V4(address) => tier.set_home(home, address),
+                    SocketAddr::V6(_) => tier.forget_home(home),
+                }
+            }
             live.epoch = epoch;
             live.filter = if self.cache.is_draining() { 0 } else { self.filter };
             tier.set_options(*live);
@@ -155,6 +165,10 @@ impl<B: Bugs<Planted>> Machine for Tiered<B> {
         Machine::next_deadline(&self.cache)
     }
 
+    fn moved(&self) -> Option<&Arc<Moved>> {
+        Machine::moved(&self.cache)
+    }
+
     fn counters(&self) -> Counters {
         let mut counters = Machine::counters(&self.cache);
         if let Table::First(tier, _) = &self.table {
@@ -164,9 +178,12 @@ impl<B: Bugs<Planted>> Machine for Tiered<B> {
         counters
     }
 
-    fn fast_times(&self) -> Vec<(&'static str, Histogram)> {
+    fn fast_times(&self) -> Vec<(&'static str, Vec<u64>)> {
+        let times = |histogram: Histogram| histogram.buckets().to_vec();
         match &self.table {
-            Table::First(tier, _) => vec![("hit", tier.hit_times()), ("passed", tier.pass_times())],
+            Table::First(tier, _) => {
+                vec![("hit", times(tier.hit_times())), ("passed", times(tier.pass_times()))]
+            }
             Table::Other(_) => Vec::new(),
         }
     }

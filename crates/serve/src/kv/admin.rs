@@ -3,7 +3,6 @@
 //! Metrics and statistics take the engine's lock for microseconds.
 
 use super::chains;
-use super::home::AtHome;
 use super::metrics;
 use super::shared::Shared;
 use crate::admin::health::Pulse;
@@ -30,7 +29,9 @@ pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> R
     let mut routes = Routes::default().registers(Arc::clone(shared));
     if let Some(home) = &shared.home {
         let asked = Arc::clone(shared);
-        let ready = move || asked.home.as_ref().map_or(Ok(()), AtHome::check_ready);
+        let ready = move || {
+            asked.post.as_ref().and_then(|post| post.silent()).map_or(Ok(()), |why| Err(why.to_owned()))
+        };
         routes = routes.registers(Arc::new(inc::registers::Shared(home.topology.registers()))).ready(ready);
     }
     if shared.chain.is_some() {

@@ -13,22 +13,24 @@
 //! When another home
 //! has claimed the chain since, nothing is done here any more: clients are refused, and `/healthz` says so.
 //!
+//! **Of clients** transactions go in the clients' own sessions, so that each is done once, whichever way it goes. One of which nobody says anything is for the
+//! service to send again.
+//!
 //! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
 
+use super::claiming::{Claiming, ConnectError};
 use super::post::Post;
 use super::registers::{Id, Registers};
 use super::service::chained::Answer;
 use ::client::chain::{Caller, Client, Options, Source, TxnError};
 use base::{Clock, Nanos};
 use hdrhistogram::Histogram;
-use protocol::chain::claim::CLAIM;
-use protocol::chain::message::RequestId;
+use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;
 use protocol::chain::{Claim, Outcome, Transaction};
+use protocol::coherence::home::slow::Ended;
 use ring::wait::WaitPolicy;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -48,13 +50,53 @@ pub trait Transactions: Send {
 
     /// What became of transactions since the last time.
     fn take_done(&mut self) -> Vec<(u64, Answer)>;
+
+    /// Why a client's transaction can be done nowhere, if so.
+    ///
+    /// # Errors
+    /// In words: which of its keys are where.
+    fn check(&self, _transaction: &Transaction) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Has these of clients done, each in its client's session and under its number; those that only read, in none.
+    fn relay(&mut self, transactions: Vec<(RequestId, Transaction)>) {
+        assert!(transactions.is_empty(), "nobody takes transactions of clients here");
+    }
+
+    /// What became of clients' transactions since the last time.
+    fn take_relayed(&mut self) -> Vec<(RequestId, Relayed)> {
+        Vec::new()
+    }
+}
+
+/// What became of a client's transaction, as `protocol::chain::at_home` wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relayed {
+    /// This; of [`Ended::Unknown`]: the chain cannot tell, and nothing more can come of it.
+    Ended(Ended<Outcome>),
+    /// Nobody answered. It may still be done.
+    Lost,
+}
+
+/// Who wants a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// The service, by its number.
+    Service(u64),
+    /// A client.
+    Client(RequestId),
+    /// The thread itself: whether its claim counts.
+    Thread,
 }
 
 /// What thread and service leave for each other.
 struct Exchange {
-    asked: Mutex<Vec<(u64, Transaction)>>,
+    asked: Mutex<Vec<(Whose, Transaction)>>,
     done: Mutex<Vec<(u64, Answer)>>,
     has_done: AtomicBool,
+    relayed: Mutex<Vec<(RequestId, Relayed)>>,
+    has_relayed: AtomicBool,
     is_over: AtomicBool,
     figures: Arc<Figures>,
 }
@@ -149,7 +191,8 @@ impl ChainClient {
         home: Option<&Claiming>,
     ) -> Result<ChainClient, ConnectError> {
         let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
-        let options = Options { wait: WaitPolicy::BLOCK, patience, ..Options::default() };
+        // What a server without boxes is refused is said to its clients: two servers that do not know of each other are a mistake.
+        let options = Options { wait: WaitPolicy::BLOCK, patience, by_homes: false, ..Options::default() };
         let client = Client::find(vec![source], number, &options);
         let mut client = client.map_err(|error| ConnectError::Chain(number, error))?;
         log::info!("items lie in chain {}", client.chain());
@@ -159,6 +202,8 @@ impl ChainClient {
             asked: Mutex::default(),
             done: Mutex::default(),
             has_done: AtomicBool::new(false),
+            relayed: Mutex::default(),
+            has_relayed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             figures,
         });
@@ -176,6 +221,7 @@ impl ChainClient {
                 under_way: HashMap::new(),
                 to_ask: Vec::new(),
                 done: Vec::new(),
+                relayed: Vec::new(),
                 is_refused: false,
             }
             .run();
@@ -191,9 +237,18 @@ impl ChainClient {
     }
 
     /// Has these done.
-    pub fn send(&self, mut transactions: Vec<(u64, Transaction)>) {
-        if !transactions.is_empty() {
-            lock(&self.exchange.asked).append(&mut transactions);
+    pub fn send(&self, transactions: Vec<(u64, Transaction)>) {
+        self.ask(transactions.into_iter().map(|(number, asked)| (Whose::Service(number), asked)));
+    }
+
+    /// Has these of clients done.
+    pub fn relay(&self, transactions: Vec<(RequestId, Transaction)>) {
+        self.ask(transactions.into_iter().map(|(id, asked)| (Whose::Client(id), asked)));
+    }
+
+    fn ask(&self, transactions: impl ExactSizeIterator<Item = (Whose, Transaction)>) {
+        if transactions.len() > 0 {
+            lock(&self.exchange.asked).extend(transactions);
             self.caller.call();
         }
     }
@@ -208,6 +263,17 @@ impl ChainClient {
         self.exchange.has_done.store(false, Ordering::Release);
         std::mem::take(&mut *done)
     }
+
+    /// What became of clients' transactions since the last time.
+    #[inline]
+    pub fn take_relayed(&self) -> Vec<(RequestId, Relayed)> {
+        if !self.exchange.has_relayed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut relayed = lock(&self.exchange.relayed);
+        self.exchange.has_relayed.store(false, Ordering::Release);
+        std::mem::take(&mut *relayed)
+    }
 }
 
 impl Drop for ChainClient {
@@ -219,55 +285,9 @@ impl Drop for ChainClient {
     }
 }
 
-/// A home that is to have a chain for itself.
-pub struct Claiming {
-    /// Where it is, for whoever wants to write.
-    pub address: String,
-    /// It never ran before, so there may be no copies in boxes.
-    pub is_first: bool,
-}
-
-impl Claiming {
-    /// The number of the claim that counts from now on. Who had claimed the chain before finds that it is replaced.
-    fn claim(&self, chain: Option<u32>, client: &mut Client) -> Result<u64, ConnectError> {
-        let wrong = |error| ConnectError::Chain(chain, error);
-        let before = client.claim().map_err(wrong)?;
-        if let Some((_, claim)) = &before {
-            if self.is_first {
-                return Err(ConnectError::Claimed(claim.clone()));
-            }
-            log::info!("the chain was claimed before: {claim}");
-        }
-        let number = RandomState::new().build_hasher().finish().max(1);
-        let claim = Claim { number, address: self.address.clone() };
-        let version = before.map_or(0, |(version, _)| version);
-        let outcome = client.execute(claim.make().if_version(CLAIM, version)).map_err(wrong)?;
-        match outcome.abort {
-            None => log::info!("the chain is claimed: {claim}"),
-            Some(_) => return Err(ConnectError::Race),
-        }
-        Ok(number)
-    }
-}
-
-/// Why there is no client.
-#[derive(Debug)]
-pub enum ConnectError {
-    /// The cluster's file, or what was said beside it.
-    File(String),
-    /// The chain, of this number where that was said.
-    Chain(Option<u32>, TxnError),
-    /// A home that never ran before finds that another one claimed the chain.
-    Claimed(Claim),
-    /// Another home claims the chain in the same moment.
-    Race,
-    /// The system.
-    Thread(io::Error),
-}
-
 /// A transaction that has no answer yet.
 struct UnderWay {
-    number: u64,
+    whose: Whose,
     began: Nanos,
     /// Asked for until then, if nobody answered; none: it was not asked for.
     until: Option<Nanos>,
@@ -282,11 +302,12 @@ struct Worker {
     post: Arc<Post>,
     clock: Clock,
     patience: Nanos,
-    backlog: VecDeque<(u64, Transaction, Nanos)>,
+    backlog: VecDeque<(Whose, Transaction, Nanos)>,
     under_way: HashMap<u64, UnderWay>,
     /// Questions, and when.
     to_ask: Vec<(Nanos, RequestId, UnderWay)>,
     done: Vec<(u64, Answer)>,
+    relayed: Vec<(RequestId, Relayed)>,
     /// That was said.
     is_refused: bool,
 }
@@ -311,17 +332,32 @@ impl Worker {
 
     fn take_asked(&mut self, now: Nanos) {
         let asked = std::mem::take(&mut *lock(&self.exchange.asked));
-        self.backlog.extend(asked.into_iter().map(|(number, transaction)| (number, transaction, now)));
+        self.backlog.extend(asked.into_iter().map(|(whose, transaction)| (whose, transaction, now)));
         while self.under_way.len() < UNDER_WAY
-            && let Some((number, transaction, began)) = self.backlog.pop_front()
+            && let Some((whose, transaction, began)) = self.backlog.pop_front()
         {
-            match self.client.start(transaction.under(self.claim)) {
-                Ok(ticket) => drop(self.under_way.insert(ticket, UnderWay { number, began, until: None })),
-                Err(error) => {
-                    log::error!("a transaction for the chain was refused, this is a bug: {error}");
-                    self.done.push((number, Answer::NotDone));
-                }
+            let transaction = transaction.under(self.claim);
+            let started = match whose {
+                Whose::Client(id) if !transaction.only_reads() => self.client.relay(id, transaction),
+                _ => self.client.start(transaction),
+            };
+            match started {
+                Ok(ticket) => drop(self.under_way.insert(ticket, UnderWay { whose, began, until: None })),
+                Err(error) => self.hear_refused(whose, &error),
             }
+        }
+    }
+
+    /// Nothing was sent.
+    fn hear_refused(&mut self, whose: Whose, error: &TxnError) {
+        match whose {
+            Whose::Service(number) => {
+                log::error!("a transaction for the chain was refused, this is a bug: {error}");
+                self.done.push((number, Answer::NotDone));
+            }
+            // It may have been sent before.
+            Whose::Client(id) => self.relayed.push((id, Relayed::Lost)),
+            Whose::Thread => {}
         }
     }
 
@@ -338,6 +374,11 @@ impl Worker {
     fn hear(&mut self, ticket: u64, result: Result<Outcome, TxnError>) {
         let Some(mut under_way) = self.under_way.remove(&ticket) else { return };
         let now = self.clock.now();
+        let number = match under_way.whose {
+            Whose::Service(number) => number,
+            Whose::Client(id) => return self.hear_relayed(id, result, under_way.began),
+            Whose::Thread => return self.hear_whether_claimed(result),
+        };
         let answer = match result {
             Ok(Outcome { abort: Some(Abort::Claimed), .. }) => {
                 self.say_claimed();
@@ -369,13 +410,48 @@ impl Worker {
         };
         // What has no outcome says nothing of what one takes.
         if matches!(answer, Answer::Done(_)) {
-            if self.exchange.figures.is_silent.swap(false, Ordering::Relaxed) {
-                log::info!("chain {} answers again", self.exchange.figures.chain);
-            }
-            let span = now.since(under_way.began).0.clamp(1000, LONGEST);
-            lock(&self.exchange.figures.spans).saturating_record(span);
+            self.note_answer(now, under_way.began);
         }
-        self.done.push((under_way.number, answer));
+        self.done.push((number, answer));
+    }
+
+    /// What became of a client's.
+    fn hear_relayed(&mut self, id: RequestId, result: Result<Outcome, TxnError>, began: Nanos) {
+        let relayed = match result {
+            Ok(outcome) => {
+                let now = self.clock.now();
+                self.note_answer(now, began);
+                if outcome.abort == Some(Abort::Claimed) {
+                    // The client may have asked the chain itself under this number. What counts is what is asked under our claim.
+                    self.backlog.push_front((Whose::Thread, Claim::ask(), now));
+                }
+                Relayed::Ended(Ended::Done(outcome))
+            }
+            Err(TxnError::Unknown { why, .. }) => {
+                self.say_silent(&why);
+                Relayed::Lost
+            }
+            Err(TxnError::Refused(Refusal::NoSession | Refusal::Forgotten)) => Relayed::Ended(Ended::Unknown),
+            // It was never sent, or only read, or is no transaction of this chain.
+            Err(_) => Relayed::Ended(Ended::NotDone),
+        };
+        self.relayed.push((id, relayed));
+    }
+
+    fn hear_whether_claimed(&mut self, result: Result<Outcome, TxnError>) {
+        if matches!(result, Ok(Outcome { abort: Some(Abort::Claimed), .. })) {
+            self.say_claimed();
+        }
+    }
+
+    /// The chain answers.
+    fn note_answer(&self, now: Nanos, began: Nanos) {
+        let figures = &self.exchange.figures;
+        if figures.is_silent.swap(false, Ordering::Relaxed) {
+            log::info!("chain {} answers again", figures.chain);
+        }
+        let span = now.since(began).0.clamp(1000, LONGEST);
+        lock(&figures.spans).saturating_record(span);
     }
 
     /// Said once, until it answers again.
@@ -403,9 +479,16 @@ impl Worker {
     fn publish(&mut self) {
         let under_way = self.under_way.len() + self.backlog.len() + self.to_ask.len();
         self.exchange.figures.under_way.store(under_way as u64, Ordering::Relaxed);
+        let is_news = !self.done.is_empty() || !self.relayed.is_empty();
         if !self.done.is_empty() {
             lock(&self.exchange.done).append(&mut self.done);
             self.exchange.has_done.store(true, Ordering::Release);
+        }
+        if !self.relayed.is_empty() {
+            lock(&self.exchange.relayed).append(&mut self.relayed);
+            self.exchange.has_relayed.store(true, Ordering::Release);
+        }
+        if is_news {
             self.post.due();
         }
     }

@@ -3,16 +3,18 @@
 //!
 //! Bounds: chains of a file; a thread and [`super::chain_client`]'s for each.
 
-use super::chain_client::{ChainClient, Claiming, ConnectError, Figures, Transactions};
+use super::chain_client::{ChainClient, Figures, Relayed, Transactions};
+use super::claiming::{Claiming, ConnectError};
 use super::post::Post;
 use super::registers::Registers;
 use super::service::chained::Answer;
 use super::service::chained::spread::Spread;
 use crate::process::cluster_file;
-use ::client::chain::Source;
+use ::client::chain::{Across, Source, TxnError};
 use fabric::link::Address;
 use protocol::chain::Transaction;
-use protocol::chain::slots::{Map, Slots};
+use protocol::chain::message::RequestId;
+use protocol::chain::slots::{self, Map, Slots};
 use protocol::planted::NoBugs;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -122,6 +124,33 @@ impl Transactions for Chains {
         };
         let done = clients.iter().enumerate().flat_map(of_one);
         done.filter_map(|(at, number, answer)| Some((number, spread.hear(at, number, answer)?))).collect()
+    }
+
+    fn check(&self, transaction: &Transaction) -> Result<(), String> {
+        let number = |at: usize| self.clients[at].figures().chain();
+        let error = match self.spread.map().route(transaction) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => TxnError::NoChain,
+            Err(slots::Across { one: (one, at), other: (other, there) }) => {
+                TxnError::Across(Across { keys: [one, other], chains: [number(at), number(there)] })
+            }
+        };
+        Err(error.to_string())
+    }
+
+    fn relay(&mut self, transactions: Vec<(RequestId, Transaction)>) {
+        let mut each: Vec<Vec<(RequestId, Transaction)>> = self.clients.iter().map(|_| Vec::new()).collect();
+        for (id, transaction) in transactions {
+            // They were checked. A chain refuses keys of others.
+            let at = self.spread.map().route(&transaction).ok().flatten().unwrap_or(0);
+            each[at].push((id, transaction));
+        }
+        self.clients.iter().zip(each).for_each(|(client, transactions)| client.relay(transactions));
+    }
+
+    #[inline]
+    fn take_relayed(&mut self) -> Vec<(RequestId, Relayed)> {
+        self.clients.iter().flat_map(ChainClient::take_relayed).collect()
     }
 }
 

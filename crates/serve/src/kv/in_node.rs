@@ -135,6 +135,9 @@ impl Service for Kv {
         if let Some(path) = &self.config.listen.shm {
             log::info!("handing out shared-memory rings on {}", path.display());
         }
+        if let Some(address) = server.takes_transactions_at() {
+            log::info!(address:% = address; "taking transactions of the chain's clients on {address}");
+        }
         let registers = &self.config.registers;
         log::debug!(
             "{} of memory, {}, {} edge thread(s)",

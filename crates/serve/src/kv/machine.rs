@@ -13,6 +13,7 @@ use super::config::Config;
 use super::durable::{AnyMedia, AnyShelf, Opened};
 use super::post::Post;
 use super::registers::Id;
+use super::service::by_home::Callers;
 use super::service::planted::Mistakes;
 use super::service::{Kv, Late, LateReply, Origin, Reply, Request};
 use base::Nanos;
@@ -99,18 +100,18 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
         Ok(Machine::of(made, post, clocks))
     }
 
-    /// The same, with items in a chain, whose transactions are done there.
+    /// The same, with items in a chain, whose transactions are done there; and those that callers ask for, whenever the machine is called.
     ///
     /// # Errors
     /// In words.
     pub fn over_chain(
         place: &Place,
         now: Nanos,
-        transactions: Box<dyn Transactions>,
+        (transactions, callers): (Box<dyn Transactions>, Box<dyn Callers>),
         planted: B,
     ) -> Result<Machine<B>, String> {
         let (config, clocks, post) = (settings(false), Clocks::told(now), Arc::new(Post::unattended()));
-        let made = Kv::home_over_chain(place, &config, transactions, (&post, &clocks), planted)?;
+        let made = Kv::home_over_chain(place, &config, (transactions, callers), (&post, &clocks), planted)?;
         Ok(Machine::of(made, post, clocks))
     }
 

@@ -64,6 +64,9 @@ crate::families! { "millrace_kv_";
     CHAIN counter "chain_transactions" count ["kind"] "Transactions of commands whose items lie in a chain (--durability chain; 0 without one, here and below): read, write.";
     CHAIN_EVENTS counter "chain_events" count ["event"] "Of these commands: conflict (others changed the item, tried again), contended (given up after many of them), unanswered (not done), unknown (perhaps done), asked (questions for what became of a transaction), removed (expired items).";
     CHAIN_WAITING gauge "chain_waiting_commands" count [] "Commands that wait for the chain.";
+    BY_HOME counter "txn_by_home" count [] "Transactions of the chain's clients that were asked for here, at the home of boxes; 0 where there is none, here and below.";
+    BY_HOME_UNDER_WAY gauge "txn_by_home_under_way" count [] "Of these, still under way.";
+    BY_HOME_AGAIN counter "txn_by_home_again" count [] "Times that one of them was sent to the chain again, since nobody had said what became of it.";
     CHAIN_SILENT gauge "chain_silent" count ["chain"] "1 if the last transaction of this chain that ended had no answer; a chain each, here and below, and none without one.";
     CHAIN_UNDER_WAY gauge "chain_under_way" count ["chain"] "Transactions that have no outcome yet.";
     CHAIN_TIME histogram "chain_transaction" seconds ["chain"] "From when a transaction was begun to its outcome.";
@@ -152,7 +155,7 @@ fn add(page: &mut Page, report: &Report) {
     commands(page, &kv.commands);
 }
 
-fn chain(page: &mut Page, ChainReport { counters, waiting }: &ChainReport) {
+fn chain(page: &mut Page, ChainReport { counters, waiting, by_home }: &ChainReport) {
     page.add(CHAIN, &["read"], counters.reads);
     page.add(CHAIN, &["write"], counters.writes);
     for (event, count) in [
@@ -165,6 +168,9 @@ fn chain(page: &mut Page, ChainReport { counters, waiting }: &ChainReport) {
         page.add(CHAIN_EVENTS, &[event], count);
     }
     page.add(CHAIN_WAITING, &[], *waiting);
+    page.add(BY_HOME, &[], by_home.asked);
+    page.add(BY_HOME_UNDER_WAY, &[], by_home.under_way);
+    page.add(BY_HOME_AGAIN, &[], by_home.again);
 }
 
 fn durable(page: &mut Page, log: &DurableReport) {

@@ -13,6 +13,7 @@
 mod admin;
 mod chain_client;
 mod chains;
+mod claiming;
 mod clocks;
 pub mod config;
 mod connection;
@@ -32,8 +33,9 @@ mod rings;
 pub mod service;
 pub mod shared;
 mod stream;
+mod txn_door;
 
-pub use chain_client::Transactions;
+pub use chain_client::{Relayed, Transactions};
 pub use chains::Place;
 pub use in_node::Kv;
 
@@ -249,6 +251,11 @@ impl Server {
         &self.udp
     }
 
+    /// Where it takes transactions of the chain's clients, if it does.
+    pub fn takes_transactions_at(&self) -> Option<String> {
+        self.shared.home.as_ref()?.takes_transactions_at()
+    }
+
     /// What operators are shown of it, once.
     pub fn routes(&mut self) -> Routes {
         admin::routes(&self.shared, std::mem::take(&mut self.pulses))
@@ -280,6 +287,7 @@ impl Server {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         // A thread that panicked has said so already.
         let _ = self.accept.take().map(JoinHandle::join);
+        self.shared.home.iter().for_each(home::AtHome::close_door);
         self.shared.stop();
         for edge in self.edges.drain(..) {
             let _ = edge.join();

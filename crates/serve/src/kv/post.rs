@@ -10,10 +10,11 @@
 //!
 //! Cost: nothing for a command that waits for nobody; else a lock that nobody has for long, and a wake-up.
 
+use crate::inc::machine::{SILENT, UNNAMED};
 use crate::inc::wire::Traffic;
 use crate::kv::service::{Origin, Parked};
 use crate::memcached::accept::Inbox;
-use base::Nanos;
+use base::{Clock, Nanos};
 use protocol::coherence::{NodeId, Out};
 use protocol::wire::Message;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,6 +27,8 @@ pub struct Post {
     /// Something is in it.
     leaves: AtomicBool,
     deadline: AtomicU64,
+    /// When the home begins to serve; while it does not know, the end of all time.
+    serves_from: AtomicU64,
     /// By edge.
     done: Vec<Mutex<Vec<Origin>>>,
     gone: Mutex<Vec<Origin>>,
@@ -58,6 +61,7 @@ impl Post {
             leaving: Mutex::default(),
             leaves: AtomicBool::new(false),
             deadline: AtomicU64::new(u64::MAX),
+            serves_from: AtomicU64::new(0),
             done: vec![Mutex::default()],
             gone: Mutex::default(),
             has_gone: AtomicBool::new(false),
@@ -139,6 +143,14 @@ impl Post {
         }
     }
 
+    /// Why the home serves nobody yet, if so.
+    pub fn silent(&self) -> Option<&'static str> {
+        match Nanos(self.serves_from.load(Ordering::Relaxed)) {
+            Nanos::MAX => Some(UNNAMED),
+            from => (Clock::shared().now() < from).then_some(SILENT),
+        }
+    }
+
     /// Why the log takes nothing more, if so.
     pub fn failed(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
@@ -150,6 +162,11 @@ impl Post {
         if let Some(inbox) = self.inboxes.get(edge) {
             inbox.wake();
         }
+    }
+
+    /// The home begins to serve then.
+    pub fn set_serves_from(&self, from: Nanos) {
+        self.serves_from.store(from.0, Ordering::Relaxed);
     }
 
     /// A sync is under way since then, or none.

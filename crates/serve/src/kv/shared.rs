@@ -60,6 +60,8 @@ pub struct Report {
     pub kv: KvReport,
     /// Each chain that items lie in.
     pub chains: Vec<ChainState>,
+    /// Where the home of boxes takes transactions of the chain's clients, if it does.
+    pub transactions: Option<String>,
     /// Where requests spend their time.
     pub stages: Vec<StageReport>,
 }
@@ -221,6 +223,7 @@ impl Shared {
             segment_bytes: self.segments.taken() as u64,
             kv,
             chains: self.chain.iter().flatten().map(|figures| (&**figures).into()).collect(),
+            transactions: self.home.as_ref().and_then(AtHome::takes_transactions_at),
             stages: self.on_core.stages.summary().into_iter().map(StageReport::from).collect(),
         }
     }

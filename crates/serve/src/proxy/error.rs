@@ -1,6 +1,6 @@
 //! Why a proxy could not be run, and what to do about it.
 
-use crate::inc::IncError;
+use crate::inc::{IncError, TopologyError};
 use crate::memcached::listen::ListenError;
 use crate::shell::ShellError;
 use std::net::SocketAddr;
@@ -39,6 +39,12 @@ impl fmt::Display for ProxyError {
 }
 
 impl std::error::Error for ProxyError {}
+
+impl From<TopologyError> for ProxyError {
+    fn from(e: TopologyError) -> ProxyError {
+        ProxyError::Rack(e.into())
+    }
+}
 
 impl From<IncError> for ProxyError {
     fn from(e: IncError) -> ProxyError {

@@ -3,7 +3,7 @@
 use super::{Options, TxnError, reply};
 use crate::chain::registry::etcd::Login;
 use crate::process::parse::duration;
-use ::client::chain::{Client, Shards, Source};
+use ::client::chain::{Shards, Source};
 use clap::ValueEnum;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
@@ -129,8 +129,8 @@ impl Whom {
         sources.extend(self.cluster.clone().map(Source::File));
         sources.extend(self.controller.iter().cloned().map(Source::Controller));
         if !self.etcd.is_empty() {
-            let login = self.login.read().map_err(|error| TxnError::NotFound(error.to_string()))?;
-            sources.push(Source::Etcd { endpoints: self.etcd.clone(), login });
+            let access = self.login.read().map_err(|error| TxnError::NotFound(error.to_string()))?;
+            sources.push(Source::Etcd { endpoints: self.etcd.clone(), access });
         }
         if sources.is_empty() {
             let usual = USUAL.split(',').map(|address| address.parse().expect("it is an address"));
@@ -199,9 +199,12 @@ impl Transactions {
                     (reply::text(&transaction, &outcome), reply::json(&transaction, &outcome));
                 if outcome.abort == Some(Abort::Claimed)
                     && let Some((key, _)) = transaction.writes.first()
-                    && let Ok(Some((_, claim))) = client.chain_of(key).and_then(Client::claim)
+                    && let Ok(chain) = client.chain_of(key)
+                    && let Ok(Some((_, claim))) = chain.claim()
                 {
                     text += &format!("  the home that claimed it is at {}\n", claim.address);
+                    let trouble = chain.trouble_of_home().map(|why| format!("  {why}\n"));
+                    text += &trouble.unwrap_or_default();
                     json["abort"]["home"] = claim.address.into();
                 }
                 self.whom.say(&text, &json);

@@ -6,16 +6,18 @@ use fabric::link::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Until all replicas of a new chain serve.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Lines that are kept for an error.
-const WORDS: usize = 20;
+/// Lines that are kept.
+const LINES: usize = 10_000;
+/// Of these, lines that an error has.
+const LAST_WORDS: usize = 20;
 
 /// How a chain is started.
 #[derive(Clone, Debug)]
@@ -36,8 +38,10 @@ pub struct Plan {
 #[derive(Default)]
 struct Known {
     replicas: BTreeMap<u16, Replica>,
-    /// Its last words.
-    words: VecDeque<String>,
+    /// What it printed.
+    lines: VecDeque<String>,
+    /// Lines that it printed and that are not kept any more.
+    forgotten: usize,
     is_over: bool,
 }
 
@@ -72,9 +76,18 @@ impl Spawned {
         if plan.restart {
             command.arg("--restart");
         }
-        let spawned = command.args(&plan.more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process =
-            spawned.map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+        command.args(&plan.more);
+        Spawned::of(command, plan.replicas)
+    }
+
+    /// The same by a command that becomes `millrace chain up --until-eof`, of so many replicas.
+    ///
+    /// # Errors
+    /// As [`Spawned::start`].
+    pub fn of(mut command: Command, replicas: u16) -> Result<Spawned, String> {
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let program = Path::new(command.get_program()).display();
+        let mut process = spawned.map_err(|error| format!("{program} cannot be started: {error}"))?;
         let output = process.stdout.take().expect("it is piped");
         let input = process.stdin.take();
         let known = Arc::<(Mutex<Known>, Condvar)>::default();
@@ -92,7 +105,7 @@ impl Spawned {
             .name("chain-words".to_owned())
             .spawn(listen)
             .map_err(|error| format!("no thread to listen to the chain: {error}"))?;
-        chain.wait_for(usize::from(plan.replicas))?;
+        chain.wait_for(usize::from(replicas))?;
         Ok(chain)
     }
 
@@ -104,12 +117,42 @@ impl Spawned {
         while known.serving().count() < replicas {
             let left = until.saturating_duration_since(Instant::now());
             if known.is_over || left.is_zero() {
-                let words: Vec<&str> = known.words.iter().map(String::as_str).collect();
+                let of_last = known.lines.len().saturating_sub(LAST_WORDS);
+                let words: Vec<&str> = known.lines.iter().skip(of_last).map(String::as_str).collect();
                 return Err(format!("the chain did not come up; its last words:\n  {}", words.join("\n  ")));
             }
             known = news.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
+    }
+
+    /// What it printed, the last [`LINES`].
+    pub fn lines(&self) -> Vec<String> {
+        lock(&self.known.0).lines.iter().cloned().collect()
+    }
+
+    /// How many lines it has printed.
+    pub fn printed(&self) -> usize {
+        let known = lock(&self.known.0);
+        known.forgotten + known.lines.len()
+    }
+
+    /// The newest line that begins so, of those after the first `after`, as soon as there is one; none within `patience`, or when it has ended.
+    pub fn wait_for_line(&self, begins: &str, after: usize, patience: Duration) -> Option<String> {
+        let until = Instant::now() + patience;
+        let (known, news) = &*self.known;
+        let mut known = lock(known);
+        loop {
+            let found = known.lines.iter().skip(after.saturating_sub(known.forgotten));
+            if let Some(line) = found.rev().find(|line| line.starts_with(begins)) {
+                return Some(line.clone());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if known.is_over || left.is_zero() {
+                return None;
+            }
+            known = news.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Where its replicas serve clients.
@@ -136,7 +179,22 @@ impl Spawned {
         pause(process, time)
     }
 
-    /// The same with its controller, the process that starts the replicas.
+    /// Sends a replica a signal; whether it was there.
+    pub fn signal(&self, replica: u16, which: Signal) -> bool {
+        let process = lock(&self.known.0).replicas.get(&replica).map_or(0, |replica| replica.process);
+        signal(process, which)
+    }
+
+    /// Ends it, and says how it ended.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end(mut self) -> io::Result<ExitStatus> {
+        drop(self.input.take());
+        self.process.wait()
+    }
+
+    /// As [`Spawned::pause`], its controller, the process that starts the replicas.
     pub fn pause_controller(&self, time: Duration) -> bool {
         pause(self.process.id(), time)
     }
@@ -164,9 +222,10 @@ impl Known {
         {
             replica.address = rest.split([',', ' ']).next().and_then(|address| address.parse().ok());
         }
-        self.words.push_back(line);
-        if self.words.len() > WORDS {
-            self.words.pop_front();
+        self.lines.push_back(line);
+        if self.lines.len() > LINES {
+            self.lines.pop_front();
+            self.forgotten += 1;
         }
     }
 
@@ -216,6 +275,6 @@ mod tests {
         known.heard("replica 1 is process 99".to_owned());
         assert_eq!(known.replicas[&1], Replica { process: 99, address: Some(address) });
         known.heard("replica x is process 99".to_owned());
-        assert_eq!(known.words.len(), 5);
+        assert_eq!(known.lines.len(), 5);
     }
 }

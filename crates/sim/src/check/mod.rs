@@ -85,10 +85,12 @@ struct Case<'a> {
 /// Judges every key of `history`.
 pub fn check(history: &History<Op, Ret>, rules: &Rules) -> Report {
     let mut keys: BTreeMap<&Arc<[u8]>, Vec<Kv<'_>>> = BTreeMap::new();
-    for operation in history.operations().filter(|o| !matches!(o.op, Op::Flush { .. })) {
+    // One that names a key is of that key alone.
+    let is_of_all = |o: &Kv<'_>| matches!(o.op, Op::Flush { .. }) && o.key.is_empty();
+    for operation in history.operations().filter(|o| !is_of_all(o)) {
         keys.entry(operation.key).or_default().push(operation);
     }
-    let flushes: Vec<Kv<'_>> = history.operations().filter(|o| matches!(o.op, Op::Flush { .. })).collect();
+    let flushes: Vec<Kv<'_>> = history.operations().filter(is_of_all).collect();
     let windows = Windows::of(history);
     let mut report = Report::default();
     for (key, mut operations) in keys {

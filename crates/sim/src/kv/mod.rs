@@ -76,7 +76,8 @@ pub enum Op {
         /// Which; `None` for ever.
         ttl: Option<Picos>,
     },
-    /// Removes everything, of all keys, now or later. Each key is judged for itself: not that all go at one moment.
+    /// Removes everything, of all keys, now or later. Each key is judged for itself: not that all go at one moment. Where the history names a key: of this
+    /// key alone, whether it is there or not.
     Flush {
         /// How much later.
         delay: Option<Picos>,

@@ -6,7 +6,7 @@ use crate::kv::json::{json_of, value_of};
 use serde_json::{Map, Value as Json, json};
 
 /// The name of a transaction as an operation.
-const NAME: &str = "txn";
+pub(crate) const NAME: &str = "txn";
 
 type Fields = Map<String, Json>;
 

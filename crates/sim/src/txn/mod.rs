@@ -10,7 +10,7 @@
 //! * [`serial`]: is there any order at all that explains the answers? A search, for small histories and as an oracle for the first.
 
 pub mod effect;
-mod json;
+pub(crate) mod json;
 pub mod order;
 pub mod serial;
 mod show;

@@ -15,8 +15,9 @@
 
 use super::Refusal;
 use super::meta;
+use base::files::Locked;
 use base::pages::{PageKind, Region};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -72,7 +73,7 @@ impl Ground<'_> {
 pub(crate) struct Files {
     directory: PathBuf,
     /// Open for as long as the store has its memory in them: the lock goes with it.
-    meta: File,
+    meta: Locked,
 }
 
 /// What a directory holds.
@@ -132,12 +133,10 @@ impl Files {
             )));
         }
         let meta = open(&path, true).map_err(system("open"))?;
-        if let Err(e) = rustix::fs::flock(&meta, FlockOperation::NonBlockingLockExclusive) {
-            return Err(match e {
-                rustix::io::Errno::WOULDBLOCK => Refusal::Locked(directory.to_owned()),
-                other => system("lock")(other.into()),
-            });
-        }
+        let meta = Locked::new(meta).map_err(|e| match e.kind() {
+            ErrorKind::WouldBlock => Refusal::Locked(directory.to_owned()),
+            _ => system("lock")(e),
+        })?;
         // Only now: whoever had the lock until a moment ago may have written.
         bytes.clear();
         open(&path, false).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(system("read"))?;
@@ -181,7 +180,7 @@ impl Files {
 
     /// Bytes that the files have and that they could have besides.
     pub(super) fn room(&self) -> io::Result<u64> {
-        let system = rustix::fs::fstatvfs(&self.meta)?;
+        let system = rustix::fs::fstatvfs(&*self.meta)?;
         // A tmpfs without a limit says that it has no blocks at all.
         if system.f_blocks == 0 {
             return Ok(u64::MAX);

@@ -67,7 +67,10 @@ fn etcd_says_where_replicas_are() {
     let range = format!(r#"{{"kvs":[{{"value":"{}","mod_revision":"3"}}]}}"#, crate::etcd::encode(&one));
     let range: &'static str = Box::leak(range.into_boxed_str());
     let known: &'static [(&str, &str)] = Box::leak(vec![("/v3/kv/range", range)].into_boxed_slice());
-    let etcd = |address: String| Source::Etcd { endpoints: vec![format!("http://{address}")], login: None };
+    let etcd = |address: String| Source::Etcd {
+        endpoints: vec![format!("http://{address}")],
+        access: Access::default(),
+    };
     assert_eq!(found(vec![etcd(pages(known))], None).map(|all| all.len()), Ok(2));
     let none = found(vec![etcd(pages(&[("/v3/kv/range", "{}")]))], Some(9)).expect_err("none");
     assert!(none.contains("etcd has no /millrace/chain/9/directory"), "{none}");
@@ -87,7 +90,7 @@ fn what_one_source_lacks_another_has() {
 
 #[test]
 fn a_password_is_not_shown() {
-    let login = Some(("ann".to_owned(), "secret".to_owned()));
-    let shown = format!("{:?}", Source::Etcd { endpoints: Vec::new(), login });
+    let access = Access { login: Some(("ann".to_owned(), "secret".to_owned())), tls: None };
+    let shown = format!("{:?}", Source::Etcd { endpoints: Vec::new(), access });
     assert!(shown.contains("ann") && !shown.contains("secret"), "{shown}");
 }

@@ -9,6 +9,11 @@
 //! A write keeps its session and number however often it is sent, and whomever it is sent to: so it is done once. Who is head a client learns by
 //! asking: a replica that is not says who is, if it knows; who stays silent twice is followed by the next.
 //!
+//! **By the home.** Where a home of boxes has [claimed](super::claim) the chain, a write that did not come by it is not done, and the chain remembers that.
+//! A client that follows homes ([`Client::follows_homes`]) asks for it again under a new number, at the home. Where the home is gone it asks the chain, under
+//! the same number: then either is the answer, and if the claim is gone the chain does it. After `CLAIMED` such refusals that is the outcome.
+//! A home that itself is told so has been replaced.
+//!
 //! A session that the chain has forgotten is opened anew. What was sent in the old one ends as Unknown: what became of it cannot be told.
 //!
 //! Invariants: 1. an operation ends once, by its deadline; 2. a write is sent in one session, under one number; 3. between the oldest number of a
@@ -16,8 +21,10 @@
 //!
 //! Bounds: [`Config::window`] operations, ended ones that nobody took included; as many ended as Unknown are remembered for [`Client::id_of`].
 //!
-//! Files: this one declares, begins and sends; `replies` hears; `session` has the numbers, `route` whom to ask.
+//! Files: this one declares, begins and sends; `replies` hears; `homes` goes by those that have claimed the chain; `session` has the numbers, `route`
+//! whom to ask.
 
+mod homes;
 mod replies;
 mod route;
 mod session;
@@ -26,11 +33,13 @@ mod tests;
 
 pub use route::Reads;
 
+use super::claim::CLAIM;
 use super::message::{Refusal, RequestId};
 use super::wire::MAX_NUMBER;
 use super::{Config, Message, NodeId, Out, Outcome, ReplicaId, SessionId, Transaction};
 use base::Nanos;
 use base::prng::mix64;
+use homes::Homes;
 use route::Route;
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -71,6 +80,8 @@ pub struct Stats {
 enum What {
     Open,
     Do(Transaction),
+    /// In a session that somebody else has.
+    Relay(Transaction),
     Ask,
 }
 
@@ -89,11 +100,22 @@ struct Op {
     silent: u32,
     /// Times that it followed a hint, since it was sent by the clock.
     hops: u32,
+    /// It is the home that is asked.
+    by_home: bool,
+    /// Times that the chain did not do it since a home has claimed it.
+    claimed: u32,
 }
 
 impl Op {
     fn only_reads(&self) -> bool {
         matches!(&self.what, What::Do(transaction) if transaction.only_reads())
+    }
+
+    /// Whether a home that has claimed the chain could do it instead: it writes, and is about no claim.
+    fn may_go_by_home(&self) -> bool {
+        let What::Do(transaction) = &self.what else { return false };
+        let is_of_claim = transaction.writes.iter().any(|(key, _)| key == CLAIM);
+        !transaction.only_reads() && transaction.claim == 0 && !is_of_claim
     }
 }
 
@@ -121,6 +143,7 @@ pub struct Client {
     unknown: VecDeque<(u64, RequestId)>,
     next_ticket: u64,
     next_token: u64,
+    homes: Homes,
     stats: Stats,
 }
 
@@ -144,6 +167,7 @@ impl Client {
             unknown: VecDeque::new(),
             next_ticket: OPENING + 1,
             next_token: mix64(number) % (MAX_NUMBER / 2),
+            homes: Homes::default(),
             stats: Stats::default(),
         }
     }
@@ -181,6 +205,30 @@ impl Client {
         } else {
             self.waiting.insert(ticket);
             self.send_waiting(now, out);
+        }
+        Ok(ticket)
+    }
+
+    /// Sends what somebody else asked for, in his session and under his number, so that it is done once whichever way it goes. Refused as
+    /// [`Refusal::NoSession`] or [`Refusal::Forgotten`] it will not be done any more, though it may have been.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn relay(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        transaction: Transaction,
+        out: &mut Out,
+    ) -> Result<u64, TooMany> {
+        if self.sent.contains_key(&id) {
+            return Err(TooMany);
+        }
+        let malformed = transaction.check().err();
+        let ticket = self.begin(now, What::Relay(transaction))?;
+        match malformed {
+            Some(why) => self.end(ticket, Err(Failure::Refused(Refusal::Malformed(why)))),
+            None => self.send_first(now, ticket, id, out),
         }
         Ok(ticket)
     }
@@ -280,6 +328,8 @@ impl Client {
             attempts: 0,
             silent: 0,
             hops: 0,
+            by_home: false,
+            claimed: 0,
         };
         if op.only_reads() {
             op.to = self.route.reader();
@@ -313,8 +363,10 @@ impl Client {
     fn send_first(&mut self, now: Nanos, ticket: u64, id: RequestId, out: &mut Out) {
         self.sent.insert(id, ticket);
         let head = self.route.head;
+        let is_claimed = self.homes.are_followed && self.homes.is_claimed;
         let op = self.ops.get_mut(&ticket).expect("what is sent is under way");
         op.id = Some(id);
+        op.by_home = is_claimed && op.may_go_by_home();
         if !op.only_reads() {
             op.to = head;
         }
@@ -327,7 +379,11 @@ impl Client {
         op.silent += 1;
         op.hops = 0;
         op.timeout = Nanos(op.timeout.0.saturating_mul(2)).min(self.config.retransmit_max);
-        if op.silent >= SILENT {
+        if op.by_home {
+            // A home that lives may wait for boxes; no answer means nothing.
+            op.by_home = !self.homes.is_lost;
+            op.silent = 0;
+        } else if op.silent >= SILENT {
             op.silent = 0;
             op.to = self.route.instead_of(op.to, op.only_reads());
         }
@@ -346,10 +402,12 @@ impl Client {
         self.timers.insert((op.send_at.min(op.deadline), ticket));
         let message = match &op.what {
             What::Open => Message::Open { token: id.sequence },
-            What::Do(transaction) => Message::Request { id, transaction: transaction.clone() },
+            What::Do(transaction) | What::Relay(transaction) => {
+                Message::Request { id, transaction: transaction.clone() }
+            }
             What::Ask => Message::Ask { id },
         };
-        let to = NodeId::Replica(op.to);
+        let to = if op.by_home { NodeId::Home } else { NodeId::Replica(op.to) };
         self.send(to, message, out);
     }
 

@@ -9,9 +9,13 @@ use base::Nanos;
 impl Client {
     /// Takes a message.
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: Message, out: &mut Out) {
-        let NodeId::Replica(from) = from else {
-            self.stats.dropped += 1;
-            return;
+        let from = match from {
+            NodeId::Replica(from) => from,
+            NodeId::Home => return self.hear_home(now, message, out),
+            NodeId::Client(_) | NodeId::Controller(_) => {
+                self.stats.dropped += 1;
+                return;
+            }
         };
         match message {
             Message::Opened { token, session, window } => {
@@ -57,11 +61,13 @@ impl Client {
             self.stats.dropped += 1;
             return;
         };
-        if !self.ops[&ticket].only_reads() {
+        let op = &self.ops[&ticket];
+        if !op.only_reads() {
             self.route.learn(from, false);
+            // It does what did not come by a home.
+            self.homes.is_claimed &= op.by_home || outcome.abort.is_some() || !op.may_go_by_home();
         }
-        self.end(ticket, Ok(outcome));
-        self.send_waiting(now, out);
+        self.end_or_ask_elsewhere(now, ticket, (outcome, false), out);
     }
 
     fn end_question(&mut self, id: RequestId, failure: Failure) {
@@ -71,20 +77,29 @@ impl Client {
         }
     }
 
-    fn hear_refused(&mut self, now: Nanos, from: ReplicaId, id: RequestId, why: Refusal, out: &mut Out) {
+    pub(super) fn hear_refused(
+        &mut self,
+        now: Nanos,
+        from: ReplicaId,
+        id: RequestId,
+        why: Refusal,
+        out: &mut Out,
+    ) {
         let Some(&ticket) = self.sent.get(&id) else {
             self.stats.dropped += 1;
             return;
         };
-        let is_question = self.ops[&ticket].what == What::Ask;
+        // Neither is in a session of ours.
+        let is_others = matches!(self.ops[&ticket].what, What::Ask | What::Relay(_));
         match why {
             Refusal::Elsewhere(whom) => self.follow(now, ticket, from, whom, out),
             Refusal::Busy => {
                 self.stats.busy += 1;
                 self.ops.get_mut(&ticket).expect("what was sent is under way").silent = 0;
             }
-            Refusal::NoSession | Refusal::Forgotten if is_question => {
-                self.end_question(id, Failure::Refused(why))
+            Refusal::NoSession | Refusal::Forgotten if is_others => {
+                self.end(ticket, Err(Failure::Refused(why)));
+                self.send_waiting(now, out);
             }
             Refusal::NoSession => {
                 // An earlier copy may have been done before the session was forgotten.

@@ -1,6 +1,7 @@
 //! A client against a script that says what replicas answer; `faults` against a chain that loses, doubles and delays.
 
 mod faults;
+mod homes;
 
 use super::*;
 use crate::chain::message::Status;

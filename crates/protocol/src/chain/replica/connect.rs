@@ -151,7 +151,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
                 down.asked = Some((last, last_epoch));
                 self.resume_successor(out);
             }
-            // It took entries after what it was given, and has no room for more: see `copy`.
+            // It took entries after what it was given, and has no room for more, or lost one: see `copy`.
             Some(resume) if resume.image.is_some() && last > resume.from => self.copy_anew(out),
             Some(_) => self.send_resume(out),
         }
@@ -232,8 +232,12 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         let Some(seat) = self.seat else { return };
         let last = self.log.last().0;
         let is_accepted = match resume.image {
-            // Once more in an epoch, if the predecessor forgot what comes after the last entry here.
-            Some(_) => seat.part == Part::Syncing && (!self.up.connected || resume.from > last),
+            // Once more in an epoch, if the predecessor forgot what comes after the last entry here, or one here cannot be read.
+            Some(_) => {
+                let lacks = self.copying.is_some().then(|| self.missing.first().copied()).flatten();
+                let is_later = resume.from > last || lacks.is_some_and(|lsn| resume.from >= lsn);
+                seat.part == Part::Syncing && (!self.up.connected || is_later)
+            }
             None => !self.up.connected && (resume.from == last || self.keeps_suffix()),
         };
         if !is_accepted {

@@ -14,13 +14,14 @@
 //! is waited for; 3. one that is said to have joined has all that was ever committed in its durable log or image.
 //!
 //! The log of a replica that copies keeps every entry since the copy began, so it can become too full for those that the newest chunk needs. Then
-//! (`Connect` says how far it came) it is copied again from a later moment, with an empty log.
+//! (`Connect` says how far it came) it is copied again from a later moment, with an empty log. So it is if one of them cannot be read any more: it is
+//! no member of anything yet, so nobody else is asked.
 //!
 //! Bounds: `chunks` of `chunk_bytes` are on their way.
 
 use super::Replica;
 use super::backoff::Backoff;
-use super::down::Joining;
+use super::down::{Down, Joining};
 use crate::chain::{Image, Log, Lsn, Message, NodeId, Out, Part, Planted};
 use crate::planted::Bugs;
 use base::Nanos;
@@ -155,7 +156,8 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     /// All chunks are here, and the entries that bring them to one moment: the image is one.
     pub(super) fn finish_copy(&mut self) {
         let Some(Copying { from, newest, is_whole: true, .. }) = self.copying else { return };
-        if self.log.last().0 < newest || self.broken {
+        // What cannot be read is tried again when it is time to ask.
+        if self.log.last().0 < newest || self.broken || !self.missing.is_empty() {
             return;
         }
         let from = if self.bugs.has(Planted::TakeOldChunk) { newest } else { from };
@@ -163,8 +165,8 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         self.applied_epoch = self.log.last().1;
         for lsn in (from.0 + 1..=newest.0).map(Lsn) {
             let Some(entry) = self.recent.entry(&self.log, lsn) else {
-                fits = false;
-                break;
+                self.missing.insert(lsn);
+                return;
             };
             fits &= entry.tuples.iter().all(|tuple| self.image.load(tuple.offset, &tuple.data).is_ok());
             self.applied_epoch = entry.epoch;
@@ -218,11 +220,11 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         }
     }
 
-    /// A successor that copies says that its log is full, and does not reach the moment of the newest chunk. It may have said so long ago: one that
-    /// has joined has received all that is applied here, and is left alone.
+    /// A successor that copies says that its log is full, and does not reach the moment of the newest chunk, or that an entry in it cannot be read.
+    /// It may have said so long ago: one whose image is durable, as its acknowledgements say, is left alone.
     pub(super) fn copy_anew(&mut self, out: &mut Out) {
-        let applied = self.image.applied();
-        if self.down.as_ref().is_some_and(|down| down.part == Part::Syncing && applied > down.received) {
+        let copies = |down: &Down| down.part == Part::Syncing && down.committed == Lsn::ZERO;
+        if self.down.as_ref().is_some_and(|down| copies(down) && !down.is_waited_for()) {
             self.give_image(out);
         }
     }
@@ -237,10 +239,13 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
     }
 
     /// The log is full. It is emptied by a checkpoint of the image that is being copied; where that needs entries for which there is no room,
-    /// it must be copied once more, from a later moment.
+    /// or that cannot be read, it must be copied once more, from a later moment.
     pub(super) fn ask_for_later_copy(&mut self, out: &mut Out) {
         let (last, last_epoch) = self.log.last();
-        let is_stuck = self.copying.as_ref().is_some_and(|copying| copying.is_whole && copying.newest > last);
+        let is_stuck = self
+            .copying
+            .as_ref()
+            .is_some_and(|copying| copying.is_whole && (copying.newest > last || !self.missing.is_empty()));
         if let Some(before) = self.seat.and_then(|seat| seat.before).filter(|_| is_stuck) {
             let (epoch, floor) = (self.configuration.epoch, self.committed);
             out.push((NodeId::Replica(before), Message::Connect { epoch, last, last_epoch, floor }));

@@ -52,6 +52,9 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         if !is_first {
             self.read_again(now);
         }
+        if self.copying.is_some() {
+            return self.ask_for_later_copy(out);
+        }
         if !self.has_served() {
             return;
         }
@@ -131,7 +134,7 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
 
     /// Whoever waited for it goes on; the rest is for [`Replica::advance`].
     fn repaired(&mut self, now: Nanos) {
-        if !self.missing.is_empty() {
+        if !self.missing.is_empty() || self.copying.is_some() {
             return;
         }
         self.recover_committed();

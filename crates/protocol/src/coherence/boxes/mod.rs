@@ -38,13 +38,16 @@ pub mod shards;
 
 use super::holders::{Boxes, Holders};
 use super::lease::outlived;
+use super::moved::Moved;
 use super::ownership::is_ownable;
 use super::ranges::Ranges;
 use super::rounds::Rounds;
 use super::table::{Layout, Next, Table};
 use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed};
 use crate::planted::{Bugs, NoBugs};
-use crate::wire::{BoxId, Control, Flags, Incarnation, KeyHash, Message, Opcode, Round, Verb, key_hash};
+use crate::wire::{
+    BoxId, Control, Flags, Incarnation, KeyHash, Message, Opcode, Round, Status, Verb, key_hash,
+};
 use admission::Frequency;
 use base::Nanos;
 use changes::Changes;
@@ -174,6 +177,13 @@ impl<B: Bugs<Planted>> Box<B> {
         match message.header.opcode {
             Opcode::Request(verb) if matches!(from, NodeId::Home(_)) => {
                 self.hear_again(now, verb, message.clone(), out);
+            }
+            Opcode::Request(Verb::Noop) if message.header.at == self.id => {
+                let mut reply = message.reply(Status::Ok);
+                (reply.header.at, reply.header.epoch) = (self.id, self.table.epoch());
+                reply.header.flags = Flags::FROM_BOX;
+                self.table.moved().tell(&mut reply);
+                out.push((from, reply));
             }
             Opcode::Request(verb) => {
                 let mut request = message.clone();
@@ -315,10 +325,18 @@ impl<B: Bugs<Planted>> Box<B> {
     fn hear_table(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         let (header, layout) = (&message.header, self.table.layout().clone());
         if header.epoch > self.table.epoch() {
-            match Ranges::from_bytes(&message.value, layout.slots()) {
-                Some(ranges) => {
+            let told = Moved::told(message, &layout);
+            match told.and_then(|(moved, rest)| Some((moved, Ranges::from_bytes(rest, layout.slots())?))) {
+                Some((told, ranges)) => {
                     let said = (header.epoch, Boxes(header.operand), Arc::new(ranges));
+                    let mut moved = Arc::clone(self.table.moved());
+                    if self.planted.has(Planted::LowerEpochTaken) && !told.is_empty() {
+                        moved = Arc::new(told);
+                    } else {
+                        Moved::learn_into(&mut moved, &told);
+                    }
                     let table = Table::new(layout, said).with_draining(Boxes(header.version.0));
+                    let table = table.with_moved(moved);
                     let before = std::mem::replace(&mut self.table, table);
                     self.leave(&before);
                     self.leave_all(now, &before);
@@ -382,6 +400,8 @@ impl<B: Bugs<Planted>> Box<B> {
         if self.is_draining() {
             sign.header.operand = self.left();
         }
+        // A controller that took over may not know of an order that came before.
+        self.table.moved().tell(&mut sign);
         out.push((from, sign));
     }
 }

@@ -24,11 +24,15 @@
 //!
 //! Bounds: `operations` of [`Config`]; outcomes wait to be polled, so they count too.
 //!
+//! Homes may move ([`super::moved`]), and nobody tells clients: one that a home does not answer asks boxes where homes are, its own first and the others in
+//! turn, and sends what waits for a home that has moved there.
+//!
 //! Files: this one declares, begins and sends; `replies` hears; `session` is what a client knows of a home, `worth` what it thinks of its
-//! box.
+//! box; `whereabouts` is where homes are.
 
 mod replies;
 mod session;
+mod whereabouts;
 mod worth;
 
 pub use worth::Stats;
@@ -45,6 +49,7 @@ use base::{Nanos, Prng};
 use session::Sessions;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use whereabouts::Whereabouts;
 use worth::Worth;
 
 /// What a client wants done.
@@ -223,6 +228,7 @@ pub struct Client {
     bypass_until: Nanos,
     /// A home said that the box is being drained, and none said that it is not any more.
     around: bool,
+    whereabouts: Whereabouts,
     worth: Worth,
     prng: Prng,
 }
@@ -233,6 +239,7 @@ impl Client {
         Client {
             id,
             tor,
+            whereabouts: Whereabouts::new(config, tor, &layout),
             layout,
             ops: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -307,7 +314,9 @@ impl Client {
             match timer {
                 Timer::Session(home) => {
                     self.timers.pop_first();
-                    self.ask_session(now, home, out);
+                    if self.ask_session(now, home, out) {
+                        self.ask_whereabouts(now, out);
+                    }
                 }
                 Timer::Op(id) if self.ops[&id].deadline <= now => self.give_up(now, id, out),
                 Timer::Op(id) => {
@@ -318,6 +327,8 @@ impl Client {
                             self.bypass_until = now.plus(self.config.bypass);
                             self.silent = 0;
                         }
+                    } else if op.attempt > 0 {
+                        self.ask_whereabouts(now, out);
                     }
                     let op = self.ops.get_mut(&id).expect("a timer's operation is under way");
                     op.attempt = op.attempt.saturating_add(1);

@@ -7,15 +7,17 @@ use crate::wire::{Flags, MAX_DATAGRAM, Message, Opcode, Status, Verb, Version};
 use base::Nanos;
 
 impl Client {
-    /// Takes a message. Who sent it does not matter: a reply is known by its operation.
-    pub fn handle(&mut self, now: Nanos, _from: NodeId, message: &Message, out: &mut Out) {
+    /// Takes a message. Who sent it does not matter, but where homes are boxes say: a reply is known by its operation.
+    pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         self.tick(now, out);
         let Opcode::Reply(verb) = message.header.opcode else { return };
         if message.header.client != self.id || !is_well_formed(message) {
             return;
         }
         let number = message.header.operation;
-        if verb == Verb::Session {
+        if verb == Verb::Noop {
+            self.hear_whereabouts(now, from, message, out);
+        } else if verb == Verb::Session {
             self.hear_session(now, message, out);
         } else if number.0 & READ != 0 {
             self.hear_read(now, number.0 & !READ, verb, message, out);

@@ -102,13 +102,15 @@ impl Client {
         }
     }
 
-    /// Asks a home for a session, unless nobody wants it any more.
-    pub(super) fn ask_session(&mut self, now: Nanos, home: HomeId, out: &mut Out) {
+    /// Asks a home for a session, unless nobody wants it any more; whether it was asked in vain before, more than once.
+    pub(super) fn ask_session(&mut self, now: Nanos, home: HomeId, out: &mut Out) -> bool {
         let session = self.sessions.of(home);
         if session.waiting.is_empty() {
             session.asking = None;
         }
-        let Some((request, timeout)) = &mut session.asking else { return };
+        let Some((request, timeout)) = &mut session.asking else { return false };
+        let is_silent =
+            *timeout > Nanos(self.config.retransmit.0.saturating_mul(2)).min(self.config.retransmit_max);
         *request = OpNumber(self.next);
         self.next += 1;
         let mut message = Message::request(Verb::Session, &[]);
@@ -118,6 +120,7 @@ impl Client {
         self.timers.insert((now.plus(*timeout), Timer::Session(home)));
         *timeout = Nanos(timeout.0.saturating_mul(2)).min(self.config.retransmit_max);
         out.push((NodeId::Home(home), message));
+        is_silent
     }
 
     /// A home gave a session.

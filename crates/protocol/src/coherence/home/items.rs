@@ -52,6 +52,11 @@ pub trait Items {
     /// given, and the answer is the next.
     fn take_versions(&mut self, count: u64) -> Version;
 
+    /// What it counts, each with its name, for operators.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Whether an answer has to be waited for. Then what is asked by packet goes to [`Items::begin`], what was admitted by ticket is handed on by
     /// whoever gave it, and the home is told what became of all: see [`super::slow`]. `read`, `store`, `remove`, `clear` are not called.
     fn takes_time(&self) -> bool {

@@ -1,5 +1,6 @@
 //! A store for tests that takes time: requests wait in a line until the test says which is done and how it ends; what nobody knows of may still be done later.
 
+use super::super::compute::Item;
 use super::super::{Out, Planted};
 use super::items::{Items, Tree, access_of};
 use super::sessions::Answer;
@@ -33,7 +34,7 @@ pub(in super::super) enum Unknown {
 enum Whose {
     Packet,
     Ticket(Ticket),
-    /// Of several items; in order with everything.
+    /// Of several items; in order with nothing.
     Transaction(RequestId, Transaction),
 }
 
@@ -55,6 +56,8 @@ pub(in super::super) enum Told {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Late {
     line: VecDeque<(Message, Whose)>,
+    /// Reads that found this, and are not told of.
+    looked: VecDeque<(Message, Option<Item>)>,
     floating: Vec<(Message, Version)>,
     /// Transactions that may still be done, and those that were.
     floating_transactions: Vec<(RequestId, Transaction)>,
@@ -79,15 +82,45 @@ impl Tree {
         self.late.as_ref().map_or(0, |late| late.line.len())
     }
 
+    /// Reads that are done and not told of.
+    pub(in super::super) fn looked(&self) -> usize {
+        self.late.as_ref().map_or(0, |late| late.looked.len())
+    }
+
+    /// What is done next, if the request at `place` of the line is to be: it, or the first of its key before it, or the flush.
+    fn first(&self, place: usize) -> usize {
+        let line = &self.late.as_ref().expect("it takes time").line;
+        let (chosen, whose) = &line[place];
+        let is_aside = |whose: &Whose| matches!(whose, Whose::Transaction(..));
+        if is_aside(whose) {
+            return place;
+        }
+        let is_before = |(other, whose): &(Message, Whose)| {
+            !is_aside(whose) && (flushes_all(other) || flushes_all(chosen) || other.key == chosen.key)
+        };
+        line.iter().take(place).position(is_before).unwrap_or(place)
+    }
+
+    /// If it is a read that is done next there, it finds what is there now; its home is told later.
+    pub(in super::super) fn look(&mut self, now: Nanos, place: usize) {
+        let place = self.first(place);
+        let is_read = matches!(&self.line().line[place], (request, Whose::Packet) if reads(request));
+        if is_read {
+            let (request, _) = self.line().line.remove(place).expect("it is in the line");
+            let item = self.read(&request.key, now);
+            self.line().looked.push_back((request, item));
+        }
+    }
+
     /// The last is one behind others.
     pub(super) fn line_up(&mut self, request: Message, ticket: Option<Ticket>) {
         self.line().line.push_back((request, ticket.map_or(Whose::Packet, Whose::Ticket)));
     }
 
-    /// A transaction is one behind others; it is done once, however often it comes.
+    /// A transaction is in order with nothing; it is done once, however often it comes.
     pub(in super::super) fn line_up_transaction(&mut self, id: RequestId, transaction: Transaction) {
-        let barrier = Message::request(Verb::Flush, b"");
-        self.line().line.push_back((barrier, Whose::Transaction(id, transaction)));
+        let none = Message::request(Verb::Noop, b"");
+        self.line().line.push_back((none, Whose::Transaction(id, transaction)));
     }
 
     /// News for those who do transactions.
@@ -163,16 +196,12 @@ fn flushes_all(request: &Message) -> bool {
 impl<B: Bugs<Planted>> Home<Tree, B> {
     /// Ends the request at `place` of the line, or the first of its key before it, or the flush; and what nobody knew of is done.
     pub(in super::super) fn work(&mut self, now: Nanos, place: usize, how: How, out: &mut Out) {
-        let line = &self.items.line().line;
-        let chosen = &line[place].0;
-        let is_before = |(other, _): &(Message, Whose)| {
-            flushes_all(other) || flushes_all(chosen) || other.key == chosen.key
-        };
-        let place = line.iter().take(place).position(is_before).unwrap_or(place);
+        let place = self.items.first(place);
         let (request, whose) = self.items.line().line.remove(place).expect("it is in the line");
         if let Whose::Transaction(id, transaction) = whose {
             return self.items.end_transaction(now, id, transaction, how);
         }
+        self.tell_looked(now, |read| flushes_all(&request) || read.key == request.key, out);
         let before = self.items.version_at(&request);
         let reply = match how {
             How::Done | How::Unknown(Unknown::Done) => Some(self.items.take_effect(now, &request)),
@@ -203,6 +232,22 @@ impl<B: Bugs<Planted>> Home<Tree, B> {
             }
             Whose::Packet => self.packet_done(now, &request, ended, out),
             Whose::Transaction(..) => unreachable!("it has ended above"),
+        }
+    }
+
+    /// Of these reads that are done their home is told.
+    pub(in super::super) fn tell_looked(
+        &mut self,
+        now: Nanos,
+        which: impl Fn(&Message) -> bool,
+        out: &mut Out,
+    ) {
+        let (told, left) =
+            std::mem::take(&mut self.items.line().looked).into_iter().partition(|(read, _)| which(read));
+        self.items.line().looked = left;
+        let told: VecDeque<(Message, Option<Item>)> = told;
+        for (read, item) in told {
+            self.read_done(now, &read, Ended::Done(item), out);
         }
     }
 

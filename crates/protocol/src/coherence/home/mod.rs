@@ -13,7 +13,8 @@
 //! 1. A write is applied only while no box can hold a copy of its key: none is in `holders`, and none is granted from when it
 //!    began to wait (`writes` has the key) until it was applied.
 //! 2. Versions, rounds and sessions have the incarnation in their upper half: none is given twice, whatever was lost.
-//! 3. A home that was there before serves nothing for one lease: what its earlier life granted has then ended.
+//! 3. A home that was there before serves nothing for one lease: what its earlier life granted has then ended. One that was there at another address counts
+//!    that lease from when it hears that it was ordered here ([`Home::elsewhere`]): its earlier life may have run until then.
 //! 4. An absent item is answered as such only while no box can hold a copy: a store may evict, its home takes the copies
 //!    back first.
 //! 5. A key that a box owns is with that box: nothing of it is answered here until it is back, or its lease is over.
@@ -40,6 +41,7 @@ mod write;
 use super::compute::Item;
 use super::holders::{Boxes, Holders};
 use super::lease::{granter_end, runs};
+use super::moved::Moved;
 use super::rounds::{Rounds, Target};
 use super::table::Layout;
 use super::{Config, Life, NodeId, Out, Planted, is_read, is_well_formed, way_back};
@@ -54,6 +56,7 @@ use owners::Owners;
 use sessions::Sessions;
 use slow::UnderWay;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tickets::Claim;
 pub use tickets::{Access, Admitted, Ticket};
@@ -132,6 +135,8 @@ pub struct Home<I, B = NoBugs> {
     incarnation: Incarnation,
     items: I,
     serves_from: Nanos,
+    /// It was started there, and waits for a controller's word that it is there.
+    unnamed: Option<SocketAddr>,
     holders: Holders<B>,
     rounds: Rounds<Purpose>,
     sessions: Sessions,
@@ -190,6 +195,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             incarnation,
             items,
             serves_from: if quiet { granter_end(now, config.lease) } else { now },
+            unnamed: None,
             holders: Holders::new(config.holders, planted.clone()),
             rounds: Rounds::new(first + 1, config.rounds, (config.retransmit, config.retransmit_max)),
             sessions: Sessions::new(first + 1, config.sessions, window),
@@ -206,6 +212,26 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         }
     }
 
+    /// The same, which has heard nothing yet, at another address than its earlier lives: it waits until a table says that it is `here`, which nobody orders
+    /// before the life before has ended, and a lease more. When it was started does not matter.
+    #[must_use]
+    pub fn elsewhere(mut self, here: SocketAddr) -> Home<I, B> {
+        if !self.planted.has(Planted::MovedServesAtOnce) {
+            (self.serves_from, self.unnamed) = (Nanos::MAX, Some(here));
+        }
+        self
+    }
+
+    /// When it begins to serve; [`Nanos::MAX`] while it waits for a table that says that it is where it was started.
+    pub fn serves_from(&self) -> Nanos {
+        self.serves_from
+    }
+
+    /// Whether it waits for a table that says that it is where it was started.
+    pub fn is_unnamed(&self) -> bool {
+        self.unnamed.is_some()
+    }
+
     /// Takes a message.
     pub fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         let is_served = is_well_formed(message) && !runs(self.serves_from, now);
@@ -220,7 +246,9 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         }
         match message.header.opcode {
             Opcode::Control(Control::Return) => {}
-            Opcode::Control(Control::Heartbeat | Control::Table) => self.hear_controller(from, message, out),
+            Opcode::Control(Control::Heartbeat | Control::Table) => {
+                self.hear_controller(now, from, message, out);
+            }
             _ if runs(self.serves_from, now) => {}
             Opcode::Control(Control::InvalidateAck) => self.hear_answer(now, from, message, out),
             Opcode::Request(verb) => self.request(now, verb, message, out),
@@ -335,13 +363,20 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
     fn read(&mut self, now: Nanos, request: &Message, out: &mut Out) {
         if !self.items.takes_time() {
             let item = self.items.read(&request.key, now);
-            self.read_found(now, request, item, out);
-        } else if !self.items.begin(request, now) {
-            self.refuse(request, out);
+            self.read_found(now, request, (item, false), out);
+        } else {
+            self.hand_on_read(now, request, out);
         }
     }
 
-    fn read_found(&mut self, now: Nanos, request: &Message, item: Option<Item>, out: &mut Out) {
+    /// What a read found; of what may be old by now no copy is given.
+    fn read_found(
+        &mut self,
+        now: Nanos,
+        request: &Message,
+        (item, is_old): (Option<Item>, bool),
+        out: &mut Out,
+    ) {
         let hash = request.hash();
         let Some(item) = item else {
             let held = !self.holders.of(hash, now).0.is_empty();
@@ -362,7 +397,7 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             reply.header.item_flags = item.flags;
             reply.header.kind = item.kind;
             reply.header.ttl = Ttl::until(item.end, now);
-            reply.header.deadline_us = self.grant(now, hash, &item, request);
+            reply.header.deadline_us = if is_old { 0 } else { self.grant(now, hash, &item, request) };
             reply.value = item.value;
         }
         self.send(request, reply, out);
@@ -389,8 +424,15 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         u32::try_from(self.config.lease.0 / 1000).unwrap_or(u32::MAX)
     }
 
-    fn hear_controller(&mut self, from: NodeId, message: &Message, out: &mut Out) {
+    fn hear_controller(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
         let header = &message.header;
+        let told = Moved::told(message, &self.layout);
+        let place = told.and_then(|(moved, _)| moved.of(self.id));
+        // An order that its file knows of is one that it was moved away by since, or before.
+        let known = self.layout.moved().of(self.id).map_or(Epoch(0), |place| place.epoch);
+        if place.is_some_and(|place| Some(place.address) == self.unnamed && place.epoch > known) {
+            (self.serves_from, self.unnamed) = (granter_end(now, self.config.lease), None);
+        }
         if header.opcode == Opcode::Control(Control::Table) && header.epoch > self.epoch {
             (self.epoch, self.draining) = (header.epoch, Boxes(header.version.0));
         }

@@ -10,11 +10,14 @@
 //! A write of which nobody knows whether it was done may still be done, long after. Its key is *unsettled*: no copy of it is granted before a later write of
 //! it is known to be done, or a flush.
 //!
+//! **Aside.** What is not in order with the other requests of its key, a transaction of several items, ends by [`Home::done_aside`]. A read that was handed on
+//! before it ended may have found what was there before, and be heard after: it is answered, and no copy is given on it.
+//!
 //! What the store promises
-//! 1. Requests of a key are done in the order in which they were handed on; flushes, in order with all.
+//! 1. Requests of a key are done, and told, in the order in which they were handed on; flushes, in order with all; what is done aside, in any.
 //! 2. One whose end is not known changes nothing any more once a later write of its key was done and changed something, or a later flush was done: a write has
 //!    the condition that its item is what was read, and what was read before a flush is flushed.
-//! 3. Nobody else writes.
+//! 3. Nobody else writes. What is handed on after something was done aside, and told, sees what that did.
 //!
 //! Bounds: keys under way by what the store takes at once; of unsettled keys `MOST_UNSETTLED`: beyond, all are, until a flush is done.
 
@@ -63,6 +66,15 @@ pub(super) struct UnderWay {
     flushes: u32,
     unsettled: BTreeSet<Vec<u8>>,
     all_unsettled: bool,
+    reads: BTreeMap<Vec<u8>, Reads>,
+}
+
+/// Reads of a key that were handed on and not told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Reads {
+    count: u32,
+    /// Of these so many, the first, may have found what was there before something was done aside.
+    old: u32,
 }
 
 impl UnderWay {
@@ -81,6 +93,31 @@ impl UnderWay {
         match key {
             Some(key) => *self.keys.entry(key.to_vec()).or_default() += 1,
             None => self.flushes += 1,
+        }
+    }
+
+    fn read_begins(&mut self, key: &[u8]) {
+        self.reads.entry(key.to_vec()).or_default().count += 1;
+    }
+
+    /// The first read of this key has ended; whether it may be older than what was done aside.
+    fn read_ends(&mut self, key: &[u8]) -> bool {
+        let Some(reads) = self.reads.get_mut(key) else { return false };
+        let is_old = reads.old > 0;
+        reads.count -= 1;
+        reads.old = reads.old.saturating_sub(1);
+        if reads.count == 0 {
+            self.reads.remove(key);
+        }
+        is_old
+    }
+
+    /// Something may have changed this key, or all, out of order with reads that are under way.
+    fn was_aside(&mut self, key: Option<&[u8]>) {
+        let age = |reads: &mut Reads| reads.old = reads.count;
+        match key {
+            Some(key) => self.reads.get_mut(key).into_iter().for_each(age),
+            None => self.reads.values_mut().for_each(age),
         }
     }
 
@@ -145,10 +182,19 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
         self.under_way.begin(if flushes { None } else { Some(&request.key) });
     }
 
+    /// A read goes to the store; without room for that, the client is told so.
+    pub(super) fn hand_on_read(&mut self, now: Nanos, request: &Message, out: &mut Out) {
+        match self.items.begin(request, now) {
+            true => self.under_way.read_begins(&request.key),
+            false => self.refuse(request, out),
+        }
+    }
+
     /// A read that was handed on found this, or nothing.
     pub fn read_done(&mut self, now: Nanos, request: &Message, ended: Ended<Option<Item>>, out: &mut Out) {
+        let is_old = self.under_way.read_ends(&request.key) && !self.planted.has(Planted::GrantWhatIsOld);
         match ended {
-            Ended::Done(item) | Ended::Same(item) => self.read_found(now, request, item, out),
+            Ended::Done(item) | Ended::Same(item) => self.read_found(now, request, (item, is_old), out),
             Ended::NotDone | Ended::Unknown => self.refuse(request, out),
         }
     }
@@ -188,6 +234,19 @@ impl<I: Items, B: Bugs<Planted>> Home<I, B> {
             let is_forgotten = *ended == Ended::Unknown && self.planted.has(Planted::UnknownForgotten);
             self.under_way.end(key, if is_forgotten { &Ended::NotDone } else { ended });
         }
+    }
+
+    /// The same of what was not in order with the other requests of its key: reads that are under way may have found what was there before.
+    ///
+    /// # Panics
+    /// None was handed on.
+    pub fn done_aside(&mut self, access: Access<'_>, ended: &Ended<()>) {
+        if let Some(key) = changed(access)
+            && !matches!(ended, Ended::NotDone)
+        {
+            self.under_way.was_aside(key);
+        }
+        self.ticket_done(access, ended);
     }
 
     fn undo(&mut self, request: &Message) {

@@ -26,6 +26,7 @@ mod exhaustive;
 mod failures;
 mod gaps;
 mod guarded;
+mod moving;
 mod owned;
 mod planted;
 mod ranges;

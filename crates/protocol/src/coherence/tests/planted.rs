@@ -5,11 +5,13 @@ use super::draining;
 use super::failures;
 use super::gaps::{self, Scenario};
 use super::guarded;
+use super::moving;
 use super::owned;
 use super::ranges;
 use super::shards;
 use super::slow;
 use super::tickets;
+use super::transactions;
 
 /// Which scenario finds it.
 fn finder(planted: Planted) -> Scenario {
@@ -49,6 +51,7 @@ fn finder(planted: Planted) -> Scenario {
         Planted::TicketTooEarly => tickets::after_a_crash,
         Planted::OwnVersions => tickets::one_counter,
         Planted::GrantWhileUnderWay => slow::while_under_way,
+        Planted::GrantWhatIsOld => transactions::read_behind_time,
         Planted::UnknownForgotten => slow::unknown,
         Planted::UnknownUndone => slow::asked_again,
         Planted::TagNotChecked
@@ -58,6 +61,9 @@ fn finder(planted: Planted) -> Scenario {
         | Planted::LongAnswers => guarded::guarded,
         Planted::DrainedEarly | Planted::GrantToDraining => draining::drained,
         Planted::KeepOutsideRange | Planted::TellOnlyInRange => ranges::kept_and_told,
+        Planted::OldAddressBelieved | Planted::LowerEpochTaken | Planted::MovedServesAtOnce => {
+            moving::in_order
+        }
         Planted::FlushByOneShard | Planted::StrayServed => shards::divided,
         Planted::NoVersionBlock | Planted::LostValueReturns | Planted::LostKeepsSessions => owned::owner_dies,
     }

@@ -4,6 +4,7 @@
 use super::fields::{Field, Form, at};
 use super::*;
 use crate::coherence::NodeId;
+use crate::coherence::moved::{Moved, Place};
 use std::fmt::Write;
 
 fn hex(bytes: &[u8]) -> String {
@@ -70,6 +71,12 @@ fn extremes() -> Vec<(String, Message)> {
         }
         all.push((name.into(), message));
     }
+    let mut moved = said(Control::Table);
+    let at = |address: &str| address.parse().expect("an address");
+    let place = |address, epoch| Place::new(at(address), Epoch(epoch)).expect("somebody's");
+    let places = [(HomeId(1), place("10.0.0.9:7104", 0x10_0002)), (HomeId(2), place("[fd00::9]:7104", 3))];
+    Moved::from_iter(places).tell(&mut moved);
+    all.push(("TABLE, of homes that moved".into(), moved));
     let mut full = Message::request(Verb::Cas, b"full");
     full.header = Header {
         opcode: Opcode::Request(Verb::Cas),
@@ -139,7 +146,7 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
         ("a key that the opcode has not", dressed(at::OPCODE, &[Opcode::Request(Verb::Noop).code()])),
         ("a filler that is not 0", dressed(HEADER + 7, &[1])),
         ("the hash of another key", hash),
-        ("an unknown kind", dressed(at::KIND, &[6])),
+        ("an unknown kind", dressed(at::KIND, &[7])),
         ("an unknown status", dressed(at::STATUS, &[16])),
         ("an address without a port", dressed(at::ADDRESS, &[1])),
         ("a gap in the sharers", dressed(at::SHARER_BOXES, &gap)),

@@ -21,7 +21,7 @@ use network::Shape;
 use protocol::coherence::Config;
 use serde::Serialize;
 use serve::inc::plan::{registers, setting};
-use serve::inc::{IncError, registers as list};
+use serve::inc::{IncError, TopologyError, registers as list};
 use serve::process::progress;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -202,7 +202,7 @@ impl Sweep {
             worth: 0,
             ..config.clone()
         };
-        config.check().map_err(IncError::Config)?;
+        config.check().map_err(TopologyError::Config)?;
         let mut cells = Vec::new();
         for &skew in &self.skews {
             for &copies in &self.sizes {

@@ -121,6 +121,8 @@ impl Shape {
                 let number = u32::from(number);
                 (number < self.controllers).then_some(self.controllers().start + number)
             }
+            // Its clients follow none.
+            NodeId::Home => None,
         }
     }
 

@@ -2,17 +2,20 @@
 
 use super::super::bugs::Bug;
 use super::super::campaign;
+use super::super::chains::Wrongly;
 use super::super::disks::Lie;
 use super::super::homes::Homes;
 use super::super::play::{Case, RULES};
 use super::super::trial::{Outcome as _, Trial};
 use super::Cli;
 use clap::Parser as _;
+use protocol::chain::at_home::Planted as AtHome;
 use protocol::coherence::Planted;
 use serve::kv::service::chained::Planted as InChained;
 use serve::kv::service::planted::Planted as InService;
 use sim::check;
-use sim::history::History;
+use sim::joint;
+use sim::txn;
 use std::num::NonZero;
 
 /// For each planted bug a seed of `rooted` that shows it, at nodes with a log.
@@ -20,13 +23,13 @@ const LOGGED: &[(Bug, u64)] = &[
     (Bug::Cache(Planted::SkipInvalidation), 1),
     (Bug::Cache(Planted::GrantWhileWriting), 3),
     (Bug::Cache(Planted::TwoWritesAtOnce), 2),
-    (Bug::Cache(Planted::ApplyAtTimeout), 4),
+    (Bug::Cache(Planted::ApplyAtTimeout), 5),
     (Bug::Cache(Planted::NoSessions), 1),
     (Bug::Cache(Planted::ServeAtOnce), 7),
     (Bug::Cache(Planted::FlushSkipsBoxes), 6),
     (Bug::Cache(Planted::OwnVersions), 1),
     (Bug::Cache(Planted::TicketSkipsBoxes), 1),
-    (Bug::Cache(Planted::TicketOvertakes), 27),
+    (Bug::Cache(Planted::TicketOvertakes), 36),
     (Bug::Cache(Planted::TicketTooEarly), 10),
     (Bug::Service(InService::PacketsBeforeDurable), 10),
     (Bug::Service(InService::GivesWhatIsLogged), 29),
@@ -36,20 +39,35 @@ const LOGGED: &[(Bug, u64)] = &[
 
 /// The same at nodes over a chain.
 const CHAINED: &[(Bug, u64)] = &[
-    (Bug::Cache(Planted::SkipInvalidation), 2),
+    (Bug::Cache(Planted::SkipInvalidation), 1),
     (Bug::Cache(Planted::GrantWhileWriting), 3),
-    (Bug::Cache(Planted::ApplyAtTimeout), 3),
+    (Bug::Cache(Planted::ApplyAtTimeout), 4),
     (Bug::Cache(Planted::NoSessions), 1),
-    (Bug::Cache(Planted::ServeAtOnce), 43),
-    (Bug::Cache(Planted::FlushSkipsBoxes), 6),
+    (Bug::Cache(Planted::ServeAtOnce), 7),
+    (Bug::Cache(Planted::FlushSkipsBoxes), 16),
     (Bug::Cache(Planted::TicketSkipsBoxes), 1),
     (Bug::Cache(Planted::GrantWhileUnderWay), 1),
-    (Bug::Cache(Planted::UnknownForgotten), 58),
+    (Bug::Cache(Planted::GrantWhatIsOld), 107),
     (Bug::Cache(Planted::UnknownUndone), 1),
-    (Bug::Chained(InChained::RetryUnknown), 2),
-    (Bug::Chained(InChained::StoresUnseen), 511),
-    (Bug::Chained(InChained::FlushesUnseen), 36),
-    (Bug::Chained(InChained::SameIsDone), 1529),
+    (Bug::Chained(InChained::RetryUnknown), 1),
+    (Bug::Chained(InChained::ForgetConditions), 1),
+    (Bug::AtHome(AtHome::ExecuteTooSoon), 1),
+    (Bug::AtHome(AtHome::ReleaseTooSoon), 55),
+    (Bug::AtHome(AtHome::MissOne), 24),
+    (Bug::AtHome(AtHome::MissAll), 1),
+    (Bug::AtHome(AtHome::LostIsOver), 9),
+    (Bug::Chain(Wrongly::AnyClaim), 8),
+    (Bug::Chain(Wrongly::DoneTwice), 9),
+];
+
+/// Those that the first 110 seeds do not find: campaigns look for them in 4,000.
+const RARE: &[Bug] = &[
+    Bug::Cache(Planted::UnknownForgotten),
+    Bug::Chained(InChained::StoresUnseen),
+    Bug::Chained(InChained::FlushesUnseen),
+    Bug::Chained(InChained::SameIsDone),
+    Bug::AtHome(AtHome::Settles),
+    Bug::AtHome(AtHome::MissAttributes),
 ];
 
 /// The same at nodes without.
@@ -58,7 +76,7 @@ const CACHED: &[(Bug, u64)] = &[
     (Bug::Cache(Planted::GrantWhileWriting), 2),
     (Bug::Cache(Planted::ServeAtOnce), 10),
     (Bug::Cache(Planted::VersionsRestart), 2),
-    (Bug::Cache(Planted::FlushSkipsBoxes), 36),
+    (Bug::Cache(Planted::FlushSkipsBoxes), 6),
     (Bug::Cache(Planted::NoVersionBlock), 74),
     (Bug::Cache(Planted::OwnVersions), 1),
     (Bug::Cache(Planted::MissWhileHeld), 10),
@@ -112,6 +130,47 @@ fn homes_over_chains_go_on_and_hear_nothing_of_writes_in_many_runs() {
 }
 
 #[test]
+fn transactions_are_done_abort_and_are_refused_on_keys_of_others_in_many_runs() {
+    let (mut done, mut aborted, mut claimed, mut unanswered) = (0, 0, 0, 0);
+    for seed in 1..30 {
+        let history = Case { seed, ..case(Homes::Chained) }.play(false).history;
+        let (has_keys, has_transactions) = joint::kinds(&history);
+        assert!(has_keys);
+        if !has_transactions {
+            continue;
+        }
+        for asked in history.operations().filter(|asked| matches!(asked.op, joint::Op::Txn(_))) {
+            match asked.returned {
+                Some((_, _, joint::Ret::Done(outcome))) => match outcome.abort {
+                    None => done += 1,
+                    Some(txn::Abort::Claimed) => claimed += 1,
+                    Some(_) => aborted += 1,
+                },
+                Some(_) => {}
+                None => unanswered += 1,
+            }
+        }
+    }
+    let all = [done, aborted, claimed, unanswered];
+    assert!(all.into_iter().zip([200, 20, 20, 3]).all(|(count, least)| count > least), "{all:?}");
+}
+
+#[test]
+fn a_history_of_all_kinds_of_clients_is_a_file_that_can_be_judged_again() {
+    let rules = check::Rules { late: base::Picos::from_micros(1_100_000), ..RULES };
+    let played = |seed, planted| Case { seed, planted, ..case(Homes::Chained) }.play(false);
+    let read = |history: &joint::History| {
+        let mut file = Vec::new();
+        history.write(&mut file).expect("memory takes it");
+        joint::History::read(&mut file.as_slice()).expect("what was written")
+    };
+    let sound = (1..).map(|seed| played(seed, None)).find(|played| joint::kinds(&played.history).1);
+    let history = sound.expect("there are many").history;
+    assert!(read(&history) == history);
+    assert!(joint::check(&read(&history), &rules).violations.is_empty());
+}
+
+#[test]
 fn fingerprints_of_nodes_are_the_same_everywhere() {
     for homes in [Homes::Cache, Homes::Logged, Homes::Chained] {
         let run = |threads| {
@@ -125,8 +184,10 @@ fn fingerprints_of_nodes_are_the_same_everywhere() {
 #[test]
 fn bugs_at_the_joints_are_found_and_their_seeds_are_clean_without() {
     for (homes, finders) in [(Homes::Logged, LOGGED), (Homes::Cache, CACHED), (Homes::Chained, CHAINED)] {
-        let planted: Vec<_> = finders.iter().map(|finder| finder.0).collect();
-        assert_eq!(planted, Bug::of(homes), "each has its finder");
+        let is_known = |bug: &Bug| {
+            finders.iter().any(|finder| finder.0 == *bug) || (homes == Homes::Chained && RARE.contains(bug))
+        };
+        assert!(Bug::of(homes).iter().all(is_known), "each has its finder");
         for &(planted, seed) in finders {
             let clean = Case { seed, ..case(homes) };
             assert_eq!(clean.play(false).violation, None, "{}", clean.command());
@@ -145,10 +206,10 @@ fn a_run_of_nodes_is_replayed_by_its_command_and_judged_from_its_file() {
     let mut file = Vec::new();
     let history = played.play(false).history;
     history.write(&mut file).expect("memory takes it");
-    let again = History::read(&mut file.as_slice()).expect("what was written");
+    let again = joint::History::read(&mut file.as_slice()).expect("what was written");
     assert!(again == history);
     assert!(
-        check::check(&again, &check::Rules { late: base::Picos::from_micros(1_100_000), ..RULES })
+        joint::check(&again, &check::Rules { late: base::Picos::from_micros(1_100_000), ..RULES })
             .is_linearizable()
     );
 }

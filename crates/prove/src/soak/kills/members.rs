@@ -1,23 +1,21 @@
 //! The cluster of `millrace soak kills`: one file, and a process of this program for each member.
 //!
-//! All lie in one folder: the file, its key, what members keep, and what they say, each in a log of its own. Addresses are ports of loopback that nobody used
-//! when the file was written; memcached's clients find the node at one of them.
+//! Addresses are ports of loopback that nobody used when the file was written; memcached's clients find the node at one of them. Folder and processes:
+//! [`serve::cluster::members`].
 
 use base::Nanos;
 use fabric::link::Address;
+use protocol::chain::Transaction;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
 use serve::cluster::file::{File, Who};
 use serve::cluster::look;
+use serve::cluster::members::{Members as Processes, free_ports};
 use serve::cluster::report::{Report, Verdict};
 use serve::inc::Topology;
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use serve::txn::{Client, Options};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Boxes before the node.
@@ -42,23 +40,37 @@ pub struct Times {
     pub chain_lease: Nanos,
     /// The longest pause between two sendings of clients of the chain.
     pub chain_retransmit: Nanos,
+    /// The node's items lie in the chain.
+    pub is_joint: bool,
+}
+
+/// What the node's acknowledged writes survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Durability {
+    /// The log of the node; transactions are on keys of the chain alone
+    #[default]
+    Log,
+    /// The chain: all clients work on the same keys
+    Chain,
+}
+
+impl Durability {
+    /// As flags have it.
+    fn name(self) -> &'static str {
+        match self {
+            Durability::Log => "log",
+            Durability::Chain => "chain",
+        }
+    }
 }
 
 /// See the head of the file.
 pub struct Members {
-    folder: PathBuf,
-    keeps: bool,
+    processes: Processes,
+    durability: Durability,
     file: File,
     topology: Topology,
     node: SocketAddr,
-    processes: BTreeMap<Who, Child>,
-}
-
-/// Ports that nobody uses at this moment.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let sockets =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<Vec<_>>>()?;
-    sockets.iter().map(|socket| socket.local_addr().map(|address| address.port())).collect()
 }
 
 /// The cluster's file.
@@ -82,16 +94,20 @@ fn text(ports: &mut impl Iterator<Item = u16>) -> String {
     text + &format!("[[chain.controller]]\naddress = \"tcp:{}\"\nadmin = \"{}\"\n", at(), at())
 }
 
-/// What a member is started with, in its first life or another. The node: at `port`.
-pub fn words(who: Who, folder: &Path, port: u16, is_first: bool) -> Vec<String> {
+/// What a member is started with, in its first life or another. The node: at `port`, with items in its log or in the chain.
+pub fn words(who: Who, folder: &Path, (port, durability): (u16, Durability), is_first: bool) -> Vec<String> {
     let path = |name: &str| folder.join(name).display().to_string();
     let (words, first) = match who {
         Who::Node(NodeId::Box(BoxId(id))) => (vec!["box".to_owned(), id.to_string()], "--first"),
         Who::Node(NodeId::Home(HomeId(id))) => {
             let (data, port, id) = (path("node"), port.to_string(), id.to_string());
-            let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", "log"];
-            let more = ["--set", "log.size=8m", "--data-dir", &data, "--home", &id];
-            (words.iter().chain(&more).map(|word| (*word).to_owned()).collect(), "--home-first")
+            let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", durability.name()];
+            let file = path("cluster.toml");
+            let more: &[&str] = match durability {
+                Durability::Log => &["--set", "log.size=8m", "--data-dir", &data, "--home", &id],
+                Durability::Chain => &["--chain", &file, "--home", &id],
+            };
+            (words.iter().chain(more).map(|word| (*word).to_owned()).collect(), "--home-first")
         }
         Who::Node(NodeId::Controller(number)) => (vec!["controller".to_owned(), number.to_string()], ""),
         Who::Replica(_, id) => {
@@ -113,23 +129,16 @@ impl Members {
     ///
     /// # Errors
     /// In words.
-    pub fn new(keeps: bool) -> Result<Members, String> {
-        let name = format!("millrace-kills-{:016x}", u64::from_le_bytes(base::key::random()));
-        let folder = std::env::temp_dir().join(name);
-        let failed = |error: io::Error| format!("the folder {}: {error}", folder.display());
-        base::private::make_directory(&folder).map_err(failed)?;
+    pub fn new(keeps: bool, durability: Durability) -> Result<Members, String> {
+        let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
+        let processes = Processes::new("kills", program, keeps)?;
         let mut ports = free_ports(32).map_err(|error| format!("no ports: {error}"))?.into_iter();
-        let path = folder.join("cluster.toml");
-        fs::write(&path, text(&mut ports)).map_err(failed)?;
-        let key = folder.join("cluster.key");
-        let made = program()?.args(["key", "new"]).arg(&key).stdout(Stdio::null()).status();
-        if !made.as_ref().is_ok_and(|status| status.success()) {
-            return Err(format!("the key {} could not be made: {made:?}", key.display()));
-        }
+        processes.write_file(&text(&mut ports))?;
+        let path = processes.file();
         let file = File::read(&path).map_err(|error| error.to_string())?;
         let topology = Topology::read(&path).map_err(|error| error.to_string())?;
         let node = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.next().expect("there are enough")));
-        Ok(Members { folder, keeps, file, topology, node, processes: BTreeMap::new() })
+        Ok(Members { processes, durability, file, topology, node })
     }
 
     /// All who can die.
@@ -163,6 +172,7 @@ impl Members {
                 chain.lease.0 + chain.lease.0 * chain.drift_percent / 100 + 2 * chain.heartbeat.0,
             ),
             chain_retransmit: chain.retransmit_max,
+            is_joint: self.durability == Durability::Chain,
         }
     }
 
@@ -171,10 +181,34 @@ impl Members {
     /// # Errors
     /// In words: somebody ended, or something is not whole in time.
     pub fn start_all(&mut self) -> Result<(), String> {
-        for who in self.all() {
+        let is_node = |who: &Who| matches!(who, Who::Node(NodeId::Home(_)));
+        let (nodes, others): (Vec<Who>, Vec<Who>) = self.all().into_iter().partition(is_node);
+        for who in others {
+            self.start(who, true)?;
+        }
+        if self.durability == Durability::Chain {
+            self.await_chain()?;
+        }
+        for who in nodes {
             self.start(who, true)?;
         }
         self.await_whole(&mut || false).map(drop)
+    }
+
+    /// Until the chain does transactions: a node that keeps its items there does not start before.
+    fn await_chain(&mut self) -> Result<(), String> {
+        let options = Options { patience: PATIENCE, by_homes: false, ..Options::default() };
+        let begun = Instant::now();
+        loop {
+            let done = Client::connect(&self.chain(), &options)
+                .and_then(|mut client| client.execute(Transaction::new().put("begun", "1")));
+            match done {
+                Ok(_) => return Ok(()),
+                Err(error) if begun.elapsed() > PATIENCE => return Err(format!("no chain: {error}")),
+                Err(_) => self.processes.check_alive()?,
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Starts a member.
@@ -182,16 +216,9 @@ impl Members {
     /// # Errors
     /// In words.
     pub fn start(&mut self, who: Who, is_first: bool) -> Result<(), String> {
-        let log = self.log(who);
-        let failed = |error: io::Error| format!("{who} could not be started: {error}");
-        let said = fs::File::options().create(true).append(true).open(&log).map_err(failed)?;
-        let mut command = program()?;
-        command.args(words(who, &self.folder, self.node.port(), is_first));
-        let errors = said.try_clone().map_err(failed)?;
-        // A group of its own: Ctrl-C is for the soak.
-        command.process_group(0).stdin(Stdio::null()).stdout(said).stderr(errors);
-        self.processes.insert(who, command.spawn().map_err(failed)?);
-        Ok(())
+        let node = (self.node.port(), self.durability);
+        let words = words(who, self.processes.folder(), node, is_first);
+        self.processes.start(who, &words)
     }
 
     /// Kills a member on the spot: it is gone when this returns.
@@ -199,12 +226,7 @@ impl Members {
     /// # Errors
     /// In words: it had ended by itself.
     pub fn kill(&mut self, who: Who) -> Result<(), String> {
-        let mut process = self.processes.remove(&who).expect("who dies was alive");
-        if let Ok(Some(status)) = process.try_wait() {
-            return Err(format!("{who} ended by itself with {status}; it said:\n{}", self.last_words(who)));
-        }
-        let gone = process.kill().and_then(|()| process.wait());
-        gone.map(drop).map_err(|error| format!("{who} could not be killed: {error}"))
+        self.processes.kill(who)
     }
 
     /// Until every member does its part, or `is_over`.
@@ -218,7 +240,7 @@ impl Members {
             if report.verdict() == Verdict::Whole || is_over() {
                 return Ok(());
             }
-            self.check_alive()?;
+            self.processes.check_alive()?;
             if begun.elapsed() > PATIENCE {
                 return Err(self.not_whole(&report));
             }
@@ -232,51 +254,9 @@ impl Members {
             if let Some(member) =
                 self.file.members.iter().find(|member| member.who.to_string() == problem.about)
             {
-                text += &format!("\n{} said:\n{}", problem.about, self.last_words(member.who));
+                text += &format!("\n{} said:\n{}", problem.about, self.processes.last_words(member.who));
             }
         }
         text
-    }
-
-    fn check_alive(&mut self) -> Result<(), String> {
-        let ended =
-            self.processes.iter_mut().find_map(|(who, process)| Some((*who, process.try_wait().ok()??)));
-        match ended {
-            None => Ok(()),
-            Some((who, status)) => {
-                Err(format!("{who} ended by itself with {status}; it said:\n{}", self.last_words(who)))
-            }
-        }
-    }
-
-    fn log(&self, who: Who) -> PathBuf {
-        self.folder.join(format!("{}.log", who.to_string().replace([':', '/'], "-")))
-    }
-
-    fn last_words(&self, who: Who) -> String {
-        const LINES: usize = 12;
-        let text = fs::read_to_string(self.log(who)).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LINES)..].join("\n")
-    }
-}
-
-fn program() -> Result<Command, String> {
-    let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
-    Ok(Command::new(program))
-}
-
-impl Drop for Members {
-    fn drop(&mut self) {
-        for process in self.processes.values_mut() {
-            // Both fail where it has ended, which is what is wanted.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-        if self.keeps {
-            eprintln!("what members keep and said is in {}", self.folder.display());
-        } else {
-            let _ = fs::remove_dir_all(&self.folder);
-        }
     }
 }

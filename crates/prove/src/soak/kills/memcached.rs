@@ -10,6 +10,7 @@ use crate::lab::run::record::{Class, Part, now};
 use crate::lab::run::user::{is_number, name};
 use crate::soak::link::Link;
 use base::{Nanos, Prng};
+use protocol::memcache::Line;
 use protocol::memcache::client::{Expect, MetaStatus, Reply, meta_token, request};
 use sim::kv::{Compute, Op, Ret, Status, Value};
 use std::net::SocketAddr;
@@ -98,8 +99,13 @@ impl<'a> Client<'a> {
         let id = self.part.call(now(), name.as_bytes(), op).expect(IN_MEMORY);
         let mut seen = None;
         let exchanged = link.exchange(|reply, _| seen = Some(answer(&reply, is_read)), || ());
+        if let (Ok(()), Some(None)) = (&exchanged, &seen) {
+            // It was said that nobody knows.
+            self.link = Some(link);
+            return;
+        }
         // What was not answered may have been done: it has no end.
-        if let (Ok(()), Some(ret)) = (exchanged, seen) {
+        if let (Ok(()), Some(ret)) = (exchanged, seen.flatten()) {
             let class = (ret.status != Status::Error).then_some(class);
             self.part.returns(now(), id, ret, class).expect(IN_MEMORY);
             self.gauge.add();
@@ -117,9 +123,12 @@ fn command(out: &mut Vec<u8>, key: &[u8], op: &Op, value: &[u8]) -> Expect {
     }
 }
 
-/// What a reply says.
-fn answer(reply: &Reply<'_>, is_read: bool) -> Ret {
-    let Reply::Meta { status, flags, data } = reply else { return Ret::of(Status::Error) };
+/// What a reply says; none, if that it may have been done.
+fn answer(reply: &Reply<'_>, is_read: bool) -> Option<Ret> {
+    let Reply::Meta { status, flags, data } = reply else {
+        let is_open = matches!(reply, Reply::ServerError(why) if Line::UnknownOutcome.bytes().trim_ascii_end().ends_with(why));
+        return (!is_open).then(|| Ret::of(Status::Error));
+    };
     let status = match status {
         MetaStatus::Done | MetaStatus::Value => Status::Ok,
         MetaStatus::Miss | MetaStatus::NotFound => Status::Miss,
@@ -128,5 +137,5 @@ fn answer(reply: &Reply<'_>, is_read: bool) -> Ret {
     let number = |token: &[u8]| std::str::from_utf8(token).ok().and_then(|text| text.parse().ok());
     let version = meta_token(flags, b'c').and_then(number);
     let value = data.map(|data| Value::of(if is_read { data } else { data.trim_ascii_end() }));
-    Ret { status, value, version }
+    Some(Ret { status, value, version })
 }

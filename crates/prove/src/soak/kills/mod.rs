@@ -1,18 +1,18 @@
 //! `millrace soak kills`: processes of every role die under mixed load, one after the other, and nothing that was acknowledged is lost.
 //!
 //! ```text
-//!  members   a process per member of one cluster's file: boxes, a home with a log, controllers, a chain of three
+//!  members   a process per member of one cluster's file: boxes, a home with a log or over the chain, controllers, a chain of three
 //!  clients ──┬── memcached  at the node: get, set, delete, incr      ┐ the same keys, one history ─▶ sim::check
 //!            ├── in-network by the boxes (lab's user)                ┘
 //!            └── transfers  transactions at the chain ────────────────────────────────────────────▶ sim::txn::order
 //!  conduct   who dies next, as the seed says; it comes back, all is whole, every client goes on: then the next
 //!  stalls    how long clients stood still after each death, beside how long they may
 //! ```
+//! With `--durability chain` the home's items lie in the chain, and transactions go by it and are on the same keys as all else: each key is judged over all
+//! three kinds of clients, transactions among themselves as ever.
+//!
 //! Nothing here waits for a certain time: a death follows when the cluster says that it is whole and every client has done some operations since the last
 //! one. So the verdict does not depend on how fast the machine is; only the stalls do.
-//!
-//! The seam for memcached's load over a chain: [`members::Members::node`] says where memcached's clients connect, and [`members::words`] what the node is
-//! started with.
 //!
 //! Bounds: every operation is recorded, half a kilobyte each; [`Kills::rate`] of them in a second.
 
@@ -32,7 +32,7 @@ use crate::lab::run::user::{Mix, User};
 use base::Nanos;
 use clap::Args;
 use conduct::{Death, Gauge, conduct};
-use members::Members;
+use members::{Durability, Members};
 use serve::process::{interrupt, progress};
 use sim::check::{Report, Rules, check};
 use sim::txn::{Verdict, order};
@@ -45,8 +45,8 @@ use std::time::Duration;
 ///
 /// Starts a cluster on this machine's loopback, each member a process: a node with --durability log that is the home of two boxes, their controller, and a
 /// chain of three replicas with its controller. Clients of memcached's protocol at the node and in-network clients by the boxes work on the same keys;
-/// others do transactions at the chain. Then, as often as is said, a member that the seed draws is killed on the spot, comes back, and when
-/// all is whole again and every client has gone on, the next.
+/// others do transactions at the chain; with --durability chain the node's items lie there, and these are on the same keys, too. Then, as often as is said,
+/// a member that the seed draws is killed on the spot, comes back, and when all is whole again and every client has gone on, the next.
 ///
 /// The verdict: every key is linearizable over both protocols and all deaths, so no acknowledged write is lost and no read is stale; the transactions are
 /// strictly serializable, by their order. The exit status is 1 if not, or, with --strict, if clients stood still for longer than they may.
@@ -59,6 +59,10 @@ pub struct Kills {
     /// Who dies when, and what clients ask for
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+
+    /// What the node keeps its items in
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    durability: Durability,
 
     /// Keys of memcached's and in-network clients
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u64).range(4..=1_000_000))]
@@ -143,7 +147,7 @@ impl Kills {
     }
 
     fn measure(&self, interrupted: &AtomicBool) -> Result<Outcome, String> {
-        let mut members = Members::new(self.keep)?;
+        let mut members = Members::new(self.keep, self.durability)?;
         members.start_all()?;
         let bar = progress::bar(self.json);
         let played = self.play(&mut members, interrupted, &|fraction, what| {
@@ -191,7 +195,7 @@ impl Kills {
                 parts.push(thread.join().expect(join).map_err(|error| error.to_string()));
             }
             parts.extend(at_node.into_iter().map(|thread| Ok(thread.join().expect(join))));
-            at_chain.into_iter().for_each(|thread| thread.join().expect(join));
+            parts.extend(at_chain.into_iter().map(|thread| Ok(thread.join().expect(join))));
             (parts, deaths)
         });
         let parts = parts.into_iter().collect::<Result<Vec<Part>, String>>()?;
@@ -228,7 +232,11 @@ impl Kills {
         if let Some(path) = &self.history {
             recorded.write(path).map_err(|e| format!("the history {}: {e}", path.display()))?;
         }
-        let group = |client: u32| if client < self.clients { Group::InNetwork } else { Group::Memcached };
+        let group = |client: u32| match client / self.clients {
+            0 => Group::InNetwork,
+            1 => Group::Memcached,
+            _ => Group::Transactions,
+        };
         let mut ends: Vec<End> = recorded
             .ends
             .iter()

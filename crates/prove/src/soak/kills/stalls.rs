@@ -10,6 +10,8 @@
 //! | a replica | nothing | nothing | lease and drift, two heartbeats, retransmission; and, as it joins, two heartbeats and a retransmission |
 //! | the chain's controller | nothing | nothing | until it is back, + lease and drift, + retransmission: reads end with the leases |
 //!
+//! Where the node's items lie in the chain, whatever one of these waits for the others wait for, too.
+//!
 //! "Until it is back" is until `cluster status` says that all is whole: it has been started after a time that the seed draws, up to 0.4 s, and a node or box
 //! waits for the next second of the clock, by which its lives are numbered. What a busy machine adds is allowed for with [`ALLOWANCE`].
 
@@ -82,6 +84,16 @@ impl Stall {
 pub fn bound(death: &Death, group: Group, times: &Times) -> Nanos {
     let gone = death.back.since(death.at);
     let rack = times.lease.plus(times.retransmit);
+    if times.is_joint {
+        let chain = times.chain_lease.plus(times.chain_retransmit);
+        return match death.who {
+            Who::Node(NodeId::Home(_)) => gone.plus(rack).plus(times.chain_retransmit),
+            Who::Node(NodeId::Box(_)) => rack,
+            Who::Node(_) => Nanos(0),
+            Who::Replica(..) => chain.plus(times.retransmit),
+            Who::Controller(..) => gone.plus(chain).plus(times.retransmit),
+        };
+    }
     match (death.who, group) {
         (Who::Node(NodeId::Home(_)), Group::Memcached | Group::InNetwork) => gone.plus(rack),
         (Who::Node(NodeId::Box(_)), Group::Memcached | Group::InNetwork) => rack,

@@ -179,7 +179,7 @@ pub fn registry(
         _ if !endpoints.is_empty() => {
             let etcd = Etcd {
                 drift_percent: config.drift_percent,
-                login: login.read()?,
+                access: login.read()?,
                 ..Etcd::at(endpoints.to_vec())
             };
             Ok(Box::new(EtcdRegistry::new(etcd, config.chain, number)?))

@@ -210,7 +210,8 @@ fn wrong_flags_get_a_sentence() {
     }
     assert!(Line::try_parse_from(right.iter().filter(|word| **word != "--accept-data-loss")).is_err());
     for (more, expected) in [
-        (&["--etcd", "https://10.0.0.1:2379"][..], "http://HOST:PORT"),
+        (&["--etcd", "https://10.0.0.1:2379"][..], "--etcd-ca-file"),
+        (&["--etcd", "10.0.0.1:2379"][..], "http://HOST:PORT"),
         (&["--state", "/tmp/x", "--set", "chain.lease"][..], "NAME=VALUE"),
         (&["--state", "/tmp/x", "--set", "chain.lease=4000"][..], "do not fit together"),
         (&["--state", "/tmp/x", "--set", "lease=1"][..], "lease"),

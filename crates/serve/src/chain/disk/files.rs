@@ -239,7 +239,7 @@ impl Files {
     /// A file that is written by a thread of its own: a device that is slow does not keep the replica from saying that it lives.
     fn threaded(&self, name: &str, file: File) -> io::Result<AnyMedia> {
         let wake = Arc::clone(&self.wake);
-        Threaded::start(&format!("chain-{name}"), file.twin()?, file, move || wake()).map(boxed)
+        Threaded::start(&format!("chain-{name}"), file.twin(), file, move || wake()).map(boxed)
     }
 
     /// Memory that takes its time; by a thread of its own where that is longer than to wake one.

@@ -99,7 +99,7 @@ impl Frame {
                 let (role, number) = match hello.node {
                     NodeId::Replica(ReplicaId(number)) => (0, number),
                     NodeId::Controller(number) => (1, number),
-                    NodeId::Client(_) => (2, 0),
+                    NodeId::Client(_) | NodeId::Home => (2, 0),
                 };
                 bytes.extend_from_slice(&[0, role, 0]);
                 bytes.extend_from_slice(&number.to_le_bytes());

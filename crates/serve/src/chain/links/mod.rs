@@ -189,7 +189,7 @@ impl Links {
         let is_welcome = match node {
             NodeId::Replica(_) => dials(node, me),
             NodeId::Client(_) => matches!(me, NodeId::Controller(_)),
-            NodeId::Controller(_) => false,
+            NodeId::Controller(_) | NodeId::Home => false,
         };
         let is_kind = |other: &Peer| {
             !other.is_invited && matches!(other.node, NodeId::Client(_)) == matches!(node, NodeId::Client(_))
@@ -314,7 +314,7 @@ impl Links {
             let name = match node {
                 NodeId::Replica(ReplicaId(number)) => format!("replica {number}"),
                 NodeId::Controller(number) => format!("controller {number}"),
-                NodeId::Client(_) => "an operator".to_owned(),
+                NodeId::Client(_) | NodeId::Home => "an operator".to_owned(),
             };
             self.notices.push(format!("{name} {what}{why}"));
         }

@@ -23,18 +23,19 @@
 
 use super::{Registry, RegistryError, Swapped, text};
 use ::client::chain::directory;
-use ::client::etcd::{self, Found, encode, number, range_of};
+use ::client::etcd::{self, Access, Found, encode, number, range_of};
+use ::client::web::Tls;
 use base::{Clock, Nanos};
 use protocol::chain::{Configuration, Epoch};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the leader's key says when leadership was given up.
 const NOBODY: &str = "nobody";
 
-/// As whom etcd is asked, where it has authentication enabled.
+/// As whom etcd is asked, where it has authentication enabled; and how members with certificates are known.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// Ask etcd as this user, who may read and write the keys under /millrace/
@@ -49,41 +50,99 @@ pub struct Login {
         requires = "etcd-user"
     )]
     pub password_file: Option<PathBuf>,
+
+    /// Certificates (PEM) of the authorities that etcd's members have theirs from; for https://HOST:PORT
+    #[arg(id = "etcd-ca-file", long = "etcd-ca-file", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
+    /// The own certificate (PEM), where etcd asks for one (its --client-cert-auth)
+    #[arg(
+        id = "etcd-cert-file",
+        long = "etcd-cert-file",
+        value_name = "FILE",
+        requires = "etcd-key-file",
+        requires = "etcd-ca-file"
+    )]
+    pub cert_file: Option<PathBuf>,
+
+    /// Its key (PEM), its owner's alone
+    #[arg(id = "etcd-key-file", long = "etcd-key-file", value_name = "FILE", requires = "etcd-cert-file")]
+    pub key_file: Option<PathBuf>,
 }
 
 impl Login {
-    /// The user and the password, if there are any.
+    /// The same, with each file as `place` has it.
+    #[must_use]
+    pub fn with_files(self, place: impl Fn(PathBuf) -> PathBuf) -> Login {
+        Login {
+            user: self.user,
+            password_file: self.password_file.map(&place),
+            ca_file: self.ca_file.map(&place),
+            cert_file: self.cert_file.map(&place),
+            key_file: self.key_file.map(&place),
+        }
+    }
+
+    /// What the files say.
     ///
     /// # Errors
-    /// The file cannot be read, or others may read it.
-    pub fn read(&self) -> Result<Option<(String, String)>, RegistryError> {
-        let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
-        let failed = |error| RegistryError::File("read the password in", file.clone(), error);
-        if std::fs::metadata(file).map_err(failed)?.mode() & 0o077 != 0 {
-            return Err(RegistryError::OpenToOthers(file.clone()));
-        }
-        let password = std::fs::read_to_string(file).map_err(failed)?;
-        Ok(Some((user.clone(), password.trim_end().to_owned())))
+    /// A file cannot be read; others may read one that has a secret; or it has not what it should have.
+    pub fn read(&self) -> Result<Access, RegistryError> {
+        let login = match (&self.user, &self.password_file) {
+            (Some(user), Some(file)) => {
+                let password = String::from_utf8_lossy(&secret(file, "a password")?).trim_end().to_owned();
+                Some((user.clone(), password))
+            }
+            _ => None,
+        };
+        let tls = match &self.ca_file {
+            Some(authorities) => Some(self.tls(authorities)?),
+            None => None,
+        };
+        Ok(Access { login, tls })
+    }
+
+    fn tls(&self, authorities: &Path) -> Result<Tls, RegistryError> {
+        let of_authorities = read(authorities)?;
+        let own = match (&self.cert_file, &self.key_file) {
+            (Some(chain), Some(key)) => Some((read(chain)?, secret(key, "a key")?)),
+            _ => None,
+        };
+        let own = own.as_ref().map(|(chain, key)| (&chain[..], &key[..]));
+        Tls::new(&of_authorities, own).map_err(|why| RegistryError::Certificates(authorities.to_owned(), why))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, RegistryError> {
+    std::fs::read(file).map_err(|error| RegistryError::File("read", file.to_owned(), error))
+}
+
+/// A file that is its owner's alone.
+fn secret(file: &Path, what: &'static str) -> Result<Vec<u8>, RegistryError> {
+    let mode = std::fs::metadata(file).map(|data| data.mode());
+    match mode.map_err(|error| RegistryError::File("read", file.to_owned(), error))? & 0o077 {
+        0 => read(file),
+        _ => Err(RegistryError::OpenToOthers(what, file.to_owned())),
     }
 }
 
 /// What of etcd and its clocks is to be known.
 #[derive(Clone, Debug)]
 pub struct Etcd {
-    /// http://HOST:PORT of each member.
+    /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
     pub endpoints: Vec<String>,
     /// A controller of which nothing is seen for so long does not lead any more.
     pub leadership: Duration,
     /// How much clocks of controllers may differ in speed.
     pub drift_percent: u64,
-    /// User and password.
-    pub login: Option<(String, String)>,
+    /// As whom it is asked, and how its members are known.
+    pub access: Access,
 }
 
 impl Etcd {
     /// At these endpoints, with times that suit replicas that are granted leases of half a second.
     pub fn at(endpoints: Vec<String>) -> Etcd {
-        Etcd { endpoints, leadership: Duration::from_secs(3), drift_percent: 1, login: None }
+        Etcd { endpoints, leadership: Duration::from_secs(3), drift_percent: 1, access: Access::default() }
     }
 
     fn patience(&self) -> Duration {
@@ -116,7 +175,7 @@ impl EtcdRegistry {
     /// # Errors
     /// An endpoint is none.
     pub fn new(etcd: Etcd, chain: u32, number: u16) -> Result<EtcdRegistry, RegistryError> {
-        let kept = etcd::Etcd::new(etcd.endpoints.clone(), etcd.login.clone(), etcd.patience())?;
+        let kept = etcd::Etcd::new(etcd.endpoints.clone(), etcd.access.clone(), etcd.patience())?;
         Ok(EtcdRegistry {
             etcd,
             kept,

@@ -18,9 +18,9 @@
 //! Cost: some 1 ms for each copy on a disk that keeps what it says; configurations change when replicas come and go.
 
 use super::{Registry, RegistryError, Swapped, text};
+use base::files::Locked;
 use base::{Nanos, private};
 use protocol::chain::{Configuration, Epoch};
-use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -33,7 +33,7 @@ pub struct FileRegistry {
     chain: u32,
     copies: Vec<Copy>,
     /// Held, not used.
-    _locks: Vec<File>,
+    _locks: Vec<Locked>,
 }
 
 /// One of the files.
@@ -217,18 +217,17 @@ impl Registry for FileRegistry {
 }
 
 /// Makes the directory of a copy, and takes its lock.
-fn lock(path: &Path) -> Result<File, RegistryError> {
+fn lock(path: &Path) -> Result<Locked, RegistryError> {
     let directory = directory(path);
     private::make_directory(directory).map_err(failed("make", directory))?;
     let beside = with_suffix(path, ".lock");
     let lock =
         OpenOptions::new().create(true).truncate(false).write(true).mode(private::FILE_MODE).open(&beside);
     let lock = lock.map_err(failed("open", &beside))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        rustix::io::Errno::WOULDBLOCK => RegistryError::Locked(path.to_path_buf()),
-        error => failed("lock", &beside)(error.into()),
-    })?;
-    Ok(lock)
+    Locked::new(lock).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => RegistryError::Locked(path.to_path_buf()),
+        _ => failed("lock", &beside)(error),
+    })
 }
 
 fn directory(path: &Path) -> &Path {

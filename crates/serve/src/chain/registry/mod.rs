@@ -99,8 +99,10 @@ pub enum RegistryError {
     NotOurs(String, String),
     /// etcd did not do it.
     Etcd(EtcdError),
-    /// Others may read the password.
-    OpenToOthers(PathBuf),
+    /// Others may read this, which is a secret.
+    OpenToOthers(&'static str, PathBuf),
+    /// The files of certificates, of which this is the authorities', are not what they should be.
+    Certificates(PathBuf, String),
 }
 
 impl fmt::Display for RegistryError {
@@ -131,11 +133,17 @@ impl fmt::Display for RegistryError {
                 "{error}\n  --etcd-user and --etcd-password-file say who asks; that user needs a role with readwrite on the keys \
                  under /millrace/ (`etcdctl role grant-permission ROLE readwrite /millrace/ --prefix`)"
             ),
+            RegistryError::Etcd(error @ EtcdError::NoAuthority(_)) => {
+                write!(f, "{error}: --etcd-ca-file FILE, etcd_ca_file in a cluster's file")
+            }
             RegistryError::Etcd(error) => error.fmt(f),
-            RegistryError::OpenToOthers(path) => {
+            RegistryError::Certificates(path, why) => {
+                write!(f, "certificates for etcd, whose authorities are in {}: {why}", path.display())
+            }
+            RegistryError::OpenToOthers(what, path) => {
                 write!(
                     f,
-                    "{} is a password, and others may read it: chmod 600 {}",
+                    "{} is {what}, and others may read it: chmod 600 {}",
                     path.display(),
                     path.display()
                 )

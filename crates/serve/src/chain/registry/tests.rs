@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use protocol::chain::{Incarnation, Member, Part, ReplicaId};
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -342,7 +343,7 @@ fn another_endpoint_answers_and_none_is_said() {
     let none =
         EtcdRegistry::new(Etcd::at(vec![free_url()]), 1, 0).expect("a URL").load().expect_err("nobody");
     assert!(none.to_string().contains("etcd does not answer"), "{none}");
-    for wrong in ["10.0.0.1:2379", "https://10.0.0.1:2379", "http://"] {
+    for wrong in ["10.0.0.1:2379", "https://", "http://"] {
         let error = EtcdRegistry::new(Etcd::at(vec![wrong.into()]), 1, 0).err().expect("no endpoint");
         assert!(error.to_string().contains("http://HOST:PORT"), "{error}");
     }

@@ -3,6 +3,7 @@
 use crate::chain::members::ReplicaPlace;
 use crate::process::table::{Source, Table, Wrong};
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::ops::Range;
 
 /// The head of a replica's table.
@@ -43,17 +44,7 @@ pub fn with(source: &Source, chain: u32, place: &ReplicaPlace) -> Result<String,
 /// # Errors
 /// The file is none, has no such box, or not as a table of its own.
 pub fn draining(source: &Source, id: u16, is_draining: bool) -> Result<String, String> {
-    const BOX: &str = "[[box]]";
-    let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
-    let file = source.table(&parsed);
-    let boxes = file.get("box").map_or(Ok(Vec::new()), |entry| entry.tables());
-    let boxes = boxes.map_err(|wrong| wrong.to_string())?;
-    let is = |table: &&Table<'_>| {
-        table.get("id").is_some_and(|entry| entry.count().is_ok_and(|found| found == usize::from(id)))
-    };
-    let at = boxes.iter().find(is).map(Table::at).ok_or_else(|| format!("the file has no box {id}"))?;
-    let lines = lines_of(source.text(), BOX, at)
-        .ok_or_else(|| format!("box {id} is no {BOX} of its own: change the file by hand"))?;
+    let lines = node(source, "box", id)?;
     let text = source.text();
     let is_other = |line: &&str| line.split_once('=').is_none_or(|(key, _)| key.trim() != "draining");
     let mut table: String = text[lines.clone()].split_inclusive('\n').filter(is_other).collect();
@@ -62,6 +53,61 @@ pub fn draining(source: &Source, id: u16, is_draining: bool) -> Result<String, S
         let _ = writeln!(table, "{end}draining = true");
     }
     Ok(format!("{}{table}{}", &text[..lines.start], &text[lines.end..]))
+}
+
+/// The text in which a home is at another address since an order of this epoch; and where operators find it there, if that is said.
+///
+/// # Errors
+/// The file is none, has no such home, or not as a table of its own with its address on a line of its own.
+pub fn moved(
+    source: &Source,
+    id: u16,
+    (address, admin): (SocketAddr, Option<SocketAddr>),
+    epoch: u32,
+) -> Result<String, String> {
+    let lines = node(source, "home", id)?;
+    let text = source.text();
+    let key = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned()).unwrap_or_default();
+    let mut table = String::new();
+    let mut has_address = false;
+    for line in text[lines.clone()].split_inclusive('\n') {
+        match (&*key(line), admin) {
+            ("address", _) => {
+                // What stands behind it stays.
+                let (before, rest) = line.split_once('"').unwrap_or((line, ""));
+                let Some((_, after)) = rest.split_once('"') else { continue };
+                let _ = write!(table, "{before}\"{address}\"{after}");
+                has_address = true;
+            }
+            ("moved", _) | ("admin", Some(_)) => {}
+            _ => table.push_str(line),
+        }
+    }
+    if !has_address {
+        return Err(format!("home {id} has no line with its address in quotes: change the file by hand"));
+    }
+    let end = if table.ends_with('\n') { "" } else { "\n" };
+    table.push_str(end);
+    if let Some(admin) = admin {
+        let _ = writeln!(table, "admin = \"{admin}\"");
+    }
+    let _ = writeln!(table, "moved = {epoch}");
+    Ok(format!("{}{table}{}", &text[..lines.start], &text[lines.end..]))
+}
+
+/// The bytes of the table of a box or home.
+fn node(source: &Source, kind: &str, id: u16) -> Result<Range<usize>, String> {
+    let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
+    let file = source.table(&parsed);
+    let tables = file.get(kind).map_or(Ok(Vec::new()), |entry| entry.tables());
+    let tables = tables.map_err(|wrong| wrong.to_string())?;
+    let is = |table: &&Table<'_>| {
+        table.get("id").is_some_and(|entry| entry.count().is_ok_and(|found| found == usize::from(id)))
+    };
+    let at = tables.iter().find(is).map(Table::at).ok_or_else(|| format!("the file has no {kind} {id}"))?;
+    let head = format!("[[{kind}]]");
+    lines_of(source.text(), &head, at)
+        .ok_or_else(|| format!("{kind} {id} is no {head} of its own: change the file by hand"))
 }
 
 /// The bytes of a replica's table, of the chain's last if none is named: from its head to the end of its last key.
@@ -200,6 +246,19 @@ id = 2
         assert!(draining(&source("box = [{ id = 1 }]\n"), 1, true).expect_err("none").contains("by hand"));
     }
 
+    #[test]
+    fn a_home_is_elsewhere_and_all_else_stays() {
+        let text = "[[home]]\nid = 1\naddress = \"h:1\" # rack 3\nadmin = \"h:2\"\nbox = 1\n\n# The other.\n[[home]]\nid = 2\n";
+        let (address, admin) = (SocketAddr::from(([10, 0, 0, 9], 7)), SocketAddr::from(([10, 0, 0, 9], 8)));
+        let there = moved(&source(text), 1, (address, None), 17).expect("it is there");
+        let new = "address = \"10.0.0.9:7\" # rack 3\nadmin = \"h:2\"\nbox = 1\nmoved = 17\n";
+        assert_eq!(there, text.replace("address = \"h:1\" # rack 3\nadmin = \"h:2\"\nbox = 1\n", new));
+        let again = moved(&source(&there), 1, (address, Some(admin)), 18).expect("it is there");
+        assert!(again.contains("box = 1\nadmin = \"10.0.0.9:8\"\nmoved = 18\n\n# The other."), "{again}");
+        assert!(moved(&source(text), 2, (address, None), 1).expect_err("none").contains("by hand"));
+        assert!(moved(&source(text), 3, (address, None), 1).expect_err("none").contains("no home 3"));
+    }
+
     proptest! {
         /// Whatever a file says in whichever order: it is read or refused, and so is a change of it.
         #[test]
@@ -214,6 +273,9 @@ id = 2
             let _ = File::of(&source, Path::new("c.toml"));
             if let Ok(drains) = draining(&source, 64, true) {
                 prop_assert!(drains.contains("draining = true"));
+            }
+            if let Ok(moved) = moved(&source, 64, (SocketAddr::from(([10, 0, 0, 9], 7)), None), 5) {
+                prop_assert!(moved.contains("\"10.0.0.9:7\"") && moved.contains("moved = 5\n"));
             }
             if let Ok(less) = without(&source, 7, 2) {
                 prop_assert!(less.len() < source.text().len());

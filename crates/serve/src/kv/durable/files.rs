@@ -14,8 +14,8 @@ use super::shelf::FileShelf;
 use super::{AnyMedia, AnyShelf, DurableError, Opened};
 use crate::kv::post::Post;
 use crate::kv::registers::{Id, Registers};
+use base::files::Locked;
 use base::{Bytes, private};
-use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -51,19 +51,18 @@ impl Directory {
     }
 
     /// Nobody else has it from now on, until the process ends or this is dropped.
-    fn lock(&self) -> Result<File, DurableError> {
+    fn lock(&self) -> Result<Locked, DurableError> {
         private::make_directory(&self.0).map_err(|error| self.failed("make it", &error))?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(private::FILE_MODE);
         let file = options.open(self.path("lock")).map_err(|error| self.failed("open its lock", &error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(DurableError(format!(
+        Locked::new(file).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => DurableError(format!(
                 "another process has the data directory {}: stop it, or take another directory",
                 self.0.display()
-            ))),
-            Err(error) => Err(self.failed("lock it", &error.into())),
-        }
+            )),
+            _ => self.failed("lock it", &error),
+        })
     }
 
     /// The number that the log's checksums begin from; none where there is no log yet.
@@ -99,7 +98,7 @@ impl Directory {
         let failed = |error: io::Error| self.failed("open its log", &error);
         let file = media::File::open(&self.path("log"), How::Fdatasync).map_err(failed)?;
         let post = Arc::clone(post);
-        let medium = Threaded::start("kv-log", file.twin().map_err(failed)?, file, move || post.due());
+        let medium = Threaded::start("kv-log", file.twin(), file, move || post.due());
         let medium: AnyMedia = Box::new(medium.map_err(failed)?);
         Log::open(medium, identity, Judge::Proof).map_err(|error| match error {
             OpenError::Media(error) if error.kind() != io::ErrorKind::InvalidData => failed(error),

@@ -4,6 +4,7 @@
 //! Bounds: [`AHEAD`] bytes that the disk has not taken, and one chunk or item more.
 //! Errors: one that cannot be written is told by its number; the next begins anew.
 
+use base::files::Locked;
 use base::private;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -40,12 +41,16 @@ pub(super) struct FileShelf {
     number: u64,
     thread: Option<JoinHandle<()>>,
     /// The directory's.
-    _lock: File,
+    _lock: Locked,
 }
 
 impl FileShelf {
     /// Snapshots at `path`, whose directory is locked by `lock`; `wake` is called, on the thread, when it takes more, has one, or has none.
-    pub(super) fn start(path: &Path, lock: File, wake: impl Fn() + Send + 'static) -> io::Result<FileShelf> {
+    pub(super) fn start(
+        path: &Path,
+        lock: Locked,
+        wake: impl Fn() + Send + 'static,
+    ) -> io::Result<FileShelf> {
         let (jobs, to_do) = channel();
         let told = Arc::<Told>::default();
         let mut writer = Writer { path: path.to_owned(), file: None, number: 0, told: Arc::clone(&told) };

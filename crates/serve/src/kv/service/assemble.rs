@@ -9,8 +9,9 @@ use super::over_chain::OverChain;
 use super::{Keeper, Kv};
 use crate::engine_cores::{EngineCore, OnCore};
 use crate::kv::StartError;
-use crate::kv::chain_client::{ConnectError, Figures};
+use crate::kv::chain_client::Figures;
 use crate::kv::chains::{Chains, Place};
+use crate::kv::claiming::ConnectError;
 use crate::kv::config::Config;
 use crate::kv::dedicated::{self, Link};
 use crate::kv::durable::{Durable, Plan};
@@ -18,6 +19,7 @@ use crate::kv::home::Seat;
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use crate::kv::shared::Shared;
+use crate::kv::txn_door::TxnDoor;
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
@@ -48,16 +50,17 @@ pub fn assemble(
     let mut figures = None;
     let (keeper, home) = match (&post, durable, seat) {
         (Some(post), Plan::Chain(places), seat) => {
-            let (keeper, theirs) = over_chain(config, (&net, &buffered), places, (post, seat.as_ref()))?;
+            let (keeper, theirs, door) =
+                over_chain(config, (&net, &buffered), places, (post, seat.as_ref()))?;
             figures = Some(theirs);
-            (keeper, seat.map(Seat::into_parts).transpose()?)
+            (keeper, seat.map(|seat| seat.into_parts(door)).transpose()?)
         }
         (Some(post), plan, seat) => {
             let commands = logged(config, (&net, &buffered), plan, post)?;
             match seat {
                 Some(seat) => {
                     let homed = Homed::new(&seat, commands, Arc::clone(post));
-                    (Keeper::Home(Box::new(homed)), Some(seat.into_parts()?))
+                    (Keeper::Home(Box::new(homed)), Some(seat.into_parts(None)?))
                 }
                 None => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
             }
@@ -99,15 +102,20 @@ fn logged(
     Ok(commands)
 }
 
-/// Items in the chains that are found there, with what each of their clients counts, and the home of boxes before them, if there is one.
+/// Items in chains; what the client of each counts; where transactions of clients are taken, if boxes are before them.
+type OverChains = (Keeper<NoBugs>, Vec<Arc<Figures>>, Option<TxnDoor>);
+
+/// Items in the chains that are found there, with the home of boxes before them, if there is one.
 fn over_chain(
     config: &Config,
     (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
     places: &[Place],
     (post, seat): (&Arc<Post>, Option<&Seat>),
-) -> Result<(Keeper<NoBugs>, Vec<Arc<Figures>>), StartError> {
+) -> Result<OverChains, StartError> {
     let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
-    let home = seat.map(Seat::claiming);
+    // First the door: the claim says where it is.
+    let opened = seat.map(|seat| seat.open_door(post).map(|door| (seat, door))).transpose()?;
+    let home = opened.as_ref().map(|(seat, (door, _))| seat.claiming(door));
     let connected = Chains::connect(places, &config.registers, post, home.as_ref());
     let (chains, figures) = connected.map_err(|error| match error {
         ConnectError::File(why) => StartError::Chain(why),
@@ -120,12 +128,14 @@ fn over_chain(
         ConnectError::Thread(error) => StartError::System("start a thread", error),
     })?;
     let (chains, post) = (Box::new(chains), Arc::clone(post));
-    let keeper = match seat {
-        Some(seat) => {
-            let items = ChainItems::new(chained.before_boxes(), chains);
-            Keeper::HomeOverChain(Box::new(Homed::new(seat, items, post)))
+    Ok(match opened {
+        Some((seat, (door, callers))) => {
+            let items = ChainItems::new(chained.before_boxes(), chains).with_callers(callers);
+            (Keeper::HomeOverChain(Box::new(Homed::new(seat, items, post))), figures, Some(door))
         }
-        None => Keeper::Chain(Box::new(OverChain::new(ChainItems::new(chained, chains), post))),
-    };
-    Ok((keeper, figures))
+        None => {
+            let over = OverChain::new(ChainItems::new(chained, chains), post);
+            (Keeper::Chain(Box::new(over)), figures, None)
+        }
+    })
 }

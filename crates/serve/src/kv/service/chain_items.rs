@@ -7,16 +7,21 @@
 //! ```
 //! For the home of boxes ([`super::homed`]) they are a store that takes time ([`protocol::coherence::home::slow`], where it says what such a store promises).
 //!
+//! Transactions of clients go by the home, too, and have no place in the lines of [`Chained`]: [`super::by_home`].
+//!
 //! Cost: a command is copied once, and its key once more.
 
 use super::access::access;
+use super::by_home::{self, ByHome, Callers};
 use super::chained::{Chained, Planted, Told};
 use super::commands::Commands;
 use super::homed::HomeStore;
 use super::parked::{Next, Origin, Owned, Promise};
 use super::stats::ChainReport;
 use crate::kv::chain_client::Transactions;
+use crate::kv::registers::Id;
 use base::Nanos;
+use protocol::chain::at_home::{self, Step};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::{Access, Ticket};
@@ -58,17 +63,32 @@ impl Changes {
 pub struct ChainItems<B = NoBugs> {
     pub(super) chained: Chained<Whose, B>,
     transactions: Box<dyn Transactions>,
+    by_home: Option<ByHome<B>>,
 }
 
-impl<B: Bugs<Planted>> ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> ChainItems<B> {
     /// Items of the chain whose transactions are done there.
     pub fn new(chained: Chained<Whose, B>, transactions: Box<dyn Transactions>) -> ChainItems<B> {
-        ChainItems { chained, transactions }
+        ChainItems { chained, transactions, by_home: None }
+    }
+
+    /// The same, before boxes; clients' transactions go by their home.
+    #[must_use]
+    pub fn with_callers(self, callers: Box<dyn Callers>) -> ChainItems<B> {
+        self.with_callers_and_bugs(callers, B::default())
+    }
+
+    /// The same, with mistakes made on purpose.
+    #[must_use]
+    pub fn with_callers_and_bugs(self, callers: Box<dyn Callers>, bugs: B) -> ChainItems<B> {
+        let most = self.chained.commands.registers.size(Id::ChainedQueue);
+        ChainItems { by_home: Some(ByHome::new(callers, most, bugs)), ..self }
     }
 
     /// What was counted, and commands that wait.
     pub fn report(&self) -> ChainReport {
-        ChainReport { counters: self.chained.counters(), waiting: self.chained.waiting() as u64 }
+        let by_home = self.by_home.as_ref().map(ByHome::report).unwrap_or_default();
+        ChainReport { counters: self.chained.counters(), waiting: self.chained.waiting() as u64, by_home }
     }
 
     /// What became of transactions is heard, those that began leave: what is said since the last time.
@@ -76,12 +96,15 @@ impl<B: Bugs<Planted>> ChainItems<B> {
         for (number, answer) in self.transactions.take_done() {
             self.chained.hear(number, answer);
         }
+        if let Some(by_home) = &mut self.by_home {
+            by_home.turn(&mut *self.transactions);
+        }
         self.transactions.send(self.chained.leaving());
         self.chained.said()
     }
 }
 
-impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> HomeStore for ChainItems<B> {
     #[inline]
     fn commands(&self) -> &Commands {
         &self.chained.commands
@@ -106,6 +129,10 @@ impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
         Some(ChainItems::turn(self))
     }
 
+    fn take_steps(&mut self) -> Vec<Step> {
+        self.by_home.as_mut().map(ByHome::take_steps).unwrap_or_default()
+    }
+
     fn chain(&self) -> Option<ChainReport> {
         Some(self.report())
     }
@@ -114,7 +141,7 @@ impl<B: Bugs<Planted>> HomeStore for ChainItems<B> {
 /// Nobody asks it for anything that cannot wait.
 const WAITS: &str = "a home does not ask a store that takes time for an answer at once";
 
-impl<B: Bugs<Planted>> Items for ChainItems<B> {
+impl<B: Bugs<Planted> + Bugs<at_home::Planted>> Items for ChainItems<B> {
     fn takes_time(&self) -> bool {
         true
     }
@@ -125,6 +152,9 @@ impl<B: Bugs<Planted>> Items for ChainItems<B> {
     }
 
     fn run(&mut self, ticket: Ticket, _now: Nanos) {
+        if let Some(by_home) = self.by_home.as_mut().filter(|_| by_home::is_its(ticket)) {
+            return by_home.admitted(ticket, true);
+        }
         let (origin, head) = self.commands_mut().parked.begin(ticket);
         let Next::Command(command) = head else { unreachable!("only commands were given tickets") };
         self.commands_mut().parked.release(origin);
@@ -132,6 +162,9 @@ impl<B: Bugs<Planted>> Items for ChainItems<B> {
     }
 
     fn refuse(&mut self, ticket: Ticket) {
+        if let Some(by_home) = self.by_home.as_mut().filter(|_| by_home::is_its(ticket)) {
+            return by_home.admitted(ticket, false);
+        }
         let commands = self.commands_mut();
         let (origin, head) = commands.parked.begin(ticket);
         let Next::Command(command) = head else { unreachable!("only commands were given tickets") };

@@ -27,6 +27,8 @@
 //!
 //! Cost: a command at a home of which no box holds anything looks up an ordered tree that is empty, twice.
 
+mod steps;
+
 use super::access::access;
 use super::chain_items::Whose;
 use super::chained::{Said, Told};
@@ -41,6 +43,7 @@ use crate::kv::home::Seat;
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use base::Nanos;
+use protocol::chain::at_home::Step;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::slow::{Ended, reads};
 use protocol::coherence::home::{Access, Admitted};
@@ -68,6 +71,11 @@ pub trait HomeStore: Items {
 
     /// A pass is over; none where nothing came of it. What is said is to be told to the home, and then this is to be asked again, until nothing is said.
     fn turn(&mut self) -> Option<Vec<Told<Whose>>>;
+
+    /// What the home is to admit, and to be told of, for transactions of clients.
+    fn take_steps(&mut self) -> Vec<Step> {
+        Vec::new()
+    }
 
     /// What was counted of a chain, if they lie in one.
     fn chain(&self) -> Option<ChainReport> {
@@ -130,6 +138,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// This home, with mistakes made on purpose.
     pub fn over(mut home: Home<S, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<S, B> {
         home.items_mut().commands_mut().gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
+        post.set_serves_from(home.serves_from());
         Homed {
             home,
             planted,
@@ -354,6 +363,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         let deadline = self.home.next_deadline();
         if has_moved || !self.out.is_empty() || !wakes || deadline < self.post.deadline() {
             self.post.set_waiting(self.commands().parked.lines());
+            self.post.set_serves_from(self.home.serves_from());
             self.post.leave(&mut self.out, deadline, wakes);
         }
     }
@@ -374,6 +384,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
                 self.now = self.now.max(self.clocks.now());
             }
             told.into_iter().for_each(|told| self.tell(told));
+            let is_over = !self.take_steps() && is_over;
             self.settle(true);
             if is_over {
                 break;

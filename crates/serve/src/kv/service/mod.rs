@@ -21,6 +21,7 @@
 
 mod access;
 mod assemble;
+pub mod by_home;
 mod chain_items;
 pub mod chained;
 mod classic;

@@ -2,6 +2,7 @@
 //! (`millrace sim --durability`).
 
 use super::chained;
+use protocol::chain::at_home;
 use protocol::coherence;
 use protocol::planted::Bugs;
 
@@ -15,6 +16,12 @@ pub enum Planted {
 }
 
 /// What a service can do wrong: as the home that it is, over a chain, and by itself.
-pub trait Mistakes: Bugs<coherence::Planted> + Bugs<chained::Planted> + Bugs<Planted> {}
+pub trait Mistakes:
+    Bugs<coherence::Planted> + Bugs<chained::Planted> + Bugs<at_home::Planted> + Bugs<Planted>
+{
+}
 
-impl<B: Bugs<coherence::Planted> + Bugs<chained::Planted> + Bugs<Planted>> Mistakes for B {}
+impl<B> Mistakes for B where
+    B: Bugs<coherence::Planted> + Bugs<chained::Planted> + Bugs<at_home::Planted> + Bugs<Planted>
+{
+}

@@ -1,6 +1,7 @@
 //! How the service of a home is made and looked into where no thread has it: [`super::super::machine`].
 
 use super::super::machine::Place;
+use super::by_home::Callers;
 use super::chain_items::ChainItems;
 use super::chained::Chained;
 use super::commands::Commands;
@@ -62,7 +63,7 @@ impl<B: Mistakes> Kv<B> {
     pub(in crate::kv) fn home_over_chain(
         place: &Place,
         config: &Config,
-        transactions: Box<dyn Transactions>,
+        (transactions, callers): (Box<dyn Transactions>, Box<dyn Callers>),
         (post, clocks): (&Arc<Post>, &Clocks),
         planted: B,
     ) -> Result<(Kv<B>, Hasher64), String> {
@@ -73,7 +74,7 @@ impl<B: Mistakes> Kv<B> {
         let beside = (Arc::new(NetCounters::default()), buffered);
         let commands = Commands::over(store, Began::default(), config, beside, clocks.clone());
         let chained = Chained::over(commands, planted.clone()).before_boxes();
-        let items = ChainItems::new(chained, transactions);
+        let items = ChainItems::new(chained, transactions).with_callers_and_bugs(callers, planted.clone());
         let Place { config, id, layout, life } = place;
         let (layout, now) = (Arc::clone(layout), clocks.now());
         let home = Home::with_bugs(config, *id, layout, *life, now, items, planted.clone());

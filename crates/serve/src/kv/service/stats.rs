@@ -2,6 +2,7 @@
 //!
 //! Names are memcached's where memcached counts the same thing, so that the exporters and dashboards people have go on working.
 
+use super::by_home::ByHomeReport;
 use super::chained::ChainedCounters;
 use super::{Began, Commands, Reply, STATS_BOUND, inline};
 use crate::inc::wire::Traffic;
@@ -102,6 +103,8 @@ pub struct ChainReport {
     pub counters: ChainedCounters,
     /// Commands that wait for the chain.
     pub waiting: u64,
+    /// Transactions of clients that go by the home.
+    pub by_home: ByHomeReport,
 }
 
 /// What the home of boxes counts, since the start.

@@ -1,15 +1,15 @@
 //! The library for programs against a chain within this process: keys, transactions, and how it is found again.
 
 use crate::chain::Local;
-use ::client::{Client, Error, Item, Store, Swap};
+use ::client::{Cluster, Error, Item, Store, Swap};
 use fabric::link::Address;
 use protocol::chain::message::{RequestId, Status};
 use protocol::chain::transaction::Abort;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-fn cluster(addresses: &[Address]) -> Client {
-    Client::builder().replicas(addresses.iter().cloned()).connect().expect("a chain that lives")
+fn cluster(addresses: &[Address]) -> Cluster {
+    Cluster::builder().replicas(addresses.iter().cloned()).connect().expect("a chain that lives")
 }
 
 /// Keys of another thread's chain are no business of these.
@@ -44,10 +44,10 @@ fn operations_on_keys_do_what_they_say() {
     assert!(matches!(cluster.increment(b"n", 1), Err(Error::Overflow)));
     assert!(matches!(cluster.decrement(b"n", i64::MIN), Err(Error::Overflow)));
     assert!(matches!(cluster.set(b"", b"x"), Err(Error::Refused(_))));
-    let many = cluster.store().get_many(&[b"text", b"k", b"n"]).expect("read");
+    let many = cluster.store().expect("it has one").get_many(&[b"text", b"k", b"n"]).expect("read");
     let many: Vec<_> = many.into_iter().map(value).collect();
     assert_eq!(many, [Some("blue".to_owned()), None, Some(i64::MAX.to_string())]);
-    assert_eq!(cluster.store().get_many(&[]).expect("nothing is asked"), []);
+    assert_eq!(cluster.store().expect("it has one").get_many(&[]).expect("nothing is asked"), []);
     cluster.close();
 }
 
@@ -80,7 +80,7 @@ fn a_transaction_is_put_together_and_committed() {
 fn a_replica_that_dies_is_not_noticed_and_what_became_of_a_write_is_told() {
     let chain = Local::start(3);
     // Any replica may be the one that is asked next, and a slow machine takes its time to make another the head.
-    let patient = Client::builder().deadline(Duration::from_secs(60));
+    let patient = Cluster::builder().deadline(Duration::from_secs(60));
     let mut cluster = patient.replicas(chain.addresses()[1..2].iter().cloned()).connect().expect("it lives");
     for n in 1..=10 {
         assert_eq!(cluster.increment(b"n", 1).expect("done"), n);
@@ -88,11 +88,19 @@ fn a_replica_that_dies_is_not_noticed_and_what_became_of_a_write_is_told() {
             chain.kill(1);
         }
     }
-    let session = cluster.store().chain_of(b"n").expect("it lives").session().expect("one was opened");
+    let session = cluster
+        .store()
+        .expect("it has one")
+        .chain_of(b"n")
+        .expect("it lives")
+        .session()
+        .expect("one was opened");
     let told = |store: &mut Store, sequence| store.status(RequestId { session, sequence });
-    let Status::Done(outcome) = told(cluster.store(), 10).expect("an answer") else { panic!("it was done") };
+    let Status::Done(outcome) = told(cluster.store().expect("it has one"), 10).expect("an answer") else {
+        panic!("it was done")
+    };
     assert_eq!(outcome.sums, [10]);
-    assert_eq!(told(cluster.store(), 11).expect("an answer"), Status::Unknown);
+    assert_eq!(told(cluster.store().expect("it has one"), 11).expect("an answer"), Status::Unknown);
 }
 
 /// A file that is removed with the test.
@@ -123,7 +131,7 @@ fn a_chain_that_is_elsewhere_now_is_found_where_it_was_found_first() {
     let file = ClusterFile::new("moved");
     let first = Local::start(2);
     let second = Local::start(2);
-    let patient = Client::builder().deadline(Duration::from_secs(60));
+    let patient = Cluster::builder().deadline(Duration::from_secs(60));
     let mut cluster = patient.cluster(file.say(first.addresses())).connect().expect("it lives");
     cluster.set(b"k", b"of the first").expect("done");
     let mut other = self::cluster(second.addresses());
@@ -140,11 +148,12 @@ fn a_chain_that_is_elsewhere_now_is_found_where_it_was_found_first() {
 
 #[test]
 fn what_is_not_found_is_said_with_what_was_tried() {
-    let nothing = Client::builder().connect().err().expect("nothing is named").to_string();
+    let nothing = Cluster::builder().connect().err().expect("nothing is named").to_string();
     assert!(nothing.contains("no replica is named"), "{nothing}");
     let file = ClusterFile::new("nobody");
     let nowhere: Address = "memory:store-nobody-is-here".parse().expect("an address");
-    let builder = Client::builder().connect_timeout(Duration::from_millis(200)).cluster(file.say(&[nowhere]));
+    let builder =
+        Cluster::builder().connect_timeout(Duration::from_millis(200)).cluster(file.say(&[nowhere]));
     let error = builder.clone().connect().err().expect("nobody is there").to_string();
     assert!(error.contains("memory:store-nobody-is-here"), "{error}");
     let error = builder.chain(9).connect().err().expect("another chain").to_string();

@@ -3,12 +3,14 @@
 //! Cost here: a small write and `fdatasync` 119 µs, `O_DSYNC` 112 (`docs/measurements/redo.md`); another day 212 µs, and 409 where the file grew.
 
 use super::{Class, Media, within};
-use rustix::fs::{FlockOperation, OFlags, fdatasync, flock};
+use base::files::Locked;
+use rustix::fs::{OFlags, fdatasync};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How writes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +24,7 @@ pub enum How {
 /// A locked, prewritten file.
 #[derive(Debug)]
 pub struct File {
-    file: fs::File,
+    file: Arc<Locked>,
     len: u64,
     how: How,
 }
@@ -40,7 +42,7 @@ impl File {
             let _ = fs::remove_file(path);
             return Err(told(&format!("cannot prewrite {}", base::Bytes(len)), path, &e));
         }
-        Ok(File { file, len, how })
+        Ok(File { file: Arc::new(file), len, how })
     }
 
     /// Opens what [`File::create`] made.
@@ -53,15 +55,12 @@ impl File {
         if len == 0 {
             return Err(told("cannot use", path, &io::Error::new(io::ErrorKind::InvalidData, "it is empty")));
         }
-        Ok(File { file, len, how })
+        Ok(File { file: Arc::new(file), len, how })
     }
 
     /// The same file once more, to read it beside whoever writes. The lock is released when both are dropped.
-    ///
-    /// # Errors
-    /// The system's: no descriptor can be had.
-    pub fn twin(&self) -> io::Result<File> {
-        Ok(File { file: self.file.try_clone()?, ..*self })
+    pub fn twin(&self) -> File {
+        File { file: Arc::clone(&self.file), ..*self }
     }
 
     /// The file itself, for media that write to it in other ways.
@@ -71,7 +70,7 @@ impl File {
 }
 
 /// Opens and locks.
-fn open(options: &mut OpenOptions, path: &Path, how: How) -> io::Result<fs::File> {
+fn open(options: &mut OpenOptions, path: &Path, how: How) -> io::Result<Locked> {
     let flags = if how == How::Dsync { OFlags::DSYNC } else { OFlags::empty() };
     let file = options
         .read(true)
@@ -79,15 +78,14 @@ fn open(options: &mut OpenOptions, path: &Path, how: How) -> io::Result<fs::File
         .custom_flags(flags.bits() as i32)
         .open(path)
         .map_err(|e| told("cannot open", path, &e))?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
-        rustix::io::Errno::WOULDBLOCK => told(
+    Locked::new(file).map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock => told(
             "cannot lock",
             path,
             &io::Error::new(io::ErrorKind::WouldBlock, "another process has it open"),
         ),
-        e => told("cannot lock", path, &e.into()),
-    })?;
-    Ok(file)
+        _ => told("cannot lock", path, &e),
+    })
 }
 
 /// Writes all of it, since a file that is only allocated still costs a change of its metadata with the first write to each block.
@@ -122,7 +120,7 @@ impl Media for File {
 
     fn persist(&mut self, _: &[Range<u64>]) -> io::Result<()> {
         match self.how {
-            How::Fdatasync => Ok(fdatasync(&self.file)?),
+            How::Fdatasync => Ok(fdatasync(&**self.file)?),
             How::Dsync => Ok(()),
         }
     }

@@ -101,7 +101,7 @@ impl World {
             NodeId::Replica(replica) => {
                 out.extend(self.replica(replica, message).map(|answer| (from, answer)))
             }
-            NodeId::Controller(_) => {}
+            NodeId::Controller(_) | NodeId::Home => {}
         }
         self.send(to, out);
     }

@@ -40,6 +40,30 @@ impl World {
         self.end(HomeId(1), 0, how);
     }
 
+    /// The same of the one behind it, or what is before that in order.
+    pub(in super::super) fn end_second(&mut self, how: How) {
+        self.end(HomeId(1), 1, how);
+    }
+
+    /// The request that waits longest at home 1 is a read, and is done; the home does not hear of it yet.
+    pub(in super::super) fn look_first(&mut self) {
+        let now = self.clock(NodeId::Home(HomeId(1)));
+        self.homes.get_mut(&HomeId(1)).expect("it runs").items_mut().look(now, 0);
+    }
+
+    /// Homes hear of reads that are done.
+    pub(in super::super) fn tell_looked(&mut self) {
+        let ids: Vec<HomeId> = self.homes.keys().copied().collect();
+        for id in ids {
+            let now = self.clock(NodeId::Home(id));
+            let mut out = Out::new();
+            self.homes.get_mut(&id).expect("it runs").tell_looked(now, |_| true, &mut out);
+            self.send_all(NodeId::Home(id), out);
+        }
+        self.collect();
+        self.check();
+    }
+
     /// What nobody knew of is done now, if it still can be.
     pub(in super::super) fn do_late(&mut self) {
         let now = self.clock(NodeId::Home(HomeId(1)));
@@ -49,7 +73,10 @@ impl World {
 
     pub(super) fn work_at(&self) -> Option<Nanos> {
         let slow = self.slow.as_ref()?;
-        self.homes.values().any(|home| home.items().in_line() > 0).then(|| slow.at.max(self.now))
+        self.homes
+            .values()
+            .any(|home| home.items().in_line() + home.items().looked() > 0)
+            .then(|| slow.at.max(self.now))
     }
 
     pub(super) fn work(&mut self) {
@@ -65,8 +92,15 @@ impl World {
                 self.check();
             }
             let in_line = self.homes[&id].items().in_line();
-            if in_line > 0 {
-                let place = self.prng.below(in_line as u64) as usize;
+            if in_line == 0 || self.transactions.is_some() && self.prng.chance(0.2) {
+                self.tell_looked();
+                continue;
+            }
+            let place = self.prng.below(in_line as u64) as usize;
+            if self.transactions.is_some() && self.prng.chance(0.3) {
+                let now = self.clock(NodeId::Home(id));
+                self.homes.get_mut(&id).expect("it runs").items_mut().look(now, place);
+            } else {
                 let how = match self.prng.chance(failing) {
                     false => How::Done,
                     true => [

@@ -47,6 +47,17 @@ impl World {
         self.check();
     }
 
+    /// The same client asks for the same again, which was answered.
+    pub(in super::super) fn transact_again(&mut self, sequence: u64) {
+        let doing = self.doing();
+        let asked = doing.asked[&id(sequence)].clone();
+        doing.answers.remove(&id(sequence)).expect("it was answered");
+        let mut steps = Vec::new();
+        doing.machine.begin(id(sequence), asked, &mut steps);
+        self.take_steps(steps);
+        self.check();
+    }
+
     /// Whether it was done; none while nobody knows.
     pub(in super::super) fn transacted(&mut self, sequence: u64) -> Option<bool> {
         let answer = self.doing().answers.get(&id(sequence))?;
@@ -76,7 +87,7 @@ impl World {
                         }
                     }
                     Step::Execute(id, transaction) => home.items_mut().line_up_transaction(id, transaction),
-                    Step::Release(part, ended) => home.ticket_done(part.access(), &ended),
+                    Step::Release(part, ended) => home.done_aside(part.access(), &ended),
                     Step::Answer(id, answer) => self.answered(id, answer),
                 }
             }

@@ -1,6 +1,7 @@
-//! etcd as it is run: three members, of which one and then the leader is killed; and with users and passwords.
+//! etcd as it is run: three members, of which one and then the leader is killed; with users and passwords; and with certificates.
 
 use super::*;
+use ::client::web::Tls;
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,6 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 struct Seat {
     words: Vec<String>,
     url: String,
+    tls: Option<Tls>,
     child: Option<Child>,
 }
 
@@ -28,7 +30,7 @@ impl Seat {
     }
 
     fn ask(&self, path: &str, body: &Value) -> Result<Value, String> {
-        let web = ::client::web::Web::new(Duration::from_secs(2), 1 << 20);
+        let web = ::client::web::Web::with_tls(Duration::from_secs(2), 1 << 20, self.tls.as_ref());
         let page = web.post(&format!("{}/v3/{path}", self.url), None, &body.to_string())?;
         let text = if page.is_there { Ok(page.text) } else { Err(page.status) }?;
         serde_json::from_str(&text).map_err(|error| error.to_string())
@@ -56,8 +58,24 @@ impl Drop for Cluster {
 
 impl Cluster {
     fn start(members: usize) -> Option<Cluster> {
-        let directory = Directory::new();
-        let places: Vec<[String; 2]> = (0..members).map(|_| [free_url(), free_url()]).collect();
+        Cluster::with(members, Directory::new(), None)
+    }
+
+    /// With what clients show, if members ask for certificates: theirs are in the directory then.
+    fn with(members: usize, directory: Directory, tls: Option<&Login>) -> Option<Cluster> {
+        let asks = tls.map(|_| {
+            let file = |name| directory.0.join(name).display().to_string();
+            [
+                "--client-cert-auth".to_owned(),
+                format!("--cert-file={}", file("member.pem")),
+                format!("--key-file={}", file("member.key")),
+                format!("--trusted-ca-file={}", file("authority.pem")),
+            ]
+        });
+        let tls = tls.map(|login| login.read().expect("files").tls.expect("certificates"));
+        let scheme = if tls.is_some() { "https:" } else { "http:" };
+        let place = |_| [free_url().replace("http:", scheme), free_url()];
+        let places: Vec<[String; 2]> = (0..members).map(place).collect();
         let initial: Vec<String> =
             places.iter().enumerate().map(|(at, [_, peer])| format!("m{at}={peer}")).collect();
         let seat = |(at, [url, peer]): (usize, &[String; 2])| {
@@ -74,9 +92,11 @@ impl Cluster {
                 ["--election-timeout", "500"],
                 ["--bcrypt-cost", "4"],
             ];
+            let words = words.concat().into_iter().chain(asks.iter().flatten().map(String::as_str));
             Seat {
-                words: words.concat().into_iter().map(str::to_owned).collect(),
+                words: words.map(str::to_owned).collect(),
                 url: url.clone(),
+                tls: tls.clone(),
                 child: None,
             }
         };
@@ -151,9 +171,8 @@ fn of_three_members_one_and_then_the_leader_may_die() {
 /// A file with a password.
 fn password(cluster: &Cluster, text: &str) -> Login {
     let file = cluster._directory.file();
-    fs::write(&file, text).expect("it writes");
-    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
-    Login { user: Some("millrace".to_owned()), password_file: Some(file) }
+    write_secret(&file, text);
+    Login { user: Some("millrace".to_owned()), password_file: Some(file), ..Login::default() }
 }
 
 #[test]
@@ -174,8 +193,8 @@ fn a_user_with_a_password_may_and_others_are_told() {
         cluster.seats[0].ask(path, &body).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
     let registry = |login: &Login| {
-        let login = login.read().expect("a file");
-        EtcdRegistry::new(Etcd { login, ..cluster.etcd() }, 5, 0).expect("a URL")
+        let access = login.read().expect("a file");
+        EtcdRegistry::new(Etcd { access, ..cluster.etcd() }, 5, 0).expect("a URL")
     };
     let refused = |login: &Login, words: &str| {
         let error = registry(login).load().expect_err("it may not").to_string();
@@ -201,4 +220,86 @@ fn a_user_with_a_password_may_and_others_are_told() {
     fs::set_permissions(file, Permissions::from_mode(0o644)).expect("it is ours");
     let error = right.read().expect_err("others may read it").to_string();
     assert!(error.contains("chmod 600"), "{error}");
+}
+
+/// Writes a file that is its owner's alone.
+fn write_secret(path: &Path, text: &str) {
+    fs::write(path, text).expect("it writes");
+    fs::set_permissions(path, Permissions::from_mode(0o600)).expect("it is ours");
+}
+
+/// Has `openssl` make files in a directory; whether there is one.
+fn openssl(directory: &Directory, words: &str) -> bool {
+    let mut command = Command::new("openssl");
+    command.args(words.split(' ')).current_dir(&directory.0).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// An authority in `authority.pem`, and certificates of it: `member.pem`, `client.pem`. What the client shows; none if nobody makes certificates here.
+fn certificates(directory: &Directory) -> Option<Login> {
+    let curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    let authority = format!("req -x509 {curve} -subj /CN=authority -keyout authority.key -out authority.pem");
+    let is_made = openssl(directory, &authority)
+        && ["member", "client"].iter().all(|name| {
+            // etcd's gateway is a client of its own member, and shows the member's certificate.
+            let may = "-addext subjectAltName=IP:127.0.0.1 -addext extendedKeyUsage=serverAuth,clientAuth";
+            let own = format!("-subj /CN={name} {may} -addext basicConstraints=CA:FALSE");
+            let of = "-CA authority.pem -CAkey authority.key";
+            openssl(directory, &format!("req -x509 {curve} {of} {own} -keyout {name}.key -out {name}.pem"))
+        });
+    let file = |name: &str| Some(directory.0.join(name));
+    let login = Login {
+        ca_file: file("authority.pem"),
+        cert_file: file("client.pem"),
+        key_file: file("client.key"),
+        ..Login::default()
+    };
+    if !is_made {
+        assert!(
+            !is_required(),
+            "MILLRACE_REQUIRE_PEERS is set, and openssl (3.0 or later) makes no certificates"
+        );
+        eprintln!("SKIPPED: openssl (3.0 or later) makes no certificates");
+    }
+    is_made.then_some(login)
+}
+
+#[test]
+fn members_with_certificates_are_known_and_others_are_not_believed() {
+    let directory = Directory::new();
+    let Some(login) = certificates(&directory) else { return };
+    let other = Directory::new();
+    let stranger = certificates(&other).expect("as before");
+    let Some(cluster) = Cluster::with(3, directory, Some(&login)) else { return };
+    let registry = |login: &Login| {
+        let access = login.read().expect("files");
+        EtcdRegistry::new(Etcd { access, ..cluster.etcd() }, 5, 0)
+    };
+    conforms(Box::new(registry(&login).expect("URLs")));
+    let refused = |login: &Login, words: &str| {
+        let error =
+            registry(login).and_then(|mut registry| registry.load()).expect_err("it may not").to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(&Login::default(), "--etcd-ca-file");
+    // A member that another authority knows is not asked; who shows nothing, or what another authority knows, is not answered.
+    refused(&stranger, "invalid peer certificate");
+    refused(&Login { cert_file: None, key_file: None, ..login.clone() }, "etcd does not answer");
+    refused(
+        &Login {
+            cert_file: stranger.cert_file.clone(),
+            key_file: stranger.key_file.clone(),
+            ..login.clone()
+        },
+        "etcd does not answer",
+    );
+    let no_key = Login { key_file: login.ca_file.clone(), ..login.clone() };
+    fs::set_permissions(login.ca_file.as_ref().expect("a file"), Permissions::from_mode(0o600))
+        .expect("ours");
+    let error = no_key.read().expect_err("no key").to_string();
+    assert!(error.contains("no private key"), "{error}");
+    fs::set_permissions(login.key_file.as_ref().expect("a file"), Permissions::from_mode(0o644))
+        .expect("ours");
+    let error = login.read().expect_err("others may read it").to_string();
+    assert!(error.contains("is a key, and others may read it: chmod 600"), "{error}");
 }

@@ -7,7 +7,7 @@ use super::asked::{Said, Told};
 use super::{ATTEMPTS, Answer, Chained, Planted, Purpose};
 use crate::kv::service::parked::LateReply;
 use protocol::chain::attributes::FLUSHED;
-use protocol::chain::transaction::{Abort, Change, Condition};
+use protocol::chain::transaction::{Abort, Change, Condition, Found};
 use protocol::chain::{Outcome, Transaction};
 use protocol::coherence::home::sessions;
 use protocol::coherence::home::slow::Ended;
@@ -33,26 +33,23 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
                 let reads = vec![FLUSHED.to_vec()];
                 self.begin(Purpose::BeforeFlush(flush), Transaction { reads, ..Transaction::default() });
             }
-            false => self.write_flush(flush, None),
+            false => self.write_flush(flush, Vec::new()),
         }
     }
 
-    fn write_flush(&mut self, flush: Flush<T>, seen: Option<u64>) {
-        let conditions = seen.map(|version| (FLUSHED.to_vec(), Condition::Version(version)));
+    /// On the condition that what was seen, of each chain in their order, is the last flush there.
+    fn write_flush(&mut self, flush: Flush<T>, seen: Vec<Option<Found>>) {
+        let version = |found: Option<Found>| Condition::Version(found.map_or(0, |found| found.version.0));
+        let conditions = seen.into_iter().map(|found| (FLUSHED.to_vec(), version(found))).collect();
         let writes = vec![(FLUSHED.to_vec(), Change::Put(Vec::new()))];
-        let conditions = conditions.into_iter().collect();
         self.begin(Purpose::Flush(flush), Transaction { conditions, writes, ..Transaction::default() });
     }
 
     /// What was flushed last is known.
     pub(super) fn hear_before_flush(&mut self, flush: Flush<T>, answer: Answer) {
-        let found = match answer {
-            Answer::Done(outcome) => <[_; 1]>::try_from(outcome.reads).ok(),
-            Answer::NotDone | Answer::Unknown => None,
-        };
-        match found {
-            Some([found]) => self.write_flush(flush, Some(found.map_or(0, |found| found.version.0))),
-            None => self.end_flush(flush, Ended::NotDone, Line::Unanswered),
+        match answer {
+            Answer::Done(outcome) if !outcome.reads.is_empty() => self.write_flush(flush, outcome.reads),
+            _ => self.end_flush(flush, Ended::NotDone, Line::Unanswered),
         }
     }
 

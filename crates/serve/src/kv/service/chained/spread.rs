@@ -6,7 +6,8 @@
 //! ```
 //! A flush is one moment in each chain, and there is none that is the same in all: a transaction of somebody else may find the items of one chain flushed
 //! before those of another are. The server's own commands cannot, since nothing is under way while it flushes ([`super::Chained`], invariant 5). Before boxes
-//! a flush has the condition that nobody flushed since it was looked: in each chain, the flush that was found there.
+//! a flush has the condition that nobody flushed since it was looked: what was found in the chains is read in their order, and the flush has a condition for
+//! each of them in the same order. Nothing of it is kept here.
 //!
 //! Invariant: a flush is said to be done when every chain has done it, and not to be done when none has; of what is between, that it may have been.
 //!
@@ -14,7 +15,6 @@
 
 use super::Answer;
 use protocol::chain::slots::Map;
-use protocol::chain::transaction::Condition;
 use protocol::chain::{Outcome, Transaction};
 use protocol::planted::{Bugs, NoBugs};
 use std::collections::HashMap;
@@ -33,15 +33,18 @@ pub struct Spread<B = NoBugs> {
     map: Map,
     /// Flushes under way: chains that have not answered, and what those that have did.
     flushes: HashMap<u64, (usize, Vec<(usize, Answer)>)>,
-    /// The version of the last flush of each chain, as it was read last.
-    flushed: Vec<u64>,
     bugs: B,
 }
 
 impl<B: Bugs<Planted>> Spread<B> {
     /// Over chains that have slots as the map says.
     pub fn new(map: Map, bugs: B) -> Spread<B> {
-        Spread { flushed: vec![0; map.chains()], map, flushes: HashMap::new(), bugs }
+        Spread { map, flushes: HashMap::new(), bugs }
+    }
+
+    /// Which slots are whose.
+    pub fn map(&self) -> &Map {
+        &self.map
     }
 
     /// What goes where of the transaction of this number: places of chains, and what each is to do.
@@ -51,33 +54,20 @@ impl<B: Bugs<Planted>> Spread<B> {
             Ok(None) => {
                 let chains = if self.bugs.has(Planted::FlushFirst) { 1 } else { self.map.chains() };
                 self.flushes.insert(number, (chains, Vec::with_capacity(chains)));
-                (0..chains).map(|at| (at, self.of_chain(at, &transaction))).collect()
+                (0..chains).map(|at| (at, of_chain(at, &transaction))).collect()
             }
             // Commands have one item. Nothing is sent, and nobody answers.
             Err(across) => unreachable!("a transaction of one item is in one chain: {across:?}"),
         }
     }
 
-    /// A flush, or what looks for one, as the chain at this place is asked.
-    fn of_chain(&self, at: usize, transaction: &Transaction) -> Transaction {
-        let mut its = transaction.clone();
-        for (_, condition) in &mut its.conditions {
-            *condition = Condition::Version(self.flushed[at]);
-        }
-        its
-    }
-
     /// What the chain at this place answered to the transaction of this number: what its commands are to hear, if that is all of it.
     pub fn hear(&mut self, at: usize, number: u64, answer: Answer) -> Option<Answer> {
         let Some((left, answers)) = self.flushes.get_mut(&number) else { return Some(answer) };
-        if let Answer::Done(outcome) = &answer
-            && let [found] = &outcome.reads[..]
-        {
-            self.flushed[at] = found.as_ref().map_or(0, |found| found.version.0);
-        }
         *left -= 1;
+        let looks = matches!(&answer, Answer::Done(outcome) if !outcome.reads.is_empty());
         answers.push((at, answer));
-        if *left > 0 && !self.bugs.has(Planted::FlushOne) {
+        if *left > 0 && (looks || !self.bugs.has(Planted::FlushOne)) {
             return None;
         }
         let (_, mut answers) = self.flushes.remove(&number)?;
@@ -87,14 +77,31 @@ impl<B: Bugs<Planted>> Spread<B> {
     }
 }
 
-/// What the answers of all chains come to. There is one at least.
+/// A flush, or what looks for one, as the chain at this place is asked.
+fn of_chain(at: usize, transaction: &Transaction) -> Transaction {
+    let conditions = transaction.conditions.get(at).cloned();
+    Transaction { conditions: conditions.into_iter().collect(), ..transaction.clone() }
+}
+
+/// What the answers of all chains, in their order, come to. There is one at least. What was read is that of all of them.
 fn together(mut answers: Vec<Answer>) -> Answer {
     let is_done = |answer: &Answer| matches!(answer, Answer::Done(Outcome { abort: None, .. }));
     let is_open = |answer: &Answer| matches!(answer, Answer::Unknown);
     let (done, open) = (answers.iter().any(is_done), answers.iter().any(is_open));
     match answers.iter().all(is_done) {
         false if done || open => Answer::Unknown,
-        _ => answers.pop().expect("a chain answered"),
+        false => answers.pop().expect("a chain answered"),
+        true => {
+            let outcomes = answers.into_iter().filter_map(|answer| match answer {
+                Answer::Done(outcome) => Some(outcome),
+                Answer::NotDone | Answer::Unknown => None,
+            });
+            let all = outcomes.reduce(|mut all, mut last| {
+                all.reads.append(&mut last.reads);
+                Outcome { reads: all.reads, ..last }
+            });
+            Answer::Done(all.expect("a chain answered"))
+        }
     }
 }
 
@@ -103,7 +110,7 @@ mod tests {
     use super::*;
     use protocol::chain::attributes::FLUSHED;
     use protocol::chain::slots::Slots;
-    use protocol::chain::transaction::{Abort, Change, Found};
+    use protocol::chain::transaction::{Abort, Change, Condition, Found};
     use protocol::chain::{Durability, Lsn};
 
     fn done(abort: Option<Abort>) -> Answer {
@@ -137,21 +144,22 @@ mod tests {
     }
 
     #[test]
-    fn each_chain_has_the_flush_that_was_found_there_as_condition() {
+    fn a_flush_has_for_each_chain_what_was_found_there_as_condition() {
         let shares: Vec<Slots> = (0..2).map(|at| Slots::share(at, 2)).collect();
         let mut spread = Spread::new(Map::new(&shares).expect("a map"), NoBugs);
         spread.send(1, Transaction { reads: vec![FLUSHED.to_vec()], ..Transaction::default() });
-        let found = |version| {
-            let found = Some(Found { version: Lsn(version), value: vec![] });
+        let found = |versions: &[u64]| {
+            let found = |version: &u64| Some(Found { version: Lsn(*version), value: vec![] });
             let Answer::Done(outcome) = done(None) else { unreachable!("it is done") };
-            Answer::Done(Outcome { reads: vec![found], ..outcome })
+            Answer::Done(Outcome { reads: versions.iter().map(found).collect(), ..outcome })
         };
-        assert_eq!(spread.hear(1, 1, found(70)), None);
-        assert!(spread.hear(0, 1, found(5)).is_some());
-        let conditions = vec![(FLUSHED.to_vec(), Condition::Version(70))];
+        assert_eq!(spread.hear(1, 1, found(&[70])), None);
+        assert_eq!(spread.hear(0, 1, found(&[5])), Some(found(&[5, 70])), "in the order of the chains");
+        let conditions = [5, 70].map(|version| (FLUSHED.to_vec(), Condition::Version(version))).into();
         let sent = spread.send(2, Transaction { conditions, ..Transaction::default() });
-        let versions: Vec<_> = sent.into_iter().map(|(_, its)| its.conditions[0].1.clone()).collect();
-        assert_eq!(versions, [Condition::Version(5), Condition::Version(70)]);
+        let conditions: Vec<_> = sent.into_iter().map(|(_, its)| its.conditions).collect();
+        let only = |version| vec![(FLUSHED.to_vec(), Condition::Version(version))];
+        assert_eq!(conditions, [only(5), only(70)]);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! A client library: calls that wait for their outcome.
 //!
 //! ```no_run
-//! use serve::inc::{Client, Topology};
+//! use client::cache::{Client, Topology};
 //! let topology = Topology::read("rack.toml".as_ref())?;
 //! let mut client = Client::init(&topology, None)?;
 //! client.set(b"colour", b"blue")?;
 //! let item = client.get(b"colour")?.expect("it was just set");
 //! assert_eq!(item.value, b"blue");
 //! client.close();
-//! # Ok::<(), serve::inc::IncError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Every operation is linearizable and ends within the patience that the topology states. One whose end is not known
@@ -19,8 +19,8 @@
 //! What a condition decided is in the result; [`ClientError::Status`] is what had no chance: a value that does not fit, or is no
 //! number.
 
-use super::IncError;
 use super::driver::{Driver, NOTICE};
+use super::error::TopologyError;
 use super::padding::Padding;
 use super::stream::Streams;
 use super::topology::Topology;
@@ -94,15 +94,7 @@ pub struct Item {
 }
 
 /// What came of a compare-and-swap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swap {
-    /// It is stored, as this version.
-    Stored(Version),
-    /// Another version is there.
-    Exists,
-    /// Nothing is there.
-    Missing,
-}
+pub type Swap = crate::Swap<Version>;
 
 /// A client behind one box. It is used by one thread at a time.
 #[derive(Debug)]
@@ -116,10 +108,10 @@ impl Client {
     ///
     /// # Errors
     /// There is no such box, or no socket to be had.
-    pub fn init(topology: &Topology, tor: Option<u16>) -> Result<Client, IncError> {
-        let streams = Streams::of(topology).map_err(IncError::Socket)?;
+    pub fn init(topology: &Topology, tor: Option<u16>) -> Result<Client, TopologyError> {
+        let streams = Streams::of(topology).map_err(TopologyError::Socket)?;
         let ways = Ways::new(driver(topology, tor)?, streams, topology.config().operations);
-        let ways = ways.map_err(IncError::Socket)?;
+        let ways = ways.map_err(TopologyError::Socket)?;
         Ok(Client { ways, homes: topology.layout().homes().collect() })
     }
 
@@ -292,15 +284,15 @@ impl Client {
 ///
 /// # Errors
 /// There is no such box, or no socket to be had.
-pub fn driver(topology: &Topology, tor: Option<u16>) -> Result<Driver<coherence::Client>, IncError> {
+pub fn driver(topology: &Topology, tor: Option<u16>) -> Result<Driver<coherence::Client>, TopologyError> {
     let tor = topology.tor(tor)?;
-    let socket = topology.bind_client().map_err(IncError::Socket)?;
+    let socket = topology.bind_client().map_err(TopologyError::Socket)?;
     let id = ClientId(random());
     let config: &Config = topology.config();
     let layout = topology.layout().clone();
     let machine = coherence::Client::new(config, id, tor, layout, Prng::new(random()));
     let guard = Guard::of_client(id, topology.client_keys()?);
-    let driver = Driver::new(machine, socket, topology.book().clone(), guard).map_err(IncError::Socket)?;
+    let driver = Driver::new(machine, socket, topology.book(), guard).map_err(TopologyError::Socket)?;
     Ok(driver.with_padding(Padding::new(topology.pad_waste())))
 }
 

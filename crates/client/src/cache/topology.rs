@@ -19,6 +19,7 @@
 //! box = 2                     # the box before it
 //! stream = "127.0.0.1:11211"  # its memcached listener, for values too long for a packet; all homes have one, or none
 //! admin = "127.0.0.1:9104"    # of any node: where operators find it, unless its --admin says so
+//! moved = 1048578             # it is at its address by an order of this epoch; `millrace cluster move` writes it
 //!
 //! [[controller]]              # in the order in which they take over
 //! address = "127.0.0.1:7105"
@@ -30,15 +31,15 @@
 //! [coherence]                 # registers
 //! lease = 500000
 //! ```
-//! The same file may have chains of replicas in it, `[[chain]]`, which `crate::chain::members` reads: the file of a cluster.
+//! The same file may have chains of replicas in it, `[[chain]]`, which `serve::chain::members` reads: the file of a cluster.
 //!
 //! Invariant of a [`Topology`]: it was checked; its nodes have addresses of one family that others can send to.
 
-use super::IncError;
 use super::book::Book;
+use super::error::TopologyError;
 use super::registers::{self, Registers};
 use super::secret::{self, Secret};
-use crate::process::table::Source;
+use crate::table::Source;
 use base::Bytes;
 use base::key::Key;
 use protocol::coherence::guard::Keys;
@@ -54,27 +55,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod file;
+mod moves;
 
 /// Slots where none are given.
 const SLOTS: usize = 64;
 
 /// How many of each, for a topology of two levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "flags", derive(clap::Args))]
 pub struct Shape {
     /// Boxes that clients and homes are next to (top of rack)
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=32)))]
     pub tors: u16,
 
     /// Boxes above all of these
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=32))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=32)))]
     pub roots: u16,
 
     /// Homes of items, behind the last ToRs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32)))]
     pub homes: u16,
 
     /// Controllers: the first that lives makes the tables
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=16))]
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=16)))]
     pub controllers: u8,
 }
 
@@ -95,7 +98,9 @@ pub struct Topology {
     /// Memcached listeners, of all homes or of none.
     streams: BTreeMap<HomeId, SocketAddr>,
     layout: Arc<Layout>,
-    book: Arc<Book>,
+    book: Book,
+    /// A home that is started here at another address than the file says.
+    elsewhere: Option<HomeId>,
     controllers: u8,
     /// Boxes that are to be stopped.
     draining: Boxes,
@@ -117,9 +122,9 @@ impl Topology {
     ///
     /// # Errors
     /// Says what is wrong and what would be right.
-    pub fn read(path: &Path) -> Result<Topology, IncError> {
+    pub fn read(path: &Path) -> Result<Topology, TopologyError> {
         let text =
-            std::fs::read_to_string(path).map_err(|cause| IncError::Read(path.to_path_buf(), cause))?;
+            std::fs::read_to_string(path).map_err(|cause| TopologyError::Read(path.to_path_buf(), cause))?;
         Topology::parse(&text, path)
     }
 
@@ -127,9 +132,9 @@ impl Topology {
     ///
     /// # Errors
     /// As [`Topology::read`].
-    pub fn parse(text: &str, path: &Path) -> Result<Topology, IncError> {
+    pub fn parse(text: &str, path: &Path) -> Result<Topology, TopologyError> {
         let source = Source::of(path, text);
-        let parsed = source.parse().map_err(IncError::File)?;
+        let parsed = source.parse().map_err(TopologyError::File)?;
         file::read(&source.table(&parsed), path)
     }
 
@@ -141,7 +146,7 @@ impl Topology {
         shape: &Shape,
         address_of: impl Fn(NodeId) -> SocketAddr,
         registers: &Registers,
-    ) -> Result<Topology, IncError> {
+    ) -> Result<Topology, TopologyError> {
         let above: Vec<_> = (shape.tors + 1..=shape.tors + shape.roots).map(BoxId).collect();
         let tors = (1..=shape.tors).map(|id| BoxPlace { id: BoxId(id), above: above.clone() });
         let roots = above.iter().map(|id| BoxPlace { id: *id, above: vec![] });
@@ -158,14 +163,14 @@ impl Topology {
     pub fn with_streams(
         self,
         streams: impl IntoIterator<Item = (HomeId, SocketAddr)>,
-    ) -> Result<Topology, IncError> {
+    ) -> Result<Topology, TopologyError> {
         let streams: BTreeMap<_, _> = streams.into_iter().collect();
         let nobodys = |address: &SocketAddr| address.ip().is_unspecified() || address.port() == 0;
         if let Some((home, address)) = streams.iter().find(|(_, address)| nobodys(address)) {
-            return Err(IncError::NobodysAddress(NodeId::Home(*home), *address));
+            return Err(TopologyError::NobodysAddress(NodeId::Home(*home), *address));
         }
         match self.homes.iter().find(|(home, _)| !streams.is_empty() && !streams.contains_key(home)) {
-            Some((home, _)) => Err(IncError::SomeStreams(NodeId::Home(*home))),
+            Some((home, _)) => Err(TopologyError::SomeStreams(NodeId::Home(*home))),
             None => Ok(Topology { streams, ..self }),
         }
     }
@@ -174,9 +179,9 @@ impl Topology {
     ///
     /// # Errors
     /// They overlap, or name slots or boxes that are not there.
-    pub fn with_ranges(self, ranges: Vec<Range>) -> Result<Topology, IncError> {
-        let ranges = Ranges::new(ranges, self.layout.slots()).map_err(IncError::Ranges)?;
-        let layout = (*self.layout).clone().with_ranges(ranges).map_err(IncError::Layout)?;
+    pub fn with_ranges(self, ranges: Vec<Range>) -> Result<Topology, TopologyError> {
+        let ranges = Ranges::new(ranges, self.layout.slots()).map_err(TopologyError::Ranges)?;
+        let layout = (*self.layout).clone().with_ranges(ranges).map_err(TopologyError::Layout)?;
         Ok(Topology { layout: Arc::new(layout), ..self })
     }
 
@@ -186,18 +191,19 @@ impl Topology {
         slots: usize,
         addresses: Vec<(NodeId, SocketAddr)>,
         registers: &Registers,
-    ) -> Result<Topology, IncError> {
-        let layout = Layout::new(&boxes, &homes, slots).map_err(IncError::Layout)?;
+    ) -> Result<Topology, TopologyError> {
+        let layout = Layout::new(&boxes, &homes, slots).map_err(TopologyError::Layout)?;
         check_addresses(&addresses)?;
         let config = registers::config(registers);
-        config.check().map_err(IncError::Config)?;
+        config.check().map_err(TopologyError::Config)?;
         let controllers = addresses.iter().filter(|(node, _)| matches!(node, NodeId::Controller(_))).count();
-        let book = Book::new(addresses).map_err(|(one, other)| IncError::SameAddress(one, other))?;
+        let book = Book::new(addresses).map_err(|(one, other)| TopologyError::SameAddress(one, other))?;
         let shown = registers.show().into_iter();
         let tuned = shown.filter(|shown| shown.value != shown.default).map(|shown| (shown.name, shown.value));
         Ok(Topology {
             layout: Arc::new(layout),
-            book: Arc::new(book),
+            book,
+            elsewhere: None,
             controllers: controllers as u8,
             draining: Boxes::default(),
             admin: BTreeMap::new(),
@@ -215,23 +221,13 @@ impl Topology {
         })
     }
 
-    /// Whether it is the same as another, wherever copies may be kept.
-    pub fn is_but_for_ranges(&self, other: &Topology) -> bool {
-        let slots = (self.layout.slots(), other.layout.slots());
-        slots.0 == slots.1
-            && (&self.boxes, &self.homes, &self.book, &self.streams)
-                == (&other.boxes, &other.homes, &other.book, &other.streams)
-            && (self.controllers, &self.config, &self.tuned)
-                == (other.controllers, &other.config, &other.tuned)
-    }
-
     /// What never changes.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// Who is where.
-    pub fn book(&self) -> &Arc<Book> {
+    /// Who is where, by the file.
+    pub fn book(&self) -> &Book {
         &self.book
     }
 
@@ -319,23 +315,21 @@ impl Topology {
     ///
     /// # Errors
     /// There is no such box.
-    pub fn tor(&self, tor: Option<u16>) -> Result<BoxId, IncError> {
+    pub fn tor(&self, tor: Option<u16>) -> Result<BoxId, TopologyError> {
         let mut ids = self.layout.boxes();
         let found = ids.find(|id| tor.is_none_or(|tor| id.0 == tor));
         let all = || self.layout.boxes().map(|id| id.0).collect();
-        found.ok_or_else(|| IncError::NoTor(tor.unwrap_or(0), all()))
+        found.ok_or_else(|| TopologyError::NoTor(tor.unwrap_or(0), all()))
     }
 
     /// A socket at the address of `node`.
     ///
     /// # Errors
     /// The topology has no such node, or this machine no such address, or somebody else has it.
-    pub fn bind(&self, node: NodeId) -> Result<UdpSocket, IncError> {
-        let unknown = || IncError::Unknown(node, self.nodes());
+    pub fn bind(&self, node: NodeId) -> Result<UdpSocket, TopologyError> {
+        let unknown = || TopologyError::Unknown(node, self.nodes());
         let address = self.book.address_of(node).ok_or_else(unknown)?;
-        let socket = UdpSocket::bind(address).map_err(|cause| IncError::Bind(node, address, cause))?;
-        crate::reach::warn("a node of the in-network cache", address);
-        Ok(socket)
+        UdpSocket::bind(address).map_err(|cause| TopologyError::Bind(node, address, cause))
     }
 
     /// A socket for a client: any port, and loopback where all nodes are there.
@@ -364,13 +358,13 @@ impl Topology {
     ///
     /// # Errors
     /// There is no key, or none that only its owner can read.
-    pub fn node_keys(&self, no_key: bool) -> Result<Option<Keys>, IncError> {
+    pub fn node_keys(&self, no_key: bool) -> Result<Option<Keys>, TopologyError> {
         let elsewhere = self.elsewhere();
         match (no_key, elsewhere) {
-            (true, Some((node, address))) => Err(IncError::Exposed(node, address)),
+            (true, Some((node, address))) => Err(TopologyError::Exposed(node, address)),
             (true, None) => Ok(None),
             (false, _) => {
-                let key = self.secret.cluster_key(elsewhere.is_none())?.ok_or(IncError::NoKey)?;
+                let key = self.secret.cluster_key(elsewhere.is_none())?.ok_or(TopologyError::NoKey)?;
                 Ok(Some(Keys::of_cluster(&key)))
             }
         }
@@ -385,7 +379,7 @@ impl Topology {
     ///
     /// # Errors
     /// A file that it names holds no key that only its owner can read.
-    pub fn client_keys(&self) -> Result<Option<Keys>, IncError> {
+    pub fn client_keys(&self) -> Result<Option<Keys>, TopologyError> {
         Ok(self.secret.client_key(self.elsewhere().is_none())?.map(Keys::of_client))
     }
 
@@ -393,7 +387,7 @@ impl Topology {
     ///
     /// # Errors
     /// It names one that cannot be read.
-    pub fn holding_its_key(self) -> Result<Topology, IncError> {
+    pub fn holding_its_key(self) -> Result<Topology, TopologyError> {
         let key = self.secret.cluster_key(false)?.unwrap_or_else(Key::generate);
         Ok(Topology { secret: Secret::Held(key), ..self })
     }
@@ -402,11 +396,12 @@ impl Topology {
     ///
     /// # Errors
     /// The system's, or there is another key.
-    pub fn write(&self, path: &Path) -> Result<(), IncError> {
+    pub fn write(&self, path: &Path) -> Result<(), TopologyError> {
         let key = path.with_extension("key");
         self.secret.write(&key)?;
         let name = Path::new(key.file_name().unwrap_or_default());
-        std::fs::write(path, self.text_with(name)).map_err(|cause| IncError::Write(path.to_path_buf(), cause))
+        std::fs::write(path, self.text_with(name))
+            .map_err(|cause| TopologyError::Write(path.to_path_buf(), cause))
     }
 
     /// As a file.
@@ -437,6 +432,9 @@ impl Topology {
             if let Some(stream) = self.streams.get(id) {
                 let _ = writeln!(text, "stream = \"{stream}\"");
             }
+            if let Some(place) = self.layout.moved().of(*id) {
+                let _ = writeln!(text, "moved = {}", place.epoch);
+            }
         }
         for index in 0..self.controllers {
             let _ = write!(text, "\n[[controller]]\n{}", at(NodeId::Controller(index)));
@@ -456,14 +454,14 @@ impl Topology {
     }
 }
 
-fn check_addresses(addresses: &[(NodeId, SocketAddr)]) -> Result<(), IncError> {
+fn check_addresses(addresses: &[(NodeId, SocketAddr)]) -> Result<(), TopologyError> {
     let nobodys = |address: &SocketAddr| address.ip().is_unspecified() || address.port() == 0;
     if let Some((node, address)) = addresses.iter().find(|(_, address)| nobodys(address)) {
-        return Err(IncError::NobodysAddress(*node, *address));
+        return Err(TopologyError::NobodysAddress(*node, *address));
     }
     let some_v4 = addresses.iter().any(|(_, address)| address.is_ipv4());
     match addresses.iter().find(|(_, address)| some_v4 && address.is_ipv6()) {
-        Some((node, _)) => Err(IncError::MixedFamilies(*node)),
+        Some((node, _)) => Err(TopologyError::MixedFamilies(*node)),
         None => Ok(()),
     }
 }

@@ -1,24 +1,13 @@
 //! Where a topology's key is.
 
-use super::IncError;
+use super::error::TopologyError;
+use crate::table::{Table, Wrong};
 use base::key::Key;
 use protocol::coherence::guard::Keys;
 use std::path::{Path, PathBuf};
 
 /// The file beside a topology that has the key, unless it says another.
 pub const FILE: &str = "cluster.key";
-
-/// What a file says of keys.
-#[derive(clap::Args, Clone, Debug)]
-pub struct ClusterEntry {
-    /// The nodes'
-    #[arg(long)]
-    key: Option<PathBuf>,
-
-    /// The clients'
-    #[arg(long)]
-    client_key: Option<PathBuf>,
-}
 
 /// See the file's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +26,12 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// As a topology at `path` says.
-    pub fn of(entry: ClusterEntry, path: &Path) -> Secret {
-        let beside = |file: PathBuf| path.parent().unwrap_or(Path::new("")).join(file);
-        Secret::Files { key: entry.key.map(beside), client_key: entry.client_key.map(beside) }
+    /// As table `[cluster]` of a topology at `path` says.
+    pub fn read(table: &Table<'_>, path: &Path) -> Result<Secret, Wrong> {
+        table.only(&["key", "client_key"])?;
+        let beside = |file| path.parent().unwrap_or(Path::new("")).join(file);
+        let file = |key| table.get(key).map(|entry| Ok(beside(entry.text()?))).transpose();
+        Ok(Secret::Files { key: file("key")?, client_key: file("client_key")? })
     }
 
     /// One that no file has.
@@ -52,21 +43,23 @@ impl Secret {
     }
 
     /// The nodes' key, made if it is not there and `may_make`.
-    pub fn cluster_key(&self, may_make: bool) -> Result<Option<Key>, IncError> {
+    pub fn cluster_key(&self, may_make: bool) -> Result<Option<Key>, TopologyError> {
         match self {
             Secret::Held(key) => Ok(Some(key.clone())),
             Secret::Files { key: Some(path), .. } if may_make => {
-                Key::read_or_make(path).map(Some).map_err(IncError::Key)
+                Key::read_or_make(path).map(Some).map_err(TopologyError::Key)
             }
-            Secret::Files { key: Some(path), .. } => Key::read(path).map(Some).map_err(IncError::Key),
+            Secret::Files { key: Some(path), .. } => Key::read(path).map(Some).map_err(TopologyError::Key),
             Secret::Files { key: None, .. } | Secret::None => Ok(None),
         }
     }
 
     /// The clients' key, out of the nodes' where no file has it; these are made if they are not there and `may_make`.
-    pub fn client_key(&self, may_make: bool) -> Result<Option<Key>, IncError> {
+    pub fn client_key(&self, may_make: bool) -> Result<Option<Key>, TopologyError> {
         match self {
-            Secret::Files { client_key: Some(path), .. } => Key::read(path).map(Some).map_err(IncError::Key),
+            Secret::Files { client_key: Some(path), .. } => {
+                Key::read(path).map(Some).map_err(TopologyError::Key)
+            }
             _ => Ok(self.cluster_key(may_make)?.as_ref().map(Keys::client_key)),
         }
     }
@@ -86,9 +79,9 @@ impl Secret {
     }
 
     /// Writes the key that no file has into this one.
-    pub fn write(&self, file: &Path) -> Result<(), IncError> {
+    pub fn write(&self, file: &Path) -> Result<(), TopologyError> {
         match self {
-            Secret::Held(key) => key.write_new(file).map_err(IncError::Key),
+            Secret::Held(key) => key.write_new(file).map_err(TopologyError::Key),
             _ => Ok(()),
         }
     }

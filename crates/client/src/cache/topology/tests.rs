@@ -1,8 +1,9 @@
 //! Tests of topologies: files and back, what is wrong in one, its keys, and where clients begin.
 
 use super::*;
+use proptest::prelude::*;
 
-fn parse(text: &str) -> Result<Topology, IncError> {
+fn parse(text: &str) -> Result<Topology, TopologyError> {
     Topology::parse(text, Path::new("rack.toml"))
 }
 
@@ -75,7 +76,7 @@ fn errors_say_what_would_be_right() {
         (format!("{one}{home}[[bax]]\n"), "rack.toml:8: the file has no key \"bax\"; did you mean \"box\"?"),
         (
             format!("{one}{home}port = 1\n"),
-            "rack.toml:8: [home] has no key \"port\"; it knows address, admin, box, id, stream",
+            "rack.toml:8: [home] has no key \"port\"; it knows address, admin, box, id, moved, stream",
         ),
         (one.replace("id = 1\n", ""), "rack.toml:2: [box] needs id"),
         (
@@ -195,4 +196,40 @@ fn clients_find_a_box() {
     assert!(topology.bind_client().and_then(|socket| socket.local_addr()).expect("one").ip().is_loopback());
     let error = topology.bind(NodeId::Home(HomeId(9))).expect_err("there is none").to_string();
     assert!(error.contains("no home:9; it has box:1, box:2, box:3, home:1"), "{error}");
+}
+
+const LINES: &[&str] = &[
+    "slots = 64",
+    "[cluster]",
+    "key = \"c.key\"",
+    "[[box]]",
+    "id = 1",
+    "id = 2",
+    "address = \"127.0.0.1:1\"",
+    "address = \"[::1]:2\"",
+    "admin = 9101",
+    "above = [2]",
+    "draining = true",
+    "[[home]]",
+    "box = 1",
+    "stream = \"127.0.0.1:9\"",
+    "[[controller]]",
+    "[[range]]",
+    "slots = \"0-31\"",
+    "cache = [1, 2]",
+    "[coherence]",
+    "lease = 500000",
+];
+
+proptest! {
+    #[test]
+    fn any_lines_are_a_topology_or_refused(lines in proptest::collection::vec(prop_oneof![
+        8 => proptest::sample::select(LINES).prop_map(str::to_owned),
+        1 => ".{0,12}",
+    ], 0..24)) {
+        if let Ok(topology) = parse(&lines.join("\n")) {
+            let written = topology.text();
+            prop_assert_eq!(parse(&written).expect("what was written").text(), written);
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! How much a client pads its GETs, so that a box's XDP program can write the reply over the request: nobody is answered with more bytes than
 //! he sent, unless the request is sealed, and what is sealed the program leaves to the box.
 //!
-//! Every GET has room for a small value, which costs less than to be asked again. Of longer ones the client remembers how long they were, key by key, and sends that many bytes after the key. Where no such box answers they are wasted, which an
-//! account bounds: what a reply from a box filled is paid back with a share on top, the rest is lost. What is too long for the program, or the
-//! account, is asked for with a sealed request.
+//! Every GET has room for a small value, which costs less than to be asked again. Of longer ones the client remembers how long they were, key by
+//! key, and sends that many bytes after the key. Where no such box answers they are wasted, which an account bounds: what a reply from a box
+//! filled is paid back with a share on top, the rest is lost. What is too long for the program, or the account, is asked for with a sealed request.
 //!
 //! ```text
 //!  bytes of padding beyond 184 over the client's life  ≤  CREDIT + DRIP · GETs + useful bytes · (1 + coherence.pad_waste / 100)
@@ -14,7 +14,7 @@
 //! Cost: one look at a place for each GET and each reply.
 
 use protocol::coherence::NodeId;
-use protocol::wire::{Flags, KeyHash, Message, Opcode, Status, Verb, padded};
+use protocol::wire::{Flags, KeyHash, MAX_FAST_VALUE, Message, Opcode, Status, Verb, padded};
 
 /// Keys that are remembered, a power of two.
 const PLACES: usize = 1 << 15;
@@ -106,8 +106,8 @@ impl Padding {
             place.stays = false;
             return;
         }
-        let fits = reply.header.status == Status::Ok && (SMALL + 1..=xdp::MAX_VALUE).contains(&bytes);
-        let (expected, is_long) = (if fits { bytes as u16 } else { 0 }, bytes > xdp::MAX_VALUE);
+        let fits = reply.header.status == Status::Ok && (SMALL + 1..=MAX_FAST_VALUE).contains(&bytes);
+        let (expected, is_long) = (if fits { bytes as u16 } else { 0 }, bytes > MAX_FAST_VALUE);
         *place = Place { hash, expected, sent: 0, is_long, stays: from_box };
     }
 }

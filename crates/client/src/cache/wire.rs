@@ -4,6 +4,8 @@
 //! packet's origin (*expand*); what a machine sends to a client goes to that origin, which is taken out (*shrink*). What is believed, and of
 //! whom, is the [`Guard`]'s to say: it opens every packet, and seals those that leave.
 //!
+//! **Where nodes are** is a value here, the file's at first: homes may move ([`Book`]).
+//!
 //! Datagrams are received and sent in batches ([`super::datagrams`]); what is said is sent in the order in which it was said.
 //!
 //! Bounds: a batch of datagrams each way.
@@ -11,12 +13,12 @@
 use super::book::Book;
 use super::datagrams::{Arrivals, BATCH, Departures};
 use protocol::coherence::guard::{Refusal, Source};
+use protocol::coherence::moved::Moved;
 use protocol::coherence::{Guard, NodeId};
 use protocol::wire::{Message, Origin};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 /// A call has room for twice as many datagrams as came last time, and at least for so many.
 const FEW: usize = 8;
@@ -61,7 +63,7 @@ impl Traffic {
 #[derive(Debug)]
 pub struct Wire {
     socket: UdpSocket,
-    book: Arc<Book>,
+    book: Book,
     guard: Guard,
     arrivals: Arrivals,
     /// How many are asked for next time.
@@ -73,17 +75,17 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Over `socket`; `guard` is of the same node or client.
+    /// Over `socket`, with the addresses that a file says; `guard` is of the same node or client.
     ///
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn new(socket: UdpSocket, book: Arc<Book>, guard: Guard) -> io::Result<Wire> {
+    pub fn new(socket: UdpSocket, book: &Book, guard: Guard) -> io::Result<Wire> {
         socket.set_nonblocking(true)?;
         // With less room more is lost under load, which costs time only.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
         Ok(Wire {
             socket,
-            book,
+            book: book.clone(),
             guard,
             arrivals: Arrivals::new(),
             expected: FEW,
@@ -91,6 +93,11 @@ impl Wire {
             per_call: BATCH,
             traffic: Traffic::default(),
         })
+    }
+
+    /// Goes by what is news of homes that moved: from here on what leaves for one goes where it is, and what comes from where it was is a stranger's.
+    pub fn learn(&mut self, moved: &Moved) {
+        self.book.learn(moved);
     }
 
     /// Receives and sends at most so many datagrams by one call, rather than [`BATCH`]: to measure what batches are worth.

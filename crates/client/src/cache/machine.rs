@@ -1,13 +1,15 @@
 //! What a driver needs to know of a machine, and that the four of `protocol::coherence` are such.
 
-use super::items::Shelf;
 use base::Nanos;
 use protocol::coherence::controller::Drain;
+use protocol::coherence::home::items::Items;
+use protocol::coherence::moved::Moved;
 use protocol::coherence::ranges::Ranges;
 use protocol::coherence::{CacheBox, Client, Controller, Home, NodeId, Out, Planted};
 use protocol::planted::Bugs;
 use protocol::wire::{BoxId, Message};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Counts of a node, each with its name, in the order in which people read them.
 pub type Counters = Vec<(&'static str, u64)>;
@@ -47,6 +49,11 @@ pub trait Machine {
     /// What it counted.
     fn counters(&self) -> Counters;
 
+    /// Homes that have moved, by what it heard; the same value until it hears of another. None of a machine that sends to no home.
+    fn moved(&self) -> Option<&Arc<Moved>> {
+        None
+    }
+
     /// Of its node; each has a machine.
     fn cores(&self) -> u8 {
         1
@@ -70,21 +77,41 @@ pub trait Machine {
         Vec::new()
     }
 
+    /// Why it serves nobody yet, if so.
+    fn silent(&self, now: Nanos) -> Option<&'static str> {
+        let _ = now;
+        None
+    }
+
     /// Boxes that are to be stopped, by a controller that makes the tables, and whether each may be by now.
     fn drains(&self, now: Nanos) -> Vec<(BoxId, bool)> {
         let _ = now;
         Vec::new()
     }
 
-    /// How long another tier took that answers for it, by outcome.
-    fn fast_times(&self) -> Vec<(&'static str, xdp::Histogram)> {
+    /// How long another tier took that answers for it, by outcome: in bucket b how often 2^b to 2^(b+1) - 1 ns.
+    fn fast_times(&self) -> Vec<(&'static str, Vec<u64>)> {
         Vec::new()
     }
 }
 
+/// Why a home that was told so serves nobody yet.
+pub const SILENT: &str = "silent for a lease, since boxes may have copies of its earlier life";
+/// The same of one that was started at another address than the file says.
+pub const UNNAMED: &str =
+    "waits for a controller to say that it is here: `millrace cluster move` has it said";
+
+/// Why a home serves nobody at `now`, if so.
+pub fn home_silent<I: Items, B: Bugs<Planted>>(home: &Home<I, B>, now: Nanos) -> Option<&'static str> {
+    match home.is_unnamed() {
+        true => Some(UNNAMED),
+        false => (now < home.serves_from()).then_some(SILENT),
+    }
+}
+
 macro_rules! machine {
-    ($type:ty $(, $bugs:ident)?; |$self:ident| $counters:expr $(; $silences:expr)?) => {
-        impl$(<$bugs: Bugs<Planted>>)? Machine for $type {
+    ($type:ty $(, $of:ident: $bound:path)*; |$self:ident| $counters:expr $(; moved $moved:expr)? $(; silent $silent:expr)? $(; watches $silences:expr)?) => {
+        impl<$($of: $bound),*> Machine for $type {
             fn handle(&mut self, now: Nanos, from: NodeId, message: &Message, out: &mut Out) {
                 <$type>::handle(self, now, from, message, out);
             }
@@ -102,6 +129,15 @@ macro_rules! machine {
                 $counters
             }
 
+            $(fn moved(&self) -> Option<&Arc<Moved>> {
+                let $self = self;
+                Some($moved)
+            })?
+
+            $(fn silent(&self, now: Nanos) -> Option<&'static str> {
+                $silent(self, now)
+            })?
+
             $(fn silences(&self, now: Nanos) -> Vec<(NodeId, Nanos)> {
                 $silences(self, now)
             }
@@ -114,7 +150,7 @@ macro_rules! machine {
     };
 }
 
-machine!(CacheBox<B>, B; |cache| {
+machine!(CacheBox<B>, B: Bugs<Planted>; |cache| {
     let stats = cache.stats();
     let mut counters = vec![
         ("hits", stats.hits),
@@ -134,11 +170,11 @@ machine!(CacheBox<B>, B; |cache| {
     ];
     counters.extend(slots(cache.table().ranges()));
     counters
-});
+}; moved cache.table().moved());
 
-machine!(Home<Shelf, B>, B; |home| {
+machine!(Home<I, B>, I: Items, B: Bugs<Planted>; |home| {
     let stats = home.stats();
-    vec![
+    let mut counters = vec![
         ("hits", stats.hits),
         ("misses", stats.misses),
         ("granted", stats.granted),
@@ -150,10 +186,10 @@ machine!(Home<Shelf, B>, B; |home| {
         ("returned", stats.returned),
         ("lost", stats.lost),
         ("dropped", stats.dropped),
-        ("evicted", home.items().evicted()),
-        ("items", home.items().len() as u64),
-    ]
-});
+    ];
+    counters.extend(home.items().counters());
+    counters
+}; silent home_silent);
 
 machine!(Controller; |controller| {
     let boxes = u64::from(controller.live().0.count_ones());
@@ -161,7 +197,7 @@ machine!(Controller; |controller| {
         vec![("epoch", u64::from(controller.epoch().0)), ("live boxes", boxes), ("active", controller.is_active().into())];
     counters.extend(slots(controller.ranges()));
     counters
-}; Controller::silences);
+}; moved controller.moved(); watches Controller::silences);
 
 machine!(Client; |client| {
     let stats = client.stats();
@@ -171,4 +207,4 @@ machine!(Client; |client| {
         ("answered by box", stats.answered),
         ("asked home directly", stats.direct),
     ]
-});
+}; moved client.moved());

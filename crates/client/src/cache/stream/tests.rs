@@ -1,8 +1,8 @@
 //! Streams against homes that are scripts: gone, late, deaf, broken, or not memcached at all. Time is an argument; only sockets are waited for.
 
 use super::*;
-use crate::inc::registers::Registers;
-use crate::inc::topology::Shape;
+use crate::cache::registers::Registers;
+use crate::cache::topology::Shape;
 use protocol::coherence::NodeId;
 use protocol::memcache::client::{Expect, MetaStatus, request};
 use protocol::wire::Version;

@@ -4,7 +4,8 @@
 //!   wait: the socket, the machine's bell or deadline ──▶ up to BATCH datagrams: parse, handle ──▶ tick ──▶ send ──▶ again
 //! ```
 //!
-//! What travels, and whose word is believed: [`super::wire`].
+//! What travels, and whose word is believed: [`super::wire`]. Where homes are that moved the machine hears ([`Machine::moved`]); the wire goes by it before
+//! anything is sent that the machine said then or later.
 //!
 //! A datagram that is lost, or that the system does not take, is the machines' business: they send again.
 //!
@@ -19,6 +20,7 @@ use super::times::{Outcome, Times};
 use super::wire::{Traffic, Wire};
 use base::steady::Steady;
 use base::{Clock, Nanos};
+use protocol::coherence::moved::Moved;
 use protocol::coherence::{Guard, NodeId, Out};
 use protocol::wire::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,6 +37,8 @@ pub const NOTICE: Nanos = Nanos::from_millis(20);
 pub struct Driver<M> {
     machine: M,
     wire: Wire,
+    /// What the machine said last of homes that moved; the wire goes by it.
+    moved: Arc<Moved>,
     clock: Clock,
     out: Out,
     times: Times,
@@ -49,11 +53,12 @@ impl<M: Machine> Driver<M> {
     ///
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn new(machine: M, socket: UdpSocket, book: Arc<Book>, guard: Guard) -> io::Result<Driver<M>> {
+    pub fn new(machine: M, socket: UdpSocket, book: &Book, guard: Guard) -> io::Result<Driver<M>> {
         let wire = Wire::new(socket, book, guard)?;
         Ok(Driver {
             machine,
             wire,
+            moved: Arc::default(),
             clock: Clock::shared(),
             out: Vec::new(),
             times: Times::new(),
@@ -210,12 +215,23 @@ impl<M: Machine> Driver<M> {
     /// Does something with the machine at this moment; what it says is to be sent.
     fn hear<R>(&mut self, act: impl FnOnce(&mut M, Nanos, &mut Out) -> R) -> R {
         let result = act(&mut self.machine, self.clock.now(), &mut self.out);
+        self.follow();
         let mut out = std::mem::take(&mut self.out);
         for (to, message) in out.drain(..) {
             self.depart(to, message);
         }
         self.out = out;
         result
+    }
+
+    /// Has the wire go by what the machine knows of homes that moved, before anything that it says now is sent.
+    fn follow(&mut self) {
+        if let Some(moved) = self.machine.moved()
+            && !Arc::ptr_eq(moved, &self.moved)
+        {
+            self.moved = Arc::clone(moved);
+            self.wire.learn(&self.moved);
+        }
     }
 
     fn depart(&mut self, to: NodeId, mut message: Message) {
