@@ -126,7 +126,7 @@ impl Spawned {
         Ok(())
     }
 
-    /// What it printed, the last [`LINES`].
+    /// What it printed last, some lines.
     pub fn lines(&self) -> Vec<String> {
         lock(&self.known.0).lines.iter().cloned().collect()
     }
