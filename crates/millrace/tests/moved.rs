@@ -119,6 +119,16 @@ fn is_found_without_boxes(place: &str, old: &str) {
     found(::client::Cluster::builder().cluster(old).connect());
 }
 
+/// By boxes, by the controller, and when there are no boxes any more.
+fn who_begins_now_finds_it(cluster: &Cluster, topology: &Topology, old: &str, to: &str, boxes: [Process; 2]) {
+    let direct = millrace(&["inc", "get", "of-1-1", "--no-cache", "--cluster", old]);
+    assert!(direct.status.success(), "{}", String::from_utf8_lossy(&direct.stderr));
+    let place = format!("http://{}", admin_of(topology, "controller:0"));
+    the_controller_says_where_it_is(&place, to, cluster);
+    boxes.into_iter().for_each(Process::kill);
+    is_found_without_boxes(&place, old);
+}
+
 /// What was acknowledged and is not there.
 fn lost(client: &mut Client, written: &[Written]) -> usize {
     let all = written.iter().flat_map(|written| &written.done);
@@ -192,12 +202,7 @@ fn a_home_with_a_log_moves_under_load_and_nothing_is_lost() {
         let (rounds, longest) = (rounds.load(Relaxed), written.iter().map(|written| written.longest).max());
         println!("{rounds} rounds: lost {lost}, unknown {unknown}, longest wait {longest:?}");
         assert_eq!(lost, 0);
-        let direct = millrace(&["inc", "get", "of-1-1", "--no-cache", "--cluster", &old]);
-        assert!(direct.status.success(), "{}", String::from_utf8_lossy(&direct.stderr));
-        let place = format!("http://{}", admin_of(&topology, "controller:0"));
-        the_controller_says_where_it_is(&place, &to, &cluster);
-        boxes.into_iter().for_each(Process::kill);
-        is_found_without_boxes(&place, &old);
+        who_begins_now_finds_it(&cluster, &topology, &old, &to, boxes);
         drop((before, after));
     });
 }

@@ -7,7 +7,7 @@ use protocol::coherence::ranges::BadRanges;
 use protocol::coherence::table::BadLayout;
 use protocol::coherence::{BadConfig, NodeId};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 /// See the file's head.
@@ -51,11 +51,7 @@ impl fmt::Display for TopologyError {
                 path.display()
             ),
             TopologyError::File(wrong) => wrong.fmt(f),
-            TopologyError::NoFile(path) => write!(
-                f,
-                "{} is a place of controllers, which clients are told by: a node needs the file itself, which every machine of the rack has",
-                path.display()
-            ),
+            TopologyError::NoFile(path) => no_file(f, path),
             TopologyError::Config(cause) => {
                 write!(f, "the registers in [coherence] do not fit together: {cause}")
             }
@@ -104,11 +100,7 @@ impl fmt::Display for TopologyError {
             TopologyError::Key(cause) => {
                 write!(f, "{cause}\n  `millrace key new` makes a key; all nodes of a topology have the same")
             }
-            TopologyError::ToldKey(cause) => write!(
-                f,
-                "{cause}\n  it is where the controller's machine has it. If this one has the clients' key elsewhere, say where: {}=FILE",
-                secret::NAMED_BY
-            ),
+            TopologyError::ToldKey(cause) => told_key(f, cause),
             TopologyError::NoKey => f.write_str(
                 "the topology names no key for its nodes: write [cluster] and key = \"cluster.key\" in it, and make it with `millrace key new`. On one machine, --no-key does without",
             ),
@@ -119,6 +111,22 @@ impl fmt::Display for TopologyError {
             ),
         }
     }
+}
+
+fn no_file(f: &mut fmt::Formatter<'_>, path: &Path) -> fmt::Result {
+    let place = path.display();
+    write!(
+        f,
+        "{place} is a place of controllers, which tell clients: a node needs the file itself, which every machine of the rack has"
+    )
+}
+
+fn told_key(f: &mut fmt::Formatter<'_>, cause: &KeyError) -> fmt::Result {
+    let variable = secret::NAMED_BY;
+    write!(
+        f,
+        "{cause}\n  it is where the controller's machine has it. If this one has the clients' key elsewhere, say where: {variable}=FILE"
+    )
 }
 
 impl std::error::Error for TopologyError {}

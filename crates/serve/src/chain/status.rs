@@ -58,7 +58,8 @@ pub struct StatusCommand {
     #[command(flatten)]
     whom: Whom,
 
-    /// The file of the cluster, or http://HOST:PORT[,…]: admin ports of its rack's controllers. All of its chains are shown, each with the hash slots of its keys
+    /// The file of the cluster, or http://HOST:PORT[,…]: admin ports of its rack's controllers. All of its chains are shown, each with the hash slots
+    /// of its keys
     #[arg(long, value_name = "FILE", conflicts_with = "connect")]
     cluster: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! How a server finds its chain, waiting for one that is being started; how a home of boxes comes to have it for itself, and why a server has no client of a chain.
+//! How a server finds its chain, waiting for one that is being started; how a home of boxes comes to have it for itself, and why a server has no client
+//! of one.
 
 use ::client::chain::{Client, Options, Source, TxnError};
 use base::Nanos;
