@@ -28,8 +28,8 @@ fn members_of_a_cluster_are_killed_and_nothing_acknowledged_is_lost() {
     killed("log", &[]);
 }
 
-/// The same where the node's items lie in the chain, and all clients work on the same keys. What they saw is judged again from its file, and is found wrong with
-/// an acknowledged write that is not there, and with a read of what was.
+/// The same where the node's items lie in the chain, and all clients work on the same keys. What they saw is judged again from its file, and is found wrong
+/// with an acknowledged write that is not there, and with a read of what was.
 #[test]
 fn members_of_a_cluster_are_killed_while_all_clients_use_the_same_keys() {
     let file = Lines(std::env::temp_dir().join(format!("millrace-soak-test-{}.jsonl", std::process::id())));

@@ -1,6 +1,6 @@
 //! Other people's suites against a node before which two boxes are and whose items lie in a chain of three replicas, and through proxies behind the boxes;
-//! clients write and read through the boxes meanwhile, and must see what is true. Some also while replicas, boxes, the rack's controller and that of the chain's two
-//! that leads are killed in turn.
+//! clients write and read through the boxes meanwhile, and must see what is true. Some also while replicas, boxes, the rack's controller and that of the
+//! chain's two that leads are killed in turn.
 
 use super::chained::PATIENCE;
 use super::racked::{Controllers, Judge, Racked};

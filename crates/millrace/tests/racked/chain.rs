@@ -1,8 +1,8 @@
-//! A chain of three replicas with its controllers, each a process that can be killed: one controller with a file, or two with an etcd between them, of which one
-//! leads.
+//! A chain of three replicas with its controllers, each a process that can be killed: one controller with a file, or two with an etcd between them, of which
+//! one leads.
 //!
-//! Replicas and controllers are found at sockets in a folder, so that a port is taken by nobody while its owner is dead; admin ports of controllers, by which it is
-//! known who leads, are those that nobody used when the file was written.
+//! Replicas and controllers are found at sockets in a folder, so that a port is taken by nobody while its owner is dead; admin ports of controllers, by which
+//! it is known who leads, are those that nobody used when the file was written.
 
 use super::super::chained::{PATIENCE, checksum_at, until_all_serve_at};
 use super::super::members::{Cluster, Folder, Process, Text, etcd, wait_for};

@@ -1,9 +1,9 @@
 //! The keys that only transactions name, replayed in the order that the system says, as [`crate::txn::order`] does: what additions came to is judged here, and
 //! so are keys to which one that was not answered adds.
 //!
-//! Keys that are named together are in one system, and have one order; each such group is judged for itself, by what its transactions do to those keys. What they do
-//! to others, what they expect of them and under which claim they act is left out: what became of those that were answered is known, and those that were not may
-//! have been done. Nothing is judged where items go without being asked to: after a flush of all keys, and in systems that evict.
+//! Keys that are named together are in one system, and have one order; each such group is judged for itself, by what its transactions do to those keys.
+//! What they do to others, what they expect of them and under which claim they act is left out: what became of those that were answered is known, and those
+//! that were not may have been done. Nothing is judged where items go without being asked to: after a flush of all keys, and in systems that evict.
 
 use super::places::Groups;
 use super::{Asked, History, Name, Op, Ret};
