@@ -7,6 +7,8 @@ mod boxes;
 #[path = "../chained/mod.rs"]
 mod chained;
 mod judged;
+#[path = "../members/mod.rs"]
+mod members;
 #[path = "../racked/mod.rs"]
 mod racked;
 #[path = "../served/mod.rs"]
