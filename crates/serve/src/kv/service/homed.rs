@@ -220,10 +220,8 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         let Some(access) = access else {
             return self.commands_mut().execute(command, hash, out);
         };
-        if access == Access::Flush {
-            if self.is_put_off(command) {
-                return self.put_off(command, (hash, origin), out);
-            }
+        if access == Access::Flush && self.is_put_off(command) {
+            return self.put_off(command, (hash, origin), out);
         }
         // Room for any of the short answers, before anything is done.
         out.reserve(SMALL_BOUND as u32)?;
