@@ -1,7 +1,7 @@
 //! A `flush_all` that is still to come, at a home of boxes: a store would do it at its moment without a word, and boxes would answer what is gone.
 //!
 //! Where there is no log, which would have its second, it is kept here; it is begun when its moment has come, waits for boxes as any flush, and is over when
-//! everything is flushed after that moment, by whatever. Memory that is left to the next process has it, as a store's own: whoever was told OK is told the truth.
+//! everything is flushed after that moment, by whatever. Memory that is left to the next process has it, as a store's own.
 //!
 //! Tests: `store` for memory without boxes; `kv::home::tests` for a home's.
 
