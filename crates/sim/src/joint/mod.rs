@@ -2,13 +2,13 @@
 //! on one key being a transaction of one?
 //!
 //! Three looks, which a history must all bear:
-//! 1. *Keys* ([`parts`]): each key is linearizable ([`crate::check`]), where what a transaction does to a key is an operation on it, with the
+//! 1. *Keys* (`parts`): each key is linearizable ([`crate::check`]), where what a transaction does to a key is an operation on it, with the
 //!    transaction's call and return. Expiry, flushes and what is not known are judged here.
-//! 2. *Places* ([`places`]): where one transaction names two keys, all versions of both come from one order, the system's. In that order every
+//! 2. *Places* (`places`): where one transaction names two keys, all versions of both come from one order, the system's. In that order every
 //!    operation that tells a version has one place, for all of its keys, and what was answered before another was called comes first. This is what tells that
 //!    half of a transaction was seen before the other half.
 //!
-//! 3. *Order* ([`order`]): keys that only transactions name are replayed in that order, what additions came to included.
+//! 3. *Order* (`order`): keys that only transactions name are replayed in that order, what additions came to included.
 //!
 //! What a violation shows: the operations that contradict each other. What no look sees: operations that tell no version (a miss, a delete that does not say
 //! which) have a place in their key's order, and none among those of other keys.
