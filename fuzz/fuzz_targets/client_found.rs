@@ -1,9 +1,10 @@
-//! What clients read to find a cluster: a controller's directory, the cluster's file (its chains, its rack), an answer of etcd. Any text is one or refused; what was read is
+//! What clients read to find a cluster: a controller's directory, the cluster's file (its chains, its rack), an answer of etcd, places of controllers. Any text is one or refused; what was read is
 //! written and read again as it was.
 #![no_main]
 
 use client::cache::Topology;
 use client::chain::directory::Directory;
+use client::controllers::Controllers;
 use client::etcd::{encode, found, range_of};
 use client::file::chains;
 use client::table::Source;
@@ -14,6 +15,9 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(directory) = Directory::parse(text) {
         assert_eq!(Directory::parse(&directory.text()), Ok(directory));
+    }
+    if let Ok(controllers) = Controllers::parse(text) {
+        assert_eq!(Controllers::named(controllers.place().as_ref()), Some(Ok(controllers)));
     }
     let source = Source::of(Path::new("cluster.toml"), text);
     if let Ok(parsed) = source.parse() {

@@ -58,14 +58,14 @@ class Client:
     """A client behind one box. Threads may share it: one operation is under way at a time."""
 
     def __init__(self, topology: Topology | str | Path, box: int | None = None) -> None:
-        """Of a topology or its file, asking `box`, or the one with the lowest number. Nothing is sent until it is used."""
-        self._topology = topology if isinstance(topology, Topology) else Topology.read(topology)
+        """Of a topology, its file or controllers (`http://HOST:PORT`), asking `box`, or the one with the lowest number. Nothing is sent until it is used."""
+        self._topology = topology if isinstance(topology, Topology) else Topology.find(topology)
         self._tuning = self._topology.tuning
         self._box_id = self._topology.box(box)
         self._box = self._topology.boxes[self._box_id]
         self._lock = threading.Lock()
         self._id = secrets.randbits(64) or 1
-        self._link: Link | None = Link(self._topology, self._id)
+        self._link: Link | None = Link(self._topology, self._id, self._box_id)
         self._streams = Streams(self._topology) if self._topology.streams else None
         self._next_read = 1
         self._sessions: dict[int, _Session] = {home: _Session() for home in self._topology.homes}
@@ -244,7 +244,7 @@ class Client:
             if by_box and request.attempt == 1:
                 self._box_was_silent()
             request.flags = plain | Flags.NO_CACHE
-            return self._topology.homes[request.home]
+            return link.homes[request.home]
 
         reply = link.ask(request, route, deadline)
         if reply is None:
@@ -281,7 +281,6 @@ class Client:
 
     def _write(self, link: Link, request: Packet, deadline: float) -> Packet:
         """The outcome of what only the home does."""
-        home = self._topology.homes[request.home]
         session = self._sessions[request.home]
         if session.number is None:
             session.begin(self._ask_session(link, request.home, session.last, deadline))
@@ -289,7 +288,7 @@ class Client:
         request.request = request.operation & 0xFFFF
         around = self._go_round(request)
         request.attempt, request.flags = 0, Flags.NO_CACHE if around else Flags.NONE
-        reply = link.ask(request, lambda _: home, deadline)
+        reply = link.ask(request, lambda _: link.homes[request.home], deadline)
         if reply is None:
             raise Unknown
         self._note_draining(reply, around)
@@ -305,7 +304,7 @@ class Client:
             request = Packet(Op.SESSION, client=self._id, home=home, operation=self._next_read | READ)
             request.request = request.operation & 0xFFFF
             self._next_read += 1
-            reply = link.ask(request, lambda _: self._topology.homes[home], deadline)
+            reply = link.ask(request, lambda _: link.homes[home], deadline)
             if reply is None:
                 raise NotDone
             if reply.status != Status.OK:

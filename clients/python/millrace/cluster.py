@@ -11,10 +11,11 @@ go to the store, if there is one.
 import ssl
 import tomllib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from . import find
+from . import controllers, find
 from .client import Client, Item, Swap
 from .errors import BadTopology, MillraceError
 from .find import Finder, Source
@@ -34,15 +35,16 @@ class Cluster:
 
     @classmethod
     def from_file(cls, path: str | Path, *, chain: int | None = None, box: int | None = None, **store: float) -> Self:
-        """By `cluster.toml`: its chains (or the one of this number alone) and its rack, asking `box`. Raises `OSError`, `BadTopology`, `NotFound`."""
+        """By `cluster.toml`, or as the controllers of its rack have it (`http://HOST:PORT`): its chains (or the one of this number alone) and its rack, asking
+        `box`. Raises `OSError`, `BadTopology`, `NotFound`."""
         try:
-            tables = tomllib.loads(Path(path).read_text())
+            tables = tomllib.loads(find.file_text(path))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
             raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
         has_cache, has_store = "box" in tables or "home" in tables, "chain" in tables
         if not has_cache and not has_store:
             raise BadTopology(f"the cluster's file {path} has neither a [[chain]] nor a [[box]] and a [[home]]")
-        cache = Client(Topology.read(path), box) if has_cache else None
+        cache = Client(Topology.find(path), box) if has_cache else None
         try:
             return cls(_stores(path, tables, chain, **store) if has_store else None, cache)
         except BaseException:
@@ -51,8 +53,10 @@ class Cluster:
             raise
 
     @classmethod
-    def from_controller(cls, *places: str, chain: int | None = None, **store: float) -> Self:
-        """By controllers of a chain: `HOST:PORT` of their admin ports. Raises `NotFound`."""
+    def from_controller(cls, *places: str, chain: int | None = None, box: int | None = None, **store: float) -> Self:
+        """By controllers, `HOST:PORT` of their admin ports: of a chain, or of a rack, which have the file of the cluster. Raises `NotFound`."""
+        if with_file := _with_file(places):
+            return cls.from_file(with_file, chain=chain, box=box, **store)
         return cls(_store([find.controller(place) for place in places], chain, **store), None)
 
     @classmethod
@@ -97,7 +101,7 @@ class Cluster:
     def cache(self) -> Client:
         """Its in-network cache. Raises `MillraceError` where it has none."""
         if self._cache is None:
-            raise MillraceError("the cluster has no in-network cache: only its file says where one is, with [[box]] and [[home]]")
+            raise MillraceError("the cluster has no in-network cache: its file says where one is, with [[box]] and [[home]], or a controller of the rack")
         return self._cache
 
     def get(self, key: Key) -> Found | Item | None:
@@ -139,6 +143,17 @@ class Cluster:
     @property
     def _main(self) -> Any:
         return self.cache if self._store is None else self._store
+
+
+def _with_file(places: tuple[str, ...]) -> str | None:
+    """What stands for the file, if one of these controllers has it: those that have it, and those that are silent now."""
+    try:
+        urls = controllers.urls(places)
+    except BadTopology:
+        return None  # What is wrong with a place is said where replicas are looked for there.
+    with ThreadPoolExecutor(len(urls)) as threads:
+        said = list(threads.map(controllers.has_file, urls))
+    return ",".join(url for url, has in zip(urls, said, strict=True) if has is not False) if True in said else None
 
 
 def _store(sources: list[Source], chain: int | None, *, deadline: float = 10.0, connect_timeout: float = 2.0) -> Store:

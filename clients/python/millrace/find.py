@@ -55,12 +55,20 @@ def replicas(addresses: Iterable[str]) -> Source:
     return lambda _: all_of_them
 
 
+def file_text(path: str | Path, timeout: float = 2.0) -> str:
+    """The text of the cluster's file, or as the controllers have it that are named instead; raises `OSError`, `BadTopology` or `NotFound`."""
+    from . import controllers  # which asks pages by this module
+
+    places = controllers.named(path)
+    return Path(path).read_text() if places is None else controllers.text(places, timeout)
+
+
 def file(path: str | Path) -> Source:
     """The file of the cluster, read again whenever replicas are looked for."""
 
     def read(finder: Finder) -> list[str]:
         try:
-            tables = tomllib.loads(Path(path).read_text())
+            tables = tomllib.loads(file_text(path, finder.timeout))
             return [address for _, address in chain_of(tables, finder.chain).replicas]
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadTopology) as cause:
             raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
@@ -192,6 +200,8 @@ class _Asking:
 
     timeout: float
     tls: ssl.SSLContext | None = None
+    most: int = _PAGE_BYTES
+    """Bytes of the longest answer."""
 
 
 def _range(url: str, key: str, login: tuple[str, str] | None, asking: _Asking) -> bytes | None:
@@ -224,6 +234,11 @@ def _json(url: str, body: dict[str, str], token: str | None, asking: _Asking) ->
     return answer
 
 
+def asked(url: str, timeout: float, most: int) -> tuple[int, bytes]:
+    """Status and text of a page, of so many bytes at most; raises `NotFound` or `OSError`."""
+    return _asked(url, _Asking(timeout, most=most))
+
+
 def _asked(url: str, asking: _Asking, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
     """Status and text of a page: no proxy, no redirect."""
     parts = urllib.parse.urlsplit(url)
@@ -236,13 +251,13 @@ def _asked(url: str, asking: _Asking, body: bytes | None = None, headers: dict[s
     try:
         connection.request("GET" if body is None else "POST", parts.path, body, headers or {})
         answer = connection.getresponse()
-        text = answer.read(_PAGE_BYTES + 1)
+        text = answer.read(asking.most + 1)
     except http.client.HTTPException as cause:
         raise NotFound(f"no HTTP answers there ({type(cause).__name__})") from None
     finally:
         connection.close()
-    if len(text) > _PAGE_BYTES:
-        raise NotFound(f"its answer has more than {_PAGE_BYTES} bytes")
+    if len(text) > asking.most:
+        raise NotFound(f"its answer has more than {asking.most} bytes")
     return answer.status, text
 
 

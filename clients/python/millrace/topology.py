@@ -6,11 +6,14 @@ A client needs homes in the order of the file, addresses, and some registers of 
 
 import ipaddress
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .errors import BadTopology
+from . import controllers
+from .errors import BadTopology, NotFound
+from .find import file_text
+from .moved import Moved, Place, learn
 from .proof import BOX, CONTROLLER, HOME, client_key
 from .wire import MAX_VALUE
 
@@ -47,14 +50,51 @@ class Topology:
     """The clients' key, where no file has it."""
     key_file: Path | None = None
     cluster_key_file: Path | None = None
+    moved: Moved = field(default_factory=dict)
+    """Homes that are at another address than the file said first; `homes` has where they are."""
+    admins: tuple[str, ...] = ()
+    """Where operators find controllers, of those that say it."""
 
     @classmethod
     def read(cls, path: str | Path) -> "Topology":
-        """Of a file; raises `OSError` or `BadTopology`."""
+        """Of a file, or of the controllers that are named instead, `http://HOST:PORT`; raises `OSError`, `BadTopology` or `NotFound`."""
+        text = file_text(path)
+        told = cls._of_text(text, path)
+        here = controllers.key_here()
+        return told if controllers.named(path) is None or here is None else replace(told, key_file=here)
+
+    @classmethod
+    def find(cls, path: str | Path, timeout: float = controllers.TIMEOUT) -> "Topology":
+        """The same, with homes where the controllers know them to be that the file names. None of them needs to answer."""
+        topology = cls.read(path)
+        if not topology.admins or controllers.named(path) is not None:
+            return topology
+
+        def moved(text: str) -> Moved:
+            told = cls._of_text(text, path)
+            stay = [{home: at for home, at in one.homes.items() if home not in {**told.moved, **topology.moved}} for one in (told, topology)]
+            if stay[0] != stay[1] or (told.boxes, told.slots, list(told.homes)) != (topology.boxes, topology.slots, list(topology.homes)):
+                raise NotFound("it is another rack's")
+            return told.moved
+
         try:
-            return cls.parse(tomllib.loads(Path(path).read_text()), Path(path).parent)
+            return topology.with_moved(controllers.first(controllers.urls(topology.admins), timeout, moved))
+        except NotFound:
+            return topology
+
+    @classmethod
+    def _of_text(cls, text: str, path: str | Path) -> "Topology":
+        try:
+            return cls.parse(tomllib.loads(text), Path(path).parent)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadTopology) as cause:
             raise BadTopology(f"the topology {path} makes no sense: {cause}") from None
+
+    def with_moved(self, heard: Moved) -> "Topology":
+        """The same, with homes where they are by what was heard, if that is news."""
+        moved = dict(self.moved)
+        news = learn(moved, heard)
+        homes = {home: (moved[home].host, moved[home].port) if home in news else at for home, at in self.homes.items()}
+        return replace(self, homes=homes, moved=moved)
 
     @classmethod
     def parse(cls, file: dict[str, Any], folder: Path = Path()) -> "Topology":
@@ -72,7 +112,12 @@ class Topology:
         cluster = file.get("cluster", {})
         named = {name: folder / str(cluster[name]) for name in ("key", "client_key") if name in cluster}
         tuning = _tuning(file.get("coherence", {}))
-        return cls(slots, homes, boxes, others, streams, tuning, None, named.get("client_key"), named.get("key"))
+        moved = {
+            number: Place(*homes[number], _epoch(entry)) for number, entry in zip(homes, _tables(file, "home"), strict=True) if "moved" in entry
+        }
+        admins = tuple(_admin(entry["admin"]) for entry in _tables(file, "controller") if "admin" in entry)
+        keys = None, named.get("client_key"), named.get("key")
+        return cls(slots, homes, boxes, others, streams, tuning, *keys, moved, admins)
 
     def home_of(self, hashed: int) -> int:
         """The home of the keys with this hash."""
@@ -102,6 +147,18 @@ class Topology:
         if self.key_file is not None:
             return _read_key(self.key_file)
         return None if self.cluster_key_file is None else client_key(_read_key(self.cluster_key_file))
+
+
+def _epoch(entry: dict[str, Any]) -> int:
+    epoch = entry["moved"]
+    if not isinstance(epoch, int) or not 0 <= epoch < 1 << 32:
+        raise BadTopology(f"moved = {epoch!r}: the epoch of an order has 32 bits")
+    return epoch
+
+
+def _admin(said: object) -> str:
+    """A port is one of loopback."""
+    return f"127.0.0.1:{said}" if str(said).isdecimal() else str(said)
 
 
 def _tables(file: dict[str, Any], name: str) -> list[dict[str, Any]]:

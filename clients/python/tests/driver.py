@@ -34,7 +34,7 @@ def perform(client: Client, op: str, arguments: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    topology = Topology.read(sys.argv[1])
+    topology = Topology.find(sys.argv[1])
     clients: dict[int, Client] = {}
     for line in sys.stdin:
         arguments = json.loads(line)

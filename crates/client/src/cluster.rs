@@ -3,14 +3,15 @@
 //! ```text
 //!   file ──▶ [[chain]]          ──▶ store ──┐ what both have goes to the store, if there is one
 //!        └─▶ [[box]], [[home]]  ──▶ cache ──┘
-//!   controller, etcd, replicas  ──▶ store
+//!   etcd, replicas, a chain's controller  ──▶ store
+//!   a rack's controller                   ──▶ the same file, with homes where they are now
 //! ```
-//! Only a file says where a rack is; the cache of a file that has chains too is opened when it is first asked for.
+//! Only the file says where a rack is, on a disk or as its controllers have it; the cache of one that has chains too is opened when it is first asked for.
 
 use crate::cache::{self, ClientError, Topology};
 use crate::chain::{self, Source};
+use crate::controllers;
 use crate::etcd::Access;
-use crate::file::{self, Parts};
 use crate::web::Tls;
 use crate::{Error, Item, Pending, Store, Swap};
 use fabric::link::Address;
@@ -18,6 +19,10 @@ use protocol::chain::client::Reads;
 use protocol::wire::{Status, Version};
 use std::path::PathBuf;
 use std::time::Duration;
+
+mod places;
+
+use places::{split, with_files};
 
 /// A client of a cluster. It is used by one thread at a time; a program has one for each of its threads.
 ///
@@ -42,9 +47,33 @@ pub struct Cluster {
 /// What is known of the cache.
 enum Cache {
     None,
-    /// By this file, not opened yet; which box is to be asked.
-    In(PathBuf, Option<u16>),
+    /// Not opened yet.
+    In(Place),
     Open(Box<cache::Client>),
+}
+
+/// Where the cache is, and how it is to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// The cluster's file, or its controllers.
+    file: PathBuf,
+    /// The box.
+    tor: Option<u16>,
+    /// Has the clients' key, if not where the file says.
+    key: Option<PathBuf>,
+    /// How long controllers may take.
+    timeout: Duration,
+}
+
+impl Place {
+    fn open(&self) -> Result<cache::Client, cache::TopologyError> {
+        let topology = Topology::find(&self.file, self.timeout)?;
+        let topology = match &self.key {
+            Some(key) => topology.with_client_key(key),
+            None => topology,
+        };
+        cache::Client::init(&topology, self.tor)
+    }
 }
 
 /// What a program knows of its cluster, and how its client is to be. All that is named is looked at, now and whenever nobody can be reached.
@@ -57,10 +86,20 @@ pub struct Builder {
     chain: Option<u32>,
     /// The box that the cache's client asks.
     tor: Option<u16>,
+    /// Where the cache's clients' key is.
+    client_key: Option<PathBuf>,
     options: chain::Options,
 }
 
 impl Cluster {
+    /// The cluster whose controllers have their admin ports there, `HOST:PORT` each: of its rack, of a chain, or of both. One that lives is enough.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    pub fn at_controllers(addresses: &[impl AsRef<str>]) -> Result<Cluster, Error> {
+        addresses.iter().fold(Cluster::builder(), |all, one| all.controller(one.as_ref())).connect()
+    }
+
     /// Says where the cluster is found, and how the client is to be.
     pub fn builder() -> Builder {
         Builder {
@@ -69,6 +108,7 @@ impl Cluster {
             access: Access::default(),
             chain: None,
             tor: None,
+            client_key: None,
             options: chain::Options::default(),
         }
     }
@@ -86,14 +126,14 @@ impl Cluster {
     /// # Errors
     /// [`Error::NotFound`]: the cluster has none, or its file or its key is wrong.
     pub fn cache(&mut self) -> Result<&mut cache::Client, Error> {
-        if let Cache::In(file, tor) = &self.cache {
-            let opened = Topology::read(file).and_then(|topology| cache::Client::init(&topology, *tor));
-            self.cache = Cache::Open(Box::new(opened.map_err(|error| Error::NotFound(error.to_string()))?));
+        if let Cache::In(place) = &self.cache {
+            let opened = place.open().map_err(|error| Error::NotFound(error.to_string()))?;
+            self.cache = Cache::Open(Box::new(opened));
         }
         match &mut self.cache {
             Cache::Open(client) => Ok(client),
             _ => Err(Error::NotFound(
-                "the cluster has no in-network cache: only its file says where one is, with [[box]] and [[home]]"
+                "the cluster has no in-network cache: its file says where one is, with [[box]] and [[home]], or a controller of the rack"
                     .to_owned(),
             )),
         }
@@ -214,7 +254,7 @@ impl Builder {
         self
     }
 
-    /// By a controller: `HOST:PORT` of its admin port, or a URL of it. Several may be named, by several calls.
+    /// By a controller, of the rack or of a chain: `HOST:PORT` of its admin port, or a URL of it. Several may be named, by several calls.
     pub fn controller(mut self, address: impl Into<String>) -> Builder {
         self.sources.push(Source::Controller(address.into()));
         self
@@ -257,6 +297,13 @@ impl Builder {
         self
     }
 
+    /// Where the key is with which the cache's clients prove what they write. Unless this says so, where the file says; of a file that is a controller's, on
+    /// the controller's machine, or where `MILLRACE_CLIENT_KEY` says.
+    pub fn client_key(mut self, file: impl Into<PathBuf>) -> Builder {
+        self.client_key = Some(file.into());
+        self
+    }
+
     /// Operations of the store end within this; 10 s, unless this says so. [`Store::set_deadline`] changes it later.
     pub fn deadline(mut self, deadline: Duration) -> Builder {
         self.options.patience = deadline;
@@ -280,33 +327,20 @@ impl Builder {
     /// # Errors
     /// [`Error::NotFound`]: nobody was, and why for each place.
     pub fn connect(self) -> Result<Cluster, Error> {
-        let Builder { mut sources, etcd, access, chain, tor, options } = self;
+        let Builder { mut sources, etcd, access, chain, tor, client_key, options } = self;
         if !etcd.is_empty() {
             sources.push(Source::Etcd { endpoints: etcd, access });
         }
-        let (sources, rack) = split(sources);
-        let cache = rack.map_or(Cache::None, |file| Cache::In(file, tor));
-        if sources.is_empty() && matches!(cache, Cache::In(..)) {
+        let (sources, rack) = split(with_files(sources, options.timeout));
+        let timeout = options.timeout.min(controllers::TIMEOUT);
+        let cache = rack.map_or(Cache::None, |file| Cache::In(Place { file, tor, key: client_key, timeout }));
+        if sources.is_empty() && matches!(cache, Cache::In(_)) {
             let mut cluster = Cluster { store: None, cache };
             cluster.cache()?;
             return Ok(cluster);
         }
         Ok(Cluster { store: Some(Store::of(chain::Shards::find(sources, chain, &options)?)), cache })
     }
-}
-
-/// Where chains may be found, and the first file that has a rack. A file that cannot be read stays a place to look for chains: there it is said why.
-fn split(sources: Vec<Source>) -> (Vec<Source>, Option<PathBuf>) {
-    let mut rack = None;
-    let has_chains = |source: &Source| {
-        let Source::File(path) = source else { return true };
-        let parts = file::parts(path).unwrap_or(Parts { rack: false, chains: true });
-        if parts.rack && rack.is_none() {
-            rack = Some(path.clone());
-        }
-        parts.chains || !parts.rack
-    };
-    (sources.into_iter().filter(has_chains).collect(), rack)
 }
 
 #[cfg(test)]

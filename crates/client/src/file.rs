@@ -3,6 +3,8 @@
 //! One file names every member: boxes, homes and controllers of a rack, and chains of replicas. Each reader takes its own tables and leaves the
 //! others'; a key that nobody reads is refused by all. What a member must know beyond this is read by the server (`serve::chain::members`,
 //! `serve::inc::topology`).
+//!
+//! Clients may name controllers instead of a path, `http://HOST:PORT`: these have the file, too ([`crate::controllers`]).
 
 use crate::table::{Source, Table, Wrong};
 use fabric::link::Address;
@@ -46,7 +48,7 @@ pub struct Chain {
 /// # Errors
 /// What is wrong with the file, and where; or it has no such chain.
 pub fn chain(path: &Path, number: Option<u32>) -> Result<Chain, Wrong> {
-    let source = Source::read(path)?;
+    let source = Source::of_cluster(path)?;
     let parsed = source.parse()?;
     one(&source.table(&parsed), number)
 }
@@ -56,7 +58,7 @@ pub fn chain(path: &Path, number: Option<u32>) -> Result<Chain, Wrong> {
 /// # Errors
 /// What is wrong with it, and where.
 pub fn all(path: &Path) -> Result<Vec<Chain>, Wrong> {
-    let source = Source::read(path)?;
+    let source = Source::of_cluster(path)?;
     let parsed = source.parse()?;
     let file = source.table(&parsed);
     match chains(&file)? {
@@ -79,7 +81,7 @@ pub struct Parts {
 /// # Errors
 /// It cannot be read, or is not TOML.
 pub fn parts(path: &Path) -> Result<Parts, Wrong> {
-    let source = Source::read(path)?;
+    let source = Source::of_cluster(path)?;
     let parsed = source.parse()?;
     let file = source.table(&parsed);
     let has = |key| file.get(key).is_some();

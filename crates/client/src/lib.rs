@@ -17,6 +17,7 @@
 //! | [`cache`] | the in-network cache: a client of its boxes and homes, and the file that says where they are |
 //! | [`chain`] | the client beneath a store: transactions with and without waiting, replicas found and followed |
 //! | [`mod@file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
+//! | [`controllers`] | the same file, as controllers have it |
 //! | [`etcd`], [`web`] | what is asked over HTTP: etcd's gateway, admin ports |
 //!
 //! Calls wait for their outcome; nothing runs behind a program's back but threads that connect. What is retried and what is not, and what each error means:
@@ -27,6 +28,7 @@
 pub mod cache;
 pub mod chain;
 mod cluster;
+pub mod controllers;
 mod error;
 pub mod etcd;
 pub mod file;

@@ -3,6 +3,7 @@
 //! A table's plain keys are what the command of the same service has as flags (`Table::flags`, with feature `flags`: `--row-format int8` is
 //! `row_format = "int8"`), its tables are families of registers ([`Table::registers`]). So there is one list of each, behind flags and files alike.
 
+use crate::controllers::{self, Controllers};
 use base::registers::{Register, Registers, SetError};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,13 @@ pub struct Wrong {
     /// From 1; none: the whole file.
     line: Option<usize>,
     what: String,
+}
+
+impl Wrong {
+    /// The whole file is.
+    fn whole(path: &Path, what: String) -> Wrong {
+        Wrong { path: path.to_owned(), line: None, what }
+    }
 }
 
 impl fmt::Display for Wrong {
@@ -45,12 +53,27 @@ impl Source {
     /// # Errors
     /// It cannot be read.
     pub fn read(path: &Path) -> Result<Source, Wrong> {
-        let text = std::fs::read_to_string(path).map_err(|error| Wrong {
-            path: path.to_owned(),
-            line: None,
-            what: format!("cannot read the config file {}: {error}", path.display()),
-        })?;
-        Ok(Source::of(path, text))
+        let shown = path.display();
+        if Controllers::named(path).is_some() {
+            return Err(Wrong::whole(
+                path,
+                format!(
+                    "{shown} is a place of controllers: whoever is a member, or changes the file, needs the file itself"
+                ),
+            ));
+        }
+        let failed = |error| Wrong::whole(path, format!("cannot read the config file {shown}: {error}"));
+        std::fs::read_to_string(path).map(|text| Source::of(path, text)).map_err(failed)
+    }
+
+    /// The file of a cluster, for whoever is not one of its members: read, or had from the controllers that are named instead.
+    ///
+    /// # Errors
+    /// It cannot be read, or no controller has it.
+    pub fn of_cluster(path: &Path) -> Result<Source, Wrong> {
+        let Some(named) = Controllers::named(path) else { return Source::read(path) };
+        let text = named.and_then(|controllers| controllers.text(controllers::TIMEOUT));
+        text.map(|text| Source::of(path, text)).map_err(|why| Wrong::whole(path, why))
     }
 
     /// Of a text, for errors at `path`.
@@ -217,6 +240,11 @@ impl<'a> Entry<'a> {
     /// Something is wrong with it.
     pub fn wrong(&self, what: impl Into<String>) -> Wrong {
         self.source.wrong(self.at, what)
+    }
+
+    /// Where its key begins, in bytes of the file.
+    pub fn at(&self) -> usize {
+        self.at
     }
 
     /// Its table has no such key.

@@ -5,6 +5,7 @@
 //! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
 mod chained;
+mod members;
 #[path = "peers/over_chain.rs"]
 mod over_chain;
 mod proxied;

@@ -3,16 +3,17 @@
 //! Skipped, and says so, where tshark is not installed; `MILLRACE_REQUIRE_PEERS=1` makes that a failure.
 
 use base::Nanos;
+use protocol::coherence::moved::{Moved, Place};
 use protocol::wire::{
-    BoxId, ClientId, Control, Epoch, Flags, Message, Opcode, Origin, RequestId, Status, Token, Ttl, Verb,
-    Version, dissector,
+    BoxId, ClientId, Control, Epoch, Flags, HomeId, Message, Opcode, Origin, RequestId, Status, Token, Ttl,
+    Verb, Version, dissector,
 };
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
 /// The fields asked for, in this order.
-const ASKED: [&str; 16] = [
+const ASKED: [&str; 20] = [
     "mlrinc.request",
     "mlrinc.opcode",
     "mlrinc.flags",
@@ -28,6 +29,10 @@ const ASKED: [&str; 16] = [
     "mlrinc.sharer_boxes",
     "mlrinc.sharer_tokens",
     "mlrinc.key",
+    "mlrinc.moved.home",
+    "mlrinc.moved.port",
+    "mlrinc.moved.epoch",
+    "mlrinc.moved.address",
     "_ws.col.Info",
 ];
 
@@ -44,6 +49,18 @@ fn fill() -> Message {
     reply.value = b"some value".to_vec();
     reply.padding = 3;
     reply
+}
+
+/// A table with two homes that have moved, and what else it says behind them.
+fn moved() -> Message {
+    let place = |address: &str, epoch| {
+        Place::new(address.parse().expect("an address"), Epoch(epoch)).expect("somebody's")
+    };
+    let homes = [(HomeId(1), place("10.0.0.9:7104", 5)), (HomeId(2), place("[fd00::1]:7105", 7))];
+    let mut table = Message::new(Opcode::Control(Control::Table), b"");
+    (table.header.epoch, table.value) = (Epoch(7), b"rest".to_vec());
+    Moved::from_iter(homes).tell(&mut table);
+    table
 }
 
 /// A capture file of IPv4 packets without a link layer.
@@ -84,7 +101,7 @@ fn tshark_reads_what_was_written() {
     std::fs::write(&script, dissector()).expect("the script is written");
     let mut invalidate = Message::new(Opcode::Control(Control::Invalidate), b"");
     invalidate.header.version = Version(7);
-    std::fs::write(&packets, capture(&[fill(), invalidate])).expect("the capture is written");
+    std::fs::write(&packets, capture(&[fill(), invalidate, moved()])).expect("the capture is written");
     let mut tshark = Command::new("tshark");
     tshark.arg("-X").arg(format!("lua_script:{}", script.display())).arg("-r").arg(&packets);
     tshark.args(["-T", "fields", "-E", "separator=;"]).args(ASKED.iter().flat_map(|field| ["-e", field]));
@@ -92,9 +109,11 @@ fn tshark_reads_what_was_written() {
     let (seen, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let lines: Vec<&str> = seen.lines().collect();
     let expected = [
-        "258;0x41;0x0002;1099511627776;0x0000000000000abc;59;3;10;6;1;4660;::ffff:10.0.1.2;1,5,0,0;11,55,0,0;757365723a31;\
+        "258;0x41;0x0002;1099511627776;0x0000000000000abc;59;3;10;6;1;4660;::ffff:10.0.1.2;1,5,0,0;11,55,0,0;757365723a31;;;;;\
          GET reply user:1 MISS",
-        "0;0x80;0x0000;7;0x0000000000000000;18446744073709551615;0;0;0;0;0;::;0,0,0,0;0,0,0,0;;INVALIDATE",
+        "0;0x80;0x0000;7;0x0000000000000000;18446744073709551615;0;0;0;0;0;::;0,0,0,0;0,0,0,0;;;;;;INVALIDATE",
+        "0;0x86;0x0000;0;0x0000000000000000;18446744073709551615;7;60;0;0;0;::;0,0,0,0;0,0,0,0;;1,2;7104,7105;5,7;\
+         ::ffff:10.0.0.9,fd00::1;TABLE",
     ];
     assert_eq!(lines.len(), expected.len(), "{seen}{errors}");
     for (line, expected) in lines.iter().zip(expected) {

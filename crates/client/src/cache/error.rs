@@ -1,13 +1,13 @@
 //! What is wrong with a topology, or keeps this process from having the place in it that it wants, and what to do about it.
 
-use super::book;
+use super::{book, secret};
 use crate::table::Wrong;
 use base::key::KeyError;
 use protocol::coherence::ranges::BadRanges;
 use protocol::coherence::table::BadLayout;
 use protocol::coherence::{BadConfig, NodeId};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 /// See the file's head.
@@ -16,6 +16,7 @@ use std::{fmt, io};
 pub enum TopologyError {
     Read(PathBuf, io::Error),
     File(Wrong),
+    NoFile(PathBuf),
     Config(BadConfig),
     Layout(BadLayout),
     Ranges(BadRanges),
@@ -30,6 +31,7 @@ pub enum TopologyError {
     Socket(io::Error),
     Write(PathBuf, io::Error),
     Key(KeyError),
+    ToldKey(KeyError),
     NoKey,
     Exposed(NodeId, SocketAddr),
 }
@@ -49,6 +51,7 @@ impl fmt::Display for TopologyError {
                 path.display()
             ),
             TopologyError::File(wrong) => wrong.fmt(f),
+            TopologyError::NoFile(path) => no_file(f, path),
             TopologyError::Config(cause) => {
                 write!(f, "the registers in [coherence] do not fit together: {cause}")
             }
@@ -97,6 +100,7 @@ impl fmt::Display for TopologyError {
             TopologyError::Key(cause) => {
                 write!(f, "{cause}\n  `millrace key new` makes a key; all nodes of a topology have the same")
             }
+            TopologyError::ToldKey(cause) => told_key(f, cause),
             TopologyError::NoKey => f.write_str(
                 "the topology names no key for its nodes: write [cluster] and key = \"cluster.key\" in it, and make it with `millrace key new`. On one machine, --no-key does without",
             ),
@@ -107,6 +111,22 @@ impl fmt::Display for TopologyError {
             ),
         }
     }
+}
+
+fn no_file(f: &mut fmt::Formatter<'_>, path: &Path) -> fmt::Result {
+    let place = path.display();
+    write!(
+        f,
+        "{place} is a place of controllers, which tell clients: a node needs the file itself, which every machine of the rack has"
+    )
+}
+
+fn told_key(f: &mut fmt::Formatter<'_>, cause: &KeyError) -> fmt::Result {
+    let variable = secret::NAMED_BY;
+    write!(
+        f,
+        "{cause}\n  it is where the controller's machine has it. If this one has the clients' key elsewhere, say where: {variable}=FILE"
+    )
 }
 
 impl std::error::Error for TopologyError {}

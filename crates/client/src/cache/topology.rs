@@ -39,6 +39,7 @@ use super::book::Book;
 use super::error::TopologyError;
 use super::registers::{self, Registers};
 use super::secret::{self, Secret};
+use crate::controllers::Controllers;
 use crate::table::Source;
 use base::Bytes;
 use base::key::Key;
@@ -55,6 +56,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod file;
+mod found;
 mod moves;
 
 /// Slots where none are given.
@@ -118,11 +120,26 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Reads a file.
+    /// As a client has it: reads a file, or asks the controllers that are named instead (`http://HOST:PORT`).
     ///
     /// # Errors
     /// Says what is wrong and what would be right.
     pub fn read(path: &Path) -> Result<Topology, TopologyError> {
+        if Controllers::named(path).is_none() {
+            return Topology::read_file(path);
+        }
+        let source = Source::of_cluster(path).map_err(TopologyError::File)?;
+        Topology::parse(source.text(), path)
+    }
+
+    /// As a node has it: reads a file.
+    ///
+    /// # Errors
+    /// As [`Topology::read`].
+    pub fn read_file(path: &Path) -> Result<Topology, TopologyError> {
+        if Controllers::named(path).is_some() {
+            return Err(TopologyError::NoFile(path.to_path_buf()));
+        }
         let text =
             std::fs::read_to_string(path).map_err(|cause| TopologyError::Read(path.to_path_buf(), cause))?;
         Topology::parse(&text, path)

@@ -4,6 +4,11 @@ use super::{Entry, Table, Wrong};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error as _;
 
+/// Whether a flag has this name, or had it.
+fn is_called(arg: &clap::Arg, flag: &str) -> bool {
+    arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|all| all.contains(&flag))
+}
+
 impl Table<'_> {
     /// Reads all keys that are no tables as flags; but not those of `others`.
     ///
@@ -17,7 +22,7 @@ impl Table<'_> {
         for entry in self.entries().filter(is_plain) {
             let flag = entry.key.replace('_', "-");
             let known = || command.get_arguments().filter_map(|arg| arg.get_long());
-            let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(&flag)) else {
+            let Some(arg) = command.get_arguments().find(|arg| is_called(arg, &flag)) else {
                 let keys: Vec<String> = known().map(|flag| flag.replace('-', "_")).collect();
                 let keys = keys.iter().map(String::as_str).chain(others.iter().copied());
                 return Err(entry.unknown(&self.title(), keys));

@@ -276,9 +276,15 @@ fn remove(folder: &Path) {
 
 /// Until all three serve in the same configuration, each in the life that it lives now.
 pub fn until_all_serve(up: &Up) {
+    let said = || format!("{:#?}", up.lines().iter().rev().take(20).collect::<Vec<_>>());
+    until_all_serve_at(&up.addresses(), PATIENCE, said);
+}
+
+/// The same of the replicas at these addresses; `said` is what else is known when they do not within `patience`.
+pub fn until_all_serve_at(addresses: &[Address], patience: Duration, said: impl Fn() -> String) {
     let begun = Instant::now();
     loop {
-        let infos: Vec<_> = up.addresses().iter().filter_map(|address| ask(address, None).ok()).collect();
+        let infos: Vec<_> = addresses.iter().filter_map(|address| ask(address, None).ok()).collect();
         let serves = |info: &Info| {
             let members =
                 infos.iter().filter(|other| other.epoch == info.epoch).flat_map(|other| &other.members);
@@ -289,18 +295,19 @@ pub fn until_all_serve(up: &Up) {
         if infos.len() == 3 && infos.iter().all(serves) {
             return;
         }
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "not all serve: {infos:?}\nthe replicas said {:#?}",
-            up.lines().iter().rev().take(20).collect::<Vec<_>>()
-        );
+        assert!(begun.elapsed() < patience, "not all serve: {infos:?}\nwhat was said: {}", said());
         std::thread::yield_now();
     }
 }
 
 /// Compares all replicas, and says what the command says.
 pub fn checksum(up: &Up, replicas: usize) -> String {
-    let output = chain(&["checksum", "--connect", &up.list(), "--replicas", &replicas.to_string()]);
+    checksum_at(&up.list(), replicas)
+}
+
+/// The same of those at these addresses.
+pub fn checksum_at(list: &str, replicas: usize) -> String {
+    let output = chain(&["checksum", "--connect", list, "--replicas", &replicas.to_string()]);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     stdout(&output)
 }

@@ -1,7 +1,7 @@
 //! Boxes before a node whose items lie in a chain: what memcached's clients, in-network clients and boxes see is the same, whoever is killed.
 
-use crate::chained::{chain, checksum, stderr, stdout, until_all_serve};
-use crate::racked::{Judge, MEMBERS, Racked};
+use crate::chained::{chain, stderr, stdout};
+use crate::racked::{Controllers, Judge, MEMBERS, Racked};
 use crate::served::Client;
 use protocol::chain::Transaction;
 use protocol::chain::transaction::Abort;
@@ -13,7 +13,7 @@ const PATIENT: [&str; 2] = ["coherence.patience=60000000", "coherence.lease=2000
 
 #[test]
 fn boxes_before_a_chain_have_what_the_chain_has() {
-    let mut racked = Racked::new("boxes", &PATIENT);
+    let mut racked = Racked::new("boxes", Controllers::One, &PATIENT);
     let [mut home, mut one, mut two] = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
     home.ask("set colour 7 0 4\r\nblue\r\n", "STORED\r\n");
     for _ in 0..2 {
@@ -77,10 +77,10 @@ fn boxes_before_a_chain_have_what_the_chain_has() {
 /// A transaction beside the home is not done while it has the chain; when the chain is taken from it the home serves nobody, until it begins anew.
 #[test]
 fn what_does_not_come_by_the_home_is_not_done() {
-    let mut racked = Racked::new("claimed", &PATIENT);
+    let mut racked = Racked::new("claimed", Controllers::One, &PATIENT);
     let [mut home, mut one] = [racked.home(), racked.proxy(1)].map(Client::to);
     let options = txn::Options { by_homes: false, ..txn::Options::default() };
-    let mut beside = txn::Client::connect(&racked.up.addresses(), &options).expect("a chain");
+    let mut beside = txn::Client::connect(&racked.chain.addresses(), &options).expect("a chain");
     let mut put =
         |value: &str| beside.execute(Transaction::new().put("colour", value)).expect("an outcome").abort;
     home.ask("set colour 0 0 4\r\nblue\r\n", "STORED\r\n");
@@ -88,7 +88,7 @@ fn what_does_not_come_by_the_home_is_not_done() {
     assert!(racked.event("granted") > 0, "a box has a copy");
     assert_eq!(put("red"), Some(Abort::Claimed));
     one.ask("get colour\r\n", "VALUE colour 0 4\r\nblue\r\nEND\r\n");
-    let list = racked.up.list();
+    let list = racked.chain.list();
     assert!(stdout(&chain(&["status", "--connect", &list])).contains("claimed: "));
     let ended = chain(&["unclaim", "--connect", &list]);
     assert!(ended.status.success() && stdout(&ended).contains("given up"), "{}", stderr(&ended));
@@ -108,9 +108,10 @@ fn what_does_not_come_by_the_home_is_not_done() {
 /// A transaction goes by the home where one has claimed the chain: no box has a copy of what it writes; and to the chain where none has.
 #[test]
 fn transactions_go_by_the_home() {
-    let mut racked = Racked::new("by-home", &PATIENT);
+    let mut racked = Racked::new("by-home", Controllers::One, &PATIENT);
     let [mut home, mut one, mut two] = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
-    let mut client = txn::Client::connect(&racked.up.addresses(), &txn::Options::default()).expect("a chain");
+    let mut client =
+        txn::Client::connect(&racked.chain.addresses(), &txn::Options::default()).expect("a chain");
     let mut done = |transaction: Transaction| {
         let outcome = client.execute(transaction).expect("an outcome");
         assert_eq!(outcome.abort, None);
@@ -130,7 +131,7 @@ fn transactions_go_by_the_home() {
         assert_eq!(client.gets("n"), (b"8".to_vec(), outcome.lsn.0));
     }
     // As `millrace txn` has it, and what it says where the home is not to be had.
-    let list = racked.up.list();
+    let list = racked.chain.list();
     let said = std::process::Command::new(crate::PROGRAM)
         .args(["txn", "--connect", &list, "put colour green"])
         .output()
@@ -157,7 +158,7 @@ fn transactions_go_by_the_home() {
 /// Everybody but the node is killed in turn, while clients write by each way and read by all.
 #[test]
 fn whoever_is_killed_nobody_sees_what_is_not_true_any_more() {
-    let racked = Racked::new("killed", &["coherence.patience=5000000"]);
+    let racked = Racked::new("killed", Controllers::Two, &["coherence.patience=5000000"]);
     let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for name in ["a", "b"] {
@@ -168,14 +169,15 @@ fn whoever_is_killed_nobody_sees_what_is_not_true_any_more() {
         let go_on = |count| super::until_more(&turns, count);
         go_on(20);
         for (replica, member) in [1, 3, 2].into_iter().zip(MEMBERS) {
-            racked.up.kill(replica);
-            until_all_serve(&racked.up);
+            racked.chain.kill(replica);
             go_on(10);
             racked.kill(member);
+            go_on(10);
+            racked.chain.kill_who_leads();
             go_on(10);
         }
     });
     assert!(racked.event("granted") > 0, "boxes had copies");
-    assert!(checksum(&racked.up, 3).contains("all 3 are the same"));
+    assert!(racked.chain.checksum().contains("all 3 are the same"));
     racked.finish();
 }

@@ -7,6 +7,8 @@ mod boxes;
 #[path = "../chained/mod.rs"]
 mod chained;
 mod judged;
+#[path = "../members/mod.rs"]
+mod members;
 #[path = "../racked/mod.rs"]
 mod racked;
 #[path = "../served/mod.rs"]
@@ -242,7 +244,7 @@ fn contradictions_are_refused() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let chain = ["--durability", "chain", "--chain", "tcp:127.0.0.1:1"];
+    let chain = ["--durability", "chain", "--chain-at", "tcp:127.0.0.1:1"];
     assert!(run(&["--durability", "chain"]).contains("needs the replicas of the chain"));
     assert!(run(&["--durability", "chain", "--chain", "no-such.toml"]).contains("no-such.toml"));
     assert!(run(&chain[2..]).contains("say --durability chain"));
@@ -250,5 +252,6 @@ fn contradictions_are_refused() {
         run(&[&chain[..], &["--data-dir", "/nowhere"]].concat()).contains("keeps nothing on this machine")
     );
     assert!(run(&[&chain[..], &["-e", "/nowhere"]].concat()).contains("where the items lie"));
-    assert!(run(&chain).contains("no replica was reached"));
+    let said = run(&[&chain[..], &["--set", "chained.patience=1"]].concat());
+    assert!(said.contains("no replica was reached") && said.contains("waits for a replica"), "{said}");
 }

@@ -8,6 +8,7 @@ use client::{Cluster as Direct, Error};
 use fabric::link::Address;
 use protocol::chain::slots::{Slots, slot};
 use serve::chain::status::ask;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -106,6 +107,13 @@ impl Cluster {
         let file = self.file();
         let words = ["up", "-p", "0", "--admin", "0", "-t", "2", "--durability", "chain", "--chain"];
         Node::start(&[&words[..], &[file.to_str().expect("text")], more].concat())
+    }
+
+    /// `millrace chain status` of the file: how it ended, and what it said.
+    fn status(&self) -> (Option<i32>, String) {
+        let output = Command::new(PROGRAM).args(["chain", "status", "--cluster"]).arg(self.file()).output();
+        let output = output.expect("the program");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn direct(&self) -> Direct {
@@ -260,4 +268,50 @@ fn a_chain_that_does_not_answer_keeps_its_own_keys_waiting_alone() {
     let said = node.stop();
     assert!(said.contains("chain 2 does not answer") && said.contains("chain 2 answers again"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// A server that is started before one of its chains waits for it, and says so; a home says where it takes transactions. Status shows which keys are where.
+#[test]
+fn a_server_waits_for_a_chain_that_is_started_after_it() {
+    let mut cluster = Cluster::start("late");
+    let slots = |chain: usize| format!("slots {}\n", Slots::share(chain - 1, CHAINS));
+    let (code, said) = cluster.status();
+    assert!(code == Some(0) && (1..=CHAINS).all(|chain| said.contains(&slots(chain))), "{said}");
+    cluster.running[1] = None;
+    let (code, said) = cluster.status();
+    assert!(
+        code == Some(5) && said.contains("chain 2, slots ") && said.contains("chain 3, epoch "),
+        "{said}"
+    );
+
+    let rack = cluster.folder.join("rack.toml");
+    let plan = Command::new(PROGRAM).args(["inc", "topology", "--free-ports", "--controllers", "0"]).output();
+    std::fs::write(&rack, plan.expect("the program").stdout).expect("a file");
+    // By its old name, which a file may still have: `chain_at` is what it is called now.
+    let text = format!(
+        "[services.kv]\nkind = \"kv\"\ndurability = \"chain\"\nchain = {:?}\nboxes = {:?}\nhome_first = true\nchained.patience = 60\n\
+         [[listen]]\nservice = \"kv\"\naddress = \"tcp:127.0.0.1:0\"\n",
+        cluster.file(),
+        rack
+    );
+    let config = cluster.folder.join("server.toml");
+    std::fs::write(&config, text).expect("a file");
+    let mut process = Command::new(PROGRAM)
+        .args(["up", "--config"])
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let said = BufReader::new(process.stderr.take().expect("piped")).lines();
+    let mut ready = BufReader::new(process.stdout.take().expect("piped")).lines();
+    let _server = Running(process);
+    let mut said = said.map_while(Result::ok).inspect(|line| println!("{line}"));
+    assert!(said.any(|line| line.contains("waits for a replica of chain 2 to answer, ")));
+    let late = cluster.process(2);
+    cluster.running[1] = Some(late);
+    let ready = ready.next().expect("it is ready").expect("text");
+    assert!(ready.contains("tcp:127.0.0.1:") && ready.contains("transactions at tcp:127.0.0.1:"), "{ready}");
+    assert!(said.any(|line| line.contains("items lie in chain 2")));
 }

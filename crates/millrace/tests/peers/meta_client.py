@@ -10,8 +10,12 @@ from meta_memcache import CacheClient, Key, ServerAddress, connection_pool_facto
 from meta_memcache.configuration import LeasePolicy, RecachePolicy, StalePolicy
 from meta_memcache.protocol import SetMode
 
+# Seconds for an answer. By itself this client waits one; a chain of which no controller leads does not read for the four that another takes to take over.
+PATIENCE = 30.0
+
 c = CacheClient.cache_client_from_servers(
-    [ServerAddress("127.0.0.1", int(sys.argv[1]))], connection_pool_factory_builder()
+    [ServerAddress("127.0.0.1", int(sys.argv[1]))],
+    connection_pool_factory_builder(connection_timeout=PATIENCE, recv_timeout=PATIENCE),
 )
 
 

@@ -1,8 +1,9 @@
 //! Other people's suites against a node before which two boxes are and whose items lie in a chain of three replicas, and through proxies behind the boxes;
-//! clients write and read through the boxes meanwhile, and must see what is true.
+//! clients write and read through the boxes meanwhile, and must see what is true. Some also while replicas, boxes, the rack's controller and that of the
+//! chain's two that leads are killed in turn.
 
-use super::chained::{PATIENCE, until_all_serve};
-use super::racked::{Judge, Racked};
+use super::chained::PATIENCE;
+use super::racked::{Controllers, Judge, Racked};
 use super::served::Client;
 use super::{
     a_meta_client_works_at, memccapable_finds_every_ascii_command_at, memccapable_is_there,
@@ -14,7 +15,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Who is killed, in turn.
-const VICTIMS: [&str; 6] = ["replica:1", "box:1", "controller:0", "replica:3", "box:2", "replica:2"];
+const VICTIMS: [&str; 8] = [
+    "replica:1",
+    "box:1",
+    CHAINS_CONTROLLER,
+    "controller:0",
+    "replica:3",
+    "box:2",
+    CHAINS_CONTROLLER,
+    "replica:2",
+];
+
+/// That controller of the chain that leads when its turn comes.
+const CHAINS_CONTROLLER: &str = "the chain's controller that leads";
 
 /// Says that it is over when it goes, also where something fails.
 struct Over<'a>(&'a AtomicBool);
@@ -52,7 +65,7 @@ fn go_on(turns: &AtomicU64, count: u64) {
 
 /// Has a suite pass at the node, and through a proxy.
 fn passes(test: &str, mut suite: impl FnMut(SocketAddr)) {
-    let racked = Racked::new(test, &["coherence.patience=60000000"]);
+    let racked = Racked::new(test, Controllers::One, &["coherence.patience=60000000"]);
     beside_judges(&racked, |_| {
         for address in [racked.home(), racked.proxy(1)] {
             suite(address);
@@ -64,16 +77,14 @@ fn passes(test: &str, mut suite: impl FnMut(SocketAddr)) {
 
 /// Has a suite pass at the node as often as it takes until everybody was killed in the middle of one, and came back.
 fn passes_whoever_is_killed(test: &str, victims: &[&'static str], mut suite: impl FnMut(SocketAddr)) {
-    let racked = Racked::new(test, &["coherence.patience=5000000"]);
+    let racked = Racked::new(test, Controllers::Two, &["coherence.patience=5000000"]);
     beside_judges(&racked, |turns| {
         std::thread::scope(|scope| {
             let killer = scope.spawn(|| {
                 for victim in victims {
                     match victim.strip_prefix("replica:") {
-                        Some(id) => {
-                            racked.up.kill(id.parse().expect("a number"));
-                            until_all_serve(&racked.up);
-                        }
+                        Some(id) => racked.chain.kill(id.parse().expect("a number")),
+                        None if *victim == CHAINS_CONTROLLER => racked.chain.kill_who_leads(),
                         None => racked.kill(victim),
                     }
                     go_on(turns, 5);

@@ -6,6 +6,7 @@
 mod chain;
 #[path = "../members/mod.rs"]
 mod members;
+mod moved;
 #[path = "../served/mod.rs"]
 mod served;
 

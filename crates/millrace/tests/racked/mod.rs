@@ -1,10 +1,14 @@
 //! Two boxes and a controller, each a process of its own, before a node whose items lie in a chain of three replicas; a proxy behind each box. Everybody but
-//! the node and the proxies can be killed, and is started again.
+//! the node and the proxies can be killed, and is started again: members of the rack here, those of the chain in `chain`.
 
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]
 
-use super::chained::{PROGRAM, Up, until_all_serve};
+mod chain;
+
+pub use chain::{Chain, Controllers};
+
+use super::chained::PROGRAM;
 use super::served::{self, Client, Served};
 use protocol::chain::Transaction;
 use protocol::chain::transaction::Abort;
@@ -21,8 +25,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Small, so that a test is quick.
-const CHAIN: [&str; 7] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"];
 /// Members of the rack that are processes.
 pub const MEMBERS: [&str; 3] = ["box:1", "box:2", "controller:0"];
 
@@ -42,7 +44,7 @@ impl Drop for Process {
 
 /// See the head of the file.
 pub struct Racked {
-    pub up: Up,
+    pub chain: Chain,
     folder: PathBuf,
     members: Mutex<BTreeMap<&'static str, Process>>,
     served: Option<Served>,
@@ -52,9 +54,8 @@ pub struct Racked {
 
 impl Racked {
     /// With these registers of the cache besides.
-    pub fn new(test: &str, settings: &[&str]) -> Racked {
-        let up = Up::start(test, &CHAIN);
-        until_all_serve(&up);
+    pub fn new(test: &str, controllers: Controllers, settings: &[&str]) -> Racked {
+        let chain = Chain::start(test, controllers);
         let folder = super::chained::folder(&format!("{test}-rack"));
         let file = folder.join("rack.toml");
         let mut words = vec!["inc", "topology", "--free-ports", "--roots", "0", "--controllers", "1"];
@@ -66,7 +67,7 @@ impl Racked {
         std::fs::write(&file, &printed.stdout).expect("a file");
         let topology = Arc::new(Topology::read(&file).expect("it was printed"));
         let mut racked =
-            Racked { up, folder, members: Mutex::default(), served: None, proxies: Vec::new(), topology };
+            Racked { chain, folder, members: Mutex::default(), served: None, proxies: Vec::new(), topology };
         MEMBERS.iter().for_each(|member| racked.start(member, true));
         racked.start_node(true);
         let (home, node) = (racked.topology.homes()[0].0, racked.home());
@@ -113,7 +114,7 @@ impl Racked {
         }
         config.durable = DurableArgs {
             durability: Durability::Chain,
-            chain: self.up.addresses().into_iter().map(Place::Replica).collect(),
+            chain: self.chain.addresses().into_iter().map(Place::Replica).collect(),
             ..DurableArgs::default()
         };
         let boxes = Some(self.folder.join("rack.toml"));
@@ -154,7 +155,6 @@ impl Racked {
         self.served = None;
         self.members.lock().expect("nobody panics with it").clear();
         let _ = std::fs::remove_dir_all(&self.folder);
-        self.up.end();
     }
 }
 
@@ -173,7 +173,7 @@ pub struct Judge {
 impl Judge {
     pub fn new(racked: &Racked, name: &str) -> Judge {
         let clients = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
-        let beside = txn::Client::connect(&racked.up.addresses(), &txn::Options::default());
+        let beside = txn::Client::connect(&racked.chain.addresses(), &txn::Options::default());
         Judge {
             clients,
             beside: beside.expect("a chain"),

@@ -46,9 +46,9 @@ pub struct Moved(BTreeMap<HomeId, Place>);
 
 impl Moved {
     /// Bytes of the count on the wire.
-    const HEAD: usize = 8;
+    pub(crate) const HEAD: usize = 8;
     /// Bytes of a home on the wire.
-    const BYTES: usize = 24;
+    pub(crate) const BYTES: usize = 24;
 
     /// Whether none has.
     pub fn is_empty(&self) -> bool {

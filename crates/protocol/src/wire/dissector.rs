@@ -6,6 +6,7 @@
 use super::{
     Control, FIELDS, Field, Flags, Form, HEADER, Kind, MAGIC, Proof, REPLY, Status, Verb, fields::at,
 };
+use crate::coherence::moved::Moved;
 use std::fmt::Write as _;
 
 const HEAD: &str = r#"-- The in-network packet of millrace, for Wireshark and tshark. Written by `millrace wire dissector`: do not edit.
@@ -14,6 +15,14 @@ const HEAD: &str = r#"-- The in-network packet of millrace, for Wireshark and ts
 local mlrinc = Proto("mlrinc", "millrace in-network packet")
 local f = mlrinc.fields
 "#;
+
+/// Of each home that has moved, in the order of the wire: name, class of field, meaning.
+const MOVED: [(&str, &str, &str); 4] = [
+    ("home", "uint16", "the home that has moved"),
+    ("port", "uint16", "where it is since"),
+    ("epoch", "uint32", "of the order"),
+    ("address", "ipv6", "where it is since; of IPv4 the mapped one"),
+];
 
 /// The text of the dissector, in Lua.
 pub fn dissector() -> String {
@@ -27,6 +36,15 @@ pub fn dissector() -> String {
         line(
             &mut lua,
             format_args!(r#"f.{name} = ProtoField.bytes("mlrinc.{name}", "{name}", base.NONE, "{meaning}")"#),
+        );
+    }
+    for (name, class, meaning) in MOVED {
+        let rest = if class == "ipv6" { String::new() } else { "base.DEC, nil, nil, ".to_owned() };
+        line(
+            &mut lua,
+            format_args!(
+                r#"f.moved_{name} = ProtoField.{class}("mlrinc.moved.{name}", "{name}", {rest}"{meaning}")"#
+            ),
         );
     }
     lua.push_str("\nlocal function header(root, buffer)\n");
@@ -113,6 +131,7 @@ fn body(lua: &mut String) {
     let magic = std::str::from_utf8(&MAGIC).expect("it is of letters");
     let (magic_at, key_len, value_len) = (at::MAGIC, at::KEY_LEN, at::VALUE_LEN);
     let (opcode, status) = (at::OPCODE, at::STATUS);
+    let (kind, homes, head, place) = (at::KIND, Kind::Homes.code(), Moved::HEAD, Moved::BYTES);
     let (flags, bit, proof) = (at::FLAGS, Flags::SEALED.bits(), Proof::BYTES);
     line(
         lua,
@@ -120,6 +139,19 @@ fn body(lua: &mut String) {
             r#"
 local function filled(length)
   return math.floor((length + 7) / 8) * 8
+end
+
+local function moved(root, value)
+  if value:len() < {head} then return end
+  for i = 0, value(0, 2):le_uint() - 1 do
+    local at = {head} + i * {place}
+    if at + {place} > value:len() then return end
+    local one = root:add(value(at, {place}), "home that moved")
+    one:add_le(f.moved_home, value(at, 2))
+    one:add_le(f.moved_port, value(at + 2, 2))
+    one:add_le(f.moved_epoch, value(at + 4, 4))
+    one:add(f.moved_address, value(at + 8, 16))
+  end
 end
 
 local function is_ours(buffer)
@@ -141,7 +173,8 @@ function mlrinc.dissector(buffer, pinfo, tree)
   end
   local named = take(f.key, buffer({key_len}, 1):uint())
   if named then key = " " .. named:string() end
-  take(f.value, buffer({value_len}, 4):le_uint())
+  local value = take(f.value, buffer({value_len}, 4):le_uint())
+  if value and buffer({kind}, 1):uint() == {homes} then moved(root, value) end
   if sealed and at + {proof} <= buffer:len() then
     root:add(f.proof, buffer(at, {proof}))
     at = at + {proof}

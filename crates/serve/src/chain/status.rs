@@ -9,7 +9,10 @@ use fabric::channel::{CallOptions, Channel, Options};
 use fabric::link::Address;
 use protocol::chain::{Claim, Lsn, ReplicaId};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
+
+mod of_file;
 
 /// How long a replica may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -46,12 +49,19 @@ pub struct Whom {
 ///
 /// Asks the replicas at --connect, and those that they name. One that does not answer is shown as away.
 ///
-/// Exit status: 0 if a replica answered, 5 if none did.
+/// Exit status: 0 if a replica answered, of each chain of a file, 5 if none did.
 #[derive(Args, Clone, Debug)]
-#[command(after_long_help = "Example:\n  millrace chain status --connect tcp:127.0.0.1:7401")]
+#[command(
+    after_long_help = "Examples:\n  millrace chain status --connect tcp:127.0.0.1:7401\n  millrace chain status --cluster cluster.toml"
+)]
 pub struct StatusCommand {
     #[command(flatten)]
     whom: Whom,
+
+    /// The file of the cluster, or http://HOST:PORT[,…]: admin ports of its rack's controllers. All of its chains are shown, each with the hash slots
+    /// of its keys
+    #[arg(long, value_name = "FILE", conflicts_with = "connect")]
+    cluster: Option<PathBuf>,
 
     /// All counters and figures of each replica, too
     #[arg(long)]
@@ -150,6 +160,9 @@ impl StatusCommand {
     /// # Errors
     /// Nobody answers.
     pub fn run(&self) -> Result<(), ChainError> {
+        if let Some(file) = &self.cluster {
+            return self.run_all(file);
+        }
         let answers = self.whom.ask()?;
         if self.whom.json {
             println!("{:#}", answers.json());

@@ -6,6 +6,7 @@ use super::ClusterError;
 use crate::chain::members::{self, ChainPlan};
 use crate::inc::{Topology, book};
 use crate::process::table::Source;
+use ::client::controllers::Controllers;
 use base::Nanos;
 use fabric::link::Address;
 use protocol::coherence::NodeId;
@@ -70,13 +71,15 @@ pub struct File {
 }
 
 impl File {
-    /// Reads it.
+    /// Reads it, or asks the controllers that are named instead.
     ///
     /// # Errors
     /// What is wrong with it, and where.
     pub fn read(path: &Path) -> Result<File, ClusterError> {
-        let source = Source::read(path).map_err(ClusterError::File)?;
-        File::of(&source, path)
+        let source = Source::of_cluster(path).map_err(ClusterError::File)?;
+        // What members are started with is a file.
+        let shown = if Controllers::named(path).is_some() { Path::new("FILE") } else { path };
+        File::of(&source, shown)
     }
 
     /// The same, of a text.

@@ -15,15 +15,15 @@ use std::time::Duration;
 /// Show every member of a cluster: who it is, where, whether it lives or since when it is silent, its epoch and lease, key figures; then a verdict.
 ///
 /// All are asked at once, and none for longer than 4 s: replicas where they serve clients, all others at their admin ports, which the file names. A box
-/// or home that has none is as its controller says.
+/// or home that has none is as its controller says. Instead of the file a controller of the rack may be named, which has it.
 ///
 /// Exit status: 0 whole, 1 degraded (all is served, somebody is missing), 2 a part serves nothing, or wrong usage.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n  millrace cluster status cluster.toml\n  millrace cluster status cluster.toml --json | jq .problems"
+    after_long_help = "Examples:\n  millrace cluster status cluster.toml\n  millrace cluster status cluster.toml --json | jq .problems\n  millrace cluster status http://10.0.0.5:9105,http://10.0.0.6:9105"
 )]
 pub struct Status {
-    /// The file of the cluster; a rack's file is one, too
+    /// The file of the cluster; a rack's file is one, too. Or http://HOST:PORT[,…]: admin ports of the rack's controllers
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

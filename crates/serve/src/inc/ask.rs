@@ -4,6 +4,7 @@ use super::IncError;
 use super::client::{Client, ClientError};
 use super::topology::Topology;
 use crate::process::parse::duration;
+use ::client::controllers;
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{Status, Verb, Version};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Where and how to ask.
 #[derive(clap::Args, Debug)]
 pub struct Way {
-    /// The file that the nodes have, too
+    /// The file that the nodes have, too; or http://HOST:PORT[,…]: admin ports of the rack's controllers
     #[arg(long, visible_alias = "cluster", value_name = "FILE")]
     topology: PathBuf,
 
@@ -156,7 +157,7 @@ impl Ask {
     /// The topology is wrong, nobody answers, or the answer is not that it was done.
     pub fn run(&self) -> Result<(), IncError> {
         let way = self.way();
-        let topology = Topology::read(&way.topology)?;
+        let topology = Topology::find(&way.topology, controllers::TIMEOUT)?;
         let mut client = Client::init(&topology, way.tor)?;
         let begun = Instant::now();
         if let Ask::Flush { .. } = self {

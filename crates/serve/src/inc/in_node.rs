@@ -8,6 +8,7 @@ use super::node::{Equipment, Watched};
 use super::orders::Orders;
 use super::registers::Shared;
 use super::run::{Lives, show};
+use super::told::Told;
 use super::topology::Topology;
 use super::{IncError, TopologyError, book, life, machine, metrics, node};
 use crate::admin::Routes;
@@ -95,7 +96,8 @@ impl Nodes {
         let keys: Keys = table.flags(&["kind"])?;
         table.no_registers("the topology file sets its registers in [coherence]")?;
         let file = table.need("topology", "a file; `millrace inc topology` prints one")?;
-        let topology = Topology::read(&keys.lives.topology).map_err(|error| file.wrong(error.to_string()))?;
+        let topology =
+            Topology::read_file(&keys.lives.topology).map_err(|error| file.wrong(error.to_string()))?;
         let nodes = if keys.nodes.is_empty() { topology.nodes() } else { keys.nodes };
         Ok(Nodes::new(topology, nodes, Box::new(|_, _| Ok(Equipment::default())), &keys.lives))
     }
@@ -118,12 +120,14 @@ impl Nodes {
         if !is_shown {
             return Ok(Routes::default());
         }
-        let (mut ends, mut homes) = (Vec::new(), Vec::new());
+        let (mut ends, mut homes, mut controllers) = (Vec::new(), Vec::new(), Vec::new());
         for (node, _, equipment) in &mut self.bound {
             for core in 0..self.topology.cores(*node) {
                 let ((asker, questions), beat) = (questions(), Beat::default());
-                if let NodeId::Home(_) = node {
-                    homes.push(asker.clone());
+                match node {
+                    NodeId::Home(_) => homes.push(asker.clone()),
+                    NodeId::Controller(_) => controllers.push(asker.clone()),
+                    _ => {}
                 }
                 let name = book::name(*node);
                 let name = if core == 0 { name } else { format!("{name}/{core}") };
@@ -150,6 +154,10 @@ impl Nodes {
             let what =
                 "ADDR:PORT: the home is there from now on; its life elsewhere has ended. With the token";
             routes = routes.with("PUT /homes/{id}/address", what, put(order));
+            let told = Told::new(&self.file, &self.topology);
+            let text = move || told.text(ask_all(&controllers).iter().map(Seen::moved));
+            let what = "the cluster's file, with homes where they are now: what clients may be given instead of the file";
+            routes = routes.text("GET /topology", what, "text/plain; charset=utf-8", text);
         }
         Ok(routes
             .registers(Arc::new(Shared(self.topology.registers())))
@@ -207,7 +215,7 @@ impl Service for Nodes {
             return false;
         }
         let file = self.file.display();
-        match Topology::read(&self.file) {
+        match Topology::read_file(&self.file) {
             Ok(read) if read.layout().slots() != self.topology.layout().slots() => {
                 log::error!("{file}: what is in force stays: `slots` cannot change while nodes run");
             }

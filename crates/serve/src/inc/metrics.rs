@@ -75,6 +75,11 @@ impl Seen {
         Seen { node, cores, counts, traffic, silences, drains, moved, silent, times }
     }
 
+    /// Homes that have moved, of a controller.
+    pub fn moved(&self) -> &Moved {
+        &self.moved
+    }
+
     /// Why it serves nobody yet, if so.
     pub fn silent(&self) -> Option<&'static str> {
         self.silent

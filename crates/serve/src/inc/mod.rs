@@ -10,6 +10,7 @@
 //! | `items` | what a home keeps its items in |
 //! | `tiered`, `fast` | a box with its XDP tier; the options that ask for one |
 //! | `orders` | what is changed of a controller that runs |
+//! | `told` | the cluster's file as a controller tells it |
 //! | `plan`, `run`, `one`, `ask` | commands: `topology`; `run`; `millrace box`, `home`, `controller`; one per operation |
 //! | `in_node`, `life` | nodes as a service of a process; the number of their lives |
 //! | `rack` | all nodes of a topology in this process, to be killed and revived |
@@ -36,6 +37,7 @@ pub mod run;
 #[cfg(test)]
 mod tests;
 pub mod tiered;
+mod told;
 
 pub use ::client::cache::{Client, ClientError, Item, Swap, Topology, TopologyError};
 pub use ::client::cache::{book, client, datagrams, driver, machine, stream, times, topology, wire};

@@ -88,7 +88,7 @@ impl Run {
 impl Common {
     /// As the file says.
     pub fn topology(&self) -> Result<Topology, IncError> {
-        Ok(Topology::read(&self.lives.topology)?)
+        Ok(Topology::read_file(&self.lives.topology)?)
     }
 
     /// Runs nodes until they are told to stop. `equip` is called for each when its address is its own.

@@ -18,7 +18,7 @@
 //!
 //! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
 
-use super::claiming::{Claiming, ConnectError};
+use super::claiming::{Claiming, ConnectError, find_in_time};
 use super::post::Post;
 use super::registers::{Id, Registers};
 use super::service::chained::Answer;
@@ -193,8 +193,7 @@ impl ChainClient {
         let patience = Duration::from_secs(registers.read(Id::ChainedPatience));
         // What a server without boxes is refused is said to its clients: two servers that do not know of each other are a mistake.
         let options = Options { wait: WaitPolicy::BLOCK, patience, by_homes: false, ..Options::default() };
-        let client = Client::find(vec![source], number, &options);
-        let mut client = client.map_err(|error| ConnectError::Chain(number, error))?;
+        let mut client = find_in_time(&source, number, &options)?;
         log::info!("items lie in chain {}", client.chain());
         let figures = Arc::new(Figures::of(client.chain()));
         let claim = home.map_or(Ok(0), |home| home.claim(number, &mut client))?;

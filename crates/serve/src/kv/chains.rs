@@ -62,7 +62,7 @@ fn find(places: &[Place]) -> Result<Vec<Found>, String> {
     let address = |place: &Place| match place {
         Place::Replica(address) => Ok(address.clone()),
         Place::File(path) => Err(format!(
-            "--chain names the file {}, which says where all replicas are, and something else: leave one of them out",
+            "--chain-at names the file {}, which says where all replicas are, and something else: leave one of them out",
             path.display()
         )),
     };

@@ -1,10 +1,41 @@
-//! How a home of boxes comes to have a chain for itself, and why a server has no client of a chain.
+//! How a server finds its chain, waiting for one that is being started; how a home of boxes comes to have it for itself, and why a server has no client
+//! of one.
 
-use ::client::chain::{Client, TxnError};
+use ::client::chain::{Client, Options, Source, TxnError};
+use base::Nanos;
 use protocol::chain::Claim;
 use protocol::chain::claim::CLAIM;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::time::{Duration, Instant};
+
+/// Between two looks for a chain of which nobody is there.
+const PACE: Duration = Duration::from_millis(100);
+
+/// A client of a chain, which may be being started: it is waited for as long as its clients wait for an answer (`chained.patience`). What is waited for is
+/// said once, after the first look.
+pub fn find_in_time(source: &Source, number: Option<u32>, options: &Options) -> Result<Client, ConnectError> {
+    let begun = Instant::now();
+    let mut is_said = false;
+    loop {
+        let error = match Client::find(vec![source.clone()], number, options) {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        let may_come = matches!(error, TxnError::Nobody(_) | TxnError::NotFound(_));
+        if !may_come || begun.elapsed() >= options.patience {
+            return Err(ConnectError::Chain(number, error));
+        }
+        if !std::mem::replace(&mut is_said, true) {
+            let which = number.map_or("the chain".to_owned(), |number| format!("chain {number}"));
+            let longest = Nanos::from(options.patience);
+            log::warn!(
+                "waits for a replica of {which} to answer, {longest} at most (chained.patience): {error}"
+            );
+        }
+        std::thread::sleep(PACE);
+    }
+}
 
 /// A home that is to have a chain for itself.
 pub struct Claiming {

@@ -156,7 +156,8 @@ impl Service for Kv {
         let udp = server.udp().iter().map(|address| format!("udp:{address}"));
         let unix = unix.iter().map(|path| format!("unix:{}", path.display()));
         let shm = shm.iter().map(|path| format!("shm:{}", path.display()));
-        tcp.chain(udp).chain(unix).chain(shm).collect()
+        let txn = server.takes_transactions_at().map(|address| format!("transactions at {address}"));
+        tcp.chain(udp).chain(unix).chain(shm).chain(txn).collect()
     }
 
     fn death(&self) -> Option<Failure> {

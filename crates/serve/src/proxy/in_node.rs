@@ -36,7 +36,8 @@ impl Proxying {
         let keys: Keys = table.flags(&["kind"])?;
         table.no_registers("the topology file sets its registers in [coherence]")?;
         let file = table.need("topology", "the file that the nodes have, too")?;
-        let topology = Topology::read(&keys.topology).map_err(|error| file.wrong(error.to_string()))?;
+        let topology = Topology::find(&keys.topology, ::client::controllers::TIMEOUT);
+        let topology = topology.map_err(|error| file.wrong(error.to_string()))?;
         Ok(Proxying::new(keys, topology, Vec::new()))
     }
 

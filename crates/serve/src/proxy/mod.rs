@@ -87,7 +87,7 @@ pub struct Proxy {
 /// What config files say, too.
 #[derive(clap::Args, Clone, Debug)]
 struct Keys {
-    /// The file that the nodes have, too
+    /// The file that the nodes have, too; or http://HOST:PORT[,…]: admin ports of the rack's controllers
     #[arg(long, value_name = "FILE")]
     topology: PathBuf,
 
@@ -115,7 +115,7 @@ impl Proxy {
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), ProxyError> {
         self.log.start("proxy");
-        let topology = Topology::read(&self.keys.topology)?;
+        let topology = Topology::find(&self.keys.topology, ::client::controllers::TIMEOUT)?;
         let stop = Stop::on_signals().map_err(IncError::Signal)?;
         let shell =
             Shell::of(Proxying::new(self.keys.clone(), topology, self.listen.clone()), self.admin, stop)?;

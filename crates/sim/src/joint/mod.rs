@@ -1,14 +1,16 @@
 //! Histories in which clients of keys and clients of transactions act on the same items, and their judge: is all of it strictly serializable, an operation
 //! on one key being a transaction of one?
 //!
-//! Two looks, which a history must both bear:
-//! 1. *Keys* ([`parts`]): each key is linearizable ([`crate::check`]), where what a transaction does to a key is an operation on it, with the
+//! Three looks, which a history must all bear:
+//! 1. *Keys* (`parts`): each key is linearizable ([`crate::check`]), where what a transaction does to a key is an operation on it, with the
 //!    transaction's call and return. Expiry, flushes and what is not known are judged here.
-//! 2. *Places* ([`places`]): where one transaction names two keys, all versions of both come from one order, the system's. In that order every
+//! 2. *Places* (`places`): where one transaction names two keys, all versions of both come from one order, the system's. In that order every
 //!    operation that tells a version has one place, for all of its keys, and what was answered before another was called comes first. This is what tells that
 //!    half of a transaction was seen before the other half.
 //!
-//! What a violation shows: the operations that contradict each other. What neither look sees: operations that tell no version (a miss, a delete that does not say
+//! 3. *Order* (`order`): keys that only transactions name are replayed in that order, what additions came to included.
+//!
+//! What a violation shows: the operations that contradict each other. What no look sees: operations that tell no version (a miss, a delete that does not say
 //! which) have a place in their key's order, and none among those of other keys.
 //!
 //! Transactions see what memcached's clients do not, what has expired or was flushed until it is removed (`docs/durability.md`): what one reads of a key that
@@ -16,6 +18,7 @@
 //!
 //! Cost: O(n log n), and the searches of the keys.
 
+mod order;
 mod parts;
 mod places;
 #[cfg(test)]
@@ -130,18 +133,67 @@ pub fn of_transactions(history: &History) -> txn::History {
     only
 }
 
-/// Judges a history: keys, each as [`check::check`] does, and the places of all.
+/// What clients of keys and of transactions saw at the same time, as one history: calls come first at one moment, so nothing is ordered that was not.
+///
+/// # Panics
+/// When operations of both have the same number.
+pub fn merge(keys: &history::History<kv::Op, kv::Ret>, transactions: &txn::History) -> History {
+    let mut merged = History::new();
+    let mut keys = keys.events().iter().peekable();
+    let mut transactions = transactions.events().iter().peekable();
+    loop {
+        let is_key = match (keys.peek(), transactions.peek()) {
+            (None, None) => return merged,
+            (Some(key), Some(txn)) => {
+                let is_return =
+                    (matches!(key.what, What::Return { .. }), matches!(txn.what, What::Return { .. }));
+                (key.at, is_return.0) <= (txn.at, is_return.1)
+            }
+            (key, _) => key.is_some(),
+        };
+        if is_key {
+            let event = keys.next().expect("it was looked at");
+            match &event.what {
+                What::Call { key, op } => {
+                    merged.call(event.at, event.client, event.id, key, Op::Key(op.clone()));
+                }
+                What::Return { ret, .. } => merged.returns(event.at, event.id, Ret::Key(ret.clone())),
+            }
+            continue;
+        }
+        let event = transactions.next().expect("it was looked at");
+        match &event.what {
+            What::Call { key, op } => merged.call(event.at, event.client, event.id, key, Op::Txn(op.clone())),
+            What::Return { ret: txn::Ret::Done(done), .. } => {
+                merged.returns(event.at, event.id, Ret::Done(done.clone()));
+            }
+            What::Return { ret: txn::Ret::Refused, .. } => {
+                merged.returns(event.at, event.id, Ret::Key(kv::Ret::of(kv::Status::Error)));
+            }
+        }
+    }
+}
+
+/// Judges a history: keys, each as [`check::check`] does, the places of all, and the replay of what is of transactions alone.
 pub fn check(history: &History, rules: &Rules) -> Report {
     let wrong = places::contradiction(history);
-    let parts = parts::of(history);
+    let mut parts = parts::of(history);
+    let replayed = if rules.may_evict { order::Replayed::default() } else { order::replay(history) };
     let mut report = check::check(&parts.history, rules);
+    // Of these the keys alone know too little, whatever they say.
     let is_known = |finding: &check::Finding| !parts.unknown.iter().any(|key| **key == *finding.key);
+    let found = report.violations.len() + report.gave_up.len();
     report.violations.retain(is_known);
-    report.violations.splice(0..0, wrong);
+    report.gave_up.retain(is_known);
+    report.good += found - report.violations.len() - report.gave_up.len();
+    parts.unknown.retain(|key| !replayed.good.contains(key));
+    report.good = report.good.saturating_sub(parts.unknown.len());
+    report.violations.splice(0..0, wrong.into_iter().chain(replayed.violations));
     let not_decided = |key: &Name| check::Finding {
         key: key.to_vec(),
         text: "a transaction that adds to it was not answered: what it became is not known".to_owned(),
     };
     report.gave_up.extend(parts.unknown.iter().map(not_decided));
+    report.gave_up.extend(replayed.undecided);
     report
 }

@@ -41,13 +41,13 @@ pub(super) fn contradiction(history: &History) -> Option<Finding> {
 }
 
 /// Keys that are named together, perhaps through others.
-struct Groups<'a> {
+pub(super) struct Groups<'a> {
     parents: HashMap<&'a Name, &'a Name>,
     numbers: HashMap<&'a Name, usize>,
 }
 
 impl<'a> Groups<'a> {
-    fn of(all: &[Asked<'a>]) -> Groups<'a> {
+    pub(super) fn of(all: &[Asked<'a>]) -> Groups<'a> {
         let mut groups = Groups { parents: HashMap::new(), numbers: HashMap::new() };
         for asked in all {
             let Op::Txn(txn) = asked.op else { continue };
@@ -78,7 +78,7 @@ impl<'a> Groups<'a> {
         self.numbers.get(self.root(key)).copied()
     }
 
-    fn of_asked(&self, asked: &Asked<'_>) -> Option<usize> {
+    pub(super) fn of_asked(&self, asked: &Asked<'_>) -> Option<usize> {
         match asked.op {
             Op::Key(_) => self.of_key(asked.key),
             Op::Txn(txn) => self.of_key(txn.keys().next()?),

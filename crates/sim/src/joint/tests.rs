@@ -196,14 +196,82 @@ fn what_aborts_or_is_refused_changes_nothing() {
 }
 
 #[test]
-fn what_was_not_answered_may_have_been_done_and_additions_are_not_decided() {
+fn what_was_not_answered_may_have_been_done_and_additions_to_keys_of_others_are_not_decided() {
     let lines = |op: Op| {
         [(1, "a", set("1"), Some((2, ok(1)))), (3, "", op, None), (5, "a", get(), Some((6, hit("2", 2))))]
     };
     assert_eq!(wrong(&lines(put(&[("a", "2"), ("b", "2")]))), None);
-    let add = Op::Txn(Txn { writes: vec![(key("a"), Change::Add(1))], ..Txn::default() });
-    let report = check(&history(&lines(add)), &Rules::default());
+    let report = check(&history(&lines(add("a", 1))), &Rules::default());
     assert!(report.violations.is_empty() && report.gave_up.len() == 1);
+    // Two reads that contradict each other are not decided either, as long as one who adds was not answered.
+    assert_eq!(report.good, 0);
+}
+
+fn add(name: &str, by: i64) -> Op {
+    Op::Txn(Txn { writes: vec![(key(name), Change::Add(by))], ..Txn::default() })
+}
+
+fn sum(lsn: u64, sum: i64) -> Ret {
+    Ret::Done(Done { lsn, abort: None, reads: vec![], sums: vec![sum] })
+}
+
+#[test]
+fn additions_to_keys_of_transactions_alone_are_replayed() {
+    // Beside a key of all, which the transaction names, too.
+    let lines = |of: i64, third: i64| {
+        let mut both = add("n", 5);
+        if let Op::Txn(txn) = &mut both {
+            txn.writes.push((key("a"), Change::Put(Value::of(b"2"))));
+        }
+        vec![
+            (1, "a", set("1"), Some((2, ok(1)))),
+            (3, "", both, Some((4, sum(2, of)))),
+            (5, "", add("n", 7), None),
+            (7, "", add("n", 1), Some((8, sum(5, third)))),
+            (9, "a", get(), Some((10, hit("2", 2)))),
+        ]
+    };
+    // The one that was not answered was done, or not.
+    for sum in [6, 13] {
+        let report = check(&history(&lines(5, sum)), &Rules::default());
+        assert!(report.is_linearizable() && report.good == 2, "{report:?}");
+    }
+    let report = check(&history(&lines(5, 7)), &Rules::default());
+    assert!(!report.is_linearizable(), "no order makes it 7");
+    // What an addition came to is judged also where nobody reads it.
+    let all = lines(4, 5);
+    let answered: Vec<Line> = all.into_iter().filter(|line| line.3.is_some()).collect();
+    let report = check(&history(&answered), &Rules::default());
+    assert!(!report.violations.is_empty(), "{report:?}");
+    // After a flush of all nothing is replayed.
+    let mut flushed = lines(5, 6);
+    let flush = Op::Key(kv::Op::Flush { delay: None });
+    flushed.push((11, "", flush, Some((12, Ret::Key(kv::Ret::of(Status::Ok))))));
+    let report = check(&history(&flushed), &Rules::default());
+    assert!(report.violations.is_empty() && !report.gave_up.is_empty(), "{report:?}");
+}
+
+#[test]
+fn what_two_recorders_have_is_one_history() {
+    let (mut keys, mut transactions) = (history::History::new(), txn::History::new());
+    let written = kv::Op::Set { value: Value::of(b"1"), ttl: None };
+    keys.call(Picos(1), 0, 1, b"a", written);
+    keys.returns(Picos(3), 1, kv::Ret::of(Status::Ok).versioned(1));
+    let Op::Txn(swap) = put(&[("a", "2")]) else { unreachable!("it is one") };
+    transactions.call(Picos(3), 1, 2, b"", swap.clone());
+    transactions.returns(
+        Picos(4),
+        2,
+        txn::Ret::Done(Done { lsn: 2, abort: None, reads: vec![], sums: vec![] }),
+    );
+    transactions.call(Picos(5), 1, 3, b"", swap);
+    transactions.returns(Picos(6), 3, txn::Ret::Refused);
+    let merged = merge(&keys, &transactions);
+    // At one moment the call is first.
+    let ids: Vec<_> = merged.events().iter().map(|event| event.id).collect();
+    assert_eq!(ids, [1, 2, 1, 2, 3, 3]);
+    assert!(of_transactions(&merged) == transactions && of_keys(&merged) == keys);
+    assert!(check(&merged, &Rules::default()).is_linearizable());
 }
 
 #[test]

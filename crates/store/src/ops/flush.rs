@@ -18,6 +18,12 @@ impl Store {
         }
     }
 
+    /// Takes away the flush that is still to come, or is due and not done yet, and says at which second: whoever takes it has to do it.
+    pub fn take_flush(&mut self) -> Option<u32> {
+        let at = std::mem::replace(&mut self.flush_at, u32::MAX);
+        (at != u32::MAX).then_some(at)
+    }
+
     #[cold]
     pub(crate) fn flush_now(&mut self) {
         self.flush_at = u32::MAX;

@@ -424,6 +424,21 @@ fn lives_go_on_and_a_clock_set_back_lengthens_none() {
 }
 
 #[test]
+fn a_flush_that_is_to_come_can_be_taken_away_and_is_then_not_done() {
+    let place = Place::new();
+    let (mut store, _) = place.resume(Mode::Cache, 1000);
+    set(&mut store, 1000, b"k", b"v", 0);
+    assert_eq!(store.take_flush(), None);
+    store.flush_all(1000, 1010);
+    store.hand_over(1000).expect("room");
+    let (mut store, start) = place.resume(Mode::Cache, 1020);
+    assert!(matches!(start, Start::Warm { items: 1, .. }), "{start:?}");
+    assert_eq!(store.take_flush(), Some(1010), "though it is due");
+    assert!(get(&mut store, 1030, b"k").is_some());
+    assert_eq!(store.take_flush(), None);
+}
+
+#[test]
 fn planted_bugs_are_found() {
     let found = |bug, run: fn()| {
         PLANTED.set(Some(bug));

@@ -144,8 +144,7 @@ pub(super) fn read(file: &Table<'_>, path: &Path) -> Result<Topology, TopologyEr
     let table = |key| file.get(key).map(|entry: Entry<'_>| entry.table()).transpose();
     table("coherence").map_err(TopologyError::File)?;
     let cluster = table("cluster").map_err(TopologyError::File)?;
-    let secret =
-        cluster.map_or(Ok(Secret::None), |table| Secret::read(&table, path)).map_err(TopologyError::File)?;
+    let secret = Secret::of(cluster.as_ref(), path).map_err(TopologyError::File)?;
     let slots = file.get("slots").map_or(Ok(SLOTS), |entry| entry.count()).map_err(TopologyError::File)?;
     let nodes = Nodes::of(file).map_err(TopologyError::File)?;
     let found = nodes.topology(slots, &registers);

@@ -10,9 +10,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 impl Topology {
-    /// The same, with homes that were at other addresses before.
-    pub(super) fn with_moved(self, moved: Moved) -> Topology {
+    /// The same, with homes that were at other addresses before. Of two places of one home the later counts.
+    #[must_use]
+    pub fn with_moved(self, mut moved: Moved) -> Topology {
         let mut book = self.book;
+        moved.learn(self.layout.moved());
         book.learn(&moved);
         Topology { layout: Arc::new((*self.layout).clone().with_moved(moved)), book, ..self }
     }

@@ -21,7 +21,7 @@ pub(super) struct Homes {
 }
 
 impl Client {
-    /// With writes going by the home of boxes that has claimed the chain, if one has: to [`NodeId::Home`]. Where that is, the chain's claim says.
+    /// With writes going by the home of boxes that has claimed the chain, if one has: to `NodeId::Home`. Where that is, the chain's claim says.
     #[must_use]
     pub fn follows_homes(mut self) -> Client {
         self.homes.are_followed = true;

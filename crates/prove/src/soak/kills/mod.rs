@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  members   a process per member of one cluster's file: boxes, a home with a log or over the chain, controllers, a chain of three
-//!  clients ──┬── memcached  at the node: get, set, delete, incr      ┐ the same keys, one history ─▶ sim::check
-//!            ├── in-network by the boxes (lab's user)                ┘
-//!            └── transfers  transactions at the chain ────────────────────────────────────────────▶ sim::txn::order
+//!  clients ──┬── memcached  at the node: get, set, delete, incr      ┐
+//!            ├── in-network by the boxes (lab's user)                ├ one history ─▶ sim::joint
+//!            └── transfers  transactions at the chain                ┘
 //!  conduct   who dies next, as the seed says; it comes back, all is whole, every client goes on: then the next
 //!  stalls    how long clients stood still after each death, beside how long they may
 //! ```
-//! With `--durability chain` the home's items lie in the chain, and transactions go by it and are on the same keys as all else: each key is judged over all
-//! three kinds of clients, transactions among themselves as ever.
+//! With `--durability chain` the home's items lie in the chain, and transactions go by it and are on the same keys as all else. All is judged as one: strictly
+//! serializable over all keys and all three kinds of clients.
 //!
 //! Nothing here waits for a certain time: a death follows when the cluster says that it is whole and every client has done some operations since the last
 //! one. So the verdict does not depend on how fast the machine is; only the stalls do.
@@ -34,10 +34,11 @@ use clap::Args;
 use conduct::{Death, Gauge, conduct};
 use members::{Durability, Members};
 use serve::process::{interrupt, progress};
-use sim::check::{Report, Rules, check};
-use sim::txn::{Verdict, order};
+use sim::check::{Report, Rules};
+use sim::joint;
 use stalls::{End, Group, Stall};
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ use std::time::Duration;
 /// others do transactions at the chain; with --durability chain the node's items lie there, and these are on the same keys, too. Then, as often as is said,
 /// a member that the seed draws is killed on the spot, comes back, and when all is whole again and every client has gone on, the next.
 ///
-/// The verdict: every key is linearizable over both protocols and all deaths, so no acknowledged write is lost and no read is stale; the transactions are
-/// strictly serializable, by their order. The exit status is 1 if not, or, with --strict, if clients stood still for longer than they may.
+/// The verdict: over all keys, all protocols and all deaths the history is strictly serializable, so no acknowledged write is lost, no read is stale, and
+/// nobody sees half of a transaction. The exit status is 1 if not, or, with --strict, if clients stood still for longer than they may.
 #[derive(Args, Debug)]
 pub struct Kills {
     /// How many die
@@ -80,7 +81,7 @@ pub struct Kills {
     #[arg(long)]
     strict: bool,
 
-    /// Write what memcached's and in-network clients saw (docs/history.md)
+    /// Write what all clients saw, for `millrace check` (docs/history.md)
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 
@@ -98,8 +99,8 @@ pub struct Kills {
 struct Outcome {
     /// Of all keys.
     report: Report,
-    /// Of all transactions.
-    transactions: Verdict,
+    /// How long that took.
+    judged: Nanos,
     deaths: Vec<Death>,
     stalls: Vec<Stall>,
     /// Operations that began, by group.
@@ -112,12 +113,12 @@ struct Outcome {
 impl Outcome {
     /// Promises that were broken.
     fn broken(&self) -> u64 {
-        self.report.violations.len() as u64 + u64::from(matches!(self.transactions, Verdict::Violation(_)))
+        self.report.violations.len() as u64
     }
 
     /// Parts of which a judge knows nothing.
     fn undecided(&self) -> u64 {
-        self.report.gave_up.len() as u64 + u64::from(matches!(self.transactions, Verdict::Undecided(_)))
+        self.report.gave_up.len() as u64
     }
 
     /// Stalls that were longer than they may be.
@@ -170,7 +171,7 @@ impl Kills {
         let gauges: Vec<Gauge> = (0..2 * self.clients).map(|_| Gauge::default()).collect();
         let (of_node, of_chain) = gauges.split_at(self.clients as usize);
         let users = self.users(members)?;
-        let history = transfers::History::new(begun);
+        let history = transfers::History::new(begun, 2 * self.clients);
         let (node, chain, members_cell) = (members.node(), members.chain(), members);
         let (parts, deaths) = std::thread::scope(|scope| {
             let (over, left, history, chain) = (&over, &left, &history, &chain);
@@ -195,7 +196,7 @@ impl Kills {
                 parts.push(thread.join().expect(join).map_err(|error| error.to_string()));
             }
             parts.extend(at_node.into_iter().map(|thread| Ok(thread.join().expect(join))));
-            parts.extend(at_chain.into_iter().map(|thread| Ok(thread.join().expect(join))));
+            at_chain.into_iter().for_each(|thread| thread.join().expect(join));
             (parts, deaths)
         });
         let parts = parts.into_iter().collect::<Result<Vec<Part>, String>>()?;
@@ -229,8 +230,10 @@ impl Kills {
     fn judge(&self, played: Played, deaths: Vec<Death>, members: &Members) -> Result<Outcome, String> {
         let Played { parts, history, begun, took } = played;
         let recorded = Recorded::merge(parts, &[], &[], begun);
+        let transfers::Told { history, ends: told, begun: transactions } = history.into_told();
+        let history = joint::merge(&recorded.history, &history);
         if let Some(path) = &self.history {
-            recorded.write(path).map_err(|e| format!("the history {}: {e}", path.display()))?;
+            write(&history, path).map_err(|e| format!("the history {}: {e}", path.display()))?;
         }
         let group = |client: u32| match client / self.clients {
             0 => Group::InNetwork,
@@ -242,13 +245,7 @@ impl Kills {
             .iter()
             .map(|end| End { at: end.at, client: end.client, group: group(end.client) })
             .collect();
-        let transfers::Told { history, ends: told, begun: transactions } = history.into_told();
-        let first = 2 * self.clients;
-        ends.extend(told.iter().map(|&(at, client)| End {
-            at,
-            client: first + client,
-            group: Group::Transactions,
-        }));
+        ends.extend(told.iter().map(|&(at, client)| End { at, client, group: Group::Transactions }));
         ends.sort_by_key(|end| end.at);
         let answered = Group::ALL.map(|of| ends.iter().filter(|end| end.group == of).count() as u64);
         let calls = |of: Group| {
@@ -258,16 +255,16 @@ impl Kills {
         let called = [calls(Group::Memcached), calls(Group::InNetwork), transactions];
         let clients = 3 * self.clients;
         let stalls = stalls::stalls(&ends, &deaths, (clients, self.clients), took, &members.times());
-        Ok(Outcome {
-            report: check(&recorded.history, &Rules::default()),
-            transactions: order::check(&history, &order::Settled::new()),
-            deaths,
-            stalls,
-            begun: called,
-            answered,
-            took,
-        })
+        let begun = now();
+        let report = joint::check(&history, &Rules::default());
+        Ok(Outcome { report, judged: now().since(begun), deaths, stalls, begun: called, answered, took })
     }
+}
+
+fn write(history: &joint::History, path: &Path) -> io::Result<()> {
+    let mut out = io::BufWriter::new(std::fs::File::create(path)?);
+    history.write(&mut out)?;
+    out.flush()
 }
 
 /// What clients left.

@@ -7,7 +7,6 @@ use base::Nanos;
 use protocol::coherence::NodeId;
 use serde_json::{Value, json};
 use serve::cluster::file::Who;
-use sim::txn::Verdict;
 use std::io::{self, Write};
 
 /// Findings that are printed.
@@ -94,6 +93,7 @@ fn to_json(kills: &Kills, outcome: &Outcome) -> Value {
         "operations": by_group(outcome.begun),
         "answered": by_group(outcome.answered),
         "seconds": outcome.took.as_secs_f64(),
+        "judged_ms": milliseconds(outcome.judged),
         "allowance_ms": milliseconds(ALLOWANCE),
         "longer_than_bound": outcome.long(),
         "stalls": stalls,
@@ -119,9 +119,6 @@ fn text(out: &mut impl Write, kills: &Kills, outcome: &Outcome) -> io::Result<()
     for finding in outcome.report.violations.iter().chain(&outcome.report.gave_up).take(SHOWN) {
         writeln!(out, "\n{finding}")?;
     }
-    if let Verdict::Violation(text) | Verdict::Undecided(text) = &outcome.transactions {
-        writeln!(out, "\n{text}")?;
-    }
     let (broken, open) = (outcome.broken(), outcome.undecided());
     let verdict = match (broken, open) {
         (0, 0) => "nothing acknowledged was lost, nothing stale was read",
@@ -130,9 +127,10 @@ fn text(out: &mut impl Write, kills: &Kills, outcome: &Outcome) -> io::Result<()
     };
     writeln!(
         out,
-        "\n{verdict}: {} kills in {}, {broken} violations, {open} not decided; {} stalls longer than they may be; seed {}",
+        "\n{verdict}: {} kills in {}, {broken} violations, {open} not decided, judged in {}; {} stalls longer than they may be; seed {}",
         outcome.deaths.len(),
         outcome.took,
+        outcome.judged,
         outcome.long(),
         kills.seed
     )

@@ -1,20 +1,19 @@
 //! Clients of the chain: transfers between accounts, and reads of several at once, recorded for the judge of transactions.
 //!
-//! Where the node keeps its items in the chain, each also reads, and perhaps stores, one of the keys of memcached's and in-network clients. That is recorded
-//! beside what those saw, in their words, so one judge has all of that key; the accounts are judged as ever, with the places that the same transactions have.
+//! Where the node keeps its items in the chain, each also reads, and perhaps stores, one of the keys of memcached's and in-network clients.
 
 use super::Kills;
 use super::conduct::Gauge;
 use super::members::Durability;
 use crate::lab::run::load::Pace;
-use crate::lab::run::record::{Part, now};
+use crate::lab::run::record::now;
 use crate::lab::run::user::{is_number, name};
 use crate::sim::chain::record::{answered, asked};
 use base::{Nanos, Picos, Prng};
 use fabric::link::Address;
-use protocol::chain::{Outcome, Transaction};
+use protocol::chain::Transaction;
+use protocol::chain::transaction::Abort;
 use serve::txn::{self, Options, TxnError};
-use sim::kv::{Op, Ret, Status, Value};
 use sim::txn as words;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +23,6 @@ use std::time::Duration;
 const ACCOUNTS: u64 = 32;
 /// Until a client gives up an answer, and asks for something else.
 const PATIENCE: Duration = Duration::from_secs(5);
-const IN_MEMORY: &str = "what is in memory can be recorded";
 
 /// What all clients saw.
 pub struct Told {
@@ -40,13 +38,15 @@ pub struct Told {
 pub struct History {
     told: Mutex<Told>,
     begun: Nanos,
+    /// The number of the first of these clients.
+    first: u32,
 }
 
 impl History {
-    /// Nothing yet; times are since `begun`.
-    pub fn new(begun: Nanos) -> History {
+    /// Nothing yet; times are since `begun`, and the clients' numbers begin with `first`.
+    pub fn new(begun: Nanos, first: u32) -> History {
         let told = Told { history: words::History::new(), ends: Vec::new(), begun: 0 };
-        History { told: Mutex::new(told), begun }
+        History { told: Mutex::new(told), begun, first }
     }
 
     /// It is over.
@@ -61,7 +61,9 @@ impl History {
     fn call(&self, client: u32, transaction: &Transaction) -> u64 {
         let mut told = self.told();
         // Under the lock, so that the history is in the order of time.
-        let (at, id) = (now().since(self.begun), told.begun);
+        let client = self.first + client;
+        // As other recorders number theirs.
+        let (at, id) = (now().since(self.begun), u64::from(client) << 40 | told.begun);
         told.history.call(Picos::from(at), client, id, b"", asked(transaction));
         told.begun += 1;
         id
@@ -71,7 +73,7 @@ impl History {
         let mut told = self.told();
         let at = now().since(self.begun);
         if matches!(ret, words::Ret::Done(_)) {
-            told.ends.push((at, client));
+            told.ends.push((at, self.first + client));
         }
         told.history.returns(Picos::from(at), id, ret);
     }
@@ -87,14 +89,7 @@ pub struct Client<'a> {
     pace: Pace,
     /// Keys of the other clients that it uses, too; 0: none.
     keys: u64,
-    part: Part,
     made: u64,
-}
-
-/// One of the keys of the other clients in a transaction.
-struct Shared {
-    /// That it is read, and stored.
-    calls: Vec<u64>,
 }
 
 impl<'a> Client<'a> {
@@ -108,12 +103,12 @@ impl<'a> Client<'a> {
     ) -> Client<'a> {
         let random = Prng::for_entity(kills.seed, u64::from(number), 0x7478);
         let keys = if kills.durability == Durability::Chain { kills.keys } else { 0 };
-        let (part, pace) = (Part::new(2 * kills.clients + number), Pace::of(kills.rate, kills.clients));
-        Client { number, chain, history, gauge, random, pace, keys, part, made: 0 }
+        let pace = Pace::of(kills.rate, kills.clients);
+        Client { number, chain, history, gauge, random, pace, keys, made: 0 }
     }
 
-    /// Until it is over: what it saw of the other clients' keys.
-    pub fn work(mut self, over: &AtomicBool) -> Part {
+    /// Until it is over.
+    pub fn work(mut self, over: &AtomicBool) {
         let options = Options { patience: PATIENCE, ..Options::default() };
         let (mut client, mut next) = (None, Nanos(0));
         while !over.load(Ordering::Relaxed) {
@@ -127,28 +122,23 @@ impl<'a> Client<'a> {
                 }
             }
         }
-        self.part
     }
 
     /// Does one. Whether the client is of any more use.
     fn transact(&mut self, client: &mut txn::Client) -> bool {
         let accounts = self.draw();
-        let id = self.history.call(self.number, &accounts);
-        let (transaction, shared) = self.share(accounts);
+        let transaction = self.share(accounts);
+        let id = self.history.call(self.number, &transaction);
         match client.execute(transaction) {
-            Ok(outcome) if self.keys == 0 || outcome.abort.is_none() => {
-                let of_accounts = self.returns(outcome, shared);
-                self.history.returns(self.number, id, words::Ret::Done(answered(&of_accounts)));
+            // Where the home has the chain and is not reached, a transaction looks at nothing.
+            Ok(outcome) if self.keys == 0 || outcome.abort != Some(Abort::Claimed) => {
+                self.history.returns(self.number, id, words::Ret::Done(answered(&outcome)));
                 self.gauge.add();
                 true
             }
             // What nobody knows has no end.
             Err(TxnError::Unknown { .. }) => false,
-            // Not done: also where the home has the chain and is not reached.
             Ok(_) | Err(_) => {
-                for call in shared.into_iter().flat_map(|shared| shared.calls) {
-                    self.part.returns(now(), call, Ret::of(Status::Error), None).expect(IN_MEMORY);
-                }
                 self.history.returns(self.number, id, words::Ret::Refused);
                 false
             }
@@ -156,40 +146,19 @@ impl<'a> Client<'a> {
     }
 
     /// With one of the other clients' keys, where they are in the chain.
-    fn share(&mut self, accounts: Transaction) -> (Transaction, Option<Shared>) {
+    fn share(&mut self, accounts: Transaction) -> Transaction {
         if self.keys == 0 {
-            return (accounts, None);
+            return accounts;
         }
         let key = self.random.below(self.keys);
         let name = name(key);
-        let mut calls = vec![self.part.call(now(), name.as_bytes(), Op::Get).expect(IN_MEMORY)];
-        let mut transaction = accounts.get(name.clone());
-        if !transaction.only_reads() && !is_number(key) {
-            self.made += 1;
-            let text = format!("t{}n{}.", self.number, self.made);
-            let op = Op::Set { value: Value::of(text.as_bytes()), ttl: None };
-            calls.push(self.part.call(now(), name.as_bytes(), op).expect(IN_MEMORY));
-            transaction = transaction.put(name, text);
+        let transaction = accounts.get(name.clone());
+        if transaction.only_reads() || is_number(key) {
+            return transaction;
         }
-        (transaction, Some(Shared { calls }))
-    }
-
-    /// It was done: what is left are the accounts.
-    fn returns(&mut self, mut outcome: Outcome, shared: Option<Shared>) -> Outcome {
-        let Some(Shared { calls }) = shared else { return outcome };
-        let found = outcome.reads.pop().expect("it is read last");
-        let seen = match found {
-            Some(found) => {
-                let (value, version) = (Some(Value::of(&found.value)), Some(found.version.0));
-                Ret { status: Status::Ok, value, version }
-            }
-            None => Ret::of(Status::Miss),
-        };
-        let stored = Ret { status: Status::Ok, value: None, version: Some(outcome.lsn.0) };
-        for (call, ret) in calls.into_iter().zip([seen, stored]) {
-            self.part.returns(now(), call, ret, None).expect(IN_MEMORY);
-        }
-        outcome
+        self.made += 1;
+        let text = format!("t{}n{}.", self.number, self.made);
+        transaction.put(name, text)
     }
 
     fn draw(&mut self) -> Transaction {

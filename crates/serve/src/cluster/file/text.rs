@@ -5,6 +5,7 @@ use crate::process::table::{Source, Table, Wrong};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::Path;
 
 /// The head of a replica's table.
 const HEAD: &str = "[[chain.replica]]";
@@ -95,6 +96,52 @@ pub fn moved(
     Ok(format!("{}{table}{}", &text[..lines.start], &text[lines.end..]))
 }
 
+/// The text without a key of a home's table.
+///
+/// # Errors
+/// The file is none, has no such home, or not as a table of its own.
+pub fn without_key(source: &Source, home: u16, key: &str) -> Result<String, String> {
+    let lines = node(source, "home", home)?;
+    let text = source.text();
+    let is_other = |line: &&str| line.split_once('=').is_none_or(|(found, _)| found.trim() != key);
+    let table: String = text[lines.clone()].split_inclusive('\n').filter(is_other).collect();
+    Ok(format!("{}{table}{}", &text[..lines.start], &text[lines.end..]))
+}
+
+/// The text in which the keys of the rack are where they are on this machine: paths of `[cluster]` that are from the file's folder are from its root.
+///
+/// # Errors
+/// The file is none.
+pub fn with_whole_paths(source: &Source, folder: &Path) -> Result<String, String> {
+    let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
+    let cluster = source.table(&parsed).get("cluster").and_then(|entry| entry.table().ok());
+    let mut keys: Vec<_> = ["key", "client_key"]
+        .iter()
+        .filter_map(|key| {
+            let entry = cluster.as_ref()?.get(key)?;
+            Some((entry.at(), entry.text().ok()?))
+        })
+        .filter(|(_, path)| Path::new(path).is_relative())
+        .collect();
+    // From the last to the first, so that those before stay where they are.
+    keys.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
+    let mut text = source.text().to_owned();
+    for (at, path) in keys {
+        let value = text[at..].find('=').map(|equals| at + equals + 1);
+        let quotes = value.and_then(|value| Some(value + text[value..].find(['"', '\''])?));
+        let Some(start) = quotes else { continue };
+        let quote = text[start..].chars().next().expect("it was found");
+        // A path with quotes in it stays as it is.
+        let Some(end) = text[start + 1..].find(quote).map(|end| start + 1 + end + 1) else { continue };
+        if &text[start + 1..end - 1] != path {
+            continue;
+        }
+        let whole = toml::Value::String(folder.join(path).display().to_string());
+        text.replace_range(start..end, &whole.to_string());
+    }
+    Ok(text)
+}
+
 /// The bytes of the table of a box or home.
 fn node(source: &Source, kind: &str, id: u16) -> Result<Range<usize>, String> {
     let parsed = source.parse().map_err(|wrong| wrong.to_string())?;
@@ -168,7 +215,6 @@ mod tests {
     use super::*;
     use crate::cluster::file::File;
     use proptest::prelude::*;
-    use std::path::Path;
 
     const TEXT: &str = "\
 # Two chains.
@@ -207,6 +253,24 @@ id = 2
         assert!(without(&source(TEXT), 7, 3).is_err() && without(&source(TEXT), 9, 2).is_err());
         let inline = "[[chain]]\nnumber = 7\nreplica = [{ id = 1 }]\n";
         assert!(without(&source(inline), 7, 1).expect_err("no table").contains("by hand"));
+    }
+
+    #[test]
+    fn keys_are_where_they_are_on_this_machine_and_all_else_stays() {
+        let whole = |text: &str| with_whole_paths(&source(text), Path::new("/etc/a rack")).expect("a file");
+        assert_eq!(whole(TEXT), TEXT, "it names none");
+        for (before, after) in [
+            (
+                "# key = \"x\"\n[cluster]\nclient_key = 'c.key' # ours\nkey=\"n.key\"\n[[box]]\nkey = 1\n",
+                "# key = \"x\"\n[cluster]\nclient_key = \"/etc/a rack/c.key\" # ours\nkey=\"/etc/a rack/n.key\"\n[[box]]\nkey = 1\n",
+            ),
+            ("cluster = { key = \"a\" }\n", "cluster = { key = \"/etc/a rack/a\" }\n"),
+            ("[cluster]\nkey = \"/a/key\"\n", "[cluster]\nkey = \"/a/key\"\n"),
+            ("[cluster]\nkey = \"a\\\"b\"\n", "[cluster]\nkey = \"a\\\"b\"\n"),
+            ("[cluster]\nkey = 7\n", "[cluster]\nkey = 7\n"),
+        ] {
+            assert_eq!(whole(before), after);
+        }
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub struct DurableArgs {
 
     /// Replicas of the chain that items lie in (`millrace chain up` prints them): tcp:HOST:PORT, unix:/path, shm:/path, udp:HOST:PORT. One that lives is
     /// enough. Or the file of the cluster (FILE.toml): items lie in all of its chains, by the slots of their keys
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    // `--chain` was its name, and is a chain's number everywhere else: as an alias it goes on for a release.
+    #[arg(long = "chain-at", alias = "chain", value_name = "ADDRESS", value_delimiter = ',')]
     pub chain: Vec<Place>,
 }
 
@@ -92,7 +93,7 @@ impl DurableArgs {
         let wrong = |text: &str| Err(DurableError(text.to_owned()));
         match (self.durability, &self.data_dir, &self.chain[..]) {
             (Durability::None | Durability::Log, _, [_, ..]) => {
-                wrong("--chain names the chain that items lie in: say --durability chain, or leave it out")
+                wrong("--chain-at names the chain that items lie in: say --durability chain, or leave it out")
             }
             (Durability::None, None, _) => Ok(Plan::None),
             (Durability::None, Some(_), _) => {
@@ -106,7 +107,7 @@ impl DurableArgs {
             ),
             (Durability::Log, Some(directory), _) => Ok(Plan::Log(directory)),
             (Durability::Chain, _, []) => wrong(
-                "--durability chain needs the replicas of the chain: --chain ADDRESS,ADDRESS,… (`millrace chain up` prints them), or --chain cluster.toml",
+                "--durability chain needs the replicas of the chain: --chain-at ADDRESS,ADDRESS,… (`millrace chain up` prints them), or --chain-at cluster.toml",
             ),
             (Durability::Chain, Some(_), _) => wrong(
                 "--durability chain keeps nothing on this machine: leave --data-dir out, or say --durability log",

@@ -89,7 +89,7 @@ pub struct AtHome {
 impl HomeArgs {
     /// Where operators find it, if the file says so.
     pub fn admin(&self) -> Option<SocketAddr> {
-        let topology = Topology::read(self.boxes.as_ref()?).ok()?;
+        let topology = Topology::read_file(self.boxes.as_ref()?).ok()?;
         let id = self.home.map(HomeId).or_else(|| topology.homes().first().map(|(id, _)| *id))?;
         topology.admin(NodeId::Home(id))
     }
@@ -103,7 +103,7 @@ impl Seat {
     pub fn take_place(args: &HomeArgs) -> Result<Option<Seat>, StartError> {
         let Some(file) = &args.boxes else { return Ok(None) };
         let failed = |error: TopologyError| StartError::Home(error.to_string());
-        let topology = Topology::read(file).map_err(failed)?;
+        let topology = Topology::read_file(file).map_err(failed)?;
         let id = match (args.home, topology.homes()) {
             (Some(id), _) => HomeId(id),
             (None, [(only, _)]) => *only,

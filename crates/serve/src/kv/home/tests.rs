@@ -35,6 +35,8 @@ struct Rig {
     nodes: Vec<Server>,
     /// Nodes have logs.
     is_durable: bool,
+    /// Nodes that are started from now on have their memory in files.
+    keeps_memory: bool,
 }
 
 impl Rig {
@@ -78,6 +80,7 @@ impl Rig {
             boxes: BTreeMap::new(),
             nodes: Vec::new(),
             is_durable,
+            keeps_memory: false,
         };
         for (node, (socket, _)) in std::mem::take(&mut bound) {
             if let NodeId::Home(HomeId(id)) = node {
@@ -115,6 +118,9 @@ impl Rig {
             config.durable.durability = Durability::Log;
             config.durable.data_dir = Some(self.folder.join(format!("data{id}")));
             config.registers.write(Id::LogSize, 8 << 20).expect("a size");
+        }
+        if self.keeps_memory {
+            config.memory_file = Some(self.folder.join(format!("memory{id}")));
         }
         self.nodes.push(Server::start(&config).expect("a node"));
     }
@@ -412,4 +418,47 @@ fn a_home_with_a_log_has_all_that_was_acknowledged_to_either_kind_of_client() {
     assert_eq!(warm(&mut rig.cache(1), "k"), b"4");
     memcached.set("k", "new");
     assert_eq!(read(&mut one, "k").as_deref(), Some("new"));
+}
+
+#[test]
+fn a_home_that_stops_leaves_its_memory_to_the_next_and_the_flush_that_was_put_off() {
+    let mut rig = Rig::two("300000", &[]);
+    rig.keeps_memory = true;
+    let restart = |rig: &mut Rig| {
+        rig.nodes.clear();
+        rig.serve(1, false);
+        rig.memcached()
+    };
+    let mut memcached = restart(&mut rig);
+    memcached.set("k", "v");
+    let mut version = 0;
+    for turn in 0..3 {
+        let mut memcached = restart(&mut rig);
+        // A client of before has a session that this life knows nothing of.
+        let mut one = rig.cache(1);
+        assert_eq!(rig.nodes[0].report().kv.began.how, "warm");
+        memcached.has("k", if turn == 0 { "v" } else { "n" });
+        assert_eq!(warm(&mut one, "k"), if turn == 0 { b"v" } else { b"n" });
+        let given = one.set(b"k", b"n").expect("it is stored").0;
+        assert!(given > version, "{given} after {version}");
+        version = given;
+    }
+    // Nobody waits for a day: what counts is that the next life has it, and the one after that.
+    rig.memcached().ask("flush_all 86400\r\n", "OK\r\n");
+    for _ in 0..2 {
+        restart(&mut rig).has("k", "n");
+    }
+    // A moment that comes while there is no life, or soon after.
+    rig.memcached().ask("flush_all 1\r\n", "OK\r\n");
+    let mut memcached = restart(&mut rig);
+    loop {
+        memcached.send("get k\r\n");
+        let mut line = String::new();
+        memcached.0.read_line(&mut line).expect("a line");
+        if line == "END\r\n" {
+            break;
+        }
+        memcached.hears("n\r\nEND\r\n");
+    }
+    assert_eq!(read(&mut rig.cache(1), "k"), None);
 }

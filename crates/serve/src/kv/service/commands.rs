@@ -3,6 +3,7 @@
 use super::super::config::Config;
 use super::super::durable::Durable;
 use super::parked::Parked;
+use super::put_off::PutOff;
 use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
 use crate::kv::clocks::Clocks;
 use crate::kv::registers::{Id, Registers};
@@ -43,6 +44,8 @@ pub struct Commands {
     pub(super) parked: Parked,
     /// The log, where there is one.
     pub(super) durable: Option<Box<Durable>>,
+    /// Flushes that are to come, at a home of boxes.
+    pub(super) put_off: PutOff,
     /// A mistake on purpose: see [`super::planted`].
     pub(super) gives_what_is_logged: bool,
 }
@@ -91,6 +94,7 @@ impl Commands {
             parked: Parked::new(&buffered),
             clock_began: 0,
             durable: None,
+            put_off: PutOff::default(),
             gives_what_is_logged: false,
             buffered,
             detached: Arc::default(),

@@ -41,7 +41,6 @@ use super::{Reply, inline, refuse, silent};
 use crate::kv::clocks::Clocks;
 use crate::kv::home::Seat;
 use crate::kv::post::Post;
-use crate::kv::registers::Id;
 use base::Nanos;
 use protocol::chain::at_home::Step;
 use protocol::coherence::home::items::Items;
@@ -117,10 +116,6 @@ pub struct Homed<S = Commands, B = NoBugs> {
     out: Out,
     clocks: Clocks,
     now: Nanos,
-    /// The second at which everything is to be flushed. With a log, that has it.
-    flush_at: Option<u32>,
-    /// That flush waits for boxes.
-    is_flushing: bool,
     /// Packets that leave when the log is durable up to there.
     kept: VecDeque<(u64, Out)>,
     kept_packets: usize,
@@ -137,7 +132,9 @@ impl<S: HomeStore> Homed<S> {
 impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// This home, with mistakes made on purpose.
     pub fn over(mut home: Home<S, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<S, B> {
-        home.items_mut().commands_mut().gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
+        let commands = home.items_mut().commands_mut();
+        commands.gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
+        commands.put_off_flushes();
         post.set_serves_from(home.serves_from());
         Homed {
             home,
@@ -146,8 +143,6 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
             out: Out::new(),
             now: clocks.now(),
             clocks,
-            flush_at: None,
-            is_flushing: false,
             kept: VecDeque::new(),
             kept_packets: 0,
         }
@@ -195,9 +190,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         if self.post.tell_gone(&mut self.home.items_mut().commands_mut().parked) {
             self.settle(true);
         }
-        let (is_logged_due, second) = (self.commands().is_logged_flush_due(), self.commands().now);
-        self.is_flushing &= is_logged_due;
-        if (is_logged_due && !self.is_flushing) || self.flush_at.is_some_and(|at| at <= second) {
+        if self.commands_mut().is_flush_to_be_begun() {
             self.flush_now();
         }
     }
@@ -205,11 +198,8 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// A flush whose moment has come. Where the home has no room for it, it is tried again.
     fn flush_now(&mut self) {
         match self.home.admit(self.now, Access::Flush, FLUSH, &mut self.out) {
-            Admitted::Now => {
-                self.commands_mut().flush_now();
-                self.flush_at = None;
-            }
-            Admitted::Later => (self.flush_at, self.is_flushing) = (None, true),
+            Admitted::Now => self.commands_mut().flush_now(),
+            Admitted::Later => self.commands_mut().put_off.waits = true,
             Admitted::Busy | Admitted::NotHome => {}
         }
         self.settle(true);
@@ -230,11 +220,8 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         let Some(access) = access else {
             return self.commands_mut().execute(command, hash, out);
         };
-        if access == Access::Flush {
-            if self.is_put_off(command) {
-                return self.put_off(command, (hash, origin), out);
-            }
-            self.flush_at = None;
+        if access == Access::Flush && self.is_put_off(command) {
+            return self.put_off(command, (hash, origin), out);
         }
         // Room for any of the short answers, before anything is done.
         out.reserve(SMALL_BOUND as u32)?;
@@ -336,20 +323,9 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         (hash, origin): (u64, Origin),
         out: &mut Producer,
     ) -> Option<Reply> {
-        let commands = self.commands_mut();
-        if commands.durable.is_some() {
-            let reply = commands.execute_logged(command, (hash, origin), out);
-            self.settle_log();
-            return reply;
-        }
-        let Command::FlushAll { delay, .. } = command else { unreachable!("looked at just now") };
-        let (moment, is_allowed) = (delay.moment(commands.now), commands.registers.is_on(Id::StoreFlushAll));
-        let reply = said(command, if is_allowed { Line::Ok } else { Line::FlushRefused }, out)?;
-        if is_allowed {
-            commands.counters.cmd_flush += 1;
-            self.flush_at = Some(moment);
-        }
-        Some(reply)
+        let reply = self.commands_mut().execute_logged(command, (hash, origin), out);
+        self.settle_log();
+        reply
     }
 
     /// After whatever the home did: lines whose heads are done go on, messages leave, edges learn what is done.

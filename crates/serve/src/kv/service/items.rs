@@ -181,7 +181,8 @@ impl Items for Commands {
 
     fn refuse(&mut self, ticket: Ticket) {
         if ticket == FLUSH {
-            // Whoever put it off tries again.
+            // It is tried again.
+            self.put_off.waits = false;
             return;
         }
         let (origin, head) = self.parked.begin(ticket);

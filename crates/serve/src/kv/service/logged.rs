@@ -244,17 +244,22 @@ impl Commands {
     /// Flushes everything.
     pub(super) fn flush_now(&mut self) {
         self.store.flush_all(self.now, self.now);
+        self.is_flushed();
         if let Some(durable) = &mut self.durable {
             durable.journal_mut().flushed();
         }
     }
 
-    /// Flushes everything, as `delay` says. With a log, what is put off is not the store's business, which would do it without a word.
+    /// Flushes everything, as `delay` says. With a log or boxes, what is put off is not the store's business, which would do it without a word.
     pub(super) fn flush(&mut self, delay: Exptime) {
         let (now, moment) = (self.now, delay.moment(self.now));
+        if moment <= now {
+            self.put_off_no_more();
+            return self.flush_now();
+        }
         match &mut self.durable {
-            _ if moment <= now => self.flush_now(),
             Some(durable) => drop(durable.journal_mut().flush_at(moment)),
+            None if self.put_off.is_here() => self.put_off_to(moment),
             None => self.store.flush_all(now, moment),
         }
     }

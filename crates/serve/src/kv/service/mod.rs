@@ -34,6 +34,7 @@ mod meta;
 mod over_chain;
 mod parked;
 pub mod planted;
+mod put_off;
 mod simulated;
 mod stats;
 mod warm;

@@ -69,6 +69,7 @@ impl Commands {
         let Ok(empty) = empty else {
             return log::error!("no memory to end with: the next process starts cold");
         };
+        self.leave_flush();
         let begun = Instant::now();
         match std::mem::replace(&mut self.store, empty).hand_over(unix_seconds()) {
             Ok(Some(left)) => {
