@@ -48,13 +48,13 @@ pub struct Cluster {
 enum Cache {
     None,
     /// Not opened yet.
-    In(Place),
+    In(CacheSource),
     Open(Box<cache::Client>),
 }
 
 /// Where the cache is, and how it is to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct CacheSource {
     /// The cluster's file, or its controllers.
     file: PathBuf,
     /// The box.
@@ -65,7 +65,7 @@ struct Place {
     timeout: Duration,
 }
 
-impl Place {
+impl CacheSource {
     fn open(&self) -> Result<cache::Client, cache::TopologyError> {
         let topology = Topology::find(&self.file, self.timeout)?;
         let topology = match &self.key {
@@ -333,7 +333,8 @@ impl Builder {
         }
         let (sources, rack) = split(with_files(sources, options.timeout));
         let timeout = options.timeout.min(controllers::TIMEOUT);
-        let cache = rack.map_or(Cache::None, |file| Cache::In(Place { file, tor, key: client_key, timeout }));
+        let cache =
+            rack.map_or(Cache::None, |file| Cache::In(CacheSource { file, tor, key: client_key, timeout }));
         if sources.is_empty() && matches!(cache, Cache::In(_)) {
             let mut cluster = Cluster { store: None, cache };
             cluster.cache()?;

@@ -23,6 +23,7 @@ use serve::kv::service::chained::item::{self, Seen};
 use serve::kv::service::chained::map::Map;
 use serve::kv::service::chained::{Answer, is_there};
 use serve::kv::{Relayed, Transactions};
+use sim::workload::Mix;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,42 +33,39 @@ const BAD_FLUSH_ONE_IN: u64 = 2;
 const FORGOTTEN_ONE_IN: u64 = 8;
 
 /// How well a chain does what it is asked, which is another thing in every run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Habits {
     /// One transaction in so many has no good end.
     bad_one_in: u64,
     /// Of these, shares of what is not done and said so; done and nobody hears of it; not done and nobody hears of it; done later.
-    ends: [u64; 4],
+    ends: Mix<usize>,
     /// While others are under way, one step in so many is that of something late: it is to meet what came long after it.
     late_one_in: u64,
 }
 
 impl Default for Habits {
     fn default() -> Habits {
-        Habits { bad_one_in: 8, ends: [1; 4], late_one_in: 64 }
+        Habits { bad_one_in: 8, ends: ends([1; 4]), late_one_in: 64 }
     }
 }
 
 impl Habits {
     fn draw(luck: &mut Prng, is_unsure: bool) -> Habits {
         if is_unsure {
-            return Habits { bad_one_in: 3, ends: [1, 1, 1, 12], late_one_in: 64 };
+            return Habits { bad_one_in: 3, ends: ends([1, 1, 1, 12]), late_one_in: 64 };
         }
         let one_of = |luck: &mut Prng, of: [u64; 4]| of[luck.below(4) as usize];
         Habits {
             bad_one_in: one_of(luck, [4, 8, 8, 16]),
-            ends: [1; 4],
+            ends: ends([1; 4]),
             late_one_in: one_of(luck, [16, 64, 64, 256]),
         }
     }
+}
 
-    fn draw_end(&self, luck: &mut Prng) -> usize {
-        let mut left = luck.below(self.ends.iter().sum());
-        self.ends
-            .iter()
-            .position(|share| left.checked_sub(*share).map(|less| left = less).is_none())
-            .expect("it is less than all")
-    }
+/// How transactions end that have no good end, by their shares.
+fn ends(shares: [u64; 4]) -> Mix<usize> {
+    Mix::new(&[0, 1, 2, 3].map(|end| (shares[end], end)))
 }
 
 /// What a chain does that no chain may, to see that this is found.
@@ -269,7 +267,7 @@ impl State {
     fn serve(&mut self, whose: Whose, transaction: Transaction, luck: &mut Prng, is_calm: bool) -> Step {
         let flushes = transaction.writes.iter().any(|(key, _)| key == FLUSHED);
         let is_bad = luck.below(if flushes { BAD_FLUSH_ONE_IN } else { self.habits.bad_one_in }) == 0;
-        let kind = self.habits.draw_end(luck);
+        let kind = *self.habits.ends.draw(luck);
         let only_reads = transaction.only_reads();
         if !is_bad || is_calm {
             let ended = self.execute(whose, &transaction).map_or(Ended::Unknown, Ended::Done);
