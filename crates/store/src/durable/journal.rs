@@ -81,6 +81,7 @@ pub(super) enum Planted {
     WalksBucketsByNumber,
     PublishesBeforeDurable,
     TouchesAreNotLogged,
+    FlushesForgetThoseToCome,
 }
 
 /// See the head of the file.
@@ -173,11 +174,22 @@ impl<L: Records, S: Shelf> Journal<L, S> {
         }
     }
 
-    /// Everything was flushed just now, which also takes the place of a flush that was to come. What the reply needs, here and below.
-    pub fn flushed(&mut self) -> u64 {
-        self.flush_at = None;
+    /// Everything was flushed just now, at the second `now`, and so is what was to be flushed by then; what is to be flushed later stays so. What the reply
+    /// needs, here and below.
+    pub fn flushed(&mut self, now: u32) -> u64 {
+        let to_come = self.flush_at.take().filter(|at| *at > now);
+        #[cfg(test)]
+        let to_come = to_come.filter(|_| self.planted != Some(Planted::FlushesForgetThoseToCome));
         self.flushed = self.append(&Effect::Flushed, None);
+        if let Some(second) = to_come {
+            self.flush_at(second);
+        }
         self.flushed
+    }
+
+    /// The flush that is done now takes the place of one that was to come.
+    pub fn flush_no_more(&mut self) {
+        self.flush_at = None;
     }
 
     /// Everything is to be flushed at that second.

@@ -163,6 +163,8 @@ struct World<L: Kind> {
     now: u32,
     /// After which effect, what: an item is this, or everything is gone.
     history: Vec<(u64, Option<Change>)>,
+    /// From which effect on, at which second everything is to be flushed.
+    to_come: Vec<(u64, Option<u32>)>,
     /// The last effect that anybody was promised or shown.
     promised: u64,
     /// Replies that wait.
@@ -199,6 +201,7 @@ impl<L: Kind> World<L> {
             slow,
             now: 1000,
             history: Vec::new(),
+            to_come: Vec::new(),
             promised: 0,
             held: Vec::new(),
             made: BTreeMap::new(),
@@ -240,8 +243,17 @@ impl<L: Kind> World<L> {
 
     fn flush(&mut self) -> u64 {
         self.store.flush_all(self.now, self.now);
-        let needs = self.journal.flushed();
-        let last = self.made_by(needs);
+        let (_, mut stays) = self.to_come.last().copied().unwrap_or_default();
+        stays = stays.filter(|at| *at > self.now);
+        if self.prng.below(2) == 0 {
+            self.journal.flush_no_more();
+            stays = None;
+        }
+        let needs = self.journal.flushed(self.now);
+        // A flush that is to come is logged again behind it.
+        let last = if needs == u64::MAX { self.made_by(needs) } else { needs };
+        self.to_come.push((last, None));
+        self.to_come.extend(stays.map(|at| (last + 1, Some(at))));
         self.history.push((last, None));
         self.made.values_mut().for_each(|made| *made = last);
         needs
@@ -269,7 +281,12 @@ impl<L: Kind> World<L> {
         if self.prng.below(150) == 0 {
             let needs = match self.prng.below(2) {
                 0 => self.flush(),
-                _ => self.journal.flush_at(self.now + self.prng.below(4) as u32 + 1),
+                _ => {
+                    let second = self.now + self.prng.below(4) as u32 + 1;
+                    let needs = self.journal.flush_at(second);
+                    self.to_come.push((self.made_by(needs), Some(second)));
+                    needs
+                }
             };
             return self.reply(needs, self.journal.last());
         }
@@ -364,7 +381,19 @@ impl<L: Kind> World<L> {
 
     /// The process ends, and another begins.
     fn crash(self) -> World<L> {
-        let World { mut prng, journal, slow, now, mut history, promised, planted, refused, torn, .. } = self;
+        let World {
+            mut prng,
+            journal,
+            slow,
+            now,
+            mut history,
+            mut to_come,
+            promised,
+            planted,
+            refused,
+            torn,
+            ..
+        } = self;
         slow.lock().expect("no panic").crash(&mut prng);
         let snapshot = slow.lock().expect("no panic").newest.clone();
         let reader = snapshot.as_deref().map(|bytes| Reader::new(bytes).expect("it is whole"));
@@ -378,6 +407,9 @@ impl<L: Kind> World<L> {
         journal.planted = planted;
         store.check();
         history.retain(|(at, _)| *at <= last);
+        to_come.retain(|(at, _)| *at <= last);
+        let (_, is_to_come) = to_come.last().copied().unwrap_or_default();
+        assert_eq!(journal.flush_at, is_to_come, "a flush that is to come, after effect {last}");
         let mut is = BTreeMap::new();
         for (_, change) in &history {
             match change {
@@ -409,6 +441,7 @@ impl<L: Kind> World<L> {
             now,
             made: is.keys().map(|key| (key.clone(), 0)).collect(),
             history,
+            to_come,
             promised: last,
             held: Vec::new(),
             planted,
@@ -475,6 +508,7 @@ fn planted_bugs_are_found() {
         Planted::WalksBucketsByNumber,
         Planted::PublishesBeforeDurable,
         Planted::TouchesAreNotLogged,
+        Planted::FlushesForgetThoseToCome,
     ] {
         finds::<Log<Crashing>>(Some(planted), &format!("{planted:?}"));
     }

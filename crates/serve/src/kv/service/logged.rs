@@ -241,12 +241,12 @@ impl Commands {
         self.durable.as_ref().is_some_and(|durable| durable.journal().is_flush_due(self.now))
     }
 
-    /// Flushes everything.
+    /// Flushes everything; a flush that is to come later stays.
     pub(super) fn flush_now(&mut self) {
         self.store.flush_all(self.now, self.now);
         self.is_flushed();
         if let Some(durable) = &mut self.durable {
-            durable.journal_mut().flushed();
+            durable.journal_mut().flushed(self.now);
         }
     }
 

@@ -39,13 +39,16 @@ impl Commands {
     /// Everything is flushed, and so is what was to be flushed by now. One that was put off since stays.
     pub(super) fn is_flushed(&mut self) {
         if self.put_off.at.is_some_and(|at| at <= self.now) {
-            self.put_off_no_more();
+            (self.put_off.at, self.put_off.waits) = (None, false);
         }
     }
 
     /// A flush that is done at once replaces one that was put off.
     pub(super) fn put_off_no_more(&mut self) {
         (self.put_off.at, self.put_off.waits) = (None, false);
+        if let Some(durable) = &mut self.durable {
+            durable.journal_mut().flush_no_more();
+        }
     }
 
     /// Whether the moment of a flush has come and the home was not asked for it yet.
