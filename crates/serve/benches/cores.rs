@@ -29,7 +29,7 @@ use serve::inc::cores::{Core, star};
 use serve::inc::datagrams::{Arrivals, BATCH, Departures};
 use serve::inc::driver::Driver;
 use serve::inc::group;
-use serve::inc::items::Shelf;
+use serve::inc::items::StoreItems;
 use serve::inc::machine::{Counters, Machine};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::BorrowedFd;
@@ -133,16 +133,16 @@ fn start<'scope>(
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
     let [home, address] = sockets.each_ref().map(|socket| socket.local_addr().expect("bound"));
     let book = Arc::new(Book::new([(HOME, home), (BOX, address)]).expect("they differ"));
-    let mut shelf = Shelf::new(Bytes(256 << 20));
+    let mut items = StoreItems::new(Bytes(256 << 20)).expect("memory");
     for at in 0..KEYS {
         let item =
             Item { value: vec![7; VALUE], flags: 0, kind: Kind::Bytes, version: Version(1), end: Nanos::MAX };
-        assert!(shelf.store(&key(at), item));
+        assert!(items.store(&key(at), item));
     }
     let now = Clock::shared().now();
     let keys = Some(Keys::of_cluster(&base::key::Key::generate()));
     let [at_home, at_box] = sockets;
-    let machine = Home::new(&config, HomeId(1), layout.clone(), FIRST, now, shelf);
+    let machine = Home::new(&config, HomeId(1), layout.clone(), FIRST, now, items);
     run(scope, machine, (at_home, &book, Guard::new(HOME, FIRST.0, keys.clone())), stop);
     let last = AtomicU64::new(u64::from(FIRST.0.0) << 32);
     let numbering: Numbering = Arc::new(move || last.fetch_add(1, Ordering::Relaxed) + 1);

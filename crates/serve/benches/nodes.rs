@@ -18,7 +18,7 @@ use rustix::thread::gettid;
 use serve::inc::book::Book;
 use serve::inc::datagrams::{Arrivals, BATCH, Departures};
 use serve::inc::driver::Driver;
-use serve::inc::items::Shelf;
+use serve::inc::items::StoreItems;
 use serve::inc::machine::Machine;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -60,15 +60,15 @@ fn start<'scope>(scope: &'scope Scope<'scope, '_>, per_call: usize, stop: &'scop
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
     let [home, cache] = sockets.each_ref().map(|socket| socket.local_addr().expect("bound"));
     let book = Arc::new(Book::new([(HOME, home), (BOX, cache)]).expect("they differ"));
-    let mut shelf = Shelf::new(Bytes(64 << 20));
+    let mut items = StoreItems::new(Bytes(64 << 20)).expect("memory");
     for at in 0..KEYS {
         let item =
             Item { value: vec![7; VALUE], flags: 0, kind: Kind::Bytes, version: Version(1), end: Nanos::MAX };
-        assert!(shelf.store(&key(at), item));
+        assert!(items.store(&key(at), item));
     }
     let now = Clock::shared().now();
     let [at_home, at_box] = sockets;
-    let home = Home::new(&config, HomeId(1), layout.clone(), FIRST, now, shelf);
+    let home = Home::new(&config, HomeId(1), layout.clone(), FIRST, now, items);
     let cache = CacheBox::new(&config, BoxId(1), layout, FIRST, now);
     [
         run(scope, home, (at_home, &book, HOME), per_call, stop),

@@ -60,8 +60,8 @@ base::registers! {
         "Whoever was silent for this long is taken for dead.";
     Cores "coherence.cores" Count, 1, 8, 1, start,
         "Cores of a box: so many threads, each with the keys of its hashes, its share of coherence.copies and of all other places, and its socket at the box's port.";
-    Memory "coherence.memory" Size, 1 << 16, 1 << 40, 64 << 20, start,
-        "Bytes of items that a home keeps; beyond it those not asked for lately go.";
+    Memory "coherence.memory" Size, 1 << 20, 1 << 40, 64 << 20, start,
+        "Bytes of memory that a home of its own process has for items, their index included; beyond it those not asked for lately go.";
     Filter "coherence.filter" Count, 0, 255, 0, start,
         "A box's XDP program sends a client's GET of a key that it does not have on to the home, without waking the box, until the key was seen so often lately; 0 and 1: the box hears of all.";
     PadWaste "coherence.pad_waste" Count, 0, 10_000, 100, start,

@@ -4,7 +4,7 @@
 
 use super::figures::Figures;
 use base::touch::yield_once;
-use base::{Nanos, Prng};
+use base::{Clock, Nanos, Prng};
 use bench::probe::timing::samples_of;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::Items;
@@ -94,16 +94,16 @@ fn request(span: Nanos) -> Vec<f64> {
 /// A home answers a GET: parsing the packet, the machine, and the reply's packet.
 fn machine(span: Nanos) -> Vec<f64> {
     let layout = Arc::new(Layout::two_levels(1, 0, 1, 1).expect("a layout"));
-    let mut shelf = serve::inc::items::Shelf::new(base::Bytes::from_mib(1));
+    let mut items = serve::inc::items::StoreItems::new(base::Bytes::from_mib(8)).expect("memory");
     let key = |at: u64| format!("key:{at:08}").into_bytes();
     for at in 0..FEW {
         let item =
             Item { value: vec![7; 100], flags: 0, kind: Kind::Bytes, version: Version(1), end: Nanos::MAX };
-        assert!(shelf.store(&key(at), item), "there is room");
+        assert!(items.store(&key(at), item), "there is room");
     }
-    let config = Config::default();
+    let (config, now) = (Config::default(), Clock::shared().now());
     let life = (Incarnation(1), Life::First);
-    let mut home = Home::new(&config, HomeId(1), layout, life, Nanos::ZERO, shelf);
+    let mut home = Home::new(&config, HomeId(1), layout, life, now, items);
     let packets: Vec<Vec<u8>> = (0..FEW)
         .map(|at| {
             let mut message = Message::request(Verb::Get, &key(at));
@@ -118,7 +118,7 @@ fn machine(span: Nanos) -> Vec<f64> {
     let (mut prng, mut out, mut bytes) = (Prng::new(1), Vec::new(), Vec::new());
     samples_of(span, || {
         let packet = Packet::parse(&packets[prng.below(FEW) as usize]).expect("ours");
-        home.handle(Nanos(1), NodeId::Box(BoxId(1)), &packet.to_message(), &mut out);
+        home.handle(now, NodeId::Box(BoxId(1)), &packet.to_message(), &mut out);
         bytes.clear();
         out.drain(..).for_each(|(_, message)| message.emit(&mut bytes));
         bytes.len()

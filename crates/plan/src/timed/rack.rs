@@ -11,18 +11,17 @@
 
 use super::node::{Cost, Node, Place};
 use super::wire::{WireId, Wires};
-use base::{Bytes, Nanos, Picos, Prng};
+use base::{Nanos, Picos, Prng};
 use hdrhistogram::Histogram;
 use model::component::Network;
 use model::kernel::Kernel;
 use model::{ResourceId, Sim};
 use protocol::coherence::client::{Call, OpId};
 use protocol::coherence::compute::Item;
-use protocol::coherence::home::items::Items;
+use protocol::coherence::home::items::{Items, Tree};
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{CacheBox, Client, Config, Home, Life, NodeId, Out, boxes, home};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Status, Verb, Version};
-use serve::inc::items::Shelf;
 use sim::history::History;
 use sim::kv::{Op, Ret, Value};
 use sim::workload::Keys;
@@ -33,8 +32,6 @@ use std::sync::Arc;
 
 const HOME: HomeId = HomeId(1);
 const FIRST: (Incarnation, Life) = (Incarnation(1), Life::First);
-/// More than an item costs the home.
-const ITEM_BYTES: u64 = 1024;
 /// Latencies are told apart up to ten seconds.
 const LONGEST_PS: u64 = 10_000_000_000_000;
 
@@ -135,9 +132,9 @@ impl Rack {
         let layout = Arc::new(self.layout());
         let build = self.build(seed);
         let config = Config::default();
-        let shelf = self.stocked();
+        let items = self.stocked();
         let home = build.node(NodeId::Home(HOME), self.cost, |_| {
-            Home::new(&config, HOME, layout.clone(), FIRST, Nanos::ZERO, shelf)
+            Home::new(&config, HOME, layout.clone(), FIRST, Nanos::ZERO, items)
         });
         let boxes: Vec<_> = self
             .present()
@@ -249,8 +246,8 @@ impl Rack {
         Layout::new(&boxes, &[(HOME, before)], 1).expect("two levels are a layout")
     }
 
-    fn stocked(&self) -> Shelf {
-        let mut shelf = Shelf::new(Bytes((ITEM_BYTES + self.value as u64) * self.keys));
+    fn stocked(&self) -> Tree {
+        let mut items = Tree::new(self.keys as usize);
         for key in 0..self.keys {
             let item = Item {
                 value: vec![0; self.value],
@@ -259,9 +256,9 @@ impl Rack {
                 version: Version(1),
                 end: Nanos::MAX,
             };
-            assert!(shelf.store(&key_bytes(key), item), "there is room for all keys");
+            assert!(items.store(&key_bytes(key), item), "there is room for all keys");
         }
-        shelf
+        items
     }
 
     fn build(&self, seed: u64) -> Build {

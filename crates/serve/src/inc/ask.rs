@@ -87,7 +87,7 @@ pub enum Ask {
     Touch {
         /// The key
         key: String,
-        /// For how long from now: 10s, 500ms, 2m
+        /// For how long from now: 10s, 500ms, 2m; to the end of that second at the home
         #[arg(value_parser = duration)]
         ttl: Duration,
         #[command(flatten)]
@@ -107,7 +107,7 @@ pub struct Store {
     key: String,
     /// The value: at most 65056 bytes, or coherence.value_max where homes have streams
     value: String,
-    /// For how long: 10s, 500ms, 2m; for ever, unless said
+    /// For how long: 10s, 500ms, 2m, to the end of that second at the home; for ever, unless said
     #[arg(long, value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
     /// A number to store with it

@@ -1,166 +1,186 @@
-//! What a home of this program keeps its items in: a table with so many bytes, that forgets what was not asked for lately.
+//! Items of a home in a [`Store`], as the coherence machine sees them: what a home of its own process has ([`StoreItems`]), and what the one of a node goes
+//! by, whose store memcached's commands work on, too (`kv::service`).
 //!
-//! Why not `store::Store`: a home's versions, expiry and directory are the coherence machine's; it needs a map with a bound, and
-//! every item as a value that it can change.
+//! **Time.** The store counts seconds of the wall clock, the home nanoseconds of the process's. What the home sets lives to the end of its
+//! second; what the store has ends, for the home, when that second begins to be over: so a copy ends before its original. The clock that the store is
+//! told may be up to 50 ms behind, which only makes originals live longer. Where the wall clock jumps ahead, originals go before their copies, as if they had
+//! been evicted: the home says so only when no box has a copy.
 //!
-//! Eviction: CLOCK. A hand goes round the places; an item that was read since it last passed is spared once.
+//! **Kinds.** Numbers are what is one; stale and claimed items are those that `mg` and `md` say are.
 //!
-//! Invariants: 1. `bytes` is the sum of what the items cost, their overhead included, at most `limit`; 2. each key of `index` names the place that has it.
+//! **Numbers.** Memcached pads a number that becomes shorter with blanks. The home does not see them: its clients can count on. No number is longer than
+//! [`DIGITS`]: what is has its blanks from somebody else.
 
-use base::{Bytes, Nanos};
-use protocol::coherence::compute::Item;
+use base::{Bytes, Clock, Nanos};
+use protocol::coherence::compute::{self, Item};
 use protocol::coherence::home::items::Items;
-use protocol::wire::Version;
-use std::collections::HashMap;
-use std::sync::Arc;
+use protocol::wire::{Kind, Version};
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+use store::{Config, ConfigError, DeleteHow, GetHow, Key, Mode, SetHow, Store};
 
-/// Bytes that an item takes beside its key and value: two words of each table, the item's numbers, the allocator's.
-const OVERHEAD: usize = 192;
+const SECOND: u64 = 1_000_000_000;
+/// Bytes of the longest number.
+const DIGITS: usize = 20;
+/// How often the wall clock is looked at.
+pub const WALL_CLOCK: Nanos = Nanos::from_millis(50);
 
-#[derive(Debug)]
-struct Place {
-    key: Arc<[u8]>,
-    item: Item,
-    was_read: bool,
+/// How the seconds of a store go with the clock of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seconds {
+    /// What it is, since 1970.
+    pub now: u32,
+    /// When the process's clock began, in nanoseconds since 1970.
+    pub clock_began: u64,
 }
 
-/// The table.
-#[derive(Debug)]
-pub struct Shelf {
-    index: HashMap<Arc<[u8]>, usize>,
-    places: Vec<Option<Place>>,
-    free: Vec<usize>,
-    hand: usize,
-    bytes: usize,
-    limit: usize,
-    evicted: u64,
-    /// The last version that was given.
-    version: u64,
-}
-
-fn cost(key: &[u8], item: &Item) -> usize {
-    OVERHEAD + key.len() + item.value.len()
-}
-
-impl Shelf {
-    /// For so many bytes.
-    pub fn new(limit: Bytes) -> Shelf {
-        Shelf {
-            index: HashMap::new(),
-            places: Vec::new(),
-            free: Vec::new(),
-            hand: 0,
-            bytes: 0,
-            limit: limit.as_usize(),
-            evicted: 0,
-            version: 0,
+impl Seconds {
+    /// The second at whose beginning what ends at `end` is gone; 0 is never.
+    fn expiry_of(self, end: Nanos) -> u32 {
+        if end == Nanos::MAX {
+            return 0;
         }
+        let seconds = end.0.saturating_add(self.clock_began).div_ceil(SECOND);
+        u32::try_from(seconds).unwrap_or(u32::MAX)
     }
 
-    /// Items that it forgot to make room.
-    pub fn evicted(&self) -> u64 {
-        self.evicted
-    }
-
-    /// Items that are there.
-    pub fn len(&self) -> usize {
-        self.index.len()
-    }
-
-    /// Whether nothing is there.
-    pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
-    }
-
-    fn take_out(&mut self, at: usize) {
-        if let Some(place) = self.places[at].take() {
-            self.index.remove(&place.key);
-            self.bytes -= cost(&place.key, &place.item);
-            self.free.push(at);
-        }
-    }
-
-    fn put_in(&mut self, key: &[u8], item: Item) {
-        let key: Arc<[u8]> = key.into();
-        self.bytes += cost(&key, &item);
-        let place = Some(Place { key: key.clone(), item, was_read: false });
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.places[at] = place;
-                at
-            }
-            None => {
-                self.places.push(place);
-                self.places.len() - 1
-            }
-        };
-        self.index.insert(key, at);
-    }
-
-    /// One step of the hand.
-    fn pass_one(&mut self) {
-        self.hand = if self.hand + 1 < self.places.len() { self.hand + 1 } else { 0 };
-        match &mut self.places[self.hand] {
-            Some(place) if place.was_read => place.was_read = false,
-            Some(_) => {
-                self.take_out(self.hand);
-                self.evicted += 1;
-            }
-            None => {}
+    /// When an item with this expiry ends.
+    fn end_of(self, expiry: u32) -> Nanos {
+        match expiry {
+            0 => Nanos::MAX,
+            _ => Nanos((u64::from(expiry) * SECOND).saturating_sub(self.clock_began)),
         }
     }
 }
 
-impl Items for Shelf {
+/// The item of a key, and that it was asked for.
+pub fn read(store: &mut Store, at: Seconds, key: Key<'_>) -> Option<Item> {
+    let (stale, claimed) = store.peek(at.now, key).map(|item| (item.stale, item.win_sent))?;
+    let hit = store.get(at.now, key, &GetHow::PLAIN)?;
+    let value = unpadded(hit.value()).to_vec();
+    let (flags, version, expiry) = (hit.flags(), Version(hit.version()), hit.expiry());
+    let kind = kind_of(&value, stale, claimed);
+    Some(Item { value, flags, kind, version, end: at.end_of(expiry) })
+}
+
+/// Stores an item; false where there is no room.
+pub fn put(store: &mut Store, at: Seconds, key: Key<'_>, item: &Item) -> bool {
+    let how = SetHow {
+        flags: item.flags,
+        expiry: at.expiry_of(item.end),
+        version: Some(item.version.0),
+        ..SetHow::default()
+    };
+    if store.set(at.now, key, &item.value, &how).is_err() {
+        return false;
+    }
+    match item.kind {
+        Kind::Stale => drop(store.mark(at.now, key, true, false)),
+        Kind::Claimed => drop(store.mark(at.now, key, false, true)),
+        Kind::StaleClaimed => drop(store.mark(at.now, key, true, true)),
+        _ => {}
+    }
+    true
+}
+
+/// A number without the blanks that memcached pads it with.
+pub fn unpadded(value: &[u8]) -> &[u8] {
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = value.split_at(digits);
+    let is_padded = digits > 0
+        && value.len() <= DIGITS
+        && rest.iter().all(|byte| *byte == b' ')
+        && compute::number(number).is_some();
+    if is_padded { number } else { value }
+}
+
+fn kind_of(value: &[u8], stale: bool, claimed: bool) -> Kind {
+    match (stale, claimed) {
+        (true, true) => Kind::StaleClaimed,
+        (true, false) => Kind::Stale,
+        (false, true) => Kind::Claimed,
+        (false, false) => {
+            let is_plain = value == b"0" || value.first() != Some(&b'0');
+            if is_plain && compute::number(value).is_some() { Kind::Number } else { Kind::Bytes }
+        }
+    }
+}
+
+/// The items of a home of its own process: a cache of so many bytes, that forgets what was not asked for lately.
+pub struct StoreItems {
+    store: Store,
+    at: Seconds,
+    /// The process's clock when the wall clock was looked at.
+    read_at: Nanos,
+}
+
+impl StoreItems {
+    /// For so many bytes, index and all.
+    ///
+    /// # Errors
+    /// Says what to change, or that the system has no room.
+    pub fn new(memory: Bytes) -> Result<StoreItems, ConfigError> {
+        let mut config = Config::new(Mode::Cache, memory.as_usize());
+        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
+        config.hash_seed = RandomState::new().hash_one(SystemTime::now());
+        let mut items =
+            StoreItems { store: Store::new(config)?, at: Seconds::default(), read_at: Nanos::ZERO };
+        items.read_wall_clock(Clock::shared().now());
+        Ok(items)
+    }
+
+    fn read_wall_clock(&mut self, now: Nanos) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock_began = Nanos::from(since).0.saturating_sub(now.0);
+        self.at = Seconds { now: u32::try_from(since.as_secs()).unwrap_or(u32::MAX), clock_began };
+        self.read_at = now;
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        if now.since(self.read_at) >= WALL_CLOCK {
+            self.read_wall_clock(now);
+        }
+    }
+}
+
+impl Items for StoreItems {
     fn read(&mut self, key: &[u8], now: Nanos) -> Option<Item> {
-        let at = *self.index.get(key)?;
-        let place = self.places[at].as_mut().expect("the index names places that are taken");
-        if now < place.item.end {
-            place.was_read = true;
-            return Some(place.item.clone());
-        }
-        self.take_out(at);
-        None
+        self.tick(now);
+        let key = self.store.key(key)?;
+        read(&mut self.store, self.at, key)
+    }
+
+    fn has(&mut self, key: &[u8], now: Nanos) -> bool {
+        self.tick(now);
+        self.store.key(key).is_some_and(|key| self.store.peek(self.at.now, key).is_some())
     }
 
     fn store(&mut self, key: &[u8], item: Item) -> bool {
-        let needs = cost(key, &item);
-        if needs > self.limit {
-            return false;
-        }
-        self.remove(key);
-        while self.bytes + needs > self.limit {
-            self.pass_one();
-        }
-        self.put_in(key, item);
-        true
+        self.store.key(key).is_some_and(|key| put(&mut self.store, self.at, key, &item))
     }
 
     fn remove(&mut self, key: &[u8]) {
-        if let Some(at) = self.index.get(key) {
-            self.take_out(*at);
+        if let Some(key) = self.store.key(key) {
+            // A plain delete finds room for itself.
+            let _ = self.store.delete(self.at.now, key, &DeleteHow::default());
         }
     }
 
     fn clear(&mut self) {
-        self.index.clear();
-        self.places.clear();
-        self.free.clear();
-        (self.hand, self.bytes) = (0, 0);
+        self.store.clear();
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        vec![("evicted", self.evicted), ("items", self.len() as u64)]
+        let stats = self.store.stats();
+        vec![("evicted", stats.evicted), ("items", stats.items as u64)]
     }
 
     fn begin_versions(&mut self, last: Version) {
-        self.version = last.0;
+        self.store.begin_versions(last.0);
     }
 
     fn take_versions(&mut self, count: u64) -> Version {
-        let first = self.version + 1;
-        self.version += count;
-        Version(first)
+        Version(self.store.take_versions(count))
     }
 }
 
@@ -168,52 +188,78 @@ impl Items for Shelf {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use protocol::wire::Kind;
     use std::collections::BTreeMap;
 
-    fn item(len: usize, version: u64, end: u64) -> Item {
-        Item { value: vec![1; len], flags: 0, kind: Kind::Bytes, version: Version(version), end: Nanos(end) }
+    #[test]
+    fn numbers_are_seen_without_blanks() {
+        for (value, seen) in [("9 ", "9"), ("9", "9"), ("9 a", "9 a"), (" ", " "), ("", ""), ("a ", "a ")] {
+            assert_eq!(unpadded(value.as_bytes()), seen.as_bytes(), "{value:?}");
+        }
+        let long = [b"9".to_vec(), vec![b' '; DIGITS]].concat();
+        assert_eq!(unpadded(&long), long);
+        assert_eq!(unpadded(&long[..DIGITS]), b"9");
+        assert_eq!(kind_of(b"10", false, false), Kind::Number);
+        assert_eq!(kind_of(b"010", false, false), Kind::Bytes);
+        assert_eq!(kind_of(b"0", false, false), Kind::Number);
+        assert_eq!(kind_of(b"10", true, false), Kind::Stale);
     }
 
     #[test]
-    fn what_was_read_lately_is_spared() {
-        let mut shelf = Shelf::new(Bytes(4 * (OVERHEAD as u64 + 9)));
-        for key in [b"a", b"b", b"c", b"d"] {
-            assert!(shelf.store(key, item(8, 1, 9)));
+    fn what_ends_within_a_second_lives_to_its_end_and_copies_end_before() {
+        let at = Seconds { now: 7, clock_began: 5 * SECOND + 1 };
+        let end = Nanos(2 * SECOND + SECOND / 2);
+        assert_eq!(at.expiry_of(end), 8, "2.5 s after 5.000000001 s");
+        assert!(at.end_of(8) >= end && at.end_of(8) < end.plus(Nanos(SECOND)));
+        assert_eq!((at.expiry_of(Nanos::MAX), at.end_of(0)), (0, Nanos::MAX));
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_refused_and_less_makes_room() {
+        let mut items = StoreItems::new(Bytes(1 << 20)).expect("a small store");
+        let now = Clock::shared().now();
+        let item = |len, version| Item {
+            value: vec![b'v'; len],
+            flags: 0,
+            kind: Kind::Bytes,
+            version: Version(version),
+            end: Nanos::MAX,
+        };
+        assert!(!items.store(b"k", item(2 << 20, 1)));
+        for version in 1..=4_000u64 {
+            assert!(items.store(&version.to_be_bytes(), item(1 << 10, version)), "{version}");
         }
-        assert!(shelf.read(b"b", Nanos(0)).is_some());
-        assert!(shelf.store(b"e", item(8, 1, 9)) && shelf.store(b"f", item(8, 1, 9)));
-        assert_eq!((shelf.len(), shelf.evicted()), (4, 2));
-        assert!(shelf.read(b"b", Nanos(0)).is_some());
-        assert!(!shelf.store(b"g", item(5000, 1, 9)), "more than there is room for");
-        assert!(shelf.read(b"b", Nanos(9)).is_none(), "its life is over");
+        assert!(items.read(&4_000u64.to_be_bytes(), now).is_some(), "the last is there");
+        let counted: BTreeMap<_, _> = items.counters().into_iter().collect();
+        assert!(counted["evicted"] > 2_000 && counted["items"] < 1_100, "{counted:?}");
+        items.clear();
+        assert!(!items.has(&4_000u64.to_be_bytes(), now));
     }
 
     proptest! {
-        /// Whatever is there is what was stored last, and never more bytes than the limit.
+        /// Whatever is there is what was stored last.
         #[test]
-        fn it_is_a_map_that_forgets(steps in prop::collection::vec((0u8..3, 0u8..12, 0usize..300), 1..200)) {
-            let mut shelf = Shelf::new(Bytes(2000));
+        fn it_is_a_map(steps in prop::collection::vec((0u8..3, 0u8..12, 0usize..300), 1..200)) {
+            let mut items = StoreItems::new(Bytes(1 << 20)).expect("a small store");
+            let now = Clock::shared().now();
             let mut model = BTreeMap::new();
             for (version, (what, key, len)) in steps.into_iter().enumerate() {
                 let key = [key];
                 match what {
                     0 => {
-                        let item = item(len, version as u64, u64::MAX);
-                        prop_assert!(shelf.store(&key, item.clone()));
+                        let (value, version) = (vec![b'v'; len], Version(1 + version as u64));
+                        let item = Item { value, flags: 7, kind: Kind::Bytes, version, end: Nanos::MAX };
+                        prop_assert!(items.store(&key, item.clone()));
                         model.insert(key, item);
                     }
                     1 => {
-                        shelf.remove(&key);
+                        items.remove(&key);
                         model.remove(&key);
                     }
-                    _ => if let Some(found) = shelf.read(&key, Nanos(0)) {
-                        prop_assert_eq!(Some(&found), model.get(&key));
-                    },
+                    _ => {
+                        let found = items.read(&key, now);
+                        prop_assert_eq!(found.as_ref(), model.get(&key));
+                    }
                 }
-                let bytes: usize = shelf.places.iter().flatten().map(|place| cost(&place.key, &place.item)).sum();
-                prop_assert_eq!(bytes, shelf.bytes);
-                prop_assert!(bytes <= 2000 && shelf.len() + shelf.free.len() == shelf.places.len());
             }
         }
     }

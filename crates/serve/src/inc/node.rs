@@ -5,7 +5,7 @@ use super::book::{self, Book};
 use super::cores::{self, Core};
 use super::driver::Driver;
 use super::group;
-use super::items::Shelf;
+use super::items::StoreItems;
 use super::machine::{Counters, Machine, add_up};
 use super::metrics::Seen;
 use super::orders::{Ordered, Orders};
@@ -124,7 +124,8 @@ pub fn run_with<B: Bugs<Planted> + Send>(
             }
         }
         NodeId::Home(id) => {
-            let items = Shelf::new(topology.memory());
+            let items = StoreItems::new(topology.memory())
+                .map_err(|e| io::Error::other(format!("coherence.memory: {e}")))?;
             let mut home = Home::with_bugs(config, id, layout, life, now, items, planted);
             if let Some(here) = topology.book().address_of(node).filter(|_| topology.is_elsewhere(id)) {
                 home = home.elsewhere(here);

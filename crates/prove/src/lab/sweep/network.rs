@@ -8,22 +8,19 @@
 //! A request is followed until nothing more is to be delivered; then the next one begins. So what is counted depends on the order of
 //! requests and the time between them, and on nothing else.
 
-use base::{Bytes, Nanos, Prng};
+use base::{Nanos, Prng};
 use protocol::coherence::boxes::Stats;
 use protocol::coherence::client::Call;
 use protocol::coherence::compute::Item;
-use protocol::coherence::home::items::Items;
+use protocol::coherence::home::items::{Items, Tree};
 use protocol::coherence::table::{BoxPlace, Layout};
 use protocol::coherence::{CacheBox, Client, Config, Home, Life, NodeId, Out};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Message, Verb, Version};
-use serve::inc::items::Shelf;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 const HOME: HomeId = HomeId(1);
 const FIRST_LIFE: (Incarnation, Life) = (Incarnation(1), Life::First);
-/// More than an item of this network costs.
-const ITEM_BYTES: u64 = 512;
 
 /// How many boxes there are, and how large.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +39,7 @@ pub struct Network {
     clients: Vec<Client>,
     /// By id, from 1.
     boxes: Vec<CacheBox>,
-    home: Home<Shelf>,
+    home: Home<Tree>,
     tors: usize,
     keys: Vec<Vec<u8>>,
     out: Out,
@@ -141,8 +138,8 @@ fn layout(shape: Shape) -> Layout {
     Layout::new(&boxes, &[(HOME, before)], 1).expect("two levels are a layout")
 }
 
-fn stocked(keys: &[Vec<u8>]) -> Shelf {
-    let mut shelf = Shelf::new(Bytes(ITEM_BYTES * keys.len() as u64));
+fn stocked(keys: &[Vec<u8>]) -> Tree {
+    let mut items = Tree::new(keys.len());
     for key in keys {
         let item = Item {
             value: b"value".to_vec(),
@@ -151,7 +148,7 @@ fn stocked(keys: &[Vec<u8>]) -> Shelf {
             version: Version(1),
             end: Nanos::MAX,
         };
-        assert!(shelf.store(key, item), "there is room for all keys");
+        assert!(items.store(key, item), "there is room for all keys");
     }
-    shelf
+    items
 }

@@ -5,6 +5,7 @@ use super::super::durable::Durable;
 use super::parked::Parked;
 use super::put_off::PutOff;
 use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
+use crate::inc::items::WALL_CLOCK;
 use crate::kv::clocks::Clocks;
 use crate::kv::registers::{Id, Registers};
 use crate::memcached::counters::NetCounters;
@@ -18,9 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use store::{Key, Mode, Store};
-
-/// How often the wall clock is looked at.
-const WALL_CLOCK: Nanos = Nanos::from_millis(50);
 
 /// Memcached's commands on a store.
 pub struct Commands {
