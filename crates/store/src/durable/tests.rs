@@ -4,6 +4,8 @@
 //! that must not be before
 //! any effect that somebody was promised or shown. Bugs are planted, and found.
 
+mod slow;
+
 use super::journal::Planted;
 use super::*;
 use crate::ops::arith::ArithHow;
@@ -14,70 +16,13 @@ use crate::redo::media::{Crashing, Fault};
 use crate::redo::{Judge, Log, Recovery};
 use crate::{Config, Cursor, Mode, Store};
 use base::Prng;
+pub(super) use slow::Shared;
 use std::collections::BTreeMap;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub(super) const IDENTITY: u64 = 7;
 const MEDIUM: usize = 48 << 10;
-
-/// Where snapshots lie in tests: takes its time, fails now and then.
-#[derive(Default)]
-pub(super) struct Slow {
-    newest: Option<Vec<u8>>,
-    building: Vec<u8>,
-    /// Looks until it is published.
-    left: Option<u64>,
-    fails: bool,
-    prng: Option<Prng>,
-}
-
-pub(super) type Shared = Arc<Mutex<Slow>>;
-
-impl Slow {
-    /// Power fails: what is being published may be the newest or not.
-    fn crash(&mut self, prng: &mut Prng) {
-        if self.left.take().is_some() && prng.below(2) == 0 {
-            self.newest = Some(std::mem::take(&mut self.building));
-        }
-        self.building.clear();
-    }
-}
-
-impl Shelf for Shared {
-    fn begin(&mut self) {
-        let mut slow = self.lock().expect("no panic");
-        (slow.building, slow.left) = (Vec::new(), None);
-        slow.fails = slow.prng.as_mut().expect("given").below(8) == 0;
-    }
-
-    fn write(&mut self, mut bytes: Vec<u8>) {
-        self.lock().expect("no panic").building.append(&mut bytes);
-    }
-
-    fn is_ready(&mut self) -> io::Result<bool> {
-        Ok(self.lock().expect("no panic").prng.as_mut().expect("given").below(3) > 0)
-    }
-
-    fn publish(&mut self) {
-        let mut slow = self.lock().expect("no panic");
-        slow.left = Some(slow.prng.as_mut().expect("given").below(20));
-    }
-
-    fn is_published(&mut self) -> io::Result<bool> {
-        let mut slow = self.lock().expect("no panic");
-        if slow.fails {
-            return Err(io::Error::other("no room"));
-        }
-        let left = slow.left.expect("it is being published");
-        slow.left = left.checked_sub(1);
-        if slow.left.is_none() {
-            slow.newest = Some(std::mem::take(&mut slow.building));
-        }
-        Ok(slow.left.is_none())
-    }
-}
 
 type Item = (Vec<u8>, State);
 /// Of a key.
@@ -273,22 +218,26 @@ impl<L: Kind> World<L> {
         self.reply(needs, shown);
     }
 
+    fn write_flush(&mut self) {
+        let needs = match self.prng.below(2) {
+            0 => self.flush(),
+            _ => {
+                let second = self.now + self.prng.below(4) as u32 + 1;
+                let needs = self.journal.flush_at(second);
+                self.to_come.push((self.made_by(needs), Some(second)));
+                needs
+            }
+        };
+        self.reply(needs, self.journal.last());
+    }
+
     fn write(&mut self) {
         if !self.journal.has_room(4000) {
             self.refused += 1;
             return;
         }
         if self.prng.below(150) == 0 {
-            let needs = match self.prng.below(2) {
-                0 => self.flush(),
-                _ => {
-                    let second = self.now + self.prng.below(4) as u32 + 1;
-                    let needs = self.journal.flush_at(second);
-                    self.to_come.push((self.made_by(needs), Some(second)));
-                    needs
-                }
-            };
-            return self.reply(needs, self.journal.last());
+            return self.write_flush();
         }
         let name = self.key();
         let was = self.item(&name);
