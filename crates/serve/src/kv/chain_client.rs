@@ -269,6 +269,7 @@ impl Worker {
             let now = self.clock.now();
             self.work.take(now, std::mem::take(&mut *lock(&self.exchange.asked)));
             self.work.turn(now, &mut self.client);
+            self.work.take_said().iter().for_each(|(level, what)| log::log!(*level, "{what}"));
             self.publish();
             if !self.work.has_more() {
                 let next = self.work.next_question().map(|at| at.since(now));

@@ -50,6 +50,9 @@ impl Claiming {
     pub fn claim(&self, chain: Option<u32>, client: &mut Client) -> Result<u64, ConnectError> {
         let wrong = |error| ConnectError::Chain(chain, error);
         let before = client.claim().map_err(wrong)?;
+        if let Some((_, claim)) = &before {
+            log::info!("the chain was claimed before: {claim}");
+        }
         let number = RandomState::new().build_hasher().finish().max(1);
         let outcome = client.execute(self.replace(before, number)?).map_err(wrong)?;
         match outcome.abort {
@@ -64,11 +67,10 @@ impl Claiming {
     /// # Errors
     /// [`ConnectError::Claimed`].
     pub fn replace(&self, before: Option<(u64, Claim)>, number: u64) -> Result<Transaction, ConnectError> {
-        if let Some((_, claim)) = &before {
-            if self.is_first {
-                return Err(ConnectError::Claimed(claim.clone()));
-            }
-            log::info!("the chain was claimed before: {claim}");
+        if let Some((_, claim)) = &before
+            && self.is_first
+        {
+            return Err(ConnectError::Claimed(claim.clone()));
         }
         let claim = Claim { number, address: self.address.clone() };
         let version = before.map_or(0, |(version, _)| version);

@@ -12,6 +12,7 @@ use super::{Figures, LONGEST, Relayed, lock};
 use crate::kv::service::chained::Answer;
 use ::client::chain::{Ticket, TxnError};
 use base::Nanos;
+use log::Level;
 use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::transaction::Abort;
 use protocol::chain::{Claim, Outcome, Transaction};
@@ -82,7 +83,11 @@ pub struct Work {
     relayed: Vec<(RequestId, Relayed)>,
     /// That was said.
     is_refused: bool,
+    said: Vec<Said>,
 }
+
+/// What is to be said to whoever operates the server.
+pub type Said = (Level, String);
 
 impl Work {
     /// Under this claim (0: none); who is not answered is asked for as long again as he was waited for.
@@ -97,6 +102,7 @@ impl Work {
             done: Vec::new(),
             relayed: Vec::new(),
             is_refused: false,
+            said: Vec::new(),
         }
     }
 
@@ -140,6 +146,15 @@ impl Work {
         std::mem::take(&mut self.done)
     }
 
+    /// What is to be said, once for each change.
+    pub fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+
+    fn say(&mut self, level: Level, what: String) {
+        self.said.push((level, what));
+    }
+
     /// What became of clients'.
     pub fn take_relayed(&mut self) -> Vec<(RequestId, Relayed)> {
         std::mem::take(&mut self.relayed)
@@ -165,7 +180,8 @@ impl Work {
     fn hear_refused(&mut self, whose: Whose, error: &TxnError) {
         match whose {
             Whose::Service(number) => {
-                log::error!("a transaction for the chain was refused, this is a bug: {error}");
+                let what = format!("a transaction for the chain was refused, this is a bug: {error}");
+                self.say(Level::Error, what);
                 self.done.push((number, Answer::NotDone));
             }
             // It may have been sent before.
@@ -211,7 +227,8 @@ impl Work {
             // It answers, so it is not silent: the file that this server goes by is an old one, for one.
             Err(error @ TxnError::Refused(_)) => {
                 if !std::mem::replace(&mut self.is_refused, true) {
-                    log::error!("chain {} refuses transactions: {error}", self.figures.chain);
+                    let what = format!("chain {} refuses transactions: {error}", self.figures.chain);
+                    self.say(Level::Error, what);
                 }
                 Answer::NotDone
             }
@@ -256,33 +273,29 @@ impl Work {
     }
 
     /// The chain answers.
-    fn note_answer(&self, now: Nanos, began: Nanos) {
-        let figures = &self.figures;
-        if figures.is_silent.swap(false, Ordering::Relaxed) {
-            log::info!("chain {} answers again", figures.chain);
+    fn note_answer(&mut self, now: Nanos, began: Nanos) {
+        if self.figures.is_silent.swap(false, Ordering::Relaxed) {
+            self.say(Level::Info, format!("chain {} answers again", self.figures.chain));
         }
         let span = now.since(began).0.clamp(1000, LONGEST);
-        lock(&figures.spans).saturating_record(span);
+        lock(&self.figures.spans).saturating_record(span);
     }
 
     /// Said once, until it answers again.
     fn say_silent(&mut self, why: &str) {
         if !self.figures.is_silent.swap(true, Ordering::Relaxed) {
-            log::warn!("chain {} does not answer: {why}", self.figures.chain);
+            self.say(Level::Warn, format!("chain {} does not answer: {why}", self.figures.chain));
         }
     }
 
     /// Said once. Nothing is done here any more.
     fn say_claimed(&mut self) {
         if !self.figures.is_claimed.swap(true, Ordering::Relaxed) {
-            match self.claim {
-                0 => log::error!(
-                    "nothing can be written: a home with boxes has claimed the chain that items lie in"
-                ),
-                _ => log::error!(
-                    "another home has claimed the chain that items lie in: nothing is served here any more"
-                ),
-            }
+            let what = match self.claim {
+                0 => "nothing can be written: a home with boxes has claimed the chain that items lie in",
+                _ => "another home has claimed the chain that items lie in: nothing is served here any more",
+            };
+            self.say(Level::Error, what.to_owned());
         }
     }
 }
