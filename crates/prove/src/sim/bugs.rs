@@ -3,6 +3,7 @@
 use super::chains::Wrongly;
 use super::disks::Lie;
 use super::homes::Homes;
+use protocol::chain::Planted as InReplica;
 use protocol::chain::at_home::Planted as AtHome;
 use protocol::coherence::Planted;
 use protocol::planted::Bugs;
@@ -22,6 +23,8 @@ pub enum Bug {
     AtHome(AtHome),
     /// What its chain does that no chain may.
     Chain(Wrongly),
+    /// Of the replicas and controllers behind it.
+    Replica(InReplica),
     /// Its disk says too early that something is done: as if it did not wait.
     Disk(Lie),
 }
@@ -74,6 +77,15 @@ const CHAINED: &[Bug] = &[
     Bug::AtHome(AtHome::Settles),
     Bug::Chain(Wrongly::AnyClaim),
     Bug::Chain(Wrongly::DoneTwice),
+    Bug::Replica(InReplica::AckBeforeLog),
+    Bug::Replica(InReplica::ReplyBeforeAck),
+    Bug::Replica(InReplica::ForgetReplies),
+    Bug::Replica(InReplica::PassClaim),
+    Bug::Replica(InReplica::ForgetClaim),
+    Bug::Replica(InReplica::SwitchTooSoon),
+    Bug::Replica(InReplica::TrustEmptyLog),
+    Bug::Replica(InReplica::ReplayTooLittle),
+    Bug::Replica(InReplica::TakeOldChunk),
 ];
 
 /// Those of nodes without: a home's own.
@@ -120,10 +132,13 @@ const BARE: &[Bug] = &{
     all
 };
 
+/// Those of replicas, the last ones over chains.
+const REPLICAS: usize = 9;
+
 /// All.
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
-    const CHAIN: usize = 14;
+    const CHAIN: usize = 14 + REPLICAS;
     let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
     let mut i = 0;
     while i < CACHE {
@@ -159,6 +174,7 @@ impl Bug {
             Bug::Chained(InChained::FlushesUnseen) => "flushes-unseen",
             Bug::Chained(InChained::SameIsDone) => "same-is-done",
             Bug::AtHome(planted) => planted.name(),
+            Bug::Replica(planted) => planted.name(),
             Bug::Chain(Wrongly::AnyClaim) => "any-claim",
             Bug::Chain(Wrongly::DoneTwice) => "done-twice",
             Bug::Disk(Lie::Durable) => "replies-before-durable",
@@ -184,6 +200,11 @@ impl Bug {
     /// Of a chain.
     pub fn in_chain(self) -> Option<Wrongly> {
         if let Bug::Chain(wrongly) = self { Some(wrongly) } else { None }
+    }
+
+    /// Of a replica, or a controller of a chain.
+    pub fn in_replica(self) -> Option<InReplica> {
+        if let Bug::Replica(planted) = self { Some(planted) } else { None }
     }
 
     /// Of a disk.

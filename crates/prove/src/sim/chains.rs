@@ -1,7 +1,8 @@
 //! What a home whose items lie in a chain has behind it: a chain, which answers late, in any order, not at all, or says that nobody knows, and may do
 //! then what was asked long after.
 //!
-//! It is a [`Map`] that does what a chain promises to who asks it; that chains keep it while replicas die is `sim --chain=homes`. The promises:
+//! It is a [`Map`] that does what a chain promises to who asks it, and reaches odd outcomes soon; real replicas are behind homes in the other runs
+//! ([`super::replicas`]). The promises:
 //! 1. Transactions are done one after the other, and each that writes has its place in that order (its LSN), the version of what it wrote.
 //! 2. One that writes is done only under the claim that counts. A home claims the chain when it begins, so what an earlier life of it sent is refused from
 //!    then on, however late it comes; and so is what anybody sends past the home.

@@ -1,8 +1,9 @@
 //! What homes of a world are: machines with a table of their own, or nodes, the service of a server on its store, with a log or without.
 
 use super::bugs::{Bug, Wrong};
-use super::chains::{Chain, Clients};
+use super::chains::Clients;
 use super::disks::Disk;
+use super::replicas::Chain;
 use super::script::Script;
 use base::Nanos;
 use clap::ValueEnum;
@@ -10,7 +11,6 @@ use protocol::coherence::home::items::Tree;
 use protocol::coherence::lease::runs;
 use protocol::coherence::{Home, NodeId, Out, Planted};
 use protocol::wire::{BoxId, HomeId, Message, Version};
-use serve::kv::Transactions;
 use serve::kv::machine::{Machine, Place};
 use std::borrow::Cow;
 use std::fmt;
@@ -108,7 +108,7 @@ impl SimulatedHome {
                 let claim = u64::from(place.life.0.0);
                 let chain = chain.claimed(claim, script.planted.and_then(Bug::in_chain));
                 let clients = Clients::default();
-                let beside = (Box::new(chain.clone()) as Box<dyn Transactions>, Box::new(clients.clone()));
+                let beside = (chain.transactions(), Box::new(clients.clone()));
                 (Machine::over_chain(&place, now, (beside.0, beside.1), planted)?, Some((chain, clients)))
             }
         };

@@ -7,6 +7,7 @@
 use super::moves;
 use super::nodes::Machine;
 use super::record;
+use super::replicas::Replicas;
 use super::script::{DELAY, Script, Want};
 use super::watch::Write;
 use super::words;
@@ -328,6 +329,7 @@ impl World<'_> {
         let next = match phase {
             Phase::Calm => {
                 self.calm();
+                self.replicas_are_calm();
                 self.tell_of_moves(0);
                 Some((recovery(script), Phase::Sessions))
             }
@@ -336,6 +338,10 @@ impl World<'_> {
                 Some((bound, Phase::Liveness))
             }
             Phase::Liveness => {
+                self.replicas_serve();
+                if self.served.is_lost {
+                    return;
+                }
                 self.ask_all(0, bound);
                 Some((bound, Phase::BoxDies))
             }
@@ -344,6 +350,7 @@ impl World<'_> {
                 let nth =
                     random::stream(script.seed, 0, "dead box").below(u64::from(boxes.end - boxes.start));
                 self.crash(boxes.start + nth as Node);
+                self.replicas_die();
                 Some((Picos(DELAY.0), Phase::WithoutIt))
             }
             Phase::WithoutIt => {
@@ -391,6 +398,9 @@ impl World<'_> {
 
     /// Nothing can come any more that matters.
     pub(super) fn is_over(&self) -> bool {
+        if self.served.is_lost {
+            return true;
+        }
         let script = self.script;
         let last_phase = script.until.plus(recovery(script)).plus(Picos(2 * script.bound().0)).plus(DELAY);
         let patience = Picos::from(Nanos(script.config.patience.0 + script.config.patience.0 / 50));
@@ -400,6 +410,10 @@ impl World<'_> {
     }
 
     pub(super) fn check_all_ended(&mut self) {
+        if self.served.is_lost {
+            return;
+        }
+        self.replicas_rest();
         let first = self.underway.running.values().min_by_key(|running| running.number).cloned();
         if let Some(Running { call, number, .. }) = first {
             self.broken(format!("operation {number} never ends"), &call.key);
@@ -414,5 +428,6 @@ impl World<'_> {
 fn recovery(script: &Script) -> Picos {
     let Nanos(lease) = script.config.lease;
     let Nanos(health) = script.config.health;
-    Picos::from(Nanos(lease + lease / 50 + 2 * health)).plus(moves::recovery(script))
+    let replicas = script.replicas.as_ref().map_or(Picos::ZERO, Replicas::recovery);
+    Picos::from(Nanos(lease + lease / 50 + 2 * health)).plus(moves::recovery(script)).plus(replicas)
 }

@@ -10,7 +10,8 @@
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
 //!                                             │    ├── transactions  of clients that go by a home over a chain, on the same keys
-//!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks
+//!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks, chains
+//!                                             │    ├── replicas  behind homes over chains, in a third of their runs: worlds of `chain`
 //!                                             │    └── watch    what holds after every event
 //!                                             └── record ──▶ sim::joint   every key linearizable, expiry and losses included; transactions at one moment
 //!  minimal ── the fewest faults and operations that still fail
@@ -18,7 +19,7 @@
 //! With `--durability` homes are nodes: the service of a server on its store (`serve::kv::machine`), its redo log, snapshots and recovery, as they run in
 //! `millrace up`; clients of memcached's protocol ask them by text. What is simulated is what they lie on.
 //!
-//! `millrace sim --chain` is another world with the same campaigns, shrinker and command line (`trial`): see `chain`.
+//! `millrace sim --chain` is another world, of a chain alone, with the same campaigns, shrinker and command line (`trial`): see `chain`.
 //! The machines are those of production ([`protocol::coherence`]); queue, network, faults and judge are those of crate `sim`. What is
 //! measured is in `docs/measurements/sim.md`.
 //!
@@ -43,6 +44,7 @@ mod packets;
 mod play;
 mod ranges;
 mod record;
+mod replicas;
 mod script;
 mod served;
 #[cfg(test)]
@@ -93,7 +95,8 @@ const WITHIN: u64 = 10_000;
 /// With --durability homes are nodes, with all that `millrace up` has below its sockets: memcached's commands, store and, with log, redo log, snapshots and
 /// recovery; with chain, what makes transactions of what is asked, over a chain that answers late, in any order, not at all or that nobody knows; in three of
 /// four of these runs clients send transactions by the homes, of several keys that the others work on, and some past them, which the chain must refuse; and
-/// all of it must be strictly serializable. A disk
+/// all of it must be strictly serializable. In a third of the runs with chain there are real replicas behind each home, the machines of --chain, with
+/// their logs, images, controllers and, in half of these runs, an operator who moves them; what goes wrong with them is in the same plan. A disk
 /// takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there after every restart,
 /// and boxes' copies must be what their home then has.
 ///

@@ -5,6 +5,8 @@ use super::homes::Homes;
 use super::indices;
 use super::nodes::Numbers;
 use super::record::EXACT;
+#[cfg(test)]
+use super::replicas::Tally;
 use super::script::Script;
 use super::topology::Topology;
 use super::trial::{Outcome, Summary, Trial};
@@ -52,6 +54,9 @@ pub struct Played {
     pub operations: u64,
     /// As [`Case::marks`] says.
     pub marks: [u64; 2],
+    /// Of replicas behind homes, where there were some.
+    #[cfg(test)]
+    pub tally: Tally,
     /// What the clients saw.
     pub history: joint::History,
     /// What happened, in lines, if that was wanted.
@@ -151,6 +156,8 @@ impl Trial for Case {
         };
         Played {
             marks,
+            #[cfg(test)]
+            tally: world.served.tally,
             print: world.print,
             violation,
             gave_up,
@@ -205,7 +212,8 @@ impl Trial for Case {
     }
 
     fn legend(&self) -> String {
-        Numbers::of(&self.topology).legend()
+        let replicas = self.script().replicas;
+        Numbers::of(&self.topology).legend() + &replicas.map_or(String::new(), |all| all.legend())
     }
 }
 

@@ -12,6 +12,7 @@ use super::homes::Homes;
 use super::moves::{self, Move};
 use super::nodes::Numbers;
 use super::ranges;
+use super::replicas::Replicas;
 use super::topology::{MOST_KEYS, Topology};
 use super::transactions;
 use super::workload::{self, Workload};
@@ -118,6 +119,8 @@ pub struct Script {
     pub homes: Homes,
     /// Bytes of the logs of homes that have one, and what their disks take for a sync, mostly.
     pub disk: (usize, Picos),
+    /// The replicas behind homes over chains, in a third of their runs; else there are maps.
+    pub replicas: Option<Replicas>,
     /// What is wrong with them on purpose.
     pub planted: Option<Bug>,
     /// In the order of their names.
@@ -193,18 +196,32 @@ impl Script {
             moves,
             homes,
             disk: draw_disk(seed),
+            replicas: None,
             planted,
             keys,
             plan,
             until,
         }
+        .over(Replicas::draw(seed, &numbers, (ops, until), (homes, planted)))
+    }
+
+    /// The same over these replicas, with what goes wrong there; clients wait for longer.
+    fn over(mut self, replicas: Option<Replicas>) -> Script {
+        if let Some(replicas) = &replicas {
+            self.plan.0.extend(replicas.faults());
+            self.config.patience = self.config.patience.plus(replicas.patience());
+        }
+        self.replicas = replicas;
+        self
     }
 
     /// An operation that nothing hinders has ended after this: a lease, a retransmission, and the way.
     pub fn bound(&self) -> Picos {
         let lease = self.config.lease.0 + self.config.lease.0 / 50;
         let syncs = if self.homes.survive() { MOST_SYNCS * self.disk.1.0 } else { 0 };
-        Picos::from(Nanos(lease + 2 * self.config.retransmit_max.0)).plus(Picos(40 * DELAY.0 + syncs))
+        let usual =
+            Picos::from(Nanos(lease + 2 * self.config.retransmit_max.0)).plus(Picos(40 * DELAY.0 + syncs));
+        usual.plus(self.replicas.as_ref().map_or(Picos::ZERO, Replicas::bound))
     }
 }
 

@@ -6,12 +6,13 @@
 //! ```
 //! Of a node with a log nobody knows what became of commands that were not answered when it died: they may have been logged.
 
-use super::chains::{Chain, Step};
+use super::chains::{self, Step};
 use super::disks::{Deed, Disk};
 use super::homes::{Behind, Homes};
 use super::issue::Running;
 use super::memcached;
 use super::nodes::Machine;
+use super::replicas::{Chain, Handle, Tally};
 use super::words;
 use super::workload::is_unsure;
 use super::world::{Happening, World};
@@ -61,15 +62,15 @@ struct Kept {
 
 /// The chain of a home.
 #[derive(Debug)]
-struct Chained {
-    chain: Chain,
+pub struct Chained {
+    pub chain: Chain,
     luck: Prng,
     /// Its next step comes within this; else there is none.
     next_within: u64,
     /// Steps that were to come: the last counts.
-    turns: u64,
+    pub turns: u64,
     /// When it was last not known what became of something: the home died, or the chain did not answer.
-    unknown: Picos,
+    pub unknown: Picos,
     /// A replica died: each of its next steps may take a lease.
     is_slow: bool,
 }
@@ -78,11 +79,15 @@ struct Chained {
 #[derive(Debug, Default)]
 pub struct Served {
     disks: BTreeMap<Node, Kept>,
-    chains: BTreeMap<Node, Chained>,
+    pub chains: BTreeMap<Node, Chained>,
     /// Writes of which chains said that nobody knows.
-    unanswered: u64,
+    pub unanswered: u64,
     connections: HashMap<(Node, u32), VecDeque<Asked>>,
     asked: u64,
+    /// Of a chain of replicas nobody has everything: it serves no more, as it must.
+    pub is_lost: bool,
+    /// What happened in chains of replicas, at the end.
+    pub tally: Tally,
     /// Lives that began with what there was.
     pub recoveries: u64,
     /// Snapshots that became the newest.
@@ -103,10 +108,10 @@ impl Served {
             ended: Picos::ZERO,
         };
         let chain = || Chained {
-            chain: Chain::draw(
+            chain: Chain::Map(chains::Chain::draw(
                 &mut random::stream(seed, u64::from(node), "chain's habits"),
                 is_unsure(seed, homes),
-            ),
+            )),
             luck: luck(),
             next_within: u64::MAX,
             turns: 0,
@@ -120,9 +125,24 @@ impl Served {
         }
     }
 
-    /// The chain of a home.
-    pub fn chain_of(&self, node: Node) -> Option<&Chain> {
-        self.chains.get(&node).map(|kept| &kept.chain)
+    /// The chain of a home, which is a map.
+    pub fn map_of(&self, node: Node) -> Option<&chains::Chain> {
+        self.chains.get(&node).and_then(|kept| kept.chain.map())
+    }
+
+    /// The chain of a home, which is one of replicas.
+    pub fn replicas_of(&self, node: Node) -> Option<&Handle> {
+        match &self.chains.get(&node)?.chain {
+            Chain::Replicas(replicas) => Some(replicas),
+            Chain::Map(_) => None,
+        }
+    }
+
+    /// This one is behind a home from the beginning.
+    pub fn put_behind(&mut self, node: Node, chain: Chain) {
+        let (luck, ended) = (Prng::new(0), Picos::ZERO);
+        let kept = Chained { chain, luck, next_within: u64::MAX, turns: 0, unknown: ended, is_slow: false };
+        self.chains.insert(node, kept);
     }
 
     /// The second of what a run counts of homes that survive.
@@ -188,7 +208,8 @@ impl World<'_> {
         let (now, usual, lease) = (self.now(), self.script.disk.1, self.script.config.lease);
         let is_calm = self.is_calm;
         let Some(kept) = self.served.chains.get_mut(&node) else { return };
-        let most = match (kept.chain.is_busy(), kept.chain.has_late()) {
+        let Chain::Map(chain) = &kept.chain else { return self.drive_replicas(node) };
+        let most = match (chain.is_busy(), chain.has_late()) {
             (true, _) if kept.is_slow && !is_calm => Picos::from(lease).0,
             (true, _) => usual.0 / 4,
             (false, true) => Picos::from(lease).0,
@@ -207,12 +228,13 @@ impl World<'_> {
     pub(super) fn chain_steps(&mut self, node: Node, turn: u64) {
         let (now, is_calm) = (self.now(), self.is_calm);
         let Some(kept) = self.served.chains.get_mut(&node).filter(|kept| kept.turns == turn) else { return };
+        let Chain::Map(chain) = &kept.chain else { return self.replicas_step(node) };
         kept.next_within = u64::MAX;
-        let step = kept.chain.step(&mut kept.luck, is_calm);
+        let step = chain.step(&mut kept.luck, is_calm);
         if step == Step::Unknown {
             (kept.unknown, self.served.unanswered) = (now, self.served.unanswered + 1);
         }
-        let strays = kept.chain.take_strays();
+        let strays = chain.take_strays();
         self.note(|names| format!("{:<13} has a chain that did: {step:?}", names.name(node)));
         self.collect_strays(strays);
         match step {
@@ -228,7 +250,7 @@ impl World<'_> {
     pub(super) fn end_disk(&mut self, node: Node) {
         let now = self.now();
         if let Some(Chained { chain, luck, unknown, .. }) = self.served.chains.get_mut(&node) {
-            chain.end(luck);
+            chain.end(now, luck);
             *unknown = now;
         }
         if let Some(Kept { disk, luck, under_way, may_fail, ended, .. }) = self.served.disks.get_mut(&node) {

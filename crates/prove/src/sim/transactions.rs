@@ -147,7 +147,7 @@ impl Transacted {
     }
 }
 
-fn id_of(number: usize) -> RequestId {
+pub(super) fn id_of(number: usize) -> RequestId {
     RequestId { session: SessionId(1), sequence: number as u64 + 1 }
 }
 
@@ -211,10 +211,14 @@ impl World<'_> {
             let past = if is_stray { " past it, at its chain" } else { "" };
             format!("{name:<13} is asked operation {number}{past}: [{txn}]")
         });
+        if let Some(chain) = self.served.replicas_of(home) {
+            chain.ask(number, transaction, is_stray);
+            return self.drive_chain(home);
+        }
         if !is_stray {
             return self.send_transaction(home, id, transaction);
         }
-        let chain = self.served.chain_of(home).expect("homes that transactions go by have chains");
+        let chain = self.served.map_of(home).expect("homes that transactions go by have chains");
         chain.send_past_home(id, transaction);
         self.drive_chain(home);
     }
@@ -248,6 +252,10 @@ impl World<'_> {
         while let Some(Machine::Home(machine)) = self.machine(home)
             && let Some((id, answer)) = machine.clients().and_then(Clients::poll_answer)
         {
+            if let Some(chain) = self.served.replicas_of(home) {
+                chain.answer(id, answer);
+                continue;
+            }
             let ended = match answer {
                 Ok(Answer::Done(outcome)) => Ended::Done(outcome),
                 Ok(Answer::Refused(Refusal::NoSession | Refusal::Forgotten)) => Ended::Unknown,
@@ -267,7 +275,7 @@ impl World<'_> {
         }
     }
 
-    fn transaction_ended(&mut self, id: RequestId, ended: Ended<Outcome>) {
+    pub(super) fn transaction_ended(&mut self, id: RequestId, ended: Ended<Outcome>) {
         let Some(running) = self.transacted.running.remove(&id) else {
             return self.broken(format!("transaction {} ends twice", id.sequence), b"");
         };
@@ -310,6 +318,10 @@ impl World<'_> {
 
     /// A home died: nobody is answered about what was under way there.
     pub(super) fn forget_transactions(&mut self, home: Node) {
+        // Clients of replicas ask until they know.
+        if self.served.replicas_of(home).is_some() {
+            return;
+        }
         let all = std::mem::take(&mut self.transacted.running);
         let is_lost = |running: &Running| running.home == home && !running.is_stray;
         let (dead, left): (BTreeMap<_, _>, _) = all.into_iter().partition(|(_, running)| is_lost(running));
@@ -319,6 +331,9 @@ impl World<'_> {
 
     /// It is up again: of what nobody knows, half is asked for once more.
     pub(super) fn ask_again(&mut self, home: Node) {
+        if self.served.replicas_of(home).is_some() {
+            return;
+        }
         let seed = self.script.seed;
         let of_home = self.transacted.unknown.iter().filter(|(_, running)| running.home == home);
         let is_asked = |id: &RequestId| random::stream(seed, id.sequence, "asked again").below(2) == 0;
@@ -338,7 +353,10 @@ impl World<'_> {
         let now = self.now();
         let unknown = std::mem::take(&mut self.transacted.unknown);
         for (id, Running { home, number, transaction, .. }) in unknown {
-            let outcome = self.served.chain_of(home).and_then(|chain| chain.outcome_of(id));
+            let outcome = match self.served.replicas_of(home) {
+                Some(chain) => chain.outcome_of(number),
+                None => self.served.map_of(home).and_then(|chain| chain.outcome_of(id)),
+            };
             if expires(&transaction) {
                 self.record.settle(now, number, None, flushed(outcome.as_ref()));
                 continue;

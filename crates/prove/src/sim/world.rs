@@ -20,6 +20,7 @@ use super::moves::{self, Moves};
 use super::nodes::{self, Machine, Numbers, Place, Role};
 use super::packets::{Datagram, Stranger};
 use super::record::Record;
+use super::replicas::Replicas;
 use super::script::{DELAY, Script};
 use super::served::Served;
 use super::topology::Topology;
@@ -160,6 +161,7 @@ impl<'a> World<'a> {
             topology,
             script,
         };
+        world.put_replicas_behind_homes();
         (0..count).for_each(|node| world.begin(node));
         for (i, (at, _)) in script.ranges.iter().enumerate() {
             world.queue.push(*at, count, Happening::Ranges(i));
@@ -217,6 +219,7 @@ impl<'a> World<'a> {
         if self.violation.is_none() {
             self.check_all_ended();
         }
+        self.note_replicas();
         self.settle();
     }
 
@@ -332,10 +335,15 @@ impl<'a> World<'a> {
     // ---- crashes
 
     fn fault(&mut self, step: Step) {
-        let plan = &self.script.plan;
+        let (plan, replicas) = (&self.script.plan, self.script.replicas.as_ref());
         self.note(|names| {
-            format!("fault         {}", words::step(|node| names.name(node), names.count(), plan, step))
+            let of_chains = replicas.map_or(0, Replicas::count);
+            let name = |node| replicas.and_then(|all| all.name(node)).unwrap_or_else(|| names.name(node));
+            format!("fault         {}", words::step(name, names.count() + of_chains, plan, step))
         });
+        if self.happens_to_replicas(step) {
+            return;
+        }
         match step {
             Step::Crash(node) if node < self.numbers.count() => self.crash(node),
             Step::Restart(node) if node < self.numbers.count() => self.begin(node),
@@ -400,7 +408,10 @@ impl<'a> World<'a> {
             home.is_elsewhere(here);
         }
         match role {
-            Role::Home(id) => self.home_begins(node, id),
+            Role::Home(id) => {
+                self.home_begins(node, id);
+                self.replicas_have_a_home(node);
+            }
             Role::Controller(_) => {
                 self.read_ranges(node);
                 self.read_drains(node);

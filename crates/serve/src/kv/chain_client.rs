@@ -1,11 +1,10 @@
 //! The client of a chain that a server's items lie in: a thread with many transactions under way.
 //!
 //! ```text
-//!  service: send ─▶ asked ─▶ thread: client::chain::Client ─▶ replicas
+//!  service: send ─▶ asked ─▶ thread: Work ─▶ client::chain::Client ─▶ replicas
 //!           take_done ◀─ done ◀────────┘ Post::due
 //! ```
-//! What has no answer within `chained.patience` and was sent is asked for by its session's number, for as long again: it is never sent anew under another
-//! number.
+//! What is asked of the chain, and what its answers mean, is [`work`], which has neither thread nor socket.
 //!
 //! **Before boxes** the chain is claimed before anything else is asked of it ([`protocol::chain::claim`]), and all that is asked carries the
 //! claim. So nobody else
@@ -13,33 +12,29 @@
 //! When another home
 //! has claimed the chain since, nothing is done here any more: clients are refused, and `/healthz` says so.
 //!
-//! **Of clients** transactions go in the clients' own sessions, so that each is done once, whichever way it goes. One of which nobody says anything is for the
-//! service to send again.
-//!
-//! Bounds: transactions that the service has under way, and so `chained.queue`. Under way at the chain are [`UNDER_WAY`] of them, others wait here.
+//! Bounds: transactions that the service has under way, and so `chained.queue`.
+
+mod work;
+
+pub use work::{AtChain, Work};
 
 use super::claiming::{Claiming, ConnectError, find_in_time};
 use super::post::Post;
 use super::registers::{Id, Registers};
 use super::service::chained::Answer;
-use ::client::chain::{Caller, Client, Options, Source, TxnError};
+use ::client::chain::{Caller, Client, Options, Source, Ticket, TxnError};
 use base::{Clock, Nanos};
 use hdrhistogram::Histogram;
-use protocol::chain::message::{Refusal, RequestId};
-use protocol::chain::transaction::Abort;
-use protocol::chain::{Claim, Outcome, Transaction};
+use protocol::chain::message::RequestId;
+use protocol::chain::{Outcome, Transaction};
 use protocol::coherence::home::slow::Ended;
 use ring::wait::WaitPolicy;
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use work::Whose;
 
-/// Transactions under way at once: less than the client's machine takes, questions included.
-const UNDER_WAY: usize = 512;
-/// Between two questions for what became of a transaction, while nobody knows.
-const ASK_AGAIN: Nanos = Nanos::from_millis(20);
 /// Longest transaction that is told from longer ones.
 const LONGEST: u64 = 100_000_000_000;
 
@@ -79,17 +74,6 @@ pub enum Relayed {
     Lost,
 }
 
-/// Who wants a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    /// The service, by its number.
-    Service(u64),
-    /// A client.
-    Client(RequestId),
-    /// The thread itself: whether its claim counts.
-    Thread,
-}
-
 /// What thread and service leave for each other.
 struct Exchange {
     asked: Mutex<Vec<(Whose, Transaction)>>,
@@ -115,7 +99,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(chain: u32) -> Figures {
+    /// Of the chain with this number, of which nothing was asked yet.
+    pub fn of(chain: u32) -> Figures {
         let spans = Histogram::new_with_bounds(1000, LONGEST, 2).expect("bounds that a histogram can have");
         Figures {
             chain,
@@ -204,27 +189,12 @@ impl ChainClient {
             relayed: Mutex::default(),
             has_relayed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            figures,
+            figures: Arc::clone(&figures),
         });
         let caller = client.caller();
         let theirs = Arc::clone(&exchange);
-        let run = move || {
-            Worker {
-                client,
-                claim,
-                exchange: theirs,
-                post,
-                clock: Clock::shared(),
-                patience: Nanos::from(patience),
-                backlog: VecDeque::new(),
-                under_way: HashMap::new(),
-                to_ask: Vec::new(),
-                done: Vec::new(),
-                relayed: Vec::new(),
-                is_refused: false,
-            }
-            .run();
-        };
+        let work = Work::new(claim, Nanos::from(patience), figures);
+        let run = move || Worker { client, work, exchange: theirs, post, clock: Clock::shared() }.run();
         let thread = std::thread::Builder::new().name("kv-chain".to_owned()).spawn(run);
         let thread = thread.map_err(ConnectError::Thread)?;
         Ok(ChainClient { exchange, caller, thread: Some(thread) })
@@ -284,211 +254,63 @@ impl Drop for ChainClient {
     }
 }
 
-/// A transaction that has no answer yet.
-struct UnderWay {
-    whose: Whose,
-    began: Nanos,
-    /// Asked for until then, if nobody answered; none: it was not asked for.
-    until: Option<Nanos>,
-}
-
 /// What the thread has.
 struct Worker {
     client: Client,
-    /// What all is done under; 0: nothing.
-    claim: u64,
+    work: Work,
     exchange: Arc<Exchange>,
     post: Arc<Post>,
     clock: Clock,
-    patience: Nanos,
-    backlog: VecDeque<(Whose, Transaction, Nanos)>,
-    under_way: HashMap<u64, UnderWay>,
-    /// Questions, and when.
-    to_ask: Vec<(Nanos, RequestId, UnderWay)>,
-    done: Vec<(u64, Answer)>,
-    relayed: Vec<(RequestId, Relayed)>,
-    /// That was said.
-    is_refused: bool,
 }
 
 impl Worker {
     fn run(mut self) {
         while !self.exchange.is_over.load(Ordering::Acquire) {
             let now = self.clock.now();
-            self.take_asked(now);
-            self.ask_again(now);
-            while let Some((ticket, result)) = self.client.poll() {
-                self.hear(ticket, result);
-            }
+            self.work.take(now, std::mem::take(&mut *lock(&self.exchange.asked)));
+            self.work.turn(now, &mut self.client);
+            self.work.take_said().iter().for_each(|(level, what)| log::log!(*level, "{what}"));
             self.publish();
-            if self.backlog.is_empty() || self.under_way.len() >= UNDER_WAY {
-                let next = self.to_ask.iter().map(|(at, ..)| at.since(now)).min();
+            if !self.work.has_more() {
+                let next = self.work.next_question().map(|at| at.since(now));
                 self.client.wait_for_call(next.map(Duration::from));
             }
         }
         self.client.close();
     }
 
-    fn take_asked(&mut self, now: Nanos) {
-        let asked = std::mem::take(&mut *lock(&self.exchange.asked));
-        self.backlog.extend(asked.into_iter().map(|(whose, transaction)| (whose, transaction, now)));
-        while self.under_way.len() < UNDER_WAY
-            && let Some((whose, transaction, began)) = self.backlog.pop_front()
-        {
-            let transaction = transaction.under(self.claim);
-            let started = match whose {
-                Whose::Client(id) if !transaction.only_reads() => self.client.relay(id, transaction),
-                _ => self.client.start(transaction),
-            };
-            match started {
-                Ok(ticket) => drop(self.under_way.insert(ticket, UnderWay { whose, began, until: None })),
-                Err(error) => self.hear_refused(whose, &error),
-            }
-        }
-    }
-
-    /// Nothing was sent.
-    fn hear_refused(&mut self, whose: Whose, error: &TxnError) {
-        match whose {
-            Whose::Service(number) => {
-                log::error!("a transaction for the chain was refused, this is a bug: {error}");
-                self.done.push((number, Answer::NotDone));
-            }
-            // It may have been sent before.
-            Whose::Client(id) => self.relayed.push((id, Relayed::Lost)),
-            Whose::Thread => {}
-        }
-    }
-
-    fn ask_again(&mut self, now: Nanos) {
-        for (_, id, under_way) in self.to_ask.extract_if(.., |(at, ..)| *at <= now).collect::<Vec<_>>() {
-            self.exchange.figures.asked_again.fetch_add(1, Ordering::Relaxed);
-            match self.client.ask(id) {
-                Ok(ticket) => drop(self.under_way.insert(ticket, under_way)),
-                Err(_) => self.to_ask.push((now.plus(ASK_AGAIN), id, under_way)),
-            }
-        }
-    }
-
-    fn hear(&mut self, ticket: u64, result: Result<Outcome, TxnError>) {
-        let Some(mut under_way) = self.under_way.remove(&ticket) else { return };
-        let now = self.clock.now();
-        let number = match under_way.whose {
-            Whose::Service(number) => number,
-            Whose::Client(id) => return self.hear_relayed(id, result, under_way.began),
-            Whose::Thread => return self.hear_whether_claimed(result),
-        };
-        let answer = match result {
-            Ok(Outcome { abort: Some(Abort::Claimed), .. }) => {
-                self.say_claimed();
-                Answer::NotDone
-            }
-            Ok(outcome) => Answer::Done(outcome),
-            Err(TxnError::Unknown { id: Some(id), why }) => {
-                self.say_silent(&why);
-                let until = *under_way.until.get_or_insert(now.plus(self.patience));
-                if now < until {
-                    return self.to_ask.push((now.plus(ASK_AGAIN), id, under_way));
-                }
-                Answer::Unknown
-            }
-            // Asked for, and it cannot be told any more.
-            Err(_) if under_way.until.is_some() => Answer::Unknown,
-            Err(TxnError::Unknown { id: None, .. }) => Answer::Unknown,
-            // It answers, so it is not silent: the file that this server goes by is an old one, for one.
-            Err(error @ TxnError::Refused(_)) => {
-                if !std::mem::replace(&mut self.is_refused, true) {
-                    log::error!("chain {} refuses transactions: {error}", self.exchange.figures.chain);
-                }
-                Answer::NotDone
-            }
-            Err(error) => {
-                self.say_silent(&error.to_string());
-                Answer::NotDone
-            }
-        };
-        // What has no outcome says nothing of what one takes.
-        if matches!(answer, Answer::Done(_)) {
-            self.note_answer(now, under_way.began);
-        }
-        self.done.push((number, answer));
-    }
-
-    /// What became of a client's.
-    fn hear_relayed(&mut self, id: RequestId, result: Result<Outcome, TxnError>, began: Nanos) {
-        let relayed = match result {
-            Ok(outcome) => {
-                let now = self.clock.now();
-                self.note_answer(now, began);
-                if outcome.abort == Some(Abort::Claimed) {
-                    // The client may have asked the chain itself under this number. What counts is what is asked under our claim.
-                    self.backlog.push_front((Whose::Thread, Claim::ask(), now));
-                }
-                Relayed::Ended(Ended::Done(outcome))
-            }
-            Err(TxnError::Unknown { why, .. }) => {
-                self.say_silent(&why);
-                Relayed::Lost
-            }
-            Err(TxnError::Refused(Refusal::NoSession | Refusal::Forgotten)) => Relayed::Ended(Ended::Unknown),
-            // It was never sent, or only read, or is no transaction of this chain.
-            Err(_) => Relayed::Ended(Ended::NotDone),
-        };
-        self.relayed.push((id, relayed));
-    }
-
-    fn hear_whether_claimed(&mut self, result: Result<Outcome, TxnError>) {
-        if matches!(result, Ok(Outcome { abort: Some(Abort::Claimed), .. })) {
-            self.say_claimed();
-        }
-    }
-
-    /// The chain answers.
-    fn note_answer(&self, now: Nanos, began: Nanos) {
-        let figures = &self.exchange.figures;
-        if figures.is_silent.swap(false, Ordering::Relaxed) {
-            log::info!("chain {} answers again", figures.chain);
-        }
-        let span = now.since(began).0.clamp(1000, LONGEST);
-        lock(&figures.spans).saturating_record(span);
-    }
-
-    /// Said once, until it answers again.
-    fn say_silent(&mut self, why: &str) {
-        if !self.exchange.figures.is_silent.swap(true, Ordering::Relaxed) {
-            log::warn!("chain {} does not answer: {why}", self.exchange.figures.chain);
-        }
-    }
-
-    /// Said once. Nothing is done here any more.
-    fn say_claimed(&mut self) {
-        if !self.exchange.figures.is_claimed.swap(true, Ordering::Relaxed) {
-            match self.claim {
-                0 => log::error!(
-                    "nothing can be written: a home with boxes has claimed the chain that items lie in"
-                ),
-                _ => log::error!(
-                    "another home has claimed the chain that items lie in: nothing is served here any more"
-                ),
-            }
-        }
-    }
-
     /// The service learns what is done.
     fn publish(&mut self) {
-        let under_way = self.under_way.len() + self.backlog.len() + self.to_ask.len();
-        self.exchange.figures.under_way.store(under_way as u64, Ordering::Relaxed);
-        let is_news = !self.done.is_empty() || !self.relayed.is_empty();
-        if !self.done.is_empty() {
-            lock(&self.exchange.done).append(&mut self.done);
+        let (mut done, mut relayed) = (self.work.take_done(), self.work.take_relayed());
+        let is_news = !done.is_empty() || !relayed.is_empty();
+        if !done.is_empty() {
+            lock(&self.exchange.done).append(&mut done);
             self.exchange.has_done.store(true, Ordering::Release);
         }
-        if !self.relayed.is_empty() {
-            lock(&self.exchange.relayed).append(&mut self.relayed);
+        if !relayed.is_empty() {
+            lock(&self.exchange.relayed).append(&mut relayed);
             self.exchange.has_relayed.store(true, Ordering::Release);
         }
         if is_news {
             self.post.due();
         }
+    }
+}
+
+impl AtChain for Client {
+    fn start(&mut self, transaction: Transaction) -> Result<Ticket, TxnError> {
+        Client::start(self, transaction)
+    }
+
+    fn relay(&mut self, id: RequestId, transaction: Transaction) -> Result<Ticket, TxnError> {
+        Client::relay(self, id, transaction)
+    }
+
+    fn ask(&mut self, id: RequestId) -> Result<Ticket, TxnError> {
+        Client::ask(self, id)
+    }
+
+    fn poll(&mut self) -> Option<(Ticket, Result<Outcome, TxnError>)> {
+        Client::poll(self)
     }
 }

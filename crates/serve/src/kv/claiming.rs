@@ -3,8 +3,8 @@
 
 use ::client::chain::{Client, Options, Source, TxnError};
 use base::Nanos;
-use protocol::chain::Claim;
 use protocol::chain::claim::CLAIM;
+use protocol::chain::{Claim, Transaction};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
@@ -51,20 +51,30 @@ impl Claiming {
         let wrong = |error| ConnectError::Chain(chain, error);
         let before = client.claim().map_err(wrong)?;
         if let Some((_, claim)) = &before {
-            if self.is_first {
-                return Err(ConnectError::Claimed(claim.clone()));
-            }
             log::info!("the chain was claimed before: {claim}");
         }
         let number = RandomState::new().build_hasher().finish().max(1);
-        let claim = Claim { number, address: self.address.clone() };
-        let version = before.map_or(0, |(version, _)| version);
-        let outcome = client.execute(claim.make().if_version(CLAIM, version)).map_err(wrong)?;
+        let outcome = client.execute(self.replace(before, number)?).map_err(wrong)?;
         match outcome.abort {
-            None => log::info!("the chain is claimed: {claim}"),
+            None => log::info!("the chain is claimed: {number:016x} by the home at {}", self.address),
             Some(_) => return Err(ConnectError::Race),
         }
         Ok(number)
+    }
+
+    /// What makes `number` the claim that counts, if that is still `before`, or none.
+    ///
+    /// # Errors
+    /// [`ConnectError::Claimed`].
+    pub fn replace(&self, before: Option<(u64, Claim)>, number: u64) -> Result<Transaction, ConnectError> {
+        if let Some((_, claim)) = &before
+            && self.is_first
+        {
+            return Err(ConnectError::Claimed(claim.clone()));
+        }
+        let claim = Claim { number, address: self.address.clone() };
+        let version = before.map_or(0, |(version, _)| version);
+        Ok(claim.make().if_version(CLAIM, version))
     }
 }
 

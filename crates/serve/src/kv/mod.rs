@@ -35,8 +35,9 @@ pub mod shared;
 mod stream;
 mod txn_door;
 
-pub use chain_client::{Relayed, Transactions};
+pub use chain_client::{AtChain, Figures, Relayed, Transactions, Work};
 pub use chains::Place;
+pub use claiming::{Claiming, ConnectError};
 pub use in_node::Kv;
 
 use crate::admin::Routes;

@@ -19,6 +19,7 @@ use sim::nodes::Node;
 use sim::random;
 use sim::txn::Ret;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// Whose session was forgotten, since there are as many as may be, learns so by a write that fails, and opens one in place of another. After
 /// so many rounds all have one.
@@ -80,7 +81,7 @@ impl Underway {
     }
 }
 
-impl World<'_> {
+impl World {
     // ---- beginning
 
     /// Does what the script wants.
@@ -214,7 +215,7 @@ impl World<'_> {
 
     pub(super) fn enter(&mut self, phase: Phase) {
         self.note(|_| format!("phase         {phase:?}"));
-        let script = self.script;
+        let script = Arc::clone(&self.script);
         let next = match phase {
             Phase::Calm => {
                 self.calm();
@@ -239,11 +240,7 @@ impl World<'_> {
                 Some((script.bound(), Phase::OneDies))
             }
             Phase::OneDies => {
-                let chosen = self.belonging();
-                let nth = random::stream(script.seed, 0, "dead replica").below(chosen.len() as u64);
-                if chosen.len() > 1 {
-                    self.crash(chosen[nth as usize]);
-                }
+                self.one_dies();
                 self.ask_all(1, script.bound_after_death());
                 Some((script.bound_after_death(), Phase::Rest))
             }
@@ -259,6 +256,15 @@ impl World<'_> {
         }
     }
 
+    /// One of the replicas that belong to the chain dies, if it is not the last.
+    pub(in crate::sim) fn one_dies(&mut self) {
+        let chosen = self.belonging();
+        let nth = random::stream(self.script.seed, 0, "dead replica").below(chosen.len() as u64);
+        if chosen.len() > 1 {
+            self.crash(chosen[nth as usize]);
+        }
+    }
+
     /// Each client writes, whatever comes of it.
     fn touch_all(&mut self) {
         for client in self.shape.clients() {
@@ -271,7 +277,8 @@ impl World<'_> {
     /// Each client writes, adds, and reads some of what the others write.
     fn ask_all(&mut self, turn: usize, bound: Picos) {
         let by = self.now().plus(bound);
-        let keys = &self.script.keys;
+        let script = Arc::clone(&self.script);
+        let keys = &script.keys;
         for client in self.shape.clients() {
             let nth = |i: usize| keys[(client as usize + i) % keys.len()].clone();
             let unique = 10_000_000 * (turn as i64 + 1) + i64::from(client);

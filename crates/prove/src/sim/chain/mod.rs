@@ -6,12 +6,14 @@
 //!         │    ├── serve     a replica's log and checkpoints: when they become durable, and when they fail
 //!         │    ├── registry  configurations, and who leads
 //!         │    ├── issue     transactions: one outcome each, in time
+//!         │    ├── behind    who asks it instead, where it is behind a home (`sim --durability chain`)
 //!         │    └── watch     what holds after every event
 //!         └── record ──▶ sim::txn   strictly serializable, by replay in the order of LSNs and by search
 //! ```
 //! The machines are those of production ([`protocol::chain`]), and so is every byte on the wire. What is measured is in
 //! `docs/measurements/sim-chain.md`.
 
+pub(super) mod behind;
 mod disk;
 mod issue;
 mod play;
@@ -26,4 +28,6 @@ mod watch;
 mod world;
 
 pub use play::Case;
+pub(super) use script::Script;
 pub use shape::Shape;
+pub(super) use world::World;

@@ -12,6 +12,7 @@ use sim::Fingerprint;
 use sim::faults::Plan;
 use sim::txn::{self, Verdict, order, serial};
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// Configurations that the search for any order looks at, for each set of connected keys.
 const CONFIGURATIONS: usize = 1 << 12;
@@ -89,7 +90,7 @@ impl Case {
 }
 
 /// What the judges say: what is wrong, or whether they do not know.
-fn judge(world: &World<'_>) -> (Option<String>, bool) {
+fn judge(world: &World) -> (Option<String>, bool) {
     let history = world.record.history();
     match order::check(&history, world.record.settled()) {
         Verdict::Violation(text) => return (Some(text), false),
@@ -138,7 +139,7 @@ impl Trial for Case {
     /// A panic is a violation.
     fn play(&self, traced: bool) -> Played {
         let script = self.script();
-        let mut world = World::new(&self.shape, &script, self.only.as_deref(), traced);
+        let mut world = World::new(self.shape, &Arc::new(script), self.only.as_deref(), traced);
         if let Err(panic) = panics::caught(|| world.run()) {
             world.broken(format!("a machine panicked: {panic}"));
         }

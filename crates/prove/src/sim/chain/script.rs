@@ -24,6 +24,10 @@ const GAPS: [Picos; 3] = [Picos::from_micros(200), Picos::from_micros(400), Pico
 const FAULTS: u32 = 6;
 /// Orders at most, where there are spares.
 const ORDERS: u32 = 8;
+/// What a client has under way at most that is told from outside what to do: more than a home has.
+const CLIENT_WINDOW: usize = 1024;
+/// Sessions that a chain behind a home has room for: more than its clients open in all their lives.
+const SESSIONS: usize = 64;
 /// A transaction under this claim is under the last one that its client made, if it made one.
 pub const OWN: u64 = u64::MAX;
 /// A precondition on this version stands for one on the version that its client saw last.
@@ -76,6 +80,8 @@ pub struct Script {
     pub orders: Vec<Goal>,
     /// Then everything is well again.
     pub until: Picos,
+    /// What a client has under way at most.
+    client_window: usize,
 }
 
 impl Script {
@@ -86,7 +92,8 @@ impl Script {
         let count = shape.keys.unwrap_or_else(|| 1 + draw_twice_below(&mut random, MOST_KEYS));
         let keys: Vec<_> = (0..count).map(|i| format!("k{i}").into_bytes()).collect();
         let until = Picos(one_of(&mut random, &GAPS).0 * ops.max(1) as u64);
-        let plan = draw_plan(seed, &mut random, &config, shape, until);
+        let all = NodeSet::below(shape.count());
+        let plan = draw_plan(seed, &mut random, &config, shape, (until, all));
         let usual = one_of(&mut random, &CLASSES);
         let disks = (0..shape.replicas + shape.spares).map(|_| draw_disk(&mut random, usual)).collect();
         let workload = Workload::draw(&mut random, &keys);
@@ -110,12 +117,41 @@ impl Script {
             plan,
             orders,
             until,
+            client_window: ops + 64,
+        }
+    }
+
+    /// Behind a home, for so many operations until then. Its clients do what they are told, and live; what goes wrong are faults of another plan, too.
+    pub fn behind_home(
+        seed: u64,
+        shape: &Shape,
+        (ops, until): (usize, Picos),
+        planted: Option<Planted>,
+    ) -> Script {
+        let mut random = random::stream(seed, 0, "chain behind a home");
+        let config = draw_config(&mut random, shape.clients as usize, 4 * ops);
+        // Sessions are forgotten in runs of `millrace sim --chain`, and by maps.
+        let config = Config { sessions: SESSIONS, ..config };
+        let usual = one_of(&mut random, &CLASSES);
+        let mortal = (shape.replicas().start..shape.count()).collect();
+        Script {
+            seed,
+            intents: Vec::new(),
+            planted,
+            disks: (0..shape.replicas + shape.spares).map(|_| draw_disk(&mut random, usual)).collect(),
+            reads: one_of(&mut random, &[Reads::Tail, Reads::Spread]),
+            keys: Vec::new(),
+            plan: draw_plan(seed, &mut random, &config, shape, (until, mortal)),
+            orders: draw_orders(seed, shape),
+            until,
+            config,
+            client_window: CLIENT_WINDOW,
         }
     }
 
     /// For clients, which have as much under way as is asked of them.
     pub fn client_config(&self) -> Config {
-        Config { window: self.intents.len() + 64, ..self.config.clone() }
+        Config { window: self.client_window, ..self.config.clone() }
     }
 
     /// A lease, on whatever clock.
@@ -194,7 +230,13 @@ fn draw_disk(random: &mut Prng, usual: Durability) -> Disk {
 }
 
 /// The weather is the plan's first fault, so that it can be taken away like any other.
-fn draw_plan(seed: u64, random: &mut Prng, config: &Config, shape: &Shape, until: Picos) -> Plan {
+fn draw_plan(
+    seed: u64,
+    random: &mut Prng,
+    config: &Config,
+    shape: &Shape,
+    (until, mortal): (Picos, NodeSet),
+) -> Plan {
     let lease = Picos::from(config.lease);
     let rough = Weather {
         delay: DELAY,
@@ -219,7 +261,7 @@ fn draw_plan(seed: u64, random: &mut Prng, config: &Config, shape: &Shape, until
         until,
         faults: FAULTS,
         longest: Picos(4 * lease.0),
-        crash: if nobody_dies { NodeSet::EMPTY } else { all },
+        crash: if nobody_dies { NodeSet::EMPTY } else { mortal },
         machines: if nobody_dies { NodeSet::EMPTY } else { shape.replicas().collect() },
         troubles: TROUBLES,
         links,

@@ -42,7 +42,7 @@ pub struct Driver {
     checkpointed: Lsn,
 }
 
-impl World<'_> {
+impl World {
     // ---- a replica's media
 
     /// After each call of a replica: begins what must become durable.
@@ -150,7 +150,8 @@ impl World<'_> {
 
     /// Power fails: media lose what was not durable, also of processes that are gone already. Those that are there crash next.
     pub(super) fn cut_power(&mut self, nodes: NodeSet) {
-        for node in nodes.iter().filter(|node| self.shape.replicas().contains(node)) {
+        let replicas = self.shape.replicas();
+        for node in nodes.iter().filter(|node| replicas.contains(node)) {
             self.end_replica(node, End::Power);
             self.places[node as usize].actor = None;
         }

@@ -11,7 +11,7 @@ use super::disk::{SimImage, empty};
 use super::world::World;
 use protocol::chain::message::RequestId;
 use protocol::chain::replica::View;
-use protocol::chain::{Entry, Image as _, Log as _, Lsn};
+use protocol::chain::{Entry, Image as _, Key, Log as _, Lsn, Outcome, Space};
 use sim::nodes::Node;
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,6 +28,8 @@ pub struct Watch {
     looked: BTreeMap<Node, Lsn>,
     heads: BTreeMap<u64, Node>,
     tails: BTreeMap<u64, Node>,
+    /// What was answered to requests that write, where that is kept: with the window of sessions.
+    outcomes: Option<(u64, HashMap<RequestId, Outcome>)>,
 }
 
 impl Watch {
@@ -43,12 +45,39 @@ impl Watch {
             looked: BTreeMap::new(),
             heads: BTreeMap::new(),
             tails: BTreeMap::new(),
+            outcomes: None,
         }
     }
 
     /// Where a request was done, if it was.
     pub fn lsn_of(&self, id: RequestId) -> Option<Lsn> {
         self.requests.get(&id).copied()
+    }
+
+    /// From now on it is kept what was answered to requests, of sessions with this window.
+    pub fn keep_outcomes(&mut self, window: u64) {
+        self.outcomes = Some((window, HashMap::new()));
+    }
+
+    /// What was answered to a request that was done, whoever knows.
+    pub fn outcome_of(&self, id: RequestId) -> Option<&Outcome> {
+        self.outcomes.as_ref()?.1.get(&id)
+    }
+
+    /// The version and value of a key, as of all that is committed.
+    pub fn read(&self, key: &[u8]) -> Option<(Lsn, Vec<u8>)> {
+        let item = self.image.read(&Key { space: Space::User, bytes: key.to_vec() })?;
+        Some((item.version, item.value.to_vec()))
+    }
+
+    /// What an entry has the image remember of its request.
+    fn note_outcome(&mut self, id: RequestId) {
+        let Some((window, outcomes)) = &mut self.outcomes else { return };
+        let mut bytes = id.session.to_bytes().to_vec();
+        bytes.extend_from_slice(&(id.sequence % *window).to_be_bytes());
+        let remembered = self.image.read(&Key { space: Space::Reply, bytes });
+        let outcome = remembered.and_then(|item| Outcome::parse(item.value.get(8..)?));
+        outcomes.extend(outcome.map(|outcome| (id, outcome)));
     }
 
     /// The last entry that is known to be committed.
@@ -81,6 +110,7 @@ impl Watch {
         self.digests.push(self.image.digest());
         let id = RequestId { session: entry.session, sequence: entry.sequence };
         self.entries.push(entry.clone());
+        self.note_outcome(id);
         match self.requests.insert(id, lsn) {
             Some(before) if entry.session.0 != 0 => {
                 Err(format!("{id:?} is done twice, at LSN {} and {}", before.0, lsn.0))
@@ -90,7 +120,7 @@ impl Watch {
     }
 }
 
-impl World<'_> {
+impl World {
     /// Looks at a replica to which something happened.
     pub(super) fn look_at_replica(&mut self, node: Node) {
         let Some(machine) = self.replica(node) else { return };
@@ -217,7 +247,7 @@ impl World<'_> {
     }
 
     /// When all is well every replica that belongs to the chain serves, by the same configuration.
-    pub(super) fn check_all_serve(&mut self) {
+    pub(in crate::sim) fn check_all_serve(&mut self) {
         let Some(stored) = self.registry.configuration().cloned() else {
             return self.broken("there is no configuration".to_string());
         };
@@ -237,7 +267,7 @@ impl World<'_> {
     }
 
     /// At rest every replica that is up and belongs to the chain has applied all that is committed.
-    pub(super) fn check_images(&mut self) {
+    pub(in crate::sim) fn check_images(&mut self) {
         let committed = self.watch.committed();
         for node in self.belonging() {
             let Some(view) = self.replica(node).map(|machine| machine.view()) else { continue };
@@ -253,7 +283,7 @@ impl World<'_> {
     }
 
     /// Whether no replica can have everything that was answered: media were lost, or what decayed is nowhere else.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(in crate::sim) fn is_lost(&self) -> bool {
         let Some(stored) = self.registry.configuration() else { return false };
         stored.serving().all(|member| {
             let Some(node) = self.shape.node_of_replica(member.replica) else { return false };

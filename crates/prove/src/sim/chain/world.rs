@@ -14,6 +14,7 @@ use super::super::clock::Clock;
 use super::super::packets::Datagram;
 use super::super::words;
 use super::super::world::Violation;
+use super::behind::{self, Behind};
 use super::disk::{Disk, Machine};
 use super::issue::Underway;
 use super::record::Record;
@@ -31,9 +32,12 @@ use sim::network::{Network, Weather};
 use sim::nodes::Node;
 use sim::{Fingerprint, Queue, random};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Events of a run at most, for each transaction, and as many as for a hundred more.
 const MOST_EVENTS: u64 = 4_000;
+/// The same behind a home, of a run.
+const MOST_BEHIND: u64 = 400_000;
 /// Nodes' lives are numbered from here on, so that a new one has a higher number than all before.
 const LIVES: u64 = 1;
 
@@ -62,6 +66,8 @@ pub enum Happening {
     Answered { life: u32, asked: Nanos, answer: Answer },
     /// The next phase begins.
     Phase(Phase),
+    /// Nothing: somebody outside does something.
+    Now,
 }
 
 /// What follows the safety phase.
@@ -116,9 +122,9 @@ pub struct Place {
 }
 
 /// The chain and its clients.
-pub struct World<'a> {
-    pub(super) shape: &'a Shape,
-    pub(super) script: &'a Script,
+pub struct World {
+    pub(super) shape: Shape,
+    pub(super) script: Arc<Script>,
     pub(super) queue: Queue<Happening>,
     network: Network,
     pub(super) places: Vec<Place>,
@@ -132,22 +138,51 @@ pub struct World<'a> {
     pub(super) configurations: BTreeMap<Epoch, Configuration>,
     births: u64,
     /// What the operator wants, by its place in the script.
-    order: usize,
+    pub(super) order: usize,
     pub(super) record: Record,
     pub(super) underway: Underway,
     pub(super) watch: Watch,
-    pub(super) is_calm: bool,
-    pub(super) is_over: bool,
-    pub(super) violation: Option<Violation>,
-    pub(super) print: Fingerprint,
-    pub(super) events: u64,
-    pub(super) trace: Option<Vec<String>>,
+    pub(in crate::sim) is_calm: bool,
+    pub(in crate::sim) is_over: bool,
+    pub(in crate::sim) violation: Option<Violation>,
+    pub(in crate::sim) print: Fingerprint,
+    pub(in crate::sim) events: u64,
+    pub(in crate::sim) trace: Option<Vec<String>>,
+    /// Who asks it, where it is behind a home.
+    pub(super) behind: Option<Behind>,
 }
 
-impl<'a> World<'a> {
+impl World {
     /// Everybody up, nothing under way. `only` are the transactions to be done, where not all.
-    pub fn new(shape: &'a Shape, script: &'a Script, only: Option<&[usize]>, traced: bool) -> World<'a> {
-        let count = shape.count();
+    pub fn new(shape: Shape, script: &Arc<Script>, only: Option<&[usize]>, traced: bool) -> World {
+        let (count, mut world) = (shape.count(), World::empty(shape, script, traced));
+        (0..count).for_each(|node| world.begin(node));
+        let script = Arc::clone(&world.script);
+        for (at, step) in script.plan.steps() {
+            world.queue.push(at, count, Happening::Fault(step));
+        }
+        let all: Vec<usize> = (0..script.intents.len()).collect();
+        for &i in only.unwrap_or(&all) {
+            if let Some(intent) = script.intents.get(i) {
+                world.queue.push(intent.at, intent.client, Happening::Issue(i));
+            }
+        }
+        world.queue.push(script.until, count, Happening::Phase(Phase::Calm));
+        world
+    }
+
+    /// Behind a home, which is not up yet: everybody else is. What goes wrong, and how it goes on, is told from outside.
+    pub fn behind_home(shape: Shape, script: &Arc<Script>, traced: bool) -> World {
+        let mut world = World::empty(shape, script, traced);
+        world.watch.keep_outcomes(script.config.session_window);
+        world.behind = Some(Behind::new(script.config.chain));
+        (behind::HOME + 1..shape.count()).for_each(|node| world.begin(node));
+        world
+    }
+
+    /// Nobody up.
+    fn empty(shape: Shape, script: &Arc<Script>, traced: bool) -> World {
+        let (count, script) = (shape.count(), Arc::clone(script));
         let place = |node| Place {
             actor: None,
             clock: Clock::draw(&mut random::stream(script.seed, u64::from(node), "clock")),
@@ -161,7 +196,7 @@ impl<'a> World<'a> {
             timer: Picos::MAX,
         };
         let luck = |i| random::stream(script.seed, i as u64, "medium");
-        let mut world = World {
+        World {
             network: Network::new(script.seed, count, Weather::fair(DELAY)),
             places: (0..count).map(place).collect(),
             disks: script.disks.iter().map(|disk| Some(Disk::new(*disk))).collect(),
@@ -182,21 +217,10 @@ impl<'a> World<'a> {
             events: 0,
             trace: traced.then(Vec::new),
             queue: Queue::new(),
+            behind: None,
             shape,
             script,
-        };
-        (0..count).for_each(|node| world.begin(node));
-        for (at, step) in script.plan.steps() {
-            world.queue.push(at, count, Happening::Fault(step));
         }
-        let all: Vec<usize> = (0..script.intents.len()).collect();
-        for &i in only.unwrap_or(&all) {
-            if let Some(intent) = script.intents.get(i) {
-                world.queue.push(intent.at, intent.client, Happening::Issue(i));
-            }
-        }
-        world.queue.push(script.until, count, Happening::Phase(Phase::Calm));
-        world
     }
 
     /// Lets everything happen, until the end or a violation.
@@ -206,18 +230,37 @@ impl<'a> World<'a> {
             && !self.is_over
             && let Some(event) = self.queue.pop()
         {
-            self.events += 1;
-            self.note_event(&event);
-            if self.events > most {
-                self.broken(format!("after {most} events it has not come to rest"));
-            }
-            self.happen(event.source, event.at, event.what);
+            self.take(event, most);
         }
         for node in self.shape.replicas() {
             let view = self.replica(node).map(|machine| (machine.view(), machine.stats()));
             self.note(|shape| format!("{:<13} at the end: {view:?}", shape.name(node)));
         }
         self.settle();
+    }
+
+    fn take(&mut self, event: sim::Event<Happening>, most: u64) {
+        self.events += 1;
+        self.note_event(&event);
+        if self.events > most {
+            self.broken(format!("after {most} events it has not come to rest"));
+        }
+        self.happen(event.source, event.at, event.what);
+    }
+
+    /// When something happens next.
+    pub fn next_at(&mut self) -> Option<Picos> {
+        self.queue.next_at()
+    }
+
+    /// Lets everything happen up to `at`, which is now then.
+    pub fn run_until(&mut self, at: Picos) {
+        self.queue.push(at, self.shape.count(), Happening::Now);
+        while self.violation.is_none()
+            && let Some(event) = self.queue.pop_until(at)
+        {
+            self.take(event, MOST_BEHIND);
+        }
     }
 
     fn happen(&mut self, node: Node, at: Picos, what: Happening) {
@@ -228,7 +271,7 @@ impl<'a> World<'a> {
             Happening::Arrival { from, to, datagram } => self.arrive(node, from, to, &datagram),
             Happening::Timer { life } => self.timer(node, life, at),
             Happening::Order if !self.is_calm => self.begin(node),
-            Happening::Order => {}
+            Happening::Order | Happening::Now => {}
             Happening::Issue(i) => self.issue(i),
             Happening::Fault(step) if !self.is_calm => self.fault(step),
             Happening::Fault(_) => {}
@@ -263,7 +306,7 @@ impl<'a> World<'a> {
 
     pub(super) fn note(&mut self, line: impl FnOnce(&Shape) -> String) {
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>15}  {}", words::moment(self.queue.now()), line(self.shape)));
+            trace.push(format!("{:>15}  {}", words::moment(self.queue.now()), line(&self.shape)));
         }
     }
 
@@ -280,6 +323,7 @@ impl<'a> World<'a> {
             Happening::Answered { .. } => 9,
             Happening::Phase(_) => 10,
             Happening::Order => 11,
+            Happening::Now => 12,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -346,8 +390,9 @@ impl<'a> World<'a> {
     }
 
     fn deadline(&self, node: Node) -> Option<Nanos> {
+        let question = self.behind.as_ref().and_then(|behind| behind.next_question(node));
         self.places[node as usize].actor.as_ref().map(|actor| match actor {
-            Actor::Client(m) => m.next_deadline(),
+            Actor::Client(m) => m.next_deadline().min(question.unwrap_or(Nanos::MAX)),
             Actor::Replica(m) => m.next_deadline(),
             Actor::Controller(m) => m.next_deadline(),
             Actor::Operator(m) => m.next_deadline(),
@@ -362,6 +407,7 @@ impl<'a> World<'a> {
         }
         self.send_all(node, out);
         match self.shape.role(node) {
+            Role::Client(_) if self.behind.is_some() => self.collect_behind(node),
             Role::Client(_) => self.collect(node),
             Role::Replica(_) => {
                 self.look_at_replica(node);
@@ -373,10 +419,14 @@ impl<'a> World<'a> {
         self.set_timer(node);
     }
 
-    fn send_all(&mut self, node: Node, out: &mut Out) {
+    pub(super) fn send_all(&mut self, node: Node, out: &mut Out) {
         let from = self.places[node as usize].id;
         let now = self.queue.now();
         for (to, message) in out.drain(..) {
+            if let (NodeId::Home, Some(behind)) = (to, &mut self.behind) {
+                behind.ask_home(node, message);
+                continue;
+            }
             self.underway.note_request(node, &message);
             self.send(now, node, from, to, &message);
         }

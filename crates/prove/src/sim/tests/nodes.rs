@@ -6,9 +6,11 @@ use super::super::chains::Wrongly;
 use super::super::disks::Lie;
 use super::super::homes::Homes;
 use super::super::play::{Case, RULES};
+use super::super::replicas::Tally;
 use super::super::trial::{Outcome as _, Trial};
 use super::Cli;
 use clap::Parser as _;
+use protocol::chain::Planted as InReplica;
 use protocol::chain::at_home::Planted as AtHome;
 use protocol::coherence::Planted;
 use serve::kv::service::chained::Planted as InChained;
@@ -48,7 +50,7 @@ const CHAINED: &[(Bug, u64)] = &[
     (Bug::Cache(Planted::TicketSkipsBoxes), 1),
     (Bug::Cache(Planted::GrantWhileUnderWay), 1),
     (Bug::Cache(Planted::GrantWhatIsOld), 55),
-    (Bug::Cache(Planted::UnknownUndone), 2),
+    (Bug::Cache(Planted::UnknownUndone), 14),
     (Bug::Chained(InChained::RetryUnknown), 1),
     (Bug::Chained(InChained::ForgetConditions), 5),
     (Bug::AtHome(AtHome::ExecuteTooSoon), 1),
@@ -60,10 +62,19 @@ const CHAINED: &[(Bug, u64)] = &[
     (Bug::Chain(Wrongly::DoneTwice), 5),
     (Bug::Cache(Planted::UnknownForgotten), 64),
     (Bug::Chained(InChained::StoresUnseen), 474),
-    (Bug::Chained(InChained::FlushesUnseen), 87),
+    (Bug::Chained(InChained::FlushesUnseen), 91),
     (Bug::Chained(InChained::SameIsDone), 2445),
     (Bug::AtHome(AtHome::Settles), 578),
     (Bug::AtHome(AtHome::MissAttributes), 338),
+    (Bug::Replica(InReplica::AckBeforeLog), 1),
+    (Bug::Replica(InReplica::ReplyBeforeAck), 1),
+    (Bug::Replica(InReplica::ForgetReplies), 1),
+    (Bug::Replica(InReplica::PassClaim), 1),
+    (Bug::Replica(InReplica::ForgetClaim), 8),
+    (Bug::Replica(InReplica::SwitchTooSoon), 16),
+    (Bug::Replica(InReplica::TrustEmptyLog), 32),
+    (Bug::Replica(InReplica::ReplayTooLittle), 65),
+    (Bug::Replica(InReplica::TakeOldChunk), 16),
 ];
 
 /// The same at nodes without.
@@ -216,4 +227,36 @@ fn names_of_bugs_are_different() {
     names.dedup();
     assert_eq!(names.len(), all);
     assert!(Bug::of(Homes::Logged).iter().all(|bug| Case::BUGS.contains(bug)));
+}
+
+#[test]
+fn replicas_behind_homes_die_and_move_in_many_runs() {
+    let mut all = Tally::default();
+    for seed in 1..41 {
+        let tally = Case { seed, ..case(Homes::Chained) }.play(false).tally;
+        all.chains += tally.chains;
+        all.deaths += tally.deaths;
+        all.committed += tally.committed;
+        all.configurations += tally.configurations;
+        all.orders += tally.orders;
+    }
+    let few = all.chains < 10 || all.deaths < 5 || all.committed < 500 || all.configurations < 20;
+    assert!(!few && all.orders > 5, "{all:?}");
+}
+
+#[test]
+fn faults_of_replicas_are_in_the_plan_and_in_what_is_replayed() {
+    let has_replicas = |seed: &u64| Case { seed: *seed, ..case(Homes::Chained) }.script().replicas.is_some();
+    let seed = (1..).find(has_replicas).expect("a third of them");
+    let case = Case { seed, ..case(Homes::Chained) };
+    let first = crate::sim::nodes::Numbers::of(&case.topology).count();
+    assert!(case.legend().contains("; of chain 1 the clients of home 1"), "{}", case.legend());
+    // As the shrinker writes it down.
+    let again = case.with_plan(case.plan().to_string().parse().expect("it was written so"));
+    assert_eq!(again.play(false).print, case.play(false).print);
+    let only = format!("crash@1000000000+5000000000:{}", first + 4);
+    let died = case.with_plan(only.parse().expect("a plan")).play(true);
+    assert_eq!((died.violation, died.tally.deaths), (None, 1));
+    assert!(died.trace.iter().any(|line| line.contains("replica 1 of chain 1 crashes")));
+    assert!(died.trace.iter().any(|line| line.ends_with("(chain of home 1)")));
 }

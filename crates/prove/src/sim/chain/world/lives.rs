@@ -1,6 +1,7 @@
 //! Lives of nodes in a [`World`]: what a step of the plan does to them, how they end, and how they begin anew.
 
 use super::super::super::words;
+use super::super::behind;
 use super::super::disk::End;
 use super::super::shape::Role;
 use super::{Actor, Happening, World};
@@ -11,13 +12,16 @@ use protocol::chain::{Client, Controller, Incarnation, NodeId, Operator, Out, Re
 use sim::faults::{Step, Trouble};
 use sim::nodes::Node;
 use sim::random;
+use std::sync::Arc;
 
-impl World<'_> {
-    pub(super) fn fault(&mut self, step: Step) {
-        let (count, plan) = (self.shape.count(), &self.script.plan);
-        self.note(|shape| {
-            format!("fault         {}", words::step(|node| shape.name(node), count, plan, step))
-        });
+impl World {
+    pub(in crate::sim) fn fault(&mut self, step: Step) {
+        let (count, script) = (self.shape.count(), Arc::clone(&self.script));
+        if self.behind.is_none() {
+            self.note(|shape| {
+                format!("fault         {}", words::step(|node| shape.name(node), count, &script.plan, step))
+            });
+        }
         match step {
             Step::Crash(node) if node < count => self.crash(node),
             Step::Restart(node) if node < count => self.begin(node),
@@ -83,7 +87,8 @@ impl World<'_> {
             return;
         }
         let now = self.read_clock(node);
-        let config = &self.script.config;
+        let script = Arc::clone(&self.script);
+        let config = &script.config;
         self.births += 1;
         let life = self.places[node as usize].life + 1;
         let id = self.shape.id(node, life);
@@ -92,6 +97,8 @@ impl World<'_> {
                 let luck = random::stream(self.script.seed, number, "retransmission").next_u64();
                 let client =
                     Client::new(&self.script.client_config(), number, &self.shape.all_ids(), luck, now);
+                let goes_by_home = self.behind.is_some() && behind::BESIDE.contains(&node);
+                let client = if goes_by_home { client.follows_homes() } else { client };
                 Actor::Client(Box::new(client.reads(self.script.reads)))
             }
             (Role::Replica(id), _) => {
@@ -139,7 +146,7 @@ impl World<'_> {
         if !matches!(phase, Phase::Done | Phase::Refused(_)) {
             return;
         }
-        let goal = &self.script.orders[self.order];
+        let goal = self.script.orders[self.order].clone();
         self.note(|_| format!("operator      {phase:?}: {goal:?}"));
         self.crash(node);
         self.order += 1;
@@ -149,7 +156,7 @@ impl World<'_> {
     }
 
     /// Who is down comes up, and no fault is left.
-    pub(in crate::sim::chain) fn calm(&mut self) {
+    pub(in crate::sim) fn calm(&mut self) {
         self.is_calm = true;
         self.network.calm();
         // An operator that is interrupted leaves a chain that is whole.
@@ -158,7 +165,9 @@ impl World<'_> {
             for trouble in Trouble::ALL {
                 self.relieve(node, trouble);
             }
-            self.begin(node);
+            if self.behind.is_none() || node != behind::HOME {
+                self.begin(node);
+            }
         }
     }
 }
