@@ -14,7 +14,7 @@ use base::{Bytes, Prng};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
-use store::warm::Start;
+use store::warm::{Asked, Start, Whose};
 use store::{Config, GetHow, Key, Mode, SetHow, Store};
 
 const NOW: u32 = 1_000_000;
@@ -130,7 +130,13 @@ fn compare(name: &str, slice: Slice, pair: [&mut Store; 2], options: &Options) {
 
 fn main() -> Result<(), String> {
     let options = options()?;
-    let resume = || Store::resume(&options.directory, config(&options, PageKind::Transparent), NOW);
+    let resume = || {
+        Store::resume(
+            &Asked::of(&options.directory, Whose::Node),
+            config(&options, PageKind::Transparent),
+            NOW,
+        )
+    };
     let (mut files, start) = resume().map_err(|e| e.to_string())?;
     println!("{start:?}, {} items, {} values, {}", options.items, options.value, files.stats().heap_pages);
     fill(&mut files, &options);

@@ -21,7 +21,7 @@
 use super::holders::Boxes;
 use super::moved::Moved;
 use super::ranges::{Caching, Range, Ranges};
-use crate::wire::{BoxId, Epoch, HomeId, KeyHash};
+use crate::wire::{BoxId, Epoch, HomeId, KeyHash, key_hash};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -194,6 +194,12 @@ impl Layout {
     /// The slot of a key: the upper bits, since tables use the lower ones.
     pub fn slot_of(&self, hash: KeyHash) -> usize {
         ((u64::from(hash.0) * self.homes.len() as u64) >> 32) as usize
+    }
+
+    /// How keys are divided among homes: a checksum.
+    pub fn division(&self) -> u32 {
+        let ids: Vec<u8> = self.homes.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+        key_hash(&ids).0
     }
 
     /// The home of a key.

@@ -9,6 +9,7 @@ use protocol::coherence::Planted;
 use protocol::planted::Bugs;
 use serve::kv::service::chained::Planted as InChained;
 use serve::kv::service::planted::Planted as InService;
+use store::warm::Planted as InMemory;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum Bug {
     Chain(Wrongly),
     /// Of the replicas and controllers behind it.
     Replica(InReplica),
+    /// Of who goes on with memory that a process left.
+    Memory(InMemory),
     /// Its disk says too early that something is done: as if it did not wait.
     Disk(Lie),
 }
@@ -102,6 +105,12 @@ const CACHED: &[Bug] = &[
     Bug::Cache(Planted::TicketOvertakes),
     Bug::Cache(Planted::TicketReadsOwned),
     Bug::Cache(Planted::TicketTooEarly),
+    Bug::Memory(InMemory::InUseIsNotSaid),
+    Bug::Memory(InMemory::AnyLayout),
+    Bug::Memory(InMemory::Anybodys),
+    Bug::Memory(InMemory::FirstIsBelieved),
+    Bug::Service(InService::GoesByMemory),
+    Bug::Service(InService::FlushStaysBehind),
 ];
 
 /// Those that only a store that takes time can show.
@@ -139,7 +148,8 @@ const REPLICAS: usize = 9;
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
     const CHAIN: usize = 14 + REPLICAS;
-    let mut all = [BARE[0]; CACHE + JOINTS + CHAIN];
+    const MEMORY: usize = 6;
+    let mut all = [BARE[0]; CACHE + JOINTS + CHAIN + MEMORY];
     let mut i = 0;
     while i < CACHE {
         all[i] = Bug::Cache(Planted::ALL[i]);
@@ -151,8 +161,13 @@ pub const ALL: &[Bug] = &{
         i += 1;
     }
     let chain = CHAINED.split_at(CHAINED.len() - CHAIN).1;
-    while i < all.len() {
+    while i < CACHE + JOINTS + CHAIN {
         all[i] = chain[i - CACHE - JOINTS];
+        i += 1;
+    }
+    let memory = CACHED.split_at(CACHED.len() - MEMORY).1;
+    while i < all.len() {
+        all[i] = memory[i - CACHE - JOINTS - CHAIN];
         i += 1;
     }
     all
@@ -165,6 +180,15 @@ impl Bug {
             Bug::Cache(planted) => planted.name(),
             Bug::Service(InService::PacketsBeforeDurable) => "packets-before-durable",
             Bug::Service(InService::GivesWhatIsLogged) => "gives-what-is-logged",
+            Bug::Service(InService::GoesByMemory) => "goes-by-memory",
+            Bug::Service(InService::FlushStaysBehind) => "flush-stays-behind",
+            Bug::Memory(InMemory::InUseIsNotSaid) => "in-use-is-not-said",
+            Bug::Memory(InMemory::AnyLayout) => "any-layout",
+            Bug::Memory(InMemory::Anybodys) => "anybodys-memory",
+            Bug::Memory(InMemory::FirstIsBelieved) => "first-is-believed",
+            Bug::Memory(InMemory::VersionIsForgotten) => "version-is-forgotten",
+            Bug::Memory(InMemory::EntriesAreBelieved) => "entries-are-believed",
+            Bug::Memory(InMemory::LargeStayBehind) => "large-stay-behind",
             Bug::Chained(InChained::TrustAttributes) => "trust-attributes",
             Bug::Chained(InChained::RetryUnknown) => "retry-unknown",
             Bug::Chained(InChained::ForgetConditions) => "forget-conditions",
@@ -195,6 +219,15 @@ impl Bug {
     /// Of a machine of the cache.
     pub fn in_cache(self) -> Option<Planted> {
         if let Bug::Cache(planted) = self { Some(planted) } else { None }
+    }
+
+    /// Of who goes on with memory. A home's own number is above every version in there: what forgets these shows only where it goes by them.
+    pub fn in_memory(self) -> Option<InMemory> {
+        match self {
+            Bug::Memory(planted) => Some(planted),
+            Bug::Service(InService::GoesByMemory) => Some(InMemory::VersionIsForgotten),
+            _ => None,
+        }
     }
 
     /// Of a chain.
@@ -238,5 +271,11 @@ impl Bugs<AtHome> for Wrong {
 impl Bugs<InService> for Wrong {
     fn has(&self, planted: InService) -> bool {
         self.0 == Some(Bug::Service(planted))
+    }
+}
+
+impl Bugs<InMemory> for Wrong {
+    fn has(&self, planted: InMemory) -> bool {
+        self.0.and_then(Bug::in_memory) == Some(planted)
     }
 }

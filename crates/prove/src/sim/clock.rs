@@ -13,6 +13,7 @@ const MOST_PPM: u64 = 5_000;
 const LONGEST: Nanos = Nanos::from_secs(15);
 
 const MILLION: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
 
 /// How a node's clock runs.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,12 @@ impl Clock {
             _ => MILLION - MOST_PPM + random.below(2 * MOST_PPM + 1),
         };
         Clock { offset, rate }
+    }
+
+    /// One that runs the same, and shows a whole second at that moment.
+    pub fn with_second_at(self, moment: Picos) -> Clock {
+        let passed = moment.0 * self.rate / (1_000 * MILLION);
+        Clock { offset: (self.offset + passed).next_multiple_of(SECOND) + SECOND - passed, ..self }
     }
 
     /// What it shows at `now`.
@@ -73,6 +80,9 @@ mod tests {
             prop_assert!(when.0 <= now && clock.read(when) >= shown);
             prop_assert!(when.0 == 0 || clock.read(Picos(when.0 - 1)) < shown);
             prop_assert_eq!(clock.when(Nanos::MAX), None);
+            let second = clock.with_second_at(Picos(now));
+            prop_assert_eq!(second.read(Picos(now)).0 % SECOND, 0);
+            prop_assert!(now < 1_000_000 || !second.read(Picos(now - 1_000_000)).0.is_multiple_of(SECOND));
         }
     }
 }

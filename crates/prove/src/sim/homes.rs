@@ -11,7 +11,7 @@ use protocol::coherence::home::items::Tree;
 use protocol::coherence::lease::runs;
 use protocol::coherence::{Home, NodeId, Out, Planted};
 use protocol::wire::{BoxId, HomeId, Message, Version};
-use serve::kv::machine::{Machine, Place};
+use serve::kv::machine::{self, Machine, Place};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
@@ -46,6 +46,15 @@ pub enum Behind<'d> {
     Disk(&'d mut Disk),
     /// The chain that its items lie in.
     Chain(Chain),
+    /// Memory, and whether who begins says that it never ran before.
+    Memory(machine::Memory, bool),
+}
+
+impl Behind<'_> {
+    /// Whether who begins with it says that it never ran before.
+    pub fn is_first(&self) -> bool {
+        matches!(self, Behind::Memory(_, true))
+    }
 }
 
 impl Homes {
@@ -104,6 +113,7 @@ impl SimulatedHome {
                 let disk = disk.lend(script.planted.and_then(Bug::in_disk));
                 (Machine::new(&place, now, Some(disk), planted)?, None)
             }
+            Behind::Memory(memory, _) => (Machine::with_memory(&place, now, memory, planted)?, None),
             Behind::Chain(chain) => {
                 let claim = u64::from(place.life.0.0);
                 let chain = chain.claimed(claim, script.planted.and_then(Bug::in_chain));
@@ -143,6 +153,13 @@ impl SimulatedHome {
         match self {
             SimulatedHome::Bare(home) => home.tick(now, out),
             SimulatedHome::Node(_, machine, _) => machine.handle(now, None, out),
+        }
+    }
+
+    /// Ends in order, if it is a node.
+    pub fn leave(self, now: Nanos) {
+        if let SimulatedHome::Node(_, machine, _) = self {
+            machine.leave(now);
         }
     }
 

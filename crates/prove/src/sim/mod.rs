@@ -12,6 +12,8 @@
 //!                                             │    ├── transactions  of clients that go by a home over a chain, on the same keys
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks, chains
 //!                                             │    ├── replicas  behind homes over chains, in a third of their runs: worlds of `chain`
+//!                                             │    ├── warm     memory that outlives nodes
+//!                                             │    ├── flushes  flushes that are still to come at nodes
 //!                                             │    └── watch    what holds after every event
 //!                                             └── record ──▶ sim::joint   every key linearizable, expiry and losses included; transactions at one moment
 //!  minimal ── the fewest faults and operations that still fail
@@ -33,6 +35,7 @@ mod clock;
 mod cores;
 mod disks;
 mod drains;
+mod flushes;
 mod homes;
 mod indices;
 mod issue;
@@ -53,6 +56,7 @@ mod tickets;
 mod topology;
 mod transactions;
 mod trial;
+mod warm;
 mod watch;
 mod words;
 mod workload;
@@ -99,6 +103,10 @@ const WITHIN: u64 = 10_000;
 /// their logs, images, controllers and, in half of these runs, an operator who moves them; what goes wrong with them is in the same plan. A disk
 /// takes its time; when a home dies, of what was not synced any lines are lost or torn. What was acknowledged, or shown, must be there after every restart,
 /// and boxes' copies must be what their home then has.
+///
+/// With none, in three of four runs memory outlives a home that ends in order (-e), and may be spoilt meanwhile: cut, damaged, another version's. A home may
+/// be begun first while another process has it, with another home's, or as one that never ran, which it must refuse. What is as it was left must be gone on
+/// with whole, all else must be lost; a flush that was still to come must be done.
 ///
 /// Without --seed, seeds 1 to N are run, and each planted bug is looked for until it is found. The last line says how many seeds were
 /// run, how many showed a violation, how many planted bugs were found of how many, and the fingerprint of all that happened, which

@@ -238,7 +238,7 @@ pub fn begin(
 ) -> Result<(), String> {
     let (config, layout) = (&script.config, &script.layout);
     let planted = script.planted.and_then(Bug::in_cache);
-    let life = if place.life == 0 { Life::First } else { Life::Again };
+    let life = if place.life == 0 || behind.is_first() { Life::First } else { Life::Again };
     place.life += 1;
     let who = (Incarnation(birth), life);
     let machine = match role {

@@ -113,7 +113,8 @@ impl Trial for Case {
         match self.homes {
             Homes::Logged => ["homes went on with their logs", "snapshots were made"],
             Homes::Chained => ["homes went on with their chains", "writes had no answer"],
-            Homes::Bare | Homes::Cache => ["keys were given to owners", "operations owners did"],
+            Homes::Cache => ["homes went on with their memory", "memories and starts were refused"],
+            Homes::Bare => ["keys were given to owners", "operations owners did"],
         }
     }
 
@@ -152,7 +153,8 @@ impl Trial for Case {
         let (given, owned) = world.watch.ownership();
         let marks = match self.homes {
             Homes::Logged | Homes::Chained => [world.served.recoveries, world.served.second_mark()],
-            Homes::Bare | Homes::Cache => [given, owned],
+            Homes::Cache => [world.served.memories.handed_over, world.served.memories.refused],
+            Homes::Bare => [given, owned],
         };
         Played {
             marks,

@@ -8,6 +8,7 @@
 
 use super::bugs::Bug;
 use super::drains;
+use super::flushes::{self, PutOff};
 use super::homes::Homes;
 use super::moves::{self, Move};
 use super::nodes::Numbers;
@@ -115,6 +116,8 @@ pub struct Script {
     pub drains: Vec<(Picos, Boxes)>,
     /// When homes go on elsewhere.
     pub moves: Vec<Move>,
+    /// Flushes that are put off at homes.
+    pub flushes: Vec<PutOff>,
     /// What homes are.
     pub homes: Homes,
     /// Bytes of the logs of homes that have one, and what their disks take for a sync, mostly.
@@ -194,6 +197,7 @@ impl Script {
             ranges,
             drains: drains::draw(seed, topology, until),
             moves,
+            flushes: flushes::draw(seed, &numbers, until, homes),
             homes,
             disk: draw_disk(seed),
             replicas: None,

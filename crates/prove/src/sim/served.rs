@@ -8,11 +8,13 @@
 
 use super::chains::{self, Step};
 use super::disks::{Deed, Disk};
+use super::flushes::Flushes;
 use super::homes::{Behind, Homes};
 use super::issue::Running;
 use super::memcached;
 use super::nodes::Machine;
 use super::replicas::{Chain, Handle, Tally};
+use super::warm::Memories;
 use super::words;
 use super::workload::is_unsure;
 use super::world::{Happening, World};
@@ -21,6 +23,7 @@ use protocol::coherence::Out;
 use protocol::coherence::client::{Call, Failed, OpId};
 use protocol::memcache::Line;
 use protocol::memcache::client::Expect;
+use protocol::wire::Verb;
 use sim::faults::Trouble;
 use sim::nodes::Node;
 use sim::random;
@@ -88,6 +91,10 @@ pub struct Served {
     pub is_lost: bool,
     /// What happened in chains of replicas, at the end.
     pub tally: Tally,
+    /// What they are to flush later.
+    pub flushes: Flushes,
+    /// Those of homes whose memory outlives them.
+    pub memories: Memories,
     /// Lives that began with what there was.
     pub recoveries: u64,
     /// Snapshots that became the newest.
@@ -119,7 +126,8 @@ impl Served {
             is_slow: false,
         };
         match homes {
-            Homes::Bare | Homes::Cache => Behind::Nothing,
+            Homes::Bare => Behind::Nothing,
+            Homes::Cache => self.memories.behind(node, seed),
             Homes::Logged => Behind::Disk(&mut self.disks.entry(node).or_insert_with(disk).disk),
             Homes::Chained => Behind::Chain(self.chains.entry(node).or_insert_with(chain).chain.clone()),
         }
@@ -336,12 +344,26 @@ impl World<'_> {
 
     /// A client of memcached's protocol asks a node.
     pub(super) fn ask_node(&mut self, node: Node, call: Call, number: usize, must: Option<Picos>) {
+        if call.verb == Verb::Flush {
+            self.served.flushes.is_replaced(node);
+        }
+        let (text, expect) = memcached::command(&call);
+        self.ask_by_text(node, (call, text, expect), number, must);
+    }
+
+    /// The same, with the text of it.
+    pub(super) fn ask_by_text(
+        &mut self,
+        node: Node,
+        (call, text, expect): (Call, &'static [u8], Expect),
+        number: usize,
+        must: Option<Picos>,
+    ) {
         let now = self.places[node as usize].clock.read(self.now());
         let served = &mut self.served;
         served.asked += 1;
         let (id, is_alone) = (OpId(served.asked), must.is_some());
         let connection = if is_alone { SHARED + served.asked } else { served.asked % SHARED } as u32;
-        let (text, expect) = memcached::command(&call);
         served.connections.entry((node, connection)).or_default().push_back(Asked { id, expect, is_alone });
         self.note(|names| {
             let (name, call) = (names.name(node), words::call(&call));

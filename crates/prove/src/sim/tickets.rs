@@ -95,11 +95,11 @@ impl World<'_> {
     }
 
     /// A home dies: what waits there is not done. Of a flush, which other homes may have done, nobody hears.
-    pub(super) fn forget_tickets(&mut self, node: Node) {
+    pub(super) fn forget_tickets(&mut self, node: Node, is_kept: bool) {
         self.hang_up(node);
         for running in self.underway.end_all(node) {
-            // What has a log, or a chain, may have done it.
-            if !self.script.homes.survive() && running.call.verb != Verb::Flush {
+            // What has a log, or a chain, or leaves its memory, may have done it: a reply waits for those before it.
+            if !is_kept && !self.script.homes.survive() && running.call.verb != Verb::Flush {
                 self.record.returns(self.now(), running.number, None, Ret::of(kv::Status::Error));
             }
         }

@@ -42,6 +42,8 @@ struct Key {
     owner: Option<BoxId>,
     /// Copies of what was lost may run until then.
     lost_until: Picos,
+    /// Its home is down, and will have it again: so long copies of what was lost before may run.
+    kept: Option<Picos>,
 }
 
 /// What is known of all keys.
@@ -68,7 +70,7 @@ impl Watch {
         let key = |name: &Vec<u8>| {
             let home = topology.layout.home_of(key_hash(name));
             let home = numbers.home(home).expect("a key's home is a node");
-            Key { name: name.clone(), home, present: None, owner: None, lost_until: Picos::ZERO }
+            Key { name: name.clone(), home, present: None, owner: None, lost_until: Picos::ZERO, kept: None }
         };
         Watch {
             keys: script.keys.iter().map(key).collect(),
@@ -89,6 +91,16 @@ impl Watch {
     /// How many keys were given to boxes, and how many writes they answered as owners.
     pub fn ownership(&self) -> (u64, u64) {
         (self.given, self.owned)
+    }
+
+    /// Keys of this home.
+    pub fn keys_of(&self, home: Node) -> impl Iterator<Item = &Vec<u8>> {
+        self.keys.iter().filter(move |key| key.home == home).map(|key| &key.name)
+    }
+
+    /// Keys of other homes than this one.
+    pub fn keys_of_others(&self, home: Node) -> impl Iterator<Item = &Vec<u8>> {
+        self.keys.iter().filter(move |key| key.home != home).map(|key| &key.name)
     }
 
     /// Whether this write made a version.
@@ -249,22 +261,27 @@ impl World<'_> {
         self.note(|names| format!("{} evicts {}", names.name(node), key.escape_ascii()));
     }
 
-    /// Before a home crashes. One with a log loses nothing that anybody was told of: what boxes have of it is what it will have.
-    pub(super) fn home_loses_all(&mut self, node: Node, id: HomeId) {
+    /// Before a home crashes. One with a log loses nothing that anybody was told of: what boxes have of it is what it will have. So is one whose memory is
+    /// kept for its next life, but for what boxes own.
+    pub(super) fn home_loses_all(&mut self, node: Node, id: HomeId, is_kept: bool) {
         let now = self.now();
         for i in 0..self.watch.keys.len() {
             if self.watch.keys[i].home != node {
                 continue;
             }
-            let is_lost = !self.script.homes.survive();
-            if is_lost && (self.present(i).is_some() || self.owner(i).is_some()) {
+            let is_owned = self.owner(i).is_some();
+            let is_lost = !self.script.homes.survive() && (!is_kept || is_owned);
+            if is_lost && (self.present(i).is_some() || is_owned) {
                 let number = self.record.call(now, WORLD, &self.watch.keys[i].name, Op::Delete);
                 self.watch.waiting.push((id, number));
             }
             let known = &mut self.watch.keys[i];
             let is_running = !is_lost && known.lost_until > now;
             (known.present, known.owner) = (None, None);
-            if !is_running {
+            if is_kept && !is_lost {
+                known.kept = Some(known.lost_until);
+            }
+            if is_kept || !is_running {
                 known.lost_until = Picos::MAX;
             }
         }
@@ -297,9 +314,11 @@ impl World<'_> {
             });
             return;
         }
-        let until = self.now().plus(place.clock.real(self.script.config.lease)).plus(Picos(1));
+        self.look_at_memory(node);
+        let until =
+            self.now().plus(self.places[node as usize].clock.real(self.script.config.lease)).plus(Picos(1));
         for known in self.watch.keys.iter_mut().filter(|known| known.home == node) {
-            known.lost_until = until;
+            known.lost_until = known.kept.take().unwrap_or(until);
         }
         let (mine, others) = self.watch.waiting.drain(..).partition(|(home, _)| *home == id);
         self.watch.waiting = others;

@@ -14,6 +14,7 @@ use super::bugs::Bug;
 use super::clock::Clock;
 use super::cores::Between;
 use super::disks::Deed;
+use super::flushes;
 use super::homes::Behind;
 use super::issue::Underway;
 use super::moves::{self, Moves};
@@ -67,6 +68,8 @@ pub enum Happening {
     Disk { life: u32, deed: Deed },
     /// The chain of a home does something, if it was not to do it before.
     Chain(u64),
+    /// Something of a flush that is put off at a home.
+    PutOff(flushes::Step),
 }
 
 /// What follows the safety phase.
@@ -133,6 +136,7 @@ impl<'a> World<'a> {
         let count = numbers.count();
         let place = |node| {
             let clock = Clock::draw(&mut random::stream(script.seed, node, "clock"));
+            let clock = flushes::clock(script, node as Node, clock);
             let id = NodeId::Controller(0);
             let book = Book::default();
             Place { guards: Vec::new(), book, heard: HashSet::new(), machine: None, clock, life: 0, id }
@@ -163,6 +167,7 @@ impl<'a> World<'a> {
         };
         world.put_replicas_behind_homes();
         (0..count).for_each(|node| world.begin(node));
+        world.plan_flushes();
         for (i, (at, _)) in script.ranges.iter().enumerate() {
             world.queue.push(*at, count, Happening::Ranges(i));
         }
@@ -211,6 +216,7 @@ impl<'a> World<'a> {
                 Happening::Phase(phase) => self.enter(phase),
                 Happening::Disk { life, deed } => self.disk_is_done(node, life, deed),
                 Happening::Chain(turn) => self.chain_steps(node, turn),
+                Happening::PutOff(step) => self.put_off(node, step),
             }
             if self.is_over() {
                 break;
@@ -261,6 +267,7 @@ impl<'a> World<'a> {
             Happening::Chain(_) => 10,
             Happening::Drains(_) => 11,
             Happening::Moves(_) => 12,
+            Happening::PutOff(_) => 13,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -364,9 +371,10 @@ impl<'a> World<'a> {
     pub(super) fn crash(&mut self, node: Node) {
         match self.numbers.role(node) {
             Role::Home(id) => {
-                self.forget_tickets(node);
+                let is_kept = self.draw_end(node);
+                self.forget_tickets(node, is_kept);
                 self.forget_transactions(node);
-                self.home_loses_all(node, id);
+                self.home_ends(node, id, is_kept);
                 self.end_disk(node);
             }
             Role::Client(_) => self.underway.forget(node),
@@ -392,11 +400,14 @@ impl<'a> World<'a> {
         let begun = nodes::begin(node, place, script, self.topology, role, (now, self.births), behind);
         if let Err(why) = begun {
             let what = format!("{} cannot start: {why}", self.numbers.name(node));
-            if !self.begins_with_nothing(node, kept.2) {
+            if self.served.memories.is_refused(node) {
+                self.note(|_| what);
+            } else if self.begins_with_nothing(node, kept.2) {
+                self.note(|_| what);
+                self.home_has_nothing(node);
+            } else {
                 return self.broken(what, b"");
             }
-            self.note(|_| what);
-            self.home_has_nothing(node);
             self.places[node as usize].life -= 1;
             self.births -= 1;
             return self.begin(node);

@@ -39,6 +39,11 @@ impl Clocks {
         time.store(now.0, Ordering::Relaxed);
     }
 
+    /// Whether they are told, as in a simulation.
+    pub fn are_told(&self) -> bool {
+        matches!(self, Clocks::Told(_))
+    }
+
     /// Now, by the clock that leases and deadlines are of.
     #[inline]
     pub fn now(&self) -> Nanos {

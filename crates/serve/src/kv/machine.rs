@@ -11,11 +11,12 @@ use super::chain_client::Transactions;
 use super::clocks::Clocks;
 use super::config::Config;
 use super::durable::{AnyMedia, AnyShelf, Opened};
+use super::home::whose;
 use super::post::Post;
 use super::registers::Id;
 use super::service::by_home::Callers;
 use super::service::planted::Mistakes;
-use super::service::{Kv, Late, LateReply, Origin, Reply, Request};
+use super::service::{Began, Kv, Late, LateReply, Origin, Reply, Request};
 use base::Nanos;
 use base::hash::Hasher64;
 use engine::Service as _;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::durable::{Reader, Shelf, recover};
 use store::redo::{Judge, Log, Media};
+use store::warm;
 
 /// Bytes of the arena for replies.
 const ARENA: u64 = 64 << 10;
@@ -63,6 +65,15 @@ pub struct Disk {
     pub shelf: Box<dyn Shelf + Send>,
 }
 
+/// Memory that outlives the process, if it ends in order.
+#[derive(Debug)]
+pub struct Memory {
+    /// Where it lies.
+    pub place: warm::Place,
+    /// Bytes of it, at most.
+    pub limit: usize,
+}
+
 /// A reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
@@ -93,11 +104,41 @@ impl<B: Mistakes + Send + 'static> Machine<B> {
             (settings(disk.is_some()), Clocks::told(now), Arc::new(Post::unattended()));
         let opened = disk.map(|disk| open(&config, disk));
         let (store, opened) = match opened {
-            Some(opened) => opened.map(|(store, opened)| (Some(store), Some(opened)))?,
+            Some(opened) => opened.map(|(store, opened)| (Some((store, Began::default())), Some(opened)))?,
             None => (None, None),
         };
         let made = Kv::home(place, (&config, store), opened, (&post, &clocks), planted)?;
         Ok(Machine::of(made, post, clocks))
+    }
+
+    /// The same, with memory that the process before may have left ([`Machine::leave`]).
+    ///
+    /// # Errors
+    /// In words: it is not this home's, or another process has it. It is what it was.
+    pub fn with_memory(place: &Place, now: Nanos, memory: Memory, planted: B) -> Result<Machine<B>, String> {
+        let (config, clocks, post) = (settings(false), Clocks::told(now), Arc::new(Post::unattended()));
+        config.registers.write(Id::StoreMemory, memory.limit as u64).map_err(|error| error.to_string())?;
+        let asked = warm::Asked {
+            place: memory.place,
+            whose: whose(place.id, &place.layout),
+            is_first: place.life.1 == Life::First,
+        };
+        let resumed =
+            Kv::<B>::resume(&config, &asked, &clocks, &planted).map_err(|refusal| refusal.to_string())?;
+        let made = Kv::home(place, (&config, Some(resumed)), None, (&post, &clocks), planted)?;
+        Ok(Machine::of(made, post, clocks))
+    }
+
+    /// Ends in order, at `now`: what lies in memory that outlives the process is left to the next one. Nobody asks for anything any more.
+    pub fn leave(mut self, now: Nanos) {
+        self.clocks.tell(now);
+        self.kv.tick(now);
+        self.kv.leave_memory();
+    }
+
+    /// Whether it began with what an earlier life left in memory.
+    pub fn began_warm(&mut self) -> bool {
+        self.kv.report().began.is_warm()
     }
 
     /// The same, with items in a chain, whose transactions are done there; and those that callers ask for, whenever the machine is called.

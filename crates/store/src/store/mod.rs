@@ -20,6 +20,7 @@ use crate::item::{DEAD, Header, Item, LARGE};
 use crate::key::{Key, same};
 use crate::log::{Log, State};
 use crate::stats::Counters;
+use crate::warm::Whose;
 use crate::warm::ground::{Files, Ground};
 use base::hash::Hasher64;
 use base::pages::PageKind;
@@ -52,7 +53,7 @@ pub struct Store {
     pub(crate) release_wanted: usize,
     pub(crate) stats: Counters,
     /// The files that its memory lies in, if it is to be handed over.
-    pub(crate) files: Option<Files>,
+    pub(crate) files: Option<(Files, Whose)>,
     #[cfg(test)]
     pub(crate) planted: Option<Planted>,
     /// Keeps so many bits of each hash, so that tests see collisions.

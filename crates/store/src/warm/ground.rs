@@ -1,4 +1,4 @@
-//! Where the memory of a store comes from: the system, or the files of a directory.
+//! Where the memory of a store comes from: the system, the files of a directory, or files without names.
 //!
 //! ```text
 //!  DIRECTORY/millrace.meta       what the store knows beside its memory; the lock is on it      (meta.rs)
@@ -11,17 +11,22 @@
 //! Invariants: (1) a file is written to or made only where `millrace.meta` is ours, or nothing of these names was there: what somebody
 //! else keeps under such a name stays as it is; (2) one process has them: it holds a lock on `millrace.meta` until it ends.
 //!
+//! Files without names ([`Unnamed`]) belong to one process, in which stores hand them to each other: a simulation needs no directory, and what is above does
+//! not tell the difference.
+//!
 //! Whose: files are made for their owner alone, symbolic links are not followed, and files of another user are not believed.
 
-use super::Refusal;
-use super::meta;
+use super::{Place, Refusal, Whose, meta};
 use base::files::Locked;
 use base::pages::{PageKind, Region};
 use rustix::fs::OFlags;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +76,116 @@ impl Ground<'_> {
 /// The files of a store, locked.
 #[derive(Debug)]
 pub(crate) struct Files {
+    /// What people are told.
     directory: PathBuf,
     /// Open for as long as the store has its memory in them: the lock goes with it.
-    meta: Locked,
+    lock: Lock,
+}
+
+#[derive(Debug)]
+enum Lock {
+    /// On `millrace.meta` of the directory.
+    File(Locked),
+    Unnamed(Taken),
+}
+
+/// Unnamed files that a store has; others may have them when this is gone.
+#[derive(Debug)]
+struct Taken(Arc<Unnamed>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Ordering::Release);
+    }
+}
+
+/// Files without names, of this process alone.
+#[derive(Debug)]
+pub struct Unnamed {
+    files: [File; ALL.len()],
+    is_taken: AtomicBool,
+}
+
+/// What may become of what a store left, to see that it is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoiled {
+    /// Another version of the program had it.
+    OtherLayout,
+    /// Its items were cut off.
+    Cut,
+    /// This bit of what the store knew beside its memory is another, counted from the first and again from the first after the last.
+    Bit(usize),
+}
+
+impl Unnamed {
+    /// Empty ones.
+    ///
+    /// # Errors
+    /// The system's: it has no room for open files.
+    pub fn new() -> io::Result<Unnamed> {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        let make = |part: Part| memfd_create(part.name(), MemfdFlags::CLOEXEC).map(File::from);
+        let [meta, heap, index, overflow, ghosts, large] = ALL.map(make);
+        let files = [meta?, heap?, index?, overflow?, ghosts?, large?];
+        Ok(Unnamed { files, is_taken: AtomicBool::new(false) })
+    }
+
+    /// The same bytes in other files, as when somebody copies a directory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn copy(&self) -> io::Result<Unnamed> {
+        let copy = Unnamed::new()?;
+        for (from, to) in self.files.iter().zip(&copy.files) {
+            let len = from.metadata()?.len();
+            to.set_len(len)?;
+            // Most of them is address space alone.
+            let mut at = 0;
+            while let Some(data) = next_data(from, at)? {
+                let mut bytes = vec![0; (data.end - data.start) as usize];
+                from.read_exact_at(&mut bytes, data.start)?;
+                to.write_all_at(&bytes, data.start)?;
+                at = data.end;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Another process has them from now on, or has them no more.
+    pub fn set_taken(&self, is_taken: bool) {
+        self.is_taken.store(is_taken, Ordering::Release);
+    }
+
+    /// Something becomes of what was left in them, while nobody has them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn spoil(&self, how: Spoiled) -> io::Result<()> {
+        let meta = self.file(Part::Meta);
+        let mut bytes = self.read(Part::Meta)?;
+        match how {
+            Spoiled::OtherLayout => meta::become_other(&mut bytes),
+            Spoiled::Cut => return self.file(Part::Heap).set_len(4096),
+            Spoiled::Bit(_) if bytes.is_empty() => {}
+            // What is behind the image is nothing.
+            Spoiled::Bit(bit) => {
+                let at = bit / 8 % meta::used(&bytes);
+                bytes[at] ^= 1 << (bit % 8);
+            }
+        }
+        meta.write_all_at(&bytes, 0)
+    }
+
+    fn file(&self, part: Part) -> &File {
+        &self.files[part as usize]
+    }
+
+    fn read(&self, part: Part) -> io::Result<Vec<u8>> {
+        let file = self.file(part);
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
 }
 
 /// What a directory holds.
@@ -85,8 +197,26 @@ pub(super) enum Found {
 }
 
 impl Files {
+    /// Takes the files of `place`.
+    pub(super) fn take(place: &Place) -> Result<Found, Refusal> {
+        match place {
+            Place::Directory(directory) => Files::in_directory(directory),
+            Place::Unnamed(files) => Files::unnamed(files),
+        }
+    }
+
+    fn unnamed(files: &Arc<Unnamed>) -> Result<Found, Refusal> {
+        let directory = PathBuf::from("files without names");
+        if files.is_taken.swap(true, Ordering::AcqRel) {
+            return Err(Refusal::Locked(directory));
+        }
+        let lock = Lock::Unnamed(Taken(Arc::clone(files)));
+        let bytes = files.read(Part::Meta).map_err(|e| Refusal::System("read".to_owned(), e.to_string()))?;
+        Ok(Found::Ours(Files { directory, lock }, bytes))
+    }
+
     /// Makes `directory` where it is not there (not those above it), and takes the files in it.
-    pub(super) fn take(directory: &Path) -> Result<Found, Refusal> {
+    fn in_directory(directory: &Path) -> Result<Found, Refusal> {
         let system = |doing: &str| {
             let place = directory.display().to_string();
             let doing = doing.to_owned();
@@ -140,25 +270,32 @@ impl Files {
         // Only now: whoever had the lock until a moment ago may have written.
         bytes.clear();
         open(&path, false).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(system("read"))?;
-        Ok(Found::Ours(Files { directory: directory.to_owned(), meta }, bytes))
+        let lock = Lock::File(meta);
+        Ok(Found::Ours(Files { directory: directory.to_owned(), lock }, bytes))
     }
 
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    pub(super) fn path(&self, part: Part) -> PathBuf {
-        self.directory.join(part.name())
-    }
-
     /// The file of `part`, made where it is not there.
     pub(super) fn get(&self, part: Part) -> io::Result<File> {
-        open(&self.path(part), true)
+        match &self.lock {
+            Lock::File(_) => open(&self.directory.join(part.name()), true),
+            Lock::Unnamed(Taken(files)) => files.file(part).try_clone(),
+        }
+    }
+
+    fn metadata(&self, part: Part) -> Option<Metadata> {
+        match &self.lock {
+            Lock::File(_) => self.directory.join(part.name()).symlink_metadata().ok(),
+            Lock::Unnamed(Taken(files)) => files.file(part).metadata().ok(),
+        }
     }
 
     /// Bytes of the file of `part`; 0 where it is not there.
     pub(super) fn len(&self, part: Part) -> u64 {
-        self.path(part).symlink_metadata().map_or(0, |found| found.len())
+        self.metadata(part).map_or(0, |found| found.len())
     }
 
     /// Writes `bytes` to the beginning of the file of `part` and has the system keep them. By a mapping: a hugetlbfs knows no
@@ -180,12 +317,14 @@ impl Files {
 
     /// Bytes that the files have and that they could have besides.
     pub(super) fn room(&self) -> io::Result<u64> {
-        let system = rustix::fs::fstatvfs(&*self.meta)?;
+        // Memory of the system, which has no limit that it would say.
+        let Lock::File(meta) = &self.lock else { return Ok(u64::MAX) };
+        let system = rustix::fs::fstatvfs(&**meta)?;
         // A tmpfs without a limit says that it has no blocks at all.
         if system.f_blocks == 0 {
             return Ok(u64::MAX);
         }
-        let blocks = |part| self.path(part).symlink_metadata().map_or(0, |found| found.blocks());
+        let blocks = |part| self.metadata(part).map_or(0, |found| found.blocks());
         let held: u64 = ALL.map(blocks).iter().sum();
         Ok(system.f_bavail.saturating_mul(system.f_frsize).saturating_add(held * 512))
     }
@@ -196,18 +335,28 @@ impl Files {
     }
 
     /// Says that a process has the store, before it changes anything.
-    pub(super) fn mark_in_use(&self) -> io::Result<()> {
-        self.write(Part::Meta, &meta::in_use())
+    pub(super) fn mark_in_use(&self, whose: Whose) -> io::Result<()> {
+        self.write(Part::Meta, &meta::in_use(whose))
     }
 
     /// Says that the store is whole, after everything else.
-    pub(super) fn mark_closed(&self, image: &[u8]) -> io::Result<()> {
+    pub(super) fn mark_closed(&self, whose: Whose, image: &[u8]) -> io::Result<()> {
         // The image first, behind a page that says "in use" still.
-        let mut bytes = meta::in_use().to_vec();
+        let mut bytes = meta::in_use(whose).to_vec();
         bytes.extend_from_slice(image);
         self.write(Part::Meta, &bytes)?;
-        self.write(Part::Meta, &meta::closed(image))?;
-        self.meta.sync_all()
+        self.write(Part::Meta, &meta::closed(whose, image))?;
+        self.sync(&[Part::Meta])
+    }
+}
+
+/// What was written of a file, from `at` on.
+fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
+    use rustix::fs::{SeekFrom, seek};
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => Ok(Some(start..seek(file, SeekFrom::Hole(start))?)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! `millrace.meta`: what a store knows beside its memory, as bytes that are believed only as a whole.
 //!
 //! ```text
-//!  0       8       12     16            24            28
-//!  │ magic │ state │ crc of the image   │ …text…                  │ crc of this page │   4096 bytes
-//!          1 in use, 2 closed
+//!  0       8       12         16                 24      28       32         36
+//!  │ magic │ state │ crc of … │ … image, bytes   │ kind  │ number │ division │ …text…     │ crc of this page │   4096 bytes
+//!          1 in use, 2 closed                     whose it is: kind 0, a node's without boxes; 1, that home's (`Whose`)
 //!  4096
 //!  │ Image: words, segments, queues │
 //! ```
@@ -16,14 +16,14 @@
 //!
 //! Errors: [`Cold`]. Tests: every flipped bit and every shorter file, at the end; fuzz target `warm_meta`.
 
-use super::Cold;
+use super::{Cold, Whose};
 use crate::log::{Geometry, Kept, Queue, Segment, State};
 use crate::stats::Counters;
 
 /// The format's name.
 const NAME: &[u8; 6] = b"MRWARM";
 /// Its version.
-const VERSION: &[u8; 2] = b"01";
+const VERSION: &[u8; 2] = b"02";
 
 /// Bytes of the first page.
 pub(super) const PAGE: usize = 4096;
@@ -66,31 +66,72 @@ pub(super) fn is_ours(bytes: &[u8]) -> bool {
     bytes.is_empty() || bytes.starts_with(NAME)
 }
 
-fn page(state: u32, image: &[u8]) -> [u8; PAGE] {
+fn page(state: u32, whose: Whose, image: &[u8]) -> [u8; PAGE] {
     let mut page = [0; PAGE];
     page[..6].copy_from_slice(NAME);
     page[6..8].copy_from_slice(VERSION);
     page[8..12].copy_from_slice(&state.to_le_bytes());
     page[12..16].copy_from_slice(&crc32c::crc32c(image).to_le_bytes());
     page[16..24].copy_from_slice(&(image.len() as u64).to_le_bytes());
-    page[24..24 + TEXT.len()].copy_from_slice(TEXT);
-    let crc = crc32c::crc32c(&page[..PAGE - 4]);
-    page[PAGE - 4..].copy_from_slice(&crc.to_le_bytes());
+    let whose = match whose {
+        Whose::Node => [0; 3],
+        Whose::Home { number, division } => [1, number.into(), division],
+    };
+    for (i, word) in whose.into_iter().enumerate() {
+        page[24 + 4 * i..28 + 4 * i].copy_from_slice(&word.to_le_bytes());
+    }
+    page[36..36 + TEXT.len()].copy_from_slice(TEXT);
+    seal(&mut page);
     page
 }
 
+/// Puts the page's checksum to its end.
+fn seal(page: &mut [u8]) {
+    let crc = crc32c::crc32c(&page[..PAGE - 4]);
+    page[PAGE - 4..PAGE].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// The first page while a process has the store.
-pub(super) fn in_use() -> [u8; PAGE] {
-    page(IN_USE, &[])
+pub(super) fn in_use(whose: Whose) -> [u8; PAGE] {
+    page(IN_USE, whose, &[])
 }
 
 /// The first page of a store that was closed with `image`.
-pub(super) fn closed(image: &[u8]) -> [u8; PAGE] {
-    page(CLOSED, image)
+pub(super) fn closed(whose: Whose, image: &[u8]) -> [u8; PAGE] {
+    page(CLOSED, whose, image)
 }
 
-/// What `bytes` of a whole file say.
-pub(super) fn parse(bytes: &[u8]) -> Result<Image, Cold> {
+/// What a file says is of another version from now on, if it is one of ours.
+pub(super) fn become_other(bytes: &mut [u8]) {
+    if bytes.len() >= PAGE {
+        bytes[6..8].copy_from_slice(b"00");
+        seal(bytes);
+    }
+}
+
+/// How many of these bytes mean something: the page and the image.
+pub(super) fn used(bytes: &[u8]) -> usize {
+    let image = Reader(bytes.get(16..).unwrap_or_default()).size().unwrap_or(0);
+    bytes.len().min(PAGE.saturating_add(image)).max(1)
+}
+
+/// Whose memory it is, where a page of this version is whole.
+pub(super) fn whose(bytes: &[u8]) -> Option<Whose> {
+    let page = bytes.get(..PAGE)?;
+    let is_whole = crc32c::crc32c(&page[..PAGE - 4]).to_le_bytes() == page[PAGE - 4..];
+    if !is_whole || !page.starts_with(NAME) || &page[6..8] != VERSION {
+        return None;
+    }
+    let mut words = Reader(&page[24..36]);
+    match (words.u32()?, words.u32()?, words.u32()?) {
+        (0, ..) => Some(Whose::Node),
+        (1, number, division) => Some(Whose::Home { number: number.try_into().ok()?, division }),
+        _ => None,
+    }
+}
+
+/// What `bytes` of a whole file say; with `any_version`, a mistake on purpose, also those of another one.
+pub(super) fn parse(bytes: &[u8], any_version: bool) -> Result<Image, Cold> {
     if bytes.is_empty() {
         return Err(Cold::New);
     }
@@ -101,7 +142,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Image, Cold> {
     if crc32c::crc32c(&page[..PAGE - 4]).to_le_bytes() != page[PAGE - 4..] {
         return damaged("its first page does not match its checksum");
     }
-    if &page[6..8] != VERSION {
+    if &page[6..8] != VERSION && !any_version {
         return Err(Cold::OtherLayout(String::from_utf8_lossy(&page[6..8]).into_owned()));
     }
     let mut words = Reader(&page[8..24]);
@@ -265,7 +306,8 @@ impl Reader<'_> {
 /// When they do not.
 #[doc(hidden)]
 pub fn probe(bytes: &[u8]) {
-    let both = [parse(bytes).ok(), Image::parse(bytes)];
+    let _ = whose(bytes);
+    let both = [parse(bytes, false).ok(), Image::parse(bytes)];
     for image in both.into_iter().flatten() {
         assert_eq!(
             Image::parse(&image.emit()),
@@ -278,6 +320,8 @@ pub fn probe(bytes: &[u8]) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    const HOME: Whose = Whose::Home { number: 3, division: 0xD1E5 };
 
     fn image() -> Image {
         let segment = |state, used| Segment { used, class: 2, ..Segment::in_state(state, Queue::Main) };
@@ -301,14 +345,17 @@ pub(super) mod tests {
 
     fn file(image: &Image) -> Vec<u8> {
         let bytes = image.emit();
-        [&closed(&bytes)[..], &bytes].concat()
+        [&closed(HOME, &bytes)[..], &bytes].concat()
     }
 
     #[test]
     fn it_is_read_as_it_was_written() {
-        assert_eq!(parse(&file(&image())), Ok(image()));
-        assert_eq!(parse(&in_use()), Err(Cold::NotClosed));
-        assert_eq!(parse(&[]), Err(Cold::New));
+        assert_eq!(parse(&file(&image()), false), Ok(image()));
+        assert_eq!(parse(&in_use(Whose::Node), false), Err(Cold::NotClosed));
+        assert_eq!(parse(&[], false), Err(Cold::New));
+        assert_eq!(whose(&file(&image())), Some(HOME));
+        assert_eq!(whose(&in_use(Whose::Node)), Some(Whose::Node));
+        assert_eq!(whose(&in_use(HOME)[..PAGE - 1]), None);
     }
 
     #[test]
@@ -319,12 +366,13 @@ pub(super) mod tests {
             for bit in 0..8 {
                 let mut bytes = whole.clone();
                 bytes[byte] ^= 1 << bit;
-                assert!(matches!(parse(&bytes), Err(Cold::Damaged(_))), "bit {bit} of byte {byte}");
+                assert!(matches!(parse(&bytes, false), Err(Cold::Damaged(_))), "bit {bit} of byte {byte}");
+                assert!(byte >= PAGE || whose(&bytes).is_none(), "bit {bit} of byte {byte}");
                 probe(&bytes);
             }
         }
         for len in (1..whole.len()).step_by(if cfg!(miri) { 97 } else { 1 }) {
-            assert!(matches!(parse(&whole[..len]), Err(Cold::Damaged(_))), "{len} bytes");
+            assert!(matches!(parse(&whole[..len], false), Err(Cold::Damaged(_))), "{len} bytes");
         }
     }
 
@@ -332,9 +380,9 @@ pub(super) mod tests {
     fn another_version_is_named() {
         let mut bytes = file(&image());
         bytes[6..8].copy_from_slice(b"77");
-        let crc = crc32c::crc32c(&bytes[..PAGE - 4]);
-        bytes[PAGE - 4..PAGE].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(parse(&bytes), Err(Cold::OtherLayout("77".into())));
+        seal(&mut bytes);
+        assert_eq!(whose(&bytes), None);
+        assert_eq!(parse(&bytes, false), Err(Cold::OtherLayout("77".into())));
         assert!(is_ours(&bytes) && !is_ours(b"somebody's diary"));
     }
 

@@ -12,6 +12,10 @@
 //! each other (`check`); bytes of values are not; (3) room in the file system is held for all of the limit before a store is used
 //! (`Region::hold`), what is given to something else excepted; (4) versions go on above all given before.
 //!
+//! Whose ([`Whose`]): what the home of boxes leaves is for that home alone. Another one, or a node without boxes, is refused before anything is changed:
+//! keys and versions are not its own, and boxes may have copies that it would know nothing of. Where keys are divided among homes in another way than
+//! when it was left, it begins cold: what is here of a key that was another's meanwhile is old. Nor is it given to a home that says that it never ran.
+//!
 //! Time: expiry is by unix seconds, so what ended meanwhile is gone. A clock that was set back while no process had the store is taken
 //! for one that stood still: every life is shortened by as much, so that none grows.
 //!
@@ -25,8 +29,11 @@ pub(crate) mod ground;
 mod meta;
 #[cfg(test)]
 mod tests;
+mod words;
 
+pub use ground::{Spoiled, Unnamed};
 pub use meta::probe;
+pub use words::{Asked, Cold, Left, Mistakes, Place, Planted, Refusal, Sound, Start, Whose};
 
 use crate::config::{Config, ConfigError, Mode};
 use crate::ghost::Ghosts;
@@ -40,134 +47,13 @@ use base::pages::{PageKind, Region};
 use check::Inventory;
 use ground::{Files, Found, Ground, MEMORY, Part};
 use meta::Image;
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Fewer segments than this in the limit are too few to clean in.
 const SEGMENTS_MIN: usize = 16;
 /// More than this take too long to look at.
 const SEGMENTS_MAX: usize = 1 << 16;
-
-/// How a store began.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// With what the process before left.
-    Warm {
-        /// Items.
-        items: usize,
-        /// Bytes of them, headers and keys included.
-        bytes: u64,
-        /// Seconds since it was left.
-        away: u32,
-        /// Seconds by which the clock was set back meanwhile; items live no longer for it.
-        set_back: u32,
-    },
-    /// Empty.
-    Cold(Cold),
-}
-
-/// Why a store began empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cold {
-    /// Nothing was there.
-    New,
-    /// Something was there that is not of our making; it stays as it is, and the memory is anonymous and cannot be handed over.
-    Foreign(String),
-    /// A process that had it was killed, or had no room to close it.
-    NotClosed,
-    /// Of this other version of the layout.
-    OtherLayout(String),
-    /// Made with another hash function.
-    OtherHash,
-    /// Its segments do not fit this limit: bytes of one.
-    OtherSize(usize),
-    /// This file is not as long as it was.
-    Shorter(&'static str),
-    /// Checksums or structure: what does not fit.
-    Damaged(&'static str),
-}
-
-impl fmt::Display for Cold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cold::New => write!(f, "nothing was left there"),
-            Cold::Foreign(what) => write!(
-                f,
-                "{what}, so it stays as it is and nothing will be left for the next process: name another directory"
-            ),
-            Cold::NotClosed => write!(f, "the process that had it did not stop in order"),
-            Cold::OtherLayout(version) => write!(f, "it has layout {version} of another millrace"),
-            Cold::OtherHash => write!(f, "it was made with another hash function"),
-            Cold::OtherSize(segment) => {
-                write!(f, "its segments of {} do not fit this memory limit", base::Bytes(*segment as u64))
-            }
-            Cold::Shorter(file) => write!(f, "{file} is shorter than it was"),
-            Cold::Damaged(what) => write!(f, "it is damaged: {what}"),
-        }
-    }
-}
-
-/// Why there is no store. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The settings.
-    Config(ConfigError),
-    /// Another process has the files in this directory.
-    Locked(PathBuf),
-    /// The directory that this one is to be made in is not there.
-    NoDirectory(PathBuf),
-    /// The file system has no room for all of the memory.
-    NoRoom {
-        /// The directory.
-        directory: PathBuf,
-        /// The limit, bytes.
-        memory: usize,
-    },
-    /// At this, the system said that.
-    System(String, String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Config(e) => e.fmt(f),
-            Refusal::Locked(place) => {
-                write!(
-                    f,
-                    "another process has its memory in {}; stop it, or name another directory",
-                    place.display()
-                )
-            }
-            Refusal::NoDirectory(place) => {
-                write!(
-                    f,
-                    "there is no directory to make {} in; make it, or name another one",
-                    place.display()
-                )
-            }
-            Refusal::NoRoom { directory, memory } => write!(
-                f,
-                "the file system of {} has no room for {} of memory; make room there, or give the node less memory",
-                directory.display(),
-                base::Bytes(*memory as u64)
-            ),
-            Refusal::System(doing, why) => write!(f, "cannot {doing}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-/// What was left for the next process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// Items.
-    pub items: usize,
-    /// Bytes of them.
-    pub bytes: u64,
-}
 
 /// Why a store was not taken over.
 enum Not {
@@ -182,25 +68,38 @@ impl From<Cold> for Not {
 }
 
 impl Store {
-    /// The store whose memory lies in `directory`, as the process before left it, or an empty one whose memory lies there. It is left
+    /// The store whose memory lies where it is asked for, as the process before left it, or an empty one whose memory lies there. It is left
     /// to the next process by [`Store::hand_over`]. The seed of the hash is that of the store found, not that of `config`.
     ///
     /// # Errors
     /// [`Refusal`], whose text says what to do.
-    pub fn resume(directory: &Path, config: Config, now: u32) -> Result<(Store, Start), Refusal> {
-        Store::resume_hashing(directory, config, now, u64::MAX)
+    pub fn resume(asked: &Asked, config: Config, now: u32) -> Result<(Store, Start), Refusal> {
+        Store::resume_hashing((asked, &Sound), config, now, u64::MAX)
+    }
+
+    /// The same, with a mistake made on purpose.
+    ///
+    /// # Errors
+    /// As [`Store::resume`].
+    pub fn resume_wrongly(
+        asked: &Asked,
+        config: Config,
+        now: u32,
+        mistakes: &impl Mistakes,
+    ) -> Result<(Store, Start), Refusal> {
+        Store::resume_hashing((asked, mistakes), config, now, u64::MAX)
     }
 
     /// The same, with hashes of the bits in `mask` only, so that tests see collisions.
     fn resume_hashing(
-        directory: &Path,
+        (asked, mistakes): (&Asked, &impl Mistakes),
         mut config: Config,
         now: u32,
         mask: u64,
     ) -> Result<(Store, Start), Refusal> {
         config.memory_ceiling = config.memory_ceiling.max(config.memory);
         config.checked().map_err(Refusal::Config)?;
-        let (files, meta) = match Files::take(directory)? {
+        let (files, meta) = match Files::take(&asked.place)? {
             Found::Ours(files, meta) => (files, meta),
             Found::Foreign(what) => {
                 let mut store = Store::new(config).map_err(Refusal::Config)?;
@@ -208,17 +107,19 @@ impl Store {
                 return Ok((store, Start::Cold(Cold::Foreign(what))));
             }
         };
-        let why = match warm(&files, &config, &meta, now, mask) {
+        is_entitled(asked, &files, &meta, mistakes)?;
+        let whose = asked.whose;
+        let why = match warm(&files, (&config, whose), &meta, now, (mask, mistakes)) {
             Ok((mut store, start)) => {
-                store.files = Some(files);
+                store.files = Some((files, whose));
                 return Ok((store, start));
             }
             Err(Not::At(refusal)) => return Err(refusal),
             Err(Not::Warm(why)) => why,
         };
-        let mut store = cold(&files, config)?;
+        let mut store = cold(&files, config, whose)?;
         store.mask(mask);
-        store.files = Some(files);
+        store.files = Some((files, whose));
         Ok((store, Start::Cold(why)))
     }
 
@@ -239,8 +140,16 @@ impl Store {
     ///
     /// # Errors
     /// The system's, in words; the next process will start cold.
-    pub fn hand_over(mut self, now: u32) -> Result<Option<Left>, String> {
-        let Some(files) = self.files.take() else { return Ok(None) };
+    pub fn hand_over(self, now: u32) -> Result<Option<Left>, String> {
+        self.hand_over_owing(now, None)
+    }
+
+    /// The same, with a flush of that second, which may have begun, for the next process to do; instead of the store's own, which is done if it is due.
+    ///
+    /// # Errors
+    /// As [`Store::hand_over`].
+    pub fn hand_over_owing(mut self, now: u32, flush: Option<u32>) -> Result<Option<Left>, String> {
+        let Some((files, whose)) = self.files.take() else { return Ok(None) };
         self.advance(now);
         while self.cleaning.is_some() {
             self.clean_some(now, usize::MAX);
@@ -251,7 +160,7 @@ impl Store {
         let image = Image {
             version: self.version,
             epoch: self.epoch,
-            flush_at: self.flush_at,
+            flush_at: flush.unwrap_or(self.flush_at),
             closed_at: now,
             limit: self.budget.limit as u64,
             hash_seed: self.config.hash_seed,
@@ -263,7 +172,7 @@ impl Store {
             ghosts: self.ghosts.as_ref().map_or(0, |ghosts| ghosts.bytes() as u64),
             large,
         };
-        files.sync(&MEMORY).and_then(|()| files.mark_closed(&image.emit())).map_err(system)?;
+        files.sync(&MEMORY).and_then(|()| files.mark_closed(whose, &image.emit())).map_err(system)?;
         Ok(Some(Left { items: stats.items, bytes: stats.item_bytes }))
     }
 
@@ -271,7 +180,7 @@ impl Store {
     fn put_large_away(&mut self, files: &Files) -> io::Result<u64> {
         let total: u64 = self.log.segments.iter().map(|s| s.large).sum();
         #[cfg(test)]
-        let total = if check::planted(check::Planted::LargeStayBehind) { 0 } else { total };
+        let total = if tests::Chosen.has(Planted::LargeStayBehind) { 0 } else { total };
         if total == 0 {
             self.log.segments.iter_mut().for_each(|s| s.large = 0);
             files.empty(&[Part::Large])?;
@@ -312,15 +221,31 @@ fn hash_check(hasher: &Hasher64) -> u64 {
     hasher.hash(b"millrace warm memory")
 }
 
+/// Whether who asks may have what lies there, whatever state it is in.
+fn is_entitled(asked: &Asked, files: &Files, meta: &[u8], mistakes: &impl Mistakes) -> Result<(), Refusal> {
+    let place = || files.directory().to_owned();
+    if let Some(left) = meta::whose(meta) {
+        let number = |whose| if let Whose::Home { number, .. } = whose { Some(number) } else { None };
+        if number(left) != number(asked.whose) && !mistakes.has(Planted::Anybodys) {
+            return Err(Refusal::NotYours(place(), left, asked.whose));
+        }
+    }
+    // Of what cannot be read somebody was the owner, too.
+    if asked.is_first && !meta.is_empty() && !mistakes.has(Planted::FirstIsBelieved) {
+        return Err(Refusal::NotFirst(place()));
+    }
+    Ok(())
+}
+
 /// An empty store in `files`.
-fn cold(files: &Files, config: Config) -> Result<Store, Refusal> {
+fn cold(files: &Files, config: Config, whose: Whose) -> Result<Store, Refusal> {
     let system =
         |e: io::Error| Refusal::System(format!("use {}", files.directory().display()), e.to_string());
     // What is there is of no use to this process, but may be to one with other settings: it goes when there is room for what comes.
     if files.room().map_err(system)? < config.memory as u64 {
         return Err(Refusal::NoRoom { directory: files.directory().to_owned(), memory: config.memory });
     }
-    files.mark_in_use().map_err(|e| no_room(files, &config, e))?;
+    files.mark_in_use(whose).map_err(|e| no_room(files, &config, e))?;
     files.empty(&MEMORY).and_then(|()| files.empty(&[Part::Large])).map_err(system)?;
     let made = Store::empty_on(config.clone(), &Ground::Files(files));
     let held = made.and_then(|mut store| store.log.hold(&store.budget).map(|()| store));
@@ -341,8 +266,17 @@ fn no_room(files: &Files, config: &Config, error: io::Error) -> Refusal {
 }
 
 /// The store that the process before left in `files`, if all of it fits.
-fn warm(files: &Files, config: &Config, meta: &[u8], now: u32, mask: u64) -> Result<(Store, Start), Not> {
-    let image = meta::parse(meta)?;
+fn warm(
+    files: &Files,
+    (config, whose): (&Config, Whose),
+    meta: &[u8],
+    now: u32,
+    (mask, mistakes): (u64, &impl Mistakes),
+) -> Result<(Store, Start), Not> {
+    let image = meta::parse(meta, mistakes.has(Planted::AnyLayout))?;
+    if meta::whose(meta).is_some_and(|left| left != whose) && !mistakes.has(Planted::Anybodys) {
+        return Err(Cold::OtherDivision.into());
+    }
     let system = |e: io::Error| {
         Not::At(Refusal::System(format!("use {}", files.directory().display()), e.to_string()))
     };
@@ -353,7 +287,13 @@ fn warm(files: &Files, config: &Config, meta: &[u8], now: u32, mask: u64) -> Res
     }
     lengths(files, &image)?;
     let (log, index, used) = structure(files, &config, &image, system)?;
-    let found = check::walk(&log, &index, |key| hasher.hash(key) & mask, &image)?;
+    let found = check::walk(
+        &log,
+        &index,
+        |key| hasher.hash(key) & mask,
+        &image,
+        mistakes.has(Planted::EntriesAreBelieved),
+    )?;
     let large: usize = found.segments.iter().map(|s| s.large as usize).sum();
     let ghosts = if config.mode == Mode::Cache { Ghosts::bytes_in(config.memory) } else { 0 };
     if image.ghosts != ghosts as u64 {
@@ -371,15 +311,14 @@ fn warm(files: &Files, config: &Config, meta: &[u8], now: u32, mask: u64) -> Res
     store.budget.large_counter().fetch_sub(large, Ordering::Relaxed);
 
     // Nothing was changed so far but room that is held. From here on it is the store's.
-    #[cfg(test)]
-    let says_so = !check::planted(check::Planted::InUseIsNotSaid);
-    #[cfg(not(test))]
-    let says_so = true;
-    if says_so {
-        files.mark_in_use().map_err(system)?;
+    if !mistakes.has(Planted::InUseIsNotSaid) {
+        files.mark_in_use(whose).map_err(system)?;
     }
     store.index.adopt(&used);
     take_over(&mut store, files, &image, &found)?;
+    if mistakes.has(Planted::VersionIsForgotten) {
+        store.version = 0;
+    }
     let set_back = image.closed_at.saturating_sub(now);
     if set_back > 0 {
         check::shorten(&mut store, set_back);
@@ -465,10 +404,6 @@ fn take_over(store: &mut Store, files: &Files, image: &Image, found: &Inventory)
         }
     }
     store.version = image.version;
-    #[cfg(test)]
-    if check::planted(check::Planted::VersionIsForgotten) {
-        store.version = 0;
-    }
     (store.epoch, store.flush_at, store.stats) = (image.epoch, image.flush_at, image.counters);
     Ok(())
 }

@@ -1,18 +1,37 @@
 //! Warm restarts against the model, against a store that never stopped, and against damage.
 //!
+//! Whose memory it is, and files without names: `owned`.
+//!
 //! All of them map files, which Miri does not; what of this can run there is in `meta`.
 #![cfg(not(miri))]
 
-use super::check::{PLANTED, Planted};
+mod owned;
+
 use super::ground::{ALL, Part};
 use super::*;
 use crate::tests::model::{Pair, Source, perform};
 use crate::{Cursor, GetHow, SetHow, SetOutcome};
 use proptest::prelude::*;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 /// As in `tests::tiny`: long chains, and equal tags in one bucket.
 const MASK: u64 = 0xFE00_0000_0000_007F;
+
+thread_local! {
+    /// The mistake that is made.
+    static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
+}
+
+/// That mistake.
+pub(super) struct Chosen;
+
+impl Mistakes for Chosen {
+    fn has(&self, planted: Planted) -> bool {
+        PLANTED.get() == Some(planted)
+    }
+}
 
 /// A directory for memory, gone when this is.
 struct Place(PathBuf);
@@ -47,7 +66,11 @@ impl Place {
     }
 
     fn resume(&self, mode: Mode, now: u32) -> (Store, Start) {
-        Store::resume_hashing(&self.0, config(mode), now, MASK).expect("room for 1 MiB")
+        Store::resume_hashing((&self.asked(), &Chosen), config(mode), now, MASK).expect("room for 1 MiB")
+    }
+
+    fn asked(&self) -> Asked {
+        Asked::of(&self.0, Whose::Node)
     }
 }
 
@@ -192,7 +215,7 @@ fn a_store_that_was_not_closed_is_not_believed() {
 fn two_processes_do_not_have_one_store() {
     let place = closed(Mode::Cache);
     let (store, _) = place.resume(Mode::Cache, 1001);
-    let refusal = Store::resume(&place.0, config(Mode::Cache), 1001).expect_err("it is taken");
+    let refusal = Store::resume(&place.asked(), config(Mode::Cache), 1001).expect_err("it is taken");
     assert_eq!(refusal, Refusal::Locked(place.0.clone()));
     store.hand_over(1001).expect("room");
     assert!(matches!(place.resume(Mode::Cache, 1002).1, Start::Warm { .. }));
@@ -277,7 +300,8 @@ fn another_limit_evicts_or_grows() {
     let items = before.stats().items;
     before.hand_over(1000).expect("room");
     let larger = Config { memory: 4 << 20, ..config(Mode::Cache) };
-    let (mut store, start) = Store::resume_hashing(&place.0, larger, 1000, MASK).expect("room");
+    let (mut store, start) =
+        Store::resume_hashing((&place.asked(), &Chosen), larger, 1000, MASK).expect("room");
     assert!(matches!(start, Start::Warm { items: found, .. } if found == items), "{start:?}");
     for number in 0..9000u32 {
         set(&mut store, 1000, &number.to_be_bytes(), &[1; 200], 0);
@@ -293,14 +317,14 @@ fn another_limit_evicts_or_grows() {
     store.hand_over(1000).expect("room");
     // Refused for want of room, even where nothing could have been taken over: what is there stays.
     let much = Config { memory: 1 << 44, memory_ceiling: 1 << 44, ..config(Mode::Cache) };
-    let refusal = Store::resume_hashing(&place.0, much, 1000, MASK).expect_err("16 TiB");
+    let refusal = Store::resume_hashing((&place.asked(), &Chosen), much, 1000, MASK).expect_err("16 TiB");
     assert!(matches!(refusal, Refusal::NoRoom { .. }), "{refusal:?}");
     let (store, start) = place.resume(Mode::Cache, 1000);
     assert!(matches!(start, Start::Warm { .. }), "{start:?}");
     store.hand_over(1000).expect("room");
     // Segments of 16 KiB are too many for it.
     let wide = Config { memory_ceiling: 2 << 30, ..config(Mode::Cache) };
-    let start = Store::resume_hashing(&place.0, wide, 1000, MASK).expect("room").1;
+    let start = Store::resume_hashing((&place.asked(), &Chosen), wide, 1000, MASK).expect("room").1;
     assert_eq!(start, Start::Cold(Cold::OtherSize(16384)));
 }
 
@@ -308,14 +332,16 @@ fn another_limit_evicts_or_grows() {
 fn a_store_is_not_cut_down_and_stays_closed() {
     let place = Place::new();
     let wide = Config { memory: 4 << 20, ..config(Mode::Store) };
-    let (mut store, _) = Store::resume_hashing(&place.0, wide.clone(), 1000, MASK).expect("room");
+    let (mut store, _) =
+        Store::resume_hashing((&place.asked(), &Chosen), wide.clone(), 1000, MASK).expect("room");
     for number in 0..9000u32 {
         set(&mut store, 1000, &number.to_be_bytes(), &[1; 200], 0);
     }
     store.hand_over(1000).expect("room");
-    let refusal = Store::resume_hashing(&place.0, config(Mode::Store), 1000, MASK).expect_err("2 MiB into 1");
+    let refusal = Store::resume_hashing((&place.asked(), &Chosen), config(Mode::Store), 1000, MASK)
+        .expect_err("2 MiB into 1");
     assert!(matches!(refusal, Refusal::Config(ConfigError::BelowUse { .. })), "{refusal:?}");
-    let (store, start) = Store::resume_hashing(&place.0, wide, 1000, MASK).expect("room");
+    let (store, start) = Store::resume_hashing((&place.asked(), &Chosen), wide, 1000, MASK).expect("room");
     assert!(matches!(start, Start::Warm { items: 9000, .. }), "{start:?}");
     store.check();
 }
@@ -325,7 +351,7 @@ fn no_room_and_no_directory_are_refused() {
     let place = Place::new();
     let much = 1 << 44;
     let config = Config { memory: much, memory_ceiling: much, ..config(Mode::Cache) };
-    let refusal = Store::resume(&place.0, config.clone(), 1000).expect_err("16 TiB");
+    let refusal = Store::resume(&place.asked(), config.clone(), 1000).expect_err("16 TiB");
     assert_eq!(refusal, Refusal::NoRoom { directory: place.0.clone(), memory: much });
     assert!(refusal.to_string().contains("has no room for 16.0 TiB"), "{refusal}");
     let taken: u64 = ALL
@@ -333,7 +359,8 @@ fn no_room_and_no_directory_are_refused() {
         .iter()
         .sum();
     assert!(taken <= 16, "what is of no use is given back: {taken} blocks");
-    let refusal = Store::resume(&place.0.join("a/b"), config, 1000).expect_err("nothing there");
+    let refusal = Store::resume(&Asked::of(&place.0.join("a/b"), Whose::Node), config, 1000)
+        .expect_err("nothing there");
     assert_eq!(refusal, Refusal::NoDirectory(place.0.join("a/b")));
 }
 
@@ -436,6 +463,11 @@ fn a_flush_that_is_to_come_can_be_taken_away_and_is_then_not_done() {
     assert_eq!(store.take_flush(), Some(1010), "though it is due");
     assert!(get(&mut store, 1030, b"k").is_some());
     assert_eq!(store.take_flush(), None);
+    // Whoever took it owes it, and may leave that, too: nothing is flushed meanwhile.
+    store.hand_over_owing(1030, Some(1010)).expect("room");
+    let (mut store, start) = place.resume(Mode::Cache, 1031);
+    assert!(matches!(start, Start::Warm { items: 1, .. }), "{start:?}");
+    assert_eq!(store.take_flush(), Some(1010));
 }
 
 #[test]

@@ -23,12 +23,14 @@ use clap::Args;
 use fabric::link::Address;
 use protocol::coherence::guard::Keys;
 use protocol::coherence::home::items::Items;
+use protocol::coherence::table::Layout;
 use protocol::coherence::{Guard, Home, Life, NodeId};
 use protocol::wire::{HomeId, Incarnation};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use store::warm::Whose;
 
 /// What a server is told of boxes before it.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,11 @@ pub struct HomeArgs {
     /// No key for boxes and their clients. Only where all addresses are loopback
     #[arg(long, requires = "boxes")]
     pub no_key: bool,
+}
+
+/// Whose memory it is that this home leaves.
+pub fn whose(HomeId(number): HomeId, layout: &Layout) -> Whose {
+    Whose::Home { number, division: layout.division() }
 }
 
 /// The place of a home, taken.
@@ -133,6 +140,11 @@ impl Seat {
     /// Where the topology says that its memcached clients reach it.
     pub fn stream(&self) -> Option<SocketAddr> {
         self.topology.streams().get(&self.id).copied()
+    }
+
+    /// Whose memory this process may take over, and whether it says that there is none.
+    pub fn memory(&self) -> (Whose, bool) {
+        (whose(self.id, self.topology.layout()), self.life.1 == Life::First)
     }
 
     /// Takes transactions of clients from now on; `post` is told when somebody asks.

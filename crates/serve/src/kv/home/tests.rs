@@ -12,7 +12,7 @@ use crate::kv::config::Config;
 use crate::kv::durable::Durability;
 use crate::kv::registers::Id;
 use protocol::coherence::{Life, NodeId};
-use protocol::wire::{BoxId, HomeId, Incarnation};
+use protocol::wire::{BoxId, HomeId, Incarnation, key_hash};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -104,6 +104,10 @@ impl Rig {
     }
 
     fn serve(&mut self, id: u16, first: bool) {
+        self.nodes.push(Server::start(&self.config(id, first)).expect("a node"));
+    }
+
+    fn config(&self, id: u16, first: bool) -> Config {
         let home = HomeArgs {
             boxes: Some(self.folder.join("rack.toml")),
             home: Some(id),
@@ -122,7 +126,7 @@ impl Rig {
         if self.keeps_memory {
             config.memory_file = Some(self.folder.join(format!("memory{id}")));
         }
-        self.nodes.push(Server::start(&config).expect("a node"));
+        config
     }
 
     fn kill(&mut self, id: u16) {
@@ -373,7 +377,7 @@ fn a_key_of_another_home_is_refused() {
     let mut cache = rig.cache(1);
     for key in 0..20 {
         let key = format!("key{key}");
-        let own = usize::from(rig.topology.layout().home_of(protocol::wire::key_hash(key.as_bytes())).0) - 1;
+        let own = usize::from(rig.topology.layout().home_of(key_hash(key.as_bytes())).0) - 1;
         homes[own].set(&key, "v");
         homes[1 - own].ask(&format!("get {key}\r\n"), "SERVER_ERROR this key has another home\r\nEND\r\n");
         assert_eq!(read(&mut cache, &key).as_deref(), Some("v"));
@@ -461,4 +465,31 @@ fn a_home_that_stops_leaves_its_memory_to_the_next_and_the_flush_that_was_put_of
         memcached.hears("n\r\nEND\r\n");
     }
     assert_eq!(read(&mut rig.cache(1), "k"), None);
+}
+
+#[test]
+fn memory_is_for_the_home_that_left_it_and_says_that_it_ran() {
+    let mut rig = Rig::new(&Shape { tors: 1, roots: 1, homes: 2, controllers: 0 }, "300000", &[], true);
+    rig.keeps_memory = true;
+    rig.nodes.clear();
+    rig.serve(1, true);
+    let is_its = |key: &String| rig.topology.layout().home_of(key_hash(key.as_bytes())) == HomeId(1);
+    let key = (0..).map(|i| format!("k{i}")).find(is_its).expect("one in two");
+    rig.memcached().set(&key, "v");
+    rig.nodes.clear();
+    let refused = |config: Config| Server::start(&config).err().expect("refused").to_string();
+    let left = rig.folder.join("memory1");
+    let other = Config { memory_file: Some(left.clone()), ..rig.config(2, false) };
+    let other = refused(other);
+    assert!(
+        other.contains("has the memory of home 1, and this is home 2: name another directory"),
+        "{other}"
+    );
+    let plain = refused(Config { home: HomeArgs::default(), ..rig.config(1, false) });
+    assert!(plain.contains("the memory of home 1, and this is a node without boxes"), "{plain}");
+    let first = refused(rig.config(1, true));
+    assert!(first.contains("start without --home-first"), "{first}");
+    rig.serve(1, false);
+    assert_eq!(rig.nodes[0].report().kv.began.how, "warm");
+    rig.memcached().has(&key, "v");
 }

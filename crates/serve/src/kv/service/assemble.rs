@@ -27,6 +27,7 @@ use base::hash::Hasher64;
 use engine::EdgePort;
 use protocol::planted::NoBugs;
 use std::sync::Arc;
+use store::warm::Whose;
 
 /// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
 pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
@@ -48,6 +49,7 @@ pub fn assemble(
     let durable = config.durable.plan(config.memory_file.as_deref()).map_err(StartError::Durable)?;
     let post = (durable != Plan::None || boxes).then(|| Arc::new(Post::new(inboxes.clone())));
     let mut figures = None;
+    let whose = seat.as_ref().map_or((Whose::Node, false), Seat::memory);
     let (keeper, home) = match (&post, durable, seat) {
         (Some(post), Plan::Chain(places), seat) => {
             let (keeper, theirs, door) =
@@ -56,7 +58,7 @@ pub fn assemble(
             (keeper, seat.map(|seat| seat.into_parts(door)).transpose()?)
         }
         (Some(post), plan, seat) => {
-            let commands = logged(config, (&net, &buffered), plan, post)?;
+            let commands = logged(config, whose, (&net, &buffered), (plan, post))?;
             match seat {
                 Some(seat) => {
                     let homed = Homed::new(&seat, commands, Arc::clone(post));
@@ -65,7 +67,7 @@ pub fn assemble(
                 None => (Keeper::Logged(Box::new(Logged::new(commands, Arc::clone(post)))), None),
             }
         }
-        (None, ..) => (Keeper::Alone(Commands::new(config, net.clone(), buffered.clone())?), None),
+        (None, ..) => (Keeper::Alone(Commands::new(config, whose, net.clone(), buffered.clone())?), None),
     };
     let kv = Kv(keeper);
     let hasher = *kv.commands().store.hasher();
@@ -85,16 +87,16 @@ pub fn assemble(
 /// Commands that have a log, if `plan` says so.
 fn logged(
     config: &Config,
+    whose: (Whose, bool),
     (net, buffered): (&Arc<NetCounters>, &Arc<Budget>),
-    plan: Plan<'_>,
-    post: &Arc<Post>,
+    (plan, post): (Plan<'_>, &Arc<Post>),
 ) -> Result<Commands, StartError> {
     let registers = &config.registers;
     if let Plan::Log(_) = plan {
         // What was acknowledged is not evicted either.
         registers.write(Id::StoreMode, 1).expect("it is one of the modes");
     }
-    let mut commands = Commands::new(config, Arc::clone(net), Arc::clone(buffered))?;
+    let mut commands = Commands::new(config, whose, Arc::clone(net), Arc::clone(buffered))?;
     if let Plan::Log(place) = plan {
         let durable = Durable::open(place, registers, &mut commands.store, post);
         commands.log_in(durable.map_err(StartError::Durable)?);

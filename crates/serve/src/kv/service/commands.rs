@@ -18,6 +18,7 @@ use ring::arena::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+use store::warm::{Asked, Sound, Whose};
 use store::{Key, Mode, Store};
 
 /// Memcached's commands on a store.
@@ -30,7 +31,7 @@ pub struct Commands {
     pub(super) config: Arc<Config>,
     pub(super) buffered: Arc<Budget>,
     pub(super) detached: Arc<AtomicU64>,
-    clocks: Clocks,
+    pub(super) clocks: Clocks,
     /// Unix seconds.
     pub(super) now: u32,
     pub(super) now_is_of: Nanos,
@@ -44,20 +45,25 @@ pub struct Commands {
     pub(super) durable: Option<Box<Durable>>,
     /// Flushes that are to come, at a home of boxes.
     pub(super) put_off: PutOff,
-    /// A mistake on purpose: see [`super::planted`].
+    /// Mistakes on purpose: see [`super::planted`].
     pub(super) gives_what_is_logged: bool,
+    pub(super) goes_by_memory: bool,
 }
 
 impl Commands {
+    /// Over a store as `config` says; if its memory is to lie in files, for `whose` keys and versions, who may say that it never ran before.
     pub(super) fn new(
         config: &Config,
+        (whose, is_first): (Whose, bool),
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,
     ) -> Result<Commands, store::warm::Refusal> {
         // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
         let settings = Commands::store_settings(config, random_seed());
-        let (store, began) = warm::open(config.memory_file.as_deref(), settings)?;
-        Ok(Commands::over(store, began, config, (net, buffered), Clocks::system()))
+        let asked = config.memory_file.as_deref().map(|place| Asked { is_first, ..Asked::of(place, whose) });
+        let clocks = Clocks::system();
+        let (store, began) = warm::open(asked.as_ref(), settings, (&clocks, &Sound))?;
+        Ok(Commands::over(store, began, config, (net, buffered), clocks))
     }
 
     /// What `config` says of the store, whose hash has this seed.
@@ -94,6 +100,7 @@ impl Commands {
             durable: None,
             put_off: PutOff::default(),
             gives_what_is_logged: false,
+            goes_by_memory: false,
             buffered,
             detached: Arc::default(),
             clocks,
@@ -175,12 +182,8 @@ impl Commands {
     }
 }
 
-fn seconds_of(since: Duration) -> u32 {
+pub(super) fn seconds_of(since: Duration) -> u32 {
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
-}
-
-pub(super) fn unix_seconds() -> u32 {
-    seconds_of(Clocks::system().since_1970())
 }
 
 /// Random bits from the system, or from address and time where it has none to give.

@@ -134,7 +134,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     pub fn over(mut home: Home<S, B>, post: Arc<Post>, clocks: Clocks, planted: B) -> Homed<S, B> {
         let commands = home.items_mut().commands_mut();
         commands.gives_what_is_logged = planted.has(Planted::GivesWhatIsLogged);
-        commands.put_off_flushes();
+        commands.put_off_flushes(planted.has(Planted::FlushStaysBehind));
         post.set_serves_from(home.serves_from());
         Homed {
             home,

@@ -92,6 +92,9 @@ impl Items for Commands {
     }
 
     fn begin_versions(&mut self, last: Version) {
+        if self.goes_by_memory {
+            return;
+        }
         self.store.begin_versions(last.0);
     }
 

@@ -16,6 +16,8 @@ pub struct PutOff {
     at: Option<u32>,
     /// The home was asked for a flush whose moment has come, and waits for boxes.
     pub waits: bool,
+    /// A mistake on purpose: it is not left with the memory.
+    pub(super) stays_behind: bool,
 }
 
 impl PutOff {
@@ -27,8 +29,8 @@ impl PutOff {
 
 impl Commands {
     /// From now on no flush is done without the home; one that memory of an earlier life has is put off here, too.
-    pub(super) fn put_off_flushes(&mut self) {
-        self.put_off = PutOff { is_here: true, at: self.store.take_flush(), waits: false };
+    pub(super) fn put_off_flushes(&mut self, stays_behind: bool) {
+        self.put_off = PutOff { is_here: true, at: self.store.take_flush(), waits: false, stays_behind };
     }
 
     /// A flush is to come at this second; it replaces one that was.
@@ -58,10 +60,8 @@ impl Commands {
         is_due && !self.put_off.waits
     }
 
-    /// Before memory is left to the next process: the store has what was put off.
-    pub(super) fn leave_flush(&mut self) {
-        if let Some(second) = self.put_off.at.take() {
-            self.store.flush_all(self.now, second);
-        }
+    /// Before memory is left to the next process: the second of the flush that this owes. It may have begun: boxes are to be asked all the same, by the next.
+    pub(super) fn owed_flush(&mut self) -> Option<u32> {
+        self.put_off.at.take().filter(|_| !self.put_off.stays_behind)
     }
 }

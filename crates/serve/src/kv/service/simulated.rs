@@ -6,8 +6,8 @@ use super::chain_items::ChainItems;
 use super::chained::Chained;
 use super::commands::Commands;
 use super::homed::Homed;
-use super::planted::Mistakes;
-use super::warm::Began;
+use super::planted::{Mistakes, Planted, WithMemory};
+use super::warm::{self, Began};
 use super::{Keeper, Kv};
 use crate::kv::chain_client::Transactions;
 use crate::kv::clocks::Clocks;
@@ -23,6 +23,7 @@ use protocol::coherence::Home;
 use protocol::coherence::home::items::Items;
 use protocol::wire::{BoxId, Version};
 use std::sync::Arc;
+use store::warm::{Asked, Refusal};
 use store::{ConfigError, Store};
 
 /// A run of the simulator is over in less than what passes between two marks of a server.
@@ -34,19 +35,32 @@ impl<B: Mistakes> Kv<B> {
         Store::new(Commands::store_settings(config, WIRE_SEED))
     }
 
+    /// The store whose memory is asked for, and how it began.
+    pub(in crate::kv) fn resume(
+        config: &Config,
+        asked: &Asked,
+        clocks: &Clocks,
+        planted: &B,
+    ) -> Result<(Store, Began), Refusal> {
+        let settings = Commands::store_settings(config, WIRE_SEED);
+        warm::open(Some(asked), settings, (clocks, &WithMemory(planted)))
+    }
+
     /// A home over `store`, or an empty one, and what its log is, if it has one; and the hash of its keys.
     pub(in crate::kv) fn home(
         place: &Place,
-        (config, store): (&Config, Option<Store>),
+        (config, store): (&Config, Option<(Store, Began)>),
         opened: Option<Opened>,
         (post, clocks): (&Arc<Post>, &Clocks),
         planted: B,
     ) -> Result<(Kv<B>, Hasher64), String> {
-        let store = store.map_or_else(|| Self::store(config), Ok).map_err(|error| error.to_string())?;
+        let empty = || Self::store(config).map(|store| (store, Began::default()));
+        let (store, began) = store.map_or_else(empty, Ok).map_err(|error| error.to_string())?;
         let hasher = *store.hasher();
         let buffered = Arc::new(Budget::new(config.registers.size(Id::NetBufferLimit)));
         let beside = (Arc::new(NetCounters::default()), buffered);
-        let mut commands = Commands::over(store, Began::default(), config, beside, clocks.clone());
+        let mut commands = Commands::over(store, began, config, beside, clocks.clone());
+        commands.goes_by_memory = began.is_warm() && planted.has(Planted::GoesByMemory);
         if let Some(opened) = opened {
             let mut durable = Durable::over(opened, &config.registers, post, clocks.clone());
             durable.mark_every(MARK_INTERVAL);

@@ -1,11 +1,12 @@
 //! The store of a node that starts, and what becomes of it when the node ends: [`store::warm`], with the wall clock and a line in the log.
 
-use super::commands::{Commands, unix_seconds};
+use super::commands::{Commands, seconds_of};
+use crate::kv::clocks::Clocks;
 use base::Bytes;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
-use store::warm::{Cold, Refusal, Start};
+use store::warm::{Asked, Cold, Mistakes, Place, Refusal, Start};
 use store::{Config, MIN_MEMORY, Mode, Store};
 
 /// How the memory of items began.
@@ -25,16 +26,40 @@ impl Default for Began {
     }
 }
 
-/// The store for `settings`, its memory in `place` if there is one; says how it began.
-pub(super) fn open(place: Option<&Path>, settings: Config) -> Result<(Store, Began), Refusal> {
-    let Some(place) = place else {
+impl Began {
+    /// With what an earlier life left.
+    pub fn is_warm(&self) -> bool {
+        self.how == "warm"
+    }
+}
+
+/// The store for `settings`, its memory where it is asked for, if it is to lie anywhere; says how it began.
+pub(in crate::kv) fn open(
+    asked: Option<&Asked>,
+    settings: Config,
+    (clocks, mistakes): (&Clocks, &impl Mistakes),
+) -> Result<(Store, Began), Refusal> {
+    let Some(asked) = asked else {
         return Ok((Store::new(settings).map_err(Refusal::Config)?, Began::default()));
     };
     let begun = Instant::now();
-    let (store, start) = Store::resume(place, settings, unix_seconds())?;
+    let (store, start) = Store::resume_wrongly(asked, settings, seconds_of(clocks.since_1970()), mistakes)?;
     let took = begun.elapsed();
-    let (milliseconds, place) = (took.as_millis(), place.display());
-    let (how, items) = match &start {
+    // Nobody reads the log of a simulation.
+    if let Place::Directory(directory) = &asked.place {
+        tell(&start, directory, took.as_millis());
+    }
+    let (how, items) = match start {
+        Start::Warm { items, .. } => ("warm", items as u64),
+        Start::Cold(_) => ("cold", 0),
+    };
+    Ok((store, Began { how, items, seconds: took.as_secs_f64() }))
+}
+
+/// The line in the log.
+fn tell(start: &Start, directory: &Path, milliseconds: u128) {
+    let place = directory.display();
+    match start {
         Start::Warm { items, bytes, away, set_back } => {
             let bytes = Bytes(*bytes);
             log::info!(
@@ -45,18 +70,12 @@ pub(super) fn open(place: Option<&Path>, settings: Config) -> Result<(Store, Beg
                     "the clock was set back by {set_back} s meanwhile: items end that much earlier, so that none lives longer"
                 );
             }
-            ("warm", *items as u64)
         }
         Start::Cold(Cold::New) => {
             log::info!("cold: nothing was left in {place}; {milliseconds} ms to take its memory");
-            ("cold", 0)
         }
-        Start::Cold(why) => {
-            log::warn!("cold, nothing is taken over from {place}: {why}");
-            ("cold", 0)
-        }
-    };
-    Ok((store, Began { how, items, seconds: took.as_secs_f64() }))
+        Start::Cold(why) => log::warn!("cold, nothing is taken over from {place}: {why}"),
+    }
 }
 
 impl Commands {
@@ -69,9 +88,11 @@ impl Commands {
         let Ok(empty) = empty else {
             return log::error!("no memory to end with: the next process starts cold");
         };
-        self.leave_flush();
+        let owed = self.owed_flush();
+        let second = seconds_of(self.clocks.since_1970());
         let begun = Instant::now();
-        match std::mem::replace(&mut self.store, empty).hand_over(unix_seconds()) {
+        match std::mem::replace(&mut self.store, empty).hand_over_owing(second, owed) {
+            Ok(Some(_)) if self.clocks.are_told() => {}
             Ok(Some(left)) => {
                 let (items, bytes, took) = (left.items, Bytes(left.bytes), begun.elapsed().as_millis());
                 log::info!("left {items} items of {bytes} to the next process, in {took} ms");

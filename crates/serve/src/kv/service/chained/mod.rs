@@ -205,7 +205,7 @@ impl<T, B: Bugs<Planted>> Chained<T, B> {
         bugs: B,
     ) -> Result<Chained<T, B>, StartError> {
         Chained::<T, B>::limit(config);
-        Ok(Chained::over(Commands::new(config, net, buffered)?, bugs))
+        Ok(Chained::over(Commands::new(config, (store::warm::Whose::Node, false), net, buffered)?, bugs))
     }
 
     /// Makes these the settings of a scratch store.
