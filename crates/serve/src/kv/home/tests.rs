@@ -493,3 +493,18 @@ fn memory_is_for_the_home_that_left_it_and_says_that_it_ran() {
     assert_eq!(rig.nodes[0].report().kv.began.how, "warm");
     rig.memcached().has(&key, "v");
 }
+
+#[test]
+fn a_log_says_that_its_home_ran() {
+    let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
+    let mut rig = Rig::of(&shape, "300000", &[], (true, true));
+    rig.nodes.clear();
+    // Nothing was done yet, so no box can have anything.
+    rig.serve(1, true);
+    rig.memcached().set("k", "v");
+    rig.nodes.clear();
+    let first = Server::start(&rig.config(1, true)).err().expect("refused").to_string();
+    assert!(first.contains("start without --home-first"), "{first}");
+    rig.serve(1, false);
+    rig.memcached().has("k", "v");
+}

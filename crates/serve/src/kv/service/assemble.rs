@@ -99,7 +99,15 @@ fn logged(
     let mut commands = Commands::new(config, whose, Arc::clone(net), Arc::clone(buffered))?;
     if let Plan::Log(place) = plan {
         let durable = Durable::open(place, registers, &mut commands.store, post);
-        commands.log_in(durable.map_err(StartError::Durable)?);
+        let durable = durable.map_err(StartError::Durable)?;
+        let (_, is_first) = whose;
+        if is_first && durable.journal().last() > 0 {
+            let place = place.display();
+            return Err(StartError::Home(format!(
+                "{place} has the log of an earlier life of this home, so boxes may have copies of its items: start without --home-first"
+            )));
+        }
+        commands.log_in(durable);
     }
     Ok(commands)
 }
