@@ -8,8 +8,8 @@
 //!
 //! **Kinds.** Numbers are what is one; stale and claimed items are those that `mg` and `md` say are.
 //!
-//! **Numbers.** Memcached pads a number that becomes shorter with blanks. The home does not see them: its clients can count on. No number is longer than
-//! [`DIGITS`]: what is has its blanks from somebody else.
+//! **Numbers.** Memcached pads a number that becomes shorter with blanks. The home of a node does not see them ([`unpad`]): its clients can count on. No
+//! number is longer than [`DIGITS`]: what is has its blanks from somebody else. A home of its own has no blanks but what a proxy stored.
 
 use base::{Bytes, Clock, Nanos};
 use protocol::coherence::compute::{self, Item};
@@ -57,7 +57,7 @@ impl Seconds {
 pub fn read(store: &mut Store, at: Seconds, key: Key<'_>) -> Option<Item> {
     let (stale, claimed) = store.peek(at.now, key).map(|item| (item.stale, item.win_sent))?;
     let hit = store.get(at.now, key, &GetHow::PLAIN)?;
-    let value = unpadded(hit.value()).to_vec();
+    let value = hit.value().to_vec();
     let (flags, version, expiry) = (hit.flags(), Version(hit.version()), hit.expiry());
     let kind = kind_of(&value, stale, claimed);
     Some(Item { value, flags, kind, version, end: at.end_of(expiry) })
@@ -81,6 +81,18 @@ pub fn put(store: &mut Store, at: Seconds, key: Key<'_>, item: &Item) -> bool {
         _ => {}
     }
     true
+}
+
+/// An item as a home sees it whose memcached clients pad numbers.
+pub fn unpad(mut item: Item) -> Item {
+    let len = unpadded(&item.value).len();
+    if len < item.value.len() {
+        item.value.truncate(len);
+        if item.kind == Kind::Bytes {
+            item.kind = kind_of(&item.value, false, false);
+        }
+    }
+    item
 }
 
 /// A number without the blanks that memcached pads it with.
@@ -202,6 +214,16 @@ mod tests {
         assert_eq!(kind_of(b"010", false, false), Kind::Bytes);
         assert_eq!(kind_of(b"0", false, false), Kind::Number);
         assert_eq!(kind_of(b"10", true, false), Kind::Stale);
+        let item = |value: &[u8], kind| Item {
+            value: value.to_vec(),
+            flags: 0,
+            kind,
+            version: Version(1),
+            end: Nanos::MAX,
+        };
+        assert_eq!(unpad(item(b"9 ", Kind::Bytes)), item(b"9", Kind::Number));
+        assert_eq!(unpad(item(b"9 ", Kind::Stale)), item(b"9", Kind::Stale));
+        assert_eq!(unpad(item(b"a ", Kind::Bytes)), item(b"a ", Kind::Bytes));
     }
 
     #[test]

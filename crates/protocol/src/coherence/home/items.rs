@@ -96,7 +96,7 @@ pub fn perform<I: Items>(
             let lives_on = lives_on || header.ttl == Ttl::KEPT;
             let end = old.filter(|_| lives_on).map_or(end, |old| old.end);
             let version = version(items);
-            if items.store(key, Item { value, flags, kind, version, end }) {
+            if keep(items, now, key, Item { value, flags, kind, version, end }) {
                 answer.version = version;
             } else {
                 answer = Answer { status: Status::NoRoom, version: Version(0), number: 0 };
@@ -105,7 +105,7 @@ pub fn perform<I: Items>(
         (Effect::Touch, Some(old)) => {
             answer.version = old.version;
             let end = if header.ttl == Ttl::KEPT { old.end } else { end };
-            if !items.store(key, Item { end, ..old }) {
+            if !keep(items, now, key, Item { end, ..old }) {
                 answer.status = Status::NoRoom;
             }
         }
@@ -113,6 +113,15 @@ pub fn perform<I: Items>(
         (Effect::Nothing | Effect::Touch, old) => answer.version = old.map_or(Version(0), |old| old.version),
     }
     answer
+}
+
+/// Stores an item; one whose life is over already takes away what was there, for stores may count lives in seconds.
+fn keep<I: Items>(items: &mut I, now: Nanos, key: &[u8], item: Item) -> bool {
+    if runs(item.end, now) {
+        return items.store(key, item);
+    }
+    items.remove(key);
+    true
 }
 
 /// Items in an ordered tree: at most so many, and none is evicted.

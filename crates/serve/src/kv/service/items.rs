@@ -4,7 +4,7 @@
 use super::commands::Commands;
 use super::parked::{LateReply, Next};
 use super::{VALUE_BOUND, refuse};
-use crate::inc::items::{Seconds, put, read, unpadded};
+use crate::inc::items::{Seconds, put, read, unpad, unpadded};
 use base::Nanos;
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::Ticket;
@@ -54,7 +54,7 @@ impl Commands {
 impl Items for Commands {
     fn read(&mut self, key: &[u8], _now: Nanos) -> Option<Item> {
         let (key, at) = (self.key_of(key)?, self.seconds());
-        read(&mut self.store, at, key)
+        read(&mut self.store, at, key).map(unpad)
     }
 
     fn has(&mut self, key: &[u8], _now: Nanos) -> bool {
