@@ -189,6 +189,7 @@ impl World {
         let index = self.index(node);
         let mut luck = self.luck[index].clone();
         match trouble {
+            Trouble::Rot if self.is_all_there_is() => {}
             Trouble::Rot => self.with_media(node, |media| disk::decay(media, &mut luck)),
             Trouble::Full => self.with_media(node, |media| disk::spoil(media, Fault::Full, &mut luck)),
             Trouble::BadSync => {
@@ -203,6 +204,13 @@ impl World {
             Trouble::Pause | Trouble::Slow => {}
         }
         self.luck[index] = luck;
+    }
+
+    /// Whether a chain behind a home is down to one replica. A decayed end of its log, which nothing says was durable, looks as one that was torn, and nobody
+    /// else has it: that such a chain keeps what it acknowledged is not promised.
+    fn is_all_there_is(&self) -> bool {
+        let newest = self.configurations.last_key_value();
+        self.behind.is_some() && newest.is_some_and(|(_, configuration)| configuration.members.len() < 2)
     }
 
     /// Media that failed do so no more.
