@@ -118,6 +118,12 @@ fn kind_of(value: &[u8], stale: bool, claimed: bool) -> Kind {
     }
 }
 
+/// A seed for the hash of keys. Strangers choose them: with a fixed one they could aim all at one bucket. Random bits from the system, or from address and time
+/// where it has none to give.
+pub fn random_seed() -> u64 {
+    RandomState::new().hash_one(SystemTime::now())
+}
+
 /// The items of a home of its own process: a cache of so many bytes, that forgets what was not asked for lately.
 pub struct StoreItems {
     store: Store,
@@ -133,8 +139,7 @@ impl StoreItems {
     /// Says what to change, or that the system has no room.
     pub fn new(memory: Bytes) -> Result<StoreItems, ConfigError> {
         let mut config = Config::new(Mode::Cache, memory.as_usize());
-        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
-        config.hash_seed = RandomState::new().hash_one(SystemTime::now());
+        config.hash_seed = random_seed();
         let mut items =
             StoreItems { store: Store::new(config)?, at: Seconds::default(), read_at: Nanos::ZERO };
         items.read_wall_clock(Clock::shared().now());

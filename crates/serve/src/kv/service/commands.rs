@@ -5,7 +5,7 @@ use super::super::durable::Durable;
 use super::parked::Parked;
 use super::put_off::PutOff;
 use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
-use crate::inc::items::WALL_CLOCK;
+use crate::inc::items::{WALL_CLOCK, random_seed};
 use crate::kv::clocks::Clocks;
 use crate::kv::registers::{Id, Registers};
 use crate::memcached::counters::NetCounters;
@@ -17,7 +17,7 @@ use protocol::memcache::Command;
 use ring::arena::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use store::warm::{Asked, Sound, Whose};
 use store::{Key, Mode, Store};
 
@@ -58,7 +58,6 @@ impl Commands {
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,
     ) -> Result<Commands, store::warm::Refusal> {
-        // Strangers choose the keys: a fixed seed would let them aim all of them at one bucket.
         let settings = Commands::store_settings(config, random_seed());
         let asked = config.memory_file.as_deref().map(|place| Asked { is_first, ..Asked::of(place, whose) });
         let clocks = Clocks::system();
@@ -184,10 +183,4 @@ impl Commands {
 
 pub(super) fn seconds_of(since: Duration) -> u32 {
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
-}
-
-/// Random bits from the system, or from address and time where it has none to give.
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(SystemTime::now())
 }
