@@ -9,7 +9,7 @@
 //! **Kinds.** Numbers are what is one; stale and claimed items are those that `mg` and `md` say are.
 //!
 //! **Numbers.** Memcached pads a number that becomes shorter with blanks. The home of a node does not see them ([`unpad`]): its clients can count on. No
-//! number is longer than [`DIGITS`]: what is has its blanks from somebody else. A home of its own has no blanks but what a proxy stored.
+//! number is longer than 20 digits: what is has its blanks from somebody else. A home of its own has no blanks but what a proxy stored.
 
 use base::{Bytes, Clock, Nanos};
 use protocol::coherence::compute::{self, Item};
