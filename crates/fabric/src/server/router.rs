@@ -163,6 +163,7 @@ impl Router {
                 now,
                 deadline,
                 span: &scratch.span,
+                tracer: self.tracer.get(),
                 reply_metadata: &mut scratch.metadata,
             },
             tools: &mut scratch.tools,

@@ -2,6 +2,7 @@
 
 use crate::frame;
 use crate::monitor::trace::TRACEPARENT;
+use base::trace::{Scope, Tracer};
 use base::units::Nanos;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub struct Context<'a> {
     pub(crate) deadline: Nanos,
     /// The `traceparent` of the call's own span; empty without one.
     pub(crate) span: &'a str,
+    /// Where the server's spans go, if it has a monitor.
+    pub(crate) tracer: Option<&'a Tracer>,
     pub(crate) reply_metadata: &'a mut Vec<u8>,
 }
 
@@ -34,6 +37,13 @@ impl Context<'_> {
             "" => self.metadata_value(TRACEPARENT),
             own => Some(own.as_bytes()),
         }
+    }
+
+    /// Where the handler may record parts of its own: spans of what it does for this call. Nothing if the call leaves none. Take it along to
+    /// whichever thread answers a deferred call.
+    pub fn scope(&self) -> Option<Scope> {
+        let own = base::trace::Context::parse(self.traceparent()?).filter(|context| context.sampled)?;
+        Some(Scope::of(self.tracer?, own))
     }
 
     /// The server's number of the connection that the call came over.
