@@ -145,6 +145,11 @@ impl Rec {
         Rec { keys, operated, watched, listen: Vec::new(), http: None, core: None, server: None }
     }
 
+    /// A server of this model, which listens nowhere yet.
+    pub fn of_model(model: ModelArgs, registers: Arc<Registers>) -> Rec {
+        Rec::new(Keys { model, cores: None }, registers)
+    }
+
     /// As a table of a config file says.
     ///
     /// # Errors

@@ -15,8 +15,10 @@ mod fetch;
 mod read;
 mod waterfall;
 
+pub use read::{Span, Trace, traces};
+pub use waterfall::text;
+
 use fetch::Port;
-use read::Trace;
 use std::error::Error;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -60,22 +62,22 @@ impl TraceArgs {
             Some(name) => format!("/services/{name}/trace"),
         };
         let text = self.admin.get(&path)?;
-        let mut traces = read::traces(&text)?;
-        if traces.is_empty() {
+        let mut found = traces(&text)?;
+        if found.is_empty() {
             return Err(self.admin.why_nothing().into());
         }
         if let Some(file) = &self.chrome {
             std::fs::write(file, &text).map_err(|cause| format!("{}: {cause}", file.display()))?;
         }
-        self.choose(&mut traces);
+        self.choose(&mut found);
         let mut out = std::io::stdout().lock();
         if self.json {
-            return Ok(writeln!(out, "{:#}", waterfall::json(&traces))?);
+            return Ok(writeln!(out, "{:#}", waterfall::json(&found))?);
         }
         if let Some(file) = &self.chrome {
             return Ok(writeln!(out, "{}: open it at ui.perfetto.dev", file.display())?);
         }
-        for (n, trace) in traces.iter().enumerate() {
+        for (n, trace) in found.iter().enumerate() {
             let between = if n > 0 { "\n" } else { "" };
             write!(out, "{between}{}", waterfall::text(trace))?;
         }

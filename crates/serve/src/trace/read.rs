@@ -6,13 +6,19 @@ use std::collections::{HashMap, HashSet};
 /// One span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
+    /// What was done.
     pub name: String,
+    /// Whose request it is.
     pub service: String,
+    /// Where: client, edge, engine or host.
     pub place: String,
     /// The thread, without the number of its row.
     pub thread: String,
+    /// When it began, on the server's clock.
     pub begin_ns: u64,
+    /// How long it took.
     pub spent_ns: u64,
+    /// `OK`, or how it ended else.
     pub outcome: String,
     /// How many spans it lies in, of those that are there.
     pub depth: usize,
@@ -21,6 +27,7 @@ pub struct Span {
 }
 
 impl Span {
+    /// When it was over.
     pub fn end_ns(&self) -> u64 {
         self.begin_ns + self.spent_ns
     }
@@ -29,7 +36,9 @@ impl Span {
 /// The spans of one trace, each behind the one that it is part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
+    /// Its number, in hex.
     pub id: String,
+    /// The request's own first.
     pub spans: Vec<Span>,
 }
 
@@ -47,6 +56,9 @@ impl Trace {
 }
 
 /// All traces, by their beginnings.
+///
+/// # Errors
+/// The text is not what `GET /trace` answers. A sentence.
 pub fn traces(chrome: &str) -> Result<Vec<Trace>, String> {
     let json: Value =
         serde_json::from_str(chrome).map_err(|error| format!("what was read is no trace: {error}"))?;

@@ -177,7 +177,8 @@ impl Edge {
     /// Writes replies that waited, to the connection that is owed them.
     pub(super) fn write_late(&mut self, replies: Vec<LateReply>) {
         let owed = self.owed.front().expect("somebody asked for them");
-        let connection = live(&mut self.connections, owed.connection);
+        let (begun, id) = (self.clock.now(), owed.connection);
+        let connection = live(&mut self.connections, id);
         let mut rest = replies.as_slice();
         while let Some((count, ends)) = connection.late.front_mut() {
             let (now, later) = rest.split_at(rest.len().min(*count));
@@ -194,10 +195,12 @@ impl Edge {
             connection.late.pop_front();
         }
         debug_assert!(rest.is_empty(), "a reply was kept for each that waited");
+        self.traces.wrote_late(id, replies.len(), begun, connection.broken);
     }
 
     /// A connection is gone that replies wait for.
     pub(super) fn forget_late(&mut self, id: u32, generation: u32) {
+        self.traces.wrote_late(id, usize::MAX, self.clock.now(), true);
         if let Some(post) = &self.shared.post {
             post.gone(Origin::new(self.number, id, generation));
         }

@@ -5,6 +5,7 @@
 //! read    ├──────┤                                         read, parsed, submitted
 //! queue          ├────────┤                                the engine's, who records them by itself
 //! execute                 ├────────┤
+//! wait                           ├─────────────┤          where it has to: for boxes, a log, a chain
 //! write                                        ├─────┤
 //! ```
 //! Between `execute` and `write` the reply is on its way: the rest of the engine's pass, its ring, those before it.
@@ -26,6 +27,14 @@ struct Asked {
     connection: u32,
 }
 
+/// One whose reply comes later.
+struct PutOff {
+    asked: Asked,
+    /// Replies that the connection is owed before it.
+    ahead: usize,
+    since: Nanos,
+}
+
 /// Those of an edge.
 pub(super) struct Traces {
     tracer: Tracer,
@@ -35,12 +44,13 @@ pub(super) struct Traces {
     asked: VecDeque<Asked>,
     /// Replies taken while there were any.
     taken: u64,
+    put_off: Vec<PutOff>,
 }
 
 impl Traces {
     pub(super) fn new(tracer: Tracer) -> Traces {
         let (sampler, clock) = (Sampler::new(0), Clock::shared());
-        Traces { tracer, sampler, clock, asked: VecDeque::new(), taken: 0 }
+        Traces { tracer, sampler, clock, asked: VecDeque::new(), taken: 0, put_off: Vec::new() }
     }
 
     /// From now on one request of `n` is sampled.
@@ -88,14 +98,59 @@ impl Traces {
         }
     }
 
+    /// The reply that was taken last says that the reply comes later, behind others that its connection is owed.
+    #[inline(always)]
+    pub(super) fn put_off(&mut self, ahead: usize) {
+        if !self.asked.is_empty() {
+            self.keep(ahead);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, ahead: usize) {
+        let Some(at) = self.asked.iter().position(|asked| asked.number + 1 == self.taken) else { return };
+        let asked = self.asked.remove(at).expect("it was just found");
+        self.put_off.push(PutOff { asked, ahead, since: self.clock.now() });
+    }
+
+    /// So many replies of a connection that had been put off were written since `begun`, or their client is gone.
+    #[inline(always)]
+    pub(super) fn wrote_late(&mut self, connection: u32, count: usize, begun: Nanos, is_gone: bool) {
+        if !self.put_off.is_empty() {
+            self.end_late(connection, count, begun, is_gone);
+        }
+    }
+
+    #[cold]
+    fn end_late(&mut self, connection: u32, count: usize, begun: Nanos, is_gone: bool) {
+        let now = self.clock.now();
+        for mut one in std::mem::take(&mut self.put_off) {
+            if one.asked.connection != connection || one.ahead >= count {
+                one.ahead -= if one.asked.connection == connection { count } else { 0 };
+                self.put_off.push(one);
+                continue;
+            }
+            one.asked.open.scope().part("wait", Place::Engine, one.since, begun);
+            one.asked.end(begun, now, is_gone);
+        }
+    }
+
     #[cold]
     fn end(&mut self, begun: Nanos, is_gone: bool) {
         let now = self.clock.now();
         while self.asked.front().is_some_and(|asked| asked.number < self.taken) {
-            let Some(Asked { open, name, connection, .. }) = self.asked.pop_front() else { return };
-            open.scope().part("write", Place::Edge, begun, now);
-            let outcome = if is_gone { "client gone" } else { OK };
-            open.end_as(Kind::Server, name, Place::Edge, now, outcome, Some(connection), this_thread());
+            let Some(asked) = self.asked.pop_front() else { return };
+            asked.end(begun, now, is_gone);
         }
+    }
+}
+
+impl Asked {
+    /// Its reply was written since `begun`.
+    fn end(self, begun: Nanos, now: Nanos, is_gone: bool) {
+        let Asked { open, name, connection, .. } = self;
+        open.scope().part("write", Place::Edge, begun, now);
+        let outcome = if is_gone { "client gone" } else { OK };
+        open.end_as(Kind::Server, name, Place::Edge, now, outcome, Some(connection), this_thread());
     }
 }

@@ -239,7 +239,12 @@ impl Edge {
     fn gather(&mut self, mut reply: Reply) {
         let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
         match reply.beside.as_mut().and_then(|beside| beside.late.take()) {
-            Some(Late::Waits) => owed.late += 1,
+            Some(Late::Waits) => {
+                let before: usize =
+                    live(&mut self.connections, owed.connection).late.iter().map(|(count, _)| count).sum();
+                self.traces.put_off(before + owed.late);
+                owed.late += 1;
+            }
             Some(Late::Done(replies)) => self.write_late(replies),
             None => {
                 if let Some(beside) = &reply.beside {
