@@ -1,4 +1,4 @@
-//! `millrace demo`: the main job in one command: a node in this process, real memcached traffic through real sockets, every
+//! `millrace demo kv`: a node in this process, real memcached traffic through real sockets, every
 //! value checked, a table, and a page with plots.
 
 use crate::load::LoadError;

@@ -7,7 +7,7 @@
 //! | [`load`] | the load generator for key-value servers (`millrace bench`) |
 //! | [`txn`], [`rec`], [`rpc`] | `millrace txn bench`, `rec bench`, `rpc bench` |
 //! | [`probe`] | `millrace probe`: clocks, caches, wake-ups, sockets, storage |
-//! | [`demo`] | `millrace demo`: a node, load and a page |
+//! | [`demo`] | `millrace demo kv`: a node, load and a page |
 //! | [`report`] | tables for the terminal, pages with plots |
 //!
 //! Servers (`serve`) do not know it; what fails on purpose is in `prove`, what runs in virtual time in `plan`.

@@ -2,7 +2,6 @@
 
 mod command;
 
-use bench::demo::Demo;
 use bench::load::{self, BenchArgs};
 use bench::probe;
 use clap::{Parser, Subcommand};
@@ -16,6 +15,7 @@ use plan::model::repro::Repro;
 use plan::planner::Plan;
 use plan::sweep::Sweep;
 use prove::check::Check;
+use prove::demo::Demo;
 use prove::lab::Lab;
 use prove::sim::Sim;
 use prove::soak::Soak;

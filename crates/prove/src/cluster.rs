@@ -1,4 +1,5 @@
-//! The cluster of `millrace soak kills`: one file, and a process of this program for each member.
+//! The cluster of `millrace soak kills` and `millrace demo`: two boxes before a node, their controller, and a chain of three with its own: one file, and a
+//! process of this program for each member.
 //!
 //! Addresses are ports of loopback that nobody used when the file was written; memcached's clients find the node at one of them. Folder and processes:
 //! [`serve::cluster::members`].
@@ -7,15 +8,15 @@ use base::Nanos;
 use fabric::link::Address;
 use protocol::chain::Transaction;
 use protocol::coherence::NodeId;
-use protocol::wire::{BoxId, HomeId};
-use serve::cluster::file::{File, Who};
+use protocol::wire::BoxId;
+use serve::cluster::file::{File, Means, Who};
 use serve::cluster::look;
 use serve::cluster::members::{Members as Processes, free_ports};
 use serve::cluster::report::{Report, Verdict};
 use serve::inc::Topology;
 use serve::txn::{Client, Options};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Boxes before the node.
@@ -24,6 +25,8 @@ pub const BOXES: u32 = 2;
 const REPLICAS: u16 = 3;
 /// The chain's number.
 const CHAIN: u32 = 7;
+/// Ports that are found for it.
+const PORTS: usize = 32;
 /// Within this all must be whole; nothing that works takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks at all members.
@@ -64,13 +67,34 @@ impl Durability {
     }
 }
 
+impl Durability {
+    /// What the node is started with, besides its home: at `port`.
+    pub fn node(self, folder: &Path, port: u16) -> Vec<String> {
+        let (data, file) = (path(folder, "node"), path(folder, "cluster.toml"));
+        let port = port.to_string();
+        let words =
+            ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", self.name(), "--home", "1"];
+        let more: &[&str] = match self {
+            Durability::Log => &["--set", "log.size=8m", "--data-dir", &data],
+            Durability::Chain => &["--chain-at", &file],
+        };
+        words.iter().chain(more).map(|word| (*word).to_owned()).collect()
+    }
+}
+
+/// What the node is started with, given the folder and its ports on loopback, but for the cluster's file and whether it is its first life.
+pub type NodeWords = Box<dyn Fn(&Path, &[SocketAddr]) -> Vec<String> + Send>;
+
 /// See the head of the file.
 pub struct Members {
     processes: Processes,
-    durability: Durability,
+    /// The node's items lie in the chain.
+    is_joint: bool,
+    node_words: NodeWords,
     file: File,
     topology: Topology,
-    node: SocketAddr,
+    /// Where the node may listen; memcached's clients find it at the first.
+    node: Vec<SocketAddr>,
 }
 
 /// The cluster's file.
@@ -94,21 +118,15 @@ fn text(ports: &mut impl Iterator<Item = u16>) -> String {
     text + &format!("[[chain.controller]]\naddress = \"tcp:{}\"\nadmin = \"{}\"\n", at(), at())
 }
 
-/// What a member is started with, in its first life or another. The node: at `port`, with items in its log or in the chain.
-pub fn words(who: Who, folder: &Path, (port, durability): (u16, Durability), is_first: bool) -> Vec<String> {
-    let path = |name: &str| folder.join(name).display().to_string();
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+
+/// What a member is started with, in its first life or another; the node with `node`.
+pub fn words(who: Who, folder: &Path, node: Vec<String>, is_first: bool) -> Vec<String> {
     let (words, first) = match who {
         Who::Node(NodeId::Box(BoxId(id))) => (vec!["box".to_owned(), id.to_string()], "--first"),
-        Who::Node(NodeId::Home(HomeId(id))) => {
-            let (data, port, id) = (path("node"), port.to_string(), id.to_string());
-            let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--durability", durability.name()];
-            let file = path("cluster.toml");
-            let more: &[&str] = match durability {
-                Durability::Log => &["--set", "log.size=8m", "--data-dir", &data, "--home", &id],
-                Durability::Chain => &["--chain", &file, "--home", &id],
-            };
-            (words.iter().chain(more).map(|word| (*word).to_owned()).collect(), "--home-first")
-        }
+        Who::Node(NodeId::Home(_)) => (node, "--home-first"),
         Who::Node(NodeId::Controller(number)) => (vec!["controller".to_owned(), number.to_string()], ""),
         Who::Replica(_, id) => {
             let words =
@@ -121,24 +139,25 @@ pub fn words(who: Who, folder: &Path, (port, durability): (u16, Durability), is_
         Who::Node(NodeId::Client(_)) => unreachable!("clients are no members"),
     };
     let first = (is_first && !first.is_empty()).then(|| first.to_owned());
-    words.into_iter().chain(["--cluster".to_owned(), path("cluster.toml")]).chain(first).collect()
+    words.into_iter().chain(["--cluster".to_owned(), path(folder, "cluster.toml")]).chain(first).collect()
 }
 
 impl Members {
-    /// A new cluster, of which nobody runs; `keeps` its folder in the end.
+    /// A new cluster, of which nobody runs; its folder's name has `name`, and stays in the end if it `keeps` it. `is_joint`: the node's items lie in the
+    /// chain.
     ///
     /// # Errors
     /// In words.
-    pub fn new(keeps: bool, durability: Durability) -> Result<Members, String> {
+    pub fn new(name: &str, keeps: bool, is_joint: bool, node_words: NodeWords) -> Result<Members, String> {
         let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
-        let processes = Processes::new("kills", program, keeps)?;
-        let mut ports = free_ports(32).map_err(|error| format!("no ports: {error}"))?.into_iter();
+        let processes = Processes::new(name, program, keeps)?;
+        let mut ports = free_ports(PORTS).map_err(|error| format!("no ports: {error}"))?.into_iter();
         processes.write_file(&text(&mut ports))?;
         let path = processes.file();
         let file = File::read(&path).map_err(|error| error.to_string())?;
         let topology = Topology::read(&path).map_err(|error| error.to_string())?;
-        let node = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.next().expect("there are enough")));
-        Ok(Members { processes, durability, file, topology, node })
+        let node = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).collect();
+        Ok(Members { processes, is_joint, node_words, file, topology, node })
     }
 
     /// All who can die.
@@ -148,7 +167,25 @@ impl Members {
 
     /// Where memcached's clients find the node.
     pub fn node(&self) -> SocketAddr {
-        self.node
+        self.node[0]
+    }
+
+    /// Ports of the node's, that of memcached's clients first.
+    pub fn ports(&self) -> &[SocketAddr] {
+        &self.node
+    }
+
+    /// The cluster's file.
+    pub fn cluster_file(&self) -> PathBuf {
+        self.processes.file()
+    }
+
+    /// Where operators find a member.
+    pub fn admin(&self, who: Who) -> Option<SocketAddr> {
+        match self.file.members.iter().find(|member| member.who == who)?.means {
+            Means::Admin(address) => Some(address),
+            _ => None,
+        }
     }
 
     /// Where clients of the chain find it.
@@ -172,7 +209,7 @@ impl Members {
                 chain.lease.0 + chain.lease.0 * chain.drift_percent / 100 + 2 * chain.heartbeat.0,
             ),
             chain_retransmit: chain.retransmit_max,
-            is_joint: self.durability == Durability::Chain,
+            is_joint: self.is_joint,
         }
     }
 
@@ -186,7 +223,7 @@ impl Members {
         for who in others {
             self.start(who, true)?;
         }
-        if self.durability == Durability::Chain {
+        if self.is_joint {
             self.await_chain()?;
         }
         for who in nodes {
@@ -216,8 +253,8 @@ impl Members {
     /// # Errors
     /// In words.
     pub fn start(&mut self, who: Who, is_first: bool) -> Result<(), String> {
-        let node = (self.node.port(), self.durability);
-        let words = words(who, self.processes.folder(), node, is_first);
+        let folder = self.processes.folder();
+        let words = words(who, folder, (self.node_words)(folder, &self.node), is_first);
         self.processes.start(who, &words)
     }
 
@@ -227,6 +264,14 @@ impl Members {
     /// In words: it had ended by itself.
     pub fn kill(&mut self, who: Who) -> Result<(), String> {
         self.processes.kill(who)
+    }
+
+    /// Whether all that were started, and not killed, run.
+    ///
+    /// # Errors
+    /// In words: one has ended by itself.
+    pub fn check_alive(&mut self) -> Result<(), String> {
+        self.processes.check_alive()
     }
 
     /// Until every member does its part, or `is_over`.

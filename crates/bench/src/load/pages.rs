@@ -196,7 +196,7 @@ pub fn demo(result: &DemoResult) -> Report {
         sections.push(section(&format!("Phase: {}", phase.name), blocks));
     }
     Report {
-        title: "millrace demo".to_string(),
+        title: "millrace demo kv".to_string(),
         subtitle: format!(
             "memcached traffic against {} through real sockets, {} keys, every value checked",
             result.target,

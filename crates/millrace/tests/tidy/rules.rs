@@ -4,7 +4,7 @@
 const ARROWS: &[(&str, &str)] = &[
     ("millrace", "*"),
     ("plan", "bench serve rec model store ring protocol sim base"),
-    ("prove", "bench serve xdp fabric store ring protocol sim base"),
+    ("prove", "bench serve client xdp fabric rec store codec ring protocol sim base"),
     ("bench", "serve rec fabric codec ring protocol base"),
     ("serve", "client rec xdp fabric engine store codec ring protocol base"),
     ("client", "fabric codec ring protocol base"),

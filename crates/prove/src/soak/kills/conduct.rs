@@ -1,6 +1,6 @@
 //! Who dies next: when all is whole and every client has gone on.
 
-use super::members::Members;
+use crate::cluster::Members;
 use crate::lab::run::record::now;
 use base::{Nanos, Prng};
 use protocol::coherence::NodeId;

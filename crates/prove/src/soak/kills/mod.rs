@@ -1,7 +1,7 @@
 //! `millrace soak kills`: processes of every role die under mixed load, one after the other, and nothing that was acknowledged is lost.
 //!
 //! ```text
-//!  members   a process per member of one cluster's file: boxes, a home with a log or over the chain, controllers, a chain of three
+//!  cluster   a process per member of one cluster's file: boxes, a home with a log or over the chain, controllers, a chain of three
 //!  clients ──┬── memcached  at the node: get, set, delete, incr      ┐
 //!            ├── in-network by the boxes (lab's user)                ├ one history ─▶ sim::joint
 //!            └── transfers  transactions at the chain                ┘
@@ -17,7 +17,6 @@
 //! Bounds: every operation is recorded, half a kilobyte each; [`Kills::rate`] of them in a second.
 
 mod conduct;
-mod members;
 mod memcached;
 mod show;
 mod stalls;
@@ -26,18 +25,19 @@ mod tests;
 mod transfers;
 
 use super::SoakError;
+use crate::cluster::{BOXES, Durability, Members};
 use crate::lab::run::load::{Load, Pace};
 use crate::lab::run::record::{Part, Recorded, now};
 use crate::lab::run::user::{Mix, User};
 use base::Nanos;
 use clap::Args;
 use conduct::{Death, Gauge, conduct};
-use members::{Durability, Members};
 use serve::process::{interrupt, progress};
 use sim::check::{Report, Rules};
 use sim::joint;
 use stalls::{End, Group, Stall};
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -148,7 +148,10 @@ impl Kills {
     }
 
     fn measure(&self, interrupted: &AtomicBool) -> Result<Outcome, String> {
-        let mut members = Members::new(self.keep, self.durability)?;
+        let (durability, is_joint) = (self.durability, self.durability == Durability::Chain);
+        let node =
+            Box::new(move |folder: &Path, ports: &[SocketAddr]| durability.node(folder, ports[0].port()));
+        let mut members = Members::new("kills", self.keep, is_joint, node)?;
         members.start_all()?;
         let bar = progress::bar(self.json);
         let played = self.play(&mut members, interrupted, &|fraction, what| {
@@ -219,7 +222,7 @@ impl Kills {
         let mix = Mix::new(load.writes, load.compute)?;
         let pace = Pace::of(self.rate, self.clients);
         let user = |number: u32| {
-            let tor = 1 + (number % members::BOXES) as u16;
+            let tor = 1 + (number % BOXES) as u16;
             let place = (number, Some(self.clients));
             User::new(members.topology(), place, tor, &mix, &load, (Part::new(number), pace))
                 .map_err(|error| error.to_string())

@@ -16,7 +16,7 @@
 //! waits for the next second of the clock, by which its lives are numbered. What a busy machine adds is allowed for with [`ALLOWANCE`].
 
 use super::conduct::Death;
-use super::members::Times;
+use crate::cluster::Times;
 use crate::lab::run::stall::{ALLOWANCE, longest};
 use base::Nanos;
 use protocol::coherence::NodeId;

@@ -1,8 +1,8 @@
 //! What is derived from what clients saw; the whole with processes is `millrace/tests/soak.rs`.
 
 use super::conduct::Death;
-use super::members::{Durability, Times, words};
 use super::stalls::{End, Group, stalls};
+use crate::cluster::{Durability, Times, words};
 use base::Nanos;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
@@ -60,15 +60,18 @@ fn the_client_that_waits_longest_is_found_and_held_to_its_bound() {
 
 #[test]
 fn a_first_life_is_told_that_it_is_the_first() {
-    let line = |who, is_first| words(who, Path::new("/f"), (11, Durability::Log), is_first).join(" ");
+    let line = |who, is_first| {
+        let folder = Path::new("/f");
+        words(who, folder, Durability::Log.node(folder, 11), is_first).join(" ")
+    };
     assert_eq!(
         line(HOME, true),
-        "up -l 127.0.0.1 -p 11 -m 64 --durability log --set log.size=8m --data-dir /f/node --home 1 --cluster /f/cluster.toml --home-first"
+        "up -l 127.0.0.1 -p 11 -m 64 --durability log --home 1 --set log.size=8m --data-dir /f/node --cluster /f/cluster.toml --home-first"
     );
     assert!(!line(HOME, false).contains("first"));
     assert_eq!(
-        words(HOME, Path::new("/f"), (11, Durability::Chain), false).join(" "),
-        "up -l 127.0.0.1 -p 11 -m 64 --durability chain --chain /f/cluster.toml --home 1 --cluster /f/cluster.toml"
+        Durability::Chain.node(Path::new("/f"), 11).join(" "),
+        "up -l 127.0.0.1 -p 11 -m 64 --durability chain --home 1 --chain-at /f/cluster.toml"
     );
     assert_eq!(line(Who::Node(NodeId::Box(BoxId(2))), true), "box 2 --cluster /f/cluster.toml --first");
     assert_eq!(line(Who::Controller(7, 0), true), "chain controller --number 0 --cluster /f/cluster.toml");

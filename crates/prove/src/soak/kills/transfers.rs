@@ -4,7 +4,7 @@
 
 use super::Kills;
 use super::conduct::Gauge;
-use super::members::Durability;
+use crate::cluster::Durability;
 use crate::lab::run::load::Pace;
 use crate::lab::run::record::now;
 use crate::lab::run::user::{is_number, name};

@@ -1,0 +1,54 @@
+//! `millrace demo`: every kind of client works, something moves and dies, and every value is what it must be.
+
+use serde_json::Value;
+use std::process::Command;
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
+    let page = std::env::temp_dir().join(format!("millrace-demo-{}.html", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["demo", "--seconds", "4", "--rate", "50", "--json", "--report"])
+        .arg(&page)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = outcome["rows"].as_array().expect("a list");
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        assert_eq!(number(&row["wrong"]), 0, "{row}");
+        assert!(number(&row["answered"]) > 0, "{row}: {}", outcome["findings"]);
+        // Boxes trace nothing.
+        let is_traced = row["hops"].as_array().is_some_and(|hops| !hops.is_empty());
+        assert!(is_traced || row["name"] == "get, in-network", "{row}");
+    }
+    let behind_boxes = rows.iter().find(|row| row["name"] == "get, in-network").expect("a row");
+    assert!(number(&behind_boxes["from_box"]) > 0, "{behind_boxes}");
+    assert_eq!(number(&outcome["compared"]), 64);
+    let audit = &outcome["audit"];
+    assert_eq!(number(&audit["unbalanced"]), 0, "{audit}");
+    let (orders, acknowledged) = (number(&audit["orders"]), &audit["acknowledged"]);
+    assert!((number(&acknowledged[0])..=number(&acknowledged[1])).contains(&orders), "{audit}");
+    // The move, the box, the replica.
+    assert_eq!(outcome["events"].as_array().map(Vec::len), Some(3), "{outcome}");
+    assert!(number(&outcome["hops"]) >= 6, "{outcome}");
+    let html = std::fs::read_to_string(&page).expect("a page");
+    std::fs::remove_file(&page).expect("it was there");
+    assert!(html.contains("the path of each kind of request") && !html.contains("http-equiv"), "{html}");
+}
+
+#[test]
+fn a_part_has_flags_of_its_own() {
+    let help = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_millrace")).args(words).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(help(&["demo", "--help"]).contains("--keep"));
+    assert!(!help(&["demo", "--help"]).contains("The node of the demonstration"));
+    assert!(help(&["demo", "kv", "--help"]).contains("--memory"));
+}

@@ -1,0 +1,311 @@
+//! `millrace demo`: the whole on this machine, as processes of this program on loopback: driven by every kind of client, checked, moved and hurt.
+//!
+//! ```text
+//!  memcached ──────────────────────────────▶ node ── cache: the home of the boxes ──┬──▶ replica 1 ─▶ 2 ─▶ 3, and their controller
+//!  in-network ──▶ box 1, box 2 ────────────▶   │                                    │
+//!  fabric ─────────────────────────────────▶   ├── shop: edge ─▶ host threads ──────┘
+//!  gRPC ───────▶ its gateway ──────────────▶   └── rank: edge ─▶ engine core
+//! ```
+//! | file | what it is |
+//! |---|---|
+//! | `shop` | the shop's handlers |
+//! | `node` | the node: `millrace demo node`, which this starts |
+//! | `clients`, `grpc` | who asks |
+//! | `book`, `tally` | what they may see, and what they saw |
+//! | `conduct` | what happens meanwhile |
+//! | `path` | the hops of each kind of request, from its traces |
+//! | `show`, `draw` | what is printed; the page and the picture of the path |
+//!
+//! `millrace demo kv` is a node alone, with memcached traffic ([`bench::demo`]).
+
+mod book;
+mod clients;
+mod conduct;
+mod draw;
+mod grpc;
+pub mod node;
+mod path;
+mod shop;
+mod show;
+mod tally;
+
+use crate::cluster::Members;
+use crate::lab::run::load::Pace;
+use crate::lab::run::record::now;
+use crate::soak::link::Link;
+use base::Nanos;
+use bench::report::{self, Undelivered};
+use book::{Book, GOODS, STOCK, USERS, good, user};
+use clap::{Args, Subcommand};
+use client::Cluster;
+use client::cache::Topology;
+use clients::{Kind, Places, Work, compare, set};
+use conduct::{Conductor, Event, Operator};
+use node::NodeArgs;
+use path::Paths;
+use serve::process::{interrupt, progress};
+use show::Outcome;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tally::Tally;
+
+/// Clients of a kind: of these two, so that there is one behind each box.
+const BEHIND_BOXES: u32 = 2;
+/// Profiles are written this much less often than everything else is done.
+const WRITES: u64 = 4;
+/// The node ends with its own words when it is asked; then it is killed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Start a small datacenter on this machine, drive it with every kind of client for about 20 seconds, move a method, kill a box and a replica, and show what
+/// happened.
+///
+/// Two boxes, a node with a store, a shop and a model, a chain of three replicas, and controllers: each a process, all on loopback, on free ports, with embedded
+/// defaults. The same items are read and written by memcached, in-network, fabric and gRPC clients, and by transactions; every value is checked, and a wrong
+/// one makes the exit status 1. A page shows the path of each kind of request, from its traces; it is written anew every second.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Demo {
+    #[command(subcommand)]
+    part: Option<Part>,
+
+    #[command(flatten)]
+    whole: Whole,
+}
+
+/// Demonstrations of a part.
+#[derive(Subcommand, Debug)]
+enum Part {
+    Kv(bench::demo::Demo),
+    /// The node of the demonstration
+    #[command(hide = true)]
+    Node(NodeArgs),
+}
+
+#[derive(Args, Debug)]
+struct Whole {
+    /// About how long clients work, in seconds
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    seconds: u64,
+
+    /// Requests of each kind in a second
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rate: u64,
+
+    /// Where to write the page
+    #[arg(long, value_name = "FILE", default_value = "millrace-demo.html")]
+    report: PathBuf,
+
+    /// Leave it running in the end, until Ctrl-C, and say what to try
+    #[arg(long)]
+    keep: bool,
+
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why the demonstration failed.
+#[derive(Debug)]
+pub enum DemoError {
+    /// Of a node alone.
+    Kv(bench::demo::DemoError),
+    /// The node did not serve.
+    Node(String),
+    /// It could not be run.
+    Run(String),
+    /// Values that cannot have been there.
+    Wrong(u64),
+    /// The page could not be written; everything else was done.
+    Page(Undelivered),
+}
+
+impl fmt::Display for DemoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DemoError::Kv(error) => error.fmt(f),
+            DemoError::Node(why) | DemoError::Run(why) => f.write_str(why),
+            DemoError::Wrong(wrong) => write!(f, "{wrong} values were wrong; this is a fault of millrace"),
+            DemoError::Page(undelivered) => {
+                write!(f, "the result above is complete, but {undelivered}; name another place with --report")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DemoError {}
+
+impl Demo {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When something failed or a value was wrong.
+    pub fn run(&self) -> Result<(), DemoError> {
+        match &self.part {
+            Some(Part::Kv(demo)) => demo.run().map_err(DemoError::Kv),
+            Some(Part::Node(args)) => args.run().map_err(|error| DemoError::Node(error.to_string())),
+            None => self.whole.run(),
+        }
+    }
+}
+
+impl Whole {
+    fn run(&self) -> Result<(), DemoError> {
+        let failed = |error: std::io::Error| DemoError::Run(format!("Ctrl-C cannot be caught: {error}"));
+        let interrupted = interrupt::flag().map_err(failed)?;
+        let bar = progress::bar(self.json);
+        let tell = |share: f64, what: &str| progress::show(&bar, share, what);
+        let played = self.play(&interrupted, &tell);
+        bar.finish_and_clear();
+        let (outcome, members) = played.map_err(DemoError::Run)?;
+        report::deliver(
+            &outcome,
+            self.json,
+            || show::text(&outcome),
+            || show::page(&outcome),
+            Some(&self.report),
+        )
+        .map_err(DemoError::Page)?;
+        if self.keep && !interrupted.load(Ordering::Relaxed) {
+            print!("{}", show::to_try(&members));
+            while !interrupted.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+            }
+        }
+        drop(members);
+        match outcome.wrong() {
+            0 => Ok(()),
+            wrong => Err(DemoError::Wrong(wrong)),
+        }
+    }
+
+    fn play(&self, interrupted: &AtomicBool, tell: &dyn Fn(f64, &str)) -> Result<(Outcome, Members), String> {
+        let begun = now();
+        tell(0.0, "nine processes start");
+        let mut members = Members::new("demo", false, true, Box::new(node::words))?;
+        members.start_all()?;
+        let places = Places {
+            memcached: members.ports()[0],
+            fabric: format!("tcp:{}", members.ports()[1]).parse().map_err(|error| format!("{error}"))?,
+            grpc: members.ports()[2],
+            topology: Topology::read(&members.cluster_file()).map_err(|error| error.to_string())?,
+        };
+        let operator = Operator::of(&members)?;
+        let book = Book::default();
+        tell(0.0, "the shop is filled");
+        fill(&places, &book)?;
+        let started = now().since(begun);
+        let mut paths = Paths::default();
+        let shown: Vec<(Kind, Mutex<Tally>)> = self.kinds().map(|kind| (kind, Mutex::default())).collect();
+        let over = AtomicBool::new(false);
+        let (begun, span) = (now(), Nanos::from_secs(self.seconds));
+        let write = |paths: &Paths, events: &[Event]| {
+            let so_far = Outcome::of(tallies(&shown), paths, events.to_vec(), begun);
+            // The last one is written with what may go wrong; those before it are a help.
+            let _ = std::fs::write(&self.report, show::unfinished(&so_far));
+        };
+        let events = std::thread::scope(|scope| {
+            let number =
+                |at: usize| shown[..at].iter().filter(|(kind, _)| *kind == shown[at].0).count() as u32;
+            for (at, (kind, tally)) in shown.iter().enumerate() {
+                let (kind, number) = (*kind, number(at));
+                let work = Work {
+                    kind,
+                    number,
+                    places: &places,
+                    book: &book,
+                    pace: self.pace(kind),
+                    over: &over,
+                    shown: tally,
+                };
+                scope.spawn(move || work.run());
+            }
+            let mut conductor = Conductor {
+                members: &mut members,
+                operator: &operator,
+                paths: &mut paths,
+                interrupted,
+                tell,
+                show: &write,
+                begun,
+                span,
+                read: Nanos(0),
+            };
+            let events = conductor.conduct();
+            over.store(true, Ordering::Relaxed);
+            events
+        })?;
+        let took = now().since(begun);
+        tell(1.0, "all clients compare what they see");
+        let mut outcome = Outcome::of(tallies(&shown), &paths, events, begun);
+        (outcome.started, outcome.took) = (started, took);
+        outcome.compared = Some(compare(&places)?);
+        outcome.audit = Some(audit(&members.cluster_file(), &book)?);
+        Ok((outcome, members))
+    }
+
+    /// One client of each kind, and one behind each box.
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().flat_map(|kind| {
+            let clients = if kind == Kind::InNetwork { BEHIND_BOXES } else { 1 };
+            std::iter::repeat_n(kind, clients as usize)
+        })
+    }
+
+    fn pace(&self, kind: Kind) -> Pace {
+        match kind {
+            Kind::InNetwork => Pace::of(self.rate, BEHIND_BOXES),
+            Kind::Set => Pace::of((self.rate / WRITES).max(1), 1),
+            _ => Pace::of(self.rate, 1),
+        }
+    }
+}
+
+/// By kind.
+fn tallies(shown: &[(Kind, Mutex<Tally>)]) -> Vec<(Kind, Tally)> {
+    let of = |wanted: Kind| {
+        let mut sum = Tally::default();
+        for (_, tally) in shown.iter().filter(|(kind, _)| *kind == wanted) {
+            sum.add(&tally.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        (wanted, sum)
+    };
+    Kind::ALL.into_iter().map(of).collect()
+}
+
+/// The first profile of each user, and what is in stock.
+fn fill(places: &Places, book: &Book) -> Result<(), String> {
+    let mut link = Link::open(&places.memcached.to_string()).map_err(|bye| format!("it {bye}"))?;
+    for at in 0..USERS {
+        let (number, text) = book.next_profile(at);
+        set(&mut link, &shop::key("profile", &user(at)), &text)?;
+        book.stored(at, number);
+    }
+    for at in 0..GOODS {
+        set(&mut link, &shop::key("stock", &good(at)), STOCK.to_string().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// What all orders came to, when all is over: of each good what is in stock and sold is what there was, and as much was ordered as was acknowledged.
+fn audit(cluster: &Path, book: &Book) -> Result<show::Audit, String> {
+    let said = |error: client::Error| error.to_string();
+    let mut cluster = Cluster::builder().cluster(cluster).connect().map_err(said)?;
+    let mut number = |key: Vec<u8>| -> Result<i64, String> {
+        let Some(item) = cluster.get(&key).map_err(said)? else { return Ok(0) };
+        let text = String::from_utf8_lossy(&item.value).into_owned();
+        text.trim().parse().map_err(|_| format!("{} is {text:?}", String::from_utf8_lossy(&key)))
+    };
+    let mut audit = show::Audit { acknowledged: book.orders(), ..show::Audit::default() };
+    for at in 0..GOODS {
+        let (stock, sold) = (number(shop::key("stock", &good(at)))?, number(shop::key("sold", &good(at)))?);
+        audit.sold += sold;
+        audit.unbalanced += u64::from(stock + sold != STOCK);
+    }
+    for at in 0..USERS {
+        audit.orders += number(shop::key("orders", &user(at)))?;
+    }
+    Ok(audit)
+}

@@ -1,0 +1,114 @@
+//! What clients of the demonstration saw.
+
+use crate::lab::run::record::now;
+use base::Nanos;
+use bench::tally::histogram;
+use hdrhistogram::Histogram;
+
+/// Failures and findings that are kept in words.
+const EXAMPLES: usize = 3;
+
+/// What one request came to.
+#[derive(Debug)]
+pub struct Seen {
+    /// From before it was sent until its reply was read.
+    pub took: Nanos,
+    /// Bytes of its message, and of the reply's.
+    pub sent: usize,
+    /// See there.
+    pub received: usize,
+    /// A box answered.
+    pub from_box: bool,
+    /// What was read is what was written.
+    pub verdict: Result<(), String>,
+}
+
+/// What a client did.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Of all that were answered.
+    pub latency: Histogram<u64>,
+    /// When each was answered.
+    pub ends: Vec<Nanos>,
+    /// Answered by a box.
+    pub from_box: u64,
+    /// Bytes of messages, without what transports add.
+    pub sent: u64,
+    /// The same of replies.
+    pub received: u64,
+    /// Values that cannot have been there.
+    pub wrong: Vec<String>,
+    /// How many there were of these.
+    pub wrongs: u64,
+    /// Requests that had no answer.
+    pub failures: Vec<String>,
+    /// How many there were of these.
+    pub failed: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            latency: histogram(),
+            ends: Vec::new(),
+            from_box: 0,
+            sent: 0,
+            received: 0,
+            wrong: Vec::new(),
+            wrongs: 0,
+            failures: Vec::new(),
+            failed: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// One more.
+    pub fn record(&mut self, outcome: Result<Seen, String>) {
+        let keep = |examples: &mut Vec<String>, count: &mut u64, what: String| {
+            *count += 1;
+            if examples.len() < EXAMPLES {
+                examples.push(what);
+            }
+        };
+        match outcome {
+            Ok(seen) => {
+                self.latency.saturating_record(seen.took.0);
+                self.ends.push(now());
+                self.from_box += u64::from(seen.from_box);
+                self.sent += seen.sent as u64;
+                self.received += seen.received as u64;
+                if let Err(why) = seen.verdict {
+                    keep(&mut self.wrong, &mut self.wrongs, why);
+                }
+            }
+            Err(why) => keep(&mut self.failures, &mut self.failed, why),
+        }
+    }
+
+    /// With another's.
+    pub fn add(&mut self, other: &Tally) {
+        self.latency.add(&other.latency).expect("both have the same bounds");
+        self.ends.extend(&other.ends);
+        self.ends.sort_unstable();
+        self.from_box += other.from_box;
+        self.sent += other.sent;
+        self.received += other.received;
+        self.wrongs += other.wrongs;
+        self.failed += other.failed;
+        self.wrong.extend(other.wrong.iter().cloned());
+        self.failures.extend(other.failures.iter().cloned());
+    }
+
+    /// The longest time between two answers in a stretch of time.
+    pub fn longest_gap(&self, from: Nanos, to: Nanos) -> Nanos {
+        let inside = self.ends.iter().copied().filter(|end| (from..to).contains(end));
+        let mut last = from;
+        let mut longest = Nanos(0);
+        for end in inside.chain([to]) {
+            longest = longest.max(end.since(last));
+            last = end;
+        }
+        longest
+    }
+}
