@@ -56,15 +56,16 @@ use tally::Tally;
 const BEHIND_BOXES: u32 = 2;
 /// Profiles are written this much less often than everything else is done.
 const WRITES: u64 = 4;
-/// The node ends with its own words when it is asked; then it is killed.
+/// Between two looks whether it is to end, while it is left running.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Start a small datacenter on this machine, drive it with every kind of client for about 20 seconds, move a method, kill a box and a
 /// replica, and show what happened.
 ///
 /// Two boxes, a node with a store, a shop and a model, a chain of three replicas, and controllers: each a process, all on loopback, on
-/// free ports, with embedded defaults. The same items are read and written by memcached, in-network, fabric and gRPC clients, and by transactions; every value is checked, and a wrong
-/// one makes the exit status 1. A page shows the path of each kind of request, from its traces; it is written anew every second.
+/// free ports, with embedded defaults. The same items are read and written by memcached, in-network, fabric and gRPC clients, and by
+/// transactions; every value is checked, and a wrong one makes the exit status 1. A page shows the path of each kind of request, from
+/// its traces; it is written anew every second.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Demo {
