@@ -1,4 +1,4 @@
-//! The testee of protobuf's public conformance runner: binary payloads only, everything else is answered `skipped`.
+//! The testee of protobuf's public conformance runner: binary, JSON and text format; what else there is is answered `skipped`.
 //!
 //! Shape: on stdin and stdout, 4 bytes of length (little-endian) and a `ConformanceRequest`, answered by as many and a
 //! `ConformanceResponse`. Both go through the codec as well. Two arguments say how messages are decoded, `borrowed`,
@@ -18,6 +18,7 @@ use codec::object::dynamic::Value;
 use codec::object::{Dynamic, DynamicMut};
 use codec::place::{Accelerator, Live, Options};
 use codec::schema::Types;
+use codec::text::{TextError, format, json};
 use serialisers::Serialisers;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -31,8 +32,12 @@ const FILES: [&str; 6] = [
     "google/protobuf/test_messages_edition2023.proto",
 ];
 
-/// `WireFormat.PROTOBUF`.
+/// Of `WireFormat`.
 const PROTOBUF: i128 = 1;
+const JSON: i128 = 2;
+const TEXT_FORMAT: i128 = 4;
+/// `JSON_IGNORE_UNKNOWN_PARSING_TEST` of `TestCategory`.
+const IGNORE_UNKNOWN: i128 = 3;
 
 /// Which member of `ConformanceResponse.result`, and what is in it.
 type Answer = (&'static str, Vec<u8>);
@@ -74,6 +79,56 @@ enum Reader {
     Accelerator(Box<Accelerator>),
 }
 
+/// What the runner sends is meant to be accepted, whatever it takes.
+const LIMITS: Limits = Limits { depth: 100, input_bytes: 64 << 20, slack_bytes: 1 << 30, amplification: 64 };
+
+/// What came.
+enum Payload {
+    Binary(Vec<u8>),
+    Json(Vec<u8>),
+    Text(Vec<u8>),
+}
+
+/// What is to be done with it.
+struct Asked {
+    name: String,
+    output: i128,
+    ignore_unknown: bool,
+    print_unknown: bool,
+}
+
+impl Asked {
+    fn answer(&self, message: Dynamic, writer: &mut Writer) -> Answer {
+        let (member, written) = match self.output {
+            PROTOBUF => ("protobuf_payload", writer.write(message).map_err(|error| error.to_string())),
+            JSON => {
+                let printed =
+                    json::print(message, &json::PrintOptions { one_line: true, ..Default::default() });
+                ("json_payload", printed.map(String::into_bytes).map_err(|error| error.to_string()))
+            }
+            TEXT_FORMAT => {
+                let options = format::PrintOptions { unknown: self.print_unknown, ..Default::default() };
+                let printed = format::print(message, &options);
+                ("text_payload", printed.map(String::into_bytes).map_err(|error| error.to_string()))
+            }
+            _ => ("skipped", Ok(b"binary, JSON and text format only".to_vec())),
+        };
+        match written {
+            Ok(bytes) => (member, bytes),
+            Err(error) => ("serialize_error", error.into_bytes()),
+        }
+    }
+}
+
+/// A message from text, which must be UTF-8.
+fn text<'a>(
+    bytes: &[u8],
+    parse: impl FnOnce(&str) -> Result<DynamicMut<'a, 'a>, TextError>,
+) -> Result<Dynamic<'a>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    parse(text).map(DynamicMut::freeze).map_err(|error| error.to_string())
+}
+
 struct Testee {
     types: Types,
     reader: Reader,
@@ -83,8 +138,7 @@ struct Testee {
 
 impl Testee {
     fn new(decode: &str, writer: Writer) -> io::Result<Testee> {
-        // What the runner sends is meant to be accepted, whatever it takes.
-        let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
+        let limits = LIMITS;
         let types = types();
         let across = |writes| -> io::Result<Reader> {
             let live = Arc::new(Live::new(types.table().clone()));
@@ -115,35 +169,50 @@ impl Testee {
         if name == "conformance.FailureSet" {
             return ("protobuf_payload", Vec::new());
         }
-        let format = request.get("requested_output_format").and_then(Value::as_i128);
-        match request.get("protobuf_payload").and_then(Value::as_bytes) {
-            Some(payload) if format == Some(PROTOBUF) => {
-                let payload = payload.to_vec();
-                self.round_trip(&name, &payload)
-            }
-            _ => ("skipped", b"binary payloads only".to_vec()),
+        let number = |field: &str| request.get(field).and_then(Value::as_i128);
+        let asked = Asked {
+            name,
+            output: number("requested_output_format").unwrap_or(0),
+            ignore_unknown: number("test_category") == Some(IGNORE_UNKNOWN),
+            print_unknown: number("print_unknown_fields") == Some(1),
+        };
+        let payload = |field: &str| request.get(field).and_then(Value::as_bytes).map(<[u8]>::to_vec);
+        let payload = payload("protobuf_payload")
+            .map(Payload::Binary)
+            .or_else(|| payload("json_payload").map(Payload::Json))
+            .or_else(|| payload("text_payload").map(Payload::Text));
+        match payload {
+            Some(payload) => self.round_trip(&asked, &payload),
+            None => ("skipped", b"binary, JSON and text format only".to_vec()),
         }
     }
 
-    fn round_trip(&mut self, name: &str, payload: &[u8]) -> Answer {
+    fn round_trip(&mut self, asked: &Asked, payload: &Payload) -> Answer {
         let Testee { types, reader, decoder, writer } = self;
-        let Some(class) = types.schema().class(name) else {
-            return ("runtime_error", format!("no message is called {name}").into_bytes());
+        let Some(class) = types.schema().class(&asked.name) else {
+            return ("runtime_error", format!("no message is called {}", asked.name).into_bytes());
         };
         let arena = Arena::default();
         let placed;
-        let message = match reader {
-            Reader::Borrowed => Dynamic::decode(types, class, decoder, payload, &arena),
-            Reader::Owned => Dynamic::decode_owned(types, class, decoder, payload, &arena),
-            Reader::Accelerator(accelerator) => {
-                placed = accelerator.receive(class, payload.to_vec());
-                placed.as_ref().map(|message| message.dynamic(types)).map_err(|&error| error)
+        let message = match payload {
+            Payload::Binary(payload) => match reader {
+                Reader::Borrowed => Dynamic::decode(types, class, decoder, payload, &arena),
+                Reader::Owned => Dynamic::decode_owned(types, class, decoder, payload, &arena),
+                Reader::Accelerator(accelerator) => {
+                    placed = accelerator.receive(class, payload.clone());
+                    placed.as_ref().map(|message| message.dynamic(types)).map_err(|&error| error)
+                }
             }
+            .map_err(|error| error.to_string()),
+            Payload::Json(bytes) => text(bytes, |text| {
+                let options = json::ParseOptions { ignore_unknown: asked.ignore_unknown, limits: LIMITS };
+                json::parse(types, class, text, &arena, &options)
+            }),
+            Payload::Text(bytes) => text(bytes, |text| format::parse(types, class, text, &arena, &LIMITS)),
         };
-        match message.map(|message| writer.write(message)) {
-            Ok(Ok(bytes)) => ("protobuf_payload", bytes),
-            Ok(Err(error)) => ("serialize_error", error.to_string().into_bytes()),
-            Err(error) => ("parse_error", error.to_string().into_bytes()),
+        match message {
+            Ok(message) => asked.answer(message, writer),
+            Err(error) => ("parse_error", error.into_bytes()),
         }
     }
 

@@ -13,6 +13,7 @@
 //! | [`encode`] | objects to wire bytes: one walk, three strategies |
 //! | [`object`] | what a decoded message looks like in memory, reading it, and writing it |
 //! | [`mod@unit`] | compute units: descriptors in, notifications out, kernels exchanged while tasks flow |
+//! | [`text`] | messages as JSON and in protobuf's text format |
 //! | [`typed`] | what generated accessors are made of |
 //! | `generate`, `build` | accessors for a schema, and the build script that writes them; with feature `compile` |
 //! | [`wire`] | reading the wire format from a slice |
@@ -36,6 +37,7 @@ pub mod object;
 pub mod place;
 pub mod schema;
 pub mod table;
+pub mod text;
 pub mod typed;
 pub mod unit;
 pub mod wire;

@@ -10,6 +10,9 @@
 /// The highest field number there is.
 pub const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
 
+/// Bytes of a tag, however little it says.
+pub const MAX_TAG_BYTES: usize = 5;
+
 /// How deep [`skip`] follows groups within groups.
 pub const MAX_GROUP_DEPTH: u32 = 100;
 
@@ -20,7 +23,9 @@ pub enum WireError {
     Truncated,
     /// A varint of more than ten bytes.
     VarintTooLong,
-    /// A field number that is 0 or above [`MAX_FIELD_NUMBER`].
+    /// A tag of more than [`MAX_TAG_BYTES`].
+    TagTooLong,
+    /// Field number 0.
     FieldNumber,
     /// Wire types 6 and 7 do not exist.
     WireType,
@@ -35,7 +40,8 @@ impl std::fmt::Display for WireError {
         f.write_str(match self {
             WireError::Truncated => "the bytes end within a value",
             WireError::VarintTooLong => "a varint is longer than ten bytes",
-            WireError::FieldNumber => "a field number is out of range",
+            WireError::TagTooLong => "a tag is longer than five bytes",
+            WireError::FieldNumber => "a field has the number 0",
             WireError::WireType => "a wire type does not exist",
             WireError::GroupEnd => "a group ends that did not begin",
             WireError::TooDeep => "groups are nested too deeply",
@@ -60,15 +66,19 @@ pub fn read_varint(bytes: &[u8], at: &mut usize) -> Result<u64, WireError> {
     Err(WireError::VarintTooLong)
 }
 
-/// The next tag: field number and wire type, both possible ones.
+/// The next tag: field number and wire type, both possible ones. At most [`MAX_TAG_BYTES`], of which bits beyond the 32nd are
+/// dropped, as C++ does.
 #[inline]
 pub fn read_tag(bytes: &[u8], at: &mut usize) -> Result<(u32, u32), WireError> {
-    let tag = read_varint(bytes, at)?;
-    let number = u32::try_from(tag >> 3).map_err(|_| WireError::FieldNumber)?;
-    if number == 0 || number > MAX_FIELD_NUMBER {
+    let start = *at;
+    let tag = read_varint(bytes, at)? as u32;
+    if *at - start > MAX_TAG_BYTES {
+        return Err(WireError::TagTooLong);
+    }
+    let (number, wire_type) = (tag >> 3, tag & 7);
+    if number == 0 {
         return Err(WireError::FieldNumber);
     }
-    let wire_type = tag as u32 & 7;
     if wire_type > 5 {
         return Err(WireError::WireType);
     }
@@ -163,7 +173,23 @@ mod tests {
         assert_eq!(read_tag(&[0x00], &mut 0), Err(WireError::FieldNumber));
         assert_eq!(read_tag(&[0x0e], &mut 0), Err(WireError::WireType));
         assert_eq!(read_tag(&[0xfa, 0xff, 0xff, 0xff, 0x0f], &mut 0), Ok((MAX_FIELD_NUMBER, 2)));
-        assert_eq!(read_tag(&[0xfa, 0xff, 0xff, 0xff, 0x1f], &mut 0), Err(WireError::FieldNumber));
+        assert_eq!(
+            read_tag(&[0xfa, 0xff, 0xff, 0xff, 0x7f], &mut 0),
+            Ok((MAX_FIELD_NUMBER, 2)),
+            "33rd bit and on"
+        );
+        assert_eq!(read_tag(&[0x80, 0x80, 0x80, 0x80, 0x10], &mut 0), Err(WireError::FieldNumber));
+        for length in 2..=11 {
+            let mut tag = vec![0x80; length];
+            tag[0] = 0x88;
+            tag[length - 1] = 0;
+            let expected = match length {
+                2..=5 => Ok((1, 0)),
+                6..=10 => Err(WireError::TagTooLong),
+                _ => Err(WireError::VarintTooLong),
+            };
+            assert_eq!(read_tag(&tag, &mut 0), expected, "{length} bytes");
+        }
     }
 
     #[test]

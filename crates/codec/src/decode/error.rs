@@ -43,7 +43,9 @@ impl fmt::Display for DecodeError {
         let what = match self.fault {
             Fault::Truncated => "the input ends within a field",
             Fault::Varint => "a varint is longer than ten bytes",
-            Fault::Tag => "no such tag: field number or wire type out of range",
+            Fault::Tag => {
+                "no such tag: field number 0, a wire type that does not exist, or more than five bytes"
+            }
             Fault::EndGroup => "an end-group tag without its group",
             Fault::Utf8 => "a string is not valid UTF-8",
             Fault::Required => "a required field is missing",

@@ -1,6 +1,7 @@
 //! Stepping over a field that the table does not know.
 
 use super::error::Fault;
+use crate::wire::MAX_TAG_BYTES;
 
 /// The position after the value of an unknown field whose tag ends at `at`; it must end by `end`.
 ///
@@ -36,11 +37,12 @@ fn group(input: &[u8], mut at: usize, end: usize, number: u32, depth: u32) -> Re
     }
 }
 
-/// A legal tag of any length (so never the one of the lane's `NONE`), and the position after it.
+/// A legal tag of any length (so never the one of the lane's `NONE`), and the position after it. As in C++ it has at most five
+/// bytes, and bits beyond the 32nd are dropped.
 pub(super) fn tag(input: &[u8], at: usize, end: usize) -> Result<(u32, usize), Fault> {
     let (value, after) = varint(input, at, end)?;
-    let tag = u32::try_from(value).map_err(|_| Fault::Tag)?;
-    if tag >> 3 == 0 || tag & 7 > 5 || after - at > 5 {
+    let tag = value as u32;
+    if tag >> 3 == 0 || tag & 7 > 5 || after - at > MAX_TAG_BYTES {
         return Err(Fault::Tag);
     }
     Ok((tag, after))

@@ -1,8 +1,13 @@
 //! What things are called in Rust, and in which module they are.
 
 use super::service::ServiceWriter;
-use crate::schema::Schema;
+use crate::schema::{Message, Schema};
 use std::collections::{BTreeMap, HashSet};
+
+/// Whether a message has a type of its own: the entries of maps and the extensions of other messages have none.
+fn is_generated(item: &Message) -> bool {
+    !item.map_entry && item.extends.is_none()
+}
 
 /// The names of a message's types.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +99,7 @@ impl Names {
             let name = module.taken.claim(name);
             self.enums[index] = EnumNames { path, name };
         }
-        for (index, item) in schema.messages().iter().enumerate().filter(|(_, item)| !item.map_entry) {
+        for (index, item) in schema.messages().iter().enumerate().filter(|(_, item)| is_generated(item)) {
             let (path, name) = self.place(schema, item.file, &item.name);
             let module = self.root.at(&path);
             module.messages.push(index as u32);
@@ -105,7 +110,7 @@ impl Names {
 
     /// Then what the generator adds.
     fn name_derived(&mut self, schema: &Schema) {
-        for (index, item) in schema.messages().iter().enumerate().filter(|(_, item)| !item.map_entry) {
+        for (index, item) in schema.messages().iter().enumerate().filter(|(_, item)| is_generated(item)) {
             let names = &mut self.messages[index];
             let module = self.root.at(&names.path);
             let plain = names.name.trim_end_matches('_');

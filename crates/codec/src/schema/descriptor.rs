@@ -25,6 +25,7 @@ pub(crate) struct File {
     pub messages: Vec<Message>,
     pub enums: Vec<Enum>,
     pub services: Vec<Service>,
+    pub extensions: Vec<Field>,
 }
 
 /// `DescriptorProto`.
@@ -35,7 +36,12 @@ pub(crate) struct Message {
     pub nested: Vec<Message>,
     pub enums: Vec<Enum>,
     pub oneofs: Vec<Oneof>,
+    pub extensions: Vec<Field>,
+    /// Names that fields may not have, or have no more.
+    pub reserved: Vec<String>,
     pub map_entry: bool,
+    /// Its extensions are on the wire as items of a group.
+    pub message_set: bool,
     pub features: FeatureSet,
 }
 
@@ -48,6 +54,8 @@ pub(crate) struct Field {
     pub label: i32,
     pub kind: i32,
     pub type_name: String,
+    /// Of an extension: the message that it is for.
+    pub extendee: String,
     pub default: Option<String>,
     pub oneof: Option<i32>,
     pub proto3_optional: bool,
@@ -161,6 +169,7 @@ impl File {
                 (4, Value::Bytes(b)) => self.messages.push(Message::read(b, 1, budget)?),
                 (5, Value::Bytes(b)) => self.enums.push(Enum::read(b, budget)?),
                 (6, Value::Bytes(b)) => self.services.push(Service::read(b, budget)?),
+                (7, Value::Bytes(b)) => self.extensions.push(Field::read(b, budget)?),
                 (8, Value::Bytes(b)) => read_features(b, 50, &mut self.features)?,
                 (12, Value::Bytes(b)) => syntax = name(b)?,
                 (14, Value::Number(n)) => edition = n as i32,
@@ -202,8 +211,13 @@ impl Message {
                 2 => message.fields.push(Field::read(bytes, budget)?),
                 3 => message.nested.push(Message::read(bytes, depth + 1, budget)?),
                 4 => message.enums.push(Enum::read(bytes, budget)?),
+                6 => message.extensions.push(Field::read(bytes, budget)?),
                 7 => message.read_options(bytes)?,
                 8 => message.oneofs.push(Oneof::read(bytes, budget)?),
+                10 => {
+                    budget.take()?;
+                    message.reserved.push(name(bytes)?);
+                }
                 _ => {}
             }
             Ok(())
@@ -215,6 +229,7 @@ impl Message {
     fn read_options(&mut self, bytes: &[u8]) -> Result<(), SchemaError> {
         each(bytes, |number, value| {
             match (number, value) {
+                (1, Value::Number(n)) => self.message_set = n != 0,
                 (7, Value::Number(n)) => self.map_entry = n != 0,
                 (12, Value::Bytes(b)) => self.features.read(b)?,
                 _ => {}
@@ -231,6 +246,7 @@ impl Field {
         each(bytes, |number, value| {
             match (number, value) {
                 (1, Value::Bytes(b)) => field.name = name(b)?,
+                (2, Value::Bytes(b)) => field.extendee = name(b)?,
                 (3, Value::Number(n)) => field.number = n as i32,
                 (4, Value::Number(n)) => field.label = n as i32,
                 (5, Value::Number(n)) => field.kind = n as i32,

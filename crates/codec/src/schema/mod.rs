@@ -2,8 +2,9 @@
 //!
 //! Shape: a descriptor set's bytes are read (`descriptor`), names are resolved and features applied (`resolve`), and
 //! [`Schema::table`] lays the table out (`layout`). A message's class id is its index in [`Schema::messages`]: files in the
-//! order of the set, a message before those nested in it. Extensions are not in the schema; on the wire they are unknown
-//! fields. `google/protobuf/descriptor.proto` is left out when it is there only for options: nothing decodes it.
+//! order of the set, a message before those nested in it. Extensions of a message are a message of their own, behind all others
+//! ([`Schema::extensions`]): on the wire, and in objects, they are unknown fields of the message that they extend, and these
+//! decode as that other one. `google/protobuf/descriptor.proto` is left out when it is there only for options: nothing decodes it.
 //!
 //! Bounds: [`MAX_SET`], [`MAX_ELEMENTS`], [`MAX_MESSAGES`], [`MAX_FIELDS`], [`MAX_OBJECT`], [`MAX_NAME`], [`MAX_NESTING`]. A set within them makes a
 //! table, always: whatever could fail, fails in [`Schema::from_descriptor_set`].
@@ -16,6 +17,7 @@
 mod default;
 mod descriptor;
 mod error;
+mod extensions;
 mod features;
 mod layout;
 mod resolve;
@@ -33,7 +35,8 @@ use crate::table::{Kind, Table};
 
 /// Bytes of a descriptor set.
 pub const MAX_SET: usize = 64 << 20;
-/// Files, messages, fields, oneofs, enums, values, services and methods of a descriptor set, all together.
+/// Files, messages, fields, extensions, reserved names, oneofs, enums, values, services and methods of a descriptor set, all
+/// together.
 pub const MAX_ELEMENTS: usize = 1 << 19;
 /// Messages of a schema, map entries included.
 pub const MAX_MESSAGES: usize = 1 << 16;
@@ -54,6 +57,8 @@ pub struct Schema {
     enums: Vec<Enum>,
     services: Vec<Service>,
     names: HashMap<String, Symbol>,
+    /// From a message's class to that of its extensions.
+    extensions: HashMap<u32, u32>,
 }
 
 /// What a full name stands for, as an index.
@@ -88,6 +93,10 @@ pub struct Message {
     pub oneofs: Vec<Oneof>,
     /// True for the entry of a map: field 1 is the key, field 2 the value.
     pub map_entry: bool,
+    /// Names of fields that there may not be, or are no more: text format skips them.
+    pub reserved: Vec<String>,
+    /// The class that these are the extensions of; their names are full ones. No accessors are generated for it.
+    pub extends: Option<u32>,
 }
 
 /// How often a field may be there, and what tells that it is.
@@ -240,6 +249,12 @@ impl Schema {
     /// The message with that full name.
     pub fn message(&self, name: &str) -> Option<&Message> {
         self.class(name).map(|class| &self.messages[class as usize])
+    }
+
+    /// The class whose fields are the extensions of `class`, if it has any: its unknown fields decode as that. Extensions of message
+    /// sets, which are groups on the wire, are not in it.
+    pub fn extensions(&self, class: u32) -> Option<u32> {
+        self.extensions.get(&class).copied()
     }
 
     /// The enum with that full name.

@@ -20,19 +20,20 @@ use crate::wire::MAX_FIELD_NUMBER;
 const DESCRIPTOR_PROTO: &str = "google/protobuf/descriptor.proto";
 
 /// An element of a file, in the order of class ids.
-struct Found<'a, T> {
-    raw: &'a T,
-    name: String,
-    file: u32,
-    features: Features,
+pub(super) struct Found<'a, T> {
+    pub raw: &'a T,
+    pub name: String,
+    pub file: u32,
+    pub features: Features,
 }
 
 #[derive(Default)]
-struct Walk<'a> {
-    messages: Vec<Found<'a, raw::Message>>,
+pub(super) struct Walk<'a> {
+    pub messages: Vec<Found<'a, raw::Message>>,
     enums: Vec<Found<'a, raw::Enum>>,
     services: Vec<Found<'a, raw::Service>>,
-    names: HashMap<String, Symbol>,
+    pub extensions: Vec<Found<'a, raw::Field>>,
+    pub names: HashMap<String, Symbol>,
 }
 
 /// Builds the schema, or says what is wrong and in which file.
@@ -57,10 +58,11 @@ pub(super) fn resolve(mut files: Vec<raw::File>) -> Result<Schema, SchemaError> 
     let services = walk.services.iter().map(|found| build.service(found).map_err(in_file(found.file)));
     let services = services.collect::<Result<Vec<Service>, _>>().map_err(named)?;
     pass_map_features_on(&walk, &mut messages);
+    let extensions = super::extensions::append(&build, &mut messages).map_err(named)?;
 
     let names = walk.names;
     let files = files.into_iter().map(|file| File { name: file.name, package: file.package }).collect();
-    Ok(Schema { files, messages, enums, services, names })
+    Ok(Schema { files, messages, enums, services, names, extensions })
 }
 
 /// descriptor.proto comes with every file that declares an option. Unless a field or method is of one of its types, or it is
@@ -98,6 +100,7 @@ impl<'a> Walk<'a> {
         }
         let features = Features::of_edition(file.edition).with(&file.features);
         self.elements(index, &file.package, features, &file.messages, &file.enums)?;
+        self.extensions(index, &file.package, features, &file.extensions)?;
         for raw in &file.services {
             let symbol = Symbol::Service(self.services.len() as u32);
             let name = self.declare(&file.package, &raw.name, "service", symbol)?;
@@ -127,6 +130,21 @@ impl<'a> Walk<'a> {
             let features = features.with(&raw.features);
             self.messages.push(Found { raw, name: name.clone(), file, features });
             self.elements(file, &name, features, &raw.nested, &raw.enums)?;
+            self.extensions(file, &name, features, &raw.extensions)?;
+        }
+        Ok(())
+    }
+
+    fn extensions(
+        &mut self,
+        file: u32,
+        scope: &str,
+        features: Features,
+        fields: &'a [raw::Field],
+    ) -> Result<(), SchemaError> {
+        for raw in fields {
+            let name = full_name(scope, &raw.name, "extension")?;
+            self.extensions.push(Found { raw, name, file, features });
         }
         Ok(())
     }
@@ -138,15 +156,21 @@ impl<'a> Walk<'a> {
         what: &str,
         symbol: Symbol,
     ) -> Result<String, SchemaError> {
-        let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") };
-        if !is_identifier(name) || full.len() > MAX_NAME {
-            return Err(Problem::Name.at(format!("{what} {full}")));
-        }
+        let full = full_name(scope, name, what)?;
         if self.names.insert(full.clone(), symbol).is_some() {
             return Err(Problem::DuplicateName(full.clone()).at(format!("{what} {full}")));
         }
         Ok(full)
     }
+}
+
+/// A name in its scope.
+fn full_name(scope: &str, name: &str, what: &str) -> Result<String, SchemaError> {
+    let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") };
+    if !is_identifier(name) || full.len() > MAX_NAME {
+        return Err(Problem::Name.at(format!("{what} {full}")));
+    }
+    Ok(full)
 }
 
 fn build_enum(found: &Found<'_, raw::Enum>) -> Result<Enum, SchemaError> {
@@ -168,8 +192,8 @@ fn build_enum(found: &Found<'_, raw::Enum>) -> Result<Enum, SchemaError> {
 }
 
 /// What messages are built from.
-struct Build<'a> {
-    walk: &'a Walk<'a>,
+pub(super) struct Build<'a> {
+    pub walk: &'a Walk<'a>,
     enums: &'a [Enum],
 }
 
@@ -203,10 +227,11 @@ impl Build<'_> {
         }
         let oneofs = collect_oneofs(raw, &mut fields);
         let (name, file) = (found.name.clone(), found.file);
-        Ok(Message { name, file, class, fields, oneofs, map_entry: raw.map_entry })
+        let (map_entry, reserved) = (raw.map_entry, raw.reserved.clone());
+        Ok(Message { name, file, class, fields, oneofs, map_entry, reserved, extends: None })
     }
 
-    fn field(&self, found: &Found<'_, raw::Message>, raw: &raw::Field) -> Result<Field, Problem> {
+    pub fn field(&self, found: &Found<'_, raw::Message>, raw: &raw::Field) -> Result<Field, Problem> {
         if !is_identifier(&raw.name) {
             return Err(Problem::Name);
         }

@@ -158,7 +158,7 @@ fn tags_that_do_not_exist() {
         &[0x0e, 0x00],
         &[0x0f, 0x00],
         &[0x80, 0x00, 0x00],
-        &[0x80, 0x80, 0x80, 0x80, 0x10, 0x00],
+        &[0x80, 0x80, 0x80, 0x80, 0x10, 0x00, 0x00],
         &[0x88, 0x80, 0x80, 0x80, 0x80, 0x00, 0x00],
         &[0xff; 11],
     ];
@@ -169,5 +169,36 @@ fn tags_that_do_not_exist() {
     );
     for bytes in cases {
         assert!(matches!(fault(bytes), Some(Fault::Tag | Fault::Varint)), "{bytes:02x?}: {:?}", fault(bytes));
+    }
+}
+
+#[test]
+fn a_tag_has_at_most_five_bytes_whatever_they_say() {
+    // Field 12 (unknown), 1 of a sub-message, and 4 (bytes), at the root, in a sub-message, in a known and in an unknown group.
+    let around: [(&[u8], &[u8]); 3] = [(&[], &[]), (&[0x13], &[0x14]), (&[0x7b], &[0x7c])];
+    for (field, value) in [(12_u32 << 3, &[5_u8][..]), (1 << 3 | 2, &[0]), (4 << 3 | 2, &[1, 9])] {
+        for length in 2..=11 {
+            for last in [0_u8, 0x10, 0x70] {
+                let mut tag = vec![0x80; length];
+                tag[0] |= field as u8;
+                tag[length - 1] = last;
+                let inner = [&tag[..], value].concat();
+                let dropped = length == 5 || last == 0;
+                for (open, close) in around {
+                    let bytes = [open, &inner, close].concat();
+                    match length {
+                        2..=5 if dropped => assert_eq!(fault(&bytes), None, "{bytes:02x?}"),
+                        2..=4 => {}
+                        _ => assert!(
+                            matches!(fault(&bytes), Some(Fault::Tag | Fault::Varint)),
+                            "{bytes:02x?}: {:?}",
+                            fault(&bytes)
+                        ),
+                    }
+                }
+                let nested = [&[0x0a, inner.len() as u8][..], &inner].concat();
+                assert_eq!(fault(&nested).is_none(), fault(&inner).is_none(), "{nested:02x?}");
+            }
+        }
     }
 }

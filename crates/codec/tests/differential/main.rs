@@ -13,11 +13,14 @@ mod read;
 mod sample;
 mod schema;
 mod serialisers;
+mod text;
 mod tree;
 mod wire;
 
 use base::prng::Prng;
-use codec::decode::Limits;
+use codec::decode::{Decoder, Limits};
+use codec::memory::Arena;
+use codec::object::Dynamic;
 use oracle::Oracle;
 use ours::Ours;
 use schema::Schema;
@@ -140,6 +143,34 @@ fn agree(case: &Case, pieces: &[Piece]) -> Result<(), String> {
     }
     let written = case.oracle.tree(&case.oracle.decode(&class, &ours.bytes)?);
     if written == theirs { Ok(()) } else { Err(format!("we wrote {written:?}\nthey say {theirs:?}")) }
+}
+
+/// Both texts of a message read back as the message.
+fn text_reads_back(case: &Case, pieces: &[Piece]) -> Result<(), String> {
+    let (types, class) = case.ours.types();
+    let roomy = Limits { slack_bytes: 64 << 20, ..Limits::default() };
+    let (bytes, arena) = (render(pieces, Side::Ours), Arena::default());
+    let message = Dynamic::decode(types, class, &mut Decoder::new(roomy), &bytes, &arena);
+    let message = message.map_err(|error| error.to_string())?;
+    for format in text::Format::ALL {
+        text::round_trip(format, message)?;
+        let Ok(whole) = format.print(message, true) else { continue };
+        let mut prng = Prng::new(whole.len() as u64);
+        for _ in 0..4 {
+            let mut damaged: Vec<char> = whole.chars().collect();
+            damaged.truncate(1 + prng.below(damaged.len().max(1) as u64) as usize);
+            let at = prng.below(damaged.len().max(1) as u64) as usize;
+            let other = ['"', '{', '}', '[', ',', ':', '-', '1', 'e', '\\'][prng.below(10) as usize];
+            damaged.splice(at..(at + 1).min(damaged.len()), [other]);
+            text::check(format, types, class, &damaged.into_iter().collect::<String>())?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn texts_read_back_as_what_was_printed() {
+    for_all(3, 200, text_reads_back);
 }
 
 #[test]

@@ -62,6 +62,12 @@ impl Ours {
         Ok(Ok(borrowed))
     }
 
+    /// The schema, and the class in it.
+    #[allow(dead_code, reason = "who tests binary messages only has no use for it")]
+    pub fn types(&self) -> (&Types, u32) {
+        (&self.types, self.class)
+    }
+
     /// What we wrote means the same, and is written the same way again.
     fn again(&self, first: &Read) -> Result<(), String> {
         // Written bytes may need more memory than those that came: a run of unknown fields may have become many.

@@ -136,8 +136,8 @@ pub fn unknown_fields(bytes: &[u8]) -> Vec<(u32, Unknown)> {
 fn read_until(rest: &mut &[u8], group: Option<u32>) -> Vec<(u32, Unknown)> {
     let mut fields = Vec::new();
     while !rest.is_empty() {
-        let tag = read_varint(rest);
-        let number = (tag >> 3) as u32;
+        let tag = read_varint(rest) as u32; // What else its five bytes hold is dropped.
+        let number = tag >> 3;
         let field = match tag & 7 {
             0 => Unknown::Number(0, read_varint(rest)),
             1 => Unknown::Number(1, u64::from_le_bytes(take(rest, 8).try_into().expect("8 bytes"))),

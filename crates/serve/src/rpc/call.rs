@@ -1,15 +1,16 @@
 //! `millrace rpc call`: one call by hand, JSON in and out.
 
 use super::RpcError;
-use super::descriptions::short_path;
+use super::descriptions::Described;
 use super::json::{self, Style};
 use super::target::Target;
 use crate::process::parse::duration;
 use clap::Args;
+use codec::schema::Types;
 use fabric::channel::{CallId, CallOptions, Channel, Method, StartError, What};
 use fabric::frame::{metadata, push_metadata};
-use prost_reflect::MethodDescriptor;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Call a method: JSON in, JSON out.
@@ -76,12 +77,12 @@ impl Call {
         }
         let mut channel = self.target.connect()?;
         let described = self.target.descriptions(&mut channel)?.method(&self.method)?;
-        let path = format!("/{}", short_path(&described));
+        let path = format!("/{}", described.path);
         let method = channel.method(&path).ok_or_else(|| RpcError::NotServed(path.clone()))?;
         let options =
             CallOptions { timeout: Some(self.timeout), metadata: &encoded, ..CallOptions::default() };
-        if method.is_client_streaming() != described.is_client_streaming()
-            || method.is_server_streaming() != described.is_server_streaming()
+        if method.is_client_streaming() != described.method.client_streaming
+            || method.is_server_streaming() != described.method.server_streaming
         {
             return Err(RpcError::OtherShape(path));
         }
@@ -92,14 +93,15 @@ impl Call {
 /// A call under way.
 struct Conversation<'c> {
     call: &'c Call,
-    described: MethodDescriptor,
+    described: Described,
     channel: Channel,
 }
 
 impl Conversation<'_> {
     fn hold(&mut self, method: Method, options: &CallOptions<'_>) -> Result<(), RpcError> {
-        let input = self.described.input();
-        let mut messages = json::read(json::source(self.call.data.as_deref().unwrap_or(""))?, &input);
+        let types = Arc::clone(&self.described.types);
+        let source = json::source(self.call.data.as_deref().unwrap_or(""))?;
+        let mut messages = json::read(source, &types, self.described.method.input);
         if method.is_client_streaming() {
             let call = self.retry(|channel| channel.start(method, options, 0, &[]))?;
             let mut over = false;
@@ -113,7 +115,7 @@ impl Conversation<'_> {
         }
         let body = messages.next().transpose()?.unwrap_or_default();
         if messages.next().is_some() {
-            return Err(RpcError::OneMessage(short_path(&self.described)));
+            return Err(RpcError::OneMessage(self.described.path.clone()));
         }
         self.retry(|channel| channel.start(method, options, 0, &body))?;
         self.take_until_over()
@@ -165,8 +167,8 @@ impl Conversation<'_> {
 
     /// Waits for events and prints them; true if the call is over.
     fn take(&mut self) -> Result<bool, RpcError> {
-        let output = self.described.output();
-        let one_line = self.call.compact || self.described.is_server_streaming();
+        let Described { types, method, .. } = &self.described;
+        let one_line = self.call.compact || method.server_streaming;
         let style = Style { one_line, defaults: self.call.defaults };
         let verbose = self.call.verbose;
         let mut result = Ok(false);
@@ -178,8 +180,8 @@ impl Conversation<'_> {
                 print_metadata(event.metadata());
             }
             result = match &event.what {
-                What::Item(body) => print(body, &output, style).map(|()| false),
-                What::Reply(body) => print(body, &output, style).map(|()| true),
+                What::Item(body) => print(body, types, method.output, style).map(|()| false),
+                What::Reply(body) => print(body, types, method.output, style).map(|()| true),
                 What::End => Ok(true),
                 What::Failed(status) => Err(RpcError::Status(status.clone())),
             };
@@ -191,8 +193,8 @@ impl Conversation<'_> {
     }
 }
 
-fn print(body: &[u8], of: &prost_reflect::MessageDescriptor, style: Style) -> Result<(), RpcError> {
-    let text = json::write(body, of, style)?;
+fn print(body: &[u8], types: &Types, class: u32, style: Style) -> Result<(), RpcError> {
+    let text = json::write(body, types, class, style)?;
     writeln!(io::stdout().lock(), "{text}").map_err(RpcError::Output)
 }
 

@@ -2,23 +2,37 @@
 
 use super::RpcError;
 use codec::compile::Compiler;
-use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
+use codec::schema::{Method, Schema, Service, Types};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Services and messages by name.
 #[derive(Clone, Debug)]
 pub struct Descriptions {
-    pool: DescriptorPool,
+    types: Arc<Types>,
+    set: Vec<u8>,
+}
+
+/// A method, as it is described.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// What its messages are.
+    pub types: Arc<Types>,
+    /// `shop.Cart/Add`.
+    pub path: String,
+    /// Its streams, and the classes of its messages.
+    pub method: Method,
 }
 
 impl Descriptions {
     /// Those of a serialised `google.protobuf.FileDescriptorSet`.
     ///
     /// # Errors
-    /// The set is none, or of a kind that is not understood (editions).
+    /// The set is none, or of a kind that is not understood.
     pub fn of_set(set: &[u8]) -> Result<Descriptions, RpcError> {
-        let pool = DescriptorPool::decode(set).map_err(|e| RpcError::Descriptors(e.to_string()))?;
-        Ok(Descriptions { pool })
+        let schema =
+            Schema::from_descriptor_set(set).map_err(|error| RpcError::Descriptors(error.to_string()))?;
+        Ok(Descriptions { types: Arc::new(Types::new(schema)), set: set.to_vec() })
     }
 
     /// Those of .proto files, whose imports are in `includes`.
@@ -37,48 +51,60 @@ impl Descriptions {
         Descriptions::of_set(&set)
     }
 
-    /// The descriptors.
-    pub fn pool(&self) -> &DescriptorPool {
-        &self.pool
+    /// The descriptors, as they came.
+    pub fn set(&self) -> &[u8] {
+        &self.set
     }
 
-    /// All services, by name.
-    pub fn services(&self) -> Vec<ServiceDescriptor> {
-        let mut services: Vec<ServiceDescriptor> = self.pool.services().collect();
-        services.sort_by(|a, b| a.full_name().cmp(b.full_name()));
-        services
+    /// A service by its full name, if there is one.
+    pub fn service(&self, name: &str) -> Option<&Service> {
+        self.types.schema().service(name)
+    }
+
+    /// The name of the file that a service is declared in.
+    pub fn file_of(&self, service: &Service) -> &str {
+        &self.types.schema().files()[service.file as usize].name
+    }
+
+    /// All methods, by path.
+    fn methods(&self) -> Vec<Described> {
+        let services = self.types.schema().services().iter();
+        let mut methods: Vec<Described> = services
+            .flat_map(|service| service.methods.iter().map(move |method| (service, method)))
+            .map(|(service, method)| Described {
+                types: Arc::clone(&self.types),
+                path: format!("{}/{}", service.name, method.name),
+                method: method.clone(),
+            })
+            .collect();
+        methods.sort_by(|a, b| a.path.cmp(&b.path));
+        methods
     }
 
     /// A method by a name such as `shop.Cart/Add`, `/shop.Cart/Add`, `Cart/Add`, or `Add` where only one service has it.
     ///
     /// # Errors
     /// There is none of that name, or several.
-    pub fn method(&self, name: &str) -> Result<MethodDescriptor, RpcError> {
-        let methods: Vec<MethodDescriptor> =
-            self.services().iter().flat_map(|service| service.methods().collect::<Vec<_>>()).collect();
+    pub fn method(&self, name: &str) -> Result<Described, RpcError> {
+        let methods = self.methods();
         let wanted = name.trim_start_matches('/');
-        let mut ends: Vec<&MethodDescriptor> =
-            methods.iter().filter(|method| is_end_of(wanted, &short_path(method))).collect();
-        if let Some(exact) = methods.iter().find(|method| short_path(method) == wanted) {
+        let mut ends: Vec<&Described> =
+            methods.iter().filter(|method| is_end_of(wanted, &method.path)).collect();
+        if let Some(exact) = methods.iter().find(|method| method.path == wanted) {
             ends = vec![exact];
         }
         match ends[..] {
             [method] => Ok(method.clone()),
             [] => {
-                let all: Vec<String> = methods.iter().map(short_path).collect();
+                let all: Vec<String> = methods.into_iter().map(|method| method.path).collect();
                 Err(RpcError::NoMethod { name: name.to_owned(), nearest: nearest(wanted, &all) })
             }
             _ => Err(RpcError::Ambiguous {
                 name: name.to_owned(),
-                all: ends.into_iter().map(short_path).collect(),
+                all: ends.into_iter().map(|method| method.path.clone()).collect(),
             }),
         }
     }
-}
-
-/// `shop.Cart/Add`.
-pub fn short_path(method: &MethodDescriptor) -> String {
-    format!("{}/{}", method.parent_service().full_name(), method.name())
 }
 
 /// Whether `name` is a path's end that begins where a name begins.
@@ -116,7 +142,7 @@ mod tests {
     fn methods_are_found_by_the_end_of_their_path() {
         let shop = shop();
         for name in ["shop.Cart/Drop", "/shop.Cart/Drop", "Cart/Drop", "Drop"] {
-            assert_eq!(short_path(&shop.method(name).expect(name)), "shop.Cart/Drop", "{name}");
+            assert_eq!(shop.method(name).expect(name).path, "shop.Cart/Drop", "{name}");
         }
         assert!(matches!(shop.method("Add"), Err(RpcError::Ambiguous { all, .. }) if all.len() == 2));
         assert!(matches!(shop.method("rop"), Err(RpcError::NoMethod { .. })));

@@ -26,7 +26,7 @@ pub enum RpcError {
     Header(String),
     Input { path: PathBuf, cause: io::Error },
     Output(io::Error),
-    Json { of: String, cause: serde_json::Error },
+    Json { of: String, index: usize, cause: String },
     BadReply { of: String, cause: String },
     Status(Status),
     Plan(String),
@@ -92,7 +92,8 @@ impl fmt::Display for RpcError {
             }
             RpcError::Input { path, cause } => write!(f, "{}: {cause}", path.display()),
             RpcError::Output(cause) => write!(f, "the output is closed: {cause}"),
-            RpcError::Json { of, cause } => write!(f, "no {of} in JSON: {cause}"),
+            RpcError::Json { of, index: 1, cause } => write!(f, "no {of} in JSON: {cause}"),
+            RpcError::Json { of, index, cause } => write!(f, "no {of} in JSON: message {index}, {cause}"),
             RpcError::BadReply { of, cause } => write!(f, "the server's {of} does not decode: {cause}"),
             RpcError::Status(status) => status.fmt(f),
             RpcError::Plan(why) => f.write_str(why),

@@ -1,22 +1,86 @@
-//! Messages as JSON and back, by their descriptors, in protobuf's canonical mapping.
+//! Messages as JSON and back, by the schema: streams of them, which `codec::text::json` does not know.
 
 use super::RpcError;
-use prost_reflect::prost::Message;
-use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
+use codec::decode::{Decoder, Limits};
+use codec::encode::Encoder;
+use codec::memory::Arena;
+use codec::object::Dynamic;
+use codec::schema::Types;
+use codec::text::json::{ParseOptions, PrintOptions, Splitter, TooLong, parse, print};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-/// The messages in a text of JSON objects, one behind the other, each encoded when it is asked for.
+/// The messages in a text of JSON objects, one behind the other, each encoded when it is asked for, and read no further than to
+/// its end.
 pub fn read<'a>(
     input: impl Read + 'a,
-    of: &'a MessageDescriptor,
+    types: &'a Types,
+    class: u32,
 ) -> impl Iterator<Item = Result<Vec<u8>, RpcError>> + 'a {
-    let values = serde_json::Deserializer::from_reader(input).into_iter::<serde_json::Value>();
-    values.map(move |value| {
-        let read = value.and_then(|value| DynamicMessage::deserialize(of.clone(), value));
-        let message = read.map_err(|cause| RpcError::Json { of: of.full_name().to_owned(), cause })?;
-        Ok(message.encode_to_vec())
+    let mut values = Values::new(input);
+    let (mut encoder, mut index) = (Encoder::default(), 0);
+    std::iter::from_fn(move || {
+        let value = values.next().transpose()?;
+        index += 1;
+        let bad = |cause: String| RpcError::Json { of: name(types, class).to_owned(), index, cause };
+        let encoded = value.map_err(|error| bad(error.to_string())).and_then(|value| {
+            let text = std::str::from_utf8(&value).map_err(|error| bad(error.to_string()))?;
+            let arena = Arena::default();
+            let parsed = parse(types, class, text, &arena, &ParseOptions::default());
+            let message = parsed.map_err(|error| bad(error.to_string()))?.freeze();
+            message.encode(&mut encoder).map(<[u8]>::to_vec).map_err(|error| bad(error.to_string()))
+        });
+        Some(encoded)
     })
+}
+
+fn name(types: &Types, class: u32) -> &str {
+    &types.schema().messages()[class as usize].name
+}
+
+/// The values of a stream. After an error there are no more.
+struct Values<R> {
+    input: R,
+    splitter: Splitter,
+    buffer: Box<[u8]>,
+    unread: std::ops::Range<usize>,
+    over: bool,
+}
+
+impl<R: Read> Values<R> {
+    fn new(input: R) -> Values<R> {
+        let splitter = Splitter::new(Limits::default().input_bytes);
+        Values { input, splitter, buffer: vec![0; 8192].into(), unread: 0..0, over: false }
+    }
+
+    /// The next value, nothing at the end.
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        while !self.over {
+            let mut rest = &self.buffer[self.unread.clone()];
+            let taken = self.splitter.take(&mut rest);
+            self.unread.start = self.unread.end - rest.len();
+            match taken {
+                Ok(None) => {}
+                Ok(value) => return Ok(value),
+                Err(TooLong) => {
+                    self.over = true;
+                    let most = Limits::default().input_bytes;
+                    return Err(io::Error::other(format!("a message goes on beyond {most} bytes")));
+                }
+            }
+            let count = match self.input.read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    self.over = true;
+                    return Err(error);
+                }
+                Ok(count) => count,
+            };
+            self.unread = 0..count;
+            self.over = count == 0;
+        }
+        Ok(self.splitter.rest())
+    }
 }
 
 /// Where a text of JSON comes from: itself, `@FILE`, or `@-` for standard input.
@@ -47,63 +111,85 @@ pub struct Style {
 /// An encoded message as JSON.
 ///
 /// # Errors
-/// The bytes are no such message.
-pub fn write(bytes: &[u8], of: &MessageDescriptor, style: Style) -> Result<String, RpcError> {
-    let bad = |cause: String| RpcError::BadReply { of: of.full_name().to_owned(), cause };
-    let message = DynamicMessage::decode(of.clone(), bytes).map_err(|cause| bad(cause.to_string()))?;
-    let options = SerializeOptions::new().skip_default_fields(!style.defaults);
-    let value = message
-        .serialize_with_options(serde_json::value::Serializer, &options)
-        .map_err(|cause| bad(cause.to_string()))?;
-    Ok(if style.one_line { value.to_string() } else { format!("{value:#}") })
+/// The bytes are no such message, or one that has no JSON.
+pub fn write(bytes: &[u8], types: &Types, class: u32, style: Style) -> Result<String, RpcError> {
+    let bad = |cause: String| RpcError::BadReply { of: name(types, class).to_owned(), cause };
+    let arena = Arena::default();
+    let decoded = Dynamic::decode(types, class, &mut Decoder::default(), bytes, &arena);
+    let message = decoded.map_err(|error| bad(error.to_string()))?;
+    let Style { one_line, defaults } = style;
+    let options = PrintOptions { one_line, defaults, ..PrintOptions::default() };
+    print(message, &options).map_err(|error| bad(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::descriptions::Descriptions;
     use codec::compile::Compiler;
 
-    fn message() -> MessageDescriptor {
+    fn types() -> (Types, u32) {
         let text = "syntax = \"proto3\"; import \"google/protobuf/duration.proto\"; \
                     message M { string first_name = 1; uint64 n = 2; google.protobuf.Duration d = 3; bytes b = 4; }";
-        let set = Compiler::new().source("m.proto", text).descriptor_set(&["m.proto"]).expect("a right file");
-        let pool = Descriptions::of_set(&set).expect("descriptors");
-        pool.pool().get_message_by_name("M").expect("a message")
+        let schema = Compiler::new().source("m.proto", text).compile(&["m.proto"]).expect("a right file");
+        let class = schema.class("M").expect("a message");
+        (Types::new(schema), class)
     }
 
     #[test]
     fn messages_there_and_back() {
-        let of = message();
+        let (types, class) = types();
         let text =
             r#"{"firstName":"ada","n":"18446744073709551615","d":"1.500s","b":"AQI="} {"first_name":"b"}"#;
         let encoded: Vec<Vec<u8>> =
-            read(text.as_bytes(), &of).collect::<Result<_, _>>().expect("two messages");
+            read(text.as_bytes(), &types, class).collect::<Result<_, _>>().expect("two messages");
         let one_line = Style { one_line: true, defaults: false };
         let back: Vec<String> =
-            encoded.iter().map(|bytes| write(bytes, &of, one_line).expect("a message")).collect();
+            encoded.iter().map(|bytes| write(bytes, &types, class, one_line).expect("a message")).collect();
         assert_eq!(
             back,
             [
-                r#"{"b":"AQI=","d":"1.500s","firstName":"ada","n":"18446744073709551615"}"#,
+                r#"{"firstName":"ada","n":"18446744073709551615","d":"1.500s","b":"AQI="}"#,
                 r#"{"firstName":"b"}"#
             ]
         );
-        let all = write(&[], &of, Style { one_line: true, defaults: true }).expect("a message");
-        assert_eq!(all, r#"{"b":"","firstName":"","n":"0"}"#);
+        let all = write(&[], &types, class, Style { one_line: true, defaults: true }).expect("a message");
+        assert_eq!(all, r#"{"firstName":"","n":"0","b":""}"#);
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let of = message();
+        let (types, class) = types();
         let error = |text: &str| {
-            let first = read(text.as_bytes(), &of).next().expect("something");
-            first.expect_err("not a message").to_string()
+            let last = read(text.as_bytes(), &types, class).last().expect("something");
+            last.expect_err("not a message").to_string()
         };
-        assert!(error(r#"{"fistName":"x"}"#).contains("fistName"), "{}", error(r#"{"fistName":"x"}"#));
+        let unknown = error("{\n \"fistName\":\"x\"}");
+        assert!(unknown.contains("line 2, column 2") && unknown.contains("fistName"), "{unknown}");
         assert!(error(r#"{"n":"x"}"#).starts_with("no M"), "{}", error(r#"{"n":"x"}"#));
+        assert!(error("{} {\"n\":-1}").contains("message 2"), "{}", error("{} {\"n\":-1}"));
         assert!(error("{").contains("line 1"));
-        let bad = write(&[0xff], &of, Style::default()).expect_err("no message").to_string();
+        let bad = write(&[0xff], &types, class, Style::default()).expect_err("no message").to_string();
         assert!(bad.contains("the server's M"), "{bad}");
+    }
+
+    /// Gives a byte at a time, and fails a test that reads on behind a message it has.
+    struct Slowly<'t>(&'t [u8], usize);
+
+    impl Read for Slowly<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            assert!(self.1 > 0, "read on though a message was there");
+            self.1 -= 1;
+            buffer[0] = self.0[0];
+            self.0 = &self.0[1..];
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn a_message_is_there_when_it_ends() {
+        let (types, class) = types();
+        let text = r#"{"b":"AQI="} {"n":1}"#;
+        let mut messages = read(Slowly(text.as_bytes(), 12), &types, class);
+        assert!(messages.next().is_some_and(|message| message.is_ok()));
     }
 }

@@ -43,16 +43,16 @@ impl List {
             return Ok(());
         }
         let descriptions = self.target.descriptions(&mut channel)?;
-        let pool = descriptions.pool();
-        match &self.service {
-            None => print!("{}", proto_text::files(pool)),
+        let text = match &self.service {
+            None => proto_text::files(descriptions.set())?,
             Some(_) => {
                 let name = &wanted[0].name;
-                let found = pool.get_service_by_name(name);
-                let service = found.ok_or_else(|| RpcError::NotDescribed(name.clone()))?;
-                print!("{}", proto_text::file(&service.parent_file()));
+                let service = descriptions.service(name);
+                let service = service.ok_or_else(|| RpcError::NotDescribed(name.clone()))?;
+                proto_text::file(descriptions.set(), descriptions.file_of(service))?
             }
-        }
+        };
+        print!("{text}");
         Ok(())
     }
 }

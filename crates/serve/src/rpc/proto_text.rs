@@ -1,34 +1,101 @@
 //! Descriptors as the .proto text that they came from, but for comments and options: good to read, and to compile.
 
-use prost_reflect::prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, ServiceDescriptorProto,
-    field_descriptor_proto::{Label, Type},
-};
-use prost_reflect::{DescriptorPool, FileDescriptor};
+use super::RpcError;
+use codec::compile::Compiler;
+use codec::decode::{Decoder, Limits};
+use codec::memory::Arena;
+use codec::object::Dynamic;
+use codec::object::dynamic::Value;
+use codec::schema::Types;
 use std::fmt::Write;
 
-/// All files but those that come with protobuf, each under a line with its name.
-pub fn files(pool: &DescriptorPool) -> String {
-    let files = pool.files().filter(|file| !file.name().starts_with("google/protobuf/"));
-    files.map(|file| format!("// {}\n{}", file.name(), self::file(&file))).collect::<Vec<_>>().join("\n")
+/// All files of a serialised `FileDescriptorSet` but those that come with protobuf, each under a line with its name.
+///
+/// # Errors
+/// The bytes are no such set.
+pub fn files(set: &[u8]) -> Result<String, RpcError> {
+    let texts = each(set, |name| !name.starts_with("google/protobuf/"))?;
+    let texts = texts.into_iter().map(|(name, text)| format!("// {name}\n{text}"));
+    Ok(texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// One file.
-pub fn file(file: &FileDescriptor) -> String {
-    let proto = file.file_descriptor_proto();
-    let mut out = Out { text: String::new(), indent: 0, proto };
-    out.file();
-    out.text
+/// One file of a set; nothing if it is not in it.
+///
+/// # Errors
+/// As [`files`].
+pub fn file(set: &[u8], name: &str) -> Result<String, RpcError> {
+    Ok(each(set, |other| other == name)?.into_iter().map(|(_, text)| text).collect())
 }
+
+/// Names and texts of the files with such names.
+fn each(set: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, String)>, RpcError> {
+    let bad = |error: String| RpcError::Descriptors(error);
+    let schema = Compiler::new().compile(&["google/protobuf/descriptor.proto"]);
+    let schema = schema.map_err(|error| bad(error.to_string()))?;
+    let class = schema.class("google.protobuf.FileDescriptorSet");
+    let class = class.ok_or_else(|| bad("descriptor.proto has no FileDescriptorSet".to_owned()))?;
+    let (types, arena) = (Types::new(schema), Arena::default());
+    // What is described was accepted as a schema, which is larger.
+    let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
+    let set = Dynamic::decode(&types, class, &mut Decoder::new(limits), set, &arena);
+    let set = set.map_err(|error| bad(error.to_string()))?;
+    let files = set.messages("file").into_iter().filter(|file| wanted(file.text("name")));
+    let texts = files.map(|proto| {
+        let mut out = Out { text: String::new(), indent: 0, proto };
+        out.file();
+        (proto.text("name").to_owned(), out.text)
+    });
+    Ok(texts.collect())
+}
+
+/// Fields of descriptors by name; what is not there is empty, zero or false.
+trait Fields<'a>: Copy {
+    fn of(self, field: &str) -> Option<Value<'a>>;
+
+    fn text(self, field: &str) -> &'a str {
+        self.of(field).and_then(Value::as_str).unwrap_or("")
+    }
+
+    fn number(self, field: &str) -> i128 {
+        self.of(field).and_then(Value::as_i128).unwrap_or(0)
+    }
+
+    fn is(self, field: &str) -> bool {
+        self.number(field) != 0
+    }
+
+    fn messages(self, field: &str) -> Vec<Dynamic<'a>> {
+        let list = self.of(field).and_then(Value::as_list);
+        list.map_or(Vec::new(), |list| list.iter().filter_map(Value::as_message).collect())
+    }
+}
+
+impl<'a> Fields<'a> for Dynamic<'a> {
+    fn of(self, field: &str) -> Option<Value<'a>> {
+        self.get(field)
+    }
+}
+
+/// The types of a descriptor's field that are not written by their name in lower case.
+const STRING: i128 = 9;
+const GROUP: i128 = 10;
+const MESSAGE: i128 = 11;
+const BYTES: i128 = 12;
+const ENUM: i128 = 14;
+/// The others, by their numbers.
+const KINDS: [&str; 19] = [
+    "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group",
+    "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
+];
 
 /// Text of a file being written.
 struct Out<'f> {
     text: String,
     indent: usize,
-    proto: &'f FileDescriptorProto,
+    proto: Dynamic<'f>,
 }
 
-impl Out<'_> {
+impl<'f> Out<'f> {
     fn line(&mut self, line: &str) {
         let indent = 2 * self.indent;
         writeln!(self.text, "{:indent$}{line}", "").expect("a string takes any text");
@@ -46,58 +113,68 @@ impl Out<'_> {
 
     fn file(&mut self) {
         let proto = self.proto;
-        let syntax = if proto.syntax().is_empty() { "proto2" } else { proto.syntax() };
-        self.line(&format!("syntax = \"{syntax}\";"));
-        if !proto.package().is_empty() {
-            self.line(&format!("package {};", proto.package()));
+        match proto.text("syntax") {
+            "editions" => {
+                self.line("// Features and other options are not shown.");
+                self.line("edition = \"2023\";");
+            }
+            "" => self.line("syntax = \"proto2\";"),
+            syntax => self.line(&format!("syntax = \"{syntax}\";")),
         }
-        for import in &proto.dependency {
+        if !proto.text("package").is_empty() {
+            self.line(&format!("package {};", proto.text("package")));
+        }
+        let imports = proto.of("dependency").and_then(Value::as_list);
+        for import in imports.iter().flat_map(|imports| imports.iter()).filter_map(Value::as_str) {
             self.line(&format!("import \"{import}\";"));
         }
-        for service in &proto.service {
+        for service in proto.messages("service") {
             self.line("");
             self.service(service);
         }
-        for message in &proto.message_type {
+        for message in proto.messages("message_type") {
             self.line("");
             self.message(message);
         }
-        for item in &proto.enum_type {
+        for item in proto.messages("enum_type") {
             self.line("");
             self.enumeration(item);
         }
     }
 
-    fn service(&mut self, service: &ServiceDescriptorProto) {
-        self.open(&format!("service {}", service.name()));
-        for method in &service.method {
-            let stream = |streams: bool| if streams { "stream " } else { "" };
-            let (input, output) = (self.short(method.input_type()), self.short(method.output_type()));
-            let (client, server) = (stream(method.client_streaming()), stream(method.server_streaming()));
-            self.line(&format!("rpc {}({client}{input}) returns ({server}{output});", method.name()));
+    fn service(&mut self, service: Dynamic<'f>) {
+        self.open(&format!("service {}", service.text("name")));
+        for method in service.messages("method") {
+            let stream = |streams: &str| if method.is(streams) { "stream " } else { "" };
+            let (input, output) =
+                (self.short(method.text("input_type")), self.short(method.text("output_type")));
+            let (client, server) = (stream("client_streaming"), stream("server_streaming"));
+            self.line(&format!("rpc {}({client}{input}) returns ({server}{output});", method.text("name")));
         }
         self.close();
     }
 
-    fn message(&mut self, message: &DescriptorProto) {
-        self.open(&format!("message {}", message.name()));
-        for nested in message.nested_type.iter().filter(|nested| !is_map_entry(nested)) {
-            if !message.field.iter().any(|field| is_group_of(field, nested)) {
+    fn message(&mut self, message: Dynamic<'f>) {
+        self.open(&format!("message {}", message.text("name")));
+        let fields = message.messages("field");
+        for nested in message.messages("nested_type").into_iter().filter(|nested| !is_map_entry(*nested)) {
+            if !fields.iter().any(|field| is_group_of(*field, nested)) {
                 self.message(nested);
             }
         }
-        for item in &message.enum_type {
+        for item in message.messages("enum_type") {
             self.enumeration(item);
         }
+        let oneofs = message.messages("oneof_decl");
         let mut open = None;
-        for field in &message.field {
-            let oneof = field.oneof_index.filter(|_| !field.proto3_optional());
+        for field in fields {
+            let oneof = oneof_of(field);
             if oneof != open {
                 if open.is_some() {
                     self.close();
                 }
-                if let Some(index) = oneof {
-                    self.open(&format!("oneof {}", message.oneof_decl[index as usize].name()));
+                if let Some(oneof) = oneof.and_then(|index| oneofs.get(index)) {
+                    self.open(&format!("oneof {}", oneof.text("name")));
                 }
                 open = oneof;
             }
@@ -109,80 +186,94 @@ impl Out<'_> {
         self.close();
     }
 
-    fn field(&mut self, message: &DescriptorProto, field: &FieldDescriptorProto) {
-        let nested = |name: &str| {
-            message.nested_type.iter().find(|nested| name.ends_with(&format!(".{}", nested.name())))
-        };
-        if let Some(entry) = nested(field.type_name()).filter(|nested| is_map_entry(nested)) {
-            let (key, value) = (self.type_of(&entry.field[0]), self.type_of(&entry.field[1]));
-            return self.line(&format!("map<{key}, {value}> {} = {};", field.name(), field.number()));
+    fn field(&mut self, message: Dynamic<'f>, field: Dynamic<'f>) {
+        let (name, number) = (field.text("name"), field.number("number"));
+        let all = message.messages("nested_type");
+        let type_name = field.text("type_name");
+        let nested = all.into_iter().find(|nested| type_name.ends_with(&format!(".{}", nested.text("name"))));
+        if let Some(entry) = nested.filter(|nested| is_map_entry(*nested)) {
+            if let [key, value] = entry.messages("field")[..] {
+                let (key, value) = (self.type_of(key), self.type_of(value));
+                self.line(&format!("map<{key}, {value}> {name} = {number};"));
+            }
+            return;
         }
-        let label = match field.label() {
-            Label::Repeated => "repeated ",
-            Label::Required => "required ",
-            Label::Optional if field.proto3_optional() => "optional ",
-            Label::Optional if self.proto.syntax() != "proto3" && field.oneof_index.is_none() => "optional ",
-            Label::Optional => "",
+        let label = match field.number("label") {
+            3 => "repeated ",
+            2 => "required ",
+            _ if field.is("proto3_optional") => "optional ",
+            _ if self.proto.text("syntax").is_empty() || self.proto.text("syntax") == "proto2" => {
+                if field.of("oneof_index").is_none() { "optional " } else { "" }
+            }
+            _ => "",
         };
-        if let Some(group) = nested(field.type_name()).filter(|nested| is_group_of(field, nested)) {
-            self.open(&format!("{label}group {} = {}", group.name(), field.number()));
-            for field in &group.field {
+        if let Some(group) = nested.filter(|nested| is_group_of(field, *nested)) {
+            self.open(&format!("{label}group {} = {number}", group.text("name")));
+            for field in group.messages("field") {
                 self.field(group, field);
             }
             return self.close();
         }
-        let default = match (&field.default_value, field.r#type()) {
+        let default = match (field.of("default_value").and_then(Value::as_str), field.number("type")) {
             (None, _) => String::new(),
-            (Some(text), Type::String | Type::Bytes) => {
-                format!(" [default = \"{}\"]", quoted(text, field.r#type()))
-            }
+            // A default of bytes is escaped in descriptors already.
+            (Some(text), BYTES) => format!(" [default = \"{text}\"]"),
+            (Some(text), STRING) => format!(" [default = \"{}\"]", quoted(text)),
             (Some(value), _) => format!(" [default = {value}]"),
         };
         let kind = self.type_of(field);
-        self.line(&format!("{label}{kind} {} = {}{default};", field.name(), field.number()));
+        self.line(&format!("{label}{kind} {name} = {number}{default};"));
     }
 
-    fn enumeration(&mut self, item: &EnumDescriptorProto) {
-        self.open(&format!("enum {}", item.name()));
-        if item.options.as_ref().is_some_and(|options| options.allow_alias()) {
+    fn enumeration(&mut self, item: Dynamic<'f>) {
+        self.open(&format!("enum {}", item.text("name")));
+        if options(item).is_some_and(|options| options.is("allow_alias")) {
             self.line("option allow_alias = true;");
         }
-        for value in &item.value {
-            self.line(&format!("{} = {};", value.name(), value.number()));
+        for value in item.messages("value") {
+            self.line(&format!("{} = {};", value.text("name"), value.number("number")));
         }
         self.close();
     }
 
-    fn type_of(&self, field: &FieldDescriptorProto) -> String {
-        match field.r#type() {
-            Type::Message | Type::Enum | Type::Group => self.short(field.type_name()),
-            plain => plain.as_str_name().trim_start_matches("TYPE_").to_lowercase(),
+    fn type_of(&self, field: Dynamic<'f>) -> String {
+        match field.number("type") {
+            MESSAGE | ENUM | GROUP => self.short(field.text("type_name")),
+            plain => {
+                usize::try_from(plain).ok().and_then(|plain| KINDS.get(plain)).unwrap_or(&"").to_string()
+            }
         }
     }
 
     /// A type's name without the package if it is this file's, else from the root.
     fn short(&self, name: &str) -> String {
-        let package = format!(".{}.", self.proto.package());
+        let package = format!(".{}.", self.proto.text("package"));
         let inside =
             name.strip_prefix(&package).or_else(|| name.strip_prefix('.').filter(|_| package == ".."));
         inside.map_or_else(|| name.to_owned(), str::to_owned)
     }
 }
 
-fn is_map_entry(message: &DescriptorProto) -> bool {
-    message.options.as_ref().is_some_and(|options| options.map_entry())
+fn options(of: Dynamic<'_>) -> Option<Dynamic<'_>> {
+    of.of("options").and_then(Value::as_message)
 }
 
-fn is_group_of(field: &FieldDescriptorProto, message: &DescriptorProto) -> bool {
-    field.r#type() == Type::Group && field.type_name().ends_with(&format!(".{}", message.name()))
+fn is_map_entry(message: Dynamic<'_>) -> bool {
+    options(message).is_some_and(|options| options.is("map_entry"))
 }
 
-/// A default as it is written: that of bytes is escaped in descriptors already.
-fn quoted(text: &str, kind: Type) -> String {
-    match kind {
-        Type::Bytes => text.to_owned(),
-        _ => text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"),
-    }
+/// The declared oneof of a field.
+fn oneof_of(field: Dynamic<'_>) -> Option<usize> {
+    let index = field.of("oneof_index").and_then(Value::as_i128).filter(|_| !field.is("proto3_optional"));
+    index.and_then(|index| usize::try_from(index).ok())
+}
+
+fn is_group_of(field: Dynamic<'_>, message: Dynamic<'_>) -> bool {
+    field.number("type") == GROUP && field.text("type_name").ends_with(&format!(".{}", message.text("name")))
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -246,10 +337,11 @@ enum Colour {
 
     #[test]
     fn the_text_is_what_was_compiled() {
-        let pool = DescriptorPool::decode(&compile(PROTO3, OTHER)[..]).expect("descriptors");
-        let text = |name: &str| file(&pool.get_file_by_name(name).expect("a file"));
+        let set = compile(PROTO3, OTHER);
+        let text = |name: &str| file(&set, name).expect("descriptors");
         assert_eq!((text("shop.proto").as_str(), text("other.proto").as_str()), (PROTO3, OTHER));
-        assert!(files(&pool).contains("// other.proto\nsyntax = \"proto2\";"));
+        let all = files(&set).expect("descriptors");
+        assert!(all.contains("// other.proto\nsyntax = \"proto2\";"));
 
         let hash = |set: &[u8]| {
             let schema = Schema::from_descriptor_set(set).expect("a schema");
