@@ -53,13 +53,25 @@ fn tidy(comment: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned()
 }
 
-/// The same set without source info, and without files that are neither in the schema that it makes nor imported for options: those
-/// are in no schema, but a set without them is not whole for other readers.
+/// The same set without source info, and without files that are not in the schema that it makes. Files imported for their options are
+/// in no schema, but a set without them is not whole for other readers.
 pub(super) fn strip(descriptor_set: &[u8], schema: &Schema) -> Result<Vec<u8>, SchemaError> {
+    let files = parts(descriptor_set, 1)?;
+    let mut names: Vec<&str> = schema.files().iter().map(|file| file.name.as_str()).collect();
+    // options.proto imports descriptor.proto, so it is asked about first.
+    for option in FOR_OPTIONS.into_iter().rev() {
+        let mut is_imported = false;
+        for file in &files {
+            let is_known = names.contains(&text(last(file, 1)?));
+            is_imported |= is_known && parts(file, 3)?.iter().any(|name| text(name) == option);
+        }
+        if is_imported && !names.contains(&option) {
+            names.push(option);
+        }
+    }
     let mut out = Vec::with_capacity(descriptor_set.len());
-    for file in parts(descriptor_set, 1)? {
-        let name = text(last(file, 1)?);
-        if !schema.files().iter().any(|known| known.name == name) && !FOR_OPTIONS.contains(&name) {
+    for file in files {
+        if !names.contains(&text(last(file, 1)?)) {
             continue;
         }
         let (mut kept, mut at) = (vec![], 0);

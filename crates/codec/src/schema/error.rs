@@ -57,7 +57,7 @@ pub enum Problem {
     /// The target option on a field that is not a dereference field.
     AccOnScalar,
     /// What a method says of itself that cannot be.
-    Contradiction(Contradiction),
+    Contradiction(Box<Contradiction>),
     /// More of something than there may be: what, how many, and the limit.
     TooMany(&'static str, usize, usize),
 }

@@ -356,7 +356,7 @@ impl Build<'_> {
         let inputs: Vec<u32> = methods.iter().map(|method: &Method| method.input).collect();
         let said = options::check(&found.raw.methods, &inputs, messages).map_err(|(at, wrong)| {
             let element = format!("method {}.{}", found.name, methods[at].name);
-            Problem::Contradiction(wrong).at(element)
+            Problem::Contradiction(Box::new(wrong)).at(element)
         })?;
         for (method, options) in methods.iter_mut().zip(said) {
             method.options = options;
