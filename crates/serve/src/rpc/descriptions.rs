@@ -2,6 +2,7 @@
 
 use super::RpcError;
 use codec::compile::Compiler;
+use codec::schema::Schema;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Descriptions {
     pool: DescriptorPool,
+    schema: Schema,
 }
 
 impl Descriptions {
@@ -18,7 +20,8 @@ impl Descriptions {
     /// The set is none, or of a kind that is not understood (editions).
     pub fn of_set(set: &[u8]) -> Result<Descriptions, RpcError> {
         let pool = DescriptorPool::decode(set).map_err(|e| RpcError::Descriptors(e.to_string()))?;
-        Ok(Descriptions { pool })
+        let schema = Schema::from_descriptor_set(set).map_err(|e| RpcError::Descriptors(e.to_string()))?;
+        Ok(Descriptions { pool, schema })
     }
 
     /// Those of .proto files, whose imports are in `includes`.
@@ -40,6 +43,11 @@ impl Descriptions {
     /// The descriptors.
     pub fn pool(&self) -> &DescriptorPool {
         &self.pool
+    }
+
+    /// The same, with what methods say of themselves.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// All services, by name.

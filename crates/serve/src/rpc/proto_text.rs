@@ -1,24 +1,68 @@
-//! Descriptors as the .proto text that they came from, but for comments and options: good to read, and to compile.
+//! Descriptors as the .proto text that they came from, but for comments and for options that are not ours: good to read, and to compile.
 
+use super::descriptions::Descriptions;
+use codec::schema::{MethodOptions, Order, Places, Schema, Service};
+use prost_reflect::FileDescriptor;
 use prost_reflect::prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, ServiceDescriptorProto,
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, MethodDescriptorProto,
+    ServiceDescriptorProto,
     field_descriptor_proto::{Label, Type},
+    method_options::IdempotencyLevel,
 };
-use prost_reflect::{DescriptorPool, FileDescriptor};
 use std::fmt::Write;
 
-/// All files but those that come with protobuf, each under a line with its name.
-pub fn files(pool: &DescriptorPool) -> String {
-    let files = pool.files().filter(|file| !file.name().starts_with("google/protobuf/"));
-    files.map(|file| format!("// {}\n{}", file.name(), self::file(&file))).collect::<Vec<_>>().join("\n")
+/// All files but those that come with protobuf and millrace, each under a line with its name.
+pub fn files(descriptions: &Descriptions) -> String {
+    let is_own = |file: &FileDescriptor| {
+        !file.name().starts_with("google/protobuf/") && file.name() != "millrace/options.proto"
+    };
+    let files = descriptions.pool().files().filter(is_own);
+    let text = files.map(|file| format!("// {}\n{}", file.name(), self::file(descriptions, &file)));
+    text.collect::<Vec<_>>().join("\n")
 }
 
 /// One file.
-pub fn file(file: &FileDescriptor) -> String {
+pub fn file(descriptions: &Descriptions, file: &FileDescriptor) -> String {
     let proto = file.file_descriptor_proto();
-    let mut out = Out { text: String::new(), indent: 0, proto };
+    let scope = if proto.package().is_empty() { vec![] } else { vec![proto.package().to_owned()] };
+    let mut out = Out { text: String::new(), indent: 0, proto, schema: descriptions.schema(), scope };
     out.file();
     out.text
+}
+
+/// What a method says of itself, as options of its .proto file.
+fn options(service: &Service, method: &MethodDescriptorProto, ours: &MethodOptions) -> Vec<String> {
+    let level = method.options.as_ref().and_then(|options| options.idempotency_level);
+    let level = level.and_then(|level| IdempotencyLevel::try_from(level).ok());
+    let mut out = Vec::new();
+    if let Some(key) = &ours.key {
+        out.push(format!("(millrace.key) = \"{}\"", key.path));
+    }
+    if let Some(cacheable) = &ours.cacheable {
+        let writers = cacheable.invalidated_by.iter().map(|&at| &service.methods[at as usize].name);
+        let writers: String = writers.map(|name| format!(" invalidated_by: \"{name}\"")).collect();
+        out.push(format!("(millrace.cacheable) = {{ ttl_seconds: {}{writers} }}", cacheable.ttl_seconds));
+    }
+    match level {
+        Some(level) if level != IdempotencyLevel::IdempotencyUnknown => {
+            out.push(format!("idempotency_level = {}", level.as_str_name()));
+        }
+        _ if ours.idempotent && ours.cacheable.is_none() => out.push("(millrace.idempotent) = true".into()),
+        _ => {}
+    }
+    match ours.order {
+        Order::None => {}
+        Order::PerKey => out.push("(millrace.order) = PER_KEY".into()),
+        Order::PerConnection => out.push("(millrace.order) = PER_CONNECTION".into()),
+    }
+    if ours.places != Places::ANY {
+        let places = ours.places.iter().map(|place| place.name().to_uppercase());
+        out.extend(places.map(|place| format!("(millrace.places) = {place}")));
+    }
+    if ours.transaction {
+        out.push("(millrace.transaction) = true".into());
+    }
+    out
 }
 
 /// Text of a file being written.
@@ -26,6 +70,9 @@ struct Out<'f> {
     text: String,
     indent: usize,
     proto: &'f FileDescriptorProto,
+    schema: &'f Schema,
+    /// The full name of the message that is being written, and of those around it.
+    scope: Vec<String>,
 }
 
 impl Out<'_> {
@@ -74,13 +121,35 @@ impl Out<'_> {
             let stream = |streams: bool| if streams { "stream " } else { "" };
             let (input, output) = (self.short(method.input_type()), self.short(method.output_type()));
             let (client, server) = (stream(method.client_streaming()), stream(method.server_streaming()));
-            self.line(&format!("rpc {}({client}{input}) returns ({server}{output});", method.name()));
+            let rpc = format!("rpc {}({client}{input}) returns ({server}{output})", method.name());
+            let said = self.options_of(service, method);
+            if said.is_empty() {
+                self.line(&format!("{rpc};"));
+                continue;
+            }
+            self.open(&rpc);
+            for option in said {
+                self.line(&format!("option {option};"));
+            }
+            self.close();
         }
         self.close();
     }
 
+    fn options_of(&self, service: &ServiceDescriptorProto, method: &MethodDescriptorProto) -> Vec<String> {
+        let package = self.proto.package();
+        let dot = if package.is_empty() { "" } else { "." };
+        let found = self.schema.service(&format!("{package}{dot}{}", service.name()));
+        let own = found.and_then(|found| {
+            let own = found.methods.iter().find(|known| known.name == method.name())?;
+            Some((found, own))
+        });
+        own.map_or_else(Vec::new, |(found, own)| options(found, method, &own.options))
+    }
+
     fn message(&mut self, message: &DescriptorProto) {
         self.open(&format!("message {}", message.name()));
+        self.scope.push(message.name().to_owned());
         for nested in message.nested_type.iter().filter(|nested| !is_map_entry(nested)) {
             if !message.field.iter().any(|field| is_group_of(field, nested)) {
                 self.message(nested);
@@ -106,7 +175,13 @@ impl Out<'_> {
         if open.is_some() {
             self.close();
         }
+        self.scope.pop();
         self.close();
+    }
+
+    fn is_in_acc(&self, field: &FieldDescriptorProto) -> bool {
+        let message = self.schema.message(&self.scope.join("."));
+        message.and_then(|message| message.field(field.name())).is_some_and(|field| field.acc)
     }
 
     fn field(&mut self, message: &DescriptorProto, field: &FieldDescriptorProto) {
@@ -126,20 +201,25 @@ impl Out<'_> {
         };
         if let Some(group) = nested(field.type_name()).filter(|nested| is_group_of(field, nested)) {
             self.open(&format!("{label}group {} = {}", group.name(), field.number()));
+            self.scope.push(group.name().to_owned());
             for field in &group.field {
                 self.field(group, field);
             }
+            self.scope.pop();
             return self.close();
         }
         let default = match (&field.default_value, field.r#type()) {
-            (None, _) => String::new(),
+            (None, _) => None,
             (Some(text), Type::String | Type::Bytes) => {
-                format!(" [default = \"{}\"]", quoted(text, field.r#type()))
+                Some(format!("default = \"{}\"", quoted(text, field.r#type())))
             }
-            (Some(value), _) => format!(" [default = {value}]"),
+            (Some(value), _) => Some(format!("default = {value}")),
         };
+        let acc = self.is_in_acc(field).then(|| "(millrace.acc) = true".to_owned());
+        let options: Vec<String> = default.into_iter().chain(acc).collect();
+        let options = if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) };
         let kind = self.type_of(field);
-        self.line(&format!("{label}{kind} {} = {}{default};", field.name(), field.number()));
+        self.line(&format!("{label}{kind} {} = {}{options};", field.name(), field.number()));
     }
 
     fn enumeration(&mut self, item: &EnumDescriptorProto) {
@@ -189,15 +269,28 @@ fn quoted(text: &str, kind: Type) -> String {
 mod tests {
     use super::*;
     use codec::compile::Compiler;
-    use codec::schema::Schema;
     use fabric::service::schema_hash;
 
     const PROTO3: &str = r#"syntax = "proto3";
 package shop.v1;
 import "other.proto";
+import "millrace/options.proto";
 
 service Cart {
   rpc Add(Item) returns (Item.Price);
+  rpc Get(Item) returns (Item) {
+    option (millrace.key) = "name";
+    option (millrace.cacheable) = { ttl_seconds: 60 invalidated_by: "Put" };
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (millrace.places) = HOST;
+    option (millrace.places) = ENGINE;
+  }
+  rpc Put(Item) returns (Item) {
+    option (millrace.key) = "name";
+    option (millrace.idempotent) = true;
+    option (millrace.order) = PER_KEY;
+    option (millrace.transaction) = true;
+  }
   rpc Watch(stream .other.Thing) returns (stream Item);
 }
 
@@ -216,7 +309,7 @@ message Item {
   repeated Item.Price prices = 3;
   map<string, Item> parts = 4;
   oneof choice {
-    bytes raw = 5;
+    bytes raw = 5 [(millrace.acc) = true];
     Item.Kind kind = 6;
   }
   sfixed64 last = 7;
@@ -246,10 +339,14 @@ enum Colour {
 
     #[test]
     fn the_text_is_what_was_compiled() {
-        let pool = DescriptorPool::decode(&compile(PROTO3, OTHER)[..]).expect("descriptors");
-        let text = |name: &str| file(&pool.get_file_by_name(name).expect("a file"));
+        let described = Descriptions::of_set(&compile(PROTO3, OTHER)).expect("descriptors");
+        let text = |name: &str| file(&described, &described.pool().get_file_by_name(name).expect("a file"));
         assert_eq!((text("shop.proto").as_str(), text("other.proto").as_str()), (PROTO3, OTHER));
-        assert!(files(&pool).contains("// other.proto\nsyntax = \"proto2\";"));
+        let all = files(&described);
+        assert!(
+            all.contains("// other.proto\nsyntax = \"proto2\";") && !all.contains("FieldOptions"),
+            "{all}"
+        );
 
         let hash = |set: &[u8]| {
             let schema = Schema::from_descriptor_set(set).expect("a schema");
