@@ -17,7 +17,7 @@ pub struct List {
 }
 
 /// Who shows them, and which.
-fn lists() -> [(&'static str, Vec<&'static Family>); 9] {
+fn lists() -> [(&'static str, Vec<&'static Family>); 10] {
     use serve::{chain, inc, kv, proxy, rec, rpc};
     [
         ("Every server", [process::own::FAMILIES, process::FAMILIES].concat()),
