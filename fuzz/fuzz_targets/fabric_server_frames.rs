@@ -17,8 +17,8 @@ use libfuzzer_sys::fuzz_target;
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "fuzz.Echo",
     methods: &[
-        MethodDescriptor { name: "Say", client_streaming: false, server_streaming: false },
-        MethodDescriptor { name: "Chat", client_streaming: true, server_streaming: true },
+        MethodDescriptor::new("Say", false, false),
+        MethodDescriptor::new("Chat", true, true),
     ],
     hash: 1,
     descriptors: &[],

@@ -15,6 +15,7 @@
 //! | [`Cluster`], [`Builder`] | a cluster, found: its store, its cache |
 //! | [`Store`], [`Pending`] | keys and transactions of a chain |
 //! | [`cache`] | the in-network cache: a client of its boxes and homes, and the file that says where they are |
+//! | [`replies`] | calls whose replies the cache may have |
 //! | [`chain`] | the client beneath a store: transactions with and without waiting, replicas found and followed |
 //! | [`mod@file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
 //! | [`controllers`] | the same file, as controllers have it |
@@ -32,6 +33,7 @@ pub mod controllers;
 mod error;
 pub mod etcd;
 pub mod file;
+pub mod replies;
 mod store;
 pub mod table;
 pub mod web;

@@ -23,7 +23,7 @@ use std::hint::black_box;
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "bench.Echo",
-    methods: &[MethodDescriptor { name: "Say", client_streaming: false, server_streaming: false }],
+    methods: &[MethodDescriptor::new("Say", false, false)],
     hash: 0,
     descriptors: &[],
 };

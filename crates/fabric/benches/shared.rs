@@ -21,7 +21,7 @@ const BODY: [u8; 64] = [7; 64];
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "bench.Echo",
-    methods: &[MethodDescriptor { name: "Say", client_streaming: false, server_streaming: false }],
+    methods: &[MethodDescriptor::new("Say", false, false)],
     hash: 0,
     descriptors: &[],
 };

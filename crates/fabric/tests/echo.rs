@@ -26,7 +26,7 @@ const ADDRESS: &str = "MILLRACE_ECHO_ADDRESS";
 const HANG: Duration = Duration::from_secs(60);
 
 const fn method(name: &'static str, client_streaming: bool, server_streaming: bool) -> MethodDescriptor {
-    MethodDescriptor { name, client_streaming, server_streaming }
+    MethodDescriptor::new(name, client_streaming, server_streaming)
 }
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 const HANG: Nanos = Nanos::from_secs(60);
 
 const fn method(name: &'static str) -> MethodDescriptor {
-    MethodDescriptor { name, client_streaming: false, server_streaming: false }
+    MethodDescriptor::new(name, false, false)
 }
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {

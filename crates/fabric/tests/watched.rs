@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const fn method(name: &'static str, server_streaming: bool) -> MethodDescriptor {
-    MethodDescriptor { name, client_streaming: false, server_streaming }
+    MethodDescriptor::new(name, false, server_streaming)
 }
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {

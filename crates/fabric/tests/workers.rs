@@ -5,10 +5,12 @@
 use fabric::channel::{CallOptions, Channel, Options as ChannelOptions, StartError, What};
 use fabric::link::{Address, LinkOptions, connect};
 use fabric::registers::Registers;
-use fabric::server::{Options, Server, ServicePlan, WorkersPlan};
-use fabric::service::{Incoming, MethodDescriptor, Responder, Service, ServiceDescriptor};
+use fabric::server::{Options, Server, WorkersPlan};
+use fabric::service::{
+    Incoming, Key, KeyKind, MethodDescriptor, MethodOptions, Responder, Service, ServiceDescriptor,
+};
 use fabric::status::{Code, Status};
-use fabric::workers::{Balancing, Key, Provisioning, WorkersOptions};
+use fabric::workers::{Balancing, Provisioning, WorkersOptions};
 use ring::wait::WaitPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,8 +18,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
+/// Its key is field 1.
 const fn unary(name: &'static str) -> MethodDescriptor {
-    MethodDescriptor { name, client_streaming: false, server_streaming: false }
+    let key = Some(Key { fields: &[1], kind: KeyKind::Uint32 });
+    let options = MethodOptions { key, ..MethodOptions::NONE };
+    MethodDescriptor { options, ..MethodDescriptor::new(name, false, false) }
 }
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
@@ -116,9 +121,7 @@ impl Drop for Running {
 
 fn with_workers(count: usize, balancing: Balancing, provisioning: Provisioning) -> WorkersPlan {
     let options = WorkersOptions { balancing, provisioning, ..WorkersOptions::default() };
-    let key = Some(Key::Field(1));
-    let own = ServicePlan { name: "test.Work".into(), balancing: None, key };
-    WorkersPlan { count, options, services: vec![own] }
+    WorkersPlan { count, options, services: Vec::new() }
 }
 
 /// Makes these calls, 16 at a time, and checks their replies; between two rounds `between` is done.

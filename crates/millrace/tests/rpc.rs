@@ -90,7 +90,7 @@ fn list_shows_services_and_methods_and_describes_them() {
     let list = server.ok("list", &[]);
     for line in [
         "demo.Echo  schema ",
-        "  demo.Echo/Say\n",
+        "  demo.Echo/Say  key text, cacheable for 60 s\n",
         "  demo.Echo/Count  server stream\n",
         "  demo.Echo/Chat  streams both ways\n",
     ] {
@@ -102,6 +102,7 @@ fn list_shows_services_and_methods_and_describes_them() {
     // What it describes can be used as a .proto file.
     let described = server.ok("list", &["demo.Echo", "--describe"]);
     assert!(described.contains("rpc Sum(stream Number) returns (Number);"), "{described}");
+    assert!(described.contains("option (millrace.key) = \"text\";"), "{described}");
     let file = server.folder.join("again.proto");
     std::fs::write(&file, described).expect("a file");
     let reply =

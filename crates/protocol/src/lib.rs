@@ -4,5 +4,6 @@ pub mod chain;
 pub mod coherence;
 pub mod memcache;
 pub mod planted;
+pub mod replies;
 pub mod session;
 pub mod wire;

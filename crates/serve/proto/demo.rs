@@ -371,31 +371,48 @@ pub mod demo {
                 name: "Say",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions {
+                    // text
+                    key: Some(::fabric::stub::Key { fields: &[1], kind: ::fabric::stub::KeyKind::String }),
+                    cacheable: Some(::fabric::stub::Cacheable {
+                        ttl_seconds: 60,
+                        invalidated_by: &[],
+                    }),
+                    idempotent: true,
+                    order: ::fabric::stub::Order::None,
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Wait",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Fail",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Count",
                 client_streaming: false,
                 server_streaming: true,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Sum",
                 client_streaming: true,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Chat",
                 client_streaming: true,
                 server_streaming: true,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
         hash: 0xf106eff84da7a7b3,

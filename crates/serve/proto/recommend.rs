@@ -1530,11 +1530,13 @@ pub mod millrace {
                 name: "Infer",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Describe",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
         hash: 0x1427dbc7ada5b021,

@@ -17,6 +17,9 @@ use crate::schema::{Schema, SchemaError};
 use crate::wire::{self, WireError};
 use sources::Sources;
 
+/// The text of `millrace/options.proto`: what other compilers of .proto files that import it need.
+pub const OPTIONS: &str = include_str!("../../proto/millrace/options.proto");
+
 /// Why .proto files make no schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {

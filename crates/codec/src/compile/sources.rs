@@ -13,7 +13,7 @@ use super::editions;
 /// Files that no include folder may replace.
 const EMBEDDED: [(&str, &str); 2] = [
     ("google/protobuf/descriptor.proto", include_str!("../../proto/google/protobuf/descriptor.proto")),
-    ("millrace/options.proto", include_str!("../../proto/millrace/options.proto")),
+    ("millrace/options.proto", super::OPTIONS),
 ];
 
 /// An error of ours among protox's; both of its forms are its text.

@@ -1,3 +1,5 @@
+mod options;
+
 use super::*;
 use crate::schema::Label;
 use crate::table::Kind;
@@ -29,7 +31,7 @@ fn a_scalar_has_no_target() {
         message Request { uint32 quality = 3 [(millrace.acc) = true]; }"#,
     )
     .unwrap_err();
-    let want = "a.proto: field photo.Request.quality: (millrace.acc) is only for string, bytes, repeated and message fields";
+    let want = "a.proto:2:47: field photo.Request.quality: (millrace.acc) is only for string, bytes, repeated and message fields";
     assert_eq!(error.to_string(), want);
 }
 

@@ -1,7 +1,7 @@
 //! A descriptor set as it is written, before names are resolved: the parts of descriptor.proto that we need.
 //!
-//! Why our own reader: a general one would drop `(millrace.acc)` as an unknown option, and the default build needs nothing
-//! else of a protobuf library.
+//! Why our own reader: a general one would drop the options of `millrace/options.proto` as unknown, and the default build needs
+//! nothing else of a protobuf library.
 //!
 //! Bounds: messages nest at most [`MAX_NESTING`] deep, and there are at most [`MAX_ELEMENTS`] elements, so that a few bytes each
 //! do not become a few hundred in memory without end.
@@ -9,11 +9,9 @@
 //! Errors: bytes that are not protobuf, names that are not UTF-8, features without meaning.
 
 use super::features::{EDITION_2023, FeatureSet, PROTO2, PROTO3};
+use super::options::{ACC, RawOptions};
 use super::{MAX_ELEMENTS, MAX_NAME, MAX_NESTING, Problem, SchemaError};
 use crate::wire;
-
-/// Field number of the option `(millrace.acc)` in `FieldOptions`.
-const ACC: u32 = 51234;
 
 /// `FileDescriptorProto`.
 #[derive(Default)]
@@ -94,6 +92,7 @@ pub(crate) struct Method {
     pub output: String,
     pub client_streaming: bool,
     pub server_streaming: bool,
+    pub options: RawOptions,
 }
 
 /// How many more elements there may be.
@@ -108,13 +107,13 @@ impl Budget {
 }
 
 /// A field's value on the wire. What has neither form is of no use to us.
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
 /// Calls `take` with each varint and each length-delimited field in `bytes`.
-fn each<'a>(
+pub(super) fn each<'a>(
     bytes: &'a [u8],
     mut take: impl FnMut(u32, Value<'a>) -> Result<(), SchemaError>,
 ) -> Result<(), SchemaError> {
@@ -131,7 +130,7 @@ fn each<'a>(
 }
 
 /// A name or a type's name.
-fn name(bytes: &[u8]) -> Result<String, SchemaError> {
+pub(super) fn name(bytes: &[u8]) -> Result<String, SchemaError> {
     if bytes.len() > MAX_NAME {
         return Err(Problem::Name.at(""));
     }
@@ -352,6 +351,7 @@ impl Method {
                 (1, Value::Bytes(b)) => method.name = name(b)?,
                 (2, Value::Bytes(b)) => method.input = name(b)?,
                 (3, Value::Bytes(b)) => method.output = name(b)?,
+                (4, Value::Bytes(b)) => method.options.read(b)?,
                 (5, Value::Number(n)) => method.client_streaming = n != 0,
                 (6, Value::Number(n)) => method.server_streaming = n != 0,
                 _ => {}

@@ -1,5 +1,6 @@
 //! What can be wrong with a schema, and where.
 
+use super::options::Contradiction;
 use crate::wire::WireError;
 
 /// A schema that cannot be used. Printed, it names the file and the element, and says what to do.
@@ -9,8 +10,19 @@ pub struct SchemaError {
     pub file: String,
     /// What it is about, such as `field photo.Request.quality`; empty when it is about the file.
     pub element: String,
+    /// Where in the file, if the set has source info (as the compiler's have).
+    pub position: Option<Position>,
     /// What is wrong.
     pub problem: Problem,
+}
+
+/// A place in a file, as editors count: both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
 }
 
 /// See [`SchemaError`].
@@ -44,6 +56,8 @@ pub enum Problem {
     Default(String),
     /// The target option on a field that is not a dereference field.
     AccOnScalar,
+    /// What a method says of itself that cannot be.
+    Contradiction(Box<Contradiction>),
     /// More of something than there may be: what, how many, and the limit.
     TooMany(&'static str, usize, usize),
 }
@@ -71,7 +85,7 @@ impl SchemaError {
 impl Problem {
     /// About `element`, in a file that [`SchemaError::in_file`] will name.
     pub(crate) fn at(self, element: impl Into<String>) -> SchemaError {
-        SchemaError { file: String::new(), element: element.into(), problem: self }
+        SchemaError { file: String::new(), element: element.into(), position: None, problem: self }
     }
 }
 
@@ -83,10 +97,15 @@ impl From<WireError> for SchemaError {
 
 impl std::fmt::Display for SchemaError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for part in [&self.file, &self.element] {
-            if !part.is_empty() {
-                write!(f, "{part}: ")?;
+        if !self.file.is_empty() {
+            write!(f, "{}", self.file)?;
+            if let Some(Position { line, column }) = self.position {
+                write!(f, ":{line}:{column}")?;
             }
+            write!(f, ": ")?;
+        }
+        if !self.element.is_empty() {
+            write!(f, "{}: ", self.element)?;
         }
         write!(f, "{}", self.problem)
     }
@@ -128,6 +147,7 @@ impl std::fmt::Display for Problem {
             Problem::AccOnScalar => {
                 write!(f, "(millrace.acc) is only for string, bytes, repeated and message fields")
             }
+            Problem::Contradiction(what) => what.fmt(f),
             Problem::TooMany(what, count, limit) => write!(f, "{count} {what}; the limit is {limit}"),
         }
     }

@@ -4,7 +4,8 @@
 //! [`Schema::table`] lays the table out (`layout`). A message's class id is its index in [`Schema::messages`]: files in the
 //! order of the set, a message before those nested in it. Extensions of a message are a message of their own, behind all others
 //! ([`Schema::extensions`]): on the wire, and in objects, they are unknown fields of the message that they extend, and these
-//! decode as that other one. `google/protobuf/descriptor.proto` is left out when it is there only for options: nothing decodes it.
+//! decode as that other one. `google/protobuf/descriptor.proto` and `millrace/options.proto` are left out when they are there only for
+//! options: nothing decodes them. What methods say by the latter is in [`Method::options`] (`options`).
 //!
 //! Bounds: [`MAX_SET`], [`MAX_ELEMENTS`], [`MAX_MESSAGES`], [`MAX_FIELDS`], [`MAX_OBJECT`], [`MAX_NAME`], [`MAX_NESTING`]. A set within them makes a
 //! table, always: whatever could fail, fails in [`Schema::from_descriptor_set`].
@@ -20,7 +21,9 @@ mod error;
 mod extensions;
 mod features;
 mod layout;
+mod options;
 mod resolve;
+pub(crate) mod source_info;
 #[cfg(test)]
 pub(crate) mod tests;
 mod types;
@@ -28,7 +31,10 @@ mod types;
 use std::collections::HashMap;
 
 pub use default::DefaultValue;
-pub use error::{Problem, SchemaError};
+pub use error::{Position, Problem, SchemaError};
+pub use options::{
+    Cacheable, Contradiction, KeyPath, MAX_KEY_DEPTH, MAX_TTL_SECONDS, MethodOptions, Order, Place, Places,
+};
 pub use types::Types;
 
 use crate::table::{Kind, Table};
@@ -48,6 +54,9 @@ pub const MAX_OBJECT: usize = 1 << 20;
 pub const MAX_NAME: usize = 512;
 /// How deep messages may be declared within messages. (How deep they may nest on the wire is the decoder's limit.)
 pub const MAX_NESTING: usize = 64;
+
+/// Files that are imported for the options that they declare.
+pub(crate) const FOR_OPTIONS: [&str; 2] = ["google/protobuf/descriptor.proto", "millrace/options.proto"];
 
 /// Every message, enum and service of a descriptor set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +199,8 @@ pub struct Method {
     pub client_streaming: bool,
     /// The server sends a stream of responses.
     pub server_streaming: bool,
+    /// What it says of itself.
+    pub options: MethodOptions,
 }
 
 impl Schema {
@@ -199,7 +210,8 @@ impl Schema {
         if bytes.len() > MAX_SET {
             return Err(Problem::TooMany("bytes of descriptors", bytes.len(), MAX_SET).at(""));
         }
-        let schema = resolve::resolve(descriptor::read_set(bytes)?)?;
+        let schema = descriptor::read_set(bytes).and_then(resolve::resolve);
+        let schema = schema.map_err(|error| source_info::locate(bytes, error))?;
         for message in &schema.messages {
             let size = layout::Placement::of(message).size;
             if size > MAX_OBJECT {

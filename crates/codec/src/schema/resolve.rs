@@ -11,13 +11,11 @@ use std::collections::{HashMap, HashSet};
 use super::descriptor as raw;
 use super::features::{Features, Presence};
 use super::{
-    DefaultValue, Enum, Field, File, Label, MAX_FIELDS, MAX_MESSAGES, MAX_NAME, Message, Method, Oneof,
-    Problem, Schema, SchemaError, Service, Symbol,
+    DefaultValue, Enum, FOR_OPTIONS, Field, File, Label, MAX_FIELDS, MAX_MESSAGES, MAX_NAME, Message, Method,
+    MethodOptions, Oneof, Problem, Schema, SchemaError, Service, Symbol, options,
 };
 use crate::table::Kind;
 use crate::wire::MAX_FIELD_NUMBER;
-
-const DESCRIPTOR_PROTO: &str = "google/protobuf/descriptor.proto";
 
 /// An element of a file, in the order of class ids.
 pub(super) struct Found<'a, T> {
@@ -38,7 +36,7 @@ pub(super) struct Walk<'a> {
 
 /// Builds the schema, or says what is wrong and in which file.
 pub(super) fn resolve(mut files: Vec<raw::File>) -> Result<Schema, SchemaError> {
-    leave_out_descriptor_proto(&mut files);
+    leave_out_options(&mut files);
     let mut walk = Walk::default();
     for (index, file) in files.iter().enumerate() {
         walk.file(index as u32, file).map_err(|error| error.in_file(&file.name))?;
@@ -55,7 +53,10 @@ pub(super) fn resolve(mut files: Vec<raw::File>) -> Result<Schema, SchemaError> 
         .enumerate()
         .map(|(class, found)| build.message(class as u32, found).map_err(in_file(found.file)));
     let mut messages = messages.collect::<Result<Vec<Message>, _>>().map_err(named)?;
-    let services = walk.services.iter().map(|found| build.service(found).map_err(in_file(found.file)));
+    let services = walk.services.iter().map(|found| {
+        let built = build.service(found, &messages);
+        built.map_err(in_file(found.file))
+    });
     let services = services.collect::<Result<Vec<Service>, _>>().map_err(named)?;
     pass_map_features_on(&walk, &mut messages);
     let extensions = super::extensions::append(&build, &mut messages).map_err(named)?;
@@ -65,32 +66,41 @@ pub(super) fn resolve(mut files: Vec<raw::File>) -> Result<Schema, SchemaError> 
     Ok(Schema { files, messages, enums, services, names, extensions })
 }
 
-/// descriptor.proto comes with every file that declares an option. Unless a field or method is of one of its types, or it is
-/// all there is, its messages would only fill the table.
-fn leave_out_descriptor_proto(files: &mut Vec<raw::File>) {
-    let Some(at) = files.iter().position(|file| file.name == DESCRIPTOR_PROTO) else { return };
+/// These come with every file that says an option. Unless a field or method is of one of their types, or one is all there is,
+/// their messages would only fill the table.
+fn leave_out_options(files: &mut Vec<raw::File>) {
+    for name in FOR_OPTIONS {
+        if let Some(at) = files.iter().position(|file| file.name == name)
+            && !is_needed(files, at)
+        {
+            files.remove(at);
+        }
+    }
+}
+
+/// Whether there is no other file, or one that has a field or method of a type of file `at`.
+fn is_needed(files: &[raw::File], at: usize) -> bool {
+    let package = &files[at].package;
     let declared: HashSet<String> = {
         let messages = files[at].messages.iter().map(|m| &m.name);
         let enums = files[at].enums.iter().map(|e| &e.name);
-        messages.chain(enums).map(|name| format!(".google.protobuf.{name}")).collect()
+        messages.chain(enums).map(|name| format!(".{package}.{name}")).collect()
     };
-    // A nested type's name begins with the name of one that is declared in the file: the first four parts.
+    // A nested type's name begins with the name of one that is declared in the file.
+    let depth = package.split('.').count() + 1;
     let uses = |name: &str| {
-        let end = name.match_indices('.').nth(3).map_or(name.len(), |(at, _)| at);
+        let end = name.match_indices('.').nth(depth).map_or(name.len(), |(at, _)| at);
         declared.contains(&name[..end])
     };
     fn messages_use(messages: &[raw::Message], uses: &dyn Fn(&str) -> bool) -> bool {
         messages.iter().any(|m| m.fields.iter().any(|f| uses(&f.type_name)) || messages_use(&m.nested, uses))
     }
     let mut others = files.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, file)| file).peekable();
-    let needed = others.peek().is_none()
+    others.peek().is_none()
         || others.any(|file| {
             let mut methods = file.services.iter().flat_map(|s| &s.methods);
             messages_use(&file.messages, &uses) || methods.any(|m| uses(&m.input) || uses(&m.output))
-        });
-    if !needed {
-        files.remove(at);
-    }
+        })
 }
 
 impl<'a> Walk<'a> {
@@ -342,7 +352,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn service(&self, found: &Found<'_, raw::Service>) -> Result<Service, SchemaError> {
+    fn service(&self, found: &Found<'_, raw::Service>, messages: &[Message]) -> Result<Service, SchemaError> {
         let class = |name: &str, method: &str| match name
             .strip_prefix('.')
             .and_then(|name| self.walk.names.get(name))
@@ -365,7 +375,16 @@ impl Build<'_> {
                 output: class(&raw.output, &raw.name)?,
                 client_streaming: raw.client_streaming,
                 server_streaming: raw.server_streaming,
+                options: MethodOptions::default(),
             });
+        }
+        let inputs: Vec<u32> = methods.iter().map(|method: &Method| method.input).collect();
+        let said = options::check(&found.raw.methods, &inputs, messages).map_err(|(at, wrong)| {
+            let element = format!("method {}.{}", found.name, methods[at].name);
+            Problem::Contradiction(Box::new(wrong)).at(element)
+        })?;
+        for (method, options) in methods.iter_mut().zip(said) {
+            method.options = options;
         }
         Ok(Service { name: found.name.clone(), file: found.file, methods })
     }

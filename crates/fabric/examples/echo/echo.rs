@@ -159,6 +159,7 @@ pub mod demo {
                 name: "Say",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
         hash: 0x023c58a5105423a0,

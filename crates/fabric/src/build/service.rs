@@ -5,6 +5,7 @@
 
 use crate::service::schema_hash;
 use codec::generate::{MethodSite, ServiceSite, ServiceWriter, Taken, Text};
+use codec::schema::{MethodOptions, Places};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -122,6 +123,7 @@ impl Stub<'_> {
             text.line(&format!("name: {:?},", method.name));
             text.line(&format!("client_streaming: {},", method.client_streaming));
             text.line(&format!("server_streaming: {},", method.server_streaming));
+            options(text, &method.options);
             text.close("},");
         }
         text.close("],");
@@ -382,6 +384,36 @@ impl Method<'_> {
         text.line(&body);
         text.close("}");
     }
+}
+
+/// What a method says of itself, as a constant.
+fn options(text: &mut Text, options: &MethodOptions) {
+    let at = "::fabric::stub";
+    if *options == MethodOptions::default() {
+        return text.line(&format!("options: {at}::MethodOptions::NONE,"));
+    }
+    text.open(&format!("options: {at}::MethodOptions {{"));
+    if let Some(key) = &options.key {
+        text.line(&format!("// {}", key.path));
+        let (fields, kind) = (&key.fields, key.kind);
+        text.line(&format!("key: Some({at}::Key {{ fields: &{fields:?}, kind: {at}::KeyKind::{kind:?} }}),"));
+    }
+    if let Some(cacheable) = &options.cacheable {
+        text.open(&format!("cacheable: Some({at}::Cacheable {{"));
+        text.line(&format!("ttl_seconds: {},", cacheable.ttl_seconds));
+        text.line(&format!("invalidated_by: &{:?},", cacheable.invalidated_by));
+        text.close("}),");
+    }
+    text.line(&format!("idempotent: {},", options.idempotent));
+    text.line(&format!("order: {at}::Order::{:?},", options.order));
+    if options.places != Places::ANY {
+        let places = options.places.iter().map(|place| format!("{at}::Place::{place:?}"));
+        let places = places.collect::<Vec<_>>().join(", ");
+        text.line(&format!("places: {at}::Places::of(&[{places}]),"));
+    }
+    text.line(&format!("transaction: {},", options.transaction));
+    text.line(&format!("..{at}::MethodOptions::NONE"));
+    text.close("},");
 }
 
 /// A type's name as that of a constant: `UrlShorten` as `URL_SHORTEN`.

@@ -19,6 +19,7 @@
 //! | `blocking`, `typed` | calls that wait, and messages instead of bytes |
 //! | `caller` | what generated stubs need of it |
 //! | `watched` | what the monitor is told |
+//! | `reconnecting` | a client that connects again, and what it may send again |
 //! | `one` | for the owner of one call: its next event, its next message |
 //!
 //! Invariants: those of `docs/design/003-fabric.md`, of which 1 (exactly one outcome) is `calls`', 5 (streams) `stream`'s, 6 `receive`'s and
@@ -46,6 +47,7 @@ mod options;
 mod owed;
 mod poll;
 mod receive;
+mod reconnecting;
 mod stream;
 mod switching;
 mod typed;
@@ -65,6 +67,7 @@ pub use connect::Connecting;
 pub use error::{StartError, SwitchError};
 pub use event::{Event, What};
 pub use options::{CallOptions, Options};
+pub use reconnecting::{Reconnecting, ReconnectingCounters};
 pub use switching::Switch;
 
 pub(crate) use calls::{Calls, MOST, State};
@@ -92,12 +95,23 @@ pub struct Method {
     number: u16,
     client_streaming: bool,
     server_streaming: bool,
+    idempotent: bool,
 }
 
 impl Method {
     /// The unary method of this number.
     pub(crate) fn unary(number: u16) -> Method {
-        Method { number, client_streaming: false, server_streaming: false }
+        Method { number, client_streaming: false, server_streaming: false, idempotent: false }
+    }
+
+    /// The same, idempotent or not: the client's .proto file says so, servers do not tell in their Welcome. Stubs call it.
+    pub fn idempotent(self, is_idempotent: bool) -> Method {
+        Method { idempotent: is_idempotent, ..self }
+    }
+
+    /// A call whose connection broke may be sent again.
+    pub fn is_idempotent(self) -> bool {
+        self.idempotent
     }
 
     /// Its number in frames.
@@ -296,7 +310,7 @@ pub(crate) fn find_method(services: &[ServiceInfo], path: &str) -> Option<Method
     let service = services.iter().find(|info| info.name == service)?;
     let info = service.methods.iter().find(|info| info.name == method)?;
     let (client_streaming, server_streaming) = (info.client_streaming, info.server_streaming);
-    Some(Method { number: info.number, client_streaming, server_streaming })
+    Some(Method { number: info.number, client_streaming, server_streaming, idempotent: false })
 }
 
 impl std::fmt::Debug for Channel {

@@ -2,7 +2,6 @@
 
 use super::calls::Kind;
 use super::connection::Connection;
-use super::executor::Executor;
 use super::returns::Return;
 use super::tasks::{Of, TaskId};
 use super::watched::code_of;
@@ -34,8 +33,8 @@ impl Server {
     fn collect_replies(&mut self, now: Nanos) -> usize {
         let Some(mut places) = self.core.places.take() else { return 0 };
         let done = places.collect(now, &mut |number, frame| self.answer(number, call_of(frame), frame, now));
-        self.core.elsewhere = places.takes();
         self.core.places = Some(places);
+        self.core.settle();
         done
     }
 

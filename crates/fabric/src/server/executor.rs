@@ -5,7 +5,8 @@
 //!        ◀─ collect: (connection, reply) ─┘     Executed::Reply(head, body): bring it back; Executed::Deferred: nothing, it comes by itself
 //! ```
 //! Contract: what `submit` took is executed once, and its reply comes out of `collect` once, on this thread, in any order. What it
-//! did not take is offered again after some replies were collected; nothing else is taken from that connection until then.
+//! did not take is offered again after some replies were collected; nothing else is taken from that connection until then. Requests of
+//! one line (methods with an order) are executed one after the other, as they were submitted.
 
 use crate::registers::Registers;
 use base::units::Nanos;
@@ -45,6 +46,9 @@ pub trait Executor: Send {
     /// # Errors
     /// [`Full`]: nothing was taken.
     fn submit(&mut self, origin: Origin, request: &[u8]) -> Result<(), Full>;
+
+    /// Requests that were taken and whose replies were not collected; with a handler that deferred, until that has returned.
+    fn in_flight(&self) -> usize;
 
     /// Publishes what was taken.
     fn flush(&mut self);

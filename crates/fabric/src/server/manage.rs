@@ -4,7 +4,6 @@
 //! started before is refused as UNAVAILABLE (it did not run). When all that was open is answered, the connection ends.
 
 use super::connection::{Connection, Counters, End, Phase};
-use super::executor::Executor;
 use super::{Server, find};
 use crate::frame::{Header, Kind};
 use crate::link::Transport;

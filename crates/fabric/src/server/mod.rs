@@ -58,13 +58,13 @@ use crate::connection::switch::Side;
 use crate::link::{self, Address, Frames, Listener};
 use crate::monitor::Watched;
 use crate::registers::{Registers, Watch, wait_policy};
-use crate::service::Service;
+use crate::service::{self, Order, Service};
 use base::units::Nanos;
 use calm::Calm;
 use codec::memory::Memory;
 use connection::{Batch, Connection};
 use greet::Greeting;
-use places::Places;
+use places::{Places, Target};
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ struct Core {
     timers: BTreeSet<(Nanos, u64, u32)>,
     places: Option<Box<Places>>,
     watched: Option<Box<Watched>>,
-    /// Requests are submitted elsewhere.
+    /// Requests may go elsewhere, or nowhere: each is looked at.
     elsewhere: bool,
     /// There is something to publish there.
     submitted: bool,
@@ -117,6 +117,22 @@ struct Core {
 }
 
 impl Core {
+    /// Where a request of a method without streams goes.
+    fn target(&mut self, method: u16) -> Target {
+        let entry = self.router.entry(method).expect("the method was found before");
+        let is_in_line = entry.descriptor.options.order != Order::None;
+        match &mut self.places {
+            Some(places) => places.target(entry.places, is_in_line),
+            None if entry.places.contains(service::Place::Edge) => Target::Here,
+            None => Target::Nowhere,
+        }
+    }
+
+    /// Whether requests may go elsewhere, from now on.
+    fn settle(&mut self) {
+        self.elsewhere = self.router.is_choosy() || self.places.as_ref().is_some_and(|places| places.takes());
+    }
+
     fn remember_timer(&mut self, deadline: Nanos, connection: u64, call: u32) {
         if deadline != Nanos::MAX {
             self.timers.insert((deadline, connection, call));
@@ -195,6 +211,7 @@ impl Server {
     pub fn service(mut self, service: impl Service + 'static) -> Server {
         let router = Arc::get_mut(&mut self.core.router).expect("services are added before workers are");
         router.add(Arc::new(service));
+        self.core.settle();
         self
     }
 
@@ -225,9 +242,8 @@ impl Server {
     /// The system's: no threads can be had, or a core is not allowed.
     pub fn workers(mut self, plan: &WorkersPlan) -> io::Result<Server> {
         let pool = Pool::new(self.router(), plan)?;
-        let places = self.core.places.get_or_insert_default();
-        places.host = Some(pool);
-        self.core.elsewhere = places.takes();
+        self.core.places.get_or_insert_default().host = Some(pool);
+        self.core.settle();
         Ok(self)
     }
 
@@ -257,7 +273,7 @@ impl Server {
         let core = &mut self.core;
         core.options.follow(registers);
         self.listeners.iter_mut().for_each(|listener| listener.set_options(&core.options.link));
-        if places::workers(registers) > 0 {
+        if places::workers(registers, core.router.needs_workers()) > 0 {
             let places = core.places.get_or_insert_default();
             if places.host.is_none() {
                 // As `Server::workers` with nothing special; where the system gives no threads, `follow` of the pool goes on without.
@@ -266,8 +282,8 @@ impl Server {
         }
         if let Some(places) = &mut core.places {
             places.follow(registers);
-            core.elsewhere = places.takes();
         }
+        core.settle();
     }
 
     /// How to wait: as registers say, if there are any.

@@ -7,13 +7,22 @@
 //! | `host` | on workers: `workers.count` of them, one at least |
 //! | `engine` | on the engine that the server was given ([`Server::engine`](super::Server::engine)); without one as `auto` |
 //!
+//! A method that says where it may run (option `(millrace.places)`) runs there, whatever the register says: where the register says if it
+//! may, else on workers, on the engine or on the server's thread, the first of these that it may and that there is. A call of one that
+//! there is no place for is refused.
+//!
 //! Moving: a request stays where it was submitted, and its answer is collected from there; what comes afterwards goes to the new place. So none is
 //! lost and none runs twice, and a client that waits for an answer before it asks again sees its own order. One that does not has asked for
-//! none: calls in flight together may overtake each other at any place but `edge`.
+//! none: calls in flight together may overtake each other at any place but `edge`, unless their methods are in order.
+//!
+//! Methods in order (option `(millrace.order)`): each place executes the requests of a line as they were submitted, and all methods of a line
+//! run at one place. When that changes, the first such request waits until the place before has answered all it has, and so does what
+//! would be submitted there meanwhile ([`Target::Wait`]).
 
 use super::executor::{Executor, Full, Origin};
 use super::workers::Pool;
 use crate::registers::{Id, Registers};
+use crate::service::{Place as Allowed, Places as AllowedPlaces};
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 
@@ -34,13 +43,13 @@ impl Place {
     }
 }
 
-/// How many workers registers want.
-pub(super) fn workers(registers: &Registers) -> usize {
+/// How many workers registers want; `needed` if some method runs nowhere else.
+pub(super) fn workers(registers: &Registers, needed: bool) -> usize {
     let count = registers.size(Id::WorkersCount);
     match Place::of(registers) {
-        Place::Edge => 0,
-        Place::Host => count.max(1),
-        Place::Auto | Place::Engine => count,
+        Place::Edge if !needed => 0,
+        Place::Auto | Place::Engine if !needed => count,
+        _ => count.max(1),
     }
 }
 
@@ -49,11 +58,35 @@ pub fn wants_engine(registers: &Registers) -> bool {
     Place::of(registers) == Place::Engine
 }
 
-/// Where the next request goes, if that is not the server's thread.
-#[derive(Clone, Copy)]
-enum Elsewhere {
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The server's thread runs it.
+    Here,
+    /// To [`Places::submit`].
+    There(At),
+    /// Nowhere yet: those before it in its line, or others of whom the line waits, are not done.
+    Wait,
+    /// Its method may run nowhere that there is.
+    Nowhere,
+}
+
+/// A place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    Edge,
     Host,
     Engine,
+}
+
+impl At {
+    fn of(place: Allowed) -> At {
+        match place {
+            Allowed::Edge => At::Edge,
+            Allowed::Host => At::Host,
+            Allowed::Engine => At::Engine,
+        }
+    }
 }
 
 /// See the head of the file.
@@ -63,23 +96,74 @@ pub(super) struct Places {
     pub(super) host: Option<Pool>,
     /// The engine.
     pub(super) engine: Option<Box<dyn Executor>>,
+    /// Where the last request of a line went, by the places of its methods.
+    lines: [Option<At>; AllowedPlaces::SETS],
+    /// Places that are to be done before lines go on elsewhere, by [`At`].
+    draining: [bool; 3],
 }
 
 impl Default for Places {
     fn default() -> Places {
-        Places { place: Place::Auto, host: None, engine: None }
+        let lines = [None; AllowedPlaces::SETS];
+        Places { place: Place::Auto, host: None, engine: None, lines, draining: [false; 3] }
     }
 }
 
 impl Places {
-    /// Where the next request goes; `None` is the server's thread.
-    fn current(&self) -> Option<Elsewhere> {
+    fn is_there(&self, at: At) -> bool {
+        match at {
+            At::Edge => true,
+            At::Host => self.host.as_ref().is_some_and(|pool| pool.takes()),
+            At::Engine => self.engine.as_ref().is_some_and(|engine| engine.takes()),
+        }
+    }
+
+    /// What the register says, of what there is.
+    fn current(&self) -> At {
         match self.place {
-            Place::Edge => None,
-            Place::Engine if self.engine.as_ref().is_some_and(|engine| engine.takes()) => {
-                Some(Elsewhere::Engine)
+            Place::Edge => At::Edge,
+            Place::Engine if self.is_there(At::Engine) => At::Engine,
+            _ if self.is_there(At::Host) => At::Host,
+            _ => At::Edge,
+        }
+    }
+
+    /// Whether requests are to be submitted: of methods that may run anywhere, or of lines that go on.
+    pub(super) fn takes(&self) -> bool {
+        self.current() != At::Edge || self.lines.iter().any(|last| last.is_some_and(|at| at != At::Edge))
+    }
+
+    /// Where a request goes whose method may run at `allowed`, and is in a line or not.
+    pub(super) fn target(&mut self, allowed: AllowedPlaces, is_in_line: bool) -> Target {
+        let current = self.current();
+        let others = [Allowed::Host, Allowed::Engine, Allowed::Edge].into_iter();
+        let mut may =
+            others.filter(|&place| allowed.contains(place)).map(At::of).filter(|&at| self.is_there(at));
+        let is_allowed = allowed.iter().any(|place| At::of(place) == current);
+        let Some(at) = (if is_allowed { Some(current) } else { may.next() }) else { return Target::Nowhere };
+        drop(may);
+        if is_in_line {
+            let last = self.lines[allowed.number()].unwrap_or(at);
+            if last != at && self.in_flight(last) > 0 {
+                self.draining[last as usize] = true;
+                return Target::Wait;
             }
-            _ => self.host.as_ref().filter(|pool| pool.takes()).map(|_| Elsewhere::Host),
+            self.draining[at as usize] = false;
+            self.lines[allowed.number()] = Some(at);
+        } else if self.draining[at as usize] {
+            if self.in_flight(at) > 0 {
+                return Target::Wait;
+            }
+            self.draining[at as usize] = false;
+        }
+        if at == At::Edge { Target::Here } else { Target::There(at) }
+    }
+
+    fn in_flight(&self, at: At) -> usize {
+        match at {
+            At::Edge => 0,
+            At::Host => self.host.as_ref().map_or(0, Executor::in_flight),
+            At::Engine => self.engine.as_ref().map_or(0, |engine| engine.in_flight()),
         }
     }
 
@@ -87,48 +171,43 @@ impl Places {
         let host = self.host.iter_mut().map(|pool| pool as &mut dyn Executor);
         host.chain(self.engine.iter_mut().map(|engine| &mut **engine as _))
     }
-}
 
-impl Executor for Places {
-    fn takes(&self) -> bool {
-        self.current().is_some()
-    }
-
-    fn submit(&mut self, origin: Origin, request: &[u8]) -> Result<(), Full> {
-        match (self.current(), &mut self.host, &mut self.engine) {
-            (Some(Elsewhere::Engine), _, Some(engine)) => engine.submit(origin, request),
-            (Some(Elsewhere::Host), Some(pool), _) => pool.submit(origin, request),
+    /// As [`Executor::submit`], at that place.
+    pub(super) fn submit(&mut self, at: At, origin: Origin, request: &[u8]) -> Result<(), Full> {
+        match (at, &mut self.host, &mut self.engine) {
+            (At::Engine, _, Some(engine)) => engine.submit(origin, request),
+            (At::Host, Some(pool), _) => pool.submit(origin, request),
             _ => Err(Full),
         }
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.all().for_each(|executor| executor.flush());
     }
 
-    fn collect(&mut self, now: Nanos, each: &mut dyn FnMut(u64, &[u8])) -> usize {
+    pub(super) fn collect(&mut self, now: Nanos, each: &mut dyn FnMut(u64, &[u8])) -> usize {
         self.all().map(|executor| executor.collect(now, each)).sum()
     }
 
-    fn arm(&mut self) -> bool {
+    pub(super) fn arm(&mut self) -> bool {
         // Both, also when the first has something: an executor that is not armed wakes nobody.
         self.all().fold(true, |quiet, executor| executor.arm() & quiet)
     }
 
-    fn disarm(&mut self) {
+    pub(super) fn disarm(&mut self) {
         self.all().for_each(|executor| executor.disarm());
     }
 
-    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+    pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         self.host.iter().for_each(|pool| pool.descriptors(into));
         self.engine.iter().for_each(|engine| engine.descriptors(into));
     }
 
-    fn closed(&mut self, connection: u64) {
+    pub(super) fn closed(&mut self, connection: u64) {
         self.all().for_each(|executor| executor.closed(connection));
     }
 
-    fn follow(&mut self, registers: &Registers) {
+    pub(super) fn follow(&mut self, registers: &Registers) {
         self.place = Place::of(registers);
         self.all().for_each(|executor| executor.follow(registers));
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "millrace.Reflection",
-    methods: &[MethodDescriptor { name: "Files", client_streaming: false, server_streaming: false }],
+    methods: &[MethodDescriptor::new("Files", false, false)],
     hash: 0,
     descriptors: &[],
 };

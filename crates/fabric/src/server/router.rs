@@ -11,8 +11,12 @@ use super::returns::Returns;
 use crate::connection::handshake::{MAX_METHODS, MAX_NAME, MAX_SERVICES, MethodInfo, ServiceInfo};
 use crate::frame::{END, Frame, HEADER, Header, Kind, MAX_MESSAGE};
 use crate::monitor::trace::context_of;
-use crate::service::{Answered, Context, Incoming, MethodDescriptor, Service, Tools, too_long};
+use crate::service::{
+    Answered, Context, Incoming, MethodDescriptor, MethodOptions, Order, Place, Places, Service,
+    ServiceDescriptor, Tools, too_long,
+};
 use crate::status::{Code, Status};
+use base::prng::mix64;
 use base::trace::{Scope, Tracer};
 use base::units::Nanos;
 use codec::decode::Limits;
@@ -27,6 +31,8 @@ pub struct Router {
     methods: Vec<Entry>,
     services: Vec<Arc<dyn Service>>,
     infos: Vec<ServiceInfo>,
+    /// Some method may not run everywhere.
+    is_choosy: bool,
     /// What a request may take while it is decoded.
     limits: Limits,
     pub(super) returns: Arc<Returns>,
@@ -41,6 +47,10 @@ pub(super) struct Entry {
     /// Its place in the service.
     pub(super) index: usize,
     pub(super) descriptor: MethodDescriptor,
+    /// The service's number, which is part of its lines.
+    pub(super) service_number: u16,
+    /// Where it runs: of a method that is in order with others, where all of them may.
+    pub(super) places: Places,
 }
 
 /// What a thread that executes uses again for each call.
@@ -69,7 +79,8 @@ pub enum Executed<'s> {
 impl Router {
     pub(super) fn new(returns: Arc<Returns>, limits: Limits) -> Router {
         let (methods, services, infos) = (Vec::new(), Vec::new(), Vec::new());
-        let mut router = Router { methods, services, infos, limits, returns, tracer: OnceLock::new() };
+        let tracer = OnceLock::new();
+        let mut router = Router { methods, services, infos, is_choosy: false, limits, returns, tracer };
         router.add(Arc::new(Reflection::of(&[])));
         router
     }
@@ -95,7 +106,11 @@ impl Router {
                 client_streaming: method.client_streaming,
                 server_streaming: method.server_streaming,
             });
-            self.methods.push(Entry { service: Arc::clone(&service), index, descriptor: method });
+            let service_number = self.infos.len() as u16;
+            let service = Arc::clone(&service);
+            let places = together(descriptor, method.options);
+            self.is_choosy |= places != Places::ANY;
+            self.methods.push(Entry { service, index, descriptor: method, service_number, places });
         }
         assert!(self.methods.len() <= MAX_METHODS, "a server has {MAX_METHODS} methods at most");
         self.infos.push(ServiceInfo { name: descriptor.name.to_owned(), hash: descriptor.hash, methods });
@@ -117,6 +132,36 @@ impl Router {
     #[inline]
     pub(super) fn entry(&self, method: u16) -> Option<&Entry> {
         self.methods.get(usize::from(method))
+    }
+
+    /// The line that a request is in: those of one line run one after the other, as they came. `None`: it waits for nobody.
+    #[inline]
+    pub(super) fn line(&self, request: &Frame<'_>, connection: u64) -> Option<u64> {
+        let entry = self.entry(request.header.method)?;
+        let own = match entry.descriptor.options.order {
+            Order::None => return None,
+            // What is no message has no key, and is in line with others like it until its handler says so.
+            Order::PerKey => entry.descriptor.options.key.and_then(|key| key.hash(request.body)).unwrap_or(1),
+            Order::PerConnection => mix64(connection).rotate_left(1),
+        };
+        Some(own ^ mix64(u64::from(entry.service_number) + 1))
+    }
+
+    /// Whether some method may not run everywhere.
+    #[inline]
+    pub(super) fn is_choosy(&self) -> bool {
+        self.is_choosy
+    }
+
+    /// Whether some method runs on workers only.
+    pub(super) fn needs_workers(&self) -> bool {
+        let only = Places::of(&[Place::Host]);
+        self.methods.iter().any(|entry| entry.places == only)
+    }
+
+    /// `/shop.Cart/Add`, for messages.
+    pub(super) fn path(&self, entry: &Entry) -> String {
+        format!("/{}/{}", self.infos[usize::from(entry.service_number)].name, entry.descriptor.name)
     }
 
     /// Whether the frame is a Request for a method without streams: what [`Router::execute`] takes.
@@ -235,6 +280,17 @@ impl Scratch {
         self.tools.bytes.extend_from_slice(text);
         failed_header(call, 0, status).emit()
     }
+}
+
+/// Where a method runs. The compiler of .proto files refuses methods in order that have no place in common; of those written by hand it
+/// is the method's own.
+fn together(descriptor: &ServiceDescriptor, method: MethodOptions) -> Places {
+    if method.order == Order::None {
+        return method.places;
+    }
+    let mut others = descriptor.methods.iter().filter(|other| other.options.order == method.order);
+    let common = others.try_fold(Places::ANY, |common, other| common.and(other.options.places));
+    common.unwrap_or(method.places)
 }
 
 /// The Reply of a call that failed after `items` items.

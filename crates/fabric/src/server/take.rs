@@ -7,7 +7,8 @@
 
 use super::calls::{self, Open};
 use super::connection::{Batch, Connection, End, Phase};
-use super::executor::{Executor, Origin};
+use super::executor::Origin;
+use super::places::Target;
 use super::router::{Executed, deadline, too_late, unknown_method};
 use super::tasks::Of;
 use super::watched::{Watch, code_of};
@@ -15,7 +16,7 @@ use super::{Core, failure};
 use crate::connection::switch::{Noted, Received, Side};
 use crate::frame::{Frame, Header, Kind, Violation};
 use crate::monitor::Point;
-use crate::service::{Shape, Shared, StreamCall};
+use crate::service::{Place, Shape, Shared, StreamCall};
 use crate::status::{Code, Status};
 use base::units::Nanos;
 use std::sync::Arc;
@@ -36,6 +37,28 @@ impl Flow {
 #[cold]
 fn draining() -> Status {
     Status::new(Code::Unavailable, "the server is shutting down")
+}
+
+/// The method may run nowhere that there is.
+#[cold]
+fn no_place(core: &Core, method: u16) -> Status {
+    let entry = core.router.entry(method).expect("the method was found before");
+    let places: Vec<&str> = entry.places.iter().map(Place::name).collect();
+    let (path, places) = (core.router.path(entry), places.join(" or "));
+    let text = format!(
+        "{path} runs on {places} only, as its .proto file says, and this server has none: set workers.count, or give it an engine core"
+    );
+    Status::new(Code::FailedPrecondition, text)
+}
+
+impl Core {
+    /// Submits a request; false if there is no room, or no place.
+    fn submit(&mut self, target: Target, origin: Origin, request: &[u8]) -> bool {
+        let (Target::There(at), Some(places)) = (target, &mut self.places) else { return false };
+        let is_taken = places.submit(at, origin, request).is_ok();
+        self.submitted |= is_taken;
+        is_taken
+    }
 }
 
 impl Connection {
@@ -147,9 +170,14 @@ impl Connection {
             Some(entry) if !entry.descriptor.is_unary() => {
                 return self.open_stream(core, frame, watch, arrived, now);
             }
-            Some(_) if core.elsewhere => {
-                return Ok(self.submit(core, frame, bytes, watch, arrived, now));
-            }
+            Some(_) if core.elsewhere => match core.target(method) {
+                Target::Here => {}
+                Target::Nowhere => {
+                    let status = no_place(core, method);
+                    return Ok(self.refuse(&frame.header, core, watch, &status, now));
+                }
+                target => return Ok(self.submit(core, target, frame, bytes, watch, arrived, now)),
+            },
             _ => {}
         }
         let origin = Origin { connection: self.number, arrived };
@@ -201,9 +229,11 @@ impl Connection {
     }
 
     /// Gives a Request to where it is to run; if there is no room, it waits here.
+    #[allow(clippy::too_many_arguments)] // what a request is
     fn submit(
         &mut self,
         core: &mut Core,
+        target: Target,
         frame: &Frame<'_>,
         bytes: &[u8],
         watch: Watch,
@@ -217,16 +247,11 @@ impl Connection {
         let carried = core.carried(frame);
         let bytes = carried.as_deref().unwrap_or(bytes);
         let origin = Origin { connection: self.number, arrived };
-        let places = core.places.as_mut().expect("asked before");
-        let flow = match places.submit(origin, bytes) {
-            Ok(()) => {
-                core.submitted = true;
-                Flow::Go
-            }
-            Err(_) => {
-                self.refused = Some((bytes.to_vec(), arrived));
-                Flow::Stop
-            }
+        let flow = if core.submit(target, origin, bytes) {
+            Flow::Go
+        } else {
+            self.refused = Some((bytes.to_vec(), arrived));
+            Flow::Stop
         };
         // Open in both cases: it was taken.
         self.open_deferred(core, frame, watch, arrived);
@@ -243,16 +268,20 @@ impl Connection {
     fn submit_again(&mut self, core: &mut Core, now: Nanos) -> bool {
         let Some((bytes, arrived)) = self.refused.take() else { return true };
         let origin = Origin { connection: self.number, arrived };
-        if !core.elsewhere {
+        let Some(header) = Frame::parse(&bytes).ok().map(|frame| frame.header) else { return true };
+        let target = if core.elsewhere { core.target(header.method) } else { Target::Here };
+        if target == Target::Here {
             return self.execute_refused(core, &bytes, origin, now);
         }
-        let places = core.places.as_mut();
-        let submitted = places.is_some_and(|places| places.submit(origin, &bytes).is_ok());
-        core.submitted |= submitted;
-        if submitted {
+        if core.submit(target, origin, &bytes) {
             return true;
         }
-        let Some(header) = Frame::parse(&bytes).ok().map(|frame| frame.header) else { return true };
+        if target == Target::Nowhere {
+            let status = no_place(core, header.method);
+            self.watch_end_of(core, header.call, status.code());
+            self.close_call(core, header.call);
+            return self.reply(&failure(header.call, 0, &status), now);
+        }
         if now >= deadline(&header, arrived) {
             self.watch_end_of(core, header.call, Code::DeadlineExceeded);
             self.close_call(core, header.call);

@@ -8,7 +8,6 @@
 //! [`Server::next_deadline`], [`Server::disarm`] after. The descriptors are others after each poll.
 
 use super::Server;
-use super::executor::Executor;
 use super::greet::Greeting;
 use crate::channel::Channel;
 use base::clock::Clock;

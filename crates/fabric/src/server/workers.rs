@@ -21,7 +21,7 @@ use crate::link::Mode;
 use crate::port::polling::Thresholds;
 use crate::port::{self, Packet, PortOptions};
 use crate::registers::{Id, Registers, wait_policy};
-use crate::workers::{Balancing, Execute, Key, Provisioning, Route, Work, Workers, WorkersOptions};
+use crate::workers::{Balancing, Execute, Provisioning, Route, Work, Workers, WorkersOptions};
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 use std::io;
@@ -39,7 +39,7 @@ pub struct WorkersPlan {
     pub count: usize,
     /// Their rings, waiting, cores, and the balancer of services without one of their own. How many services there are is the server's to say.
     pub options: WorkersOptions,
-    /// Services with a balancer or a key of their own.
+    /// Services with a balancer of their own. Where requests have their key is their methods' to say (option `(millrace.key)`).
     pub services: Vec<ServicePlan>,
 }
 
@@ -50,16 +50,12 @@ pub struct ServicePlan {
     pub name: String,
     /// Its balancer; without one that of all.
     pub balancing: Option<Balancing>,
-    /// Where its requests have their key, for a balancer that asks for one.
-    pub key: Option<Key>,
 }
 
 /// See the head of the file.
 pub(super) struct Pool {
     router: Arc<Router>,
     plan: WorkersPlan,
-    /// The service of each method.
-    services: Vec<u16>,
     front: Option<Workers>,
     /// How many workers the front has.
     running: usize,
@@ -71,19 +67,11 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(router: Arc<Router>, plan: &WorkersPlan) -> io::Result<Pool> {
-        let mut services = Vec::new();
-        for (service, info) in router.services().iter().enumerate() {
-            for method in &info.methods {
-                services.resize(services.len().max(usize::from(method.number) + 1), 0);
-                services[usize::from(method.number)] = service as u16;
-            }
-        }
         let mut plan = plan.clone();
         plan.options.services = router.services().len() as u16;
         let mut pool = Pool {
             router,
             plan,
-            services,
             front: None,
             running: 0,
             retiring: Vec::new(),
@@ -103,7 +91,6 @@ impl Pool {
         let handlers = Arc::new(Handlers(Arc::clone(&self.router)));
         let mut front = Workers::new(self.plan.count, &self.plan.options, handlers)?;
         for (service, own) in self.own() {
-            front.set_key(service, own.key.clone());
             front.set_balancing(service, own.balancing.unwrap_or(self.plan.options.balancing));
         }
         Ok(Some(front))
@@ -150,10 +137,23 @@ impl Executor for Pool {
     fn submit(&mut self, origin: Origin, request: &[u8]) -> Result<(), Full> {
         let front = self.front.as_mut().ok_or(Full)?;
         let frame = Frame::parse(request).expect("the server parsed it");
-        let service = self.services.get(usize::from(frame.header.method)).copied().unwrap_or_default();
-        let key = front.key(service).and_then(|key| key.of(frame.body));
-        let (connection, packet) = (origin.connection as u32, self.courier.pack(origin, request));
-        front.submit(&Route { connection, service, key }, packet).map_err(|_| Full)
+        let line = self.router.line(&frame, origin.connection);
+        if line.is_some() && !self.retiring.is_empty() {
+            // Those before it in its line may be there still.
+            return Err(Full);
+        }
+        let packet = self.courier.pack(origin, request);
+        if let Some(line) = line {
+            return front.submit_in_line(line, packet).map_err(|_| Full);
+        }
+        let entry = self.router.entry(frame.header.method).expect("the server found it");
+        let (service, key) = (entry.service_number, entry.descriptor.options.key);
+        let key = key.filter(|_| front.asks_for_key(service)).and_then(|key| key.hash(frame.body));
+        front.submit(&Route { connection: origin.connection as u32, service, key }, packet).map_err(|_| Full)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.front.iter().chain(&self.retiring).map(Workers::in_flight).sum()
     }
 
     fn flush(&mut self) {
@@ -200,7 +200,7 @@ impl Executor for Pool {
             }
         }
         self.balance(wanted.balancing);
-        self.plan.count = places::workers(registers);
+        self.plan.count = places::workers(registers, self.router.needs_workers());
         self.resize();
     }
 

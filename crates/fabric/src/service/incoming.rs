@@ -105,6 +105,22 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
+    /// The reply that the call was answered with, encoded; nothing if it was not, if it is answered later, or if there is metadata beside it.
+    /// For whoever wraps a service to keep its replies.
+    pub fn answer(&self) -> Option<&[u8]> {
+        match self.answered {
+            _ if !self.context.reply_metadata.is_empty() => None,
+            Answered::Encoded => Some(self.tools.encoder.written()),
+            Answered::Bytes => Some(&self.tools.bytes),
+            Answered::Not | Answered::Deferred => None,
+        }
+    }
+
+    /// Whether the answer was left to a [`Responder`].
+    pub fn is_deferred(&self) -> bool {
+        self.answered == Answered::Deferred
+    }
+
     /// Leaves the answer to a [`Responder`], which any thread may use at any time.
     ///
     /// # Panics

@@ -9,11 +9,15 @@
 
 mod context;
 mod incoming;
+mod key;
+mod options;
 mod responder;
 mod stream;
 
 pub use context::Context;
 pub use incoming::Incoming;
+pub use key::{Key, KeyValue};
+pub use options::{Cacheable, KeyKind, MethodOptions, Order, Place, Places};
 pub use responder::Responder;
 pub use stream::{Replies, Requests, Sending, StreamCall};
 
@@ -82,9 +86,16 @@ pub struct MethodDescriptor {
     pub client_streaming: bool,
     /// The server sends a stream.
     pub server_streaming: bool,
+    /// What it says of itself.
+    pub options: MethodOptions,
 }
 
 impl MethodDescriptor {
+    /// A method that says nothing of itself.
+    pub const fn new(name: &'static str, client_streaming: bool, server_streaming: bool) -> MethodDescriptor {
+        MethodDescriptor { name, client_streaming, server_streaming, options: MethodOptions::NONE }
+    }
+
     /// One request, one reply.
     pub fn is_unary(&self) -> bool {
         !self.client_streaming && !self.server_streaming

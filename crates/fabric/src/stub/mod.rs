@@ -4,7 +4,8 @@ mod streams;
 
 pub use crate::channel::{CallId, CallOptions, Caller, Channel, Method, StartError};
 pub use crate::service::{
-    BoxFuture, Context, Incoming, MethodDescriptor, Replies, Requests, Service, ServiceDescriptor, StreamCall,
+    BoxFuture, Cacheable, Context, Incoming, Key, KeyKind, MethodDescriptor, MethodOptions, Order, Place,
+    Places, Replies, Requests, Service, ServiceDescriptor, StreamCall,
 };
 pub use crate::status::Status;
 pub use streams::{Exchange, ReplyStream, RequestStream};
@@ -61,7 +62,7 @@ pub fn resolve<const N: usize>(
                 if at.is_client_streaming() == method.client_streaming
                     && at.is_server_streaming() == method.server_streaming =>
             {
-                found.push(at);
+                found.push(at.idempotent(method.options.idempotent));
             }
             _ => return Err(NotServed { method: path, other_shape: served.is_some() }),
         }

@@ -19,7 +19,6 @@
 //!
 //! Cost: a few nanoseconds; shortest-queue one load per worker.
 
-use super::key::Key;
 use base::Prng;
 use base::prng::mix64;
 use std::fmt;
@@ -104,7 +103,6 @@ pub struct Route {
 #[derive(Clone, Debug)]
 pub struct Balancer {
     balancing: Balancing,
-    key: Option<Key>,
     /// The next in turn; for shortest-queue, who wins a tie.
     next: usize,
     prng: Prng,
@@ -113,7 +111,7 @@ pub struct Balancer {
 impl Balancer {
     /// A balancer; `seed` is for those that draw.
     pub fn new(balancing: Balancing, seed: u64) -> Balancer {
-        Balancer { balancing, key: None, next: 0, prng: Prng::new(seed) }
+        Balancer { balancing, next: 0, prng: Prng::new(seed) }
     }
 
     /// Another way from now on. Requests that were given to workers stay there.
@@ -121,20 +119,15 @@ impl Balancer {
         self.balancing = balancing;
     }
 
-    /// Where the service's requests have their key.
-    pub fn set_key(&mut self, key: Option<Key>) {
-        self.key = key;
-    }
-
     /// The way it balances now.
     pub fn balancing(&self) -> Balancing {
         self.balancing
     }
 
-    /// What finds the key of a request, if the way it balances now asks for one.
+    /// Whether the way it balances now goes by keys.
     #[inline]
-    pub fn key(&self) -> Option<&Key> {
-        self.key.as_ref().filter(|_| self.balancing == Balancing::KeyHash)
+    pub fn asks_for_key(&self) -> bool {
+        self.balancing == Balancing::KeyHash
     }
 
     /// The worker for a request; `outstanding` says how many requests each has, and is not empty.
@@ -144,7 +137,7 @@ impl Balancer {
         match self.balancing {
             Balancing::Static => route.connection as usize % workers,
             Balancing::KeyHash => match route.key {
-                Some(key) => ((u128::from(mix64(key)) * workers as u128) >> 64) as usize,
+                Some(key) => by_hash(key, workers),
                 None => route.connection as usize % workers,
             },
             Balancing::RoundRobin => self.next % workers,
@@ -174,6 +167,12 @@ impl Balancer {
         let in_turn = (0..workers).map(|nth| (self.next + nth) % workers);
         in_turn.min_by_key(|&worker| outstanding[worker]).unwrap_or(0)
     }
+}
+
+/// The worker that a hash is mapped to.
+#[inline]
+pub(super) fn by_hash(hash: u64, workers: usize) -> usize {
+    ((u128::from(mix64(hash)) * workers as u128) >> 64) as usize
 }
 
 #[cfg(test)]

@@ -22,13 +22,11 @@
 //! Tests: `tests.rs`; in virtual time, with the same code, `benches/balance`.
 
 pub mod balance;
-pub mod key;
 pub mod provision;
 mod queue;
 mod worker;
 
 pub use balance::{Balancing, Route};
-pub use key::Key;
 pub use provision::Provisioning;
 pub use worker::{Via, Worker};
 
@@ -231,6 +229,21 @@ impl Workers {
         Ok(())
     }
 
+    /// Gives a request to the worker that `line` is mapped to, whatever balancer and provisioning say: those of one line are executed one
+    /// after the other, as they were submitted.
+    ///
+    /// # Errors
+    /// As [`Workers::submit`].
+    pub fn submit_in_line(&mut self, line: u64, request: Packet) -> Result<(), Full<Packet>> {
+        let worker = balance::by_hash(line, self.seats.len());
+        let id = self.seats[worker].core;
+        self.ports.try_send(id, request).map_err(|refused| Full(refused.into_packet()))?;
+        self.ways.sent(id);
+        self.outstanding[worker] += 1;
+        self.in_flight += 1;
+        Ok(())
+    }
+
     /// What leads to a worker.
     #[inline]
     fn way(&mut self, connection: u32, worker: usize) -> PortId {
@@ -306,23 +319,16 @@ impl Workers {
         &self.outstanding
     }
 
-    /// What finds the key for [`Route::key`], if the service's balancer asks for one now.
+    /// Whether the service's balancer goes by [`Route::key`] now.
     #[inline]
-    pub fn key(&self, service: u16) -> Option<&Key> {
-        self.balancers.get(usize::from(service))?.key()
+    pub fn asks_for_key(&self, service: u16) -> bool {
+        self.balancers.get(usize::from(service)).is_some_and(Balancer::asks_for_key)
     }
 
     /// Another balancer for a service, from its next request on.
     pub fn set_balancing(&mut self, service: u16, balancing: Balancing) {
         if let Some(balancer) = self.balancers.get_mut(usize::from(service)) {
             balancer.set(balancing);
-        }
-    }
-
-    /// Where a service's requests have their key.
-    pub fn set_key(&mut self, service: u16, key: Option<Key>) {
-        if let Some(balancer) = self.balancers.get_mut(usize::from(service)) {
-            balancer.set_key(key);
         }
     }
 

@@ -13,7 +13,7 @@ pub fn types() -> &'static ::codec::schema::Types {
 pub const DESCRIPTORS: &[u8] = include_bytes!("parts.desc");
 
 /// Of the layout that the accessors rely on; compared with the table's when that is made.
-pub const LAYOUT_HASH: u64 = 0x35f49ca5eadb4436;
+pub const LAYOUT_HASH: u64 = 0x8df460a6aecc9fe9;
 
 /// Package `parts`.
 #[allow(dead_code)]
@@ -267,6 +267,62 @@ pub mod parts {
         }
     }
 
+    /// Message `parts.Slot`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Slot;
+
+    impl Slot {
+        /// The field `at`, to be moved between the memories.
+        pub const AT: ::codec::place::FieldId = ::codec::typed::field(5, 0);
+    }
+
+    /// A finished [`Slot`].
+    #[derive(Clone, Copy)]
+    pub struct SlotView<'a>(::codec::object::View<'a>);
+
+    /// A [`Slot`] being built.
+    pub struct SlotMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        Slot, SlotView, SlotMut, class 5, size 32, super::types
+    }
+
+    impl<'a> SlotView<'a> {
+        /// `at`.
+        pub fn at(self) -> Option<slot::AtView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<slot::At>(self.0, 0, 24) }
+        }
+
+        /// True if `at` is there.
+        pub fn has_at(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(0) }
+        }
+
+        /// True if `at` is in accelerator memory.
+        pub fn at_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+    }
+
+    impl<'a> SlotMut<'_, 'a> {
+        /// `at`, made if it is not there.
+        pub fn at_mut(&mut self) -> Result<slot::AtMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message_mut::<slot::At>(self.0.borrow(), field) }
+        }
+
+        /// Makes `at` absent.
+        pub fn clear_at(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+    }
+
     /// Has the name that a stub would like.
     #[derive(Clone, Copy, Debug)]
     pub struct EchoClient;
@@ -279,7 +335,7 @@ pub mod parts {
     pub struct EchoClientMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        EchoClient, EchoClientView, EchoClientMut, class 5, size 16, super::types
+        EchoClient, EchoClientView, EchoClientMut, class 7, size 16, super::types
     }
 
     /// Has the name of a trait that Rust has in scope.
@@ -294,7 +350,7 @@ pub mod parts {
     pub struct SendMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Send, SendView, SendMut, class 6, size 32, super::types
+        Send, SendView, SendMut, class 8, size 32, super::types
     }
 
     impl<'a> SendView<'a> {
@@ -333,7 +389,7 @@ pub mod parts {
     pub struct OuterMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Outer, OuterView, OuterMut, class 7, size 16, super::types
+        Outer, OuterView, OuterMut, class 9, size 16, super::types
     }
 
     /// What is known of `parts.Echo` without a peer.
@@ -344,26 +400,31 @@ pub mod parts {
                 name: "Say",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Later",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Count",
                 client_streaming: false,
                 server_streaming: true,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Sum",
                 client_streaming: true,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Chat",
                 client_streaming: true,
                 server_streaming: true,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
         hash: 0x358ceae41584d6bc,
@@ -668,21 +729,25 @@ pub mod parts {
                 name: "New",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Type",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "SayAsync",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Say",
                 client_streaming: false,
                 server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
         hash: 0xb98e7d21eabb25e9,
@@ -985,6 +1050,251 @@ pub mod parts {
         }
     }
 
+    /// What is known of `parts.Shelf` without a peer.
+    pub static SHELF: ::fabric::stub::ServiceDescriptor = ::fabric::stub::ServiceDescriptor {
+        name: "parts.Shelf",
+        methods: &[
+            ::fabric::stub::MethodDescriptor {
+                name: "Read",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions {
+                    // at.row
+                    key: Some(::fabric::stub::Key { fields: &[2, 3], kind: ::fabric::stub::KeyKind::Sint32 }),
+                    cacheable: Some(::fabric::stub::Cacheable {
+                        ttl_seconds: 60,
+                        invalidated_by: &[1],
+                    }),
+                    idempotent: true,
+                    order: ::fabric::stub::Order::None,
+                    places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host, ::fabric::stub::Place::Engine]),
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
+            },
+            ::fabric::stub::MethodDescriptor {
+                name: "Write",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions {
+                    // at.row
+                    key: Some(::fabric::stub::Key { fields: &[2, 3], kind: ::fabric::stub::KeyKind::Sint32 }),
+                    idempotent: false,
+                    order: ::fabric::stub::Order::PerKey,
+                    transaction: true,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
+            },
+            ::fabric::stub::MethodDescriptor {
+                name: "Touch",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions {
+                    idempotent: true,
+                    order: ::fabric::stub::Order::PerConnection,
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
+            },
+        ],
+        hash: 0xc89fe142dc9448f5,
+        descriptors: super::DESCRIPTORS,
+    };
+
+    /// Its methods say what they are.
+    ///
+    /// What is not implemented answers UNIMPLEMENTED. [`ShelfServer`] serves it.
+    pub trait Shelf: ::core::marker::Send + ::core::marker::Sync + 'static {
+        /// `/parts.Shelf/Read`.
+        fn read(
+            &self,
+            request: SlotView<'_>,
+            reply: &mut NumberMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/parts.Shelf/Read"))
+        }
+
+        /// `/parts.Shelf/Write`.
+        fn write(
+            &self,
+            request: SlotView<'_>,
+            reply: &mut NumberMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/parts.Shelf/Write"))
+        }
+
+        /// `/parts.Shelf/Touch`.
+        fn touch(
+            &self,
+            request: SlotView<'_>,
+            reply: &mut NumberMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/parts.Shelf/Touch"))
+        }
+    }
+
+    /// Serves an implementation of [`Shelf`].
+    #[derive(Debug)]
+    pub struct ShelfServer<T>(::std::sync::Arc<T>);
+
+    impl<T: Shelf> ShelfServer<T> {
+        /// Serves `handler`.
+        pub fn new(handler: T) -> ShelfServer<T> {
+            ShelfServer(::std::sync::Arc::new(handler))
+        }
+
+        /// Serves a handler that others hold too.
+        pub fn shared(handler: ::std::sync::Arc<T>) -> ShelfServer<T> {
+            ShelfServer(handler)
+        }
+    }
+
+    impl<T: Shelf> ::fabric::stub::Service for ShelfServer<T> {
+        fn descriptor(&self) -> &'static ::fabric::stub::ServiceDescriptor {
+            &SHELF
+        }
+
+        #[inline]
+        fn unary(
+            &self,
+            method: usize,
+            call: &mut ::fabric::stub::Incoming<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            match method {
+                0 => {
+                    call.message::<Slot, Number>(|request, reply, context| {
+                        Shelf::read(&*self.0, request, reply, context)
+                    })
+                }
+                1 => {
+                    call.message::<Slot, Number>(|request, reply, context| {
+                        Shelf::write(&*self.0, request, reply, context)
+                    })
+                }
+                2 => {
+                    call.message::<Slot, Number>(|request, reply, context| {
+                        Shelf::touch(&*self.0, request, reply, context)
+                    })
+                }
+                _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+    }
+
+    /// Calls `parts.Shelf` over a channel that it was made for.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ShelfClient {
+        read: ::fabric::stub::Method,
+        write: ::fabric::stub::Method,
+        touch: ::fabric::stub::Method,
+    }
+
+    impl ShelfClient {
+        /// Finds the methods at the channel's peer.
+        ///
+        /// # Errors
+        /// The peer does not serve one of them.
+        pub fn new(
+            channel: &impl ::fabric::stub::Caller,
+        ) -> Result<ShelfClient, ::fabric::stub::NotServed> {
+            let [read, write, touch] = ::fabric::stub::resolve(channel, &SHELF)?;
+            Ok(ShelfClient { read, write, touch })
+        }
+
+        /// `/parts.Shelf/Read`.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn read(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut SlotMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<Number>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<Slot, Number>(channel, self.read, options, fill)
+        }
+
+        /// Starts a call of [`Self::read`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn read_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut SlotMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<Slot>(self.read, options, user, fill)
+        }
+
+        /// `/parts.Shelf/Write`.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn write(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut SlotMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<Number>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<Slot, Number>(channel, self.write, options, fill)
+        }
+
+        /// Starts a call of [`Self::write`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn write_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut SlotMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<Slot>(self.write, options, user, fill)
+        }
+
+        /// `/parts.Shelf/Touch`.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn touch(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut SlotMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<Number>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<Slot, Number>(channel, self.touch, options, fill)
+        }
+
+        /// Starts a call of [`Self::touch`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn touch_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut SlotMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<Slot>(self.touch, options, user, fill)
+        }
+    }
+
     /// Package `parts.common`.
     pub mod common {
         /// A point in time.
@@ -1041,7 +1351,49 @@ pub mod parts {
         pub struct InnerMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
         ::codec::typed_message! {
-            Inner, InnerView, InnerMut, class 8, size 16, super::super::types
+            Inner, InnerView, InnerMut, class 10, size 16, super::super::types
+        }
+    }
+
+    /// What is declared in `parts.Slot`.
+    pub mod slot {
+        /// Message `parts.Slot.At`.
+        #[derive(Clone, Copy, Debug)]
+        pub struct At;
+
+        /// A finished [`At`].
+        #[derive(Clone, Copy)]
+        pub struct AtView<'a>(::codec::object::View<'a>);
+
+        /// A [`At`] being built.
+        pub struct AtMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+        ::codec::typed_message! {
+            At, AtView, AtMut, class 6, size 32, super::super::types
+        }
+
+        impl<'a> AtView<'a> {
+            /// `row`.
+            pub fn row(self) -> i32 {
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.scalar(24) }
+            }
+        }
+
+        impl<'a> AtMut<'_, 'a> {
+            /// Sets `row`.
+            pub fn set_row(&mut self, value: i32) {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.set(field, value) }
+            }
+
+            /// Makes `row` absent.
+            pub fn clear_row(&mut self) {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.clear(field, 4) }
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct List {
 }
 
 /// Who shows them, and which.
-fn lists() -> [(&'static str, Vec<&'static Family>); 9] {
+fn lists() -> [(&'static str, Vec<&'static Family>); 10] {
     use serve::{chain, inc, kv, proxy, rec, rpc};
     [
         ("Every server", [process::own::FAMILIES, process::FAMILIES].concat()),
@@ -31,6 +31,7 @@ fn lists() -> [(&'static str, Vec<&'static Family>); 9] {
         ("A controller of a chain (`chain controller`)", chain::controller::metrics::FAMILIES.into()),
         ("A recommendation server (`rec serve`)", rec::metrics::FAMILIES.into()),
         ("RPC servers and the gateway (`rpc serve`, `rpc gateway`)", rpc::metrics::FAMILIES.into()),
+        ("A server with replies in the cache besides (`rpc serve --cache`)", rpc::replies::FAMILIES.into()),
         ("The gateway besides (`rpc gateway`)", rpc::gateway::metrics::FAMILIES.into()),
     ]
 }

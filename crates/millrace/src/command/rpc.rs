@@ -20,6 +20,11 @@ enum Command {
     Bench(Box<bench::rpc::Bench>),
     Gateway(serve::rpc::gateway::Command),
     Soak(prove::soak::rpc::Soak),
+    /// Print millrace/options.proto, by which methods say what they are
+    ///
+    /// Our own compiler has it built in; stock protoc needs it as a file, in a folder that it is told of with -I:
+    /// `mkdir -p proto/millrace && millrace rpc options > proto/millrace/options.proto`.
+    Options,
 }
 
 impl Rpc {
@@ -35,6 +40,10 @@ impl Rpc {
             Command::Bench(bench) => bench.run(),
             Command::Gateway(gateway) => gateway.run(),
             Command::Soak(soak) => soak.run(),
+            Command::Options => {
+                print!("{}", serve::rpc::OPTIONS);
+                Ok(())
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use protocol::chain::Planted as InReplica;
 use protocol::chain::at_home::Planted as AtHome;
 use protocol::coherence::Planted;
 use protocol::planted::Bugs;
+use protocol::replies::Planted as InReplies;
 use serve::kv::service::chained::Planted as InChained;
 use serve::kv::service::planted::Planted as InService;
 use store::warm::Planted as InMemory;
@@ -28,6 +29,8 @@ pub enum Bug {
     Replica(InReplica),
     /// Of who goes on with memory that a process left.
     Memory(InMemory),
+    /// Of who keeps replies of methods.
+    Replies(InReplies),
     /// Its disk says too early that something is done: as if it did not wait.
     Disk(Lie),
 }
@@ -144,12 +147,22 @@ const BARE: &[Bug] = &{
 /// Those of replicas, the last ones over chains.
 const REPLICAS: usize = 9;
 
+/// Those of replies that are kept: where clients call methods. (A mark that is lost is no matter here: nothing loses one.)
+pub const REPLIES: &[Bug] = &[
+    Bug::Replies(InReplies::FillWithoutClaim),
+    Bug::Replies(InReplies::InvalidateAfterwards),
+    Bug::Replies(InReplies::MarkOfAnother),
+    Bug::Replies(InReplies::EndAllMarks),
+    Bug::Replies(InReplies::AnyName),
+];
+
 /// All.
 pub const ALL: &[Bug] = &{
     const JOINTS: usize = 4;
     const CHAIN: usize = 14 + REPLICAS;
     const MEMORY: usize = 6;
-    let mut all = [BARE[0]; CACHE + JOINTS + CHAIN + MEMORY];
+    const KEPT: usize = REPLIES.len();
+    let mut all = [BARE[0]; CACHE + JOINTS + CHAIN + MEMORY + KEPT];
     let mut i = 0;
     while i < CACHE {
         all[i] = Bug::Cache(Planted::ALL[i]);
@@ -166,8 +179,12 @@ pub const ALL: &[Bug] = &{
         i += 1;
     }
     let memory = CACHED.split_at(CACHED.len() - MEMORY).1;
-    while i < all.len() {
+    while i < CACHE + JOINTS + CHAIN + MEMORY {
         all[i] = memory[i - CACHE - JOINTS - CHAIN];
+        i += 1;
+    }
+    while i < all.len() {
+        all[i] = REPLIES[i - CACHE - JOINTS - CHAIN - MEMORY];
         i += 1;
     }
     all
@@ -199,6 +216,7 @@ impl Bug {
             Bug::Chained(InChained::SameIsDone) => "same-is-done",
             Bug::AtHome(planted) => planted.name(),
             Bug::Replica(planted) => planted.name(),
+            Bug::Replies(planted) => planted.name(),
             Bug::Chain(Wrongly::AnyClaim) => "any-claim",
             Bug::Chain(Wrongly::DoneTwice) => "done-twice",
             Bug::Disk(Lie::Durable) => "replies-before-durable",
@@ -238,6 +256,11 @@ impl Bug {
     /// Of a replica, or a controller of a chain.
     pub fn in_replica(self) -> Option<InReplica> {
         if let Bug::Replica(planted) = self { Some(planted) } else { None }
+    }
+
+    /// Of who keeps replies.
+    pub fn in_replies(self) -> Option<InReplies> {
+        if let Bug::Replies(planted) = self { Some(planted) } else { None }
     }
 
     /// Of a disk.

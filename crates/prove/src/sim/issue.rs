@@ -147,6 +147,7 @@ impl World<'_> {
             Want::Flush if intent.by_ticket => self.flush_by_ticket(),
             Want::Call(call) if intent.by_ticket => self.ask(call.clone(), None),
             Want::Transaction { transaction, is_stray } => self.transact(transaction.clone(), *is_stray),
+            Want::Method(method) => self.call_method(intent.client, method.clone()),
             Want::Flush => self.flush(intent.client),
             Want::Call(call) => {
                 let call = self.expecting(intent.client, call.clone());
@@ -187,6 +188,18 @@ impl World<'_> {
     }
 
     fn start(&mut self, client: Node, call: Call, number: usize, must: Option<Picos>) {
+        self.start_for(client, call, number, must, |_, _| ());
+    }
+
+    /// The same; `begun` hears its number at the client before anything comes of it.
+    pub(super) fn start_for(
+        &mut self,
+        client: Node,
+        call: Call,
+        number: usize,
+        must: Option<Picos>,
+        begun: impl FnOnce(&mut Self, OpId),
+    ) {
         let now = self.places[client as usize].clock.read(self.now());
         let mut out = Out::new();
         let Some(Machine::Client(machine)) = self.machine(client) else { return };
@@ -197,6 +210,7 @@ impl World<'_> {
         match started {
             Ok(id) => {
                 self.underway.begin(client, id, Running::new(call, number, now, must));
+                begun(self, id);
                 self.acted(client, None, &mut out);
             }
             Err(refused) => {
@@ -223,14 +237,15 @@ impl World<'_> {
             };
             self.print.number(id.0);
             self.check_in_time(client, &running);
-            match outcome {
+            match &outcome {
                 Ok(answer) => {
                     let write = message.map(|m| (m.header.client, m.header.round, m.header.operation));
                     let changed = write.is_some_and(|write| self.watch.has_made(&write));
-                    self.succeeded(client, &running, &answer, changed);
+                    self.succeeded(client, &running, answer, changed);
                 }
-                Err(failed) => self.failed(client, running, failed),
+                Err(failed) => self.failed(client, running, *failed),
             }
+            self.method_hears(client, id, outcome);
         }
     }
 

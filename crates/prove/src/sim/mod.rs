@@ -10,6 +10,7 @@
 //!                                             │    ├── issue    operations: one outcome each, in time
 //!                                             │    ├── tickets  those of clients of another protocol, at the homes
 //!                                             │    ├── transactions  of clients that go by a home over a chain, on the same keys
+//!                                             │    ├── replies  methods whose replies are kept, and methods that write, with --replies
 //!                                             │    ├── homes    machines with a table, or nodes: served, memcached, disks, chains
 //!                                             │    ├── replicas  behind homes over chains, in a third of their runs: worlds of `chain`
 //!                                             │    ├── warm     memory that outlives nodes
@@ -48,6 +49,7 @@ mod play;
 mod ranges;
 mod record;
 mod replicas;
+mod replies;
 mod script;
 mod served;
 #[cfg(test)]
@@ -138,6 +140,11 @@ pub struct Sim {
     /// table
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "chain")]
     durability: Option<Homes>,
+
+    /// Clients call methods whose replies the cache keeps, and methods that make them outdated; each must behave as if its handler ran at one
+    /// moment. What is in homes is not lost in these runs: no flush, and without --durability log or chain no home dies
+    #[arg(long, conflicts_with = "chain")]
+    replies: bool,
 
     /// Who there is: rooted (4 ToRs below 2 roots), tree (three levels), two (two boxes, two clients, one key), or a text of
     /// tors, middles, roots, homes, clients, controllers and keys, as tors=4,roots=2,clients=6
@@ -280,6 +287,7 @@ impl Sim {
                 plan: self.plan.clone(),
                 only,
                 homes: self.durability.unwrap_or_default(),
+                replies: self.replies,
                 ..Case::plain(&Arc::new(self.topology.clone()), self.ops as usize)
             }),
         }

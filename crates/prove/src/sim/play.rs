@@ -37,6 +37,8 @@ pub struct Case {
     pub planted: Option<Bug>,
     /// What homes are.
     pub homes: Homes,
+    /// Clients call methods whose replies may be kept.
+    pub replies: bool,
 }
 
 /// What came of it.
@@ -80,6 +82,7 @@ impl Case {
             only: None,
             planted: None,
             homes: Homes::Bare,
+            replies: false,
         }
     }
 
@@ -96,6 +99,9 @@ impl Case {
     /// The script of it.
     pub fn script(&self) -> Script {
         let mut script = Script::draw(self.seed, &self.topology, self.ops, (self.homes, self.planted));
+        if self.replies {
+            script = script.with_methods(&self.topology);
+        }
         if let Some(plan) = &self.plan {
             script.plan = plan.clone();
         }
@@ -111,6 +117,7 @@ impl Trial for Case {
 
     fn marks(&self) -> [&'static str; 2] {
         match self.homes {
+            _ if self.replies => ["replies were found kept", "replies were not stored"],
             Homes::Logged => ["homes went on with their logs", "snapshots were made"],
             Homes::Chained => ["homes went on with their chains", "writes had no answer"],
             Homes::Cache => ["homes went on with their memory", "memories and starts were refused"],
@@ -123,7 +130,7 @@ impl Trial for Case {
     }
 
     fn bugs(&self) -> &'static [Bug] {
-        Bug::of(self.homes)
+        if self.replies { bugs::REPLIES } else { Bug::of(self.homes) }
     }
 
     fn seeded(&self, seed: u64, planted: Option<Bug>) -> Case {
@@ -152,6 +159,7 @@ impl Trial for Case {
         }
         let (given, owned) = world.watch.ownership();
         let marks = match self.homes {
+            _ if self.replies => world.replies.marks(),
             Homes::Logged | Homes::Chained => [world.served.recoveries, world.served.second_mark()],
             Homes::Cache => [world.served.memories.handed_over, world.served.memories.refused],
             Homes::Bare => [given, owned],
@@ -191,6 +199,9 @@ impl Trial for Case {
         if let Some(durability) = self.homes.durability() {
             text += &format!(" --durability {durability}");
         }
+        if self.replies {
+            text += " --replies";
+        }
         if self.ops != super::OPS {
             text += &format!(" --ops {}", self.ops);
         }
@@ -207,9 +218,10 @@ impl Trial for Case {
     }
 
     fn title(&self) -> String {
+        let replies = if self.replies { ", methods with replies that are kept" } else { "" };
         match self.homes.durability() {
-            None => self.topology.to_string(),
-            Some(durability) => format!("{}, durability {durability}", self.topology),
+            None => format!("{}{replies}", self.topology),
+            Some(durability) => format!("{}, durability {durability}{replies}", self.topology),
         }
     }
 

@@ -14,6 +14,7 @@ use super::moves::{self, Move};
 use super::nodes::Numbers;
 use super::ranges;
 use super::replicas::Replicas;
+use super::replies::Method;
 use super::topology::{MOST_KEYS, Topology};
 use super::transactions;
 use super::workload::{self, Workload};
@@ -71,6 +72,8 @@ pub enum Want {
     Flush,
     /// The home of a key forgets it, as a full store would. By no client.
     Evict(Vec<u8>),
+    /// A method whose replies may be kept, or one that writes what they are about: see `replies`.
+    Method(Method),
     /// A transaction, of keys of one home, by a client beside that home; or straight to the chain, which is to refuse it.
     Transaction { transaction: Transaction, is_stray: bool },
 }

@@ -1,6 +1,7 @@
 //! The simulator held against what it must find, and must not.
 
 mod nodes;
+mod replies;
 
 use super::bugs::Bug;
 use super::campaign::{self, Campaign};

@@ -22,6 +22,7 @@ use super::nodes::{self, Machine, Numbers, Place, Role};
 use super::packets::{Datagram, Stranger};
 use super::record::Record;
 use super::replicas::Replicas;
+use super::replies::Replies;
 use super::script::{DELAY, Script};
 use super::served::Served;
 use super::topology::Topology;
@@ -70,6 +71,8 @@ pub enum Happening {
     Chain(u64),
     /// Something of a flush that is put off at a home.
     PutOff(flushes::Step),
+    /// The handler of a method goes on, by the method's number.
+    Handler(u64),
 }
 
 /// What follows the safety phase.
@@ -115,6 +118,7 @@ pub struct World<'a> {
     pub(super) underway: Underway,
     pub(super) served: Served,
     pub(super) transacted: Transacted,
+    pub(super) replies: Replies,
     pub(super) watch: Watch,
     pub(super) is_calm: bool,
     pub(super) violation: Option<Violation>,
@@ -153,6 +157,7 @@ impl<'a> World<'a> {
             underway: Underway::default(),
             served: Served::default(),
             transacted: Transacted::default(),
+            replies: Replies::default(),
             watch: Watch::new(topology, script, &numbers),
             is_calm: false,
             violation: None,
@@ -217,6 +222,7 @@ impl<'a> World<'a> {
                 Happening::Disk { life, deed } => self.disk_is_done(node, life, deed),
                 Happening::Chain(turn) => self.chain_steps(node, turn),
                 Happening::PutOff(step) => self.put_off(node, step),
+                Happening::Handler(number) => self.handler_goes_on(number),
             }
             if self.is_over() {
                 break;
@@ -268,6 +274,7 @@ impl<'a> World<'a> {
             Happening::Drains(_) => 11,
             Happening::Moves(_) => 12,
             Happening::PutOff(_) => 13,
+            Happening::Handler(_) => 14,
         };
         self.print.event(event, kind);
         if let Happening::Arrival { datagram, .. } = &event.what {
@@ -377,7 +384,10 @@ impl<'a> World<'a> {
                 self.home_ends(node, id, is_kept);
                 self.end_disk(node);
             }
-            Role::Client(_) => self.underway.forget(node),
+            Role::Client(_) => {
+                self.underway.forget(node);
+                self.replies.forget(node);
+            }
             Role::Box(_) | Role::Controller(_) => {}
         }
         self.places[node as usize].machine = None;

@@ -56,6 +56,11 @@ impl Descriptions {
         &self.set
     }
 
+    /// What they are made to, with what methods say of themselves.
+    pub fn schema(&self) -> &Schema {
+        self.types.schema()
+    }
+
     /// A service by its full name, if there is one.
     pub fn service(&self, name: &str) -> Option<&Service> {
         self.types.schema().service(name)

@@ -9,6 +9,7 @@ use super::demo::Demo;
 use super::demo::proto::demo::EchoServer;
 use super::engine::{OnThisCore, come};
 use super::gateway::Gateway;
+use super::replies::{Figures, Kept};
 use crate::admin::Routes;
 use crate::admin::health::Beat;
 use crate::engine_cores::EngineCore;
@@ -19,11 +20,13 @@ use base::registers::Shown;
 use base::trace::Tracer;
 use base::{Clock, cpu};
 use clap::Args;
+use client::cache::Topology;
 use fabric::link::Address;
 use fabric::monitor::Monitor;
 use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use ring::wait::WaitPolicy;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,7 +45,14 @@ pub struct Keys {
     /// Never sleep
     #[arg(long)]
     pub spin: bool,
+
+    /// Keep replies of cacheable methods in the in-network cache of this topology (a file, or http://HOST:PORT of its controllers)
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub cache: Option<PathBuf>,
 }
+
+/// No handler of the demonstration takes longer.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Numbers servers with a gateway, for their addresses.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -58,6 +68,8 @@ pub struct Rpc {
     is_tuned: bool,
     found: Vec<Address>,
     beat: Beat,
+    /// Of replies that the cache keeps, if it does.
+    figures: Option<Arc<Figures>>,
     /// There when its registers may say that handlers run on it.
     engine: Option<OnThisCore>,
     serving: Option<Loop<Result<(), RpcError>>>,
@@ -77,7 +89,12 @@ impl Rpc {
     /// # Errors
     /// As [`Rpc::of_service`].
     pub fn demo(keys: Keys) -> Result<Rpc, RpcError> {
-        Rpc::serving(keys, with_demo)
+        let Some(cache) = &keys.cache else { return Rpc::serving(keys, with_demo) };
+        let topology = Topology::read(cache).map_err(|error| RpcError::Server(error.to_string()))?;
+        let figures = Arc::<Figures>::default();
+        let kept = Kept::new(EchoServer::new(Demo::new()), Arc::new(topology), LONGEST, Arc::clone(&figures));
+        let rpc = Rpc::serving(keys, |server| server.service(kept))?;
+        Ok(Rpc { figures: Some(figures), ..rpc })
     }
 
     fn serving(keys: Keys, with: impl FnOnce(Server) -> Server) -> Result<Rpc, RpcError> {
@@ -93,6 +110,7 @@ impl Rpc {
             is_tuned: false,
             found: Vec::new(),
             beat: Beat::default(),
+            figures: None,
             engine: None,
             serving: None,
         })
@@ -156,6 +174,10 @@ impl Service for Rpc {
             server = server.monitor(&self.monitor);
             routes =
                 routes.service(None, admin::routes(&self.monitor)).loops([self.beat.pulse("rpc-server")]);
+        }
+        if let Some(figures) = &self.figures {
+            let figures = Arc::clone(figures);
+            routes = routes.metrics(move |page| figures.collect(page));
         }
         for address in &self.listen {
             server = listen(server, address)?;

@@ -1,17 +1,18 @@
 //! `millrace rpc list`: services, methods, messages.
 
 use super::RpcError;
-use super::descriptions::nearest;
+use super::descriptions::{Descriptions, nearest};
 use super::proto_text;
 use super::target::Target;
 use clap::Args;
+use codec::schema::{MethodOptions, Order, Place, Places, Schema, Service};
 use fabric::connection::handshake::ServiceInfo;
 use std::fmt::Write;
 
 /// Show what a server serves.
 ///
-/// Services and methods are those that the server named when it was connected to; with --describe the messages too, as a
-/// .proto file has them, so that the output can be compiled.
+/// Services and methods are those that the server named when it was connected to, with what they say of themselves (by the options
+/// that `millrace rpc options` prints); with --describe the messages too, as a .proto file has them, so that the output can be compiled.
 #[derive(Args, Clone, Debug)]
 pub struct List {
     #[command(flatten)]
@@ -39,17 +40,19 @@ impl List {
             Some(name) => vec![find(&services, name)?],
         };
         if !self.describe {
-            print!("{}", text(&wanted));
+            // A server that does not describe itself has its methods' names shown all the same.
+            let described = self.target.descriptions(&mut channel).ok();
+            print!("{}", text(&wanted, described.as_ref().map(Descriptions::schema)));
             return Ok(());
         }
         let descriptions = self.target.descriptions(&mut channel)?;
         let text = match &self.service {
-            None => proto_text::files(descriptions.set())?,
+            None => proto_text::files(&descriptions)?,
             Some(_) => {
                 let name = &wanted[0].name;
                 let service = descriptions.service(name);
                 let service = service.ok_or_else(|| RpcError::NotDescribed(name.clone()))?;
-                proto_text::file(descriptions.set(), descriptions.file_of(service))?
+                proto_text::file(&descriptions, descriptions.file_of(service))?
             }
         };
         print!("{text}");
@@ -68,11 +71,12 @@ fn find<'a>(services: &'a [ServiceInfo], name: &str) -> Result<&'a ServiceInfo, 
 }
 
 /// One line per method, below the service with its schema's hash.
-fn text(services: &[&ServiceInfo]) -> String {
+fn text(services: &[&ServiceInfo], schema: Option<&Schema>) -> String {
     let mut out = String::new();
     for service in services {
         let hash = service.hash;
         writeln!(out, "{}  schema {hash:016x}", service.name).expect("a string takes any text");
+        let described = schema.and_then(|schema| schema.service(&service.name));
         for method in &service.methods {
             let kind = match (method.client_streaming, method.server_streaming) {
                 (false, false) => "",
@@ -80,8 +84,69 @@ fn text(services: &[&ServiceInfo]) -> String {
                 (true, false) => "  client stream",
                 (true, true) => "  streams both ways",
             };
-            writeln!(out, "  {}/{}{kind}", service.name, method.name).expect("a string takes any text");
+            let own = described.and_then(|described| {
+                let own = described.methods.iter().find(|known| known.name == method.name)?;
+                Some(said(described, &own.options))
+            });
+            let own = own.unwrap_or_default();
+            writeln!(out, "  {}/{}{kind}{own}", service.name, method.name).expect("a string takes any text");
         }
     }
     out
+}
+
+/// What a method says of itself, in words.
+fn said(service: &Service, options: &MethodOptions) -> String {
+    let mut words = Vec::new();
+    if let Some(key) = &options.key {
+        words.push(format!("key {}", key.path));
+    }
+    if let Some(cacheable) = &options.cacheable {
+        let writers = cacheable.invalidated_by.iter().map(|&at| service.methods[at as usize].name.as_str());
+        let writers = writers.collect::<Vec<_>>().join(" or ");
+        let until = if writers.is_empty() { String::new() } else { format!(" or until {writers}") };
+        words.push(format!("cacheable for {} s{until}", cacheable.ttl_seconds));
+    } else if options.idempotent {
+        words.push("idempotent".to_owned());
+    }
+    match options.order {
+        Order::None => {}
+        Order::PerKey => words.push("in order per key".to_owned()),
+        Order::PerConnection => words.push("in order per connection".to_owned()),
+    }
+    if options.places != Places::ANY {
+        let places = options.places.iter().map(Place::name).collect::<Vec<_>>().join(" or ");
+        words.push(format!("on {places}"));
+    }
+    if options.transaction {
+        words.push("transaction".to_owned());
+    }
+    if words.is_empty() { String::new() } else { format!("  {}", words.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use codec::compile::Compiler;
+
+    #[test]
+    fn what_methods_say_is_said_in_words() {
+        let text = "syntax = \"proto3\"; import \"millrace/options.proto\"; message M { string id = 1; } service S {
+            rpc Get(M) returns (M) { option (millrace.key) = \"id\"; option (millrace.cacheable) = { ttl_seconds: 9 invalidated_by: \"Put\" }; }
+            rpc Put(M) returns (M) { option (millrace.key) = \"id\"; option (millrace.order) = PER_KEY; option (millrace.transaction) = true; }
+            rpc Plain(M) returns (M) { option idempotency_level = IDEMPOTENT; option (millrace.places) = HOST; } rpc None(M) returns (M); }";
+        let schema = Compiler::new().source("a.proto", text).compile(&["a.proto"]).expect("a right file");
+        let service = schema.service("S").expect("it is declared");
+        let lines: Vec<String> =
+            service.methods.iter().map(|method| said(service, &method.options)).collect();
+        assert_eq!(
+            lines,
+            [
+                "  key id, cacheable for 9 s or until Put",
+                "  key id, in order per key, transaction",
+                "  idempotent, on host",
+                "",
+            ]
+        );
+    }
 }

@@ -9,6 +9,7 @@
 //! | `proto_text`, `json` | descriptors and messages as text |
 //! | `demo` | what `serve` serves |
 //! | `engine` | an engine core that runs handlers, when register `place.handlers` says so |
+//! | `replies` | a service whose replies the in-network cache keeps |
 //! | `in_node` | a server and its gateways, as a service of a process |
 //! | `admin` | what they show of themselves over HTTP |
 //! | `batch` | how many frames are published together, as people write it |
@@ -27,8 +28,10 @@ pub mod json;
 pub mod list;
 pub mod metrics;
 pub mod proto_text;
+pub mod replies;
 pub mod serve;
 pub mod target;
 
+pub use codec::compile::OPTIONS;
 pub use error::RpcError;
 pub use in_node::{Keys, Rpc};

@@ -1,34 +1,38 @@
-//! Descriptors as the .proto text that they came from, but for comments and options: good to read, and to compile.
+//! Descriptors as the .proto text that they came from, but for comments and for options that are not ours: good to read, and to compile.
 
 use super::RpcError;
+use super::descriptions::Descriptions;
 use codec::compile::Compiler;
 use codec::decode::{Decoder, Limits};
 use codec::memory::Arena;
 use codec::object::Dynamic;
 use codec::object::dynamic::Value;
-use codec::schema::Types;
+use codec::schema::{MethodOptions, Order, Places, Schema, Service, Types};
 use std::fmt::Write;
 
-/// All files of a serialised `FileDescriptorSet` but those that come with protobuf, each under a line with its name.
+/// All files but those that come with protobuf and millrace, each under a line with its name.
 ///
 /// # Errors
 /// The bytes are no such set.
-pub fn files(set: &[u8]) -> Result<String, RpcError> {
-    let texts = each(set, |name| !name.starts_with("google/protobuf/"))?;
-    let texts = texts.into_iter().map(|(name, text)| format!("// {name}\n{text}"));
+pub fn files(descriptions: &Descriptions) -> Result<String, RpcError> {
+    let is_own = |name: &str| !name.starts_with("google/protobuf/") && name != "millrace/options.proto";
+    let texts = each(descriptions, is_own)?.into_iter().map(|(name, text)| format!("// {name}\n{text}"));
     Ok(texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// One file of a set; nothing if it is not in it.
+/// One file of them; nothing if it is not there.
 ///
 /// # Errors
 /// As [`files`].
-pub fn file(set: &[u8], name: &str) -> Result<String, RpcError> {
-    Ok(each(set, |other| other == name)?.into_iter().map(|(_, text)| text).collect())
+pub fn file(descriptions: &Descriptions, name: &str) -> Result<String, RpcError> {
+    Ok(each(descriptions, |other| other == name)?.into_iter().map(|(_, text)| text).collect())
 }
 
 /// Names and texts of the files with such names.
-fn each(set: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, String)>, RpcError> {
+fn each(
+    descriptions: &Descriptions,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, String)>, RpcError> {
     let bad = |error: String| RpcError::Descriptors(error);
     let schema = Compiler::new().compile(&["google/protobuf/descriptor.proto"]);
     let schema = schema.map_err(|error| bad(error.to_string()))?;
@@ -37,11 +41,13 @@ fn each(set: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, String
     let (types, arena) = (Types::new(schema), Arena::default());
     // What is described was accepted as a schema, which is larger.
     let limits = Limits { slack_bytes: 1 << 30, ..Limits::default() };
-    let set = Dynamic::decode(&types, class, &mut Decoder::new(limits), set, &arena);
+    let set = Dynamic::decode(&types, class, &mut Decoder::new(limits), descriptions.set(), &arena);
     let set = set.map_err(|error| bad(error.to_string()))?;
     let files = set.messages("file").into_iter().filter(|file| wanted(file.text("name")));
     let texts = files.map(|proto| {
-        let mut out = Out { text: String::new(), indent: 0, proto };
+        let package = proto.text("package");
+        let scope = if package.is_empty() { vec![] } else { vec![package.to_owned()] };
+        let mut out = Out { text: String::new(), indent: 0, proto, schema: descriptions.schema(), scope };
         out.file();
         (proto.text("name").to_owned(), out.text)
     });
@@ -88,11 +94,47 @@ const KINDS: [&str; 19] = [
     "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
 ];
 
+/// What a method says of itself, as options of its .proto file.
+fn options(service: &Service, method: Dynamic<'_>, ours: &MethodOptions) -> Vec<String> {
+    let level = options_message(method).map_or(0, |options| options.number("idempotency_level"));
+    let mut out = Vec::new();
+    if let Some(key) = &ours.key {
+        out.push(format!("(millrace.key) = \"{}\"", key.path));
+    }
+    if let Some(cacheable) = &ours.cacheable {
+        let writers = cacheable.invalidated_by.iter().map(|&at| &service.methods[at as usize].name);
+        let writers: String = writers.map(|name| format!(" invalidated_by: \"{name}\"")).collect();
+        out.push(format!("(millrace.cacheable) = {{ ttl_seconds: {}{writers} }}", cacheable.ttl_seconds));
+    }
+    match level {
+        1 => out.push("idempotency_level = NO_SIDE_EFFECTS".into()),
+        2 => out.push("idempotency_level = IDEMPOTENT".into()),
+        _ if ours.idempotent && ours.cacheable.is_none() => out.push("(millrace.idempotent) = true".into()),
+        _ => {}
+    }
+    match ours.order {
+        Order::None => {}
+        Order::PerKey => out.push("(millrace.order) = PER_KEY".into()),
+        Order::PerConnection => out.push("(millrace.order) = PER_CONNECTION".into()),
+    }
+    if ours.places != Places::ANY {
+        let places = ours.places.iter().map(|place| place.name().to_uppercase());
+        out.extend(places.map(|place| format!("(millrace.places) = {place}")));
+    }
+    if ours.transaction {
+        out.push("(millrace.transaction) = true".into());
+    }
+    out
+}
+
 /// Text of a file being written.
 struct Out<'f> {
     text: String,
     indent: usize,
     proto: Dynamic<'f>,
+    schema: &'f Schema,
+    /// The full name of the message that is being written, and of those around it.
+    scope: Vec<String>,
 }
 
 impl<'f> Out<'f> {
@@ -149,13 +191,35 @@ impl<'f> Out<'f> {
             let (input, output) =
                 (self.short(method.text("input_type")), self.short(method.text("output_type")));
             let (client, server) = (stream("client_streaming"), stream("server_streaming"));
-            self.line(&format!("rpc {}({client}{input}) returns ({server}{output});", method.text("name")));
+            let rpc = format!("rpc {}({client}{input}) returns ({server}{output})", method.text("name"));
+            let said = self.options_of(service, method);
+            if said.is_empty() {
+                self.line(&format!("{rpc};"));
+                continue;
+            }
+            self.open(&rpc);
+            for option in said {
+                self.line(&format!("option {option};"));
+            }
+            self.close();
         }
         self.close();
     }
 
+    fn options_of(&self, service: Dynamic<'f>, method: Dynamic<'f>) -> Vec<String> {
+        let package = self.proto.text("package");
+        let dot = if package.is_empty() { "" } else { "." };
+        let found = self.schema.service(&format!("{package}{dot}{}", service.text("name")));
+        let own = found.and_then(|found| {
+            let own = found.methods.iter().find(|known| known.name == method.text("name"))?;
+            Some((found, own))
+        });
+        own.map_or_else(Vec::new, |(found, own)| options(found, method, &own.options))
+    }
+
     fn message(&mut self, message: Dynamic<'f>) {
         self.open(&format!("message {}", message.text("name")));
+        self.scope.push(message.text("name").to_owned());
         let fields = message.messages("field");
         for nested in message.messages("nested_type").into_iter().filter(|nested| !is_map_entry(*nested)) {
             if !fields.iter().any(|field| is_group_of(*field, nested)) {
@@ -183,7 +247,13 @@ impl<'f> Out<'f> {
         if open.is_some() {
             self.close();
         }
+        self.scope.pop();
         self.close();
+    }
+
+    fn is_in_acc(&self, field: Dynamic<'f>) -> bool {
+        let message = self.schema.message(&self.scope.join("."));
+        message.and_then(|message| message.field(field.text("name"))).is_some_and(|field| field.acc)
     }
 
     fn field(&mut self, message: Dynamic<'f>, field: Dynamic<'f>) {
@@ -209,25 +279,30 @@ impl<'f> Out<'f> {
         };
         if let Some(group) = nested.filter(|nested| is_group_of(field, *nested)) {
             self.open(&format!("{label}group {} = {number}", group.text("name")));
+            self.scope.push(group.text("name").to_owned());
             for field in group.messages("field") {
                 self.field(group, field);
             }
+            self.scope.pop();
             return self.close();
         }
         let default = match (field.of("default_value").and_then(Value::as_str), field.number("type")) {
-            (None, _) => String::new(),
+            (None, _) => None,
             // A default of bytes is escaped in descriptors already.
-            (Some(text), BYTES) => format!(" [default = \"{text}\"]"),
-            (Some(text), STRING) => format!(" [default = \"{}\"]", quoted(text)),
-            (Some(value), _) => format!(" [default = {value}]"),
+            (Some(text), BYTES) => Some(format!("default = \"{text}\"")),
+            (Some(text), STRING) => Some(format!("default = \"{}\"", quoted(text))),
+            (Some(value), _) => Some(format!("default = {value}")),
         };
+        let acc = self.is_in_acc(field).then(|| "(millrace.acc) = true".to_owned());
+        let options: Vec<String> = default.into_iter().chain(acc).collect();
+        let options = if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) };
         let kind = self.type_of(field);
-        self.line(&format!("{label}{kind} {name} = {number}{default};"));
+        self.line(&format!("{label}{kind} {name} = {number}{options};"));
     }
 
     fn enumeration(&mut self, item: Dynamic<'f>) {
         self.open(&format!("enum {}", item.text("name")));
-        if options(item).is_some_and(|options| options.is("allow_alias")) {
+        if options_message(item).is_some_and(|options| options.is("allow_alias")) {
             self.line("option allow_alias = true;");
         }
         for value in item.messages("value") {
@@ -254,12 +329,12 @@ impl<'f> Out<'f> {
     }
 }
 
-fn options(of: Dynamic<'_>) -> Option<Dynamic<'_>> {
+fn options_message(of: Dynamic<'_>) -> Option<Dynamic<'_>> {
     of.of("options").and_then(Value::as_message)
 }
 
 fn is_map_entry(message: Dynamic<'_>) -> bool {
-    options(message).is_some_and(|options| options.is("map_entry"))
+    options_message(message).is_some_and(|options| options.is("map_entry"))
 }
 
 /// The declared oneof of a field.
@@ -280,15 +355,28 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use codec::compile::Compiler;
-    use codec::schema::Schema;
     use fabric::service::schema_hash;
 
     const PROTO3: &str = r#"syntax = "proto3";
 package shop.v1;
 import "other.proto";
+import "millrace/options.proto";
 
 service Cart {
   rpc Add(Item) returns (Item.Price);
+  rpc Get(Item) returns (Item) {
+    option (millrace.key) = "name";
+    option (millrace.cacheable) = { ttl_seconds: 60 invalidated_by: "Put" };
+    option idempotency_level = NO_SIDE_EFFECTS;
+    option (millrace.places) = HOST;
+    option (millrace.places) = ENGINE;
+  }
+  rpc Put(Item) returns (Item) {
+    option (millrace.key) = "name";
+    option (millrace.idempotent) = true;
+    option (millrace.order) = PER_KEY;
+    option (millrace.transaction) = true;
+  }
   rpc Watch(stream .other.Thing) returns (stream Item);
 }
 
@@ -307,7 +395,7 @@ message Item {
   repeated Item.Price prices = 3;
   map<string, Item> parts = 4;
   oneof choice {
-    bytes raw = 5;
+    bytes raw = 5 [(millrace.acc) = true];
     Item.Kind kind = 6;
   }
   sfixed64 last = 7;
@@ -337,11 +425,14 @@ enum Colour {
 
     #[test]
     fn the_text_is_what_was_compiled() {
-        let set = compile(PROTO3, OTHER);
-        let text = |name: &str| file(&set, name).expect("descriptors");
+        let described = Descriptions::of_set(&compile(PROTO3, OTHER)).expect("descriptors");
+        let text = |name: &str| file(&described, name).expect("descriptors");
         assert_eq!((text("shop.proto").as_str(), text("other.proto").as_str()), (PROTO3, OTHER));
-        let all = files(&set).expect("descriptors");
-        assert!(all.contains("// other.proto\nsyntax = \"proto2\";"));
+        let all = files(&described).expect("descriptors");
+        assert!(
+            all.contains("// other.proto\nsyntax = \"proto2\";") && !all.contains("FieldOptions"),
+            "{all}"
+        );
 
         let hash = |set: &[u8]| {
             let schema = Schema::from_descriptor_set(set).expect("a schema");

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "demo.Echo",
     methods: &[
-        MethodDescriptor { name: "Say", client_streaming: false, server_streaming: false },
-        MethodDescriptor { name: "Count", client_streaming: false, server_streaming: true },
-        MethodDescriptor { name: "Sum", client_streaming: true, server_streaming: false },
-        MethodDescriptor { name: "Chat", client_streaming: true, server_streaming: true },
+        MethodDescriptor::new("Say", false, false),
+        MethodDescriptor::new("Count", false, true),
+        MethodDescriptor::new("Sum", true, false),
+        MethodDescriptor::new("Chat", true, true),
     ],
     hash: 0,
     descriptors: &[],

@@ -24,6 +24,10 @@ impl Executor for Crowded {
         Err(Full)
     }
 
+    fn in_flight(&self) -> usize {
+        0
+    }
+
     fn flush(&mut self) {}
 
     fn collect(&mut self, _: Nanos, _: &mut dyn FnMut(u64, &[u8])) -> usize {

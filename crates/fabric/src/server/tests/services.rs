@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 const fn method(name: &'static str, client_streaming: bool, server_streaming: bool) -> MethodDescriptor {
-    MethodDescriptor { name, client_streaming, server_streaming }
+    MethodDescriptor::new(name, client_streaming, server_streaming)
 }
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {

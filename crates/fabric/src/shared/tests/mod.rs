@@ -22,7 +22,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 const fn method(name: &'static str, server_streaming: bool) -> MethodDescriptor {
-    MethodDescriptor { name, client_streaming: false, server_streaming }
+    MethodDescriptor::new(name, false, server_streaming)
 }
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {

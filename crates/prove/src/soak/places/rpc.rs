@@ -23,7 +23,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 static COUNT: ServiceDescriptor = ServiceDescriptor {
     name: "soak.Count",
-    methods: &[MethodDescriptor { name: "Next", client_streaming: false, server_streaming: false }],
+    methods: &[MethodDescriptor::new("Next", false, false)],
     hash: 1,
     descriptors: b"\x0a\x03\x0a\x01a",
 };

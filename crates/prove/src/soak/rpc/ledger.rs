@@ -84,7 +84,7 @@ pub(super) const METHOD: &str = "millrace.Soak/Count";
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "millrace.Soak",
-    methods: &[MethodDescriptor { name: "Count", client_streaming: false, server_streaming: false }],
+    methods: &[MethodDescriptor::new("Count", false, false)],
     hash: 0,
     descriptors: b"",
 };

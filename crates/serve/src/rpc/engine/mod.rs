@@ -93,6 +93,10 @@ impl Executor for OnEngine {
         Ok(())
     }
 
+    fn in_flight(&self) -> usize {
+        self.port.in_flight()
+    }
+
     fn flush(&mut self) {
         if std::mem::take(&mut self.is_silent) {
             self.port.ring();

@@ -21,7 +21,7 @@ const KEYS: u8 = 5;
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "test.Count",
-    methods: &[MethodDescriptor { name: "Next", client_streaming: false, server_streaming: false }],
+    methods: &[MethodDescriptor::new("Next", false, false)],
     hash: 1,
     descriptors: b"\x0a\x03\x0a\x01a",
 };

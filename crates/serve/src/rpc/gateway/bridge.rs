@@ -4,19 +4,22 @@
 //! event to the call that it is of, and sleeps on the channel's descriptors; calls start and send directly, and *kick* the pump.
 //!
 //! Errors: when the server is gone every open call ends with the channel's words, and the next call connects anew: one attempt at a
-//! time, on a thread that may block.
+//! time, on a thread that may block. What may be sent again then is [`Method::may_repeat`]'s to say; the server's description says which
+//! methods are idempotent.
 //!
 //! Bounds: as many calls as the server takes (others wait for room), and of each stream the items that its credit allows: credit is
 //! given back when the HTTP/2 side has taken an item.
 
 use super::metrics::Standing;
 use bytes::Bytes;
+use codec::schema::Schema;
 use fabric::channel::{CallId, CallOptions, Channel, Method, Options, StartError, What};
+use fabric::connection::ConnectError;
 use fabric::link::Address;
 use fabric::monitor::Monitor;
 use fabric::status::{Code, Status};
 use std::cell::{RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -47,6 +50,8 @@ type Happened = (Event, Vec<u8>);
 /// The channel and who waits for what on it.
 struct Open {
     channel: Channel,
+    /// Paths of methods that are idempotent, as the server describes them.
+    idempotent: HashSet<String>,
     calls: HashMap<u64, mpsc::UnboundedSender<Happened>>,
     next: u64,
 }
@@ -96,13 +101,17 @@ impl Bridge {
             return Ok(());
         }
         let (address, options) = (self.address.clone(), self.options.clone());
-        let connect = move || Channel::connect(&address, &options);
+        let connect = move || {
+            let mut channel = Channel::connect(&address, &options)?;
+            let idempotent = idempotent(&mut channel, options.timeout);
+            Ok::<_, ConnectError>((channel, idempotent))
+        };
         let connected = tokio::task::spawn_blocking(connect).await.expect("connecting does not panic");
-        let channel = connected.map_err(|error| {
+        let (channel, idempotent) = connected.map_err(|error| {
             let text = format!("the gateway cannot reach {}: {error}", self.address);
             Status::new(Code::Unavailable, text)
         })?;
-        *self.open.borrow_mut() = Some(Open { channel, calls: HashMap::new(), next: 0 });
+        *self.open.borrow_mut() = Some(Open { channel, idempotent, calls: HashMap::new(), next: 0 });
         self.standing.is_connected.store(true, Ordering::Relaxed);
         self.standing.connects.fetch_add(1, Ordering::Relaxed);
         tokio::task::spawn_local(pump(Rc::clone(self)));
@@ -115,7 +124,9 @@ impl Bridge {
     /// No connection, or no such method.
     pub async fn method(self: &Rc<Bridge>, path: &str) -> Result<Method, Status> {
         self.connect().await?;
-        let method = self.open()?.channel.method(path);
+        let open = self.open()?;
+        let method =
+            open.channel.method(path).map(|method| method.idempotent(open.idempotent.contains(path)));
         method.ok_or_else(|| Status::new(Code::Unimplemented, format!("the server has no method {path}")))
     }
 
@@ -159,6 +170,16 @@ impl Bridge {
         RefMut::filter_map(self.open.borrow_mut(), Option::as_mut)
             .map_err(|_| Status::new(Code::Unavailable, "the server is gone"))
     }
+}
+
+/// Paths of methods that may be called twice, by the server's description. One that does not describe itself says that of none.
+fn idempotent(channel: &mut Channel, timeout: Duration) -> HashSet<String> {
+    let Ok(set) = channel.reflect(&CallOptions::within(timeout)) else { return HashSet::new() };
+    let Ok(schema) = Schema::from_descriptor_set(&set) else { return HashSet::new() };
+    let services = schema.services().iter();
+    let methods = services.flat_map(|service| service.methods.iter().map(move |method| (service, method)));
+    let idempotent = methods.filter(|(_, method)| method.options.idempotent);
+    idempotent.map(|(service, method)| format!("/{}/{}", service.name, method.name)).collect()
 }
 
 /// A call under way. Dropping it cancels the call, if that is not over.

@@ -10,6 +10,7 @@ crate::families! { "millrace_gateway_";
     REJECTED counter "connections_rejected" count [] "Connections closed at once: all others had calls under way.";
     CONNECTED gauge "server_connected" count [] "Whether the fabric server is connected.";
     CONNECTS counter "server_connects" count [] "Times that the fabric server was connected.";
+    REPEATED counter "calls_repeated" count [] "Calls of idempotent methods sent again: the connection to the server broke under them.";
 }
 
 /// How a gateway stands; written by its thread, read by its port.
@@ -25,6 +26,8 @@ pub struct Standing {
     pub is_connected: AtomicBool,
     /// Times that it was.
     pub connects: AtomicU64,
+    /// Calls sent again.
+    pub repeated: AtomicU64,
     /// The thread turns.
     pub beat: Beat,
 }
@@ -37,6 +40,7 @@ impl Standing {
             (ACCEPTED, &self.accepted),
             (REJECTED, &self.rejected),
             (CONNECTS, &self.connects),
+            (REPEATED, &self.repeated),
         ] {
             page.add(family, &[], counter.load(Ordering::Relaxed));
         }

@@ -17,7 +17,8 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Method as Verb, Request, Response, StatusCode};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Answers one request.
 pub async fn serve(bridge: Rc<Bridge>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
@@ -63,16 +64,45 @@ async fn call(
     answer: &mut Answer,
 ) -> Outcome {
     let mut requests = Requests { body, messages: Messages::default() };
-    let started = async {
+    let begin = Instant::now();
+    let asked = async {
         let method = bridge.method(path).await?;
         let timeout = headers.get("grpc-timeout").map(wire::timeout).transpose()?;
         let metadata = wire::metadata(headers)?;
-        start(bridge, method, timeout, &metadata, &mut requests).await.map(|running| (method, running))
+        let only = if method.is_client_streaming() { None } else { Some(requests.only().await?) };
+        Ok::<_, Status>((method, timeout, metadata, only))
     };
-    let (method, mut running) = match started.await {
-        Ok(started) => started,
+    let (mut method, timeout, metadata, only) = match asked.await {
+        Ok(asked) => asked,
         Err(status) => return Ok((Err(status), Vec::new())),
     };
+    loop {
+        let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+        let outcome = match bridge.start(method, left, &metadata, only.as_deref()).await {
+            Ok(running) => relay(method, running, &mut requests, answer).await?,
+            Err(status) => (Err(status), Vec::new()),
+        };
+        let lost = outcome.0.as_ref().err().filter(|status| method.may_repeat(status));
+        let is_in_time = timeout.is_none_or(|timeout| begin.elapsed() < timeout);
+        if lost.is_none() || !is_in_time {
+            return Ok(outcome);
+        }
+        // Of a call without streams nothing was answered yet. The server may number its methods otherwise when it is back.
+        match bridge.method(path).await {
+            Ok(again) if again.is_unary() => method = again,
+            _ => return Ok(outcome),
+        }
+        bridge.standing.repeated.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Takes messages both ways until the call is over.
+async fn relay(
+    method: Method,
+    mut running: Running,
+    requests: &mut Requests,
+    answer: &mut Answer,
+) -> Outcome {
     let mut sending = method.is_client_streaming();
     loop {
         tokio::select! {
@@ -106,18 +136,6 @@ async fn call(
             () = answer.reset() => return Err(Gone),
         }
     }
-}
-
-/// Starts the call with its only message, or without one if more will come.
-async fn start(
-    bridge: &Rc<Bridge>,
-    method: Method,
-    timeout: Option<Duration>,
-    metadata: &[u8],
-    requests: &mut Requests,
-) -> Result<Running, Status> {
-    let first = if method.is_client_streaming() { None } else { Some(requests.only().await?) };
-    bridge.start(method, timeout, metadata, first.as_deref()).await
 }
 
 /// The messages that the client sends.
