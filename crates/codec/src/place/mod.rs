@@ -2,7 +2,8 @@
 //!
 //! | module | one word |
 //! |---|---|
-//! | `accelerator`, `executor` | a place with a memory of its own behind a ring pair: the host's half, and its own |
+//! | `accelerator`, `asking` | a place with a memory of its own, behind ring pairs: the host's half |
+//! | `lane_thread`, `executor` | one of its threads, as the host sees it; its own half |
 //! | `receive` | the lanes that decode arriving messages and place their fields |
 //! | `message` | a message whose fields lie in two memories, and the memory that it owns |
 //! | `transfer` | moving a field from one memory to the other |
@@ -11,8 +12,10 @@
 //! | `votes` | when a field's target bit follows the program, and when not (hysteresis) |
 
 mod accelerator;
+mod asking;
 mod executor;
 mod field_unit;
+mod lane_thread;
 mod live;
 mod message;
 mod receive;
@@ -29,7 +32,8 @@ mod sync {
 #[cfg(test)]
 mod tests;
 
-pub use accelerator::{Accelerator, Busy, Options, Ticket};
+pub use accelerator::{Accelerator, Busy, Figures, Options, Ticket};
+pub use asking::SendRefused;
 pub use field_unit::{FieldUnit, RunError, Work};
 pub use live::{FieldId, Live, Reader};
 pub use message::Placed;
