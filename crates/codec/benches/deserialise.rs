@@ -27,6 +27,7 @@ const WINDOW: usize = 16;
 
 fn main() {
     let plan = Plan::asked_for();
+    let cores = cpu::allowed_cores().len();
     // First: afterwards this thread is pinned, and threads start where their parent may run.
     println!(
         "{:<26}{:>8}{:>18}{:>18}{:>18}",
@@ -51,14 +52,19 @@ fn main() {
     for shape in shapes::ALL {
         measure(shape, &plan);
     }
-    let cores = cpu::allowed_cores().len();
     println!("\n{}, {cores} cores, {} in flight, {} rounds", cpu::model_name(), WINDOW, plan.rounds);
 }
 
 /// One thread of lanes against two, by the same host thread.
 fn threads(shape: &Shape, plan: &Plan) {
-    let mut benches = [1, 2].map(|threads| Bench::new(shape, Options { threads, ..Options::default() }));
-    let times = (plan.sample_ns / benches[0].time(Writes::OneShot, 2 * WINDOW)).max(WINDOW as f64) as usize;
+    let wait = WaitPolicy::BLOCK;
+    let mut benches = [1, 2].map(|threads| {
+        let bench = Bench::new(shape, Options { threads, wait, ..Options::default() });
+        // Enough for both, so that a thread that others kept from running does not stop the other one.
+        Bench { window: 4 * WINDOW, sleeps: true, ..bench }
+    });
+    let times =
+        (plan.sample_ns / benches[0].time(Writes::OneShot, 8 * WINDOW)).max(8.0 * WINDOW as f64) as usize;
     let (mut each, mut ratio) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..plan.rounds {
         let mut ns = [0.0; 2];
@@ -116,6 +122,10 @@ struct Bench {
     accelerator: Accelerator,
     class: u32,
     wire: Vec<u8>,
+    /// Messages under way at once.
+    window: usize,
+    /// The host sleeps when so many are, instead of looking on.
+    sleeps: bool,
 }
 
 impl Bench {
@@ -124,7 +134,8 @@ impl Bench {
         let class = schema.class("Root").expect("every shape has one");
         let wire = shape.message(&schema, class, &mut Prng::new(1));
         let live = Arc::new(Live::new(schema.table()));
-        Bench { accelerator: Accelerator::start(live, options).expect("a thread"), class, wire }
+        let accelerator = Accelerator::start(live, options).expect("a thread");
+        Bench { accelerator, class, wire, window: WINDOW, sleeps: false }
     }
 
     /// What crosses for one message.
@@ -142,13 +153,16 @@ impl Bench {
         let clock = Clock::shared();
         let start = clock.now();
         while done < times {
-            if begun < times && begun - done < WINDOW {
+            if begun < times && begun - done < self.window {
                 self.accelerator.submit(self.class, self.wire.clone()).expect("the ring holds a window");
                 begun += 1;
             }
             while let Some((_, message)) = self.accelerator.poll() {
                 message.expect("a good message");
                 done += 1;
+            }
+            if self.sleeps && begun - done == self.window {
+                self.accelerator.wait();
             }
         }
         clock.now().since(start).0 as f64 / times as f64

@@ -29,7 +29,6 @@ use crate::crossing::{Counts, Crossing, Shared};
 use crate::decode::{DecodeError, Limits};
 use crate::encode::Settings;
 use crate::memory::{Memory, Occupancy, OutOfMemory};
-use crate::table::Table;
 use ring::wait::{Sleeper, WaitPolicy};
 
 use std::collections::VecDeque;
@@ -103,7 +102,7 @@ impl fmt::Display for Busy {
 }
 
 /// What an accelerator does now and did so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// What crossed.
     pub crossed: Counts,
@@ -119,6 +118,21 @@ pub struct Figures {
     pub in_flight: usize,
     /// Chunks of its memory.
     pub memory: Occupancy,
+}
+
+impl<C: Crossing> Ground<C> {
+    fn figures(&self) -> Figures {
+        let moved = |to: usize| self.work.moved[to].load(Ordering::Relaxed);
+        Figures {
+            crossed: self.crossing.counts(),
+            messages: self.work.messages.load(Ordering::Relaxed),
+            moved_to_acc: moved(0),
+            moved_to_host: moved(1),
+            lanes_busy: self.work.busy.load(Ordering::Relaxed),
+            in_flight: self.work.under_way.load(Ordering::Relaxed),
+            memory: self.acc.occupancy(),
+        }
+    }
 }
 
 /// An accelerator: lanes with a memory of their own.
@@ -235,12 +249,12 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         &self.ground.lives
     }
 
-    /// The table in use of the schema that `table` is laid out as.
+    /// The table in use of the schema of that layout.
     ///
     /// # Panics
     /// If there is none.
-    pub(super) fn live_of(&self, table: &Table) -> &Live {
-        let of = |live: &&Arc<Live>| live.layout_hash() == table.layout_hash();
+    pub(super) fn live_with(&self, layout_hash: u64) -> &Live {
+        let of = |live: &&Arc<Live>| live.layout_hash() == layout_hash;
         self.ground.lives.iter().find(of).expect("a message of a schema that this accelerator does not know")
     }
 
@@ -256,22 +270,18 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
 
     /// What it does and did.
     pub fn figures(&self) -> Figures {
-        let work = &self.ground.work;
-        let moved = |to: usize| work.moved[to].load(Ordering::Relaxed);
-        Figures {
-            crossed: self.ground.crossing.counts(),
-            messages: work.messages.load(Ordering::Relaxed),
-            moved_to_acc: moved(0),
-            moved_to_host: moved(1),
-            lanes_busy: work.busy.load(Ordering::Relaxed),
-            in_flight: self.in_flight(),
-            memory: self.ground.acc.occupancy(),
-        }
+        self.ground.figures()
+    }
+
+    /// The same for other threads.
+    pub fn watch(&self) -> Arc<dyn Fn() -> Figures + Send + Sync> {
+        let ground = Arc::clone(&self.ground);
+        Arc::new(move || ground.figures())
     }
 
     /// Requests that have no response yet.
     pub fn in_flight(&self) -> usize {
-        self.threads.iter().map(|thread| thread.client.in_flight() as usize).sum()
+        self.ground.work.under_way.load(Ordering::Relaxed)
     }
 
     /// An empty message of `class` of the first schema, to be filled on the host and sent.
@@ -360,6 +370,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         #[cfg(test)]
         let at = if self.ground.planted == Some(super::tests::Planted::FirstThreadOnly) { 0 } else { at };
         let tag = self.threads[at].post(request)?;
+        self.ground.work.under_way.fetch_add(1, Ordering::Relaxed);
         Ok(Ticket { thread: at as u16, tag })
     }
 
@@ -376,15 +387,21 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         self.received.pop_front()
     }
 
+    /// Whether another message can be submitted.
+    pub fn has_room(&self) -> bool {
+        self.threads.iter().any(|thread| thread.client.free() > 0)
+    }
+
     /// Something if a ring has room.
     pub(super) fn room(&mut self) -> Option<()> {
-        self.threads.iter().any(|thread| thread.client.free() > 0).then_some(())
+        self.has_room().then_some(())
     }
 
     pub(super) fn collect(&mut self) {
         for (number, thread) in self.threads.iter_mut().enumerate() {
             while let Some((tag, response)) = thread.client.poll() {
                 let ticket = Ticket { thread: number as u16, tag };
+                self.ground.work.under_way.fetch_sub(1, Ordering::Relaxed);
                 match response {
                     Response::Received(message) => self.received.push_back((ticket, message)),
                     other => self.asking.put(ticket, other),
@@ -412,6 +429,17 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
     /// Whether one of its threads has died: what was under way there has no response. What came before is there to be polled.
     pub fn is_dead(&self) -> bool {
         self.threads.iter().any(|thread| thread.client.is_abandoned())
+    }
+
+    /// Waits until a poll has something, as [`Options::wait`] says; at once if nothing is under way.
+    ///
+    /// # Panics
+    /// If a thread of the accelerator has died.
+    pub fn wait(&mut self) {
+        self.wait_for(|this| {
+            let there = !this.received.is_empty() || this.asking.has_sent();
+            (there || this.in_flight() == 0).then_some(())
+        });
     }
 
     /// Before sleeping on [`Accelerator::descriptor`]: whether there is nothing to poll, and the descriptor becomes readable when

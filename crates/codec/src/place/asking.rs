@@ -128,7 +128,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         }
         let entry = *message.entry(field);
         // SAFETY: `follow` gave an object of this field's class, and the message is borrowed until the response is here.
-        let (slot, arena) = unsafe { self.copy_field(&message.table, message.class, object, field, to)? };
+        let (slot, arena) = unsafe { self.copy_field(&message.table, object, field, to)? };
         // SAFETY: as above; only this thread has the message.
         unsafe { slot.write(object, &entry) };
         #[cfg(test)]
@@ -136,18 +136,22 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
             return Ok(true);
         }
         message.moved.push(arena);
+        self.object_to(message, field, to);
         Ok(true)
     }
 
-    /// Copies what a field refers to into memory `to`, and objects to where the field is put in messages of class `root`: what its
-    /// slot holds then, and the memory that this refers to.
+    /// The program wants a field of this message elsewhere.
+    pub(super) fn object_to(&self, message: &Placed, field: FieldId, to: Place) {
+        self.live_with(message.table.layout_hash()).moved(message.class, field, to);
+    }
+
+    /// Copies what a field refers to into memory `to`: what its slot holds then, and the memory that this refers to.
     ///
     /// # Safety
     /// The object, of this field's class and of this table's layout, is finished and not written until this returns.
     pub(super) unsafe fn copy_field(
         &mut self,
         table: &Arc<Table>,
-        root: u32,
         object: Object,
         field: FieldId,
         to: Place,
@@ -160,9 +164,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         let Response::Moved(moved) = self.call(Request::Move(order)) else {
             unreachable!("a move is answered as one")
         };
-        let moved = moved?;
-        self.live_of(table).moved(root, field, to);
-        Ok(moved)
+        Ok(moved?)
     }
 
     /// Serialises `message` with the work shared as `strategy` says; what goes to the network: `headroom` zeroed bytes for a

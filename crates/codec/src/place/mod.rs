@@ -8,6 +8,7 @@
 //! | `message` | a message whose fields lie in two memories, and the memory that it owns |
 //! | `transfer` | moving a field from one memory to the other |
 //! | `field_unit` | compute units that work on fields of messages |
+//! | `handling` | the same for messages that a handler has views and editors of |
 //! | `live`, `swap` | the table that lanes use now, replaced whole; one epoch number tells that it changed |
 //! | `votes` | when a field's target bit follows the program, and when not (hysteresis) |
 
@@ -15,6 +16,7 @@ mod accelerator;
 mod asking;
 mod executor;
 mod field_unit;
+mod handling;
 mod lane_thread;
 mod live;
 mod message;
@@ -35,6 +37,7 @@ mod tests;
 pub use accelerator::{Accelerator, Busy, Figures, Options, Ticket};
 pub use asking::SendRefused;
 pub use field_unit::{FieldUnit, RunError, Work};
+pub use handling::{BytesTarget, Copies, TextField};
 pub use live::{FieldId, Live, Reader};
 pub use message::Placed;
 pub use receive::Registers;

@@ -40,6 +40,8 @@ pub(super) struct Workload {
     pub(super) busy: AtomicUsize,
     /// Messages that were decoded, or refused.
     pub(super) messages: AtomicU64,
+    /// Requests of every kind that have no response yet.
+    pub(super) under_way: AtomicUsize,
     /// Fields that moved to the accelerator's memory, and to the host's.
     pub(super) moved: [AtomicU64; 2],
 }
