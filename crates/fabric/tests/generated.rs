@@ -28,6 +28,8 @@ fn config(include: &str) -> Config {
 fn the_stubs_of_the_tests_are_what_the_generator_writes() {
     let config = config("tests/proto").deferred("/parts.Echo/Later");
     committed("tests/generated", "parts", config, "tests/proto/parts.proto");
+    let config = crate::config("tests/proto").deferred("/picture.Images/Later");
+    committed("tests/generated", "picture", config, "tests/proto/picture.proto");
 }
 
 #[test]

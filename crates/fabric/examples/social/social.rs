@@ -869,6 +869,13 @@ pub mod social {
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<NextRequest>()),
+                _ => None,
+            }
+        }
     }
 
     /// Calls `social.UniqueId` over a channel that it was made for.
@@ -983,6 +990,13 @@ pub mod social {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<CheckRequest>()),
+                _ => None,
             }
         }
     }
@@ -1101,6 +1115,13 @@ pub mod social {
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<ShortenRequest>()),
+                _ => None,
+            }
+        }
     }
 
     /// Calls `social.UrlShorten` over a channel that it was made for.
@@ -1215,6 +1236,13 @@ pub mod social {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<FollowersRequest>()),
+                _ => None,
             }
         }
     }

@@ -3,7 +3,7 @@
 //! | `place.handlers` | where |
 //! |---|---|
 //! | `auto` | on workers if there are any (`workers.count`), else on the server's thread |
-//! | `edge` | on the server's thread, which took the request |
+//! | `edge` | on the server's thread, which took the request; through the accelerator if there is one and it is on (`acc.on`) |
 //! | `host` | on workers: `workers.count` of them, one at least |
 //! | `engine` | on the engine that the server was given ([`Server::engine`](super::Server::engine)); without one as `auto` |
 //!
@@ -11,6 +11,7 @@
 //! lost and none runs twice, and a client that waits for an answer before it asks again sees its own order. One that does not has asked for
 //! none: calls in flight together may overtake each other at any place but `edge`.
 
+use super::accelerator::Beside;
 use super::executor::{Executor, Full, Origin};
 use super::workers::Pool;
 use crate::registers::{Id, Registers};
@@ -54,6 +55,8 @@ pub fn wants_engine(registers: &Registers) -> bool {
 enum Elsewhere {
     Host,
     Engine,
+    /// On the server's thread after all, when its message is placed.
+    Accelerator,
 }
 
 /// See the head of the file.
@@ -63,11 +66,13 @@ pub(super) struct Places {
     pub(super) host: Option<Pool>,
     /// The engine.
     pub(super) engine: Option<Box<dyn Executor>>,
+    /// Before the server's own handlers.
+    pub(super) accelerator: Option<Box<dyn Beside>>,
 }
 
 impl Default for Places {
     fn default() -> Places {
-        Places { place: Place::Auto, host: None, engine: None }
+        Places { place: Place::Auto, host: None, engine: None, accelerator: None }
     }
 }
 
@@ -75,17 +80,27 @@ impl Places {
     /// Where the next request goes; `None` is the server's thread.
     fn current(&self) -> Option<Elsewhere> {
         match self.place {
-            Place::Edge => None,
+            Place::Edge => self.before_edge(),
             Place::Engine if self.engine.as_ref().is_some_and(|engine| engine.takes()) => {
                 Some(Elsewhere::Engine)
             }
-            _ => self.host.as_ref().filter(|pool| pool.takes()).map(|_| Elsewhere::Host),
+            _ => match &self.host {
+                Some(pool) if pool.takes() => Some(Elsewhere::Host),
+                _ => self.before_edge(),
+            },
         }
+    }
+
+    fn before_edge(&self) -> Option<Elsewhere> {
+        self.accelerator.as_ref().filter(|accelerator| accelerator.takes()).map(|_| Elsewhere::Accelerator)
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Executor> {
         let host = self.host.iter_mut().map(|pool| pool as &mut dyn Executor);
-        host.chain(self.engine.iter_mut().map(|engine| &mut **engine as _))
+        let engine = self.engine.iter_mut().map(|engine| &mut **engine as _);
+        let accelerator =
+            self.accelerator.iter_mut().map(|accelerator| &mut **accelerator as &mut dyn Executor);
+        host.chain(engine).chain(accelerator)
     }
 }
 
@@ -95,11 +110,14 @@ impl Executor for Places {
     }
 
     fn submit(&mut self, origin: Origin, request: &[u8]) -> Result<(), Full> {
-        match (self.current(), &mut self.host, &mut self.engine) {
-            (Some(Elsewhere::Engine), _, Some(engine)) => engine.submit(origin, request),
-            (Some(Elsewhere::Host), Some(pool), _) => pool.submit(origin, request),
-            _ => Err(Full),
-        }
+        let current = self.current();
+        let Places { host, engine, accelerator, .. } = self;
+        let executor = match current.ok_or(Full)? {
+            Elsewhere::Engine => engine.as_mut().map(|engine| &mut **engine as &mut dyn Executor),
+            Elsewhere::Host => host.as_mut().map(|pool| pool as _),
+            Elsewhere::Accelerator => accelerator.as_mut().map(|accelerator| &mut **accelerator as _),
+        };
+        executor.ok_or(Full)?.submit(origin, request)
     }
 
     fn flush(&mut self) {
@@ -122,6 +140,7 @@ impl Executor for Places {
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         self.host.iter().for_each(|pool| pool.descriptors(into));
         self.engine.iter().for_each(|engine| engine.descriptors(into));
+        self.accelerator.iter().for_each(|accelerator| accelerator.descriptors(into));
     }
 
     fn closed(&mut self, connection: u64) {

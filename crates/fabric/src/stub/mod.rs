@@ -4,7 +4,8 @@ mod streams;
 
 pub use crate::channel::{CallId, CallOptions, Caller, Channel, Method, StartError};
 pub use crate::service::{
-    BoxFuture, Context, Incoming, MethodDescriptor, Replies, Requests, Service, ServiceDescriptor, StreamCall,
+    BoxFuture, Context, Incoming, MethodDescriptor, Ran, Replies, RequestType, Requests, Service,
+    ServiceDescriptor, StreamCall,
 };
 pub use crate::status::Status;
 pub use streams::{Exchange, ReplyStream, RequestStream};

@@ -468,6 +468,13 @@ pub mod parts {
             }
         }
 
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<SayRequest>()),
+                _ => None,
+            }
+        }
+
         #[inline]
         fn stream(
             &self,
@@ -788,6 +795,16 @@ pub mod parts {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<EchoClient>()),
+                1 => Some(::fabric::stub::RequestType::of::<EchoClient>()),
+                2 => Some(::fabric::stub::RequestType::of::<outer::Inner>()),
+                3 => Some(::fabric::stub::RequestType::of::<outer::Inner>()),
+                _ => None,
             }
         }
     }
