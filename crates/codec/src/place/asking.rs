@@ -164,7 +164,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         let Response::Moved(moved) = self.call(Request::Move(order)) else {
             unreachable!("a move is answered as one")
         };
-        Ok(moved?)
+        moved
     }
 
     /// Serialises `message` with the work shared as `strategy` says; what goes to the network: `headroom` zeroed bytes for a

@@ -36,6 +36,7 @@ use base::units::Nanos;
 use codec::crossing::{Crossing, Shared};
 use codec::decode::{DecodeError, Writes};
 use codec::encode::Strategy;
+use codec::memory::CHUNK;
 use codec::place::{Accelerator, Live, Options, Placed, SendRefused, Ticket};
 use codec::typed::Message;
 use device::Device;
@@ -46,7 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{io, mem};
 
-/// Bytes of requests on their way through; with more nothing is taken but one at a time.
+/// Bytes of requests on their way through, each a chunk at least, since placed it takes one; with more nothing is taken but one at a time.
 const HELD: usize = 64 << 20;
 /// Requests that are handled in one look.
 const MOST: usize = 256;
@@ -66,7 +67,7 @@ struct Request {
     /// Header and metadata; of one that is not decoded by lanes the whole frame.
     frame: Vec<u8>,
     origin: Origin,
-    /// Bytes of the whole frame.
+    /// What it counts for of [`HELD`].
     bytes: usize,
 }
 
@@ -288,7 +289,8 @@ impl<C: Crossing + Send + Sync + 'static> Executor for Beyond<C> {
         let frame = Frame::parse(request).expect("the server parsed it");
         let class = self.classes.get(usize::from(frame.header.method)).copied().flatten();
         let has_room = class.is_none() || self.device.accelerator.has_room();
-        if !has_room || self.held > 0 && self.held + request.len() > HELD {
+        let bytes = request.len().max(CHUNK);
+        if !has_room || self.held > 0 && self.held + bytes > HELD {
             return Err(Full);
         }
         let ticket = match class {
@@ -299,8 +301,8 @@ impl<C: Crossing + Send + Sync + 'static> Executor for Beyond<C> {
             None => None,
         };
         let kept = if ticket.is_some() { &request[..HEADER + frame.metadata.len()] } else { request };
-        let kept = Request { frame: kept.to_vec(), origin, bytes: request.len() };
-        self.held += request.len();
+        let kept = Request { frame: kept.to_vec(), origin, bytes };
+        self.held += bytes;
         let queue = self.queues.entry(origin.connection).or_default();
         let number = queue.put(kept, if ticket.is_some() { Stage::Decoding } else { Stage::Whole });
         match ticket {
