@@ -97,8 +97,10 @@ impl<H, P, S> Queue<H, P, S> {
 
     /// The request at the front, if it can leave: what is known of it, and its reply if it has one.
     pub(super) fn leave(&mut self) -> Option<(H, Option<Vec<u8>>)> {
-        let is_over = |entry: &Entry<H, P, S>| matches!(entry.stage, Stage::Done(_) | Stage::Deferred);
-        let entry = self.entries.pop_front_if(|entry| is_over(entry))?;
+        if !matches!(self.entries.front()?.stage, Stage::Done(_) | Stage::Deferred) {
+            return None;
+        }
+        let entry = self.entries.pop_front()?;
         self.first += 1;
         self.handled -= 1;
         let reply = match entry.stage {
