@@ -5,6 +5,9 @@
 //! are under way, and both ways of writing take turns in one accelerator, by its register; a ratio is of two samples in a
 //! row. Here a write across is a copy between two ordinary memories; on PCIe each is a transaction (RPCAcc II-C, Fig. 5).
 //!
+//! The first table is of lane threads: the same messages by one accelerator with one thread of lanes and by one with two, in turns. The
+//! host's thread takes a core too, so two threads need three cores to show what they can; on fewer the ratio says what is left.
+//!
 //! `cargo bench -p millrace-codec --bench deserialise [-- --quick]`
 
 mod shapes;
@@ -24,6 +27,16 @@ const WINDOW: usize = 16;
 
 fn main() {
     let plan = Plan::asked_for();
+    let cores = cpu::allowed_cores().len();
+    // First: afterwards this thread is pinned, and threads start where their parent may run.
+    println!(
+        "{:<26}{:>8}{:>18}{:>18}{:>18}",
+        "message", "wire B", "1 thread ns", "2 threads ns", "1 / 2 threads"
+    );
+    for shape in shapes::ALL {
+        threads(shape, &plan);
+    }
+    println!();
     println!(
         "{:<26}{:>8}{:>16}{:>14}{:>16}{:>14}{:>8}{:>14}{:>22}",
         "message",
@@ -39,25 +52,42 @@ fn main() {
     for shape in shapes::ALL {
         measure(shape, &plan);
     }
-    println!("\n{}, {} in flight, {} rounds", cpu::model_name(), WINDOW, plan.rounds);
+    println!("\n{}, {cores} cores, {} in flight, {} rounds", cpu::model_name(), WINDOW, plan.rounds);
+}
+
+/// One thread of lanes against two, by the same host thread.
+fn threads(shape: &Shape, plan: &Plan) {
+    let wait = WaitPolicy::BLOCK;
+    let mut benches = [1, 2].map(|threads| {
+        let bench = Bench::new(shape, Options { threads, wait, ..Options::default() });
+        // Enough for both, so that a thread that others kept from running does not stop the other one.
+        Bench { window: 4 * WINDOW, sleeps: true, ..bench }
+    });
+    let times =
+        (plan.sample_ns / benches[0].time(Writes::OneShot, 8 * WINDOW)).max(8.0 * WINDOW as f64) as usize;
+    let (mut each, mut ratio) = ([Vec::new(), Vec::new()], Vec::new());
+    for round in 0..plan.rounds {
+        let mut ns = [0.0; 2];
+        for turn in 0..2 {
+            let which = (round + turn) % 2;
+            ns[which] = benches[which].time(Writes::OneShot, times);
+        }
+        each.iter_mut().zip(ns).for_each(|(all, ns)| all.push(ns));
+        ratio.push(ns[0] / ns[1]);
+    }
+    let wire = benches[0].wire.len();
+    let [one, two] = each.map(spread::median);
+    println!("{:<26}{wire:>8}{one:>18.0}{two:>18.0}{:>18}", shape.name, spread::text(ratio, 2));
 }
 
 fn measure(shape: &Shape, plan: &Plan) {
-    let schema = shape.schema();
-    let class = schema.class("Root").expect("every shape has one");
-    let wire = shape.message(&schema, class, &mut Prng::new(1));
     let cores = cpu::allowed_cores();
     let core = cores.last().copied();
     cpu::pin_to(cores[0]).expect("an allowed core");
     // On one core alone spinning would keep the other side from running.
     let wait = if cores.len() > 1 { WaitPolicy::default() } else { WaitPolicy::BLOCK };
-    let live = Arc::new(Live::new(schema.table()));
-    let mut bench = Bench {
-        accelerator: Accelerator::start(live, Options { wait, core, ..Options::default() })
-            .expect("a thread"),
-        class,
-        wire,
-    };
+    let cores = core.into_iter().collect();
+    let mut bench = Bench::new(shape, Options { wait, cores, ..Options::default() });
     let by_field = bench.counts(Writes::FieldByField);
     let one_shot = bench.counts(Writes::OneShot);
     let times = (plan.sample_ns / bench.time(Writes::OneShot, 2 * WINDOW)).max(WINDOW as f64) as usize;
@@ -92,9 +122,22 @@ struct Bench {
     accelerator: Accelerator,
     class: u32,
     wire: Vec<u8>,
+    /// Messages under way at once.
+    window: usize,
+    /// The host sleeps when so many are, instead of looking on.
+    sleeps: bool,
 }
 
 impl Bench {
+    fn new(shape: &Shape, options: Options) -> Bench {
+        let schema = shape.schema();
+        let class = schema.class("Root").expect("every shape has one");
+        let wire = shape.message(&schema, class, &mut Prng::new(1));
+        let live = Arc::new(Live::new(schema.table()));
+        let accelerator = Accelerator::start(live, options).expect("a thread");
+        Bench { accelerator, class, wire, window: WINDOW, sleeps: false }
+    }
+
     /// What crosses for one message.
     fn counts(&mut self, writes: Writes) -> Counts {
         self.accelerator.registers().set_writes(writes);
@@ -110,13 +153,16 @@ impl Bench {
         let clock = Clock::shared();
         let start = clock.now();
         while done < times {
-            if begun < times && begun - done < WINDOW {
+            if begun < times && begun - done < self.window {
                 self.accelerator.submit(self.class, self.wire.clone()).expect("the ring holds a window");
                 begun += 1;
             }
             while let Some((_, message)) = self.accelerator.poll() {
                 message.expect("a good message");
                 done += 1;
+            }
+            if self.sleeps && begun - done == self.window {
+                self.accelerator.wait();
             }
         }
         clock.now().since(start).0 as f64 / times as f64

@@ -40,6 +40,22 @@ base::registers! {
         "Which worker gets the next request: its connection's, the next in turn, its key's, the emptier of two, the emptiest.";
     WorkersProvisioning "workers.provisioning" Choice(&["per_connection", "per_core", "single"]), 0, 2, 1, live,
         "Buffers between connections and workers: a ring pair for each connection, for each worker, or one queue for all.";
+    AccOn "acc.on" Switch, 0, 1, 0, live,
+        "Whether an accelerator decodes and serialises the messages of methods that the connections' thread handles; on starts one if the server has none.";
+    AccThreads "acc.threads" Count, 1, 64, 1, live,
+        "Threads that have lanes, of an accelerator started from now on.";
+    AccLanes "acc.lanes" Count, 1, 64, 4, live,
+        "Deserialiser lanes of each thread that take messages: as many as one started with, at most.";
+    AccMemory "acc.memory" Size, 1 << 20, 1 << 40, 256 << 20, live,
+        "Bytes of the memory of an accelerator started from now on.";
+    AccWrites "acc.writes" Choice(&["one_shot", "field_by_field"]), 0, 1, 0, live,
+        "How decoded fields cross to host memory: gathered, as few writes as a message has chunks, or each by itself.";
+    AccSerialise "acc.serialise" Choice(&["cpu", "walk", "affinity"]), 0, 2, 2, live,
+        "Who serialises replies: the CPU alone, the accelerator walking the host's objects, or each what is in its own memory.";
+    AccFollow "acc.follow" Switch, 0, 1, 1, live,
+        "Whether where a field is put follows the handlers that move it (automatic field updating).";
+    AccUnits "acc.units" Count, 0, 64, 0, live,
+        "How many of the server's kernels have a compute unit, the first registered first; the others' work is done by the host.";
     WaitSpin "wait.spin" Count, 0, 1 << 24, 64, live,
         "Looks without a pause before whoever waits starts to pause.";
     WaitPause "wait.pause" Count, 0, 1 << 24, 1024, live,

@@ -28,10 +28,13 @@ fn config(include: &str) -> Config {
 fn the_stubs_of_the_tests_are_what_the_generator_writes() {
     let config = config("tests/proto").deferred("/parts.Echo/Later");
     committed("tests/generated", "parts", config, "tests/proto/parts.proto");
+    let config = crate::config("tests/proto").deferred("/picture.Images/Later");
+    committed("tests/generated", "picture", config, "tests/proto/picture.proto");
 }
 
 #[test]
 fn the_stubs_of_the_examples_are_what_the_generator_writes() {
+    committed("examples/photo", "photo", config("examples/photo"), "examples/photo/photo.proto");
     committed("examples/echo", "echo", config("examples/echo"), "examples/echo/echo.proto");
     let social = config("examples/social").deferred("/social.Compose/Post");
     committed("examples/social", "social", social, "examples/social/social.proto");

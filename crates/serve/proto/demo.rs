@@ -531,6 +531,14 @@ pub mod demo {
             }
         }
 
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<SayRequest>()),
+                2 => Some(::fabric::stub::RequestType::of::<FailRequest>()),
+                _ => None,
+            }
+        }
+
         #[inline]
         fn stream(
             &self,

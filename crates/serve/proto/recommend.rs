@@ -1614,6 +1614,14 @@ pub mod millrace {
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<InferRequest>()),
+                1 => Some(::fabric::stub::RequestType::of::<DescribeRequest>()),
+                _ => None,
+            }
+        }
     }
 
     /// Calls `millrace.Recommend` over a channel that it was made for.

@@ -64,6 +64,14 @@ impl Arena {
         self.held.get()
     }
 
+    /// Whether `pointer` lies in a chunk that it holds.
+    pub fn holds(&self, pointer: *const u8) -> bool {
+        let within = |&(first, order): &(*mut u8, u32)| {
+            (first.addr()..first.addr() + (CHUNK << order)).contains(&pointer.addr())
+        };
+        self.runs.borrow().iter().any(within)
+    }
+
     /// Refuses chunks beyond `bytes` of [`Arena::held_bytes`] from now on; the limit before.
     pub fn limit_to(&self, bytes: usize) -> usize {
         self.limit.replace(bytes)

@@ -164,6 +164,13 @@ impl<'m, 'a> Edit<'m, 'a> {
         unsafe { self.put(slot, lent(bytes)) }
     }
 
+    /// Sets a singular bytes field to `len` bytes of accelerator memory at `at`, which live as long as the message.
+    pub(crate) unsafe fn set_acc_bytes(&mut self, slot: Slot, at: Addr, len: u32) {
+        let bytes = if len == 0 { Ref::EMPTY } else { Ref { addr: at, len, capacity: 0 } };
+        // SAFETY: the caller's promise.
+        unsafe { self.put(slot, bytes) }
+    }
+
     /// The singular sub-message of `size` bytes, made if it is not there.
     #[inline]
     pub unsafe fn message(&mut self, slot: Slot, size: u32) -> Result<Edit<'_, 'a>, OutOfMemory> {

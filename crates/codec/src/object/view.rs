@@ -78,6 +78,16 @@ impl<'a> View<'a> {
         unsafe { self.object.has(index) }
     }
 
+    /// What the string or bytes field at `offset` holds, wherever its bytes are.
+    ///
+    /// # Safety
+    /// As [`View::scalar`].
+    #[inline]
+    pub(crate) unsafe fn scalar_ref(self, offset: u32) -> Ref {
+        // SAFETY: the caller's promise; such a field is a Ref in the object.
+        unsafe { self.object.read(offset) }
+    }
+
     /// True if the dereference field at `offset` (string, bytes or repeated) lies in accelerator memory.
     ///
     /// # Safety

@@ -1,43 +1,51 @@
-//! The host's half of the accelerator: what may be asked of it, over a ring pair.
+//! The host's half of the accelerator: what may be asked of it, over a ring pair for each of its threads.
 //!
 //! ```text
-//! host thread ── request ring, doorbell ──▶ accelerator thread ── lanes ──▶ host memory (crossing), accelerator memory
-//!             ◀── response ring, notify ──
+//!              ┌─ request ring, doorbell ──▶ lane thread 0 ── lanes ──▶ host memory (crossing), accelerator memory
+//! host thread ─┤  ◀── response ring, notify ──
+//!              └─ request ring, doorbell ──▶ lane thread 1 ── lanes ──▶ …
 //! ```
 //!
-//! Requests may be submitted without waiting ([`Accelerator::submit`], [`Accelerator::poll`]): the ring is the queue before
-//! the lanes. The other calls wait for their own response and keep those of others for `poll`.
+//! A request goes to the thread that has the fewest under way (the first of those that have as few). Requests may be submitted without waiting
+//! ([`Accelerator::submit`] and [`Accelerator::poll`], [`Accelerator::submit_send`] and [`Accelerator::poll_sent`]): the rings are
+//! the queues before the lanes. The other calls (in `asking`) wait for their own response and keep those of others for the polls.
 //!
-//! Without a thread ([`Accelerator::in_this_thread`]) the calls that wait, and `poll`, do its work in turns: everything happens
+//! Why one value for one host thread, and not a handle for each: every ring keeps one producer and one consumer, and a host thread
+//! that waits is woken by nobody else's response.
+//!
+//! Without threads ([`Accelerator::in_this_thread`]) the calls that wait, and the polls, do their work in turns: everything happens
 //! in an order that the program decides.
 //!
-//! Errors: if its thread has died (a bug of ours: it takes any input) the calls that wait panic and say so.
+//! Errors: if a thread has died (a bug of ours: it takes any input) the calls that wait panic and say so; who does not wait
+//! asks [`Accelerator::is_dead`].
 
-use super::executor::{Executor, Order, Packet, Request, Response};
-use super::live::{FieldId, Live};
+use super::asking::Asking;
+use super::executor::{Request, Response};
+use super::lane_thread::{LaneThread, Setting, host_sleeper};
+use super::live::Live;
 use super::message::Placed;
-use super::receive::{Ground, Registers};
-use super::transfer::{MoveError, Slot};
-use crate::copy::Inline;
-use crate::crossing::{Crossing, Shared};
+use super::receive::{Ground, Registers, Workload};
+use crate::crossing::{Counts, Crossing, Shared};
 use crate::decode::{DecodeError, Limits};
-use crate::encode::{Bell, EncodeError, Host, Settings, Strategy};
-use crate::memory::{Memory, OutOfMemory, Place};
-use ring::Client;
-use ring::wait::{Sleeper, WaitPolicy, Waker, waiting};
+use crate::encode::Settings;
+use crate::memory::{Memory, Occupancy, OutOfMemory};
+use ring::wait::{Sleeper, WaitPolicy};
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 
 /// How an accelerator is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Deserialiser lanes (RPCAcc III-B: four).
+    /// Threads that have lanes, one at least.
+    pub threads: usize,
+    /// Deserialiser lanes of each thread (RPCAcc III-B: four).
     pub lanes: usize,
-    /// Requests under way, a power of two.
+    /// Requests under way with each thread, a power of two.
     pub requests: u32,
     /// Limits of each message.
     pub limits: Limits,
@@ -47,10 +55,12 @@ pub struct Options {
     pub acc_bytes: usize,
     /// How both sides wait for the other.
     pub wait: WaitPolicy,
+    /// The host sleeps on an eventfd, so that it can wait for other descriptors too: see [`Accelerator::arm`].
+    pub eventfd: bool,
     /// Of the host's part of serialising.
     pub serialise: Arc<Settings>,
-    /// The core that its thread is pinned to, if the process may use it.
-    pub core: Option<usize>,
+    /// The cores that its threads are pinned to, in turn, as far as the process may use them; without any they are not.
+    pub cores: Vec<usize>,
     #[cfg(test)]
     pub(super) planted: Option<super::tests::Planted>,
 }
@@ -58,14 +68,16 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            threads: 1,
             lanes: 4,
             requests: 64,
             limits: Limits::default(),
             host: Arc::clone(Memory::process()),
             acc_bytes: if cfg!(miri) { 4 << 20 } else { 1 << 30 },
             wait: WaitPolicy::default(),
+            eventfd: false,
             serialise: Arc::new(Settings::default()),
-            core: None,
+            cores: Vec::new(),
             #[cfg(test)]
             planted: None,
         }
@@ -74,9 +86,12 @@ impl Default for Options {
 
 /// The name of a submitted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket(ring::Tag);
+pub struct Ticket {
+    pub(super) thread: u16,
+    pub(super) tag: ring::Tag,
+}
 
-/// As many messages are under way as the ring has room for.
+/// As many messages are under way as the rings have room for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Busy(pub Vec<u8>);
 
@@ -86,70 +101,53 @@ impl fmt::Display for Busy {
     }
 }
 
-/// An accelerator: lanes with a memory of their own.
-pub struct Accelerator<C = Shared> {
-    client: Client<Request, Response>,
-    received: VecDeque<(Ticket, Result<Placed, DecodeError>)>,
-    /// Responses to the calls that wait.
-    answered: VecDeque<(ring::Tag, Response)>,
-    ground: Arc<Ground<C>>,
-    sender: Host,
-    wait: WaitPolicy,
-    sleeper: Sleeper,
-    far: Far<C>,
+/// What an accelerator does now and did so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// What crossed.
+    pub crossed: Counts,
+    /// Messages that were decoded, or refused.
+    pub messages: u64,
+    /// Fields that were moved to its memory.
+    pub moved_to_acc: u64,
+    /// Fields that were moved to the host's.
+    pub moved_to_host: u64,
+    /// Lanes in the middle of a message that takes several turns.
+    pub lanes_busy: usize,
+    /// Requests that have no response yet.
+    pub in_flight: usize,
+    /// Chunks of its memory.
+    pub memory: Occupancy,
 }
 
-/// Where the other half is.
-enum Far<C> {
-    Thread(Thread),
-    Here(Box<Executor<C>>),
-}
-
-struct Thread {
-    stop: Arc<AtomicBool>,
-    waker: Waker,
-    handle: Option<JoinHandle<()>>,
-}
-
-/// What an accelerator is made of, before it is decided who drives the other half.
-struct Halves<C> {
-    near: Near<C>,
-    executor: Executor<C>,
-}
-
-struct Near<C> {
-    client: Client<Request, Response>,
-    ground: Arc<Ground<C>>,
-    sender: Host,
-}
-
-impl<C: Crossing + Send + Sync + 'static> Halves<C> {
-    fn new(live: Arc<Live>, options: &Options, crossing: Arc<C>) -> io::Result<Halves<C>> {
-        let (host, limits) = (Arc::clone(&options.host), options.limits);
-        // Not in the messages' memory, which is theirs alone.
-        let sender = Host::new(Memory::process(), Inline, Arc::clone(&options.serialise), limits.depth)
-            .map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let acc = Memory::acc(options.acc_bytes)?;
-        let registers = Arc::new(Registers::default());
-        let ground = Ground {
-            crossing,
-            live,
-            host,
-            acc,
-            limits,
-            registers,
-            #[cfg(test)]
-            planted: options.planted,
-        };
-        let ground = Arc::new(ground);
-        let (client, server) = ring::pair::pair(options.requests.max(2).next_power_of_two());
-        let executor = Executor::new(server, Arc::clone(&ground), options.lanes);
-        Ok(Halves { near: Near { client, ground, sender }, executor })
+impl<C: Crossing> Ground<C> {
+    fn figures(&self) -> Figures {
+        let moved = |to: usize| self.work.moved[to].load(Ordering::Relaxed);
+        Figures {
+            crossed: self.crossing.counts(),
+            messages: self.work.messages.load(Ordering::Relaxed),
+            moved_to_acc: moved(0),
+            moved_to_host: moved(1),
+            lanes_busy: self.work.busy.load(Ordering::Relaxed),
+            in_flight: self.work.under_way.load(Ordering::Relaxed),
+            memory: self.acc.occupancy(),
+        }
     }
 }
 
+/// An accelerator: lanes with a memory of their own.
+pub struct Accelerator<C = Shared> {
+    pub(super) threads: Vec<LaneThread<C>>,
+    pub(super) received: VecDeque<(Ticket, Result<Placed, DecodeError>)>,
+    pub(super) ground: Arc<Ground<C>>,
+    wait: WaitPolicy,
+    sleeper: Sleeper,
+    /// After the threads, which are ended first when this is dropped: they may refer to messages that are being sent.
+    pub(super) asking: Asking,
+}
+
 /// Bytes of a request's ring entry: what to do, an address and a length.
-const ENTRY: usize = 32;
+pub(super) const ENTRY: usize = 32;
 
 impl Accelerator {
     /// Starts an accelerator that decodes with the table of `live`; its memory is ordinary memory.
@@ -157,62 +155,79 @@ impl Accelerator {
     /// # Errors
     /// The system's, when memory or a thread cannot be had.
     pub fn start(live: Arc<Live>, options: Options) -> io::Result<Accelerator> {
-        Accelerator::start_over(live, options, Arc::new(Shared::default()))
+        Accelerator::start_over(vec![live], options, Arc::new(Shared::default()))
     }
 }
 
 impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
-    /// As [`Accelerator::start`]; what crosses between the memories goes through `crossing`.
+    /// As [`Accelerator::start`], for several schemas, no two of the same layout; what crosses between the memories goes through
+    /// `crossing`.
     ///
     /// # Errors
     /// As [`Accelerator::start`].
-    pub fn start_over(live: Arc<Live>, options: Options, crossing: Arc<C>) -> io::Result<Accelerator<C>> {
-        let (wait, core) = (options.wait, options.core);
-        let (sleeper, ours) = waiting();
-        let (mut their_sleeper, waker) = waiting();
-        let halves = Halves::new(live, &options, crossing)?;
-        let executor = halves.executor;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let work = move || {
-            // Wakes the host when the thread ends, however it ends, so that nobody waits for the dead. It is dropped after
-            // the executor.
-            let ours = WakeAtEnd(ours);
-            let mut executor = executor;
-            if let Some(core) = core {
-                // Pinning is a wish; a core that is not ours to use is no reason to fail.
-                let _ = base::cpu::pin_to(core);
-            }
-            // Relaxed: the flag guards no data, and a sleeper's wake-up has its own fences.
-            while !stopped.load(Ordering::Relaxed) {
-                if executor.turn() {
-                    ours.0.wake();
-                } else {
-                    their_sleeper
-                        .wait_until(wait, None, || executor.is_ready() || stopped.load(Ordering::Relaxed));
-                }
+    ///
+    /// # Panics
+    /// Without a schema, or with two of one layout.
+    pub fn start_over(
+        lives: Vec<Arc<Live>>,
+        options: Options,
+        crossing: Arc<C>,
+    ) -> io::Result<Accelerator<C>> {
+        Accelerator::make(lives, &options, crossing, true)
+    }
+
+    /// An accelerator without threads: the polls, and the calls that wait, take its turns.
+    ///
+    /// # Errors
+    /// As [`Accelerator::start`].
+    ///
+    /// # Panics
+    /// As [`Accelerator::start_over`].
+    pub fn in_this_thread(
+        lives: Vec<Arc<Live>>,
+        options: Options,
+        crossing: Arc<C>,
+    ) -> io::Result<Accelerator<C>> {
+        Accelerator::make(lives, &options, crossing, false)
+    }
+
+    fn make(
+        lives: Vec<Arc<Live>>,
+        options: &Options,
+        crossing: Arc<C>,
+        threads: bool,
+    ) -> io::Result<Accelerator<C>> {
+        assert!(!lives.is_empty(), "an accelerator decodes with a table");
+        for (at, live) in lives.iter().enumerate() {
+            let twice = lives[..at].iter().any(|other| other.layout_hash() == live.layout_hash());
+            assert!(!twice, "two schemas of one layout share one table");
+        }
+        let ground = Ground {
+            crossing,
+            lives: lives.into(),
+            host: Arc::clone(&options.host),
+            acc: Memory::acc(options.acc_bytes)?,
+            limits: options.limits,
+            registers: Arc::new(Registers::default()),
+            work: Workload::default(),
+            #[cfg(test)]
+            planted: options.planted,
+        };
+        let ground = Arc::new(ground);
+        let asking = Asking::new(&options.serialise, options.limits.depth)?;
+        let (sleeper, waker) = host_sleeper(options.eventfd)?;
+        let start = |number: usize| {
+            let core = options.cores.get(number % options.cores.len().max(1)).copied();
+            let (lanes, requests, wait) = (options.lanes, options.requests, options.wait);
+            let setting = Setting { lanes, requests, wait, core };
+            match threads {
+                true => LaneThread::start(&ground, &setting, number, waker.clone()),
+                false => Ok(LaneThread::here(&ground, &setting)),
             }
         };
-        let handle = std::thread::Builder::new().name("millrace-acc".into()).spawn(work)?;
-        let far = Far::Thread(Thread { stop, waker, handle: Some(handle) });
-        Ok(Accelerator::over(halves.near, sleeper, far, wait))
-    }
-
-    /// An accelerator without a thread: [`Accelerator::poll`] and the calls that wait take its turns.
-    ///
-    /// # Errors
-    /// As [`Accelerator::start`].
-    pub fn in_this_thread(live: Arc<Live>, options: Options, crossing: Arc<C>) -> io::Result<Accelerator<C>> {
-        let (sleeper, _) = waiting();
-        let halves = Halves::new(live, &options, crossing)?;
-        let far = Far::Here(Box::new(halves.executor));
-        Ok(Accelerator::over(halves.near, sleeper, far, options.wait))
-    }
-
-    fn over(near: Near<C>, sleeper: Sleeper, far: Far<C>, wait: WaitPolicy) -> Accelerator<C> {
-        let Near { client, ground, sender } = near;
-        let (received, answered) = (VecDeque::new(), VecDeque::new());
-        Accelerator { client, received, answered, ground, sender, wait, sleeper, far }
+        let count = options.threads.clamp(1, usize::from(u16::MAX));
+        let threads = (0..count).map(start).collect::<io::Result<_>>()?;
+        Ok(Accelerator { threads, received: VecDeque::new(), ground, wait: options.wait, sleeper, asking })
     }
 
     /// What has crossed so far.
@@ -224,9 +239,23 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         &self.ground.crossing
     }
 
-    /// The table in use.
+    /// The table in use of the first schema.
     pub fn live(&self) -> &Arc<Live> {
-        &self.ground.live
+        &self.ground.lives[0]
+    }
+
+    /// The tables in use, one for each schema.
+    pub fn lives(&self) -> &[Arc<Live>] {
+        &self.ground.lives
+    }
+
+    /// The table in use of the schema of that layout.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn live_with(&self, layout_hash: u64) -> &Live {
+        let of = |live: &&Arc<Live>| live.layout_hash() == layout_hash;
+        self.ground.lives.iter().find(of).expect("a message of a schema that this accelerator does not know")
     }
 
     /// The accelerator's memory.
@@ -239,28 +268,67 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         &self.ground.registers
     }
 
-    /// An empty message of `class`, to be filled on the host and sent.
+    /// What it does and did.
+    pub fn figures(&self) -> Figures {
+        self.ground.figures()
+    }
+
+    /// The same for other threads.
+    pub fn watch(&self) -> Arc<dyn Fn() -> Figures + Send + Sync> {
+        let ground = Arc::clone(&self.ground);
+        Arc::new(move || ground.figures())
+    }
+
+    /// Requests that have no response yet.
+    pub fn in_flight(&self) -> usize {
+        self.ground.work.under_way.load(Ordering::Relaxed)
+    }
+
+    /// An empty message of `class` of the first schema, to be filled on the host and sent.
     ///
     /// # Errors
     /// The host's memory is full.
     pub fn message(&self, class: u32) -> Result<Placed, OutOfMemory> {
-        Placed::new(self.ground.live.table(), class, &self.ground.host, &self.ground.acc)
+        self.message_of(0, class)
     }
 
-    /// A message of `class` arrived from the network: decode it. See [`Accelerator::poll`].
+    /// As [`Accelerator::message`], of another schema.
     ///
     /// # Errors
-    /// The ring is full; the bytes come back.
+    /// As there.
+    ///
+    /// # Panics
+    /// If there is no such schema.
+    pub fn message_of(&self, schema: u16, class: u32) -> Result<Placed, OutOfMemory> {
+        let table = self.ground.lives[usize::from(schema)].table();
+        Placed::new(table, class, &self.ground.host, &self.ground.acc)
+    }
+
+    /// A message of `class` of the first schema arrived from the network: decode it. See [`Accelerator::poll`].
+    ///
+    /// # Errors
+    /// The rings are full; the bytes come back.
     ///
     /// # Panics
     /// If the table has no such class.
     pub fn submit(&mut self, class: u32, wire: Vec<u8>) -> Result<Ticket, Busy> {
-        let classes = self.ground.live.table().classes();
+        self.submit_of(0, class, wire)
+    }
+
+    /// As [`Accelerator::submit`], of another schema.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there, or if there is no such schema.
+    pub fn submit_of(&mut self, schema: u16, class: u32, wire: Vec<u8>) -> Result<Ticket, Busy> {
+        let classes = self.ground.lives[usize::from(schema)].classes();
         assert!(class < classes, "class {class} is not in this table");
-        match self.post(Request::Receive { class, wire }) {
-            Ok(tag) => {
+        match self.post(Request::Receive { schema, class, wire }) {
+            Ok(ticket) => {
                 self.ground.crossing.doorbell(ENTRY);
-                Ok(Ticket(tag))
+                Ok(ticket)
             }
             Err(Request::Receive { wire, .. }) => Err(Busy(wire)),
             Err(_) => unreachable!("what was sent comes back"),
@@ -270,7 +338,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
     /// A message that was submitted and is decoded now, if there is one, in any order.
     pub fn poll(&mut self) -> Option<(Ticket, Result<Placed, DecodeError>)> {
         if self.received.is_empty() {
-            self.take_turn();
+            self.take_turns();
             self.collect();
         }
         self.received.pop_front()
@@ -282,7 +350,7 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
     /// It is malformed, or a limit was met.
     ///
     /// # Panics
-    /// As [`Accelerator::submit`], or if the accelerator's thread has died.
+    /// As [`Accelerator::submit`], or if a thread of the accelerator has died.
     pub fn receive(&mut self, class: u32, mut wire: Vec<u8>) -> Result<Placed, DecodeError> {
         let ticket = loop {
             match self.submit(class, wire) {
@@ -295,176 +363,110 @@ impl<C: Crossing + Send + Sync + 'static> Accelerator<C> {
         self.received.remove(at).expect("it was just seen there").1
     }
 
-    /// RPCAcc Table III, `moveToAcc`: [`Accelerator::move_field`] to the accelerator's memory.
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub fn move_to_acc(&mut self, message: &mut Placed, path: &[FieldId]) -> Result<bool, MoveError> {
-        self.move_field(message, path, Place::Acc)
-    }
-
-    /// RPCAcc Table III, `moveToCPU`: [`Accelerator::move_field`] to the host's memory.
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub fn move_to_cpu(&mut self, message: &mut Placed, path: &[FieldId]) -> Result<bool, MoveError> {
-        self.move_field(message, path, Place::Host)
-    }
-
-    /// Moves the field at the end of `path` (see [`Placed::place_of`]), if it
-    /// is not there already, and objects to where this class's field is put: see [`Live::moved`]. True if it was moved.
-    ///
-    /// # Errors
-    /// [`MoveError`]; the message is as before.
-    ///
-    /// # Panics
-    /// If the path does not fit the message, or if the accelerator's thread has died.
-    pub fn move_field(
-        &mut self,
-        message: &mut Placed,
-        path: &[FieldId],
-        to: Place,
-    ) -> Result<bool, MoveError> {
-        let (object, field) = message.follow(path).ok_or(MoveError::Absent)?;
-        let from = message.place_of(path);
-        if from.is_none() || from == Some(to) {
-            return Ok(false);
-        }
-        let entry = *message.entry(field);
-        // SAFETY: `follow` gave an object of this field's class.
-        let slot = unsafe { Slot::read(object, &entry) };
-        let order = Order { table: Arc::clone(&message.table), entry, slot, to };
-        // The message is borrowed until the response is here, so what the slot refers to stays.
-        self.ground.crossing.doorbell(ENTRY);
-        let Response::Moved(moved) = self.call(Request::Move(order)) else {
-            unreachable!("a move is answered as one")
-        };
-        let (slot, arena) = moved?;
-        // SAFETY: as above; only this thread has the message.
-        unsafe { slot.write(object, &entry) };
+    /// Posts a request to the thread that has the fewest under way.
+    pub(super) fn post(&mut self, request: Request) -> Result<Ticket, Request> {
+        let load = |&at: &usize| self.threads[at].client.in_flight();
+        let at = (0..self.threads.len()).min_by_key(load).expect("there is a thread");
         #[cfg(test)]
-        if self.ground.planted == Some(super::tests::Planted::MovedArenaDropped) {
-            return Ok(true);
-        }
-        message.moved.push(arena);
-        self.ground.live.moved(message.class, field, to);
-        Ok(true)
+        let at = if self.ground.planted == Some(super::tests::Planted::FirstThreadOnly) { 0 } else { at };
+        let tag = self.threads[at].post(request)?;
+        self.ground.work.under_way.fetch_add(1, Ordering::Relaxed);
+        Ok(Ticket { thread: at as u16, tag })
     }
 
-    /// Serialises `message` with the work shared as `strategy` says; what goes to the network: `headroom` zeroed bytes for a
-    /// header, then the message.
-    ///
-    /// # Errors
-    /// As [`Host::prepare`]: with [`Strategy::CpuOnly`] no field may be in accelerator memory.
-    ///
-    /// # Panics
-    /// If the accelerator's thread has died.
-    pub fn send(
-        &mut self,
-        message: &Placed,
-        strategy: Strategy,
-        headroom: usize,
-    ) -> Result<Vec<u8>, EncodeError> {
-        let (table, class) = (&message.table, message.class);
-        let crossing = &*self.ground.crossing;
-        // SAFETY: the root of a placed message is of its class of its table.
-        let bell: Bell = unsafe { self.sender.prepare(crossing, strategy, table, class, message.view(), 0)? };
-        let packet = Packet { table: Arc::clone(table), bell, headroom };
-        // The message is borrowed, and the sender not used again, until the response is here.
-        match self.call(Request::Send(packet)) {
-            Response::Sent(frame) => frame,
-            _ => unreachable!("a packet is answered as one"),
-        }
+    /// Lets every thread's place work, if this thread drives them.
+    pub(super) fn take_turns(&mut self) {
+        self.threads.iter_mut().for_each(|thread| _ = thread.take_turn());
     }
 
-    /// Sends a request, whose doorbell the caller counts, and waits for its response.
-    fn call(&mut self, mut request: Request) -> Response {
-        let tag = loop {
-            match self.post(request) {
-                Ok(tag) => break tag,
-                Err(back) => request = back,
-            }
-            self.wait_for(Accelerator::room);
-        };
-        let at = self.wait_for(|this| this.answered.iter().position(|&(done, _)| done == tag));
-        self.answered.remove(at).expect("it was just seen there").1
+    /// Lets the lanes of one thread's place take a turn, if the accelerator has no threads, and takes what came back.
+    #[cfg(test)]
+    pub(super) fn turn_of(&mut self, thread: usize) -> Option<(Ticket, Result<Placed, DecodeError>)> {
+        self.threads[thread].take_turn();
+        self.collect();
+        self.received.pop_front()
     }
 
-    fn post(&mut self, request: Request) -> Result<ring::Tag, Request> {
-        let tag = self.client.try_send(request).map_err(|ring::Full(back)| back)?;
-        self.client.flush();
-        if let Far::Thread(thread) = &self.far {
-            thread.waker.wake();
-        }
-        Ok(tag)
+    /// Whether another message can be submitted.
+    pub fn has_room(&self) -> bool {
+        self.threads.iter().any(|thread| thread.client.free() > 0)
     }
 
-    /// Lets the other half work, if this thread drives it.
-    fn take_turn(&mut self) {
-        if let Far::Here(executor) = &mut self.far {
-            executor.turn();
-        }
+    /// Something if a ring has room.
+    pub(super) fn room(&mut self) -> Option<()> {
+        self.has_room().then_some(())
     }
 
-    fn room(&mut self) -> Option<()> {
-        (self.client.free() > 0).then_some(())
-    }
-
-    fn collect(&mut self) {
-        while let Some((tag, response)) = self.client.poll() {
-            match response {
-                Response::Received(message) => self.received.push_back((Ticket(tag), message)),
-                other => self.answered.push_back((tag, other)),
+    pub(super) fn collect(&mut self) {
+        for (number, thread) in self.threads.iter_mut().enumerate() {
+            while let Some((tag, response)) = thread.client.poll() {
+                let ticket = Ticket { thread: number as u16, tag };
+                self.ground.work.under_way.fetch_sub(1, Ordering::Relaxed);
+                match response {
+                    Response::Received(message) => self.received.push_back((ticket, message)),
+                    other => self.asking.put(ticket, other),
+                }
             }
         }
     }
 
-    fn wait_for<T>(&mut self, mut find: impl FnMut(&mut Self) -> Option<T>) -> T {
+    pub(super) fn wait_for<T>(&mut self, mut find: impl FnMut(&mut Self) -> Option<T>) -> T {
         loop {
-            // Looked at before the ring: what a thread sent came before its end.
-            let gone = self.client.is_abandoned();
+            // Looked at before the rings: what a thread sent came before its end.
+            let gone = self.is_dead();
             self.collect();
             if let Some(found) = find(self) {
                 return found;
             }
             assert!(!gone, "the accelerator's thread has died");
-            if let Far::Here(executor) = &mut self.far {
-                executor.turn();
-            } else {
-                let client = &mut self.client;
-                self.sleeper.wait_until(self.wait, None, || client.is_ready() || client.is_abandoned());
-            }
+            self.take_turns();
+            let threads = &mut self.threads;
+            let ready = || threads.iter_mut().any(LaneThread::wants_attention);
+            self.sleeper.wait_until(self.wait, None, ready);
         }
     }
-}
 
-impl<C> std::fmt::Debug for Accelerator<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Accelerator({} requests under way, {:?})", self.client.in_flight(), self.ground.acc)
+    /// Whether one of its threads has died: what was under way there has no response. What came before is there to be polled.
+    pub fn is_dead(&self) -> bool {
+        self.threads.iter().any(|thread| thread.client.is_abandoned())
+    }
+
+    /// Waits until a poll has something, as [`Options::wait`] says; at once if nothing is under way.
+    ///
+    /// # Panics
+    /// If a thread of the accelerator has died.
+    pub fn wait(&mut self) {
+        self.wait_for(|this| {
+            let there = !this.received.is_empty() || this.asking.has_sent();
+            (there || this.in_flight() == 0).then_some(())
+        });
+    }
+
+    /// Before sleeping on [`Accelerator::descriptor`]: whether there is nothing to poll, and the descriptor becomes readable when
+    /// there is. [`Accelerator::disarm`] comes next.
+    ///
+    /// # Panics
+    /// Without [`Options::eventfd`].
+    pub fn arm(&mut self) -> bool {
+        self.sleeper.arm();
+        let held = !self.received.is_empty() || self.asking.has_sent();
+        !held && !self.threads.iter_mut().any(LaneThread::wants_attention)
+    }
+
+    /// After sleeping.
+    pub fn disarm(&mut self) {
+        self.sleeper.disarm();
+    }
+
+    /// Readable when an armed accelerator has something, if it was started with [`Options::eventfd`].
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.sleeper.descriptor()
     }
 }
 
-impl Drop for Thread {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.waker.wake();
-        if let Some(handle) = self.handle.take() {
-            // A panic was told to whoever waited.
-            let _ = handle.join();
-        }
-    }
-}
-
-struct WakeAtEnd(Waker);
-
-impl Drop for WakeAtEnd {
-    fn drop(&mut self) {
-        self.0.wake();
+impl<C> fmt::Debug for Accelerator<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let under_way: u32 = self.threads.iter().map(|thread| thread.client.in_flight()).sum();
+        write!(f, "Accelerator({under_way} requests under way, {:?})", self.ground.acc)
     }
 }

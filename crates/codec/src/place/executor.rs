@@ -1,6 +1,6 @@
 //! The accelerator's half: takes requests from its ring, drives the lanes, moves fields, serialises.
 //!
-//! A value without a thread, so that tests can put every step of it between any two of the host's.
+//! One for each lane thread; they share the memories, the tables and the registers. A value without a thread, so that tests can put every step of it between any two of the host's.
 //!
 //! Invariants: each request has exactly one response; a request is taken from the ring only when a lane is idle, so the ring
 //! is the queue before the lanes and its credits bound it.
@@ -17,12 +17,14 @@ use crate::table::{Entry, Table};
 use ring::{Server, Tag};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// What the host asks for.
 pub(super) enum Request {
     /// A message arrived: decode it and place its fields.
     Receive {
+        schema: u16,
         class: u32,
         wire: Vec<u8>,
     },
@@ -101,6 +103,7 @@ impl<C: Crossing + Send + Sync + 'static> Executor<C> {
     /// One turn: every busy lane decodes a slice, every idle one takes a request. False if there was nothing to do.
     pub(super) fn turn(&mut self) -> bool {
         let mut worked = false;
+        let takers = self.takers();
         for lane in 0..self.lanes.len() {
             match std::mem::replace(&mut self.lanes[lane], LaneSlot::Taken) {
                 LaneSlot::Busy(mut job, tag) => {
@@ -108,11 +111,13 @@ impl<C: Crossing + Send + Sync + 'static> Executor<C> {
                     self.lanes[lane] = match job.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                         Poll::Pending => LaneSlot::Busy(job, tag),
                         Poll::Ready((state, message)) => {
+                            self.ground.work.busy.fetch_sub(1, Ordering::Relaxed);
                             self.reply(tag, Response::Received(message));
                             LaneSlot::Idle(state)
                         }
                     };
                 }
+                LaneSlot::Idle(state) if lane >= takers => self.lanes[lane] = LaneSlot::Idle(state),
                 LaneSlot::Idle(state) => match self.server.try_recv() {
                     None => self.lanes[lane] = LaneSlot::Idle(state),
                     Some((tag, request)) => {
@@ -129,6 +134,11 @@ impl<C: Crossing + Send + Sync + 'static> Executor<C> {
         worked
     }
 
+    /// How many lanes take messages now; the others finish what they have.
+    fn takers(&self) -> usize {
+        self.ground.registers.lanes.load(Ordering::Relaxed).clamp(1, self.lanes.len())
+    }
+
     /// Whether a turn would do something.
     pub(super) fn is_ready(&mut self) -> bool {
         self.server.is_ready() || self.lanes.iter().any(|lane| matches!(lane, LaneSlot::Busy(..)))
@@ -141,16 +151,18 @@ impl<C: Crossing + Send + Sync + 'static> Executor<C> {
 
     fn begin(&mut self, mut state: Box<LaneState>, tag: Tag, request: Request) -> LaneSlot {
         let response = match request {
-            Request::Receive { class, wire } => {
+            Request::Receive { schema, class, wire } => {
+                let of = (schema, class);
                 if wire.len() > self.ground.registers.slice() {
                     let ground = Arc::clone(&self.ground);
                     let job = async move {
-                        let message = state.receive(&ground, class, &wire, true).await;
+                        let message = state.receive(&ground, of, &wire, true).await;
                         (state, message)
                     };
+                    self.ground.work.busy.fetch_add(1, Ordering::Relaxed);
                     return LaneSlot::Busy(Job(Box::pin(job)), tag);
                 }
-                Response::Received(at_once(state.receive(&self.ground, class, &wire, false)))
+                Response::Received(at_once(state.receive(&self.ground, of, &wire, false)))
             }
             Request::Move(order) => Response::Moved(self.transfer(&order)),
             Request::Send(packet) => Response::Sent(self.serialise(&packet)),
@@ -181,6 +193,7 @@ impl<C: Crossing + Send + Sync + 'static> Executor<C> {
         };
         // SAFETY: the slot is of a message that waits for the response.
         let slot = unsafe { transfer.run(&order.entry, order.slot)? };
+        self.ground.work.moved[usize::from(order.to == Place::Host)].fetch_add(1, Ordering::Relaxed);
         Ok((slot, if order.to == Place::Acc { acc } else { host }))
     }
 

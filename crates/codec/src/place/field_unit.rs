@@ -13,7 +13,7 @@ use super::accelerator::Accelerator;
 use super::live::FieldId;
 use super::message::Placed;
 use crate::crossing::Crossing;
-use crate::memory::{Memory, OutOfMemory};
+use crate::memory::{Arena, Memory, OutOfMemory};
 use crate::object::Addr;
 use crate::unit::{Descriptor, Kernel, Options, ProgramError, Refused, Span, Task, TaskError, Unit};
 use std::collections::HashMap;
@@ -126,6 +126,32 @@ impl<C: Crossing + Send + Sync + 'static> FieldUnit<C> {
         // Both messages are borrowed until the outcome is here.
         let outcome = self.unit.wait(task);
         self.finish(outcome, output, into, at)
+    }
+
+    /// Runs the kernel on bytes of accelerator memory: where the result is, in `results`, and its length.
+    ///
+    /// # Safety
+    /// Nobody writes the bytes of `input` until this returns.
+    pub(super) unsafe fn run_span(
+        &mut self,
+        input: Span,
+        results: &Arena,
+        room: u32,
+    ) -> Result<(Addr, u32), RunError> {
+        assert!(
+            Arc::ptr_eq(results.memory(), &self.memory),
+            "results are in the memory that the unit writes"
+        );
+        let start = results.alloc(room as usize).map_err(|_| RunError::OutOfMemory)?;
+        let at = results.addr(start.as_ptr());
+        let target = Span::new(at.offset() as u64, room);
+        // SAFETY: the caller's promise; the room was just given and nobody else knows of it until the outcome is here.
+        let task = unsafe { self.unit.submit_task(input, target) }.map_err(RunError::Refused)?;
+        self.crossing.doorbell(size_of::<Descriptor>());
+        let outcome = self.unit.wait(task);
+        self.crossing.notify(NOTIFICATION);
+        let len = outcome.map_err(RunError::Task)?;
+        Ok((at, u32::try_from(len).expect("a result fits in its room")))
     }
 
     /// Submits a task and holds its messages; take the outcome with [`FieldUnit::poll`] or [`FieldUnit::wait`].

@@ -41,6 +41,8 @@ pub struct Live {
     /// Messages decoded, by class.
     messages: Box<[AtomicU64]>,
     follow: AtomicBool,
+    /// Of all tables that there will be.
+    layout_hash: u64,
 }
 
 impl Live {
@@ -48,12 +50,23 @@ impl Live {
     pub fn new(table: Table) -> Live {
         let messages = (0..table.classes()).map(|_| AtomicU64::new(0)).collect();
         let votes = Mutex::new(HashMap::new());
-        Live { table: Swap::new(table), votes, messages, follow: AtomicBool::new(true) }
+        let layout_hash = table.layout_hash();
+        Live { layout_hash, table: Swap::new(table), votes, messages, follow: AtomicBool::new(true) }
     }
 
     /// The table now.
     pub fn table(&self) -> Arc<Table> {
         self.table.value()
+    }
+
+    /// Of the layout that all its tables have.
+    pub fn layout_hash(&self) -> u64 {
+        self.layout_hash
+    }
+
+    /// How many classes all its tables have.
+    pub fn classes(&self) -> u32 {
+        self.messages.len() as u32
     }
 
     /// How often the table was replaced.

@@ -79,6 +79,16 @@ impl Placed {
         Ok(self.acc.addr(start.as_ptr()))
     }
 
+    /// Whether an object lies in the host memory that this message took when it was made.
+    pub fn owns(&self, object: Object) -> bool {
+        self.host.holds(object.start().as_ptr())
+    }
+
+    /// Takes over memory that its fields refer to.
+    pub fn adopt(&mut self, memory: Arena) {
+        self.moved.push(memory);
+    }
+
     /// The message, read by name.
     ///
     /// # Panics

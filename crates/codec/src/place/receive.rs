@@ -3,7 +3,7 @@
 //! A lane decodes one message at a time. It pauses after each slice of input, and the lanes take turns, so a small message
 //! does not wait for the end of a large one. A message that fits in a slice is done in one turn.
 //!
-//! A lane is a value without a thread: see `executor.rs`.
+//! A lane is a value without a thread: see `executor.rs`. Lanes of several threads share what is in [`Ground`] and nothing else.
 
 use super::live::{Live, Reader};
 use super::message::Placed;
@@ -17,23 +17,40 @@ use crate::table::Table;
 use base::touch::yield_once;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// What is common to all lanes.
 pub(super) struct Ground<C> {
     pub(super) crossing: Arc<C>,
-    pub(super) live: Arc<Live>,
+    /// The tables in use, one for each schema.
+    pub(super) lives: Box<[Arc<Live>]>,
     pub(super) host: Arc<Memory>,
     pub(super) acc: Arc<Memory>,
     pub(super) limits: Limits,
     pub(super) registers: Arc<Registers>,
+    pub(super) work: Workload,
     #[cfg(test)]
     pub(super) planted: Option<super::tests::Planted>,
+}
+
+/// What lanes do and did. Counters guard no data.
+#[derive(Debug, Default)]
+pub(super) struct Workload {
+    /// Lanes in the middle of a message.
+    pub(super) busy: AtomicUsize,
+    /// Messages that were decoded, or refused.
+    pub(super) messages: AtomicU64,
+    /// Requests of every kind that have no response yet.
+    pub(super) under_way: AtomicUsize,
+    /// Fields that moved to the accelerator's memory, and to the host's.
+    pub(super) moved: [AtomicU64; 2],
 }
 
 /// What may be changed while the accelerator runs.
 #[derive(Debug)]
 pub struct Registers {
+    /// Lanes of each thread that take messages, one at least and those that there are at most.
+    pub lanes: AtomicUsize,
     /// Bytes of input that a lane decodes before the next lane has its turn; 64 and more, 4096 by default.
     pub slice_bytes: AtomicUsize,
     field_by_field: AtomicU8,
@@ -41,7 +58,11 @@ pub struct Registers {
 
 impl Default for Registers {
     fn default() -> Registers {
-        Registers { slice_bytes: AtomicUsize::new(4096), field_by_field: AtomicU8::new(0) }
+        Registers {
+            lanes: AtomicUsize::new(usize::MAX),
+            slice_bytes: AtomicUsize::new(4096),
+            field_by_field: AtomicU8::new(0),
+        }
     }
 }
 
@@ -71,7 +92,8 @@ pub(super) struct LaneState {
     scratch: Arena,
     marks: Vec<Mark>,
     temp: Temp,
-    reader: Reader,
+    /// One for each schema.
+    readers: Vec<Reader>,
 }
 
 // SAFETY: its pointers are into the memory of the message that it decodes, which no other thread touches before it is done.
@@ -87,7 +109,7 @@ impl LaneState {
             temp.forgets = ground.planted == Some(super::tests::Planted::FlushForgotten);
         }
         LaneState {
-            reader: ground.live.reader(),
+            readers: ground.lives.iter().map(|live| live.reader()).collect(),
             lane: Lane::new(limits),
             merge: Lane::new(limits),
             encoder: Encoder::default(),
@@ -101,11 +123,12 @@ impl LaneState {
     pub(super) async fn receive<C: Crossing>(
         &mut self,
         ground: &Ground<C>,
-        class: u32,
+        (schema, class): (u16, u32),
         wire: &[u8],
         turns: bool,
     ) -> Result<Placed, DecodeError> {
-        let table = Arc::clone(self.reader.begin(&ground.live, class));
+        let live = &ground.lives[usize::from(schema)];
+        let table = Arc::clone(self.readers[usize::from(schema)].begin(live, class));
         let allowed = ground.limits.memory_for(wire.len());
         self.scratch.limit_to(allowed);
         let message = match self.place(ground, &table, class, wire, allowed, turns).await {
@@ -116,9 +139,10 @@ impl LaneState {
             done => done,
         };
         self.scratch.reset();
+        ground.work.messages.fetch_add(1, Ordering::Relaxed);
         #[cfg(test)]
         if ground.planted == Some(super::tests::Planted::TableTurnsMidway) {
-            let table = Arc::clone(self.reader.begin(&ground.live, class));
+            let table = Arc::clone(self.readers[usize::from(schema)].begin(live, class));
             return message.map(|message| Placed { table, ..message });
         }
         message

@@ -186,7 +186,7 @@ impl<C: Crossing> Transfer<'_, C> {
         }
         let (from, len) = (array.addr, array.len as usize * size);
         let addr = if from.is_acc() {
-            // SAFETY: the caller's promise; `own` checks that it lies in this memory, where only this thread writes, and
+            // SAFETY: the caller's promise; `own` checks that it lies in this memory, where nobody writes a message's bytes, and
             // what is written now goes elsewhere.
             let bytes = unsafe { std::slice::from_raw_parts(self.own(from, len), len) };
             self.sink.bytes(self.to, bytes)?
@@ -219,7 +219,7 @@ impl<C: Crossing> Transfer<'_, C> {
         let bytes = words.as_mut_ptr().cast::<MaybeUninit<u8>>();
         if from.is_acc() {
             let start = self.own(from, len).cast::<MaybeUninit<u8>>();
-            // SAFETY: within the region; only this thread writes there.
+            // SAFETY: within the region; nobody writes a message's bytes there.
             unsafe { bytes.copy_from_nonoverlapping(start, len) };
         } else if let Some(start) = NonNull::new(from.pointer()) {
             // SAFETY: as many bytes were just allocated; the caller promises those at `from`.

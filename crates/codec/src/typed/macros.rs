@@ -50,6 +50,15 @@ macro_rules! typed_message {
             }
         }
 
+        impl<'a> $crate::typed::MessageEdit<'a> for $edit<'_, 'a> {
+            type Of = $name;
+
+            #[inline]
+            fn raw_edit(&mut self) -> $crate::object::Edit<'_, 'a> {
+                self.0.borrow()
+            }
+        }
+
         impl ::core::fmt::Debug for $view<'_> {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 ::core::fmt::Debug::fmt(&$crate::typed::MessageView::dynamic(*self), f)

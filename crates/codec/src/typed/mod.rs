@@ -169,6 +169,15 @@ fn is_placed<M: Message>(message: &Placed) -> bool {
     same_layout && message.class() == M::CLASS
 }
 
+/// The building side of a message; implemented by generated code.
+pub trait MessageEdit<'a> {
+    /// The message type.
+    type Of: Message;
+
+    /// The object, for a while.
+    fn raw_edit(&mut self) -> Edit<'_, 'a>;
+}
+
 /// The reading side of a message; implemented by generated code. (A trait, so that no field's name is in its way.)
 pub trait MessageView<'a>: Copy {
     /// The message type.

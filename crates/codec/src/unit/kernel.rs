@@ -34,6 +34,40 @@ impl<K: Kernel + ?Sized> Kernel for Box<K> {
     }
 }
 
+/// Bytes of output to begin with for an input of `input_len` whose kernel names the bound `bound`. A bound far above the input is one
+/// for the worst case; the kernel says what it needs.
+pub fn likely_room(bound: usize, input_len: usize, most: usize) -> usize {
+    bound.min(input_len.saturating_mul(2).max(4096)).min(most)
+}
+
+/// Bytes of output after `len` were too few and the kernel asked for `needed`; nothing if it may not have so many.
+pub fn longer_room(len: usize, needed: usize, most: usize) -> Option<usize> {
+    (needed <= most && len < most).then(|| needed.max(len.saturating_mul(2)).min(most))
+}
+
+/// Runs the kernel, with a longer buffer as often as it asks for one, up to `most` bytes. The length of the result.
+///
+/// # Errors
+/// The kernel's; [`KernelError::TooLarge`] when it asks for more than it may have.
+pub fn run_growing(
+    kernel: &mut dyn Kernel,
+    input: &[u8],
+    out: &mut Vec<u8>,
+    most: usize,
+) -> Result<usize, KernelError> {
+    let grow = |out: &mut Vec<u8>, len: usize| out.resize(len.max(out.len()), 0);
+    grow(out, likely_room(kernel.output_bound(input.len()), input.len(), most));
+    loop {
+        match kernel.run(input, out) {
+            Err(KernelError::OutputTooSmall { needed }) => {
+                let longer = longer_room(out.len(), needed, most).ok_or(KernelError::TooLarge)?;
+                grow(out, longer);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Why a kernel has no result. Small and `Copy`: it travels in a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelError {

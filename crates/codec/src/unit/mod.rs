@@ -49,7 +49,7 @@ pub mod kernels;
 mod set;
 
 pub use descriptor::{AccMemory, Descriptor, Span};
-pub use kernel::{Kernel, KernelError};
+pub use kernel::{Kernel, KernelError, likely_room, longer_room, run_growing};
 pub use set::Units;
 
 use executor::{Executor, Step};

@@ -218,6 +218,13 @@ pub mod demo {
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<SayRequest>()),
+                _ => None,
+            }
+        }
     }
 
     /// Calls `demo.Echo` over a channel that it was made for.

@@ -870,6 +870,13 @@ pub mod social {
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<NextRequest>()),
+                _ => None,
+            }
+        }
     }
 
     /// Calls `social.UniqueId` over a channel that it was made for.
@@ -985,6 +992,13 @@ pub mod social {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<CheckRequest>()),
+                _ => None,
             }
         }
     }
@@ -1104,6 +1118,13 @@ pub mod social {
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<ShortenRequest>()),
+                _ => None,
+            }
+        }
     }
 
     /// Calls `social.UrlShorten` over a channel that it was made for.
@@ -1219,6 +1240,13 @@ pub mod social {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<FollowersRequest>()),
+                _ => None,
             }
         }
     }

@@ -179,9 +179,29 @@ impl Stub<'_> {
             &format!("Result<(), {STATUS}>"),
             |shape| shape.is_unary(),
         );
+        self.requests(text);
         self.dispatch(text, "stream", "::fabric::stub::StreamCall", "::fabric::stub::BoxFuture", |shape| {
             !shape.is_unary()
         });
+        text.close("}");
+    }
+
+    /// What methods take that an accelerator may decode for.
+    fn requests(&self, text: &mut Text) {
+        let placed = |method: &&Method<'_>| method.shape == Shape::Unary;
+        let mut methods = self.methods.iter().enumerate().filter(|(_, method)| placed(method)).peekable();
+        if methods.peek().is_none() {
+            return;
+        }
+        text.blank();
+        let request = "::fabric::stub::RequestType";
+        text.open_fn("fn request", &["&self".into(), "method: usize".into()], &format!("Option<{request}>"));
+        text.open("match method {");
+        for (number, method) in methods {
+            text.line(&format!("{number} => Some({request}::of::<{}>()),", method.at.input.name));
+        }
+        text.line("_ => None,");
+        text.close("}");
         text.close("}");
     }
 

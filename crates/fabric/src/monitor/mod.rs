@@ -46,9 +46,10 @@ pub(crate) use watched::Watched;
 pub use base::trace::{Context, Options, Span, Tracer};
 
 use crate::registers::Registers;
+use crate::server::{AcceleratorFigures, Shown};
 use counters::Lane;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Methods that have a line of their own.
 pub const MAX_METHODS: usize = 4096;
@@ -78,6 +79,8 @@ struct Shared {
     tracer: Mutex<Tracer>,
     /// Calls that have left spans.
     traced: AtomicU64,
+    /// Of the servers that tell it what they do, as long as they are there.
+    accelerators: Mutex<Vec<Weak<Shown>>>,
 }
 
 impl Default for Monitor {
@@ -101,6 +104,7 @@ impl Monitor {
             past: Mutex::default(),
             tracer: Mutex::new(Tracer::new(options)),
             traced: AtomicU64::new(0),
+            accelerators: Mutex::default(),
         };
         Monitor { shared: Arc::new(shared) }
     }
@@ -141,6 +145,20 @@ impl Monitor {
         drop((lanes, methods));
         all.spans = self.shared.traced.load(Ordering::Relaxed);
         all
+    }
+
+    /// What the accelerators do of the servers that it watches.
+    pub fn accelerators(&self) -> Vec<AcceleratorFigures> {
+        let mut all = lock(&self.shared.accelerators);
+        all.retain(|shown| shown.strong_count() > 0);
+        all.iter().filter_map(Weak::upgrade).map(|shown| shown.figures()).collect()
+    }
+
+    fn show_accelerator(&self, shown: &Arc<Shown>) {
+        let mut all = lock(&self.shared.accelerators);
+        if !all.iter().any(|other| other.as_ptr() == Arc::as_ptr(shown)) {
+            all.push(Arc::downgrade(shown));
+        }
     }
 
     /// Where spans go.

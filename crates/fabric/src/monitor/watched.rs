@@ -4,6 +4,8 @@
 use super::{MethodId, Monitor, Recorder, Sampling, Side};
 use crate::connection::handshake::ServiceInfo;
 use crate::registers::Watch;
+use crate::server::Shown;
+use std::sync::Arc;
 
 /// What a channel or a server tells a monitor with.
 #[derive(Debug)]
@@ -21,6 +23,11 @@ impl Watched {
         watch.changed(monitor.registers());
         let recorder = monitor.recorder(side, Sampling::of(monitor.registers()));
         Watched { recorder, monitor: monitor.clone(), methods: Vec::new(), watch }
+    }
+
+    /// The server has an accelerator.
+    pub(crate) fn show_accelerator(&self, shown: &Arc<Shown>) {
+        self.monitor.show_accelerator(shown);
     }
 
     /// Learns what a server serves, unless it knows.

@@ -19,6 +19,7 @@
 //!
 //! Errors: what a client does wrong ends its connection with a reason ([`End`]) and nothing else. A handler's panic is its call's.
 
+mod accelerator;
 mod calls;
 mod calm;
 mod carried;
@@ -41,6 +42,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::{AcceleratorFigures, UnitError, UnitFigures};
 pub use carried::{Courier, Handler};
 pub use connection::{Counters, End};
 pub use executor::{Executor, Full, Origin};
@@ -51,13 +53,14 @@ pub use returns::{Spawner, TooMany};
 pub use router::{Executed, Router, Scratch};
 pub use workers::{ServicePlan, WorkersPlan};
 
+pub(crate) use accelerator::Shown;
 pub(crate) use returns::{Return, Returns};
 pub(crate) use router::failure;
 
 use crate::connection::switch::Side;
 use crate::link::{self, Address, Frames, Listener};
 use crate::monitor::Watched;
-use crate::registers::{Registers, Watch, wait_policy};
+use crate::registers::{self, Registers, Watch, wait_policy};
 use crate::service::{self, Order, Service};
 use base::units::Nanos;
 use calm::Calm;
@@ -278,6 +281,13 @@ impl Server {
             if places.host.is_none() {
                 // As `Server::workers` with nothing special; where the system gives no threads, `follow` of the pool goes on without.
                 places.host = Pool::new(Arc::clone(&core.router), &WorkersPlan::default()).ok();
+            }
+        }
+        if registers.is_on(registers::Id::AccOn) {
+            let is_there = core.places.as_ref().is_some_and(|places| places.accelerator.is_some());
+            // Without methods for it, or memory, the server goes on as it was.
+            if !is_there && let Ok(accelerator) = accelerator::of_registers(&core.router, registers) {
+                core.put_accelerator(accelerator);
             }
         }
         if let Some(places) = &mut core.places {

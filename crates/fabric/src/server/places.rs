@@ -3,7 +3,7 @@
 //! | `place.handlers` | where |
 //! |---|---|
 //! | `auto` | on workers if there are any (`workers.count`), else on the server's thread |
-//! | `edge` | on the server's thread, which took the request |
+//! | `edge` | on the server's thread, which took the request; through the accelerator if there is one and it is on (`acc.on`) |
 //! | `host` | on workers: `workers.count` of them, one at least |
 //! | `engine` | on the engine that the server was given ([`Server::engine`](super::Server::engine)); without one as `auto` |
 //!
@@ -19,6 +19,7 @@
 //! run at one place. When that changes, the first such request waits until the place before has answered all it has, and so does what
 //! would be submitted there meanwhile ([`Target::Wait`]).
 
+use super::accelerator::Beside;
 use super::executor::{Executor, Full, Origin};
 use super::workers::Pool;
 use crate::registers::{Id, Registers};
@@ -77,6 +78,8 @@ pub(super) enum At {
     Edge,
     Host,
     Engine,
+    /// On the server's thread after all, when its message is placed.
+    Accelerator,
 }
 
 impl At {
@@ -99,13 +102,22 @@ pub(super) struct Places {
     /// Where the last request of a line went, by the places of its methods.
     lines: [Option<At>; AllowedPlaces::SETS],
     /// Places that are to be done before lines go on elsewhere, by [`At`].
-    draining: [bool; 3],
+    draining: [bool; 4],
+    /// Before the server's own handlers.
+    pub(super) accelerator: Option<Box<dyn Beside>>,
 }
 
 impl Default for Places {
     fn default() -> Places {
         let lines = [None; AllowedPlaces::SETS];
-        Places { place: Place::Auto, host: None, engine: None, lines, draining: [false; 3] }
+        Places {
+            place: Place::Auto,
+            host: None,
+            engine: None,
+            lines,
+            draining: [false; 4],
+            accelerator: None,
+        }
     }
 }
 
@@ -115,6 +127,7 @@ impl Places {
             At::Edge => true,
             At::Host => self.host.as_ref().is_some_and(|pool| pool.takes()),
             At::Engine => self.engine.as_ref().is_some_and(|engine| engine.takes()),
+            At::Accelerator => self.accelerator.as_ref().is_some_and(|accelerator| accelerator.takes()),
         }
     }
 
@@ -130,7 +143,8 @@ impl Places {
 
     /// Whether requests are to be submitted: of methods that may run anywhere, or of lines that go on.
     pub(super) fn takes(&self) -> bool {
-        self.current() != At::Edge || self.lines.iter().any(|last| last.is_some_and(|at| at != At::Edge))
+        self.beside(self.current()) != At::Edge
+            || self.lines.iter().any(|last| last.is_some_and(|at| at != At::Edge))
     }
 
     /// Where a request goes whose method may run at `allowed`, and is in a line or not.
@@ -142,6 +156,7 @@ impl Places {
         let is_allowed = allowed.iter().any(|place| At::of(place) == current);
         let Some(at) = (if is_allowed { Some(current) } else { may.next() }) else { return Target::Nowhere };
         drop(may);
+        let at = self.beside(at);
         if is_in_line {
             let last = self.lines[allowed.number()].unwrap_or(at);
             if last != at && self.in_flight(last) > 0 {
@@ -164,21 +179,36 @@ impl Places {
             At::Edge => 0,
             At::Host => self.host.as_ref().map_or(0, Executor::in_flight),
             At::Engine => self.engine.as_ref().map_or(0, |engine| engine.in_flight()),
+            At::Accelerator => self.accelerator.as_ref().map_or(0, |accelerator| accelerator.in_flight()),
+        }
+    }
+
+    /// Where it is executed in truth: what is for the server's thread goes through the accelerator, if there is one.
+    fn beside(&self, at: At) -> At {
+        match &self.accelerator {
+            Some(accelerator) if at == At::Edge && accelerator.takes() => At::Accelerator,
+            _ => at,
         }
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Executor> {
         let host = self.host.iter_mut().map(|pool| pool as &mut dyn Executor);
-        host.chain(self.engine.iter_mut().map(|engine| &mut **engine as _))
+        let engine = self.engine.iter_mut().map(|engine| &mut **engine as _);
+        let accelerator =
+            self.accelerator.iter_mut().map(|accelerator| &mut **accelerator as &mut dyn Executor);
+        host.chain(engine).chain(accelerator)
     }
 
     /// As [`Executor::submit`], at that place.
     pub(super) fn submit(&mut self, at: At, origin: Origin, request: &[u8]) -> Result<(), Full> {
-        match (at, &mut self.host, &mut self.engine) {
-            (At::Engine, _, Some(engine)) => engine.submit(origin, request),
-            (At::Host, Some(pool), _) => pool.submit(origin, request),
-            _ => Err(Full),
-        }
+        let Places { host, engine, accelerator, .. } = self;
+        let executor = match at {
+            At::Edge => None,
+            At::Host => host.as_mut().map(|pool| pool as &mut dyn Executor),
+            At::Engine => engine.as_mut().map(|engine| &mut **engine as _),
+            At::Accelerator => accelerator.as_mut().map(|accelerator| &mut **accelerator as _),
+        };
+        executor.ok_or(Full)?.submit(origin, request)
     }
 
     pub(super) fn flush(&mut self) {
@@ -201,6 +231,7 @@ impl Places {
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         self.host.iter().for_each(|pool| pool.descriptors(into));
         self.engine.iter().for_each(|engine| engine.descriptors(into));
+        self.accelerator.iter().for_each(|accelerator| accelerator.descriptors(into));
     }
 
     pub(super) fn closed(&mut self, connection: u64) {

@@ -12,14 +12,15 @@ use crate::connection::handshake::{MAX_METHODS, MAX_NAME, MAX_SERVICES, MethodIn
 use crate::frame::{END, Frame, HEADER, Header, Kind, MAX_MESSAGE};
 use crate::monitor::trace::context_of;
 use crate::service::{
-    Answered, Context, Incoming, MethodDescriptor, MethodOptions, Order, Place, Places, Service,
-    ServiceDescriptor, Tools, too_long,
+    Answered, Context, InCall, Incoming, Kernels, MethodDescriptor, MethodOptions, Near, OnThisThread, Order,
+    Place, Places, RequestType, Service, ServiceDescriptor, Tools, too_long, unreadable,
 };
 use crate::status::{Code, Status};
 use base::prng::mix64;
 use base::trace::{Scope, Tracer};
 use base::units::Nanos;
-use codec::decode::Limits;
+use codec::decode::{DecodeError, Limits};
+use codec::place::Placed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -35,6 +36,8 @@ pub struct Router {
     is_choosy: bool,
     /// What a request may take while it is decoded.
     limits: Limits,
+    /// What handlers have done by name.
+    pub(super) kernels: Kernels,
     pub(super) returns: Arc<Returns>,
     /// Where spans go, once the server has a monitor.
     pub(super) tracer: OnceLock<Tracer>,
@@ -53,9 +56,17 @@ pub(super) struct Entry {
     pub(super) places: Places,
 }
 
+impl Entry {
+    /// What an accelerator may decode its requests as.
+    pub(super) fn request(&self) -> Option<RequestType> {
+        self.service.request(self.index).filter(|_| self.descriptor.is_unary())
+    }
+}
+
 /// What a thread that executes uses again for each call.
 pub struct Scratch {
     tools: Tools,
+    kernels: OnThisThread,
     metadata: Vec<u8>,
     /// The `traceparent` of the call's own span, if it leaves one.
     pub(super) span: String,
@@ -63,7 +74,8 @@ pub struct Scratch {
 
 impl Scratch {
     fn new(limits: Limits) -> Scratch {
-        Scratch { tools: Tools::new(limits), metadata: Vec::new(), span: String::new() }
+        let (tools, kernels) = (Tools::new(limits), OnThisThread::default());
+        Scratch { tools, kernels, metadata: Vec::new(), span: String::new() }
     }
 }
 
@@ -79,8 +91,9 @@ pub enum Executed<'s> {
 impl Router {
     pub(super) fn new(returns: Arc<Returns>, limits: Limits) -> Router {
         let (methods, services, infos) = (Vec::new(), Vec::new(), Vec::new());
-        let tracer = OnceLock::new();
-        let mut router = Router { methods, services, infos, is_choosy: false, limits, returns, tracer };
+        let (kernels, tracer) = (Kernels::new(), OnceLock::new());
+        let mut router =
+            Router { methods, services, infos, is_choosy: false, limits, kernels, returns, tracer };
         router.add(Arc::new(Reflection::of(&[])));
         router
     }
@@ -127,6 +140,16 @@ impl Router {
     /// What it serves, as a Welcome says it.
     pub fn services(&self) -> &[ServiceInfo] {
         &self.infos
+    }
+
+    /// What a request may take while it is decoded.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What an accelerator may decode the requests of each method as.
+    pub(super) fn requests(&self) -> impl Iterator<Item = Option<RequestType>> {
+        self.methods.iter().map(Entry::request)
     }
 
     #[inline]
@@ -182,6 +205,74 @@ impl Router {
         Some(Scope::of(self.tracer.get()?, context))
     }
 
+    #[inline(always)]
+    fn incoming<'c>(
+        &'c self,
+        scratch: &'c mut Scratch,
+        request: &Frame<'c>,
+        origin: Origin,
+        now: Nanos,
+    ) -> Incoming<'c> {
+        let deadline = deadline(&request.header, origin.arrived);
+        scratch.metadata.clear();
+        Incoming {
+            body: request.body,
+            call: request.header.call,
+            context: Context {
+                metadata: request.metadata,
+                connection: origin.connection,
+                now,
+                deadline,
+                span: &scratch.span,
+                tracer: self.tracer.get(),
+                reply_metadata: &mut scratch.metadata,
+                kernels: &self.kernels,
+                on_thread: &mut scratch.kernels,
+                hand: None,
+            },
+            tools: &mut scratch.tools,
+            placed: None,
+            returns: &self.returns,
+            answered: Answered::Not,
+        }
+    }
+
+    /// Has a request handled that an accelerator has decoded, unless its caller has given up by `now`: the reply that is to be serialised, with
+    /// its metadata, or the Reply of a call that failed. `head` is the request's frame without its message.
+    pub(super) fn execute_placed(
+        &self,
+        scratch: &mut Scratch,
+        head: &Frame<'_>,
+        request: Result<Placed, DecodeError>,
+        near: &mut dyn Near,
+        origin: Origin,
+        now: Nanos,
+    ) -> Result<(Placed, Vec<u8>), Vec<u8>> {
+        let failed = |status: &Status| Err(failure(head.header.call, 0, status));
+        if now >= deadline(&head.header, origin.arrived) {
+            return failed(&too_late());
+        }
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return failed(&unreadable(&error)),
+        };
+        let entry = self.entry(head.header.method).expect("the method was found before it was decoded");
+        let mut reply = None;
+        let mut call = self.incoming(scratch, head, origin, now);
+        call.placed = Some(InCall { near, request: &request, reply: &mut reply });
+        let result = catch_unwind(AssertUnwindSafe(|| entry.service.unary(entry.index, &mut call)));
+        drop(call);
+        match (result, reply) {
+            (Ok(Ok(())), Some(reply)) => Ok((reply, std::mem::take(&mut scratch.metadata))),
+            (Ok(Ok(())), None) => failed(&Status::new(Code::Internal, "the handler gave no reply")),
+            (Ok(Err(status)), _) => failed(&status),
+            (Err(panic), _) => {
+                *scratch = self.scratch();
+                failed(&Status::new(Code::Internal, panicked(&*panic)))
+            }
+        }
+    }
+
     /// Has a request handled, unless its caller has given up by `now`.
     #[inline(always)]
     pub fn execute<'s>(
@@ -198,23 +289,7 @@ impl Router {
         if now >= deadline {
             return scratch.failure(request.header.call, &too_late());
         }
-        scratch.metadata.clear();
-        let mut call = Incoming {
-            body: request.body,
-            call: request.header.call,
-            context: Context {
-                metadata: request.metadata,
-                connection: origin.connection,
-                now,
-                deadline,
-                span: &scratch.span,
-                tracer: self.tracer.get(),
-                reply_metadata: &mut scratch.metadata,
-            },
-            tools: &mut scratch.tools,
-            returns: &self.returns,
-            answered: Answered::Not,
-        };
+        let mut call = self.incoming(scratch, request, origin, now);
         let result = catch_unwind(AssertUnwindSafe(|| entry.service.unary(entry.index, &mut call)));
         let answered = call.answered;
         match result {
@@ -244,6 +319,7 @@ impl Scratch {
             Answered::Encoded => self.tools.encoder.written().len(),
             Answered::Bytes => self.tools.bytes.len(),
             Answered::Deferred => return Executed::Deferred,
+            Answered::Placed => unreachable!("only what came placed is answered so"),
             Answered::Not => {
                 return self.failure(call, &Status::new(Code::Internal, "the handler gave no reply"));
             }
@@ -291,6 +367,12 @@ fn together(descriptor: &ServiceDescriptor, method: MethodOptions) -> Places {
     let mut others = descriptor.methods.iter().filter(|other| other.options.order == method.order);
     let common = others.try_fold(Places::ANY, |common, other| common.and(other.options.places));
     common.unwrap_or(method.places)
+}
+
+/// What is said of a handler that panicked: the advice, if it read what it could not.
+fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().filter(|text| text.contains("accelerator"));
+    text.map_or("the handler panicked".into(), |text| format!("the handler panicked: {text}"))
 }
 
 /// The Reply of a call that failed after `items` items.

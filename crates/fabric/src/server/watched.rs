@@ -53,6 +53,7 @@ impl super::Server {
     #[must_use]
     pub fn monitor(mut self, monitor: &Monitor) -> Self {
         self.core.watched = Some(Box::new(Watched::new(monitor, Side::Server)));
+        self.core.show_accelerator();
         // A server that has one already goes on with its tracer.
         let _ = self.core.router.tracer.set(monitor.tracer());
         self

@@ -2,8 +2,13 @@
 //!
 //! Cost: [`Incoming::message`] decodes into an arena and encodes into a buffer that the thread uses again for each call, so that
 //! nothing is allocated in steady state.
+//!
+//! With an accelerator before it the request comes placed ([`InCall`]): the same handler gets a view of that, and the reply is built in a
+//! placed message, which the server has serialised. Such a call has no body here, and cannot be deferred: see
+//! [`Service::request`](super::Service::request).
 
 use super::context::Context;
+use super::hand::{Hand, InCall};
 use super::responder::Responder;
 use crate::server::Returns;
 use crate::status::{Code, Status};
@@ -41,6 +46,8 @@ pub(crate) enum Answered {
     Encoded,
     /// In the bytes.
     Bytes,
+    /// It is a message that lies in two memories.
+    Placed,
     /// It comes from a [`Responder`].
     Deferred,
 }
@@ -51,12 +58,14 @@ pub struct Incoming<'a> {
     pub(crate) call: u32,
     pub(crate) context: Context<'a>,
     pub(crate) tools: &'a mut Tools,
+    /// The request, if an accelerator has placed it, until it is handled.
+    pub(crate) placed: Option<InCall<'a>>,
     pub(crate) returns: &'a Arc<Returns>,
     pub(crate) answered: Answered,
 }
 
 impl<'a> Incoming<'a> {
-    /// The request as it came.
+    /// The request as it came. Nothing if an accelerator has decoded it: see [`Service::request`](super::Service::request).
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
@@ -94,6 +103,9 @@ impl<'a> Incoming<'a> {
         handle: impl FnOnce(Q::View<'_>, &mut R::Mut<'_, '_>, &mut Context<'_>) -> Result<(), Status>,
     ) -> Result<(), Status> {
         self.assert_not_deferred();
+        if let Some(placed) = self.placed.take() {
+            return self.placed_message::<Q, R>(placed, handle);
+        }
         let Tools { decoder, encoder, arena, .. } = &mut *self.tools;
         arena.reset();
         let arena = &*arena;
@@ -105,14 +117,15 @@ impl<'a> Incoming<'a> {
         Ok(())
     }
 
-    /// The reply that the call was answered with, encoded; nothing if it was not, if it is answered later, or if there is metadata beside it.
+    /// The reply that the call was answered with, encoded; nothing if it was not, if it is answered later, if there is metadata beside it,
+    /// or if an accelerator has it.
     /// For whoever wraps a service to keep its replies.
     pub fn answer(&self) -> Option<&[u8]> {
         match self.answered {
             _ if !self.context.reply_metadata.is_empty() => None,
             Answered::Encoded => Some(self.tools.encoder.written()),
             Answered::Bytes => Some(&self.tools.bytes),
-            Answered::Not | Answered::Deferred => None,
+            Answered::Not | Answered::Placed | Answered::Deferred => None,
         }
     }
 
@@ -121,12 +134,36 @@ impl<'a> Incoming<'a> {
         self.answered == Answered::Deferred
     }
 
+    /// The same for a request that an accelerator has placed.
+    #[inline(never)]
+    fn placed_message<Q: Message, R: Message>(
+        &mut self,
+        placed: InCall<'a>,
+        handle: impl FnOnce(Q::View<'_>, &mut R::Mut<'_, '_>, &mut Context<'_>) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let InCall { near, request, reply } = placed;
+        let view = Q::placed(request).ok_or_else(other_message)?;
+        let mut built = near.message(R::types().table().layout_hash(), R::CLASS)?;
+        // Not moved while the handler has its editor: the hand knows the reply by its arena.
+        self.context.hand = Some(Hand::new(near, request, &built));
+        let mut edit = R::placed_mut(&mut built).ok_or_else(other_message)?;
+        let handled = handle(view, &mut edit, &mut self.context);
+        drop(edit);
+        let hand = self.context.hand.take();
+        handled?;
+        hand.expect("nobody else takes it").finish(&mut built);
+        *reply = Some(built);
+        self.answered = Answered::Placed;
+        Ok(())
+    }
+
     /// Leaves the answer to a [`Responder`], which any thread may use at any time.
     ///
     /// # Panics
-    /// If the call was deferred already.
+    /// If the call was deferred already, or an accelerator has decoded its request.
     pub fn defer(&mut self) -> Responder {
         self.assert_not_deferred();
+        assert!(self.placed.is_none(), "{BY_MESSAGE}");
         self.answered = Answered::Deferred;
         let metadata = std::mem::take(self.context.reply_metadata);
         Responder::new(self.returns, self.context.connection, self.call, self.context.deadline, metadata)
@@ -135,6 +172,13 @@ impl<'a> Incoming<'a> {
     fn assert_not_deferred(&self) {
         assert!(self.answered != Answered::Deferred, "a call that was deferred is its responder's to answer");
     }
+}
+
+const BY_MESSAGE: &str = "an accelerator has decoded this request, as Service::request says it may: such a method answers by Incoming::message";
+
+#[cold]
+fn other_message() -> Status {
+    Status::new(Code::Internal, "Service::request names another message than the handler takes")
 }
 
 #[cold]

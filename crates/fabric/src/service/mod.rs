@@ -8,26 +8,32 @@
 //! Generated code implements the trait; so may you, at the level of bytes.
 
 mod context;
+mod hand;
 mod incoming;
+mod kernels;
 mod key;
 mod options;
 mod responder;
 mod stream;
 
-pub use context::Context;
+pub use context::{Context, Ran};
 pub use incoming::Incoming;
+pub use kernels::Kernels;
 pub use key::{Key, KeyValue};
 pub use options::{Cacheable, KeyKind, MethodOptions, Order, Place, Places};
 pub use responder::Responder;
 pub use stream::{Replies, Requests, Sending, StreamCall};
 
-pub(crate) use incoming::{Answered, Tools, unreadable};
+pub(crate) use hand::{InCall, Near};
+pub(crate) use incoming::{Answered, Tools, unreadable, unwritable};
+pub(crate) use kernels::OnThisThread;
 pub(crate) use responder::{CallState, too_long};
 pub(crate) use stream::{Held, Outgoing, Pumped, Shape, Shared};
 
 use crate::status::{Code, Status};
 use base::hash::{Hasher64, WIRE_SEED};
-use codec::schema::{Schema, Service as Described};
+use codec::schema::{Schema, Service as Described, Types};
+use codec::typed::Message;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 
@@ -48,6 +54,14 @@ pub trait Service: Send + Sync {
         Err(self.unimplemented(method))
     }
 
+    /// What the request of a method without streams is, if an accelerator before the server may decode it: the method then answers by
+    /// [`Incoming::message`] with a message of this type, or fails; it neither asks for the body nor defers. Generated code says so for each
+    /// method that is not deferred.
+    fn request(&self, method: usize) -> Option<RequestType> {
+        let _ = method;
+        None
+    }
+
     /// Handles a call of a method with streams.
     fn stream(&self, method: usize, call: StreamCall) -> BoxFuture {
         drop(call);
@@ -61,6 +75,28 @@ pub trait Service: Send + Sync {
         let descriptor = self.descriptor();
         let method = descriptor.methods.get(method).map_or("?", |method| method.name);
         Status::new(Code::Unimplemented, format!("/{}/{method} is not implemented", descriptor.name))
+    }
+}
+
+/// The message that a method takes.
+#[derive(Clone, Copy)]
+pub struct RequestType {
+    types: fn() -> &'static Types,
+    class: u32,
+}
+
+impl RequestType {
+    /// It takes a `Q`.
+    pub fn of<Q: Message>() -> RequestType {
+        RequestType { types: Q::types, class: Q::CLASS }
+    }
+
+    pub(crate) fn types(self) -> &'static Types {
+        (self.types)()
+    }
+
+    pub(crate) fn class(self) -> u32 {
+        self.class
     }
 }
 

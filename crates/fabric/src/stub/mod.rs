@@ -5,7 +5,7 @@ mod streams;
 pub use crate::channel::{CallId, CallOptions, Caller, Channel, Method, StartError};
 pub use crate::service::{
     BoxFuture, Cacheable, Context, Incoming, Key, KeyKind, MethodDescriptor, MethodOptions, Order, Place,
-    Places, Replies, Requests, Service, ServiceDescriptor, StreamCall,
+    Places, Ran, Replies, RequestType, Requests, Service, ServiceDescriptor, StreamCall,
 };
 pub use crate::status::Status;
 pub use streams::{Exchange, ReplyStream, RequestStream};

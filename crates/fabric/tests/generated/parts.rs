@@ -529,6 +529,13 @@ pub mod parts {
             }
         }
 
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<SayRequest>()),
+                _ => None,
+            }
+        }
+
         #[inline]
         fn stream(
             &self,
@@ -853,6 +860,16 @@ pub mod parts {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<EchoClient>()),
+                1 => Some(::fabric::stub::RequestType::of::<EchoClient>()),
+                2 => Some(::fabric::stub::RequestType::of::<outer::Inner>()),
+                3 => Some(::fabric::stub::RequestType::of::<outer::Inner>()),
+                _ => None,
             }
         }
     }
@@ -1183,6 +1200,15 @@ pub mod parts {
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<Slot>()),
+                1 => Some(::fabric::stub::RequestType::of::<Slot>()),
+                2 => Some(::fabric::stub::RequestType::of::<Slot>()),
+                _ => None,
             }
         }
     }

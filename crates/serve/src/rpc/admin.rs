@@ -29,7 +29,10 @@ pub fn routes(monitor: &Monitor) -> Routes {
     let [collected, stats, connections] = [(); 3].map(|()| monitor.clone());
     Routes::default()
         .registers(Arc::new(Seen(monitor.clone())))
-        .metrics(move |page| metrics::collect(&collected.snapshot(), page))
+        .metrics(move |page| {
+            metrics::collect(&collected.snapshot(), page);
+            metrics::collect_accelerators(&collected.accelerators(), page);
+        })
         .text("GET /stats.json", "the monitor's figures, as JSON", JSON, move || stats.snapshot().to_json())
         .text("GET /connections", "open connections, and what went over them, as JSON", JSON, move || {
             connections.snapshot().connections_json()

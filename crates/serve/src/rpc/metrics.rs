@@ -1,11 +1,15 @@
-//! The metrics of RPC servers and of the gateway: what the fabric's monitor saw.
+//! The metrics of RPC servers and of the gateway: what the fabric's monitor saw, and what accelerators before handlers do.
 //!
 //! Bounds: samples per open connection for the first `CONNECTIONS_MAX` of them only; the totals count all.
 
 use crate::metrics::{Buckets, Family, Page};
 use base::Nanos;
+use codec::crossing::Counts;
+use codec::memory::CHUNK;
 use fabric::monitor::{Distribution, Event, Snapshot, Traffic};
+use fabric::server::AcceleratorFigures;
 use fabric::status::Code;
+use std::collections::BTreeMap;
 
 /// Connections with samples of their own.
 const CONNECTIONS_MAX: usize = 256;
@@ -25,6 +29,51 @@ crate::families! { "millrace_rpc_";
     EVENTS counter "events" count ["side", "transport", "event"] "Back-pressure, cancels, deadlines, and what transports repaired.";
     CONNECTION_FRAMES counter "connection_frames" count ["connection", "side", "transport", "direction"] "Frames of an open connection.";
     CONNECTION_BYTES counter "connection_frame" bytes ["connection", "side", "transport", "direction"] "Bytes of an open connection's frames.";
+    ACC_CROSSED counter "accelerator_crossings" count ["kind"] "Transactions between host memory and accelerator memory.";
+    ACC_CROSSED_BYTES counter "accelerator_crossing" bytes ["kind"] "Bytes of them.";
+    ACC_MESSAGES counter "accelerator_messages" count [] "Messages that lanes decoded, or refused.";
+    ACC_LANES gauge "accelerator_lanes_busy" count [] "Lanes in the middle of a message that takes several turns.";
+    ACC_REQUESTS gauge "accelerator_requests" count [] "Requests to accelerators that have no response yet.";
+    ACC_MOVED counter "accelerator_fields_moved" count ["to"] "Fields that handlers had moved to the other memory.";
+    ACC_MEMORY gauge "accelerator_memory" bytes [] "Accelerator memory that messages hold.";
+    ACC_UNITS gauge "accelerator_units" count ["kernel"] "Compute units that are programmed with the kernel.";
+    ACC_TASKS counter "accelerator_unit_tasks" count ["kernel"] "Tasks that compute units were given.";
+    ACC_DEATHS counter "accelerator_unit_deaths" count ["kernel"] "Times that a compute unit died in the middle of a task.";
+}
+
+/// Adds what all accelerators together do.
+pub fn collect_accelerators(all: &[AcceleratorFigures], page: &mut Page) {
+    if all.is_empty() {
+        return;
+    }
+    let crossed = all.iter().fold(Counts::default(), |sum, one| sum + one.lanes.crossed);
+    for (kind, count, bytes) in [
+        ("write", crossed.writes, crossed.write_bytes),
+        ("read", crossed.reads, crossed.read_bytes),
+        ("doorbell", crossed.doorbells, crossed.doorbell_bytes),
+        ("notification", crossed.notifications, crossed.notify_bytes),
+    ] {
+        page.add(ACC_CROSSED, &[kind], count);
+        page.add(ACC_CROSSED_BYTES, &[kind], bytes);
+    }
+    let sum = |of: &dyn Fn(&AcceleratorFigures) -> u64| all.iter().map(of).sum::<u64>();
+    page.add(ACC_MESSAGES, &[], sum(&|one| one.lanes.messages));
+    page.add(ACC_LANES, &[], sum(&|one| one.lanes.lanes_busy as u64));
+    page.add(ACC_REQUESTS, &[], sum(&|one| one.lanes.in_flight as u64));
+    page.add(ACC_MOVED, &["accelerator"], sum(&|one| one.lanes.moved_to_acc));
+    page.add(ACC_MOVED, &["host"], sum(&|one| one.lanes.moved_to_host));
+    page.add(ACC_MEMORY, &[], sum(&|one| u64::from(one.lanes.memory.held) * CHUNK as u64));
+    let mut kernels = BTreeMap::<&str, [u64; 3]>::new();
+    for unit in all.iter().flat_map(|one| &one.units) {
+        let of_kernel = kernels.entry(&unit.kernel).or_default();
+        let more = [u64::from(unit.is_there), unit.tasks, unit.died];
+        of_kernel.iter_mut().zip(more).for_each(|(all, more)| *all += more);
+    }
+    for (kernel, [units, tasks, died]) in kernels {
+        page.add(ACC_UNITS, &[kernel], units);
+        page.add(ACC_TASKS, &[kernel], tasks);
+        page.add(ACC_DEATHS, &[kernel], died);
+    }
 }
 
 /// Adds everything that a monitor saw.
@@ -78,8 +127,28 @@ fn both_ways(page: &mut Page, families: [&'static Family; 2], labels: &[&str], t
 mod tests {
     use super::*;
     use crate::metrics::lint;
+    use codec::memory::Occupancy;
+    use codec::place::Figures;
     use fabric::link::Transport;
     use fabric::monitor::{Monitor, Options, Sampling, Side};
+    use fabric::server::UnitFigures;
+
+    /// An accelerator that did something.
+    fn figures() -> AcceleratorFigures {
+        let crossed = Counts { writes: 2, write_bytes: 300, ..Counts::default() };
+        let memory = Occupancy { held: 3, peak: 9, chunks: 100 };
+        let lanes = Figures {
+            crossed,
+            messages: 5,
+            moved_to_acc: 1,
+            moved_to_host: 0,
+            lanes_busy: 1,
+            in_flight: 2,
+            memory,
+        };
+        let unit = UnitFigures { kernel: "compress".into(), is_there: true, tasks: 4, died: 0 };
+        AcceleratorFigures { lanes, units: vec![unit], is_on: true, is_dead: false }
+    }
 
     /// A monitor in which every kind of figure occurs.
     #[test]
@@ -99,6 +168,7 @@ mod tests {
         recorder.started(method, 5, &[]);
         let mut page = Page::default();
         collect(&monitor.snapshot(), &mut page);
+        collect_accelerators(&[figures(), figures()], &mut page);
         let text = page.text();
         lint::hold(&text);
         for wanted in [
@@ -109,6 +179,9 @@ mod tests {
             r#"connection_frames_total{connection="5",side="client",transport="udp",direction="received"} 2"#,
             r#"connection_frame_bytes_total{connection="5",side="client",transport="udp",direction="sent"} 80"#,
             r#"events_total{side="client",transport="udp",event="retransmit"} 7"#,
+            r#"accelerator_crossing_bytes_total{kind="write"} 600"#,
+            r#"accelerator_unit_tasks_total{kernel="compress"} 8"#,
+            "accelerator_memory_bytes 24576",
         ] {
             assert!(text.contains(wanted), "{wanted} in\n{text}");
         }

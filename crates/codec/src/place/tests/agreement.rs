@@ -61,8 +61,8 @@ fn moves(rig: &mut Rig, message: &mut Placed, wire: &[u8]) {
 
 /// A rig for random messages of a random schema.
 fn rig(table: &Table, prng: &mut Prng) -> Rig {
-    let lanes = 1 + prng.below(4) as usize;
-    let rig = Rig::with(table.clone(), |options| options.lanes = lanes);
+    let (threads, lanes) = (1 + prng.below(3) as usize, 1 + prng.below(4) as usize);
+    let rig = Rig::with(table.clone(), |options| (options.threads, options.lanes) = (threads, lanes));
     let slice = [64, 200, 4096][prng.below(3) as usize];
     rig.accelerator.registers().slice_bytes.store(slice, Relaxed);
     let writes = [Writes::OneShot, Writes::FieldByField][prng.below(2) as usize];

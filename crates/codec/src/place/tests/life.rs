@@ -141,7 +141,7 @@ fn calls_that_wait_for_a_dead_thread_panic_and_say_so() {
     let live = Arc::new(Live::new(types().table().clone()));
     let options = Options { acc_bytes: 64 * CHUNK, ..Options::default() };
     let mut accelerator =
-        Accelerator::start_over(live, options, Arc::new(Broken::default())).expect("a thread");
+        Accelerator::start_over(vec![live], options, Arc::new(Broken::default())).expect("a thread");
     let mut message = accelerator.message(class()).expect("room");
     message.dynamic_mut(types()).set(NAME, Value::Str("a name")).expect("such a field");
     let word =

@@ -4,6 +4,7 @@ mod agreement;
 mod counts;
 mod life;
 mod swap;
+mod threads;
 mod turns;
 mod units;
 
@@ -24,6 +25,8 @@ pub(super) enum Planted {
     TableTurnsMidway,
     /// The memory of a moved field goes back while the message lives.
     MovedArenaDropped,
+    /// A request goes to the first thread, whatever the others have to do.
+    FirstThreadOnly,
 }
 
 /// An accelerator without a thread, and the memories.
@@ -45,7 +48,7 @@ impl Rig {
         set(&mut options);
         let live = Arc::new(Live::new(table));
         let accelerator =
-            Accelerator::in_this_thread(live, options, Arc::new(Shared::default())).expect("memory");
+            Accelerator::in_this_thread(vec![live], options, Arc::new(Shared::default())).expect("memory");
         Rig { accelerator, host }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Bounds: what travels between two of them stays in a buffer of the chain's, [`BETWEEN`] bytes at most.
 
-use crate::unit::{Kernel, KernelError};
+use crate::unit::{Kernel, KernelError, run_growing};
 
 /// The longest result of a kernel that is not the last.
 pub const BETWEEN: usize = 64 << 20;
@@ -36,7 +36,7 @@ impl Kernel for Chain {
         let mut len = None;
         for stage in earlier {
             let input = len.map_or(input, |len| &from[..len]);
-            len = Some(run_growing(stage.as_mut(), input, to)?);
+            len = Some(run_growing(stage.as_mut(), input, to, BETWEEN)?);
             std::mem::swap(from, to);
         }
         last.run(len.map_or(input, |len| &from[..len]), output)
@@ -44,30 +44,5 @@ impl Kernel for Chain {
 
     fn output_bound(&self, input_len: usize) -> usize {
         self.stages.iter().fold(input_len, |len, stage| stage.output_bound(len))
-    }
-}
-
-/// Runs the kernel, with a longer buffer as often as it asks for one.
-fn run_growing(kernel: &mut dyn Kernel, input: &[u8], out: &mut Vec<u8>) -> Result<usize, KernelError> {
-    // A bound far above the input is one for the worst case; the kernel says what it needs.
-    let likely = kernel.output_bound(input.len()).min(input.len().saturating_mul(2).max(4096));
-    grow(out, likely.min(BETWEEN));
-    loop {
-        match kernel.run(input, out) {
-            Err(KernelError::OutputTooSmall { needed }) if needed > BETWEEN || out.len() >= BETWEEN => {
-                return Err(KernelError::TooLarge);
-            }
-            Err(KernelError::OutputTooSmall { needed }) => {
-                let longer = needed.max(out.len().saturating_mul(2)).min(BETWEEN);
-                grow(out, longer);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-fn grow(buffer: &mut Vec<u8>, len: usize) {
-    if buffer.len() < len {
-        buffer.resize(len, 0);
     }
 }
