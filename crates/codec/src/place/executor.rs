@@ -1,6 +1,7 @@
 //! The accelerator's half: takes requests from its ring, drives the lanes, moves fields, serialises.
 //!
-//! One for each lane thread; they share the memories, the tables and the registers. A value without a thread, so that tests can put every step of it between any two of the host's.
+//! One for each lane thread; they share the memories, the tables and the registers. A value without a thread, so that tests can
+//! put every step of it between any two of the host's.
 //!
 //! Invariants: each request has exactly one response; a request is taken from the ring only when a lane is idle, so the ring
 //! is the queue before the lanes and its credits bound it.
