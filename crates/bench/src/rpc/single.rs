@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serve::process::progress;
 use serve::rpc::demo::proto::demo::{EchoClient, SayReply};
-use serve::rpc::descriptions::{Descriptions, short_path};
+use serve::rpc::descriptions::{Described, Descriptions};
 use serve::rpc::{RpcError, json, target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,16 +80,18 @@ impl Subject {
         } else {
             Descriptions::of_files(&args.proto, &args.include)?
         };
-        let method = descriptions.method(name)?;
-        if method.is_client_streaming() || method.is_server_streaming() {
+        let Described { types, path, method } = descriptions.method(name)?;
+        if method.client_streaming || method.server_streaming {
             return Err(RpcError::Plan(format!("{name} streams; load is made of unary calls")));
         }
-        let input = method.input();
         let body = match &args.data {
             None => Vec::new(),
-            Some(text) => json::read(json::source(text)?, &input).next().transpose()?.unwrap_or_default(),
+            Some(text) => {
+                let mut messages = json::read(json::source(text)?, &types, method.input);
+                messages.next().transpose()?.unwrap_or_default()
+            }
         };
-        Ok(Subject::Bytes { path: format!("/{}", short_path(&method)), body })
+        Ok(Subject::Bytes { path: format!("/{path}"), body })
     }
 
     fn at<'a>(&'a self, channel: &Channel, options: CallOptions<'static>) -> Result<Call<'a>, RpcError> {
