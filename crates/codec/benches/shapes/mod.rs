@@ -1,10 +1,13 @@
-//! What the two benchmarks of crossings share: how long they measure, and their messages, as .proto text and as wire bytes with
+//! What the two benchmarks of crossings share: their messages, as .proto text and as wire bytes with
 //! plausible values for every field.
+
+mod plan;
 
 use base::prng::Prng;
 use codec::compile::Compiler;
 use codec::schema::{Field, Label, Schema};
 use codec::table::Kind;
+pub use plan::Plan;
 
 /// One kind of message.
 pub struct Shape {
@@ -141,19 +144,5 @@ fn scalar(kind: Kind, prng: &mut Prng, out: &mut Vec<u8>) {
         }
         Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => out.extend_from_slice(&bits.to_le_bytes()),
         _ => varint(bits, out),
-    }
-}
-
-/// Rounds, and how long a sample is.
-pub struct Plan {
-    pub rounds: usize,
-    pub sample_ns: f64,
-}
-
-impl Plan {
-    /// A full one, or with `--quick` a short one.
-    pub fn asked_for() -> Plan {
-        let quick = std::env::args().any(|arg| arg == "--quick");
-        if quick { Plan { rounds: 7, sample_ns: 1e6 } } else { Plan { rounds: 31, sample_ns: 5e6 } }
     }
 }

@@ -38,7 +38,7 @@ impl Sink for Direct<'_> {
     fn bytes(&mut self, _place: Place, bytes: &[u8]) -> Result<Addr, OutOfMemory> {
         let start = self.arena.alloc(bytes.len())?.as_ptr();
         // SAFETY: just given, that long, and not part of the input.
-        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { crate::memory::copy(bytes.as_ptr(), start, bytes.len()) };
         Ok(Addr::host(start))
     }
 

@@ -313,7 +313,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             8..16 => both_ends::<u64>(from, to, len),
             16..=32 => both_ends::<u128>(from, to, len),
             33..=64 => both_ends::<[u128; 2]>(from, to, len),
-            _ => to.copy_from_nonoverlapping(from, len),
+            _ => crate::memory::copy(from, to, len),
         }
     }
 }

@@ -12,7 +12,9 @@
 
 mod arena;
 mod buddy;
+mod bulk;
 mod pool;
 
 pub use arena::{Arena, Mark};
+pub(crate) use bulk::copy;
 pub use pool::{CHUNK, Memory, Occupancy, OutOfMemory, Place};

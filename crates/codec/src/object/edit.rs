@@ -478,7 +478,7 @@ fn store(arena: &Arena, old: Ref, bytes: &[u8]) -> Result<Ref, OutOfMemory> {
     let reuse = old.capacity >= len && !old.addr.is_acc();
     let start = if reuse { old.addr.pointer() } else { arena.alloc(bytes.len())?.as_ptr() };
     // SAFETY: room for that many bytes, just given or ours alone (invariant 2), so not part of `bytes`.
-    unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    unsafe { crate::memory::copy(bytes.as_ptr(), start, bytes.len()) };
     Ok(Ref { addr: Addr::host(start), len, capacity: if reuse { old.capacity } else { len } })
 }
 

@@ -18,7 +18,7 @@ pub(super) fn encode(bytes: &[u8], out: &mut String) {
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
-    if padding > 2 || padding > 0 && text.len() % 4 != 0 || digits.len() % 4 == 1 {
+    if padding > 2 || padding > 0 && !text.len().is_multiple_of(4) || digits.len() % 4 == 1 {
         return None;
     }
     let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);

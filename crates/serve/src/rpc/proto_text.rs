@@ -268,13 +268,12 @@ impl<'f> Out<'f> {
             }
             return;
         }
+        let is_proto2 = matches!(self.proto.text("syntax"), "" | "proto2");
         let label = match field.number("label") {
             3 => "repeated ",
             2 => "required ",
             _ if field.is("proto3_optional") => "optional ",
-            _ if self.proto.text("syntax").is_empty() || self.proto.text("syntax") == "proto2" => {
-                if field.of("oneof_index").is_none() { "optional " } else { "" }
-            }
+            _ if is_proto2 && field.of("oneof_index").is_none() => "optional ",
             _ => "",
         };
         if let Some(group) = nested.filter(|nested| is_group_of(field, *nested)) {

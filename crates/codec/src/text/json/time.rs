@@ -80,8 +80,8 @@ pub(super) fn write_duration(out: &mut String, seconds: i64, nanos: i32) -> Opti
 fn write_nanos(out: &mut String, nanos: u32) {
     let written = match nanos {
         0 => Ok(()),
-        _ if nanos % 1_000_000 == 0 => write!(out, ".{:03}", nanos / 1_000_000),
-        _ if nanos % 1000 == 0 => write!(out, ".{:06}", nanos / 1000),
+        _ if nanos.is_multiple_of(1_000_000) => write!(out, ".{:03}", nanos / 1_000_000),
+        _ if nanos.is_multiple_of(1000) => write!(out, ".{:06}", nanos / 1000),
         _ => write!(out, ".{nanos:09}"),
     };
     written.expect("a string takes any text");
