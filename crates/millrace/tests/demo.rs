@@ -19,7 +19,7 @@ fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
     assert!(output.status.success(), "{}: {said}", output.status);
     let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let rows = outcome["rows"].as_array().expect("a list");
-    assert_eq!(rows.len(), 8);
+    assert_eq!(rows.len(), 9);
     for row in rows {
         assert_eq!(number(&row["wrong"]), 0, "{row}");
         assert!(number(&row["answered"]) > 0, "{row}: {}", outcome["findings"]);
@@ -27,15 +27,18 @@ fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
         let is_traced = row["hops"].as_array().is_some_and(|hops| !hops.is_empty());
         assert!(is_traced || row["name"] == "get, in-network", "{row}");
     }
-    let behind_boxes = rows.iter().find(|row| row["name"] == "get, in-network").expect("a row");
-    assert!(number(&behind_boxes["from_box"]) > 0, "{behind_boxes}");
+    // Copies of items, copies of replies, a compute unit.
+    for name in ["get, in-network", "GetProfile, fabric", "Pack, fabric"] {
+        let row = rows.iter().find(|row| row["name"] == name).expect("a row");
+        assert!(number(&row["from_box"]) > 0, "{row}");
+    }
     assert_eq!(number(&outcome["compared"]), 64);
     let audit = &outcome["audit"];
     assert_eq!(number(&audit["unbalanced"]), 0, "{audit}");
     let (orders, acknowledged) = (number(&audit["orders"]), &audit["acknowledged"]);
     assert!((number(&acknowledged[0])..=number(&acknowledged[1])).contains(&orders), "{audit}");
-    // The move, the box, the replica.
-    assert_eq!(outcome["events"].as_array().map(Vec::len), Some(3), "{outcome}");
+    // The move, the compute unit, the box, the replica.
+    assert_eq!(outcome["events"].as_array().map(Vec::len), Some(4), "{outcome}");
     assert!(number(&outcome["hops"]) >= 6, "{outcome}");
     let html = std::fs::read_to_string(&page).expect("a page");
     std::fs::remove_file(&page).expect("it was there");

@@ -12,7 +12,7 @@ pub fn types() -> &'static ::codec::schema::Types {
 pub const DESCRIPTORS: &[u8] = include_bytes!("shop.desc");
 
 /// Of the layout that the accessors rely on; compared with the table's when that is made.
-pub const LAYOUT_HASH: u64 = 0xa3fb8f36385a9e96;
+pub const LAYOUT_HASH: u64 = 0x68aa840500db41c2;
 
 /// Package `shop`.
 #[allow(dead_code)]
@@ -151,16 +151,148 @@ pub mod shop {
         }
     }
 
+    /// Message `shop.NewProfile`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct NewProfile;
+
+    impl NewProfile {
+        /// The field `user`, to be moved between the memories.
+        pub const USER: ::codec::place::FieldId = ::codec::typed::field(2, 0);
+
+        /// The field `text`, to be moved between the memories.
+        pub const TEXT: ::codec::place::FieldId = ::codec::typed::field(2, 1);
+    }
+
+    /// A finished [`NewProfile`].
+    #[derive(Clone, Copy)]
+    pub struct NewProfileView<'a>(::codec::object::View<'a>);
+
+    /// A [`NewProfile`] being built.
+    pub struct NewProfileMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        NewProfile, NewProfileView, NewProfileMut, class 2, size 56, super::types
+    }
+
+    impl<'a> NewProfileView<'a> {
+        /// `user`.
+        pub fn user(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `user` is in accelerator memory.
+        pub fn user_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `text`.
+        pub fn text(self) -> &'a [u8] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.bytes(40) }
+        }
+
+        /// True if `text` is in accelerator memory.
+        pub fn text_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+    }
+
+    impl<'a> NewProfileMut<'_, 'a> {
+        /// Sets `user` to a copy of `value`.
+        pub fn set_user(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `user` to `value` itself.
+        pub fn lend_user(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `user` absent.
+        pub fn clear_user(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `text` to a copy of `value`.
+        pub fn set_text(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `text` to `value` itself.
+        pub fn lend_text(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
+        }
+
+        /// Makes `text` absent.
+        pub fn clear_text(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
+    /// Message `shop.Stored`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Stored;
+
+    /// A finished [`Stored`].
+    #[derive(Clone, Copy)]
+    pub struct StoredView<'a>(::codec::object::View<'a>);
+
+    /// A [`Stored`] being built.
+    pub struct StoredMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        Stored, StoredView, StoredMut, class 3, size 32, super::types
+    }
+
+    impl<'a> StoredView<'a> {
+        /// `version`.
+        pub fn version(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(24) }
+        }
+    }
+
+    impl<'a> StoredMut<'_, 'a> {
+        /// Sets `version`.
+        pub fn set_version(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `version` absent.
+        pub fn clear_version(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+    }
+
     /// Message `shop.Order`.
     #[derive(Clone, Copy, Debug)]
     pub struct Order;
 
     impl Order {
         /// The field `user`, to be moved between the memories.
-        pub const USER: ::codec::place::FieldId = ::codec::typed::field(2, 0);
+        pub const USER: ::codec::place::FieldId = ::codec::typed::field(4, 0);
 
         /// The field `item`, to be moved between the memories.
-        pub const ITEM: ::codec::place::FieldId = ::codec::typed::field(2, 1);
+        pub const ITEM: ::codec::place::FieldId = ::codec::typed::field(4, 1);
     }
 
     /// A finished [`Order`].
@@ -171,7 +303,7 @@ pub mod shop {
     pub struct OrderMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Order, OrderView, OrderMut, class 2, size 64, super::types
+        Order, OrderView, OrderMut, class 4, size 64, super::types
     }
 
     impl<'a> OrderView<'a> {
@@ -276,7 +408,7 @@ pub mod shop {
     pub struct ReceiptMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Receipt, ReceiptView, ReceiptMut, class 3, size 48, super::types
+        Receipt, ReceiptView, ReceiptMut, class 5, size 48, super::types
     }
 
     impl<'a> ReceiptView<'a> {
@@ -349,10 +481,10 @@ pub mod shop {
 
     impl RankRequest {
         /// The field `user`, to be moved between the memories.
-        pub const USER: ::codec::place::FieldId = ::codec::typed::field(4, 0);
+        pub const USER: ::codec::place::FieldId = ::codec::typed::field(6, 0);
 
         /// The field `items`, to be moved between the memories.
-        pub const ITEMS: ::codec::place::FieldId = ::codec::typed::field(4, 1);
+        pub const ITEMS: ::codec::place::FieldId = ::codec::typed::field(6, 1);
     }
 
     /// A finished [`RankRequest`].
@@ -363,7 +495,7 @@ pub mod shop {
     pub struct RankRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        RankRequest, RankRequestView, RankRequestMut, class 4, size 56, super::types
+        RankRequest, RankRequestView, RankRequestMut, class 6, size 56, super::types
     }
 
     impl<'a> RankRequestView<'a> {
@@ -456,7 +588,7 @@ pub mod shop {
 
     impl Ranking {
         /// The field `scores`, to be moved between the memories.
-        pub const SCORES: ::codec::place::FieldId = ::codec::typed::field(5, 0);
+        pub const SCORES: ::codec::place::FieldId = ::codec::typed::field(7, 0);
     }
 
     /// A finished [`Ranking`].
@@ -467,7 +599,7 @@ pub mod shop {
     pub struct RankingMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Ranking, RankingView, RankingMut, class 5, size 40, super::types
+        Ranking, RankingView, RankingMut, class 7, size 40, super::types
     }
 
     impl<'a> RankingView<'a> {
@@ -534,10 +666,10 @@ pub mod shop {
 
     impl Picture {
         /// The field `user`, to be moved between the memories.
-        pub const USER: ::codec::place::FieldId = ::codec::typed::field(6, 0);
+        pub const USER: ::codec::place::FieldId = ::codec::typed::field(8, 0);
 
         /// The field `pixels`, to be moved between the memories.
-        pub const PIXELS: ::codec::place::FieldId = ::codec::typed::field(6, 1);
+        pub const PIXELS: ::codec::place::FieldId = ::codec::typed::field(8, 1);
     }
 
     /// A finished [`Picture`].
@@ -548,7 +680,7 @@ pub mod shop {
     pub struct PictureMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Picture, PictureView, PictureMut, class 6, size 56, super::types
+        Picture, PictureView, PictureMut, class 8, size 56, super::types
     }
 
     impl<'a> PictureView<'a> {
@@ -621,62 +753,80 @@ pub mod shop {
         }
     }
 
-    /// Message `shop.Stored`.
+    /// Message `shop.Packed`.
     #[derive(Clone, Copy, Debug)]
-    pub struct Stored;
+    pub struct Packed;
 
-    /// A finished [`Stored`].
+    impl Packed {
+        /// The field `packed`, to be moved between the memories.
+        pub const PACKED: ::codec::place::FieldId = ::codec::typed::field(9, 0);
+    }
+
+    /// A finished [`Packed`].
     #[derive(Clone, Copy)]
-    pub struct StoredView<'a>(::codec::object::View<'a>);
+    pub struct PackedView<'a>(::codec::object::View<'a>);
 
-    /// A [`Stored`] being built.
-    pub struct StoredMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+    /// A [`Packed`] being built.
+    pub struct PackedMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Stored, StoredView, StoredMut, class 7, size 40, super::types
+        Packed, PackedView, PackedMut, class 9, size 48, super::types
     }
 
-    impl<'a> StoredView<'a> {
-        /// Bytes of the item.
-        pub fn bytes(self) -> u32 {
+    impl<'a> PackedView<'a> {
+        /// An LZ4 frame.
+        pub fn packed(self) -> &'a [u8] {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(32) }
+            unsafe { self.0.bytes(24) }
         }
 
-        /// `version`.
-        pub fn version(self) -> u64 {
+        /// True if `packed` is in accelerator memory.
+        pub fn packed_is_in_acc(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar(24) }
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// A compute unit made it, not the host.
+        pub fn by_unit(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar::<u8>(40) != 0 }
         }
     }
 
-    impl<'a> StoredMut<'_, 'a> {
-        /// Sets `bytes`.
-        pub fn set_bytes(&mut self, value: u32) {
-            let field = ::codec::object::Slot::new(0, 32);
+    impl<'a> PackedMut<'_, 'a> {
+        /// Sets `packed` to a copy of `value`.
+        pub fn set_packed(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.set(field, value) }
+            unsafe { self.0.set_bytes(field, value) }
         }
 
-        /// Makes `bytes` absent.
-        pub fn clear_bytes(&mut self) {
-            let field = ::codec::object::Slot::new(0, 32);
+        /// Sets `packed` to `value` itself.
+        pub fn lend_packed(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.clear(field, 4) }
+            unsafe { self.0.lend_bytes(field, value) }
         }
 
-        /// Sets `version`.
-        pub fn set_version(&mut self, value: u64) {
-            let field = ::codec::object::Slot::new(1, 24);
+        /// Makes `packed` absent.
+        pub fn clear_packed(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.set(field, value) }
+            unsafe { self.0.clear(field, 16) }
         }
 
-        /// Makes `version` absent.
-        pub fn clear_version(&mut self) {
-            let field = ::codec::object::Slot::new(1, 24);
+        /// Sets `by_unit`.
+        pub fn set_by_unit(&mut self, value: bool) {
+            let field = ::codec::object::Slot::new(1, 40);
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.clear(field, 8) }
+            unsafe { self.0.set(field, u8::from(value)) }
+        }
+
+        /// Makes `by_unit` absent.
+        pub fn clear_by_unit(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 1) }
         }
     }
 
@@ -688,28 +838,62 @@ pub mod shop {
                 name: "GetProfile",
                 client_streaming: false,
                 server_streaming: false,
-                options: ::fabric::stub::MethodOptions::NONE,
+                options: ::fabric::stub::MethodOptions {
+                    // user
+                    key: Some(::fabric::stub::Key { fields: &[1], kind: ::fabric::stub::KeyKind::String }),
+                    cacheable: Some(::fabric::stub::Cacheable {
+                        ttl_seconds: 60,
+                        invalidated_by: &[1],
+                    }),
+                    idempotent: true,
+                    order: ::fabric::stub::Order::None,
+                    places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
+            },
+            ::fabric::stub::MethodDescriptor {
+                name: "SetProfile",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions {
+                    // user
+                    key: Some(::fabric::stub::Key { fields: &[1], kind: ::fabric::stub::KeyKind::String }),
+                    idempotent: false,
+                    order: ::fabric::stub::Order::PerKey,
+                    places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
             },
             ::fabric::stub::MethodDescriptor {
                 name: "PlaceOrder",
                 client_streaming: false,
                 server_streaming: false,
-                options: ::fabric::stub::MethodOptions::NONE,
+                options: ::fabric::stub::MethodOptions {
+                    // user
+                    key: Some(::fabric::stub::Key { fields: &[1], kind: ::fabric::stub::KeyKind::String }),
+                    idempotent: false,
+                    order: ::fabric::stub::Order::None,
+                    places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
+                    transaction: true,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
             },
             ::fabric::stub::MethodDescriptor {
                 name: "Rank",
                 client_streaming: false,
                 server_streaming: false,
-                options: ::fabric::stub::MethodOptions::NONE,
-            },
-            ::fabric::stub::MethodDescriptor {
-                name: "Upload",
-                client_streaming: false,
-                server_streaming: false,
-                options: ::fabric::stub::MethodOptions::NONE,
+                options: ::fabric::stub::MethodOptions {
+                    idempotent: true,
+                    order: ::fabric::stub::Order::None,
+                    places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
             },
         ],
-        hash: 0xc78cd886e5325b9c,
+        hash: 0x6b7d557121b5b609,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -721,44 +905,44 @@ pub mod shop {
         fn get_profile(
             &self,
             request: ProfileRequestView<'_>,
-            reply: ::fabric::stub::Deferred<Profile>,
+            reply: &mut ProfileMut<'_, '_>,
             context: &mut ::fabric::stub::Context<'_>,
-        ) {
-            let _ = (request, context);
-            reply.fail(::fabric::stub::unimplemented("/shop.Shop/GetProfile"));
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/shop.Shop/GetProfile"))
+        }
+
+        /// Stores it.
+        fn set_profile(
+            &self,
+            request: NewProfileView<'_>,
+            reply: &mut StoredMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/shop.Shop/SetProfile"))
         }
 
         /// Takes from what is in stock, adds to what is sold and to the user's orders: all of it, or nothing.
         fn place_order(
             &self,
             request: OrderView<'_>,
-            reply: ::fabric::stub::Deferred<Receipt>,
+            reply: &mut ReceiptMut<'_, '_>,
             context: &mut ::fabric::stub::Context<'_>,
-        ) {
-            let _ = (request, context);
-            reply.fail(::fabric::stub::unimplemented("/shop.Shop/PlaceOrder"));
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/shop.Shop/PlaceOrder"))
         }
 
         /// Scores for items, by the recommendation model.
         fn rank(
             &self,
             request: RankRequestView<'_>,
-            reply: ::fabric::stub::Deferred<Ranking>,
+            reply: &mut RankingMut<'_, '_>,
             context: &mut ::fabric::stub::Context<'_>,
-        ) {
-            let _ = (request, context);
-            reply.fail(::fabric::stub::unimplemented("/shop.Shop/Rank"));
-        }
-
-        /// Stores a picture, compressed, as the item picture:USER.
-        fn upload(
-            &self,
-            request: PictureView<'_>,
-            reply: ::fabric::stub::Deferred<Stored>,
-            context: &mut ::fabric::stub::Context<'_>,
-        ) {
-            let _ = (request, context);
-            reply.fail(::fabric::stub::unimplemented("/shop.Shop/Upload"));
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/shop.Shop/Rank"))
         }
     }
 
@@ -791,26 +975,36 @@ pub mod shop {
         ) -> Result<(), ::fabric::stub::Status> {
             match method {
                 0 => {
-                    ::fabric::stub::deferred::<ProfileRequest, Profile>(call, |request, reply, context| {
+                    call.message::<ProfileRequest, Profile>(|request, reply, context| {
                         Shop::get_profile(&*self.0, request, reply, context)
                     })
                 }
                 1 => {
-                    ::fabric::stub::deferred::<Order, Receipt>(call, |request, reply, context| {
-                        Shop::place_order(&*self.0, request, reply, context)
+                    call.message::<NewProfile, Stored>(|request, reply, context| {
+                        Shop::set_profile(&*self.0, request, reply, context)
                     })
                 }
                 2 => {
-                    ::fabric::stub::deferred::<RankRequest, Ranking>(call, |request, reply, context| {
-                        Shop::rank(&*self.0, request, reply, context)
+                    call.message::<Order, Receipt>(|request, reply, context| {
+                        Shop::place_order(&*self.0, request, reply, context)
                     })
                 }
                 3 => {
-                    ::fabric::stub::deferred::<Picture, Stored>(call, |request, reply, context| {
-                        Shop::upload(&*self.0, request, reply, context)
+                    call.message::<RankRequest, Ranking>(|request, reply, context| {
+                        Shop::rank(&*self.0, request, reply, context)
                     })
                 }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<ProfileRequest>()),
+                1 => Some(::fabric::stub::RequestType::of::<NewProfile>()),
+                2 => Some(::fabric::stub::RequestType::of::<Order>()),
+                3 => Some(::fabric::stub::RequestType::of::<RankRequest>()),
+                _ => None,
             }
         }
     }
@@ -819,9 +1013,9 @@ pub mod shop {
     #[derive(Clone, Copy, Debug)]
     pub struct ShopClient {
         get_profile: ::fabric::stub::Method,
+        set_profile: ::fabric::stub::Method,
         place_order: ::fabric::stub::Method,
         rank: ::fabric::stub::Method,
-        upload: ::fabric::stub::Method,
     }
 
     impl ShopClient {
@@ -832,8 +1026,8 @@ pub mod shop {
         pub fn new(
             channel: &impl ::fabric::stub::Caller,
         ) -> Result<ShopClient, ::fabric::stub::NotServed> {
-            let [get_profile, place_order, rank, upload] = ::fabric::stub::resolve(channel, &SHOP)?;
-            Ok(ShopClient { get_profile, place_order, rank, upload })
+            let [get_profile, set_profile, place_order, rank] = ::fabric::stub::resolve(channel, &SHOP)?;
+            Ok(ShopClient { get_profile, set_profile, place_order, rank })
         }
 
         /// The item profile:USER of the store, as it is.
@@ -863,6 +1057,35 @@ pub mod shop {
             fill: impl FnOnce(&mut ProfileRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
             channel.build::<ProfileRequest>(self.get_profile, options, user, fill)
+        }
+
+        /// Stores it.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn set_profile(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut NewProfileMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<Stored>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<NewProfile, Stored>(channel, self.set_profile, options, fill)
+        }
+
+        /// Starts a call of [`Self::set_profile`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn set_profile_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut NewProfileMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<NewProfile>(self.set_profile, options, user, fill)
         }
 
         /// Takes from what is in stock, adds to what is sold and to the user's orders: all of it, or nothing.
@@ -922,34 +1145,135 @@ pub mod shop {
         ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
             channel.build::<RankRequest>(self.rank, options, user, fill)
         }
+    }
 
-        /// Stores a picture, compressed, as the item picture:USER.
+    /// What is known of `shop.Pictures` without a peer.
+    pub static PICTURES: ::fabric::stub::ServiceDescriptor = ::fabric::stub::ServiceDescriptor {
+        name: "shop.Pictures",
+        methods: &[
+            ::fabric::stub::MethodDescriptor {
+                name: "Pack",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions {
+                    idempotent: false,
+                    order: ::fabric::stub::Order::None,
+                    places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Edge]),
+                    transaction: false,
+                    ..::fabric::stub::MethodOptions::NONE
+                },
+            },
+        ],
+        hash: 0x31c3072b15ff3df7,
+        descriptors: super::DESCRIPTORS,
+    };
+
+    /// Served by a server of its own, with an accelerator.
+    ///
+    /// What is not implemented answers UNIMPLEMENTED. [`PicturesServer`] serves it.
+    pub trait Pictures: ::core::marker::Send + ::core::marker::Sync + 'static {
+        /// A picture, compressed: by a compute unit, where there is one.
+        fn pack(
+            &self,
+            request: PictureView<'_>,
+            reply: &mut PackedMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/shop.Pictures/Pack"))
+        }
+    }
+
+    /// Serves an implementation of [`Pictures`].
+    #[derive(Debug)]
+    pub struct PicturesServer<T>(::std::sync::Arc<T>);
+
+    impl<T: Pictures> PicturesServer<T> {
+        /// Serves `handler`.
+        pub fn new(handler: T) -> PicturesServer<T> {
+            PicturesServer(::std::sync::Arc::new(handler))
+        }
+
+        /// Serves a handler that others hold too.
+        pub fn shared(handler: ::std::sync::Arc<T>) -> PicturesServer<T> {
+            PicturesServer(handler)
+        }
+    }
+
+    impl<T: Pictures> ::fabric::stub::Service for PicturesServer<T> {
+        fn descriptor(&self) -> &'static ::fabric::stub::ServiceDescriptor {
+            &PICTURES
+        }
+
+        #[inline]
+        fn unary(
+            &self,
+            method: usize,
+            call: &mut ::fabric::stub::Incoming<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            match method {
+                0 => {
+                    call.message::<Picture, Packed>(|request, reply, context| {
+                        Pictures::pack(&*self.0, request, reply, context)
+                    })
+                }
+                _ => Err(::fabric::stub::Service::unimplemented(self, method)),
+            }
+        }
+
+        fn request(&self, method: usize) -> Option<::fabric::stub::RequestType> {
+            match method {
+                0 => Some(::fabric::stub::RequestType::of::<Picture>()),
+                _ => None,
+            }
+        }
+    }
+
+    /// Calls `shop.Pictures` over a channel that it was made for.
+    #[derive(Clone, Copy, Debug)]
+    pub struct PicturesClient {
+        pack: ::fabric::stub::Method,
+    }
+
+    impl PicturesClient {
+        /// Finds the methods at the channel's peer.
+        ///
+        /// # Errors
+        /// The peer does not serve one of them.
+        pub fn new(
+            channel: &impl ::fabric::stub::Caller,
+        ) -> Result<PicturesClient, ::fabric::stub::NotServed> {
+            let [pack] = ::fabric::stub::resolve(channel, &PICTURES)?;
+            Ok(PicturesClient { pack })
+        }
+
+        /// A picture, compressed: by a compute unit, where there is one.
         ///
         /// Waits for the reply.
         ///
         /// # Errors
         /// How the call ended, if not with a reply.
-        pub fn upload(
+        pub fn pack(
             &self,
             channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             fill: impl FnOnce(&mut PictureMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
-        ) -> Result<::codec::typed::Owned<Stored>, ::fabric::stub::Status> {
-            ::fabric::stub::unary::<Picture, Stored>(channel, self.upload, options, fill)
+        ) -> Result<::codec::typed::Owned<Packed>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<Picture, Packed>(channel, self.pack, options, fill)
         }
 
-        /// Starts a call of [`Self::upload`]; its events come from the channel, with `user`.
+        /// Starts a call of [`Self::pack`]; its events come from the channel, with `user`.
         ///
         /// # Errors
         /// Why it was not started.
-        pub fn upload_async(
+        pub fn pack_async(
             &self,
             channel: &mut impl ::fabric::stub::Caller,
             options: &::fabric::stub::CallOptions<'_>,
             user: u64,
             fill: impl FnOnce(&mut PictureMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
-            channel.build::<Picture>(self.upload, options, user, fill)
+            channel.build::<Picture>(self.pack, options, user, fill)
         }
     }
 }

@@ -44,7 +44,7 @@ mod descriptor;
 mod executor;
 mod host;
 mod kernel;
-#[cfg(feature = "kernels")]
+#[cfg(any(feature = "kernels", feature = "lz4"))]
 pub mod kernels;
 mod set;
 

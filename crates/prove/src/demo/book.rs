@@ -1,8 +1,9 @@
 //! What was written, and so what may be read: every value that a client of the demonstration sees is held against it.
 //!
-//! A profile is its user, a number that grows with every write, and bytes that follow from both. A read sees one that was begun, and none that is older than
+//! Texts are profiles, which the shop writes, and carts, which memcached's clients do. A text is its user, a number that grows with every write, and bytes that follow from both. A read sees one that was begun, and none that is older than
 //! the last that was acknowledged before the read began.
 
+use super::shop::key;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,10 +14,12 @@ pub const USERS: usize = 64;
 pub const GOODS: usize = 8;
 /// Of each in stock in the beginning.
 pub const STOCK: i64 = 1_000_000;
-/// Bytes of a profile.
+/// Bytes of a text.
 pub const PROFILE: usize = 200;
-/// Bytes of a picture: less than a chain's item may have.
-pub const PICTURE: usize = 16 << 10;
+/// Texts: a profile and a cart of each user.
+pub const TEXTS: usize = 2 * USERS;
+/// Bytes of a picture.
+pub const PICTURE: usize = 64 << 10;
 
 /// The name of a user.
 pub fn user(number: usize) -> String {
@@ -28,7 +31,20 @@ pub fn good(number: usize) -> String {
     format!("good{number}")
 }
 
-/// Of one user's profile.
+/// The cart of a user, among the texts, of which the first are profiles.
+pub fn cart(user: usize) -> usize {
+    USERS + user
+}
+
+/// The key of a text's item.
+pub fn text_key(text: usize) -> Vec<u8> {
+    match text.checked_sub(USERS) {
+        None => key("profile", &user(text)),
+        Some(of) => key("cart", &user(of)),
+    }
+}
+
+/// Of one text.
 #[derive(Debug, Default)]
 struct Writes {
     begun: AtomicU64,
@@ -57,7 +73,7 @@ impl Default for Book {
     fn default() -> Book {
         let numbers = || (0..USERS).map(|_| AtomicI64::default()).collect();
         Book {
-            profiles: (0..USERS).map(|_| Writes::default()).collect(),
+            profiles: (0..TEXTS).map(|_| Writes::default()).collect(),
             taken: numbers(),
             unknown: numbers(),
             scores: Mutex::new(vec![None; USERS]),
@@ -79,9 +95,12 @@ fn profile(user: usize, number: u64) -> Vec<u8> {
     text
 }
 
-/// The `number`-th picture of a user.
+/// The `number`-th picture of a user: some of it is alike, as in pictures.
 pub fn picture(user: usize, number: u64) -> Vec<u8> {
-    filler(user, number, PICTURE).collect()
+    let noise = filler(user, number, PICTURE).zip(0_u64..);
+    noise
+        .map(|(letter, at)| if at % 64 < 40 { letter } else { (at / 64).wrapping_mul(number) as u8 })
+        .collect()
 }
 
 impl Book {

@@ -2,10 +2,12 @@
 //!
 //! A client that could not do something connects anew and goes on; what it could not do is counted.
 
-use super::book::{Book, GOODS, USERS, good, picture, user};
+use super::book::{Book, GOODS, USERS, cart, good, picture, text_key, user};
 use super::grpc::Grpc;
 use super::shop::key;
-use super::shop::proto::shop::{Profile, ProfileRequest, RankRequest, Ranking, ShopClient};
+use super::shop::proto::shop::{
+    PicturesClient, Profile, ProfileRequest, RankRequest, Ranking, SHOP, ShopClient,
+};
 use super::tally::{Seen, Tally};
 use crate::lab::run::load::Pace;
 use crate::lab::run::record::now;
@@ -13,11 +15,14 @@ use crate::soak::link::Link;
 use base::zipf::Zipf;
 use base::{Nanos, Prng};
 use client::cache::{self, Topology};
+use client::replies::Cached;
 use codec::decode::{Decoder, Limits};
 use codec::encode::Encoder;
 use codec::memory::Arena;
 use codec::typed::{Message, MessageView, Owned};
-use fabric::channel::{CallOptions, Channel, Options};
+use codec::unit::Kernel;
+use codec::unit::kernels::Lz4Decompress;
+use fabric::channel::{CallOptions, Channel, Options, Reconnecting};
 use fabric::link::Address;
 use fabric::status::Code;
 use fabric::stub::Status;
@@ -36,35 +41,38 @@ const AFTER_FAILURE: Duration = Duration::from_millis(5);
 /// Kinds of requests, in the order of all tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A profile, by memcached's protocol.
+    /// A text, by memcached's protocol.
     Get,
-    /// The same, stored.
+    /// A cart, stored.
     Set,
-    /// The same, by a client behind a box.
+    /// A text, by a client behind a box.
     InNetwork,
-    /// The same, by the shop.
+    /// A profile, by the shop, if no box has the reply.
     Profile,
-    /// The same, by the shop and its gateway.
+    /// The same, by the shop's gateway.
     GrpcProfile,
+    /// The same, stored: whoever has a reply about it gives it up.
+    SetProfile,
     /// A transaction.
     Order,
     /// An inference.
     Rank,
-    /// A picture, which a memcached client reads again.
-    Upload,
+    /// A picture, packed by the accelerator; a memcached client stores it, and one behind a box reads it again.
+    Pack,
 }
 
 impl Kind {
     /// All.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Get,
         Kind::Set,
         Kind::InNetwork,
         Kind::Profile,
         Kind::GrpcProfile,
+        Kind::SetProfile,
         Kind::Order,
         Kind::Rank,
-        Kind::Upload,
+        Kind::Pack,
     ];
 
     /// For people: what is asked, and how.
@@ -77,7 +85,8 @@ impl Kind {
             Kind::GrpcProfile => "GetProfile, gRPC",
             Kind::Order => "PlaceOrder, fabric",
             Kind::Rank => "Rank, gRPC",
-            Kind::Upload => "Upload, fabric",
+            Kind::SetProfile => "SetProfile, fabric",
+            Kind::Pack => "Pack, fabric",
         }
     }
 
@@ -90,7 +99,8 @@ impl Kind {
             Kind::Profile | Kind::GrpcProfile => Some("/shop.Shop/GetProfile"),
             Kind::Order => Some("/shop.Shop/PlaceOrder"),
             Kind::Rank => Some("/shop.Shop/Rank"),
-            Kind::Upload => Some("/shop.Shop/Upload"),
+            Kind::SetProfile => Some("/shop.Shop/SetProfile"),
+            Kind::Pack => Some("/shop.Pictures/Pack"),
         }
     }
 }
@@ -104,6 +114,8 @@ pub struct Places {
     pub fabric: Address,
     /// Its gateway's.
     pub grpc: SocketAddr,
+    /// Of pictures.
+    pub media: Address,
     /// The rack.
     pub topology: Topology,
 }
@@ -145,7 +157,7 @@ impl Work<'_> {
                 Some(client) => {
                     turn += 1;
                     // Whoever writes writes all alike.
-                    let user = if self.kind == Kind::Set {
+                    let user = if matches!(self.kind, Kind::Set | Kind::SetProfile) {
                         random.below(USERS as u64)
                     } else {
                         popular.sample(&mut random)
@@ -170,28 +182,35 @@ impl Work<'_> {
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>, String> {
-        let Places { memcached, fabric, grpc, topology } = self.places;
-        let book = self.book;
+        let Places { memcached, fabric, grpc, media, topology } = self.places;
+        let (book, tor) = (self.book, 1 + (self.number % crate::cluster::BOXES) as u16);
+        let behind = || cache::Client::init(topology, Some(tor)).map_err(|error| error.to_string());
         Ok(match self.kind {
             Kind::Get => Box::new(Getter { link: open(*memcached)?, book }),
             Kind::Set => Box::new(Setter { link: open(*memcached)?, book }),
-            Kind::InNetwork => {
-                let tor = 1 + (self.number % crate::cluster::BOXES) as u16;
-                let client = cache::Client::init(topology, Some(tor)).map_err(|error| error.to_string())?;
-                Box::new(Behind { client, book })
-            }
+            Kind::InNetwork => Box::new(Behind { client: behind()?, book }),
             Kind::GrpcProfile | Kind::Rank => {
                 let (grpc, kind) = (Grpc::connect(*grpc)?, self.kind);
                 let (encoder, decoder) = (Encoder::default(), Decoder::new(Limits::default()));
                 Box::new(OverGrpc { grpc, kind, encoder, decoder, book })
             }
-            Kind::Profile | Kind::Order => {
+            Kind::Profile => {
+                let caller = Reconnecting::connect(fabric, &Options::default());
+                let caller = caller.map_err(|error| error.to_string())?;
+                let said = |status: Status| status.to_string();
+                let cached = Cached::new(caller, behind()?, &SHOP).map_err(said)?;
+                let shop = ShopClient::new(&cached).map_err(|error| error.to_string())?;
+                Box::new(ByCache { cached, shop, book })
+            }
+            Kind::SetProfile | Kind::Order => {
                 let (channel, shop) = call(fabric)?;
                 Box::new(OverFabric { channel, shop, kind: self.kind, book })
             }
-            Kind::Upload => {
-                let (channel, shop) = call(fabric)?;
-                Box::new(Uploader { channel, shop, link: open(*memcached)? })
+            Kind::Pack => {
+                let channel =
+                    Channel::connect(media, &Options::default()).map_err(|error| error.to_string())?;
+                let pictures = PicturesClient::new(&channel).map_err(|error| error.to_string())?;
+                Box::new(Packing { channel, pictures, link: open(*memcached)?, behind: behind()? })
             }
         })
     }
@@ -234,8 +253,9 @@ pub fn set(link: &mut Link, key: &[u8], value: &[u8]) -> Result<(), String> {
     stored
 }
 
-fn profile_key(number: usize) -> Vec<u8> {
-    key("profile", &user(number))
+/// A user's profile, or cart.
+fn either(user: usize, turn: u64) -> usize {
+    if turn.is_multiple_of(2) { user } else { cart(user) }
 }
 
 struct Getter<'a> {
@@ -244,8 +264,9 @@ struct Getter<'a> {
 }
 
 impl Client for Getter<'_> {
-    fn ask(&mut self, user: usize, _: u64) -> Result<Seen, String> {
-        let (key, before, begun) = (profile_key(user), self.book.before(user), now());
+    fn ask(&mut self, user: usize, turn: u64) -> Result<Seen, String> {
+        let text = either(user, turn);
+        let (key, before, begun) = (text_key(text), self.book.before(text), now());
         let found = get(&mut self.link, &key)?;
         let (took, received) = (now().since(begun), found.as_ref().map_or(0, Vec::len));
         let verdict = self.book.check(before, found.as_deref());
@@ -260,11 +281,12 @@ struct Setter<'a> {
 
 impl Client for Setter<'_> {
     fn ask(&mut self, user: usize, _: u64) -> Result<Seen, String> {
-        let (number, text) = self.book.next_profile(user);
-        let (key, begun) = (profile_key(user), now());
+        let cart = cart(user);
+        let (number, text) = self.book.next_profile(cart);
+        let (key, begun) = (text_key(cart), now());
         set(&mut self.link, &key, &text)?;
         let took = now().since(begun);
-        self.book.stored(user, number);
+        self.book.stored(cart, number);
         Ok(Seen { took, sent: key.len() + text.len(), received: 0, from_box: false, verdict: Ok(()) })
     }
 }
@@ -275,8 +297,9 @@ struct Behind<'a> {
 }
 
 impl Client for Behind<'_> {
-    fn ask(&mut self, user: usize, _: u64) -> Result<Seen, String> {
-        let (key, before, begun) = (profile_key(user), self.book.before(user), now());
+    fn ask(&mut self, user: usize, turn: u64) -> Result<Seen, String> {
+        let text = either(user, turn);
+        let (key, before, begun) = (text_key(text), self.book.before(text), now());
         let found = self.client.get(&key).map_err(|error| error.to_string())?;
         let took = now().since(begun);
         let from_box = found.as_ref().is_some_and(|item| item.from_box);
@@ -298,21 +321,24 @@ impl Client for OverFabric<'_> {
     fn ask(&mut self, number: usize, turn: u64) -> Result<Seen, String> {
         match self.kind {
             Kind::Order => self.order(number, turn),
-            _ => self.profile(number),
+            _ => self.store(number),
         }
     }
 }
 
 impl OverFabric<'_> {
-    fn profile(&mut self, number: usize) -> Result<Seen, String> {
-        let (user, before, begun) = (user(number), self.book.before(number), now());
+    fn store(&mut self, number: usize) -> Result<Seen, String> {
+        let (user, (version, text), begun) = (user(number), self.book.next_profile(number), now());
         let options = CallOptions::within(TIMEOUT);
-        let reply = self.shop.get_profile(&mut self.channel, &options, |request| request.set_user(&user));
+        let reply = self.shop.set_profile(&mut self.channel, &options, |profile| {
+            profile.set_user(&user)?;
+            profile.set_text(&text)
+        });
         let took = now().since(begun);
-        let reply = reply.map_err(|status| status.to_string())?;
-        let text = reply.view().text();
-        let verdict = self.book.check(before, Some(text));
-        Ok(Seen { took, sent: user.len(), received: text.len(), from_box: false, verdict })
+        reply.map_err(|status| status.to_string())?;
+        self.book.stored(number, version);
+        let sent = user.len() + text.len();
+        Ok(Seen { took, sent, received: 8, from_box: false, verdict: Ok(()) })
     }
 
     fn order(&mut self, number: usize, turn: u64) -> Result<Seen, String> {
@@ -343,33 +369,57 @@ impl OverFabric<'_> {
     }
 }
 
-struct Uploader {
-    channel: Channel,
+/// Asks the cache for a kept reply, and then the shop.
+struct ByCache<'a> {
+    cached: Cached,
     shop: ShopClient,
-    link: Link,
+    book: &'a Book,
 }
 
-impl Client for Uploader {
+impl Client for ByCache<'_> {
+    fn ask(&mut self, number: usize, _: u64) -> Result<Seen, String> {
+        let (user, before, hits) = (user(number), self.book.before(number), self.cached.hits());
+        let (options, begun) = (CallOptions::within(TIMEOUT), now());
+        let reply = self.shop.get_profile(&mut self.cached, &options, |request| request.set_user(&user));
+        let took = now().since(begun);
+        let reply = reply.map_err(|status| status.to_string())?;
+        let text = reply.view().text();
+        let (from_box, verdict) = (self.cached.hits() > hits, self.book.check(before, Some(text)));
+        Ok(Seen { took, sent: user.len(), received: text.len(), from_box, verdict })
+    }
+}
+
+struct Packing {
+    channel: Channel,
+    pictures: PicturesClient,
+    link: Link,
+    behind: cache::Client,
+}
+
+impl Client for Packing {
     fn ask(&mut self, number: usize, turn: u64) -> Result<Seen, String> {
         let (user, pixels, begun) = (user(number), picture(number, turn), now());
         let options = CallOptions::within(TIMEOUT);
-        let reply = self.shop.upload(&mut self.channel, &options, |picture| {
+        let reply = self.pictures.pack(&mut self.channel, &options, |picture| {
             picture.set_user(&user)?;
             picture.set_pixels(&pixels)
         });
         let took = now().since(begun);
         let reply = reply.map_err(|status| status.to_string())?;
-        // The only one who stores pictures reads them again, by another protocol.
-        let stored = get(&mut self.link, &key("picture", &user))?;
+        let (packed, key) = (reply.view().packed(), key("picture", &user));
+        set(&mut self.link, &key, packed)?;
+        let stored = self.behind.get(&key).map_err(|error| error.to_string())?;
+        let mut unpacked = vec![0; pixels.len()];
         let verdict = match stored {
-            Some(stored) if stored.len() != reply.view().bytes() as usize => {
-                Err(format!("{user}: the picture has {} bytes, not {}", stored.len(), reply.view().bytes()))
-            }
-            Some(stored) if stored == pixels => Ok(()),
-            Some(_) => Err(format!("{user}: the picture is not what was uploaded")),
             None => Err(format!("{user}: the picture is not there")),
+            Some(stored) => match Lz4Decompress.run(&stored.value, &mut unpacked) {
+                Ok(len) if unpacked[..len] == pixels => Ok(()),
+                Ok(_) => Err(format!("{user}: the picture is not what was packed")),
+                Err(error) => Err(format!("{user}: the picture cannot be unpacked: {error}")),
+            },
         };
-        Ok(Seen { took, sent: user.len() + pixels.len(), received: 8, from_box: false, verdict })
+        let sent = user.len() + pixels.len();
+        Ok(Seen { took, sent, received: packed.len(), from_box: reply.view().by_unit(), verdict })
     }
 }
 
@@ -435,7 +485,7 @@ pub fn compare(places: &Places) -> Result<usize, String> {
     let mut grpc = Grpc::connect(places.grpc)?;
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::new(Limits::default()));
     for number in 0..USERS {
-        let (user, key, arena) = (user(number), profile_key(number), Arena::default());
+        let (user, key, arena) = (user(number), text_key(number), Arena::default());
         let missing = || format!("{user} has no profile");
         let by_memcached = get(&mut link, &key)?.ok_or_else(missing)?;
         let by_box = behind.get(&key).map_err(|error| error.to_string())?.ok_or_else(missing)?.value;

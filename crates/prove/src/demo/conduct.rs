@@ -1,4 +1,4 @@
-//! What happens while all clients work: a method is moved, a box dies, a replica dies.
+//! What happens while all clients work: a method is moved, a compute unit is taken away, a box dies, a replica dies.
 
 use super::clients::Kind;
 use super::path::Paths;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(20);
 /// Between two readings of traces.
 const READING: Nanos = Nanos::from_millis(1000);
-/// Until who was killed is started again.
+/// Until what was lost is there again.
 const GONE: Duration = Duration::from_millis(800);
 /// One request of this many is traced.
 const SAMPLE: &str = "8";
@@ -107,7 +107,7 @@ impl Conductor<'_> {
     /// Something did not become whole again, or could not be done.
     pub fn conduct(&mut self) -> Result<Vec<Event>, String> {
         let mut events = Vec::new();
-        for service in ["cache", "shop"] {
+        for service in ["cache", "shop", "media"] {
             self.operator.set(&format!("{service}.trace.sample"), SAMPLE)?;
         }
         self.pause(0.25, "everything runs", &events)?;
@@ -115,6 +115,7 @@ impl Conductor<'_> {
             this.operator.set("rank.place.rec.preprocess", "host")
         })?;
         self.pause(0.5, "Rank has moved", &events)?;
+        self.add(&mut events, "the compute unit was taken away, and given back", |this| this.lose_unit())?;
         let killed = [
             ("box 1 was killed, and started again", Who::Node(NodeId::Box(BoxId(1)))),
             ("replica 2 of the chain was killed, and started again", Who::Replica(7, 2)),
@@ -141,6 +142,12 @@ impl Conductor<'_> {
         work(self)?;
         events.push(Event { what: what.to_owned(), at, until: now() });
         Ok(())
+    }
+
+    fn lose_unit(&mut self) -> Result<(), String> {
+        self.operator.set("media.acc.units", "0")?;
+        std::thread::sleep(GONE);
+        self.operator.set("media.acc.units", "1")
     }
 
     fn lose(&mut self, who: Who) -> Result<(), String> {

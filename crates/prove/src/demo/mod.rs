@@ -3,8 +3,9 @@
 //! ```text
 //!  memcached ──────────────────────────────▶ node ── cache: the home of the boxes ──┬──▶ replica 1 ─▶ 2 ─▶ 3, and their controller
 //!  in-network ──▶ box 1, box 2 ────────────▶   │                                    │
-//!  fabric ─────────────────────────────────▶   ├── shop: edge ─▶ host threads ──────┘
-//!  gRPC ───────▶ its gateway ──────────────▶   └── rank: edge ─▶ engine core
+//!  fabric ─────▶ box 1 ────────────────────▶   ├── shop: edge ─▶ workers ───────────┘
+//!  gRPC ───────▶ its gateway ──────────────▶   ├── rank: edge ─▶ engine core
+//!  fabric ─────────────────────────────────▶   └── media: lanes ─▶ edge ─▶ compute unit
 //! ```
 //! | file | what it is |
 //! |---|---|
@@ -35,7 +36,7 @@ use crate::lab::run::record::now;
 use crate::soak::link::Link;
 use base::Nanos;
 use bench::report::{self, Undelivered};
-use book::{Book, GOODS, STOCK, USERS, good, user};
+use book::{Book, GOODS, STOCK, TEXTS, USERS, good, text_key, user};
 use clap::{Args, Subcommand};
 use client::Cluster;
 use client::cache::Topology;
@@ -54,7 +55,7 @@ use tally::Tally;
 
 /// Clients of a kind: of these two, so that there is one behind each box.
 const BEHIND_BOXES: u32 = 2;
-/// Profiles are written this much less often than everything else is done.
+/// Texts are written this much less often than everything else is done.
 const WRITES: u64 = 4;
 /// Between two looks whether it is to end, while it is left running.
 const LOOK: Duration = Duration::from_millis(100);
@@ -191,6 +192,7 @@ impl Whole {
             memcached: members.ports()[0],
             fabric: format!("tcp:{}", members.ports()[1]).parse().map_err(|error| format!("{error}"))?,
             grpc: members.ports()[2],
+            media: format!("tcp:{}", members.ports()[3]).parse().map_err(|error| format!("{error}"))?,
             topology: Topology::read(&members.cluster_file()).map_err(|error| error.to_string())?,
         };
         let operator = Operator::of(&members)?;
@@ -258,7 +260,7 @@ impl Whole {
     fn pace(&self, kind: Kind) -> Pace {
         match kind {
             Kind::InNetwork => Pace::of(self.rate, BEHIND_BOXES),
-            Kind::Set => Pace::of((self.rate / WRITES).max(1), 1),
+            Kind::Set | Kind::SetProfile => Pace::of((self.rate / WRITES).max(1), 1),
             _ => Pace::of(self.rate, 1),
         }
     }
@@ -276,12 +278,12 @@ fn tallies(shown: &[(Kind, Mutex<Tally>)]) -> Vec<(Kind, Tally)> {
     Kind::ALL.into_iter().map(of).collect()
 }
 
-/// The first profile of each user, and what is in stock.
+/// The first texts of each user, and what is in stock.
 fn fill(places: &Places, book: &Book) -> Result<(), String> {
     let mut link = Link::open(&places.memcached.to_string()).map_err(|bye| format!("it {bye}"))?;
-    for at in 0..USERS {
+    for at in 0..TEXTS {
         let (number, text) = book.next_profile(at);
-        set(&mut link, &shop::key("profile", &user(at)), &text)?;
+        set(&mut link, &text_key(at), &text)?;
         book.stored(at, number);
     }
     for at in 0..GOODS {

@@ -3,14 +3,16 @@
 //! ```text
 //!  cache  kv   the home of the boxes; its items lie in the chain          memcached
 //!  rank   rec  a random model, on the engine core                         in memory
-//!  shop   rpc  `shop.rs`                                                  fabric, and gRPC by a gateway
+//!  shop   rpc  `shop.rs`, on workers; boxes keep what may be kept         fabric, and gRPC by a gateway
+//!  media  rpc  the same, behind an accelerator with a unit                fabric
 //! ```
 
-use super::shop::proto::shop::ShopServer;
-use super::shop::{DENSE, Handlers};
+use super::shop::proto::shop::{PicturesServer, ShopServer};
+use super::shop::{DENSE, Handlers, Packer};
 use clap::Args;
 use fabric::link::Address;
 use rec::RowFormat;
+use serve::inc::Topology;
 use serve::kv::Kv;
 use serve::kv::config::{Config, Listen};
 use serve::kv::durable::{Durability, DurableArgs};
@@ -19,15 +21,20 @@ use serve::kv::registers::Id;
 use serve::node::Node;
 use serve::rec::registers::Registers;
 use serve::rec::{ModelArgs, Rec, Synthetic};
+use serve::rpc::Rpc;
+use serve::rpc::replies::Kept;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the shop finds the model: within the process.
 const RANK: &str = "memory:shop-rank";
-/// Threads that wait for others on behalf of the shop's calls.
-const THREADS: usize = 3;
+/// Workers that wait for others on behalf of the shop's calls.
+const WORKERS: &str = "4";
+/// No call of the shop takes longer.
+const LONGEST: Duration = Duration::from_secs(30);
 /// Bytes of memory for items that the store keeps of the chain's.
 const MEMORY: u64 = 64 << 20;
 
@@ -46,6 +53,10 @@ pub struct NodeArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     fabric: SocketAddr,
 
+    /// For those of pictures
+    #[arg(long, value_name = "ADDR:PORT")]
+    media: SocketAddr,
+
     /// For gRPC clients
     #[arg(long, value_name = "ADDR:PORT")]
     grpc: SocketAddr,
@@ -55,10 +66,10 @@ pub struct NodeArgs {
     home_first: bool,
 }
 
-/// The words of [`NodeArgs`], but for what the cluster adds. Its ports: memcached, fabric, gRPC.
+/// The words of [`NodeArgs`], but for what the cluster adds. Its ports: memcached, the shop, gRPC, pictures.
 pub fn words(_folder: &Path, ports: &[SocketAddr]) -> Vec<String> {
     let mut words = vec!["demo".to_owned(), "node".to_owned()];
-    for (flag, port) in ["--memcached", "--fabric", "--grpc"].iter().zip(ports) {
+    for (flag, port) in ["--memcached", "--fabric", "--grpc", "--media"].iter().zip(ports) {
         words.extend([(*flag).to_owned(), port.to_string()]);
     }
     words
@@ -71,7 +82,11 @@ impl NodeArgs {
     /// What cannot be had.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let rank: Address = RANK.parse()?;
-        let shop = ShopServer::new(Handlers::new(&self.cluster, &rank, THREADS)?);
+        let topology = Arc::new(Topology::read(&self.cluster)?);
+        let shop = ShopServer::new(Handlers::new(&self.cluster, &rank));
+        let shop = Rpc::of_service(Kept::new(shop, topology, LONGEST, Arc::default()))?;
+        let media = Rpc::of_service(PicturesServer::new(Packer))?.kernels(Packer::kernels());
+        let media = media.with("acc.on", "on")?.with("acc.units", "1")?.with("acc.memory", "32m")?;
         let store = self.store()?;
         let admin = store.home.admin().ok_or("the cluster's file has no admin port for the home")?;
         let node = Node::builder()
@@ -79,9 +94,11 @@ impl NodeArgs {
             .listen(&format!("tcp:{}", self.memcached))
             .add("rank", Rec::of_model(model(), Arc::new(Registers::default())))
             .listen(RANK)
-            .service("shop", shop)
+            .add("shop", shop.with("workers.count", WORKERS)?)
             .listen(&format!("tcp:{}", self.fabric))
             .listen_as("grpc", &self.grpc.to_string())
+            .add("media", media)
+            .listen(&format!("tcp:{}", self.media))
             .admin(&admin.to_string());
         Ok(node.run()?)
     }

@@ -2,31 +2,29 @@
 //! write them.
 //!
 //! ```text
-//!  rpc-server (edge) ── job ──▶ shop-0, shop-1 (host threads) ──┬── client::Cluster: the items of the node, by transactions
-//!                    ◀─ Deferred ──────────────────────────────┴── fabric, in memory: the recommendation service of the node
+//!  rpc-server (edge) ──▶ worker (host), as the .proto file says ──┬── client::Cluster: the items of the node, by transactions
+//!                                                                 └── fabric, in memory: the recommendation service of the node
 //! ```
-//! Its handlers wait for others, so they run on threads of their own and answer when they are through.
+//! What a thread has of others is its own: clients are used by one thread at a time.
 //!
-//! Bounds: [`QUEUE`] calls wait; then RESOURCE_EXHAUSTED. What a call waits for ends within [`PATIENCE`].
+//! Bounds: what a call waits for ends within [`PATIENCE`].
 
+use base::Clock;
 use base::trace::{OK, Place, Scope, TRACEPARENT};
-use base::{Clock, Nanos};
 use client::{Cluster, Item};
-use codec::memory::OutOfMemory;
-use codec::typed::Message;
+use codec::unit::kernels::Lz4Compress;
 use fabric::channel::{CallOptions, Channel, Options};
 use fabric::frame::push_metadata;
 use fabric::link::Address;
-use fabric::service::Context;
+use fabric::service::{Context, Kernels, Ran};
 use fabric::status::{Code, Status};
-use fabric::stub::Deferred;
 use proto::shop::{
-    OrderView, PictureView, Profile, ProfileRequestView, RankRequestView, Ranking, Receipt, Shop, Stored,
+    NewProfileView, OrderView, Packed, PackedMut, Picture, PictureView, Pictures, ProfileMut,
+    ProfileRequestView, RankRequestView, RankingMut, ReceiptMut, Shop, StoredMut,
 };
 use serve::rec::proto::millrace::RecommendClient;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 #[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]
@@ -35,27 +33,20 @@ pub mod proto {
     include!("../../proto/shop.rs");
 }
 
-/// Calls that wait for a thread.
-const QUEUE: usize = 256;
 /// For what a call waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Dense features of a query.
 pub const DENSE: usize = 2;
+/// The name of what the accelerator has a unit for.
+const PACK: &str = "pack";
 
-/// What a thread does for a call.
-type Work = Box<dyn FnOnce(Result<&mut Desk, Status>) + Send>;
-
-/// A call to be answered by a thread; it is given what the thread has, or why there is none for it.
-struct Job {
-    work: Work,
-    scope: Option<Scope>,
-    came: Nanos,
+thread_local! {
+    static DESK: RefCell<Desk> = RefCell::default();
 }
 
 /// What a thread has of others, opened when it is first needed, and anew after it failed.
+#[derive(Default)]
 struct Desk {
-    cluster_file: PathBuf,
-    rank: Address,
     cluster: Option<Cluster>,
     model: Option<(Channel, RecommendClient)>,
     /// Of the call that it works for, if that leaves a trace.
@@ -78,12 +69,13 @@ impl Desk {
     fn store<T>(
         &mut self,
         name: &'static str,
+        file: &Path,
         work: impl FnOnce(&mut Cluster) -> Result<T, client::Error>,
     ) -> Result<T, Status> {
         self.part(name, |desk, _| {
             let unavailable = |error: client::Error| Status::new(Code::Unavailable, error.to_string());
             if desk.cluster.is_none() {
-                let found = Cluster::builder().cluster(&desk.cluster_file).deadline(PATIENCE).connect();
+                let found = Cluster::builder().cluster(file).deadline(PATIENCE).connect();
                 desk.cluster = Some(found.map_err(unavailable)?);
             }
             let cluster = desk.cluster.as_mut().expect("it was just opened");
@@ -95,17 +87,22 @@ impl Desk {
         })
     }
 
-    fn scores(&mut self, items: &[String]) -> Result<Vec<f32>, Status> {
-        let asked = self.part("rank", |desk, part| desk.ask_model(items, part));
+    fn scores(&mut self, rank: &Address, items: &[&str]) -> Result<Vec<f32>, Status> {
+        let asked = self.part("rank", |desk, part| desk.ask_model(rank, items, part));
         if asked.is_err() {
             self.model = None;
         }
         asked
     }
 
-    fn ask_model(&mut self, items: &[String], part: Option<&Scope>) -> Result<Vec<f32>, Status> {
+    fn ask_model(
+        &mut self,
+        rank: &Address,
+        items: &[&str],
+        part: Option<&Scope>,
+    ) -> Result<Vec<f32>, Status> {
         if self.model.is_none() {
-            let channel = Channel::connect(&self.rank, &Options::default())
+            let channel = Channel::connect(rank, &Options::default())
                 .map_err(|error| Status::new(Code::Unavailable, error.to_string()))?;
             let client = RecommendClient::new(&channel)?;
             self.model = Some((channel, client));
@@ -127,61 +124,32 @@ impl Desk {
         })?;
         Ok(reply.view().scores().to_vec())
     }
-
-    /// For as long as there are calls.
-    fn work(mut self, jobs: &Mutex<Receiver<Job>>) {
-        let clock = Clock::shared();
-        loop {
-            let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(Job { work, scope, came }) = next else { return };
-            let begun = clock.now();
-            if let Some(scope) = &scope {
-                scope.part("waiting", Place::Host, came, begun);
-            }
-            self.scope = scope;
-            work(Ok(&mut self));
-        }
-    }
 }
 
-/// See the head of the file. Its threads end when it is dropped.
+/// See the head of the file.
 pub struct Handlers {
-    jobs: SyncSender<Job>,
+    /// The cluster's file.
+    cluster: PathBuf,
+    /// Where the model is.
+    rank: Address,
 }
 
 impl Handlers {
-    /// With so many threads; items are found by the cluster's file, the model at `rank`.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn new(cluster: &Path, rank: &Address, threads: usize) -> std::io::Result<Handlers> {
-        let (jobs, waiting) = sync_channel(QUEUE);
-        let waiting = Arc::new(Mutex::new(waiting));
-        for number in 0..threads {
-            let (waiting, cluster_file, rank) = (Arc::clone(&waiting), cluster.into(), rank.clone());
-            let desk = Desk { cluster_file, rank, cluster: None, model: None, scope: None };
-            std::thread::Builder::new().name(format!("shop-{number}")).spawn(move || desk.work(&waiting))?;
-        }
-        Ok(Handlers { jobs })
+    /// Items are found by the cluster's file, the model at `rank`.
+    pub fn new(cluster: &Path, rank: &Address) -> Handlers {
+        Handlers { cluster: cluster.into(), rank: rank.clone() }
     }
 
-    /// Has a thread find what `work` finds, and answers with what `fill` makes of it.
-    fn answer<R: Message, T>(
+    /// Works for a call with what this thread has.
+    fn with<T>(
         &self,
         context: &Context<'_>,
-        reply: Deferred<R>,
-        work: impl FnOnce(&mut Desk) -> Result<T, Status> + Send + 'static,
-        fill: impl FnOnce(T, &mut R::Mut<'_, '_>) -> Result<(), OutOfMemory> + Send + 'static,
-    ) {
-        let work = Box::new(move |desk: Result<&mut Desk, Status>| match desk.and_then(work) {
-            Ok(found) => reply.reply(|message| fill(found, message)),
-            Err(status) => reply.fail(status),
-        });
-        let job = Job { work, scope: context.scope(), came: Clock::shared().now() };
-        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = self.jobs.try_send(job) {
-            let why = format!("{QUEUE} calls wait for a thread already");
-            (job.work)(Err(Status::new(Code::ResourceExhausted, why)));
-        }
+        work: impl FnOnce(&mut Desk, &Handlers) -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        DESK.with_borrow_mut(|desk| {
+            desk.scope = context.scope();
+            work(desk, self)
+        })
     }
 }
 
@@ -190,70 +158,92 @@ pub fn key(kind: &str, of: &str) -> Vec<u8> {
     format!("{kind}:{of}").into_bytes()
 }
 
-/// What came of an order.
-#[derive(Clone, Copy)]
-enum Placed {
-    Done { left: i64, orders: i64 },
-    TooLittle,
-}
-
 impl Shop for Handlers {
     fn get_profile(
         &self,
         request: ProfileRequestView<'_>,
-        reply: Deferred<Profile>,
+        reply: &mut ProfileMut<'_, '_>,
         context: &mut Context<'_>,
-    ) {
+    ) -> Result<(), Status> {
         let key = key("profile", request.user());
         let missing = || Status::new(Code::NotFound, "there is no such user");
-        let work =
-            move |desk: &mut Desk| desk.store("read items", |items| items.get(&key))?.ok_or_else(missing);
-        self.answer(context, reply, work, |item: Item, profile| {
-            profile.set_version(item.version);
-            profile.set_text(&item.value)
-        });
+        let item: Item = self
+            .with(context, |desk, shop| desk.store("read items", &shop.cluster, |items| items.get(&key)))?
+            .ok_or_else(missing)?;
+        reply.set_version(item.version);
+        Ok(reply.set_text(&item.value)?)
     }
 
-    fn place_order(&self, request: OrderView<'_>, reply: Deferred<Receipt>, context: &mut Context<'_>) {
-        let (user, item, count) =
-            (request.user().to_owned(), request.item().to_owned(), request.count().into());
-        let work = move |desk: &mut Desk| {
-            let [stock, sold, orders] = [key("stock", &item), key("sold", &item), key("orders", &user)];
-            let done = desk.store("transaction", |items| {
+    fn set_profile(
+        &self,
+        request: NewProfileView<'_>,
+        reply: &mut StoredMut<'_, '_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Status> {
+        let (key, text) = (key("profile", request.user()), request.text());
+        let stored = |desk: &mut Desk, shop: &Handlers| {
+            desk.store("store", &shop.cluster, |items| items.set(&key, text))
+        };
+        reply.set_version(self.with(context, stored)?);
+        Ok(())
+    }
+
+    fn place_order(
+        &self,
+        request: OrderView<'_>,
+        reply: &mut ReceiptMut<'_, '_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Status> {
+        let (user, item, count) = (request.user(), request.item(), request.count().into());
+        let [stock, sold, orders] = [key("stock", item), key("sold", item), key("orders", user)];
+        let done = self.with(context, |desk, shop| {
+            desk.store("transaction", &shop.cluster, |items| {
                 let order = items.transaction().expect_at_least(&stock, count);
                 order.add(&stock, -count).add(&sold, count).add(&orders, 1).commit()
-            })?;
-            Ok(match (done.abort, &done.sums[..]) {
-                (None, &[left, _, orders]) => Placed::Done { left, orders },
-                _ => Placed::TooLittle,
             })
-        };
-        self.answer(context, reply, work, |placed, receipt| {
-            if let Placed::Done { left, orders } = placed {
-                receipt.set_taken(true);
-                receipt.set_left(left);
-                receipt.set_orders(orders);
-            }
-            Ok(())
-        });
+        })?;
+        if let (None, &[left, _, orders]) = (done.abort, &done.sums[..]) {
+            reply.set_taken(true);
+            reply.set_left(left);
+            reply.set_orders(orders);
+        }
+        Ok(())
     }
 
-    fn rank(&self, request: RankRequestView<'_>, reply: Deferred<Ranking>, context: &mut Context<'_>) {
-        let items: Vec<String> = request.items().iter().map(str::to_owned).collect();
-        let work = move |desk: &mut Desk| desk.scores(&items);
-        self.answer(context, reply, work, |scores, ranking| ranking.set_scores(&scores));
+    fn rank(
+        &self,
+        request: RankRequestView<'_>,
+        reply: &mut RankingMut<'_, '_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Status> {
+        let items: Vec<&str> = request.items().iter().collect();
+        let scores = self.with(context, |desk, shop| desk.scores(&shop.rank, &items))?;
+        Ok(reply.set_scores(&scores)?)
     }
+}
 
-    fn upload(&self, request: PictureView<'_>, reply: Deferred<Stored>, context: &mut Context<'_>) {
-        let (key, pixels) = (key("picture", request.user()), request.pixels().to_vec());
-        let work = move |desk: &mut Desk| {
-            let version = desk.store("store", |items| items.set(&key, &pixels))?;
-            Ok((pixels.len(), version))
-        };
-        self.answer(context, reply, work, |(bytes, version), stored| {
-            stored.set_bytes(bytes as u32);
-            stored.set_version(version);
-            Ok(())
-        });
+/// Packs pictures; nothing here says where.
+pub struct Packer;
+
+impl Packer {
+    /// What its server has units for, and does itself where it has none.
+    pub fn kernels() -> Kernels {
+        Kernels::new().with(PACK, || Lz4Compress)
+    }
+}
+
+impl Pictures for Packer {
+    fn pack(
+        &self,
+        request: PictureView<'_>,
+        reply: &mut PackedMut<'_, '_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Status> {
+        if request.user().is_empty() {
+            return Err(Status::new(Code::PermissionDenied, "say whose picture it is"));
+        }
+        let ran = context.run(PACK, request, Picture::PIXELS, reply, Packed::PACKED)?;
+        reply.set_by_unit(ran == Ran::Unit);
+        Ok(())
     }
 }

@@ -46,7 +46,7 @@ pub struct Row {
     pub kind: Option<Kind>,
     /// What was asked, and how.
     pub name: &'static str,
-    /// Requests that were answered, and of these, by boxes.
+    /// Requests that were answered, and of these, by the cache, or with a compute unit.
     pub answered: u64,
     /// See there.
     pub from_box: u64,
@@ -176,7 +176,7 @@ impl Outcome {
             "answered",
             "wrong",
             "no answer",
-            "from boxes",
+            "by cache or unit",
             "p50",
             "p99",
             "sent",
@@ -184,7 +184,9 @@ impl Outcome {
         ]);
         for row in &self.rows {
             let boxes = match row.kind {
-                Some(Kind::InNetwork) => percent(row.from_box as f64 / row.answered.max(1) as f64),
+                Some(Kind::InNetwork | Kind::Profile | Kind::Pack) => {
+                    percent(row.from_box as f64 / row.answered.max(1) as f64)
+                }
                 _ => String::new(),
             };
             let each = |bytes: u64| format!("{} B", whole(bytes / row.answered.max(1)));

@@ -17,7 +17,7 @@ pub struct Seen {
     pub sent: usize,
     /// See there.
     pub received: usize,
-    /// A box answered.
+    /// The cache answered; of pictures, a compute unit did the work.
     pub from_box: bool,
     /// What was read is what was written.
     pub verdict: Result<(), String>,
@@ -30,7 +30,7 @@ pub struct Tally {
     pub latency: Histogram<u64>,
     /// When each was answered.
     pub ends: Vec<Nanos>,
-    /// Answered by a box.
+    /// Answered by the cache; of pictures, packed by a compute unit.
     pub from_box: u64,
     /// Bytes of messages, without what transports add.
     pub sent: u64,

@@ -84,6 +84,21 @@ impl Rpc {
         Rpc::serving(Keys::default(), |server| server.service(service))
     }
 
+    /// With a register set, as a config file would.
+    ///
+    /// # Errors
+    /// There is none of that name, or it takes no such value.
+    pub fn with(self, register: &str, value: &str) -> Result<Rpc, base::registers::SetError> {
+        self.monitor.registers().set(register, value)?;
+        Ok(Rpc { is_tuned: true, ..self })
+    }
+
+    /// Its handlers have these kernels; with `acc.units` the first of them have compute units.
+    #[must_use]
+    pub fn kernels(self, kernels: fabric::service::Kernels) -> Rpc {
+        Rpc { server: self.server.map(|server| server.kernels(kernels)), ..self }
+    }
+
     /// A server of the demonstration's services.
     ///
     /// # Errors

@@ -14,20 +14,32 @@
 //! | [`Thumbnail`] | `thumbnail` | [`image`] or JPEG | a smaller JPEG |
 //! | [`Chain`] | its own | the first one's | the last one's |
 //!
+//! With feature `lz4` the first two alone.
+//!
 //! Bounds: none allocates more than it says in its file, whatever the input claims of itself.
 
+#[cfg(feature = "kernels")]
 mod chain;
+#[cfg(feature = "kernels")]
 mod digest;
+#[cfg(feature = "kernels")]
 pub mod image;
 mod lz4;
+#[cfg(feature = "kernels")]
 mod seal;
+#[cfg(feature = "kernels")]
 mod zstd;
 
+#[cfg(feature = "kernels")]
 pub use chain::Chain;
+#[cfg(feature = "kernels")]
 pub use digest::{Crc32c, Sha256};
+#[cfg(feature = "kernels")]
 pub use image::{Jpeg, Thumbnail};
 pub use lz4::{Lz4Compress, Lz4Decompress};
+#[cfg(feature = "kernels")]
 pub use seal::{Open, Seal, SealingKey};
+#[cfg(feature = "kernels")]
 pub use zstd::{ZstdCompress, ZstdDecompress};
 
 use super::KernelError;
@@ -69,9 +81,10 @@ impl io::Write for Sink<'_> {
 }
 
 /// The first `len` bytes of the output, if it has so many.
+#[cfg(feature = "kernels")]
 fn room(output: &mut [u8], len: usize) -> Result<&mut [u8], KernelError> {
     output.get_mut(..len).ok_or(KernelError::OutputTooSmall { needed: len })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kernels"))]
 mod tests;
