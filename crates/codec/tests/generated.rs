@@ -2,12 +2,14 @@
 //!
 //! `MILLRACE_BLESS=1 cargo test -p millrace-codec --test generated` writes the files anew.
 
+use codec::crossing::Shared;
 use codec::decode::Decoder;
-use codec::encode::Encoder;
-use codec::memory::{Arena, Memory};
+use codec::encode::{Encoder, Strategy};
+use codec::memory::{Arena, Memory, Place};
 use codec::object::dynamic::{DynamicMut, Value};
-use codec::place::Placed;
+use codec::place::{Accelerator, BytesTarget, Copies, FieldUnit, Live, Options, Placed, TextField};
 use codec::typed::{Message, MessageView, Owned};
+use codec::unit::{self, Kernel, KernelError};
 use proto::gallery::{Awkward, Color, Photo, User, UserMut, photo::Format, user::Contact};
 use proto::legacy::{Album, album};
 use std::sync::Arc;
@@ -271,4 +273,94 @@ fn an_owned_message_outlives_the_bytes_it_came_in() {
     let owned = there.join().expect("the thread is well");
     assert_eq!(owned.view().photos().iter().count(), 3);
     assert!(Owned::<User>::decode(&mut decoder, b"\xff").is_err());
+}
+
+/// Turns every bit.
+struct Turn;
+
+impl Kernel for Turn {
+    fn kernel_type(&self) -> &'static str {
+        "turn"
+    }
+
+    fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<usize, KernelError> {
+        output.iter_mut().zip(input).for_each(|(to, from)| *to = !from);
+        Ok(input.len())
+    }
+
+    fn output_bound(&self, input_len: usize) -> usize {
+        input_len
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a unit's thread sleeps on a futex")]
+fn fields_are_brought_and_worked_on_while_views_of_them_are_about() {
+    let live = Arc::new(Live::new(proto::types().table().clone()));
+    let options = Options { acc_bytes: 1 << 20, ..Options::default() };
+    let crossing = Arc::new(Shared::default());
+    let mut accelerator =
+        Accelerator::in_this_thread(vec![Arc::clone(&live)], options, crossing).expect("memory");
+    live.set_target(User::AVATAR, Place::Host);
+    let mut encoder = Encoder::default();
+    let arena = Arena::default();
+    let mut user = User::new(&arena).expect("memory");
+    user.set_name("ada").expect("memory");
+    user.set_avatar(b"picture").expect("memory");
+    let wire = User::freeze(user).encode(&mut encoder).expect("encodes").to_vec();
+    let request = accelerator.receive(User::CLASS, wire).expect("a good message");
+    let mut reply = accelerator.message(User::CLASS).expect("memory");
+
+    let view = User::placed(&request).expect("a user");
+    let field = TextField::of(view, User::AVATAR);
+    let mut copies = Copies::of(&request);
+    assert_eq!((copies.is_in_acc(&field), copies.span(&field)), (false, None));
+    assert_eq!(copies.bring(&mut accelerator, &field, Place::Acc), Ok(true));
+    assert_eq!(copies.bring(&mut accelerator, &field, Place::Acc), Ok(false), "it is there");
+    assert!(copies.is_in_acc(&field));
+    assert_eq!(view.avatar(), b"picture", "the view reads what it did");
+    assert_eq!(copies.host_bytes(&field), Some(&b"picture"[..]));
+    assert_eq!(live.target(User::AVATAR), Place::Acc, "later messages land there");
+
+    let mut unit = FieldUnit::new("turn", &accelerator, unit::Options::default());
+    unit.program(Turn).expect("a thread");
+    let results = Arena::new(accelerator.memory());
+    let mut edit = User::placed_mut(&mut reply).expect("a user");
+    let mut target = BytesTarget::of(&mut edit, User::AVATAR);
+    let input = copies.span(&field).expect("it was brought");
+    // SAFETY: nobody writes the copy, and the reply takes over the results below.
+    let len = unsafe { unit.run_into(input, &mut target, &results, 7) };
+    assert_eq!(len, Ok(7));
+    assert!(edit.as_view().avatar_is_in_acc());
+    reply.adopt(results);
+    drop(copies);
+    drop(request);
+
+    let sent = accelerator.send(&reply, Strategy::MemoryAffinity, 0).expect("a good message");
+    let mut decoder = Decoder::default();
+    let sent = User::decode(&mut decoder, &sent, &arena).expect("decodes");
+    assert_eq!(sent.avatar(), b"picture".map(|byte| !byte));
+
+    // For a serialiser that reads host memory alone.
+    let mut edit = User::placed_mut(&mut reply).expect("a user");
+    let mut target = BytesTarget::of(&mut edit, User::AVATAR);
+    let memory = target.bring_to_host(&mut accelerator).expect("room").expect("it was not there");
+    assert_eq!(edit.as_view().avatar(), b"picture".map(|byte| !byte));
+    reply.adopt(memory);
+    assert!(accelerator.send(&reply, Strategy::CpuOnly, 0).is_ok());
+    drop(reply);
+    assert_eq!(accelerator.memory().occupancy().held, 0);
+
+    // A second request lands where the first was moved to.
+    let mut user = User::new(&arena).expect("memory");
+    user.set_avatar(b"another").expect("memory");
+    let wire = User::freeze(user).encode(&mut encoder).expect("encodes").to_vec();
+    let request = accelerator.receive(User::CLASS, wire).expect("a good message");
+    let field = TextField::of(User::placed(&request).expect("a user"), User::AVATAR);
+    assert_eq!(field.host_bytes(), None);
+    let mut copies = Copies::of(&request);
+    assert_eq!(copies.bring(&mut accelerator, &field, Place::Host), Ok(true));
+    assert_eq!(copies.host_bytes(&field), Some(&b"another"[..]));
+    let stranger = Owned::<User>::decode(&mut decoder, b"\x22\x01x").expect("decodes");
+    assert!(!copies.are_of(&TextField::of(stranger.view(), User::AVATAR)));
 }

@@ -42,8 +42,8 @@ pub struct Context<'a> {
     pub(crate) reply_metadata: &'a mut Vec<u8>,
     pub(crate) kernels: &'a Kernels,
     pub(crate) on_thread: &'a mut OnThisThread,
-    /// While a message is handled that an accelerator has placed.
-    pub(crate) hand: Option<Hand<'a>>,
+    /// While a message is handled that an accelerator has placed. Boxed: other calls pay for one word.
+    pub(crate) hand: Option<Box<Hand<'a>>>,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -204,7 +204,7 @@ impl Context<'_> {
 }
 
 /// A field's bytes on the host.
-fn on_host<'c>(hand: &'c mut Option<Hand<'_>>, field: &TextField<'c>) -> Result<&'c [u8], Status> {
+fn on_host<'c>(hand: &'c mut Option<Box<Hand<'_>>>, field: &TextField<'c>) -> Result<&'c [u8], Status> {
     match (field.host_bytes(), hand) {
         (Some(bytes), _) => Ok(bytes),
         (None, Some(hand)) => hand.host_bytes(field),

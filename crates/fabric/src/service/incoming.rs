@@ -145,7 +145,7 @@ impl<'a> Incoming<'a> {
         let view = Q::placed(request).ok_or_else(other_message)?;
         let mut built = near.message(R::types().table().layout_hash(), R::CLASS)?;
         // Not moved while the handler has its editor: the hand knows the reply by its arena.
-        self.context.hand = Some(Hand::new(near, request, &built));
+        self.context.hand = Some(Box::new(Hand::new(near, request, &built)));
         let mut edit = R::placed_mut(&mut built).ok_or_else(other_message)?;
         let handled = handle(view, &mut edit, &mut self.context);
         drop(edit);
