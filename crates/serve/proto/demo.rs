@@ -380,8 +380,8 @@ pub mod demo {
                     }),
                     idempotent: true,
                     order: ::fabric::stub::Order::None,
+                    places: ::fabric::stub::Places::ANY,
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
             ::fabric::stub::MethodDescriptor {

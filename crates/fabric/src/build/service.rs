@@ -413,26 +413,34 @@ fn options(text: &mut Text, options: &MethodOptions) {
         return text.line(&format!("options: {at}::MethodOptions::NONE,"));
     }
     text.open(&format!("options: {at}::MethodOptions {{"));
-    if let Some(key) = &options.key {
-        text.line(&format!("// {}", key.path));
-        let (fields, kind) = (&key.fields, key.kind);
-        text.line(&format!("key: Some({at}::Key {{ fields: &{fields:?}, kind: {at}::KeyKind::{kind:?} }}),"));
+    match &options.key {
+        Some(key) => {
+            text.line(&format!("// {}", key.path));
+            let (fields, kind) = (&key.fields, key.kind);
+            let key = format!("{at}::Key {{ fields: &{fields:?}, kind: {at}::KeyKind::{kind:?} }}");
+            text.line(&format!("key: Some({key}),"));
+        }
+        None => text.line("key: None,"),
     }
-    if let Some(cacheable) = &options.cacheable {
-        text.open(&format!("cacheable: Some({at}::Cacheable {{"));
-        text.line(&format!("ttl_seconds: {},", cacheable.ttl_seconds));
-        text.line(&format!("invalidated_by: &{:?},", cacheable.invalidated_by));
-        text.close("}),");
+    match &options.cacheable {
+        Some(cacheable) => {
+            text.open(&format!("cacheable: Some({at}::Cacheable {{"));
+            text.line(&format!("ttl_seconds: {},", cacheable.ttl_seconds));
+            text.line(&format!("invalidated_by: &{:?},", cacheable.invalidated_by));
+            text.close("}),");
+        }
+        None => text.line("cacheable: None,"),
     }
     text.line(&format!("idempotent: {},", options.idempotent));
     text.line(&format!("order: {at}::Order::{:?},", options.order));
-    if options.places != Places::ANY {
+    let places = if options.places == Places::ANY {
+        "ANY".to_owned()
+    } else {
         let places = options.places.iter().map(|place| format!("{at}::Place::{place:?}"));
-        let places = places.collect::<Vec<_>>().join(", ");
-        text.line(&format!("places: {at}::Places::of(&[{places}]),"));
-    }
+        format!("of(&[{}])", places.collect::<Vec<_>>().join(", "))
+    };
+    text.line(&format!("places: {at}::Places::{places},"));
     text.line(&format!("transaction: {},", options.transaction));
-    text.line(&format!("..{at}::MethodOptions::NONE"));
     text.close("},");
 }
 

@@ -1086,7 +1086,6 @@ pub mod parts {
                     order: ::fabric::stub::Order::None,
                     places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host, ::fabric::stub::Place::Engine]),
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
             ::fabric::stub::MethodDescriptor {
@@ -1096,10 +1095,11 @@ pub mod parts {
                 options: ::fabric::stub::MethodOptions {
                     // at.row
                     key: Some(::fabric::stub::Key { fields: &[2, 3], kind: ::fabric::stub::KeyKind::Sint32 }),
+                    cacheable: None,
                     idempotent: false,
                     order: ::fabric::stub::Order::PerKey,
+                    places: ::fabric::stub::Places::ANY,
                     transaction: true,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
             ::fabric::stub::MethodDescriptor {
@@ -1107,10 +1107,12 @@ pub mod parts {
                 client_streaming: false,
                 server_streaming: false,
                 options: ::fabric::stub::MethodOptions {
+                    key: None,
+                    cacheable: None,
                     idempotent: true,
                     order: ::fabric::stub::Order::PerConnection,
+                    places: ::fabric::stub::Places::ANY,
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
         ],

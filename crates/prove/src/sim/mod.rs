@@ -142,7 +142,7 @@ pub struct Sim {
     durability: Option<Homes>,
 
     /// Clients call methods whose replies the cache keeps, and methods that make them outdated; each must behave as if its handler ran at one
-    /// moment. What is in homes is not lost in these runs: no flush, and without --durability log or chain no home dies
+    /// moment. What is in homes is not lost in these runs: no flush, no trouble of disks, and without --durability log no home dies
     #[arg(long, conflicts_with = "chain")]
     replies: bool,
 

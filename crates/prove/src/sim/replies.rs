@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  client ── get, add, cas ──▶ boxes ──▶ home       the item of the replies, judged as any other
-//!     └── handler: 0.05 to 2 ms; what it does is done at one moment ── what is behind it: a number for each name
+//!     └── handler: 0.1 to 8 ms; what it does is done at one moment ── what is behind it: a number for each name
 //! ```
 //! Each call of a method is one operation of the record, a read or a write of its name: the judge holds them against each other as if there were no
 //! cache. A client that dies takes its handlers along; what they have written stays.
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Names that methods are about, at most.
 const NAMES: u64 = 4;
 /// A handler takes no longer.
-const HANDLER: Nanos = Nanos(2_000_000);
+const HANDLER: Nanos = Nanos(8_000_000);
 
 /// A call of a method.
 #[derive(Clone, Debug)]
@@ -93,18 +93,25 @@ impl Script {
     /// The same, with clients that call methods; nothing is lost at homes.
     pub fn with_methods(mut self, topology: &Topology) -> Script {
         let numbers = Numbers::of(topology);
+        let mut random = random::stream(self.seed, 0, "names");
+        // Of one name more often than of several: more happens to it.
+        let names = random.below(2) * random.below(NAMES);
         for (i, intent) in self.intents.iter_mut().enumerate() {
             let mut random = random::stream(self.seed, i as u64, "method");
             if !matches!(intent.want, Want::Flush) && random.below(4) == 0 {
                 continue;
             }
-            let name = random.below(1 + random::stream(self.seed, 0, "names").below(NAMES)) as usize;
-            let writes = random.below(3) == 0;
-            let mut part = || Picos(50_000_000 + random.below(Picos::from(HANDLER).0 / 2 - 50_000_000));
+            let name = random.below(1 + names) as usize;
+            let writes = random.below(4) == 0;
+            // Those that write take longer, so that they overlap, and readers come and go meanwhile.
+            let longest = Picos::from(HANDLER).0 / if writes { 2 } else { 16 };
+            let mut part = || Picos(50_000_000 + random.below(longest - 50_000_000));
             let takes = [part(), part()];
             (intent.want, intent.by_ticket) = (Want::Method(Method { name, writes, takes }), false);
         }
         self.flushes.clear();
+        // What decays, or is not written, is lost: marks too.
+        self.plan.0.retain(|fault| !matches!(fault.what, What::Trouble(..)));
         if !matches!(self.homes, Homes::Logged | Homes::Chained) {
             self.moves.clear();
             let is_home = |node| node < numbers.count() && matches!(numbers.role(node), Role::Home(_));
