@@ -849,7 +849,6 @@ pub mod shop {
                     order: ::fabric::stub::Order::None,
                     places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
             ::fabric::stub::MethodDescriptor {
@@ -859,11 +858,11 @@ pub mod shop {
                 options: ::fabric::stub::MethodOptions {
                     // user
                     key: Some(::fabric::stub::Key { fields: &[1], kind: ::fabric::stub::KeyKind::String }),
+                    cacheable: None,
                     idempotent: false,
                     order: ::fabric::stub::Order::PerKey,
                     places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
             ::fabric::stub::MethodDescriptor {
@@ -873,11 +872,11 @@ pub mod shop {
                 options: ::fabric::stub::MethodOptions {
                     // user
                     key: Some(::fabric::stub::Key { fields: &[1], kind: ::fabric::stub::KeyKind::String }),
+                    cacheable: None,
                     idempotent: false,
                     order: ::fabric::stub::Order::None,
                     places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
                     transaction: true,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
             ::fabric::stub::MethodDescriptor {
@@ -885,11 +884,12 @@ pub mod shop {
                 client_streaming: false,
                 server_streaming: false,
                 options: ::fabric::stub::MethodOptions {
+                    key: None,
+                    cacheable: None,
                     idempotent: true,
                     order: ::fabric::stub::Order::None,
                     places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Host]),
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
         ],
@@ -1156,11 +1156,12 @@ pub mod shop {
                 client_streaming: false,
                 server_streaming: false,
                 options: ::fabric::stub::MethodOptions {
+                    key: None,
+                    cacheable: None,
                     idempotent: false,
                     order: ::fabric::stub::Order::None,
                     places: ::fabric::stub::Places::of(&[::fabric::stub::Place::Edge]),
                     transaction: false,
-                    ..::fabric::stub::MethodOptions::NONE
                 },
             },
         ],
