@@ -19,6 +19,7 @@ use serve::kv::{Place, Server};
 use served::{Served, skip};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 /// The interpreter, if it has all `modules`.
@@ -291,10 +292,20 @@ fn grpcio_calls_a_fabric_service_through_the_gateway() {
     let gateway = Running::start(&["rpc", "gateway", "--listen", "127.0.0.1:0", &socket]);
     let address = gateway.line.split_whitespace().nth(2).expect("gRPC on ADDRESS for …");
     let root = env!("CARGO_MANIFEST_DIR");
+    write_options(&folder);
     python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
     let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder));
     assert!(text.contains("everything as it should be"), "{text}");
     std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// The file with our options, where stock protoc finds it.
+fn write_options(folder: &Path) {
+    let printed =
+        Command::new(env!("CARGO_BIN_EXE_millrace")).args(["rpc", "options"]).output().expect("it runs");
+    assert!(printed.status.success(), "{printed:?}");
+    std::fs::create_dir_all(folder.join("millrace")).expect("a folder");
+    std::fs::write(folder.join("millrace/options.proto"), printed.stdout).expect("a file");
 }
 
 /// The same client, of a node that serves gRPC beside other things.
@@ -309,6 +320,7 @@ fn grpcio_calls_a_node() {
     let node = Running::start(&["up", "--config", file.to_str().expect("text")]);
     let address = node.line.trim().strip_prefix("demo: rpc at grpc://").expect("where it is");
     let root = env!("CARGO_MANIFEST_DIR");
+    write_options(&folder);
     python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
     let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder));
     assert!(text.contains("everything as it should be"), "{text}");

@@ -10,7 +10,9 @@ import grpc
 from grpc_tools import protoc
 
 address, protos, stubs = sys.argv[1:]
-arguments = ["protoc", f"-I{protos}", f"--python_out={stubs}", f"--grpc_python_out={stubs}", "demo.proto"]
+# Where methods say what they are, stock protoc needs the file that `millrace rpc options` prints; it is among the stubs.
+files = ["demo.proto", "millrace/options.proto"]
+arguments = ["protoc", f"-I{protos}", f"-I{stubs}", f"--python_out={stubs}", f"--grpc_python_out={stubs}", *files]
 assert protoc.main(arguments) == 0
 sys.path.insert(0, stubs)
 import demo_pb2 as pb  # noqa: E402

@@ -1,7 +1,7 @@
 //! What was written, and so what may be read: every value that a client of the demonstration sees is held against it.
 //!
-//! Texts are profiles, which the shop writes, and carts, which memcached's clients do. A text is its user, a number that grows with every write, and bytes that follow from both. A read sees one that was begun, and none that is older than
-//! the last that was acknowledged before the read began.
+//! Texts are profiles, which the shop writes, and carts, which memcached's clients do. A text is its user, a number that grows with every write, and
+//! bytes that follow from both. A read sees one that was begun, and none that is older than the last that was acknowledged before the read began.
 
 use super::shop::key;
 use std::sync::Mutex;

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a call may take: longer than a death is noticed and mended.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// How unequal users are, by Zipf's law: some are asked for much more often than others.
 const SKEW: f64 = 0.99;
 /// After a failure, before the next attempt.
@@ -216,11 +216,13 @@ impl Work<'_> {
     }
 }
 
-fn open(memcached: SocketAddr) -> Result<Link, String> {
+/// A connection of memcached's protocol.
+pub fn open(memcached: SocketAddr) -> Result<Link, String> {
     Link::open(&memcached.to_string()).map_err(|bye| format!("memcached client: it {bye}"))
 }
 
-fn call(fabric: &Address) -> Result<(Channel, ShopClient), String> {
+/// A channel to the shop.
+pub fn call(fabric: &Address) -> Result<(Channel, ShopClient), String> {
     let channel = Channel::connect(fabric, &Options::default()).map_err(|error| error.to_string())?;
     let shop = ShopClient::new(&channel).map_err(|error| error.to_string())?;
     Ok((channel, shop))
@@ -472,40 +474,4 @@ impl Client for OverGrpc<'_> {
         };
         Ok(Seen { took, sent: body.len(), received: reply.len(), from_box: false, verdict })
     }
-}
-
-/// The same items by every kind of client, while nobody writes them: how many were compared.
-///
-/// # Errors
-/// A client failed, or saw other bytes than another. A sentence.
-pub fn compare(places: &Places) -> Result<usize, String> {
-    let mut link = open(places.memcached)?;
-    let mut behind = cache::Client::init(&places.topology, Some(1)).map_err(|error| error.to_string())?;
-    let (mut channel, shop) = call(&places.fabric)?;
-    let mut grpc = Grpc::connect(places.grpc)?;
-    let (mut encoder, mut decoder) = (Encoder::default(), Decoder::new(Limits::default()));
-    for number in 0..USERS {
-        let (user, key, arena) = (user(number), text_key(number), Arena::default());
-        let missing = || format!("{user} has no profile");
-        let by_memcached = get(&mut link, &key)?.ok_or_else(missing)?;
-        let by_box = behind.get(&key).map_err(|error| error.to_string())?.ok_or_else(missing)?.value;
-        let options = CallOptions::within(TIMEOUT);
-        let reply = shop.get_profile(&mut channel, &options, |request| request.set_user(&user));
-        let by_fabric = reply.map_err(|status| status.to_string())?.view().text().to_vec();
-        let mut request = ProfileRequest::new(&arena).map_err(|_| "no memory for a request".to_owned())?;
-        request.set_user(&user).map_err(|_| "no memory for a request".to_owned())?;
-        let body = ProfileRequest::freeze(request).encode(&mut encoder).map_err(|error| error.to_string())?;
-        let reply = grpc.call("/shop.Shop/GetProfile", body, None, TIMEOUT)?;
-        let profile = Owned::<Profile>::decode(&mut decoder, &reply).map_err(|error| error.to_string())?;
-        for (who, bytes) in [
-            ("an in-network", &by_box),
-            ("a fabric", &by_fabric),
-            ("a gRPC", &profile.view().text().to_vec()),
-        ] {
-            if *bytes != by_memcached {
-                return Err(format!("{user}: {who} client sees other bytes than a memcached client"));
-            }
-        }
-    }
-    Ok(USERS)
 }

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `shop` | the shop's handlers |
 //! | `node` | the node: `millrace demo node`, which this starts |
-//! | `clients`, `grpc` | who asks |
+//! | `clients`, `grpc`, `compare` | who asks |
 //! | `book`, `tally` | what they may see, and what they saw |
 //! | `conduct` | what happens meanwhile |
 //! | `path` | the hops of each kind of request, from its traces |
@@ -21,6 +21,7 @@
 
 mod book;
 mod clients;
+mod compare;
 mod conduct;
 mod draw;
 mod grpc;
@@ -40,7 +41,8 @@ use book::{Book, GOODS, STOCK, TEXTS, USERS, good, text_key, user};
 use clap::{Args, Subcommand};
 use client::Cluster;
 use client::cache::Topology;
-use clients::{Kind, Places, Work, compare, set};
+use clients::{Kind, Places, Work, set};
+use compare::compare;
 use conduct::{Conductor, Event, Operator};
 use node::NodeArgs;
 use path::Paths;

@@ -94,7 +94,8 @@ impl NodeArgs {
             .listen(&format!("tcp:{}", self.memcached))
             .add("rank", Rec::of_model(model(), Arc::new(Registers::default())))
             .listen(RANK)
-            .add("shop", shop.with("workers.count", WORKERS)?)
+            // One queue for all: its calls wait for others, and none is to wait behind them.
+            .add("shop", shop.with("workers.count", WORKERS)?.with("workers.provisioning", "single")?)
             .listen(&format!("tcp:{}", self.fabric))
             .listen_as("grpc", &self.grpc.to_string())
             .add("media", media)
