@@ -95,7 +95,7 @@ pub struct Route {
     pub connection: u32,
     /// The service it is for; [`Workers::services`](super::WorkersOptions::services) bounds it.
     pub service: u16,
-    /// Its key's hash, if the service's balancer wants one: see [`Workers::key`](super::Workers::key).
+    /// Its key's hash, if its method has a key and the balancer wants one.
     pub key: Option<u64>,
 }
 

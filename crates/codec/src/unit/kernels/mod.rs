@@ -2,17 +2,17 @@
 //!
 //! | kernel | type | input | output |
 //! |---|---|---|---|
-//! | [`Lz4Compress`] | `lz4` | bytes | an LZ4 frame with length and checksum |
-//! | [`Lz4Decompress`] | `lz4.decompress` | one LZ4 frame | bytes |
-//! | [`ZstdCompress`] | `zstd` | bytes | a zstd frame with checksum |
-//! | [`ZstdDecompress`] | `zstd.decompress` | one zstd frame | bytes |
-//! | [`Seal`] | `aes-gcm` | bytes | nonce, ciphertext, tag |
-//! | [`Open`] | `aes-gcm.open` | what `Seal` wrote | bytes |
-//! | [`Crc32c`] | `crc32c` | bytes | 4 bytes, little-endian |
-//! | [`Sha256`] | `sha256` | bytes | 32 bytes |
-//! | [`Jpeg`] | `jpeg` | [`image`] | JPEG |
-//! | [`Thumbnail`] | `thumbnail` | [`image`] or JPEG | a smaller JPEG |
-//! | [`Chain`] | its own | the first one's | the last one's |
+//! | `Lz4Compress` | `lz4` | bytes | an LZ4 frame with length and checksum |
+//! | `Lz4Decompress` | `lz4.decompress` | one LZ4 frame | bytes |
+//! | `ZstdCompress` | `zstd` | bytes | a zstd frame with checksum |
+//! | `ZstdDecompress` | `zstd.decompress` | one zstd frame | bytes |
+//! | `Seal` | `aes-gcm` | bytes | nonce, ciphertext, tag |
+//! | `Open` | `aes-gcm.open` | what `Seal` wrote | bytes |
+//! | `Crc32c` | `crc32c` | bytes | 4 bytes, little-endian |
+//! | `Sha256` | `sha256` | bytes | 32 bytes |
+//! | `Jpeg` | `jpeg` | `image` | JPEG |
+//! | `Thumbnail` | `thumbnail` | `image` or JPEG | a smaller JPEG |
+//! | `Chain` | its own | the first one's | the last one's |
 //!
 //! With feature `lz4` the first two alone.
 //!
