@@ -3,16 +3,19 @@
 Usage: grpc_client.py ADDRESS PROTO-FOLDER STUB-FOLDER
 """
 
+import os
 import sys
 import threading
 
 import grpc
+import grpc_tools
 from grpc_tools import protoc
 
 address, protos, stubs = sys.argv[1:]
 # Where methods say what they are, stock protoc needs the file that `millrace rpc options` prints; it is among the stubs.
 files = ["demo.proto", "millrace/options.proto"]
-arguments = ["protoc", f"-I{protos}", f"-I{stubs}", f"--python_out={stubs}", f"--grpc_python_out={stubs}", *files]
+of_protobuf = os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
+arguments = ["protoc", f"-I{protos}", f"-I{stubs}", f"-I{of_protobuf}", f"--python_out={stubs}", f"--grpc_python_out={stubs}", *files]
 assert protoc.main(arguments) == 0
 sys.path.insert(0, stubs)
 import demo_pb2 as pb  # noqa: E402
