@@ -8,7 +8,7 @@ use super::shop::key;
 use super::shop::proto::shop::{
     PicturesClient, Profile, ProfileRequest, RankRequest, Ranking, SHOP, ShopClient,
 };
-use super::tally::{Seen, Tally};
+use super::tally::{Exchange, Tally};
 use crate::lab::run::load::Pace;
 use crate::lab::run::record::now;
 use crate::soak::link::Link;
@@ -123,7 +123,7 @@ pub struct Places {
 /// A client of one kind.
 trait Client {
     /// Its next request.
-    fn ask(&mut self, user: usize, turn: u64) -> Result<Seen, String>;
+    fn ask(&mut self, user: usize, turn: u64) -> Result<Exchange, String>;
 }
 
 /// A client that works until it is over.
@@ -266,13 +266,13 @@ struct Getter<'a> {
 }
 
 impl Client for Getter<'_> {
-    fn ask(&mut self, user: usize, turn: u64) -> Result<Seen, String> {
+    fn ask(&mut self, user: usize, turn: u64) -> Result<Exchange, String> {
         let text = either(user, turn);
         let (key, before, begun) = (text_key(text), self.book.before(text), now());
         let found = get(&mut self.link, &key)?;
         let (took, received) = (now().since(begun), found.as_ref().map_or(0, Vec::len));
         let verdict = self.book.check(before, found.as_deref());
-        Ok(Seen { took, sent: key.len(), received, from_box: false, verdict })
+        Ok(Exchange { took, sent: key.len(), received, from_box: false, verdict })
     }
 }
 
@@ -282,14 +282,14 @@ struct Setter<'a> {
 }
 
 impl Client for Setter<'_> {
-    fn ask(&mut self, user: usize, _: u64) -> Result<Seen, String> {
+    fn ask(&mut self, user: usize, _: u64) -> Result<Exchange, String> {
         let cart = cart(user);
         let (number, text) = self.book.next_profile(cart);
         let (key, begun) = (text_key(cart), now());
         set(&mut self.link, &key, &text)?;
         let took = now().since(begun);
         self.book.stored(cart, number);
-        Ok(Seen { took, sent: key.len() + text.len(), received: 0, from_box: false, verdict: Ok(()) })
+        Ok(Exchange { took, sent: key.len() + text.len(), received: 0, from_box: false, verdict: Ok(()) })
     }
 }
 
@@ -299,7 +299,7 @@ struct Behind<'a> {
 }
 
 impl Client for Behind<'_> {
-    fn ask(&mut self, user: usize, turn: u64) -> Result<Seen, String> {
+    fn ask(&mut self, user: usize, turn: u64) -> Result<Exchange, String> {
         let text = either(user, turn);
         let (key, before, begun) = (text_key(text), self.book.before(text), now());
         let found = self.client.get(&key).map_err(|error| error.to_string())?;
@@ -308,7 +308,7 @@ impl Client for Behind<'_> {
         let value = found.map(|item| item.value);
         let (received, verdict) =
             (value.as_ref().map_or(0, Vec::len), self.book.check(before, value.as_deref()));
-        Ok(Seen { took, sent: key.len(), received, from_box, verdict })
+        Ok(Exchange { took, sent: key.len(), received, from_box, verdict })
     }
 }
 
@@ -320,7 +320,7 @@ struct OverFabric<'a> {
 }
 
 impl Client for OverFabric<'_> {
-    fn ask(&mut self, number: usize, turn: u64) -> Result<Seen, String> {
+    fn ask(&mut self, number: usize, turn: u64) -> Result<Exchange, String> {
         match self.kind {
             Kind::Order => self.order(number, turn),
             _ => self.store(number),
@@ -329,7 +329,7 @@ impl Client for OverFabric<'_> {
 }
 
 impl OverFabric<'_> {
-    fn store(&mut self, number: usize) -> Result<Seen, String> {
+    fn store(&mut self, number: usize) -> Result<Exchange, String> {
         let (user, (version, text), begun) = (user(number), self.book.next_profile(number), now());
         let options = CallOptions::within(TIMEOUT);
         let reply = self.shop.set_profile(&mut self.channel, &options, |profile| {
@@ -340,10 +340,10 @@ impl OverFabric<'_> {
         reply.map_err(|status| status.to_string())?;
         self.book.stored(number, version);
         let sent = user.len() + text.len();
-        Ok(Seen { took, sent, received: 8, from_box: false, verdict: Ok(()) })
+        Ok(Exchange { took, sent, received: 8, from_box: false, verdict: Ok(()) })
     }
 
-    fn order(&mut self, number: usize, turn: u64) -> Result<Seen, String> {
+    fn order(&mut self, number: usize, turn: u64) -> Result<Exchange, String> {
         let (user, good, begun) = (user(number), good(turn as usize % GOODS), now());
         let options = CallOptions::within(TIMEOUT);
         let reply = self.shop.place_order(&mut self.channel, &options, |order| {
@@ -359,7 +359,7 @@ impl OverFabric<'_> {
             (true, left) => Err(format!("{good}: {left} are left in stock")),
             (false, _) => Err(format!("{good}: an order was refused, though there are enough")),
         };
-        Ok(Seen { took, sent: user.len() + good.len(), received: 8, from_box: false, verdict })
+        Ok(Exchange { took, sent: user.len() + good.len(), received: 8, from_box: false, verdict })
     }
 
     fn not_ordered(&self, number: usize, status: &Status) -> String {
@@ -379,7 +379,7 @@ struct ByCache<'a> {
 }
 
 impl Client for ByCache<'_> {
-    fn ask(&mut self, number: usize, _: u64) -> Result<Seen, String> {
+    fn ask(&mut self, number: usize, _: u64) -> Result<Exchange, String> {
         let (user, before, hits) = (user(number), self.book.before(number), self.cached.hits());
         let (options, begun) = (CallOptions::within(TIMEOUT), now());
         let reply = self.shop.get_profile(&mut self.cached, &options, |request| request.set_user(&user));
@@ -387,7 +387,7 @@ impl Client for ByCache<'_> {
         let reply = reply.map_err(|status| status.to_string())?;
         let text = reply.view().text();
         let (from_box, verdict) = (self.cached.hits() > hits, self.book.check(before, Some(text)));
-        Ok(Seen { took, sent: user.len(), received: text.len(), from_box, verdict })
+        Ok(Exchange { took, sent: user.len(), received: text.len(), from_box, verdict })
     }
 }
 
@@ -399,7 +399,7 @@ struct Packing {
 }
 
 impl Client for Packing {
-    fn ask(&mut self, number: usize, turn: u64) -> Result<Seen, String> {
+    fn ask(&mut self, number: usize, turn: u64) -> Result<Exchange, String> {
         let (user, pixels, begun) = (user(number), picture(number, turn), now());
         let options = CallOptions::within(TIMEOUT);
         let reply = self.pictures.pack(&mut self.channel, &options, |picture| {
@@ -421,7 +421,7 @@ impl Client for Packing {
             },
         };
         let sent = user.len() + pixels.len();
-        Ok(Seen { took, sent, received: packed.len(), from_box: reply.view().by_unit(), verdict })
+        Ok(Exchange { took, sent, received: packed.len(), from_box: reply.view().by_unit(), verdict })
     }
 }
 
@@ -434,7 +434,7 @@ struct OverGrpc<'a> {
 }
 
 impl Client for OverGrpc<'_> {
-    fn ask(&mut self, number: usize, _: u64) -> Result<Seen, String> {
+    fn ask(&mut self, number: usize, _: u64) -> Result<Exchange, String> {
         let arena = Arena::default();
         let (user, before) = (user(number), self.book.before(number));
         let full = |_| "no memory for a request".to_owned();
@@ -472,6 +472,6 @@ impl Client for OverGrpc<'_> {
                 self.book.check(before, Some(profile.view().text()))
             }
         };
-        Ok(Seen { took, sent: body.len(), received: reply.len(), from_box: false, verdict })
+        Ok(Exchange { took, sent: body.len(), received: reply.len(), from_box: false, verdict })
     }
 }

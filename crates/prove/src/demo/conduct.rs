@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Between two readings of traces.
-const READING: Nanos = Nanos::from_millis(1000);
+const TRACE_INTERVAL: Nanos = Nanos::from_millis(1000);
 /// Until what was lost is there again.
-const GONE: Duration = Duration::from_millis(800);
+const OUTAGE: Duration = Duration::from_millis(800);
 /// One request of this many is traced.
 const SAMPLE: &str = "8";
 /// What a page of the node may have.
-const PAGE: u64 = 64 << 20;
+const PAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -52,7 +52,11 @@ impl Operator {
     pub fn of(members: &Members) -> Result<Operator, String> {
         let home = Who::Node(NodeId::Home(HomeId(1)));
         let admin = members.admin(home).ok_or("the node has no admin port")?;
-        Ok(Operator { web: Web::new(Duration::from_secs(5), PAGE), admin, token: token_for(admin)? })
+        Ok(Operator {
+            web: Web::new(Duration::from_secs(5), PAGE_BYTES_MAX),
+            admin,
+            token: token_for(admin)?,
+        })
     }
 
     /// Writes a register of the node.
@@ -146,13 +150,13 @@ impl Conductor<'_> {
 
     fn lose_unit(&mut self) -> Result<(), String> {
         self.operator.set("media.acc.units", "0")?;
-        std::thread::sleep(GONE);
+        std::thread::sleep(OUTAGE);
         self.operator.set("media.acc.units", "1")
     }
 
     fn lose(&mut self, who: Who) -> Result<(), String> {
         self.members.kill(who)?;
-        std::thread::sleep(GONE);
+        std::thread::sleep(OUTAGE);
         self.members.start(who, false)?;
         let interrupted = self.interrupted;
         self.members.await_whole(&mut || interrupted.load(Ordering::Relaxed))
@@ -166,10 +170,10 @@ impl Conductor<'_> {
         while self.share() < until && !self.interrupted.load(Ordering::Relaxed) {
             (self.tell)(self.share(), what);
             self.members.check_alive()?;
-            if now().since(self.read) >= READING {
+            if now().since(self.read) >= TRACE_INTERVAL {
                 self.look(events);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

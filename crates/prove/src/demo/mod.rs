@@ -55,12 +55,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tally::Tally;
 
-/// Clients of a kind: of these two, so that there is one behind each box.
+/// In-network clients: one behind each box.
 const BEHIND_BOXES: u32 = 2;
-/// Texts are written this much less often than everything else is done.
-const WRITES: u64 = 4;
+/// Requests of another kind for each write of a text.
+const READS_PER_WRITE: u64 = 4;
 /// Between two looks whether it is to end, while it is left running.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Start a small datacenter on this machine, drive it with every kind of client for about 20 seconds, move a method, kill a box and a
 /// replica, and show what happened.
@@ -175,7 +175,7 @@ impl Whole {
         if self.keep && !interrupted.load(Ordering::Relaxed) {
             print!("{}", show::to_try(&members));
             while !interrupted.load(Ordering::Relaxed) {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         drop(members);
@@ -262,7 +262,7 @@ impl Whole {
     fn pace(&self, kind: Kind) -> Pace {
         match kind {
             Kind::InNetwork => Pace::of(self.rate, BEHIND_BOXES),
-            Kind::Set | Kind::SetProfile => Pace::of((self.rate / WRITES).max(1), 1),
+            Kind::Set | Kind::SetProfile => Pace::of((self.rate / READS_PER_WRITE).max(1), 1),
             _ => Pace::of(self.rate, 1),
         }
     }

@@ -34,7 +34,7 @@ const RANK: &str = "memory:shop-rank";
 /// Workers that wait for others on behalf of the shop's calls.
 const WORKERS: &str = "4";
 /// No call of the shop takes longer.
-const LONGEST: Duration = Duration::from_secs(30);
+const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes of memory for items that the store keeps of the chain's.
 const MEMORY: u64 = 64 << 20;
 
@@ -84,7 +84,7 @@ impl NodeArgs {
         let rank: Address = RANK.parse()?;
         let topology = Arc::new(Topology::read(&self.cluster)?);
         let shop = ShopServer::new(Handlers::new(&self.cluster, &rank));
-        let shop = Rpc::of_service(Kept::new(shop, topology, LONGEST, Arc::default()))?;
+        let shop = Rpc::of_service(Kept::new(shop, topology, CALL_TIME_MAX, Arc::default()))?;
         let media = Rpc::of_service(PicturesServer::new(Packer))?.kernels(Packer::kernels());
         let media = media.with("acc.on", "on")?.with("acc.units", "1")?.with("acc.memory", "32m")?;
         let store = self.store()?;

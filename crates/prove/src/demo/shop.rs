@@ -7,7 +7,7 @@
 //! ```
 //! What a thread has of others is its own: clients are used by one thread at a time.
 //!
-//! Bounds: what a call waits for ends within [`PATIENCE`].
+//! Bounds: what a call waits for ends within [`CALL_TIMEOUT`].
 
 use base::Clock;
 use base::trace::{OK, Place, Scope, TRACEPARENT};
@@ -34,7 +34,7 @@ pub mod proto {
 }
 
 /// For what a call waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Dense features of a query.
 pub const DENSE: usize = 2;
 /// The name of what the accelerator has a unit for.
@@ -75,7 +75,7 @@ impl Desk {
         self.part(name, |desk, _| {
             let unavailable = |error: client::Error| Status::new(Code::Unavailable, error.to_string());
             if desk.cluster.is_none() {
-                let found = Cluster::builder().cluster(file).deadline(PATIENCE).connect();
+                let found = Cluster::builder().cluster(file).deadline(CALL_TIMEOUT).connect();
                 desk.cluster = Some(found.map_err(unavailable)?);
             }
             let cluster = desk.cluster.as_mut().expect("it was just opened");
@@ -113,7 +113,7 @@ impl Desk {
             // One entry has room.
             let _ = push_metadata(&mut metadata, TRACEPARENT, part.context().emit().as_bytes());
         }
-        let options = CallOptions { metadata: &metadata, ..CallOptions::within(PATIENCE) };
+        let options = CallOptions { metadata: &metadata, ..CallOptions::within(CALL_TIMEOUT) };
         let reply = client.infer(channel, &options, |request| {
             for item in items {
                 let mut query = request.push_queries()?;

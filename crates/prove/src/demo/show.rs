@@ -46,9 +46,9 @@ pub struct Row {
     pub kind: Option<Kind>,
     /// What was asked, and how.
     pub name: &'static str,
-    /// Requests that were answered, and of these, by the cache, or with a compute unit.
+    /// Requests that were answered.
     pub answered: u64,
-    /// See there.
+    /// Of these, answered by the cache, or with a compute unit.
     pub from_box: u64,
     /// Answers that cannot have been right.
     pub wrong: u64,
@@ -56,9 +56,9 @@ pub struct Row {
     pub failed: u64,
     /// As clients saw it.
     pub latency: Latency,
-    /// Bytes of messages and replies.
+    /// Bytes of all messages.
     pub sent: u64,
-    /// See there.
+    /// Bytes of all replies.
     pub received: u64,
     /// Where a request was, from its traces.
     pub hops: Vec<Hop>,

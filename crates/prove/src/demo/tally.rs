@@ -10,12 +10,12 @@ const EXAMPLES: usize = 3;
 
 /// What one request came to.
 #[derive(Debug)]
-pub struct Seen {
+pub struct Exchange {
     /// From before it was sent until its reply was read.
     pub took: Nanos,
-    /// Bytes of its message, and of the reply's.
+    /// Bytes of the message.
     pub sent: usize,
-    /// See there.
+    /// Bytes of the reply.
     pub received: usize,
     /// The cache answered; of pictures, a compute unit did the work.
     pub from_box: bool,
@@ -64,7 +64,7 @@ impl Default for Tally {
 
 impl Tally {
     /// One more.
-    pub fn record(&mut self, outcome: Result<Seen, String>) {
+    pub fn record(&mut self, outcome: Result<Exchange, String>) {
         let keep = |examples: &mut Vec<String>, count: &mut u64, what: String| {
             *count += 1;
             if examples.len() < EXAMPLES {
