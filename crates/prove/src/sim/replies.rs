@@ -19,7 +19,7 @@ use super::world::{Happening, World};
 use base::{Nanos, Picos};
 use protocol::coherence::client::{Answer, Call, Failed, OpId};
 use protocol::replies::{Item, Lives, Planted, Read, ReadNext, Write, WriteNext};
-use sim::faults::What;
+use sim::faults::{Trouble, What};
 use sim::kv::{Op, Ret, Status, Value};
 use sim::nodes::Node;
 use sim::random;
@@ -110,8 +110,8 @@ impl Script {
             (intent.want, intent.by_ticket) = (Want::Method(Method { name, writes, takes }), false);
         }
         self.flushes.clear();
-        // What decays, or is not written, is lost: marks too.
-        self.plan.0.retain(|fault| !matches!(fault.what, What::Trouble(..)));
+        // What decays is lost: marks too.
+        self.plan.0.retain(|fault| !matches!(fault.what, What::Trouble(_, Trouble::Rot)));
         if !matches!(self.homes, Homes::Logged | Homes::Chained) {
             self.moves.clear();
             let is_home = |node| node < numbers.count() && matches!(numbers.role(node), Role::Home(_));
