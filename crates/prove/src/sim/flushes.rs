@@ -5,7 +5,8 @@
 //!  ask ─▶ OK ··▶ the second begins ─▶ a flush of every key is called ··▶ the node has read its clock, and had time ─▶ it returns
 //! ```
 //! Nobody may see after its return what was there before its call. Where the home dies in between it depends on its memory: with that the flush is lost,
-//! and nothing is called any more; else the next life owes it. Where another flush has been asked for, which replaces it, it is called and has no return.
+//! and nothing is called any more; else the next life owes it. Where memory was cut that had no items, or another
+//! flush has been asked for, which replaces it, it is called and has no return.
 
 use super::clock::Clock;
 use super::homes::Homes;
@@ -81,7 +82,7 @@ struct Asked {
 pub struct Flushes(BTreeMap<Node, Asked>);
 
 impl Flushes {
-    /// A home is asked for another flush, and may do it.
+    /// A home is asked for another flush, and may do it; or it ends, and may have forgotten this one.
     pub fn is_replaced(&mut self, node: Node) {
         if let Some(asked) = self.0.get_mut(&node) {
             asked.is_sure = false;

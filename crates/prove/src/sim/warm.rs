@@ -163,10 +163,14 @@ impl World<'_> {
             return;
         }
         self.home_loses_all(node, id, is_kept);
-        if !is_kept {
-            self.served.flushes.is_lost(node);
+        let memory = self.served.memories.of.get_mut(&node);
+        match memory.as_ref().map(|memory| memory.end) {
+            _ if is_kept => {}
+            // Where there were no items nothing is cut, and the next life may go on with the flush.
+            Some(End::Left(Some(Spoiled::Cut))) => self.served.flushes.is_replaced(node),
+            _ => self.served.flushes.is_lost(node),
         }
-        let Some(memory) = self.served.memories.of.get_mut(&node) else { return };
+        let Some(memory) = memory else { return };
         let place = &mut self.places[node as usize];
         let now = place.clock.read(self.queue.now());
         let End::Left(spoiled) = memory.end else { return };

@@ -1,4 +1,7 @@
-//! The registry of configurations: durable, one at a time, by compare-and-swap on the epoch; and who may lead.
+//! The registry of configurations: durable, one at a time, by compare-and-swap on the epoch and on who leads; and who may lead.
+//!
+//! As etcd is asked in production, leadership is of one life of a controller: its next life waits until that is over, and what a life asked to be stored
+//! before it died is not stored once another leads.
 //!
 //! It fails at nothing; what is asked of it takes its time, and whoever asked may be dead when the answer comes.
 
@@ -23,11 +26,14 @@ pub enum Answer {
     Store(Result<(), Option<Configuration>>),
 }
 
+/// A controller, by its number, in one of its lives.
+pub type Candidate = (u16, u32);
+
 /// The registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     configuration: Option<Configuration>,
-    leader: Option<(u16, Picos)>,
+    leader: Option<(Candidate, Picos)>,
     /// Configurations that were stored.
     pub stored: u64,
 }
@@ -38,19 +44,20 @@ impl Registry {
         self.configuration.as_ref()
     }
 
-    /// Controller `number` asks.
-    pub fn ask(&mut self, now: Picos, number: u16, request: Request) -> Answer {
+    /// A controller asks.
+    pub fn ask(&mut self, now: Picos, who: Candidate, request: Request) -> Answer {
         match request {
             Request::Lead(ttl) => {
-                let is_free = self.leader.is_none_or(|(leader, until)| leader == number || until < now);
+                let is_free = self.leader.is_none_or(|(leader, until)| leader == who || until < now);
                 if is_free {
-                    self.leader = Some((number, now.plus(ttl)));
+                    self.leader = Some((who, now.plus(ttl)));
                 }
                 Answer::Lead(is_free, self.configuration.clone())
             }
             Request::Store(new) => {
                 let before = self.configuration.as_ref().map_or(0, |stored| stored.epoch.0);
-                if self.configuration.is_some() && new.epoch.0 != before + 1 {
+                let leads = self.leader.is_some_and(|(leader, _)| leader == who);
+                if !leads || self.configuration.is_some() && new.epoch.0 != before + 1 {
                     return Answer::Store(Err(self.configuration.clone()));
                 }
                 self.configuration = Some(new);
@@ -69,16 +76,18 @@ mod tests {
     #[test]
     fn one_leads_and_epochs_follow_each_other() {
         let mut registry = Registry::default();
-        let mut leads = |at, number| match registry.ask(Picos(at), number, Request::Lead(Picos(10))) {
+        let mut leads = |at, who| match registry.ask(Picos(at), who, Request::Lead(Picos(10))) {
             Answer::Lead(leads, _) => leads,
             Answer::Store(_) => panic!("it was not asked that"),
         };
-        assert!(leads(0, 1) && !leads(5, 2) && leads(8, 1) && !leads(12, 2) && leads(19, 2) && !leads(20, 1));
-        let mut store = |epoch| {
+        let ([one, two], next) = ([(1, 1), (2, 1)], (1, 2));
+        assert!(leads(0, one) && !leads(5, two) && leads(8, one) && !leads(9, next) && !leads(12, two));
+        assert!(leads(19, two) && !leads(20, one));
+        let mut store = |who, epoch| {
             let new = Configuration { epoch: Epoch(epoch), ..Configuration::default() };
-            matches!(registry.ask(Picos(30), 1, Request::Store(new)), Answer::Store(Ok(())))
+            matches!(registry.ask(Picos(30), who, Request::Store(new)), Answer::Store(Ok(())))
         };
-        assert!(store(1) && !store(1) && store(2) && !store(4));
+        assert!(store(two, 1) && !store(two, 1) && store(two, 2) && !store(two, 4) && !store(one, 3));
         assert_eq!(registry.stored, 2);
     }
 }

@@ -266,7 +266,7 @@ impl World {
     pub(super) fn asked(&mut self, node: Node, life: u32, asked: Nanos, request: Request) {
         let Role::Controller(number) = self.shape.role(node) else { return };
         let now = self.now();
-        let answer = self.registry.ask(now, number, request);
+        let answer = self.registry.ask(now, (number, life), request);
         if let Some(stored) = self.registry.configuration() {
             self.configurations.entry(stored.epoch).or_insert_with(|| stored.clone());
         }
