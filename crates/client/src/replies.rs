@@ -25,10 +25,36 @@ use protocol::replies::{Item, Lives, Read, ReadNext};
 
 /// Where the replies of a service's method for the key of this request are kept; nothing if the request is no message.
 pub fn item(service: &str, method: &str, key: Key, request: &[u8]) -> Option<Item> {
-    Some(match key.of(request).ok()? {
+    Some(item_of(service, method, key.of(request).ok()?))
+}
+
+/// Where the replies of a service's method are kept for a key.
+pub fn item_of(service: &str, method: &str, key: KeyValue) -> Item {
+    match key {
         KeyValue::Number(number) => Item::of(service, method, number.to_string().as_bytes()),
         KeyValue::Bytes(bytes) => Item::of(service, method, bytes),
-    })
+    }
+}
+
+/// Whether the cache has the reply to a request. It only looks: servers claim.
+#[derive(Debug)]
+pub struct Look(Read);
+
+impl Look {
+    /// Begins, with what to ask.
+    pub fn begin(item: Item, request: &[u8]) -> (Look, Call) {
+        let lives = Lives { claim: Nanos::ZERO, mark: Nanos::ZERO };
+        let (read, get) = Read::begin(item, request, 0, Nanos::ZERO, lives);
+        (Look(read), get)
+    }
+
+    /// The reply, if that is what was answered.
+    pub fn hit(mut self, answer: Result<&Answer, Failed>) -> Option<Vec<u8>> {
+        match self.0.answered(answer) {
+            ReadNext::Hit(reply) => Some(reply),
+            ReadNext::Ask(_) | ReadNext::Handle => None,
+        }
+    }
 }
 
 /// Asks the cache, in the words of [`protocol::replies`].
@@ -123,14 +149,9 @@ impl Cached {
     fn kept(&mut self, method: Method, body: &[u8]) -> Option<Vec<u8>> {
         let cacheable = self.methods.iter().find(|cacheable| cacheable.number == method.number())?;
         let item = item(self.service, cacheable.name, cacheable.key, body)?;
-        // It only looks: the server claims.
-        let lives = Lives { claim: Nanos::ZERO, mark: Nanos::ZERO };
-        let (mut read, get) = Read::begin(item, body, 0, Nanos::ZERO, lives);
+        let (look, get) = Look::begin(item, body);
         let answer = ask(&mut self.cache, get);
-        match read.answered(answer.as_ref().map_err(|failed| *failed)) {
-            ReadNext::Hit(reply) => Some(reply),
-            ReadNext::Ask(_) | ReadNext::Handle => None,
-        }
+        look.hit(answer.as_ref().map_err(|failed| *failed))
     }
 }
 

@@ -46,13 +46,7 @@ impl Key {
     /// # Errors
     /// The bytes are no message.
     pub fn of<'m>(&self, message: &'m [u8]) -> Result<KeyValue<'m>, WireError> {
-        let absent = match self.kind {
-            Kind::String | Kind::Bytes => KeyValue::Bytes(&[]),
-            _ => KeyValue::Number(0),
-        };
-        let mut found = None;
-        find(message, self.fields, self.kind, &mut found)?;
-        Ok(found.unwrap_or(absent))
+        key_at(message, self.fields, self.kind)
     }
 
     /// The hash of the key, if the bytes are a message.
@@ -60,6 +54,20 @@ impl Key {
     pub fn hash(&self, message: &[u8]) -> Option<u64> {
         self.of(message).ok().map(|key| key.hash())
     }
+}
+
+/// As [`Key::of`], where fields and kind are known from a schema only.
+///
+/// # Errors
+/// The bytes are no message.
+pub fn key_at<'m>(message: &'m [u8], fields: &[u32], kind: Kind) -> Result<KeyValue<'m>, WireError> {
+    let absent = match kind {
+        Kind::String | Kind::Bytes => KeyValue::Bytes(&[]),
+        _ => KeyValue::Number(0),
+    };
+    let mut found = None;
+    find(message, fields, kind, &mut found)?;
+    Ok(found.unwrap_or(absent))
 }
 
 fn find<'m>(

@@ -19,7 +19,7 @@ mod stream;
 pub use context::{Context, Ran};
 pub use incoming::Incoming;
 pub use kernels::Kernels;
-pub use key::{Key, KeyValue};
+pub use key::{Key, KeyValue, key_at};
 pub use options::{Cacheable, KeyKind, MethodOptions, Order, Place, Places};
 pub use responder::Responder;
 pub use stream::{Replies, Requests, Sending, StreamCall};

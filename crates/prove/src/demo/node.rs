@@ -22,7 +22,6 @@ use serve::node::Node;
 use serve::rec::registers::Registers;
 use serve::rec::{ModelArgs, Rec, Synthetic};
 use serve::rpc::Rpc;
-use serve::rpc::replies::Kept;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -84,7 +83,7 @@ impl NodeArgs {
         let rank: Address = RANK.parse()?;
         let topology = Arc::new(Topology::read(&self.cluster)?);
         let shop = ShopServer::new(Handlers::new(&self.cluster, &rank));
-        let shop = Rpc::of_service(Kept::new(shop, topology, CALL_TIME_MAX, Arc::default()))?;
+        let shop = Rpc::of_kept(shop, topology, CALL_TIME_MAX)?;
         let media = Rpc::of_service(PicturesServer::new(Packer))?.kernels(Packer::kernels());
         let media = media.with("acc.on", "on")?.with("acc.units", "1")?.with("acc.memory", "32m")?;
         let store = self.store()?;

@@ -68,8 +68,8 @@ pub struct Rpc {
     is_tuned: bool,
     found: Vec<Address>,
     beat: Beat,
-    /// Of replies that the cache keeps, if it does.
-    figures: Option<Arc<Figures>>,
+    /// The cache that keeps replies, if one does, and what is counted of that.
+    kept: Option<(Arc<Topology>, Arc<Figures>)>,
     /// There when its registers may say that handlers run on it.
     engine: Option<OnThisCore>,
     serving: Option<Loop<Result<(), RpcError>>>,
@@ -82,6 +82,30 @@ impl Rpc {
     /// The system gives no descriptors.
     pub fn of_service(service: impl fabric::service::Service + 'static) -> Result<Rpc, RpcError> {
         Rpc::serving(Keys::default(), |server| server.service(service))
+    }
+
+    /// The same, with replies of cacheable methods kept in the cache of this topology ([`Kept`]); gRPC clients' calls ask it first.
+    ///
+    /// # Errors
+    /// As [`Rpc::of_service`].
+    pub fn of_kept(
+        service: impl fabric::service::Service + 'static,
+        topology: Arc<Topology>,
+        longest: Duration,
+    ) -> Result<Rpc, RpcError> {
+        Rpc::keeping(Keys::default(), service, topology, longest)
+    }
+
+    fn keeping(
+        keys: Keys,
+        service: impl fabric::service::Service + 'static,
+        topology: Arc<Topology>,
+        longest: Duration,
+    ) -> Result<Rpc, RpcError> {
+        let figures = Arc::<Figures>::default();
+        let kept = Kept::new(service, Arc::clone(&topology), longest, Arc::clone(&figures));
+        let rpc = Rpc::serving(keys, |server| server.service(kept))?;
+        Ok(Rpc { kept: Some((topology, figures)), ..rpc })
     }
 
     /// With a register set, as a config file would.
@@ -106,10 +130,7 @@ impl Rpc {
     pub fn demo(keys: Keys) -> Result<Rpc, RpcError> {
         let Some(cache) = &keys.cache else { return Rpc::serving(keys, with_demo) };
         let topology = Topology::read(cache).map_err(|error| RpcError::Server(error.to_string()))?;
-        let figures = Arc::<Figures>::default();
-        let kept = Kept::new(EchoServer::new(Demo::new()), Arc::new(topology), LONGEST, Arc::clone(&figures));
-        let rpc = Rpc::serving(keys, |server| server.service(kept))?;
-        Ok(Rpc { figures: Some(figures), ..rpc })
+        Rpc::keeping(keys, EchoServer::new(Demo::new()), Arc::new(topology), LONGEST)
     }
 
     fn serving(keys: Keys, with: impl FnOnce(Server) -> Server) -> Result<Rpc, RpcError> {
@@ -125,7 +146,7 @@ impl Rpc {
             is_tuned: false,
             found: Vec::new(),
             beat: Beat::default(),
-            figures: None,
+            kept: None,
             engine: None,
             serving: None,
         })
@@ -162,7 +183,11 @@ impl Service for Rpc {
             none => {
                 let inner = Address::Memory(format!("gateway-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
                 self.listen.push(inner.clone());
-                none.insert(Gateway::before(inner, self.monitor.clone()))
+                let gateway = Gateway::before(inner, self.monitor.clone());
+                none.insert(match &self.kept {
+                    Some((topology, _)) => gateway.with_cache(Arc::clone(topology), None),
+                    None => gateway,
+                })
             }
         };
         gateway.listen(protocol, address)
@@ -190,7 +215,7 @@ impl Service for Rpc {
             routes =
                 routes.service(None, admin::routes(&self.monitor)).loops([self.beat.pulse("rpc-server")]);
         }
-        if let Some(figures) = &self.figures {
+        if let Some((_, figures)) = &self.kept {
             let figures = Arc::clone(figures);
             routes = routes.metrics(move |page| figures.collect(page));
         }

@@ -10,6 +10,7 @@
 //! Bounds: as many calls as the server takes (others wait for room), and of each stream the items that its credit allows: credit is
 //! given back when the HTTP/2 side has taken an item.
 
+use super::cache::{Cache, Cacheable};
 use super::metrics::Standing;
 use bytes::Bytes;
 use codec::schema::Schema;
@@ -19,9 +20,9 @@ use fabric::link::Address;
 use fabric::monitor::Monitor;
 use fabric::status::{Code, Status};
 use std::cell::{RefCell, RefMut};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,11 +51,13 @@ type Happened = (Event, Vec<u8>);
 /// The channel and who waits for what on it.
 struct Open {
     channel: Channel,
-    /// Paths of methods that are idempotent, as the server describes them.
-    idempotent: HashSet<String>,
+    idempotent: Idempotent,
     calls: HashMap<u64, mpsc::UnboundedSender<Happened>>,
     next: u64,
 }
+
+/// Methods that are idempotent, by path, as the server describes them; with how their replies are kept, where they may be.
+type Idempotent = HashMap<String, Option<Arc<Cacheable>>>;
 
 /// The way to the fabric server.
 pub struct Bridge {
@@ -62,6 +65,8 @@ pub struct Bridge {
     options: Options,
     /// What operators are told.
     pub standing: Arc<Standing>,
+    /// What has kept replies, if there is one.
+    cache: Option<Rc<Cache>>,
     open: RefCell<Option<Open>>,
     connecting: Mutex<()>,
     /// There is something for the pump to do.
@@ -77,6 +82,7 @@ impl Bridge {
         timeout: Duration,
         monitor: Option<Monitor>,
         standing: Arc<Standing>,
+        cache: Option<Rc<Cache>>,
     ) -> Rc<Bridge> {
         let options = Options { timeout, monitor, ..Options::default() };
         let (open, connecting) = (RefCell::new(None), Mutex::new(()));
@@ -84,6 +90,7 @@ impl Bridge {
             address,
             options,
             standing,
+            cache,
             open,
             connecting,
             kick: Notify::new(),
@@ -125,9 +132,16 @@ impl Bridge {
     pub async fn method(self: &Rc<Bridge>, path: &str) -> Result<Method, Status> {
         self.connect().await?;
         let open = self.open()?;
-        let method =
-            open.channel.method(path).map(|method| method.idempotent(open.idempotent.contains(path)));
+        let is_idempotent = open.idempotent.contains_key(path);
+        let method = open.channel.method(path).map(|method| method.idempotent(is_idempotent));
         method.ok_or_else(|| Status::new(Code::Unimplemented, format!("the server has no method {path}")))
+    }
+
+    /// The reply that the cache has for a request to the method of this path, if it may be kept and is.
+    pub async fn kept(&self, path: &str, request: &[u8], left: Option<Duration>) -> Option<Vec<u8>> {
+        let cache = self.cache.as_ref()?;
+        let method = Arc::clone(self.open().ok()?.idempotent.get(path)?.as_ref()?);
+        cache.kept(&method, request, left).await
     }
 
     /// Starts a call, with its message if it has one to start with.
@@ -172,14 +186,20 @@ impl Bridge {
     }
 }
 
-/// Paths of methods that may be called twice, by the server's description. One that does not describe itself says that of none.
-fn idempotent(channel: &mut Channel, timeout: Duration) -> HashSet<String> {
-    let Ok(set) = channel.reflect(&CallOptions::within(timeout)) else { return HashSet::new() };
-    let Ok(schema) = Schema::from_descriptor_set(&set) else { return HashSet::new() };
+/// Methods that may be called twice, by the server's description. One that does not describe itself says that of none.
+fn idempotent(channel: &mut Channel, timeout: Duration) -> Idempotent {
+    let Ok(set) = channel.reflect(&CallOptions::within(timeout)) else { return Idempotent::new() };
+    let Ok(schema) = Schema::from_descriptor_set(&set) else { return Idempotent::new() };
     let services = schema.services().iter();
     let methods = services.flat_map(|service| service.methods.iter().map(move |method| (service, method)));
-    let idempotent = methods.filter(|(_, method)| method.options.idempotent);
-    idempotent.map(|(service, method)| format!("/{}/{}", service.name, method.name)).collect()
+    let idempotent = methods.filter(|(_, method)| method.options.idempotent).map(|(service, method)| {
+        let key = method.options.cacheable.as_ref().and(method.options.key.as_ref());
+        let (of, name) = (&service.name, &method.name);
+        let cacheable = key
+            .map(|key| Arc::new(Cacheable { service: of.clone(), method: name.clone(), key: key.clone() }));
+        (format!("/{of}/{name}"), cacheable)
+    });
+    idempotent.collect()
 }
 
 /// A call under way. Dropping it cancels the call, if that is not over.
@@ -341,15 +361,17 @@ fn disarm(bridge: &Bridge) {
 /// The channel's descriptors, for the runtime. (The gateway never switches transports, so they stay the same.)
 fn watch(bridge: &Bridge) -> io::Result<Vec<AsyncFd<OwnedFd>>> {
     let open = bridge.open().map_err(io::Error::other)?;
-    open.channel
-        .descriptors()
-        .map(|descriptor| {
-            let descriptor = descriptor.try_clone_to_owned()?;
-            // SAFETY: an OwnedFd is open, and the same, as long as it lives; the AsyncFd owns it.
-            unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
-                .map_err(io::Error::from)
-        })
-        .collect()
+    open.channel.descriptors().map(watched).collect()
+}
+
+/// Tells when there is something to read from it.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub fn watched(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    let descriptor = descriptor.try_clone_to_owned()?;
+    // SAFETY: an OwnedFd is open, and the same, as long as it lives; the AsyncFd owns it.
+    unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }.map_err(io::Error::from)
 }
 
 /// Ends when one of them is readable.

@@ -232,7 +232,7 @@ mod tests {
             let address = listeners[0].local_addr().expect("bound");
             let nowhere = "memory:nowhere".parse().expect("an address");
             let mut clients =
-                Clients::new(Bridge::new(nowhere, Duration::ZERO, None, Arc::default()), limits);
+                Clients::new(Bridge::new(nowhere, Duration::ZERO, None, Arc::default(), None), limits);
             tokio::select! {
                 never = clients.serve(&listeners) => match never {},
                 () = scenario(address) => {}

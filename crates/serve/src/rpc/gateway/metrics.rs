@@ -10,6 +10,8 @@ crate::families! { "millrace_gateway_";
     REJECTED counter "connections_rejected" count [] "Connections closed at once: all others had calls under way.";
     CONNECTED gauge "server_connected" count [] "Whether the fabric server is connected.";
     CONNECTS counter "server_connects" count [] "Times that the fabric server was connected.";
+    LOOKUPS counter "cache_lookups" count [] "Calls of cacheable methods for which the in-network cache was asked first.";
+    KEPT counter "cache_hits" count [] "Of these answered with a reply that it kept: the server did not hear of them.";
     REPEATED counter "calls_repeated" count [] "Calls of idempotent methods sent again: the connection to the server broke under them.";
 }
 
@@ -26,6 +28,10 @@ pub struct Standing {
     pub is_connected: AtomicBool,
     /// Times that it was.
     pub connects: AtomicU64,
+    /// Calls for which the cache was asked.
+    pub lookups: AtomicU64,
+    /// Calls that it had the reply to.
+    pub kept: AtomicU64,
     /// Calls sent again.
     pub repeated: AtomicU64,
     /// The thread turns.
@@ -40,6 +46,8 @@ impl Standing {
             (ACCEPTED, &self.accepted),
             (REJECTED, &self.rejected),
             (CONNECTS, &self.connects),
+            (LOOKUPS, &self.lookups),
+            (KEPT, &self.kept),
             (REPEATED, &self.repeated),
         ] {
             page.add(family, &[], counter.load(Ordering::Relaxed));

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! gRPC client ══ HTTP/2 ══▶ stream ──▶ bridge ──▶ channel ══ shm, udp, … ══▶ fabric server
+//!                                       └──▶ cache ══ in-network ══▶ box or home: replies that are kept, asked first
 //! ```
 //!
 //! One thread: h2 cuts the streams, each is a local task, and the `bridge` shares one channel among them. The messages are not
@@ -10,6 +11,7 @@
 //! Not spoken: compression of messages, TLS (put a proxy in front, or keep it on loopback, where it listens unless told otherwise).
 
 mod bridge;
+mod cache;
 mod clients;
 pub mod metrics;
 mod stream;
@@ -25,13 +27,16 @@ use crate::shell::{Failure, Loop, Service, Shell};
 use base::registers::Shown;
 use base::trace::Tracer;
 use bridge::Bridge;
+use cache::Cache;
 use clap::Args;
+use client::cache::Topology;
 use clients::{Clients, Limits};
 use fabric::link::Address;
 use fabric::monitor::Monitor;
 use metrics::Standing;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,6 +61,15 @@ struct Keys {
     /// Serve at most this many connections; at more, the one that was idle for longest makes room
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
+
+    /// Ask the in-network cache of this topology (a file, or http://HOST:PORT of its controllers) first for replies of cacheable methods; the
+    /// server must keep them there (`millrace rpc serve --cache`)
+    #[arg(long, value_name = "TOPOLOGY")]
+    cache: Option<PathBuf>,
+
+    /// The box to ask; the first, unless said
+    #[arg(long = "box", value_name = "ID", requires = "cache")]
+    tor: Option<u16>,
 }
 
 /// The server that a config file names.
@@ -102,7 +116,7 @@ impl Command {
     pub fn run(&self) -> Result<(), RpcError> {
         self.log.start("gateway");
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
-        let mut gateway = Gateway::new(self.to.clone(), Monitor::default(), self.keys.clone());
+        let mut gateway = Gateway::new(self.to.clone(), Monitor::default(), &self.keys)?;
         gateway.listen.push(self.listen);
         let shell = Shell::of(gateway, self.admin, stop)?;
         for address in shell.addresses() {
@@ -118,7 +132,10 @@ impl Command {
 /// A gateway, running or not.
 pub struct Gateway {
     to: Address,
-    keys: Keys,
+    connect_timeout: Duration,
+    connections: usize,
+    /// Of the cache to ask first, and the box.
+    cache: Option<(Arc<Topology>, Option<u16>)>,
     monitor: Monitor,
     listen: Vec<SocketAddr>,
     is_shown: bool,
@@ -132,10 +149,25 @@ pub struct Gateway {
 
 impl Gateway {
     /// To the server at `to`; it listens nowhere yet.
-    fn new(to: Address, monitor: Monitor, keys: Keys) -> Gateway {
+    fn new(to: Address, monitor: Monitor, keys: &Keys) -> Result<Gateway, RpcError> {
+        let topology = keys.cache.as_ref().map(|cache| Topology::read(cache)).transpose();
+        let topology = topology.map_err(|error| RpcError::Server(error.to_string()))?;
+        let connect_timeout = Duration::from_millis(keys.connect_timeout);
+        let gateway =
+            Gateway { connect_timeout, connections: keys.connections, ..Gateway::before(to, monitor) };
+        Ok(match topology {
+            Some(topology) => gateway.with_cache(Arc::new(topology), keys.tor),
+            None => gateway,
+        })
+    }
+
+    /// To a server in this process, which `monitor` watches, too.
+    pub fn before(to: Address, monitor: Monitor) -> Gateway {
         Gateway {
             to,
-            keys,
+            connect_timeout: Duration::from_secs(2),
+            connections: 1024,
+            cache: None,
             monitor,
             listen: Vec::new(),
             is_shown: false,
@@ -147,9 +179,10 @@ impl Gateway {
         }
     }
 
-    /// To a server in this process, which `monitor` watches, too.
-    pub fn before(to: Address, monitor: Monitor) -> Gateway {
-        Gateway::new(to, monitor, Keys { connect_timeout: 2000, connections: 1024 })
+    /// Asks the cache of this topology first for replies of cacheable methods, by this box or the first.
+    #[must_use]
+    pub fn with_cache(self, topology: Arc<Topology>, tor: Option<u16>) -> Gateway {
+        Gateway { cache: Some((topology, tor)), ..self }
     }
 
     /// As a table of a config file says.
@@ -158,7 +191,8 @@ impl Gateway {
     /// Says which key is wrong.
     pub fn of(table: &Table<'_>) -> Result<Gateway, Wrong> {
         let target: Target = table.flags(&["kind"])?;
-        let gateway = Gateway::new(target.to, Monitor::default(), target.keys);
+        let gateway = Gateway::new(target.to, Monitor::default(), &target.keys)
+            .map_err(|error| table.wrong(error.to_string()))?;
         table.registers(gateway.monitor.registers(), &[])?;
         Ok(gateway)
     }
@@ -242,21 +276,25 @@ impl Gateway {
     /// Starts its thread, and returns when that has tried to reach the server.
     fn spawn(&mut self, stop: &Stop) -> io::Result<Loop<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let (to, keys, standing) = (self.to.clone(), self.keys.clone(), Arc::clone(&self.standing));
+        let (to, cache, standing) = (self.to.clone(), self.cache.clone(), Arc::clone(&self.standing));
+        let (timeout, limits) = (self.connect_timeout, Limits::of(self.connections));
         let (bound, ended, is_shown) = (std::mem::take(&mut self.bound), self.end.subscribe(), self.is_shown);
         let monitor = is_shown.then(|| self.monitor.clone());
         let (tell, told) = sync_channel(1);
         let thread = Loop::start("gateway", stop, move |_| {
             let serve = async {
-                let timeout = Duration::from_millis(keys.connect_timeout);
-                let bridge = Bridge::new(to, timeout, monitor, standing);
+                let cache = cache.and_then(|(topology, tor)| {
+                    let started = Cache::start(&topology, tor, Arc::clone(&standing));
+                    started.inspect_err(|error| log::error!("the cache is not asked: {error}")).ok()
+                });
+                let bridge = Bridge::new(to, timeout, monitor, standing, cache);
                 if let Err(status) = bridge.connect().await {
                     log::warn!("{status}; the gateway will try again with each call");
                 }
                 let _ = tell.send(());
                 let listeners = bound.into_iter().map(tokio::net::TcpListener::from_std);
                 let listeners = listeners.collect::<io::Result<Vec<_>>>().expect("nonblocking listeners");
-                serve(bridge, listeners, Limits::of(keys.connections), is_shown, ended).await;
+                serve(bridge, listeners, limits, is_shown, ended).await;
             };
             tokio::task::LocalSet::new().block_on(&runtime, serve);
         })?;

@@ -76,9 +76,15 @@ async fn call(
         Ok(asked) => asked,
         Err(status) => return Ok((Err(status), Vec::new())),
     };
+    let left = || timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+    if let Some(request) = only.as_ref().filter(|_| method.is_unary())
+        && let Some(reply) = bridge.kept(path, request, left()).await
+    {
+        answer.message(&reply).await?;
+        return Ok((Ok(()), Vec::new()));
+    }
     loop {
-        let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
-        let outcome = match bridge.start(method, left, &metadata, only.as_deref()).await {
+        let outcome = match bridge.start(method, left(), &metadata, only.as_deref()).await {
             Ok(running) => relay(method, running, &mut requests, answer).await?,
             Err(status) => (Err(status), Vec::new()),
         };
