@@ -1,5 +1,5 @@
-//! `millrace lab bench` and `lab compute` in network namespaces, with tiny sizes. Where this process may not make namespaces they say that they were
-//! skipped; with `MILLRACE_REQUIRE_LAB=1` they fail instead.
+//! `millrace lab bench`, `lab compute` and `lab rpc` in network namespaces, with tiny sizes. Where this process may not make namespaces they say
+//! that they were skipped; with `MILLRACE_REQUIRE_LAB=1` they fail instead.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -64,5 +64,19 @@ fn computations_in_namespaces_are_right() {
     let rows = result["rows"].as_array().expect("rows");
     assert!(rows.len() >= 16 && result["setup"].as_str().is_some_and(|text| text.starts_with("namespaces")));
     assert!(rows.iter().all(|row| row["counts"]["done"].as_u64() > Some(0)));
+    assert!(is_gone(&name));
+}
+
+#[test]
+fn calls_are_answered_rightly_in_every_way() {
+    let Some(name) = name("rpc") else { return };
+    let result = json(&format!("rpc --name {name} --texts 4 --rounds 1 --slice 60ms --json"));
+    let rows = result["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        let counts = &row["counts"];
+        assert!(counts["done"].as_u64() > Some(0) && counts["wrong"] == 0, "{row}");
+        assert_eq!(counts["kept"].as_u64() > Some(0), row["way"] == "box", "{row}");
+    }
     assert!(is_gone(&name));
 }

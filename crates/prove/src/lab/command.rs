@@ -30,6 +30,17 @@ pub fn link([a, b]: &[String; 2], faults: &Faults) -> Vec<String> {
     words(["lab", "link", a, b, "--faults", &faults.to_string()])
 }
 
+/// An RPC server or gateway, with the cache of a topology or without.
+pub fn rpc(said: &[&str], cache: Option<&Path>) -> Vec<String> {
+    let cache = cache.map(|path| path.to_str().expect("a lab's folder is text"));
+    words(
+        ["rpc"]
+            .into_iter()
+            .chain(said.iter().copied())
+            .chain(cache.into_iter().flat_map(|file| ["--cache", file])),
+    )
+}
+
 /// The holder.
 pub fn holder(name: &str) -> Vec<String> {
     words(["lab", "hold", name])

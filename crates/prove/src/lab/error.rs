@@ -42,6 +42,8 @@ pub enum LabError {
     Load(LoadError),
     OneCore,
     WrongResults(usize),
+    Call(String),
+    WrongReplies(u64),
 }
 
 impl LabError {
@@ -157,6 +159,8 @@ impl fmt::Display for LabError {
             LabError::OneCore => f.write_str(
                 "the client needs one core and the servers another, and this process may use one; use `taskset`, or another machine",
             ),
+            LabError::Call(why) => write!(f, "a call: {why}"),
+            LabError::WrongReplies(count) => write!(f, "{count} replies are not what was said"),
             LabError::WrongResults(count) => {
                 write!(f, "{count} numbers are not what the operations on them make them; see the lines with ! above")
             }

@@ -16,10 +16,12 @@
 //! | `run` | load, kills, verdict: in namespaces, or over loopback in this process |
 //! | `bench` | latency and processor time with and without boxes, and against memcached |
 //! | `compute` | computations at the client, the server and the box |
+//! | `calls` | a call whose reply is kept, beside the server's and gRPC's |
 //! | `sweep` | what boxes keep, over their size and the skew of keys, in virtual time |
 //! | `error` | what can go wrong, and what to do about it |
 
 pub mod bench;
+pub mod calls;
 mod command;
 pub mod compute;
 mod error;
@@ -60,6 +62,8 @@ enum Command {
     Run(Box<run::Run>),
     Bench(Box<bench::Bench>),
     Compute(Box<compute::Compute>),
+    #[command(name = "rpc")]
+    Calls(calls::Calls),
     Sweep(sweep::Sweep),
     Link(link::carry::Carry),
     #[command(hide = true)]
@@ -82,6 +86,7 @@ impl Lab {
             Command::Run(run) => run.run(),
             Command::Bench(bench) => bench.run(),
             Command::Compute(compute) => compute.run(),
+            Command::Calls(calls) => calls.run(),
             Command::Sweep(sweep) => Ok(sweep.run()?),
             Command::Link(carry) => carry.run(),
             Command::Hold(hold) => hold.run(),
