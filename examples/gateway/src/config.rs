@@ -77,7 +77,8 @@ impl Config {
         }
         let number = |entry: &Entry<'_>, name: &str| {
             let at = interfaces.iter().position(|interface: &Interface| interface.name == name);
-            at.map(|at| at as u8).ok_or_else(|| entry.wrong(format!("there is no [[interface]] named {name:?}")))
+            at.map(|at| at as u8)
+                .ok_or_else(|| entry.wrong(format!("there is no [[interface]] named {name:?}")))
         };
         let mut routes = Routes::default();
         for (at, interface) in interfaces.iter().enumerate() {
@@ -102,7 +103,11 @@ impl Config {
             table.only(&["interface", "address", "mac"])?;
             let entry = table.need("interface", "the link that it is on")?;
             let mac = table.need("mac", "its hardware address")?.read(Mac::parse)?;
-            neighbours.push((number(&entry, entry.text()?)?, address(&table, "address", "its address")?, mac));
+            neighbours.push((
+                number(&entry, entry.text()?)?,
+                address(&table, "address", "its address")?,
+                mac,
+            ));
         }
         let nat = nat(file, tunnel.as_ref(), &interfaces)?;
         Ok(Config { net: Net { interfaces, tunnel, routes, nat, neighbours }, secret })
@@ -133,7 +138,9 @@ fn interface(table: &Table<'_>, known: &impl Fn(&str) -> Result<Known, String>) 
     if !(LEAST_MTU + OVERHEAD..=MOST_MTU).contains(&mtu) {
         let range = format!("{} to {MOST_MTU}", LEAST_MTU + OVERHEAD);
         let name = entry.text()?;
-        return Err(entry.wrong(format!("{name} has an MTU of {mtu}, {range} will do: ip link set {name} mtu 1500")));
+        return Err(
+            entry.wrong(format!("{name} has an MTU of {mtu}, {range} will do: ip link set {name} mtu 1500"))
+        );
     }
     let network = table.need("address", "the gateway's there, with its network: 10.1.0.1/24")?;
     let (prefix, address) = network.read(Prefix::parse)?;
@@ -201,7 +208,11 @@ fn route(
 fn nat(file: &Table<'_>, tunnel: Option<&Link>, interfaces: &[Interface]) -> Result<Option<Ipv4Addr>, Wrong> {
     let Some(entry) = file.get("nat") else { return Ok(None) };
     let table = entry.table()?;
-    let nat = address(&table, "address", "what hosts inside are seen as; an interface's, or one that is routed here")?;
+    let nat = address(
+        &table,
+        "address",
+        "what hosts inside are seen as; an interface's, or one that is routed here",
+    )?;
     let is_outside = |zone: Zone| zone == Zone::Outside;
     if !interfaces.iter().any(|i| is_outside(i.zone)) && !tunnel.is_some_and(|link| is_outside(link.zone)) {
         return Err(entry.wrong("nothing is outside, so nothing would be translated"));
@@ -219,7 +230,11 @@ mod tests {
     const GOOD: &str = include_str!("../gateway.toml");
 
     fn read(text: &str) -> Result<(Config, Registers), String> {
-        let folder = std::env::temp_dir().join(format!("gateway-config-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let folder = std::env::temp_dir().join(format!(
+            "gateway-config-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         private::make_directory(&folder).expect("a folder");
         let mut key = private::create(&folder.join("gateway.key")).expect("a file");
         key.write_all(Secret::of_seed(1).to_text().as_bytes()).expect("room");
@@ -242,7 +257,10 @@ mod tests {
         assert_eq!(config.net.interfaces.len(), 2);
         assert_eq!(config.net.nat, Some(Ipv4Addr::new(10, 9, 0, 1)));
         assert_eq!(config.net.routes.find(Ipv4Addr::new(10, 2, 3, 4)), Some(&Via::Tunnel));
-        assert_eq!(config.net.routes.find(Ipv4Addr::new(8, 8, 8, 8)), Some(&Via::Interface(1, Some(Ipv4Addr::new(192, 0, 2, 254)))));
+        assert_eq!(
+            config.net.routes.find(Ipv4Addr::new(8, 8, 8, 8)),
+            Some(&Via::Interface(1, Some(Ipv4Addr::new(192, 0, 2, 254))))
+        );
         assert_eq!(show(placement(&registers)), "acc  acc  acc ");
         assert_eq!(registers.read(Id::NatFlows), 65536);
         assert_eq!(config.secret, Some(Secret::of_seed(1)));

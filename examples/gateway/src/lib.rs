@@ -11,6 +11,9 @@
 //! | [`lab`] | two gateways between a client and a server, in namespaces |
 //! | [`bench`] | all placements without sockets |
 
+pub mod config;
+pub mod driver;
+pub mod lab;
 pub mod nat;
 pub mod net;
 pub mod packet;
@@ -18,4 +21,3 @@ pub mod place;
 pub mod registers;
 pub mod route;
 pub mod tunnel;
-pub mod config;

@@ -25,7 +25,8 @@ pub type Placement = [Place; 3];
 
 /// As the registers have it.
 pub fn placement(registers: &Registers) -> Placement {
-    [Id::PlaceRoute, Id::PlaceNat, Id::PlaceCrypto].map(|id| if registers.is_on(id) { Place::Acc } else { Place::Host })
+    [Id::PlaceRoute, Id::PlaceNat, Id::PlaceCrypto]
+        .map(|id| if registers.is_on(id) { Place::Acc } else { Place::Host })
 }
 
 /// Has the registers say a placement.

@@ -123,7 +123,8 @@ impl Nat {
             Proto::Echo => Class::Echo,
         };
         let remote = flow.dst;
-        let is_free = |flows: &Flows, port: u16| port >= LOWEST && flows.by_outside(flow.proto, port, remote).is_none();
+        let is_free =
+            |flows: &Flows, port: u16| port >= LOWEST && flows.by_outside(flow.proto, port, remote).is_none();
         let mut port = flow.src.1;
         let mut tries = 0;
         while !is_free(&self.flows, port) {
@@ -152,7 +153,9 @@ impl Nat {
         let Some(read) = transport(packet, &ip) else { return Ok(false) };
         let flow = read.flow;
         let found = self.flows.by_outside(flow.proto, flow.dst.1, flow.src);
-        let Some(number) = found.filter(|_| ip.len - ip.header >= flow.proto.header()) else { return Ok(false) };
+        let Some(number) = found.filter(|_| ip.len - ip.header >= flow.proto.header()) else {
+            return Ok(false);
+        };
         let inside = self.flows.flow(number).inside;
         let class = next_class(self.flows.flow(number).class, &read, true);
         self.flows.touch(number, class, now_ns);
@@ -216,7 +219,9 @@ fn put_into_quotation(bytes: &mut [u8], quoted: &Ipv4, proto: Proto, is_source: 
 
 fn next_class(class: Class, read: &Transport, is_from_outside: bool) -> Class {
     match class {
-        Class::Opening | Class::Established if read.fin || read.rst || read.syn && !is_from_outside => Class::Opening,
+        Class::Opening | Class::Established if read.fin || read.rst || read.syn && !is_from_outside => {
+            Class::Opening
+        }
         // A flow that was closed stays so until it is over, or opened again.
         Class::Opening if is_from_outside && read.syn => Class::Established,
         other => other,

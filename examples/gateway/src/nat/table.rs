@@ -108,7 +108,15 @@ impl Flows {
     }
 
     /// Adds a flow. Its keys are in use on neither side.
-    pub fn add(&mut self, proto: Proto, inside: End, remote: End, port: u16, class: Class, now_ns: u64) -> u32 {
+    pub fn add(
+        &mut self,
+        proto: Proto,
+        inside: End,
+        remote: End,
+        port: u16,
+        class: Class,
+        now_ns: u64,
+    ) -> u32 {
         let flow = Flow { proto, inside, remote, port, class, last_ns: now_ns, before: NONE, after: NONE };
         let number = match self.free.pop() {
             Some(number) => {

@@ -57,7 +57,11 @@ pub fn is_error(kind: u8) -> bool {
 
 /// Whether it can be one host's address.
 pub fn is_one_host(ip: Ipv4Addr) -> bool {
-    !(ip.is_multicast() || ip.is_broadcast() || ip.is_unspecified() || ip.is_loopback() || ip.octets()[0] >= 240)
+    !(ip.is_multicast()
+        || ip.is_broadcast()
+        || ip.is_unspecified()
+        || ip.is_loopback()
+        || ip.octets()[0] >= 240)
 }
 
 /// Where the packet that an ICMP error quotes begins in `packet`; none where it quotes none.

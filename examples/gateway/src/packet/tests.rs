@@ -10,8 +10,8 @@ fn ip() -> impl Strategy<Value = Ipv4Addr> {
 
 /// A whole packet of any kind that is understood.
 pub fn packet() -> impl Strategy<Value = Vec<u8>> {
-    (0..4_u8, (ip(), any::<u16>()), (ip(), any::<u16>()), proptest::collection::vec(any::<u8>(), 0..200)).prop_map(
-        |(kind, src, dst, payload)| match kind {
+    (0..4_u8, (ip(), any::<u16>()), (ip(), any::<u16>()), proptest::collection::vec(any::<u8>(), 0..200))
+        .prop_map(|(kind, src, dst, payload)| match kind {
             0 => build::udp(src, dst, &payload),
             1 => build::tcp(src, dst, payload.first().copied().unwrap_or(2), &payload),
             2 => build::echo(src.0, dst.0, src.1 % 2 == 0, (src.1, dst.1), &payload),
@@ -19,8 +19,7 @@ pub fn packet() -> impl Strategy<Value = Vec<u8>> {
                 let about = build::udp(dst, src, &payload);
                 icmp::Error::HostUnreachable.packet(src.0, &about).unwrap_or(about)
             }
-        },
-    )
+        })
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! The host's side: takes packets on, and says what is next for each.
 
 use super::stages::{Stages, Step};
-use super::{Answer, CAPACITY, Ground, Request};
+use super::{Answer, CAPACITY, Counters, Ground, Request};
 use crate::net::{Meta, Next, Out, Reason};
 use crate::place::slots::SLOT;
 use crate::tunnel::Job;
@@ -10,6 +10,7 @@ use codec::unit::Kernel;
 use codec::unit::kernels::{Open, Seal};
 use ring::pair::Server;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// See the head of the file.
 pub struct Host<C> {
@@ -19,11 +20,17 @@ pub struct Host<C> {
     /// A slot that no packet is in: for what a kernel writes.
     spare: u32,
     kernels: Option<(u32, Seal, Open)>,
+    counters: Arc<Counters>,
 }
 
 impl<C: Crossing> Host<C> {
-    pub(super) fn new(server: Server<Request, Answer>, ground: Arc<Ground<C>>, stages: Stages) -> Host<C> {
-        Host { server, ground, stages, spare: CAPACITY as u32, kernels: None }
+    pub(super) fn new(
+        server: Server<Request, Answer>,
+        ground: Arc<Ground<C>>,
+        stages: Stages,
+        counters: Arc<Counters>,
+    ) -> Host<C> {
+        Host { server, ground, stages, spare: CAPACITY as u32, kernels: None, counters }
     }
 
     /// Whether there is something to do.
@@ -63,14 +70,14 @@ impl<C: Crossing> Host<C> {
         worked
     }
 
-    /// Flows of NAT, if it is here.
-    pub fn flows(&self) -> Option<usize> {
-        self.stages.flows()
-    }
-
-    /// The tunnel's session, if it is looked after here.
-    pub fn session(&self) -> Option<Option<u32>> {
-        self.stages.crypto.as_ref().map(|crypto| crypto.session())
+    /// Has the counters say what is known here.
+    pub fn note(&self) {
+        if let Some(flows) = self.stages.flows() {
+            self.counters.flows.store(flows as u64, Relaxed);
+        }
+        if let Some(crypto) = &self.stages.crypto {
+            self.counters.session.store(crypto.session().map_or(0, |id| u64::from(id).max(1)), Relaxed);
+        }
     }
 
     fn take_on(&mut self, mut slot: u32, mut meta: Meta, now_ns: u64, out: &mut Out) -> (u32, Meta, Next) {

@@ -294,7 +294,8 @@ impl<C: Crossing + Send + Sync + 'static> Lane<C> {
         self.ground.crossing.doorbell(Meta::BYTES);
         // SAFETY: bytes of the same layout, initialised before and, as the source is, after; the host writes no more to what it has given.
         unsafe {
-            let into = std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<MaybeUninit<u8>>(), into.len());
+            let into =
+                std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<MaybeUninit<u8>>(), into.len());
             self.ground.crossing.read(from, into);
         }
     }
@@ -402,10 +403,13 @@ impl<C: Crossing + Send + Sync + 'static> Lane<C> {
 
     /// Has the units seal and open with the session's keys: tasks that were submitted before finish with the old ones.
     fn program(&mut self) -> bool {
-        let Some((keys, sealing)) = self.stages.crypto.as_ref().and_then(|crypto| crypto.keys()) else { return false };
+        let Some((keys, sealing)) = self.stages.crypto.as_ref().and_then(|crypto| crypto.keys()) else {
+            return false;
+        };
         if self.programmed != Some(keys.id) {
             let [seal, open] = &mut self.units;
-            let is_there = seal.program(Seal::new(sealing)).is_ok() && open.program(Open::new(&keys.open)).is_ok();
+            let is_there =
+                seal.program(Seal::new(sealing)).is_ok() && open.program(Open::new(&keys.open)).is_ok();
             self.programmed = is_there.then_some(keys.id);
         }
         self.programmed.is_some()

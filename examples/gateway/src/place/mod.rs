@@ -97,8 +97,6 @@ pub struct Counters {
     pub session: AtomicU64,
     /// Stages that were moved.
     pub moves: AtomicU64,
-    /// Processor time of the lane's thread, the host's, and of the units'.
-    pub cpu_ns: [AtomicU64; 3],
 }
 
 /// What a gateway counted so far.
@@ -122,8 +120,6 @@ pub struct Figures {
     pub session: u64,
     /// See [`Counters`].
     pub moves: u64,
-    /// See [`Counters`].
-    pub cpu_ns: [u64; 3],
 }
 
 impl Counters {
@@ -139,7 +135,8 @@ impl Counters {
     /// As they are now.
     pub fn figures(&self) -> Figures {
         let two = |of: &[AtomicU64; 2]| [of[0].load(Relaxed), of[1].load(Relaxed)];
-        let dropped = Reason::ALL.iter().map(|reason| (*reason, self.dropped[*reason as usize].load(Relaxed)));
+        let dropped =
+            Reason::ALL.iter().map(|reason| (*reason, self.dropped[*reason as usize].load(Relaxed)));
         Figures {
             received: two(&self.received),
             sent: two(&self.sent),
@@ -150,7 +147,6 @@ impl Counters {
             flows: self.flows.load(Relaxed),
             session: self.session.load(Relaxed),
             moves: self.moves.load(Relaxed),
-            cpu_ns: [0, 1, 2].map(|at: usize| self.cpu_ns[at].load(Relaxed)),
         }
     }
 }
@@ -179,7 +175,8 @@ pub fn places<C: Crossing + Send + Sync + 'static>(
     wait: ring::wait::WaitPolicy,
 ) -> io::Result<(Lane<C>, Host<C>)> {
     let Setting { net, registers, secret, drawn, placement } = setting;
-    let ground = Ground { crossing, host: Slots::new(CAPACITY as u32 + 1)?, acc: Slots::new(2 * CAPACITY as u32)? };
+    let ground =
+        Ground { crossing, host: Slots::new(CAPACITY as u32 + 1)?, acc: Slots::new(2 * CAPACITY as u32)? };
     let ground = Arc::new(ground);
     let (client, server) = ring::pair::pair(2 * CAPACITY as u32);
     let seed = u64::from_le_bytes(drawn[..8].try_into().expect("eight bytes")).rotate_left(17);
@@ -192,8 +189,9 @@ pub fn places<C: Crossing + Send + Sync + 'static>(
     for (stage, place) in all.into_iter().zip(placement) {
         if place == Place::Acc { on_lane.give(stage) } else { on_host.give(stage) }
     }
-    let host = Host::new(server, ground.clone(), on_host);
-    Ok((Lane::new(client, ground, net, on_lane, placement, wait), host))
+    let lane = Lane::new(client, ground.clone(), net, on_lane, placement, wait);
+    let host = Host::new(server, ground, on_host, lane.counters());
+    Ok((lane, host))
 }
 
 #[cfg(test)]

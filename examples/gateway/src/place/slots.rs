@@ -41,7 +41,8 @@ impl Slots {
     /// The first byte of a slot.
     fn start(&self, number: u32) -> NonNull<u8> {
         assert!(number < self.count, "a slot's number is below their count");
-        NonNull::new(self.region.start().wrapping_add(number as usize * SLOT)).expect("a region does not begin at zero")
+        NonNull::new(self.region.start().wrapping_add(number as usize * SLOT))
+            .expect("a region does not begin at zero")
     }
 
     /// Where `range` of a slot is, for a crossing.
@@ -53,7 +54,10 @@ impl Slots {
 
     /// Where `range` of a slot is, for a unit.
     pub fn span(&self, number: u32, range: Range<usize>) -> Span {
-        assert!(number < self.count && range.start <= range.end && range.end <= SLOT, "a frame lies in its slot");
+        assert!(
+            number < self.count && range.start <= range.end && range.end <= SLOT,
+            "a frame lies in its slot"
+        );
         Span::new((number as usize * SLOT + range.start) as u64, range.len() as u32)
     }
 

@@ -37,7 +37,10 @@ pub fn net(side: u8) -> Net {
         mtu: 1500,
         zone,
     };
-    let (near, far) = (prefix(if side == 0 { "10.1.0.0/24" } else { "10.2.0.0/24" }), prefix(if side == 0 { "10.2.0.0/24" } else { "10.9.0.0/24" }));
+    let (near, far) = (
+        prefix(if side == 0 { "10.1.0.0/24" } else { "10.2.0.0/24" }),
+        prefix(if side == 0 { "10.2.0.0/24" } else { "10.9.0.0/24" }),
+    );
     let mut routes = Table::default();
     routes.insert(near, Via::Interface(INSIDE, None));
     routes.insert(prefix("192.0.2.0/24"), Via::Interface(CARRIER, None));
@@ -172,10 +175,24 @@ fn expected(stages: &[Place], lens: &[usize]) -> Counts {
         let (len, entry) = (*len as u64, Meta::BYTES as u64);
         match (from, to) {
             (Place::Acc, Place::Host) => {
-                counts = counts + Counts { writes: 1, write_bytes: len, notifications: 1, notify_bytes: entry, ..Counts::default() };
+                counts = counts
+                    + Counts {
+                        writes: 1,
+                        write_bytes: len,
+                        notifications: 1,
+                        notify_bytes: entry,
+                        ..Counts::default()
+                    };
             }
             (Place::Host, Place::Acc) => {
-                counts = counts + Counts { reads: 1, read_bytes: len, doorbells: 1, doorbell_bytes: entry, ..Counts::default() };
+                counts = counts
+                    + Counts {
+                        reads: 1,
+                        read_bytes: len,
+                        doorbells: 1,
+                        doorbell_bytes: entry,
+                        ..Counts::default()
+                    };
             }
             _ => {}
         }
@@ -196,7 +213,12 @@ fn what_crosses_follows_from_the_placement_to_the_byte() {
             let len = 14 + 28 + payload.len();
             let request = build::udp((CLIENT, 5000 + i as u16), (SERVER, 53), &payload);
             let out = a.take(INSIDE, &frame(&request, mac(10)));
-            assert_eq!((out.len(), out[0].0, out[0].1.len()), (1, CARRIER, len + sealed), "{}", show(placement));
+            assert_eq!(
+                (out.len(), out[0].0, out[0].1.len()),
+                (1, CARRIER, len + sealed),
+                "{}",
+                show(placement)
+            );
             a_expected = a_expected + expected(&[route, nat, crypto], &[len, len, len, len + sealed]);
             let out = b.take(CARRIER, &out[0].1);
             assert_eq!((out.len(), out[0].0, out[0].1.len()), (1, INSIDE, len));
@@ -235,7 +257,10 @@ fn what_ends_on_the_host_gives_its_slot_back() {
         assert_eq!(a.figures().dropped, [(Reason::NotForUs, lost)]);
         let crossed = a.counts() - before;
         let expected = if placement[0] == Place::Host { lost } else { 0 };
-        assert_eq!((crossed.writes, crossed.returns, crossed.chunks_returned, crossed.reads), (expected, expected, expected, 0));
+        assert_eq!(
+            (crossed.writes, crossed.returns, crossed.chunks_returned, crossed.reads),
+            (expected, expected, expected, 0)
+        );
     }
 }
 
@@ -265,7 +290,8 @@ fn stages_move_under_load_and_no_packet_is_lost_or_overtaken() {
         b.admit(CARRIER, &sealed);
     }
     got.extend(b.settle());
-    let numbers: Vec<u32> = got.iter().map(|(_, frame)| u32::from_be_bytes(frame[42..46].try_into().expect("four"))).collect();
+    let numbers: Vec<u32> =
+        got.iter().map(|(_, frame)| u32::from_be_bytes(frame[42..46].try_into().expect("four"))).collect();
     assert_eq!(numbers, (0..3000).collect::<Vec<u32>>());
     for side in [&a, &b] {
         let figures = side.figures();
@@ -279,7 +305,8 @@ fn stages_move_under_load_and_no_packet_is_lost_or_overtaken() {
 fn a_gateway_that_starts_again_has_a_session_again_and_recordings_are_refused() {
     for placement in placements() {
         let [mut a, mut b] = pair([placement, placement]);
-        let send = |a: &mut Gateway| a.take(INSIDE, &frame(&build::udp((CLIENT, 7), (SERVER, 9), &[1]), mac(10)));
+        let send =
+            |a: &mut Gateway| a.take(INSIDE, &frame(&build::udp((CLIENT, 7), (SERVER, 9), &[1]), mac(10)));
         let recorded = send(&mut a);
         assert_eq!(b.take(CARRIER, &recorded[0].1).len(), 1);
         assert_eq!(b.take(CARRIER, &recorded[0].1), [], "the same again");

@@ -57,7 +57,13 @@ impl Route {
         }
     }
 
-    fn decide(&mut self, meta: &mut Meta, frame: &mut [u8], now_ns: u64, out: &mut Out) -> Result<Next, Reason> {
+    fn decide(
+        &mut self,
+        meta: &mut Meta,
+        frame: &mut [u8],
+        now_ns: u64,
+        out: &mut Out,
+    ) -> Result<Next, Reason> {
         if !meta.has(Meta::LOCAL) && !meta.has(Meta::OPENED) {
             let (dst, _, ethertype) = ethernet::read(frame).ok_or(Reason::Malformed)?;
             let own = self.net.interfaces[usize::from(meta.interface)].mac;
@@ -65,7 +71,9 @@ impl Route {
                 return Err(Reason::NotForUs);
             }
             match ethertype {
-                ethernet::ARP => return self.handle_arp(meta.interface, &frame[ethernet::HEADER..], now_ns, out),
+                ethernet::ARP => {
+                    return self.handle_arp(meta.interface, &frame[ethernet::HEADER..], now_ns, out);
+                }
                 ethernet::IPV4 if dst == own => {}
                 ethernet::IPV4 => return Err(Reason::NotForUs),
                 _ => return Err(Reason::NotIpv4),
@@ -112,7 +120,11 @@ impl Route {
             self.tell(icmp::Error::NetUnreachable, *meta, packet, now_ns, out);
             return Err(Reason::NoRoute);
         };
-        if self.net.nat.is_some() && from == Zone::Outside && way.zone == Zone::Inside && !meta.has(Meta::TRANSLATED) {
+        if self.net.nat.is_some()
+            && from == Zone::Outside
+            && way.zone == Zone::Inside
+            && !meta.has(Meta::TRANSLATED)
+        {
             return Err(Reason::NotTranslated);
         }
         if ip.len > way.mtu {
@@ -124,7 +136,8 @@ impl Route {
             out.made.push(self.question(way.interface, way.hop));
         }
         let Some(mac) = found.mac else {
-            let waiting = Made { meta: *meta, is_ready: false, frame: frame[..usize::from(meta.len)].to_vec() };
+            let waiting =
+                Made { meta: *meta, is_ready: false, frame: frame[..usize::from(meta.len)].to_vec() };
             let held = self.neighbours.hold((way.interface, way.hop), now_ns, waiting);
             let given_up = held.map_err(|_| Reason::NeighboursFull)?;
             out.dropped.extend(given_up.map(|_| Reason::NeighboursFull));
@@ -163,13 +176,23 @@ impl Route {
         Some(Way {
             interface,
             hop: router.unwrap_or(seal.map_or(to, |link: Link| link.peer)),
-            mtu: if seal.is_some() { carrier.mtu.saturating_sub(crate::tunnel::OVERHEAD) } else { carrier.mtu },
+            mtu: if seal.is_some() {
+                carrier.mtu.saturating_sub(crate::tunnel::OVERHEAD)
+            } else {
+                carrier.mtu
+            },
             zone: seal.map_or(carrier.zone, |link| link.zone),
             seal: seal.is_some(),
         })
     }
 
-    fn handle_arp(&mut self, interface: u8, bytes: &[u8], now_ns: u64, out: &mut Out) -> Result<Next, Reason> {
+    fn handle_arp(
+        &mut self,
+        interface: u8,
+        bytes: &[u8],
+        now_ns: u64,
+        out: &mut Out,
+    ) -> Result<Next, Reason> {
         let arp = Arp::parse(bytes).ok_or(Reason::Malformed)?;
         let own = &self.net.interfaces[usize::from(interface)];
         let is_nat = self.net.nat == Some(arp.to.0) && own.zone == Zone::Outside;

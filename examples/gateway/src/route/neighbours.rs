@@ -85,7 +85,9 @@ impl Neighbours {
     /// A neighbour said who it is: the packets that waited for it. `is_for_us`: it asked for this gateway, and is learnt if there is room.
     pub fn learn(&mut self, place: Place, mac: Mac, is_for_us: bool, now_ns: u64) -> Vec<Made> {
         let is_new = !self.known.contains_key(&place);
-        if (is_new && (!is_for_us || self.known.len() >= MOST)) || matches!(self.known.get(&place), Some(State::Static(_))) {
+        if (is_new && (!is_for_us || self.known.len() >= MOST))
+            || matches!(self.known.get(&place), Some(State::Static(_)))
+        {
             return Vec::new();
         }
         match self.known.insert(place, State::Known { mac, seen_ns: now_ns, asked_ns: now_ns }) {

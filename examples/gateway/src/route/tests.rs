@@ -144,7 +144,9 @@ fn senders_are_told_why_their_packets_go_nowhere() {
         }
     }
     // A hundred at once, then a hundred a second.
-    let told = |route: &mut Route, now| (0..200).filter(|_| !take(route, from(INSIDE), &frame(&far, OWN), now).out.made.is_empty()).count();
+    let told = |route: &mut Route, now| {
+        (0..200).filter(|_| !take(route, from(INSIDE), &frame(&far, OWN), now).out.made.is_empty()).count()
+    };
     assert_eq!(told(&mut route, 1), 96);
     assert_eq!(told(&mut route, SECOND), 100);
     assert_eq!(told(&mut route, SECOND + SECOND / 10), 10);
@@ -156,7 +158,11 @@ fn what_is_wrong_or_not_ours_ends_without_a_word() {
     let good = build::udp((CLIENT, 1), (SERVER, 2), &[]);
     let mut broken = good.clone();
     broken[12] ^= 1;
-    let six = { let mut f = frame(&good, OWN); f[12..14].copy_from_slice(&[0x86, 0xDD]); f };
+    let six = {
+        let mut f = frame(&good, OWN);
+        f[12..14].copy_from_slice(&[0x86, 0xDD]);
+        f
+    };
     let from_us = build::udp((OWN_ADDRESS, 1), (SERVER, 2), &[]);
     let to_many = build::udp((CLIENT, 1), (Ipv4Addr::new(224, 0, 0, 5), 2), &[]);
     for (frame, reason) in [

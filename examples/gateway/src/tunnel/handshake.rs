@@ -65,7 +65,17 @@ pub struct Heard {
 impl Handshake {
     /// A side that starts. The roles are 0 and 1.
     pub fn new(secret: Secret, role: u8, own: Number) -> Handshake {
-        Handshake { secret, role, own, peer: None, question: 0, answered: 0, asked_ns: None, doubts: true, doubted: 0 }
+        Handshake {
+            secret,
+            role,
+            own,
+            peer: None,
+            question: 0,
+            answered: 0,
+            asked_ns: None,
+            doubts: true,
+            doubted: 0,
+        }
     }
 
     /// A question, if it is time for one.

@@ -48,12 +48,14 @@ impl Secret {
     pub fn read(path: &Path) -> Result<Secret, String> {
         use std::os::unix::fs::PermissionsExt as _;
         let shown = path.display();
-        let failed = |error| format!("cannot read the key {shown}: {error}; `gateway keygen {shown}` makes one");
+        let failed =
+            |error| format!("cannot read the key {shown}: {error}; `gateway keygen {shown}` makes one");
         let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
         if mode & 0o077 != 0 {
             return Err(format!("others may read the key {shown}: chmod 600 {shown}"));
         }
-        Secret::parse(&std::fs::read_to_string(path).map_err(failed)?).map_err(|why| format!("{shown}: {why}"))
+        Secret::parse(&std::fs::read_to_string(path).map_err(failed)?)
+            .map_err(|why| format!("{shown}: {why}"))
     }
 
     /// For tests and laboratories.
@@ -117,7 +119,7 @@ mod tests {
         key[..20].fill(0x0B);
         let code = mac(&Secret(key), &[b"Hi ", b"There"]);
         assert_eq!(code[..8], [0xB0, 0x34, 0x4C, 0x61, 0xD8, 0xDB, 0x38, 0x53]);
-assert_eq!(code[28..], [0x2E, 0x32, 0xCF, 0xF7]);
+        assert_eq!(code[28..], [0x2E, 0x32, 0xCF, 0xF7]);
         assert!(is_same(&code, &code) && !is_same(&code, &code[1..]));
     }
 

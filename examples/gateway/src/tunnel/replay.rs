@@ -53,7 +53,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn steps() -> impl Strategy<Value = Vec<(bool, u64)>> {
-        let step = prop_oneof![Just(0..3_u64), Just(0..200), Just(WINDOW - 70..WINDOW + 70), Just(0..1 << 40)];
+        let step =
+            prop_oneof![Just(0..3_u64), Just(0..200), Just(WINDOW - 70..WINDOW + 70), Just(0..1 << 40)];
         proptest::collection::vec((any::<bool>(), step.prop_flat_map(|range| range)), 1..200)
     }
 

@@ -1,9 +1,9 @@
 //! What one gateway seals the other opens, once; whatever else comes does no harm.
 
 use crate::net::Reason;
+use crate::packet::Mac;
 use crate::packet::build;
 use crate::place::tests::{CLIENT, Gateway, SERVER, frame, pair};
-use crate::packet::Mac;
 use crate::registers::placements;
 use base::prng::Prng;
 use codec::memory::Place;
