@@ -11,6 +11,7 @@
 //! | [`lab`] | two gateways between a client and a server, in namespaces |
 //! | [`bench`] | all placements without sockets |
 
+pub mod bench;
 pub mod config;
 pub mod driver;
 pub mod lab;

@@ -1,9 +1,10 @@
 //! The command: see README.md.
 
+use gateway::bench;
 use gateway::config::Config;
 use gateway::driver::{self, interface};
 use gateway::lab::network::Hides;
-use gateway::lab::{self, namespace};
+use gateway::lab::{self, LabError, namespace};
 use gateway::registers::{Registers, placement, show};
 use gateway::tunnel::keys::Secret;
 use ring::wait::WaitPolicy;
@@ -16,9 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// How the command ends where there can be no lab: what test drivers take for a test that was skipped.
+const NOT_HERE: u8 = 77;
+
 const USAGE: &str = "\
 gateway lab [--seconds N] [--nat a|b]   client, two gateways and server in namespaces; load in all placements, checked (no root needed)
 gateway run --config FILE               on real interfaces (CAP_NET_RAW, CAP_NET_ADMIN); SIGHUP reads registers again, SIGINT ends
+gateway bench [--seconds N] [--sizes N,N]  one gateway without sockets, in all placements: what stages and crossings cost
 gateway keygen FILE                     a new key for the tunnel, which both gateways have
 gateway registers                       what a config file may tune";
 
@@ -27,8 +32,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match words[..] {
         ["lab", ref options @ ..] => lab(options),
-        ["run", "--config", file] => run(Path::new(file)),
-        ["keygen", file] => keygen(Path::new(file)),
+        ["bench", ref options @ ..] => bench(options).map_err(LabError::Failed),
+        ["run", "--config", file] => run(Path::new(file)).map_err(LabError::Failed),
+        ["keygen", file] => keygen(Path::new(file)).map_err(LabError::Failed),
         ["registers"] => {
             registers();
             Ok(())
@@ -37,15 +43,15 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             Ok(())
         }
-        _ => Err(format!("this is how it is called:\n{USAGE}")),
+        _ => Err(LabError::Failed(format!("this is how it is called:\n{USAGE}"))),
     };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    let (why, code) = match ended {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(LabError::Failed(why)) => (why, 1),
+        Err(LabError::NotHere(why)) => (why, NOT_HERE),
+    };
+    eprintln!("{why}");
+    ExitCode::from(code)
 }
 
 /// Set by the first signal to end; the second ends the process at once.
@@ -60,22 +66,47 @@ fn on_end() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
-fn lab(options: &[&str]) -> Result<(), String> {
+fn lab(options: &[&str]) -> Result<(), LabError> {
     let mut set = lab::Options { time: Duration::from_secs(3), hides: Hides::A };
     for pair in options.chunks(2) {
         match pair {
             ["--seconds", seconds] => {
                 let seconds = seconds.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
-                set.time = Duration::from_secs(seconds.ok_or("--seconds is 1 to 3600, for each placement")?);
+                let seconds =
+                    seconds.ok_or_else(|| "--seconds is 1 to 3600, for each placement".to_owned())?;
+                set.time = Duration::from_secs(seconds);
             }
             ["--nat", "a"] => set.hides = Hides::A,
             ["--nat", "b"] => set.hides = Hides::B,
-            other => return Err(format!("the lab has no option {}:\n{USAGE}", other.join(" "))),
+            other => return Err(format!("the lab has no option {}:\n{USAGE}", other.join(" ")).into()),
         }
     }
     // Before there are threads.
-    namespace::become_root()?;
+    namespace::become_root().map_err(LabError::NotHere)?;
     lab::run(set, &on_end()?)
+}
+
+fn bench(options: &[&str]) -> Result<(), String> {
+    let rounds = 5;
+    let mut set = bench::Options { slice: Duration::from_millis(200), rounds, sizes: vec![64, 512, 1400] };
+    for pair in options.chunks(2) {
+        match pair {
+            ["--seconds", seconds] => {
+                let seconds: Option<u32> =
+                    seconds.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
+                let seconds = seconds.ok_or("--seconds is 1 to 3600, for each placement and size")?;
+                set.slice = Duration::from_secs(seconds.into()) / rounds as u32;
+            }
+            ["--sizes", sizes] => {
+                let size = |size: &str| size.parse().ok().filter(|size| (28..=1440).contains(size));
+                let sizes = sizes.split(',').map(size).collect::<Option<Vec<usize>>>();
+                set.sizes =
+                    sizes.ok_or("--sizes are 28 to 1440 bytes, with commas: more do not fit the tunnel")?;
+            }
+            other => return Err(format!("the bench has no option {}:\n{USAGE}", other.join(" "))),
+        }
+    }
+    bench::run(&set, &*on_end()?)
 }
 
 fn run(file: &Path) -> Result<(), String> {

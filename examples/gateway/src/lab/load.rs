@@ -83,7 +83,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// Reads to the end; how many bytes were as they should be: all, or it is an error.
-fn check(stream: &mut TcpStream, mut seen: impl FnMut(u64)) -> io::Result<u64> {
+fn check(stream: &mut impl Read, mut seen: impl FnMut(u64)) -> io::Result<u64> {
     let block = block();
     let (mut buffer, mut count) = (vec![0; 64 << 10], 0_usize);
     loop {
@@ -268,4 +268,26 @@ pub fn ping(
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_changed_missing_doubled_or_out_of_place_are_found() {
+        let whole: Vec<u8> = block().into_iter().cycle().take(200_000).collect();
+        assert_eq!(check(&mut &whole[..], |_| {}).expect("as it should be"), 200_000);
+        for at in [0, 1, 1460, BLOCK - 1, BLOCK, 150_000] {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            let missing = [&whole[..at], &whole[at + 1448..]].concat();
+            let doubled = [&whole[..at + 1448], &whole[at..]].concat();
+            let mut swapped = whole.clone();
+            swapped[at..at + 2896].rotate_left(1448);
+            for wrong in [changed, missing, doubled, swapped] {
+                assert!(check(&mut &wrong[..], |_| {}).is_err(), "{at}");
+            }
+        }
+    }
 }

@@ -27,6 +27,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Why a run is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabError {
+    /// It cannot be here, and what would let it.
+    NotHere(String),
+    /// Something did not work, or what came through was wrong.
+    Failed(String),
+}
+
+impl From<String> for LabError {
+    fn from(why: String) -> LabError {
+        LabError::Failed(why)
+    }
+}
+
 /// How a run is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -63,8 +78,8 @@ struct Lab {
 /// Runs it, and prints the table.
 ///
 /// # Errors
-/// A sentence: the system refuses, or something that came through was wrong.
-pub fn run(options: Options, stop: &Arc<AtomicBool>) -> Result<(), String> {
+/// See [`LabError`].
+pub fn run(options: Options, stop: &Arc<AtomicBool>) -> Result<(), LabError> {
     let lab = Lab::new(options)?;
     println!(
         "client 10.1.0.2 ── gateway A (10.1.0.1, 192.0.2.1) ══ tunnel ══ gateway B (192.0.2.2, 10.2.0.1) ── server 10.2.0.2"
@@ -79,12 +94,13 @@ pub fn run(options: Options, stop: &Arc<AtomicBool>) -> Result<(), String> {
         rows.push(lab.measure(placement, stop)?);
     }
     print!("{}", table(&rows, options.hides));
+    if cfg!(debug_assertions) {
+        println!("This build is not optimised: times are of no use. `cargo run --release -- lab` has them.");
+    }
     for (name, gateway) in ["A", "B"].iter().zip(&lab.gateways) {
         println!("gateway {name} since its start: {}", summary(&gateway.counters.figures()));
     }
-    let Lab { gateways: [a, b], .. } = lab;
-    a.end()?;
-    b.end()
+    Ok(lab.take_away(stop)?)
 }
 
 impl Lab {
@@ -145,7 +161,9 @@ impl Lab {
                     println!("  over after {ttl}: {from} says so")
                 }
                 other => {
-                    return Err(format!("of a packet with {ttl} to live {router} should tell, not {other:?}"));
+                    return Err(format!(
+                        "of a packet with {ttl} to live {router} should tell, not {other:?}"
+                    ));
                 }
             }
         }
@@ -167,6 +185,26 @@ impl Lab {
             Err(error) => return Err(format!("curl from http.server: {error}")),
         }
         Ok(())
+    }
+
+    /// Takes the client's cable away, and ends: gateway A says so, and B goes on until it is told to end.
+    fn take_away(self, stop: &AtomicBool) -> Result<(), String> {
+        let Lab { network, gateways: [a, b], .. } = self;
+        if stop.load(Relaxed) {
+            return a.end().and(b.end());
+        }
+        network.client.ip("link delete c0").map_err(|error| format!("taking the cable away: {error}"))?;
+        let until = Instant::now() + PATIENCE;
+        while !a.has_ended() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        match a.end() {
+            Err(why) if why.contains("gone") => println!("its cable taken away, gateway A said: {why}"),
+            other => {
+                return Err(format!("gateway A should have told that its interface is gone, not {other:?}"));
+            }
+        }
+        b.end()
     }
 
     fn move_to(&self, placement: Placement) -> Result<(), String> {
@@ -397,6 +435,6 @@ mod tests {
     #[test]
     fn crossings_are_changes_of_place_on_the_way_from_wire_to_wire() {
         let counts: Vec<usize> = placements().map(|placement| crossings(placement, &Stage::ALL)).collect();
-        assert_eq!(counts, [2, 2, 4, 2, 2, 4, 2, 0].map(|count: usize| count));
+        assert_eq!(counts, [2, 2, 4, 2, 2, 2, 2, 0]);
     }
 }

@@ -36,13 +36,34 @@ pub struct Nat {
     address: Ipv4Addr,
     flows: Flows,
     prng: Prng,
+    /// A bug that tests must find.
+    planted: Option<Planted>,
+}
+
+/// Bugs that tests plant, and that must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    /// The addresses' change is not in the transport's checksum.
+    OldChecksum,
+    /// What comes from outside does not keep a flow.
+    Forgetful,
+    /// The table takes one flow more than it may.
+    OneMore,
+    /// A port stands for whoever used it last, whatever the remote.
+    AnyRemote,
+    /// A closed flow is kept as long as an open one.
+    NeverClosed,
 }
 
 impl Nat {
     /// For a network; `seed` is where drawn ports come from.
     pub fn new(net: &Net, registers: Arc<Registers>, seed: u64) -> Nat {
         let address = net.nat.unwrap_or(Ipv4Addr::UNSPECIFIED);
-        Nat { registers, address, flows: Flows::default(), prng: Prng::new(seed) }
+        Nat { registers, address, flows: Flows::default(), prng: Prng::new(seed), planted: None }
+    }
+
+    fn has(&self, planted: Planted) -> bool {
+        self.planted == Some(planted)
     }
 
     /// Flows there are.
@@ -97,14 +118,20 @@ impl Nat {
         }
         let number = match self.flows.by_inside(flow.proto, flow.src, flow.dst) {
             Some(number) => {
-                let class = next_class(self.flows.flow(number).class, &read, false);
+                let class = match self.has(Planted::NeverClosed) {
+                    true => self.flows.flow(number).class,
+                    false => next_class(self.flows.flow(number).class, &read, false),
+                };
                 self.flows.touch(number, class, now_ns);
                 number
             }
             None => self.open(&read, now_ns)?,
         };
         let port = self.flows.flow(number).port;
-        let change = Ipv4::set_address(packet, true, self.address);
+        let mut change = Ipv4::set_address(packet, true, self.address);
+        if self.has(Planted::OldChecksum) {
+            change = Change::default();
+        }
         flow.proto.set_port(&mut packet[ip.header..ip.len], true, port, change);
         Ok(())
     }
@@ -114,7 +141,7 @@ impl Nat {
         if self.flows.len() >= self.registers.size(Id::NatFlows) {
             self.flows.expire(now_ns, self.kept_ns(), 1024);
         }
-        if self.flows.len() >= self.registers.size(Id::NatFlows) {
+        if self.flows.len() >= self.registers.size(Id::NatFlows) + usize::from(self.has(Planted::OneMore)) {
             return Err(Reason::NatFull);
         }
         let class = match flow.proto {
@@ -152,13 +179,18 @@ impl Nat {
         }
         let Some(read) = transport(packet, &ip) else { return Ok(false) };
         let flow = read.flow;
-        let found = self.flows.by_outside(flow.proto, flow.dst.1, flow.src);
+        let found = match self.has(Planted::AnyRemote) {
+            true => self.flows.by_port(flow.proto, flow.dst.1),
+            false => self.flows.by_outside(flow.proto, flow.dst.1, flow.src),
+        };
         let Some(number) = found.filter(|_| ip.len - ip.header >= flow.proto.header()) else {
             return Ok(false);
         };
         let inside = self.flows.flow(number).inside;
         let class = next_class(self.flows.flow(number).class, &read, true);
-        self.flows.touch(number, class, now_ns);
+        if !self.has(Planted::Forgetful) {
+            self.flows.touch(number, class, now_ns);
+        }
         let change = Ipv4::set_address(packet, false, inside.0);
         flow.proto.set_port(&mut packet[ip.header..ip.len], false, inside.1, change);
         Ok(true)

@@ -102,6 +102,12 @@ impl Flows {
         self.outside.get(&(proto, port, remote)).copied()
     }
 
+    /// One of a port's, whatever its remote: for a bug that is planted.
+    pub fn by_port(&self, proto: Proto, port: u16) -> Option<u32> {
+        let of = |(key, number): (&Outside, &u32)| (key.0 == proto && key.1 == port).then_some(*number);
+        self.outside.iter().find_map(of)
+    }
+
     /// One of them.
     pub fn flow(&self, number: u32) -> &Flow {
         &self.flows[number as usize]
