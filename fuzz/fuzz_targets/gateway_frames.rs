@@ -1,6 +1,7 @@
 //! Frames of anybody through a whole gateway (`examples/gateway`): stages on host and accelerator, NAT, a tunnel with a session.
 //!
-//! An input is steps: what kind, which interface, how long, bytes. Bytes are a frame as it stands, or behind headers that are right, so that they come past the checks of addresses and
+//! An input is steps: what kind, which interface, how long, bytes. Bytes are a frame as it stands, or behind headers that are right, so
+//! that they come past the checks of addresses and
 //! checksums, or what the other gateway seals. Whatever comes: nothing panics, each packet has one end, and what leaves has a right header.
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The lab, as its command runs it: real packets between namespaces. Where nobody may make namespaces it is skipped; with `MILLRACE_REQUIRE_LAB=1` it fails instead.
+//! The lab, as its command runs it: real packets between namespaces. Where nobody may make namespaces it is skipped; with
+//! `MILLRACE_REQUIRE_LAB=1` it fails instead.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};

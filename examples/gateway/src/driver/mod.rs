@@ -5,7 +5,8 @@
 //!         idle: waits for a unit, else sleeps on sockets and on a bell that the host rings
 //!  host   asleep until the lane wakes it
 //! ```
-//! Bounds: [`BURST`] frames of an interface a turn, so that none starves another. A tenth of a second between looks at what is due: ticks, registers, interfaces,
+//! Bounds: [`BURST`] frames of an interface a turn, so that none starves another. A tenth of a second between looks at what is due: ticks,
+//! registers, interfaces,
 //! the end.
 //!
 //! Errors: an interface that goes down is told, and taken up again when it is back; one that is gone ends the gateway.

@@ -11,7 +11,8 @@
 //!
 //! Ordering: **status** is stored with Release after the frame was written or read, and loaded with Acquire before: the kernel does the same.
 //!
-//! Bounds: [`RX`] and [`TX`] frames of [`FRAME`] bytes; what has no room is counted by the kernel. A frame that is longer than a slot is cut by it, and then ends here.
+//! Bounds: [`RX`] and [`TX`] frames of [`FRAME`] bytes; what has no room is counted by the kernel. A frame that is longer than a slot is
+//! cut by it, and then ends here.
 //!
 //! Sources: Documentation/networking/packet_mmap.rst.
 

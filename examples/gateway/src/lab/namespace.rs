@@ -1,6 +1,7 @@
 //! Network namespaces without names: gone with their last descriptor, whatever became of who made them.
 //!
-//! Why not those of `prove`'s lab: they have names in a folder of root's, so that a lab outlives its maker; this one is to leave nothing, and to need no root.
+//! Why not those of `prove`'s lab: they have names in a folder of root's, so that a lab outlives its maker; this one is to leave nothing,
+//! and to need no root.
 
 use std::fs::File;
 use std::io;

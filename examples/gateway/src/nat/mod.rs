@@ -5,7 +5,8 @@
 //!  UDP, echo  (none) ── any ──▶ kept;      all: no packet for the class's time ──▶ (none)
 //! ```
 //! Invariants, beside those of `table`:
-//! 1. Checksums are changed by what changed (RFC 1624), so a packet that was damaged before stays damaged: only a sender's sum says that a packet is whole.
+//! 1. Checksums are changed by what changed (RFC 1624), so a packet that was damaged before stays damaged: only a sender's sum says that a
+//!    packet is whole.
 //! 2. An ICMP error about a translated packet is translated with the packet that it quotes (RFC 5508), in both directions.
 //! 3. Nothing from outside makes a flow.
 //!
@@ -37,6 +38,7 @@ pub struct Nat {
     flows: Flows,
     prng: Prng,
     /// A bug that tests must find.
+    #[cfg(test)]
     planted: Option<Planted>,
 }
 
@@ -59,11 +61,24 @@ impl Nat {
     /// For a network; `seed` is where drawn ports come from.
     pub fn new(net: &Net, registers: Arc<Registers>, seed: u64) -> Nat {
         let address = net.nat.unwrap_or(Ipv4Addr::UNSPECIFIED);
-        Nat { registers, address, flows: Flows::default(), prng: Prng::new(seed), planted: None }
+        Nat {
+            registers,
+            address,
+            flows: Flows::default(),
+            prng: Prng::new(seed),
+            #[cfg(test)]
+            planted: None,
+        }
     }
 
+    #[cfg(test)]
     fn has(&self, planted: Planted) -> bool {
         self.planted == Some(planted)
+    }
+
+    #[cfg(not(test))]
+    fn has(&self, _: Planted) -> bool {
+        false
     }
 
     /// Flows there are.

@@ -73,7 +73,7 @@ fn flow(number: usize) -> Flow {
     let host = Ipv4Addr::new(10, 1, 0, 2 + (number / 3 % 4) as u8);
     let remote = if number >= 12 { SERVER } else { Ipv4Addr::new(10, 2, 0, 3) };
     let dst = (remote, if proto == Proto::Echo { 0 } else { 80 });
-    Flow { proto, src: (host, if number % 2 == 0 { 5000 } else { 80 }), dst }
+    Flow { proto, src: (host, if number.is_multiple_of(2) { 5000 } else { 80 }), dst }
 }
 
 /// How long the reference keeps a flow, in seconds, and what it knows of it.

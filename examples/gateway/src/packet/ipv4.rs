@@ -61,7 +61,8 @@ impl Ipv4 {
         Ok(read)
     }
 
-    /// Of the start of a packet that an ICMP error quotes: the packet may be longer than what is there, and its header's checksum is that of when it was
+    /// Of the start of a packet that an ICMP error quotes: the packet may be longer than what is there, and its header's checksum is that
+    /// of when it was
     /// sent.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ pub fn packet() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(kind, src, dst, payload)| match kind {
             0 => build::udp(src, dst, &payload),
             1 => build::tcp(src, dst, payload.first().copied().unwrap_or(2), &payload),
-            2 => build::echo(src.0, dst.0, src.1 % 2 == 0, (src.1, dst.1), &payload),
+            2 => build::echo(src.0, dst.0, src.1.is_multiple_of(2), (src.1, dst.1), &payload),
             _ => {
                 let about = build::udp(dst, src, &payload);
                 icmp::Error::HostUnreachable.packet(src.0, &about).unwrap_or(about)

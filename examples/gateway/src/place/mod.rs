@@ -8,14 +8,16 @@
 //!            │           └──── write, notify ──────┼──▶ slot ──▶ stages here
 //!            └──────────── read ◀──── doorbell ────┼─────────────┘
 //! ```
-//! A packet crosses where the place of its next stage, or of the wire, is the other one; nowhere else. What crosses is counted by [`Crossing`]: to the
+//! A packet crosses where the place of its next stage, or of the wire, is the other one; nowhere else. What crosses is counted by
+//! [`Crossing`]: to the
 //! host one write and one notification, back one doorbell and one read; a packet that ends on the host gives its slot back.
 //! So the counts follow from the placement, and `tests.rs` holds them to the byte, for each placement.
 //!
 //! The accelerator is a thread ([`lane::Lane`]), with a compute unit for sealing and one for opening; the host is another ([`host::Host`]).
 //! Neither has a clock or a socket.
 //!
-//! Moving a stage: no packet is admitted until those on their way have come to their end; then the stage itself, with all that it knows, goes over. So no
+//! Moving a stage: no packet is admitted until those on their way have come to their end; then the stage itself, with all that it knows,
+//! goes over. So no
 //! packet sees two places' state, and none overtakes another.
 //!
 //! Bounds: [`CAPACITY`] packets on their way, [`WAITING`] that the gateway made itself.

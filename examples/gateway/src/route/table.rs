@@ -1,6 +1,7 @@
 //! Routes by destination: of those whose prefix the address has, the one with the longest.
 //!
-//! Shape: a map for each length of prefix, asked from the longest in use on. Cost: a look-up for each length in use, at most 33; tables of a gateway use a
+//! Shape: a map for each length of prefix, asked from the longest in use on. Cost: a look-up for each length in use, at most 33; tables of
+//! a gateway use a
 //! handful. A trie would ask once for each bit or spend megabytes to ask twice.
 //!
 //! Tests: against a linear search over the list.

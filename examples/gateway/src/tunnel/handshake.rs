@@ -17,7 +17,8 @@
 //! 2. An answer counts once, and none to a question that was asked before an answer came: so no recording brings back the session with a
 //!    peer that has ended, whose nonces would then be used again.
 //!
-//! Messages: `│ kind, role │ number (16) │ the other's, or 0 (16) │ question (8) │ HMAC-SHA256 of all that, with the secret (32) │`. The role is part of it, so
+//! Messages: `│ kind, role │ number (16) │ the other's, or 0 (16) │ question (8) │ HMAC-SHA256 of all that, with the secret (32) │`. The
+//! role is part of it, so
 //! that a message cannot be sent back to whoever sent it.
 //!
 //! Not here: secrecy of the past when the secret gets out, as a Diffie-Hellman exchange would give it.
@@ -52,6 +53,7 @@ pub struct Handshake {
     /// The latest question by then: whoever ended before cannot have answered a later one.
     doubted: u64,
     /// A bug that tests must find.
+    #[cfg(test)]
     planted: Option<Planted>,
 }
 
@@ -90,12 +92,19 @@ impl Handshake {
             asked_ns: None,
             doubts: true,
             doubted: 0,
+            #[cfg(test)]
             planted: None,
         }
     }
 
+    #[cfg(test)]
     fn has(&self, planted: Planted) -> bool {
         self.planted == Some(planted)
+    }
+
+    #[cfg(not(test))]
+    fn has(&self, _: Planted) -> bool {
+        false
     }
 
     /// A question, if it is time for one.
@@ -190,8 +199,8 @@ mod tests {
                 sides[role] = start(role as u8, &mut prng);
                 sessions[role] = None;
             }
-            for role in 0..2 {
-                wire.extend(sides[role].tick(now).map(|bytes| (1 - role, bytes)));
+            for (role, side) in sides.iter_mut().enumerate() {
+                wire.extend(side.tick(now).map(|bytes| (1 - role, bytes)));
             }
             for _ in 0..wire.len() {
                 let (to, bytes) = wire.swap_remove(prng.below(wire.len() as u64) as usize);
