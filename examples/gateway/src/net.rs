@@ -260,6 +260,7 @@ reasons! {
     NotForUs "not for this gateway",
     NotIpv4 "not IPv4",
     BadAddress "address of no one host",
+    Elsewhere "source belongs to another side",
     TtlExpired "time to live over",
     NoRoute "no route",
     TooLong "longer than the next link takes",

@@ -4,7 +4,9 @@
 //! 1. A packet is changed only once its next neighbour is known: one that waits for ARP comes again as it was.
 //! 2. A frame that is passed on has the neighbour's and the interface's hardware address, one router less to live, and a right header checksum.
 //! 3. What comes from outside while NAT is on, and was not translated back, is for the gateway itself or ends here.
-//! 4. Errors are as RFC 1812 wants them, and at most [`ERRORS`] a second.
+//! 4. A packet whose source is behind the tunnel came through it: nobody on a link gets past the seal by leaving it out. Nor does one with a source
+//!    inside come from outside (RFC 3704).
+//! 5. Errors are as RFC 1812 wants them, and at most [`ERRORS`] a second.
 //!
 //! Sources: RFC 826, 1122, 1191, 1812. Not here: IPv6, options (passed on as they are), cutting packets (RFC 1191's error instead,
 //! whether or not the packet may be cut).
@@ -90,6 +92,9 @@ impl Route {
         if !icmp::is_one_host(ip.src) || !icmp::is_one_host(ip.dst) {
             return Err(Reason::BadAddress);
         }
+        if !meta.has(Meta::LOCAL) && self.is_elsewhere(*meta, ip.src) {
+            return Err(Reason::Elsewhere);
+        }
         if self.net.is_own(ip.dst) {
             return Ok(self.handle_own(*meta, packet, &ip, now_ns, out));
         }
@@ -162,6 +167,18 @@ impl Route {
             (false, true) => Next::Stage(Stage::Crypto),
             (false, false) => Next::Send,
         })
+    }
+
+    /// Whether a packet cannot have come that way: its source is behind the tunnel and it came without, or it is inside and came from outside.
+    fn is_elsewhere(&self, meta: Meta, src: Ipv4Addr) -> bool {
+        let came_outside = self.net.zone_of(meta) == Zone::Outside;
+        match self.net.routes.find(src) {
+            Some(Via::Tunnel) => !meta.has(Meta::OPENED),
+            Some(Via::Interface(at, _)) => {
+                came_outside && self.net.interfaces[usize::from(*at)].zone == Zone::Inside
+            }
+            None => false,
+        }
     }
 
     /// Where packets for an address leave.

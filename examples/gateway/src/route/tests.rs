@@ -178,6 +178,12 @@ fn what_is_wrong_or_not_ours_ends_without_a_word() {
         let seen = take(&mut route, from(INSIDE), &frame, 0);
         assert_eq!((seen.next, seen.out.made.len()), (Next::Drop(reason), 0));
     }
+    // A source that is behind the tunnel, from a link, and one that is inside, from outside: not even an echo is answered.
+    for (interface, src, to) in [(CARRIER, SERVER, 20), (INSIDE, SERVER, 10), (CARRIER, CLIENT, 20)] {
+        let forged = build::echo(src, net(0).interfaces[usize::from(interface)].address, true, (1, 1), &[]);
+        let seen = take(&mut route, from(interface), &frame(&forged, Mac([2, 0, 0, 0, 0, to])), 0);
+        assert_eq!((seen.next, seen.out.made.len()), (Next::Drop(Reason::Elsewhere), 0));
+    }
     // From outside, for somebody inside, of no flow: NAT hides who is there.
     let probe = build::udp((SERVER, 1), (CLIENT, 2), &[]);
     let seen = take(&mut route, from(CARRIER).with(Meta::OPENED), &frame(&probe, OWN), 0);
