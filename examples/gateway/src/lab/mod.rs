@@ -84,14 +84,17 @@ pub fn run(options: Options, stop: &Arc<AtomicBool>) -> Result<(), LabError> {
     println!(
         "client 10.1.0.2 ── gateway A (10.1.0.1, 192.0.2.1) ══ tunnel ══ gateway B (192.0.2.2, 10.2.0.1) ── server 10.2.0.2"
     );
-    lab.reach(stop)?;
-    lab.with_tools()?;
+    let mut tried = lab.reach(stop).and_then(|()| lab.with_tools());
     let mut rows = Vec::new();
     for placement in placements() {
-        if stop.load(Relaxed) {
+        if stop.load(Relaxed) || tried.is_err() {
             break;
         }
-        rows.push(lab.measure(placement, stop)?);
+        tried = lab.measure(placement, stop).map(|row| rows.push(row));
+    }
+    // A terminal's interrupt goes to the programs that were started here, too: what they say of it is no failure.
+    if !stop.load(Relaxed) {
+        tried?;
     }
     print!("{}", table(&rows, options.hides));
     if cfg!(debug_assertions) {
