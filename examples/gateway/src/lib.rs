@@ -9,7 +9,7 @@
 //! | [`registers`], [`config`] | what is tuned, and the file |
 //! | [`driver`] | packet sockets and threads |
 //! | [`lab`] | two gateways between a client and a server, in namespaces |
-//! | [`bench`] | all placements without sockets |
+//! | [`mod@bench`] | all placements without sockets |
 
 pub mod bench;
 pub mod config;
