@@ -19,6 +19,8 @@ pub enum Place {
     Engine,
     /// On a host thread or a worker, or before it.
     Host,
+    /// On an accelerator's lanes or compute units, or before them.
+    Accelerator,
 }
 
 impl Place {
@@ -29,6 +31,7 @@ impl Place {
             Place::Edge => "edge",
             Place::Engine => "engine",
             Place::Host => "host",
+            Place::Accelerator => "acc",
         }
     }
 }

@@ -12,7 +12,8 @@ use super::kernels::{Kernels, OnThisThread};
 use crate::frame;
 use crate::monitor::trace::TRACEPARENT;
 use crate::status::{Code, Status};
-use base::trace::{Scope, Tracer};
+use base::Clock;
+use base::trace::{self, Kind, OK, Scope, Tracer};
 use base::units::Nanos;
 use codec::memory::Place;
 use codec::place::{BytesTarget, FieldId, MoveError, TextField};
@@ -120,11 +121,16 @@ impl Context<'_> {
     ) -> Result<Ran, Status> {
         let Some(number) = self.kernels.number(kernel) else { return Err(no_kernel(kernel)) };
         let (field, mut target) = (TextField::of(request, from), BytesTarget::of(reply, into));
+        let traced = self.scope().map(|scope| scope.open(Clock::shared().now()));
         let Context { kernels, on_thread, hand, .. } = self;
         if let Some(hand) = hand.as_mut().filter(|hand| hand.has_unit(number, &field, &target)) {
             let bound = |len| on_thread.bound(kernels, number, len);
             let done = hand.run(number, bound, &field, &mut target);
             if done.map_err(|error| not_done(kernel, error))? {
+                if let Some(open) = traced {
+                    let (name, end) = (format!("unit {kernel}"), Clock::shared().now());
+                    open.end_as(Kind::Part, name, trace::Place::Accelerator, end, OK, None, "units".into());
+                }
                 return Ok(Ran::Unit);
             }
         }

@@ -4,6 +4,7 @@ mod moves;
 mod outcomes;
 mod replies;
 mod rig;
+mod traces;
 
 #[allow(missing_docs, clippy::undocumented_unsafe_blocks, dead_code)]
 mod proto {

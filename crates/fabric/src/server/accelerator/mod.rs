@@ -21,6 +21,7 @@
 
 mod device;
 mod queue;
+mod traced;
 
 pub(crate) use device::Shown;
 pub use device::{AcceleratorFigures, UnitError, UnitFigures};
@@ -46,6 +47,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{io, mem};
+use traced::{Traced, put};
 
 /// Bytes of requests on their way through, each a chunk at least, since placed it takes one; with more nothing is taken but one at a time.
 const HELD: usize = 64 << 20;
@@ -69,6 +71,7 @@ struct Request {
     origin: Origin,
     /// What it counts for of [`HELD`].
     bytes: usize,
+    traced: Option<Box<Traced>>,
 }
 
 impl Request {
@@ -148,10 +151,12 @@ impl<C: Crossing + Send + Sync + 'static> Beyond<C> {
         let dead = !self.is_dead && self.device.accelerator.is_dead();
         while let Some((ticket, message)) = self.device.accelerator.poll() {
             let Some((connection, number)) = self.decoding.remove(&ticket) else { continue };
+            self.trace(connection, number, "decode");
             self.set(connection, number, Stage::Decoded(message));
         }
         while let Some((ticket, sent)) = self.device.accelerator.poll_sent() {
             let Some((connection, number, metadata)) = self.sending.remove(&ticket) else { continue };
+            self.trace(connection, number, "serialise");
             let Some(queue) = self.queues.get(&connection) else { continue };
             let call = queue.head(number).frame().header.call;
             let reply = match sent {
@@ -162,6 +167,14 @@ impl<C: Crossing + Send + Sync + 'static> Beyond<C> {
         }
         if dead {
             self.end();
+        }
+    }
+
+    /// Lanes are done with something of a request.
+    fn trace(&self, connection: u64, number: u64, name: &'static str) {
+        let traced = self.queues.get(&connection).and_then(|queue| queue.head(number).traced.as_ref());
+        if let Some(traced) = traced {
+            traced.end(name);
         }
     }
 
@@ -211,7 +224,7 @@ impl<C: Crossing + Send + Sync + 'static> Beyond<C> {
                     Executed::Deferred => Stage::Deferred,
                 },
             };
-            queue.set(number, stage);
+            put(&mut queue, number, stage);
         }
         self.queues.insert(connection, queue);
         done
@@ -224,7 +237,7 @@ impl<C: Crossing + Send + Sync + 'static> Beyond<C> {
         {
             let call = queue.head(number).frame().header.call;
             let stage = self.send(connection, number, call, reply);
-            queue.set(number, stage);
+            put(queue, number, stage);
         }
     }
 
@@ -301,7 +314,8 @@ impl<C: Crossing + Send + Sync + 'static> Executor for Beyond<C> {
             None => None,
         };
         let kept = if ticket.is_some() { &request[..HEADER + frame.metadata.len()] } else { request };
-        let kept = Request { frame: kept.to_vec(), origin, bytes };
+        let traced = ticket.and_then(|_| Traced::of(&self.router, &frame));
+        let kept = Request { frame: kept.to_vec(), origin, bytes, traced };
         self.held += bytes;
         let queue = self.queues.entry(origin.connection).or_default();
         let number = queue.put(kept, if ticket.is_some() { Stage::Decoding } else { Stage::Whole });
