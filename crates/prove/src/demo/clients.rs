@@ -3,7 +3,7 @@
 //! A client that could not do something connects anew and goes on; what it could not do is counted.
 
 use super::book::{Book, GOODS, USERS, cart, good, picture, text_key, user};
-use super::grpc::Grpc;
+use bench::grpc::Grpc;
 use super::shop::key;
 use super::shop::proto::shop::{
     PicturesClient, Profile, ProfileRequest, RankRequest, Ranking, SHOP, ShopClient,

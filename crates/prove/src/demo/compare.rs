@@ -2,7 +2,7 @@
 
 use super::book::{USERS, text_key, user};
 use super::clients::{Places, TIMEOUT, call, get, open};
-use super::grpc::Grpc;
+use bench::grpc::Grpc;
 use super::shop::proto::shop::{Profile, ProfileRequest};
 use client::cache;
 use codec::decode::{Decoder, Limits};
