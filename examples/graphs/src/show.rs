@@ -61,21 +61,16 @@ fn sections(graph: &Measured) -> Vec<Section> {
             share_plots(graph),
         ],
     }];
-    if let Some(point) = quiet(graph) {
-        sections.push(Section {
-            title: title(&format!("by tier, at {}", name(point))),
-            blocks: vec![
-                text("Of each method as its callers saw it, without what the service asked others."),
-                Block::Table(tiers(&point.methods)),
-            ],
-        });
-    }
-    if let Some(point) = graph.points.iter().rev().find(|point| point.load.is_some()) {
-        sections.push(Section {
-            title: title(&format!("by tier, at {}", name(point))),
-            blocks: vec![Block::Table(tiers(&point.methods))],
-        });
-    }
+    let open: Vec<&Point> = graph.points.iter().filter(|point| point.load.is_some()).collect();
+    // The least load, and the most.
+    let ends = open.first().into_iter().chain(open.last().filter(|_| open.len() > 1));
+    sections.extend(ends.map(|point| Section {
+        title: title(&format!("by tier, at {}", name(point))),
+        blocks: vec![
+            text("Of each method as its callers saw it, without what the service asked others."),
+            Block::Table(tiers(&point.methods)),
+        ],
+    }));
     let sizes = sizes(graph);
     sections.push(Section {
         title: title("sizes of what tiers say to each other"),
@@ -88,11 +83,6 @@ fn sections(graph: &Measured) -> Vec<Section> {
         ],
     });
     sections
-}
-
-/// The load point with the least load.
-fn quiet(graph: &Measured) -> Option<&Point> {
-    graph.points.iter().find(|point| point.load.is_some())
 }
 
 fn name(point: &Point) -> String {

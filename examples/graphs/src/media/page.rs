@@ -25,10 +25,10 @@ struct Peers {
 impl Pages {
     pub fn new(beside: &Beside<'_>) -> Result<Pages, NotServed> {
         let peers = Peers {
-            movies: beside.peer(0, &MOVIE_INFO_SERVICE, |channel| MovieInfoServiceClient::new(channel))?,
-            reviews: beside.peer(1, &MOVIE_REVIEW, |channel| MovieReviewClient::new(channel))?,
-            casts: beside.peer(2, &CAST_INFO_SERVICE, |channel| CastInfoServiceClient::new(channel))?,
-            plots: beside.peer(3, &PLOT, |channel| PlotClient::new(channel))?,
+            movies: beside.peer(0, &MOVIE_INFO_SERVICE, MovieInfoServiceClient::new)?,
+            reviews: beside.peer(1, &MOVIE_REVIEW, MovieReviewClient::new)?,
+            casts: beside.peer(2, &CAST_INFO_SERVICE, CastInfoServiceClient::new)?,
+            plots: beside.peer(3, &PLOT, PlotClient::new)?,
         };
         Ok(Pages { asks: beside.asks.clone(), peers })
     }

@@ -14,7 +14,7 @@ use store::Verb;
 type Gatherer = Peer<ComposeReviewClient>;
 
 fn gatherer(beside: &Beside<'_>) -> Result<Gatherer, NotServed> {
-    beside.peer(0, &COMPOSE_REVIEW, |channel| ComposeReviewClient::new(channel))
+    beside.peer(0, &COMPOSE_REVIEW, ComposeReviewClient::new)
 }
 
 /// Brings a part to where reviews are put together.
@@ -141,7 +141,7 @@ pub const AT_ONCE: u64 = 4;
 
 impl Ratings {
     pub fn new(beside: &Beside<'_>) -> Result<Ratings, NotServed> {
-        let movies = beside.peer(1, &MOVIE_INFO_SERVICE, |channel| MovieInfoServiceClient::new(channel))?;
+        let movies = beside.peer(1, &MOVIE_INFO_SERVICE, MovieInfoServiceClient::new)?;
         Ok(Ratings { asks: beside.asks.clone(), gatherer: gatherer(beside)?, movies, keep: Keep::new(4) })
     }
 
@@ -212,7 +212,7 @@ impl Titles {
         for movie in 0..MOVIES {
             keep.put(&title(movie), movie_id(movie).as_bytes(), Verb::Set).expect("there is room");
         }
-        let ratings = beside.peer(1, &RATING, |channel| RatingClient::new(channel))?;
+        let ratings = beside.peer(1, &RATING, RatingClient::new)?;
         Ok(Titles { asks: beside.asks.clone(), gatherer: gatherer(beside)?, ratings, keep })
     }
 }

@@ -31,9 +31,9 @@ impl Composer {
         Ok(Composer {
             asks: beside.asks.clone(),
             keep: Keep::new(32),
-            storage: beside.peer(0, &REVIEW_STORAGE, |channel| ReviewStorageClient::new(channel))?,
-            by_user: beside.peer(1, &USER_REVIEW, |channel| UserReviewClient::new(channel))?,
-            by_movie: beside.peer(2, &MOVIE_REVIEW, |channel| MovieReviewClient::new(channel))?,
+            storage: beside.peer(0, &REVIEW_STORAGE, ReviewStorageClient::new)?,
+            by_user: beside.peer(1, &USER_REVIEW, UserReviewClient::new)?,
+            by_movie: beside.peer(2, &MOVIE_REVIEW, MovieReviewClient::new)?,
         })
     }
 
@@ -247,7 +247,7 @@ pub struct ByMovie {
 
 impl ByMovie {
     pub fn new(beside: &Beside<'_>) -> Result<ByMovie, NotServed> {
-        let storage = beside.peer(0, &REVIEW_STORAGE, |channel| ReviewStorageClient::new(channel))?;
+        let storage = beside.peer(0, &REVIEW_STORAGE, ReviewStorageClient::new)?;
         Ok(ByMovie { asks: beside.asks.clone(), keep: Keep::new(4), storage })
     }
 }

@@ -20,11 +20,11 @@ impl Browsed {
     pub fn new(beside: &Beside<'_>) -> Result<Browsed, NotServed> {
         Ok(Browsed {
             asks: beside.asks.clone(),
-            unique_id: beside.peer(0, &UNIQUE_ID, |channel| UniqueIdClient::new(channel))?,
-            user: beside.peer(1, &USER, |channel| UserClient::new(channel))?,
-            text: beside.peer(2, &TEXT, |channel| TextClient::new(channel))?,
-            movie_id: beside.peer(3, &MOVIE_ID, |channel| MovieIdClient::new(channel))?,
-            page: beside.peer(4, &PAGE, |channel| PageClient::new(channel))?,
+            unique_id: beside.peer(0, &UNIQUE_ID, UniqueIdClient::new)?,
+            user: beside.peer(1, &USER, UserClient::new)?,
+            text: beside.peer(2, &TEXT, TextClient::new)?,
+            movie_id: beside.peer(3, &MOVIE_ID, MovieIdClient::new)?,
+            page: beside.peer(4, &PAGE, PageClient::new)?,
         })
     }
 }

@@ -19,8 +19,8 @@ pub struct Texts {
 
 impl Texts {
     pub fn new(beside: &Beside<'_>) -> Result<Texts, NotServed> {
-        let urls = beside.peer(0, &URL_SHORTEN, |channel| UrlShortenClient::new(channel))?;
-        let mentions = beside.peer(1, &USER_MENTIONS, |channel| UserMentionsClient::new(channel))?;
+        let urls = beside.peer(0, &URL_SHORTEN, UrlShortenClient::new)?;
+        let mentions = beside.peer(1, &USER_MENTIONS, UserMentionsClient::new)?;
         Ok(Texts { asks: beside.asks.clone(), urls, mentions })
     }
 }
@@ -111,13 +111,13 @@ struct Peers {
 impl Composer {
     pub fn new(beside: &Beside<'_>) -> Result<Composer, NotServed> {
         let peers = Peers {
-            unique_id: beside.peer(0, &UNIQUE_ID, |channel| UniqueIdClient::new(channel))?,
-            user: beside.peer(1, &USER, |channel| UserClient::new(channel))?,
-            media: beside.peer(2, &MEDIA_SERVICE, |channel| MediaServiceClient::new(channel))?,
-            text: beside.peer(3, &TEXT, |channel| TextClient::new(channel))?,
-            storage: beside.peer(4, &POST_STORAGE, |channel| PostStorageClient::new(channel))?,
-            by_user: beside.peer(5, &USER_TIMELINE, |channel| UserTimelineClient::new(channel))?,
-            home: beside.peer(6, &HOME_TIMELINE, |channel| HomeTimelineClient::new(channel))?,
+            unique_id: beside.peer(0, &UNIQUE_ID, UniqueIdClient::new)?,
+            user: beside.peer(1, &USER, UserClient::new)?,
+            media: beside.peer(2, &MEDIA_SERVICE, MediaServiceClient::new)?,
+            text: beside.peer(3, &TEXT, TextClient::new)?,
+            storage: beside.peer(4, &POST_STORAGE, PostStorageClient::new)?,
+            by_user: beside.peer(5, &USER_TIMELINE, UserTimelineClient::new)?,
+            home: beside.peer(6, &HOME_TIMELINE, HomeTimelineClient::new)?,
         };
         Ok(Composer { asks: beside.asks.clone(), peers })
     }

@@ -18,9 +18,9 @@ impl Pages {
     pub fn new(beside: &Beside<'_>) -> Result<Pages, NotServed> {
         Ok(Pages {
             asks: beside.asks.clone(),
-            compose: beside.peer(0, &COMPOSE, |channel| ComposeClient::new(channel))?,
-            home: beside.peer(1, &HOME_TIMELINE, |channel| HomeTimelineClient::new(channel))?,
-            by_user: beside.peer(2, &USER_TIMELINE, |channel| UserTimelineClient::new(channel))?,
+            compose: beside.peer(0, &COMPOSE, ComposeClient::new)?,
+            home: beside.peer(1, &HOME_TIMELINE, HomeTimelineClient::new)?,
+            by_user: beside.peer(2, &USER_TIMELINE, UserTimelineClient::new)?,
         })
     }
 }

@@ -78,7 +78,7 @@ pub struct ByUser {
 
 impl ByUser {
     pub fn new(beside: &Beside<'_>) -> Result<ByUser, NotServed> {
-        let storage = beside.peer(0, &POST_STORAGE, |channel| PostStorageClient::new(channel))?;
+        let storage = beside.peer(0, &POST_STORAGE, PostStorageClient::new)?;
         Ok(ByUser { asks: beside.asks.clone(), keep: Keep::new(8), storage })
     }
 }
@@ -114,8 +114,8 @@ pub struct AtHome {
 
 impl AtHome {
     pub fn new(beside: &Beside<'_>) -> Result<AtHome, NotServed> {
-        let storage = beside.peer(0, &POST_STORAGE, |channel| PostStorageClient::new(channel))?;
-        let graph = beside.peer(1, &SOCIAL_GRAPH, |channel| SocialGraphClient::new(channel))?;
+        let storage = beside.peer(0, &POST_STORAGE, PostStorageClient::new)?;
+        let graph = beside.peer(1, &SOCIAL_GRAPH, SocialGraphClient::new)?;
         Ok(AtHome { asks: beside.asks.clone(), keep: Arc::new(Keep::new(8)), storage, graph })
     }
 }
