@@ -69,6 +69,9 @@ struct Args {
     /// For how long each load point is measured, in seconds
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
+    /// Ends a load point after so many requests, if that is before its time
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
     /// Requests under way at most
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1024))]
     window: u32,
@@ -126,6 +129,7 @@ fn measure_all(args: &Args, folder: &Path, stop: &AtomicBool) -> Result<Vec<Meas
     let load = Load {
         loads: args.loads.clone(),
         length: Duration::from_secs_f64(args.seconds),
+        requests: args.requests.unwrap_or(u64::MAX),
         window: args.window as usize,
         composed: args.composed,
         seed: args.seed,

@@ -20,6 +20,8 @@ pub struct Load {
     pub loads: Vec<u32>,
     /// Of each point.
     pub length: Duration,
+    /// Of each point at most.
+    pub requests: u64,
     /// Requests under way at most.
     pub window: usize,
     /// Composed before.
@@ -105,7 +107,7 @@ fn points(
             return measured;
         }
     }
-    let (tally, methods) = run(&mut *users, &Plan::full(length), u64::MAX, load.seed + 1);
+    let (tally, methods) = run(&mut *users, &Plan::full(length), load.requests, load.seed + 1);
     let most = tally.throughput();
     measured.points.push(point(None, most, tally, methods));
     for &share in &load.loads {
@@ -116,7 +118,7 @@ fn points(
         let seed = load.seed + 2 + u64::from(share);
         let pace = Pace::Open { rate, poisson: true };
         let plan = Plan { pace, random: Prng::new(seed), ..Plan::full(length) };
-        let (tally, methods) = run(&mut *users, &plan, u64::MAX, seed);
+        let (tally, methods) = run(&mut *users, &plan, load.requests, seed);
         measured.points.push(point(Some(share), rate, tally, methods));
     }
     measured

@@ -75,8 +75,8 @@ fn sections(graph: &Measured) -> Vec<Section> {
     sections.push(Section {
         title: title("sizes of what tiers say to each other"),
         blocks: vec![
-            text("Bodies, without headers and metadata, of all load points: of all calls, and of those that compose (the paper's workload composes: it \
-                  prints one distribution for both applications)."),
+            text("Bodies, without headers and metadata, of all load points: of all calls, and of those that compose. The paper prints \
+                  one distribution for both applications; what its users asked is not said in what this project has of it."),
             Block::Table(bounds(&sizes)),
             Block::Table(distribution(&sizes)),
             distribution_plot(&sizes),

@@ -42,6 +42,9 @@ pub struct Cores {
     /// For how long each is measured, in seconds
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
+    /// Ends each measurement after so many requests for each host core, if that is before its time
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
     /// Requests under way for each host core
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub window: u32,
@@ -222,7 +225,9 @@ impl Cores {
         for channel in &mut channels {
             let client = PhotosClient::new(channel).map_err(|error| error.to_string())?;
             let asker = Asker { client, pictures, next: 0, who, seen: 0 };
-            calls.push(Calls::new(channel, asker, self.window as usize, 1));
+            let mut driven = Calls::new(channel, asker, self.window as usize, 1);
+            driven.left = self.requests.unwrap_or(u64::MAX);
+            calls.push(driven);
         }
         let length: Nanos = Duration::from_secs_f64(self.seconds).into();
         let (seed, shares) = (self.seed, cores as u64);
@@ -393,7 +398,15 @@ mod tests {
     /// Every way is answered by whom it says, and the host has less to do where a unit works.
     #[test]
     fn each_way_is_answered_and_counted() {
-        let cores = Cores { most: Some(1), side: 48, seconds: 0.05, window: 2, seed: 1, report: None };
+        let cores = Cores {
+            most: Some(1),
+            side: 48,
+            seconds: 60.0,
+            requests: Some(20),
+            window: 2,
+            seed: 1,
+            report: None,
+        };
         let pictures = [Picture::drawn(48, &mut Prng::new(1))];
         let never = AtomicBool::new(false);
         let measured =

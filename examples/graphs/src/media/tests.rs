@@ -75,7 +75,14 @@ fn a_review_of_no_movie_is_refused_and_never_complete() {
 
 #[test]
 fn a_load_is_answered_and_its_time_is_accounted_for() {
-    let load = Load { loads: vec![50], length: Duration::from_millis(50), window: 8, composed: 20, seed: 1 };
+    let load = Load {
+        loads: vec![50],
+        length: Duration::from_secs(60),
+        requests: 60,
+        window: 8,
+        composed: 20,
+        seed: 1,
+    };
     let measured =
         measure::media(&rig("load"), &load, [50, 50, 0], &AtomicBool::new(false)).expect("it runs");
     let [closed, open] = &measured.points[..] else { panic!("two points") };

@@ -95,9 +95,10 @@ fn a_post_of_nobody_is_refused_and_is_on_no_timeline() {
     assert!(read(&site, &mut channel, USERS as i64, false).is_empty());
 }
 
-/// A post is one trace: twelve calls, each inside the call that made it.
+/// A post is one trace: twelve calls, each of the call that made it. (When they were is not compared: a server's span begins when its poll does, which
+/// may have lost its processor before the request was sent.)
 #[test]
-fn a_post_is_one_trace_whose_spans_nest() {
+fn a_post_is_one_trace_whose_spans_are_a_tree() {
     let rig = rig("traced", Some(Traces::new(1)));
     let graph = start(&rig).expect("it starts");
     let mut channel = rig.client(graph.address("site")).expect("it is there");
@@ -115,7 +116,6 @@ fn a_post_is_one_trace_whose_spans_nest() {
     for span in &calls {
         let Some(number) = span.parent else { continue };
         let parent = calls.iter().find(|parent| parent.context.span == number).expect("it is in the trace");
-        assert!(parent.begin <= span.begin, "{span:?} in {parent:?}");
         assert_ne!(parent.kind, span.kind, "a call is made by what was called, and served by what it calls");
     }
     let chrome: serde_json::Value = serde_json::from_str(&traces.chrome()).expect("JSON");
@@ -125,7 +125,14 @@ fn a_post_is_one_trace_whose_spans_nest() {
 /// All of it, short: every reply checked, and each request's parts no more than its whole.
 #[test]
 fn a_load_is_answered_and_its_time_is_accounted_for() {
-    let load = Load { loads: vec![50], length: Duration::from_millis(50), window: 8, composed: 20, seed: 1 };
+    let load = Load {
+        loads: vec![50],
+        length: Duration::from_secs(60),
+        requests: 60,
+        window: 8,
+        composed: 20,
+        seed: 1,
+    };
     let measured =
         measure::social(&rig("load", None), &load, [40, 30, 30], &AtomicBool::new(false)).expect("it runs");
     let [closed, open] = &measured.points[..] else { panic!("two points") };
