@@ -8,6 +8,7 @@
 //! | [`txn`], [`rec`], [`rpc`] | `millrace txn bench`, `rec bench`, `rpc bench` |
 //! | [`probe`] | `millrace probe`: clocks, caches, wake-ups, sockets, storage |
 //! | [`demo`] | `millrace demo kv`: a node, load and a page |
+//! | [`grpc`] | a gRPC client, for loads and checks that come by a gateway |
 //! | [`report`] | tables for the terminal, pages with plots |
 //!
 //! Servers (`serve`) do not know it; what fails on purpose is in `prove`, what runs in virtual time in `plan`.
@@ -15,6 +16,7 @@
 pub mod contest;
 pub mod demo;
 pub mod drive;
+pub mod grpc;
 pub mod load;
 pub mod probe;
 pub mod rec;

@@ -5,7 +5,7 @@
 //! Ordering: **cancelled** is a hint and publishes nothing.
 
 use super::incoming::{exhausted, unwritable};
-use crate::frame::{HEADER, Header, Kind, MAX_MESSAGE};
+use crate::frame::{self, HEADER, Header, Kind, MAX_MESSAGE};
 use crate::server::{Return, Returns, failure};
 use crate::status::{Code, Status};
 use base::units::Nanos;
@@ -58,6 +58,13 @@ impl Responder {
             metadata,
             answered: false,
         }
+    }
+
+    /// Sends an entry of metadata with the reply, beside what the handler pushed before it deferred; false if it is no entry (see
+    /// [`frame::push_metadata`]).
+    #[must_use]
+    pub fn push_metadata(&mut self, key: &str, value: &[u8]) -> bool {
+        frame::push_metadata(&mut self.metadata, key, value)
     }
 
     /// Answers with an encoded message; RESOURCE_EXHAUSTED if it is longer than one may be.

@@ -146,6 +146,11 @@ impl<R: Message> Deferred<R> {
     pub fn responder(&self) -> &Responder {
         &self.responder
     }
+
+    /// For an answer that is encoded already, or that has metadata beside it.
+    pub fn into_responder(self) -> Responder {
+        self.responder
+    }
 }
 
 /// A call with streams, as its handler gets it. A single request is a stream of one, and so is a single reply.

@@ -3,7 +3,6 @@
 //! A client that could not do something connects anew and goes on; what it could not do is counted.
 
 use super::book::{Book, GOODS, USERS, cart, good, picture, text_key, user};
-use super::grpc::Grpc;
 use super::shop::key;
 use super::shop::proto::shop::{
     PicturesClient, Profile, ProfileRequest, RankRequest, Ranking, SHOP, ShopClient,
@@ -14,6 +13,7 @@ use crate::lab::run::record::now;
 use crate::soak::link::Link;
 use base::zipf::Zipf;
 use base::{Nanos, Prng};
+use bench::grpc::Grpc;
 use client::cache::{self, Topology};
 use client::replies::Cached;
 use codec::decode::{Decoder, Limits};

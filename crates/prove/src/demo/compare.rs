@@ -2,8 +2,8 @@
 
 use super::book::{USERS, text_key, user};
 use super::clients::{Places, TIMEOUT, call, get, open};
-use super::grpc::Grpc;
 use super::shop::proto::shop::{Profile, ProfileRequest};
+use bench::grpc::Grpc;
 use client::cache;
 use codec::decode::{Decoder, Limits};
 use codec::encode::Encoder;

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `shop` | the shop's handlers |
 //! | `node` | the node: `millrace demo node`, which this starts |
-//! | `clients`, `grpc`, `compare` | who asks |
+//! | `clients`, `compare` | who asks (gRPC by `bench::grpc`) |
 //! | `book`, `tally` | what they may see, and what they saw |
 //! | `conduct` | what happens meanwhile |
 //! | `path` | the hops of each kind of request, from its traces |
@@ -24,7 +24,6 @@ mod clients;
 mod compare;
 mod conduct;
 mod draw;
-mod grpc;
 pub mod node;
 mod path;
 mod shop;

@@ -123,6 +123,11 @@ impl Rpc {
         Rpc { server: self.server.map(|server| server.kernels(kernels)), ..self }
     }
 
+    /// What it counts, and its registers: for a program that looks at, or tunes, the server in it.
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
     /// A server of the demonstration's services.
     ///
     /// # Errors

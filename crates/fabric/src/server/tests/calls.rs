@@ -62,7 +62,9 @@ fn a_deferred_call_is_answered_from_another_thread() {
     let dropped = later.remove(0);
     let answers = std::thread::spawn(move || {
         let mut later = later.into_iter();
-        later.next().expect("the second").reply_bytes(b"late");
+        let mut second = later.next().expect("the second");
+        assert!(second.push_metadata("took", b"long") && !second.push_metadata("", b""));
+        second.reply_bytes(b"late");
         let failed = Status::new(Code::Aborted, "no");
         later.next().expect("the third").fail(&failed);
         drop(dropped);
@@ -73,6 +75,7 @@ fn a_deferred_call_is_answered_from_another_thread() {
     let ends: Vec<_> = heard.iter().map(|heard| (heard.header.call, code(heard), text(heard))).collect();
     let dropped = (0, Code::Internal, "the handler dropped the call");
     assert_eq!(ends, [(1, Code::Ok, "late"), (2, Code::Aborted, "no"), dropped]);
+    assert!(frame::metadata(&heard[0].metadata).eq([("took", &b"long"[..])]));
 }
 
 #[test]

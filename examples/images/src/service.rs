@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The name of the work.
-const WORK: &str = "jpeg.seal";
+pub const WORK: &str = "jpeg.seal";
+
+/// Of JPEGs, 1 to 100.
+pub const QUALITY: u8 = 85;
 
 /// Seals pictures.
 #[derive(Default)]
@@ -37,12 +40,15 @@ impl Photos for Sealer {
     }
 }
 
+/// The work: compress, then encrypt.
+pub fn work(key: &Arc<SealingKey>) -> Chain {
+    Chain::new(WORK, vec![Box::new(Jpeg::new(QUALITY)), Box::new(Seal::new(Arc::clone(key)))])
+}
+
 /// What the server has units for, and does itself where it has none.
 pub fn kernels(key: &Arc<SealingKey>) -> Kernels {
     let key = Arc::clone(key);
-    Kernels::new().with(WORK, move || {
-        Chain::new(WORK, vec![Box::new(Jpeg::new(85)), Box::new(Seal::new(Arc::clone(&key)))])
-    })
+    Kernels::new().with(WORK, move || work(&key))
 }
 
 /// What a user shows to be let in. (A real service would ask who gives them out.)

@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 /// A connection, driven while a call waits.
+#[derive(Debug)]
 pub struct Grpc {
     runtime: Runtime,
     sender: SendRequest<Bytes>,
