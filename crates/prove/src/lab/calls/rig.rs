@@ -13,8 +13,8 @@ use fabric::link::Address;
 use protocol::coherence::{Life, NodeId};
 use protocol::wire::{BoxId, HomeId};
 use serde::Serialize;
-use serve::inc::Client;
 use serve::inc::topology::Shape;
+use serve::inc::{Client, Topology};
 use serve::rpc::demo::proto::demo::{ECHO, EchoClient, SayReply, SayRequest};
 use std::fmt;
 use std::net::SocketAddr;
@@ -116,10 +116,11 @@ impl Rig {
         let mut rig = Rig { callers: Vec::new(), site };
         rig.start_processes()?;
         let space = rig.site.network().namespace(network::client(1));
+        let topology = rig.site.topology();
         let callers = namespace::within(&space, || {
             Way::ALL
                 .into_iter()
-                .map(|way| rig.connect(way))
+                .map(|way| connect(topology, way))
                 .collect::<Result<Vec<_>, String>>()
                 .map_err(LabError::Call)
         })?;
@@ -150,35 +151,35 @@ impl Rig {
         Ok(())
     }
 
-    fn connect(&self, way: Way) -> Result<Box<dyn Say>, String> {
-        let open = |index| {
-            let options = Options { timeout: PATIENCE, ..Options::default() };
-            Reconnecting::connect(&server(index), &options).map_err(|error| error.to_string())
-        };
-        Ok(match way {
-            Way::Box => {
-                let cache = Client::init(self.site.topology(), Some(1)).map_err(|error| error.to_string())?;
-                let caller = Cached::new(open(0)?, cache, &ECHO).map_err(|status| status.to_string())?;
-                let echo = EchoClient::new(&caller).map_err(|error| error.to_string())?;
-                Box::new(ByCache { caller, echo })
-            }
-            Way::Server | Way::Handler => {
-                let caller = open(usize::from(way == Way::Handler))?;
-                let echo = EchoClient::new(&caller).map_err(|error| error.to_string())?;
-                Box::new(Direct { caller, echo })
-            }
-            Way::GrpcBox | Way::Grpc => {
-                let grpc = Grpc::connect(gateway(usize::from(way == Way::Grpc)))?;
-                let (encoder, decoder, arena) = Default::default();
-                Box::new(ByGrpc { grpc, encoder, decoder, arena })
-            }
-        })
-    }
-
     /// The client of a way.
     pub fn caller(&mut self, way: Way) -> &mut dyn Say {
         self.callers[way as usize].as_mut()
     }
+}
+
+fn connect(topology: &Topology, way: Way) -> Result<Box<dyn Say>, String> {
+    let open = |index| {
+        let options = Options { timeout: PATIENCE, ..Options::default() };
+        Reconnecting::connect(&server(index), &options).map_err(|error| error.to_string())
+    };
+    Ok(match way {
+        Way::Box => {
+            let cache = Client::init(topology, Some(1)).map_err(|error| error.to_string())?;
+            let caller = Cached::new(open(0)?, cache, &ECHO).map_err(|status| status.to_string())?;
+            let echo = EchoClient::new(&caller).map_err(|error| error.to_string())?;
+            Box::new(ByCache { caller, echo })
+        }
+        Way::Server | Way::Handler => {
+            let caller = open(usize::from(way == Way::Handler))?;
+            let echo = EchoClient::new(&caller).map_err(|error| error.to_string())?;
+            Box::new(Direct { caller, echo })
+        }
+        Way::GrpcBox | Way::Grpc => {
+            let grpc = Grpc::connect(gateway(usize::from(way == Way::Grpc)))?;
+            let (encoder, decoder, arena) = Default::default();
+            Box::new(ByGrpc { grpc, encoder, decoder, arena })
+        }
+    })
 }
 
 /// Where a server listens, beside the home.
