@@ -12,6 +12,9 @@
 //! | [`notify`](Crossing::notify) | accelerator → host | posted write of a ring entry | one transaction |
 //! | [`give_back`](Crossing::give_back) | host → accelerator | MMIO write to a free list | as a doorbell; counted apart |
 //!
+//! [`Shared`] copies and counts. [`Charged`] does the same and tells a [`Charge`] of every transaction: what a link would take for it is the charge's
+//! matter, in virtual time or any other; it sees no addresses and needs no `unsafe`.
+//!
 //! A doorbell's and a notification's message travels in a ring of its own (`ring::pair`); the call here says that it does,
 //! and how long it is. Addresses are host addresses: those are what a model translates (RPCAcc III-B, TLB).
 //!
@@ -206,9 +209,116 @@ impl Crossing for Shared {
     }
 }
 
+/// One transaction, with its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// The accelerator wrote to host memory: posted.
+    Write(u64),
+    /// The accelerator read host memory, and waited for it.
+    Read(u64),
+    /// The host told the accelerator something.
+    Doorbell(u64),
+    /// The accelerator told the host something.
+    Notify(u64),
+    /// The host returned chunks; the number is theirs.
+    GiveBack(u64),
+}
+
+/// What hears of transactions, each once, in the order of the thread that made it, after its bytes have crossed.
+pub trait Charge: Sync {
+    /// This one took place.
+    fn charge(&self, transaction: Transaction);
+}
+
+/// [`Shared`], with somebody who hears of every transaction.
+#[derive(Debug, Default)]
+pub struct Charged<T> {
+    shared: Shared,
+    charge: T,
+}
+
+impl<T: Charge> Charged<T> {
+    /// Nothing has crossed yet.
+    pub fn new(charge: T) -> Charged<T> {
+        Charged { shared: Shared::default(), charge }
+    }
+
+    /// Who hears of transactions.
+    pub fn charge(&self) -> &T {
+        &self.charge
+    }
+}
+
+impl<T: Charge> Crossing for Charged<T> {
+    unsafe fn write(&self, to: NonNull<u8>, bytes: &[u8]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.write(to, bytes) };
+        if !bytes.is_empty() {
+            self.charge.charge(Transaction::Write(bytes.len() as u64));
+        }
+    }
+
+    unsafe fn read(&self, from: NonNull<u8>, into: &mut [MaybeUninit<u8>]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.read(from, into) };
+        if !into.is_empty() {
+            self.charge.charge(Transaction::Read(into.len() as u64));
+        }
+    }
+
+    fn doorbell(&self, bytes: usize) {
+        self.shared.doorbell(bytes);
+        self.charge.charge(Transaction::Doorbell(bytes as u64));
+    }
+
+    fn notify(&self, bytes: usize) {
+        self.shared.notify(bytes);
+        self.charge.charge(Transaction::Notify(bytes as u64));
+    }
+
+    fn give_back(&self, chunks: usize) {
+        self.shared.give_back(chunks);
+        self.charge.charge(Transaction::GiveBack(chunks as u64));
+    }
+
+    fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
+
+    impl Charge for Mutex<Vec<Transaction>> {
+        fn charge(&self, transaction: Transaction) {
+            self.lock().expect("no test panics with it").push(transaction);
+        }
+    }
+
+    #[test]
+    fn a_charge_hears_of_what_is_counted_and_of_nothing_else() {
+        let charged = Charged::new(Mutex::new(Vec::new()));
+        let mut host = [0_u8; 8];
+        let start = NonNull::from(&mut host).cast::<u8>();
+        let mut back = [MaybeUninit::new(9_u8); 3];
+        // SAFETY: eight bytes are there, and only this thread touches them.
+        unsafe {
+            charged.write(start, &[1, 2, 3, 4, 5]);
+            charged.write(start, &[]);
+            charged.read(start.add(1), &mut back);
+            charged.read(start, &mut []);
+        }
+        charged.doorbell(24);
+        charged.notify(16);
+        charged.give_back(3);
+        let heard = charged.charge().lock().expect("no test panics with it").clone();
+        use Transaction::{Doorbell, GiveBack, Notify, Read, Write};
+        assert_eq!(heard, [Write(5), Read(3), Doorbell(24), Notify(16), GiveBack(3)]);
+        assert_eq!(charged.counts().transactions(), heard.len() as u64);
+        assert_eq!(host, [1, 2, 3, 4, 5, 0, 0, 0]);
+    }
 
     #[test]
     fn bytes_cross_and_each_call_is_one_transaction() {

@@ -293,6 +293,51 @@ impl Kernel for Turn {
     }
 }
 
+/// Without a unit, so that Miri sees it.
+#[test]
+fn fields_are_brought_to_the_other_memory_and_back_while_views_of_them_are_about() {
+    let live = Arc::new(Live::new(proto::types().table().clone()));
+    let options = Options { acc_bytes: 1 << 20, ..Options::default() };
+    let crossing = Arc::new(Shared::default());
+    let mut accelerator =
+        Accelerator::in_this_thread(vec![Arc::clone(&live)], options, crossing).expect("memory");
+    let (mut encoder, arena) = (Encoder::default(), Arena::default());
+    let mut wires = [Place::Host, Place::Acc].map(|place| {
+        let mut user = User::new(&arena).expect("memory");
+        user.set_avatar(b"picture").expect("memory");
+        (place, User::freeze(user).encode(&mut encoder).expect("encodes").to_vec())
+    });
+    for (place, wire) in &mut wires {
+        live.set_target(User::AVATAR, *place);
+        let request = accelerator.receive(User::CLASS, std::mem::take(wire)).expect("a good message");
+        let view = User::placed(&request).expect("a user");
+        let field = TextField::of(view, User::AVATAR);
+        let mut copies = Copies::of(&request);
+        for to in [Place::Acc, Place::Host, Place::Acc] {
+            copies.bring(&mut accelerator, &field, to).expect("room");
+        }
+        assert_eq!(copies.host_bytes(&field), Some(&b"picture"[..]));
+        assert_eq!(copies.span(&field).map(|span| span.len), Some(7));
+        assert_eq!(field.host_bytes().is_some(), *place == Place::Host, "the object stays as it was");
+
+        let mut reply = accelerator.message(User::CLASS).expect("memory");
+        let mut edit = User::placed_mut(&mut reply).expect("a user");
+        let mut target = BytesTarget::of(&mut edit, User::AVATAR);
+        target.set(copies.host_bytes(&field).expect("it was brought")).expect("memory");
+        assert!(target.bring_to_host(&mut accelerator).expect("room").is_none(), "it is there");
+        drop(copies);
+        drop(request);
+        assert_eq!(accelerator.move_to_acc(&mut reply, &[User::AVATAR]), Ok(true));
+        let mut edit = User::placed_mut(&mut reply).expect("a user");
+        let memory = BytesTarget::of(&mut edit, User::AVATAR).bring_to_host(&mut accelerator);
+        assert_eq!(edit.as_view().avatar(), b"picture");
+        reply.adopt(memory.expect("room").expect("it was in the other memory"));
+        assert!(accelerator.send(&reply, Strategy::CpuOnly, 0).is_ok());
+        drop(reply);
+        assert_eq!(accelerator.memory().occupancy().held, 0);
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "a unit's thread sleeps on a futex")]
 fn fields_are_brought_and_worked_on_while_views_of_them_are_about() {

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`model`] | `millrace model`, `millrace repro`: the model's files, what its answers rest on, published evaluations on it |
+//! | [`messages`] | `millrace model messages`: production-shaped messages through the codec, over a modelled link |
 //! | [`planner`] | `millrace plan`: the cheapest machines that keep a promise |
 //! | [`sweep`], [`parallel`] | `millrace sweep`: many points of the model, in processes that know nothing of each other; threads for them |
 //! | [`timed`] | our own store and cache machines in virtual time on modelled hardware |
@@ -10,6 +11,7 @@
 //! | [`rec`] | memo plans for recommendation models, and query logs for them |
 
 pub mod host;
+pub mod messages;
 pub mod model;
 pub mod parallel;
 pub mod planner;

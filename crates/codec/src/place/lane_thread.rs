@@ -3,6 +3,9 @@
 //! Each lane thread has a ring pair of its own, so every ring has one producer and one consumer however many threads there are.
 //! They share the memories (whose free lists are locked), the table in use and the registers; no message is seen by two of them.
 //!
+//! Why a thread that has more to do does not wake the host for every answer: with few cores the host would take the core of another lane thread, for
+//! one message at a time. It is woken when the ring is empty, after [`TURNS`] turns at the latest; a host that is awake sees every answer at once.
+//!
 //! Without a thread ([`LaneThread::here`]) whoever holds it takes the turns: tests put them in any order.
 
 use super::executor::{Executor, Request, Response};
@@ -14,6 +17,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+
+/// Turns that a thread with more to do takes before it wakes a host that sleeps: a few dozen messages, or slices of long ones.
+const TURNS: u32 = 8;
 
 /// What a thread is started with.
 pub(super) struct Setting {
@@ -75,10 +81,19 @@ impl<C: Crossing + Send + Sync + 'static> LaneThread<C> {
                 let _ = base::cpu::pin_to(core);
             }
             // Relaxed: the flag guards no data, and a sleeper's wake-up has its own fences.
+            let mut untold = 0;
             while !stopped.load(Ordering::Relaxed) {
                 if executor.turn() {
-                    host.0.wake();
+                    untold += 1;
+                    if untold == TURNS || !executor.is_ready() {
+                        host.0.wake();
+                        untold = 0;
+                    }
                 } else {
+                    // Something came, and went, since the ring was last looked at.
+                    if std::mem::take(&mut untold) > 0 {
+                        host.0.wake();
+                    }
                     sleeper.wait_until(wait, None, || executor.is_ready() || stopped.load(Ordering::Relaxed));
                 }
             }

@@ -3,7 +3,7 @@
 /// Crates from top to bottom, and what each may import; `*` is all below it.
 const ARROWS: &[(&str, &str)] = &[
     ("millrace", "*"),
-    ("plan", "bench serve rec model store ring protocol sim base"),
+    ("plan", "bench serve rec model store codec ring protocol sim base"),
     ("prove", "bench serve client xdp fabric rec store codec ring protocol sim base"),
     ("bench", "serve rec fabric codec ring protocol base"),
     ("serve", "client rec xdp fabric engine store codec ring protocol base"),

@@ -28,6 +28,7 @@ enum Command {
     Check(files::Check),
     Audit(audit::Audit),
     Fit(fit::Fit),
+    Messages(crate::messages::Messages),
     ThisHost(ThisHost),
     CheckHost(CheckHost),
 }
@@ -45,6 +46,7 @@ impl Model {
             Command::Check(check) => check.run(),
             Command::Audit(audit) => audit.run(),
             Command::Fit(fit) => fit.run(),
+            Command::Messages(messages) => messages.run(),
             Command::ThisHost(probe) => probe.run(),
             Command::CheckHost(check) => check.run(),
         }
@@ -71,7 +73,7 @@ fn read(file: &str) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|cause| format!("{file}: {cause}").into())
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }

@@ -202,7 +202,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-fn range((least, most): (f64, f64)) -> String {
+pub(crate) fn range((least, most): (f64, f64)) -> String {
     if least == most { number(least) } else { format!("{} – {}", number(least), number(most)) }
 }
 

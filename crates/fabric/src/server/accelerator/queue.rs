@@ -10,7 +10,8 @@
 //! Invariants: (1) requests are handled in the order in which they were put, each once; (2) replies leave in that order, too; (3) every request
 //! leaves once: with a reply, or deferred.
 //!
-//! A value without time, threads or messages (`P` and `S` are whatever is decoded and sent): the model below plays every order.
+//! A value without time, threads or messages (`P` and `S` are whatever is decoded and sent): the model below plays every order, ends of connections and
+//! of the accelerator among them, and finds each bug of `Planted`.
 
 use std::collections::VecDeque;
 
@@ -46,11 +47,19 @@ pub(super) struct Queue<H, P, S> {
     first: u64,
     /// How many of the entries were handled.
     handled: usize,
+    #[cfg(test)]
+    planted: Option<tests::Planted>,
 }
 
 impl<H, P, S> Default for Queue<H, P, S> {
     fn default() -> Self {
-        Queue { entries: VecDeque::new(), first: 0, handled: 0 }
+        Queue {
+            entries: VecDeque::new(),
+            first: 0,
+            handled: 0,
+            #[cfg(test)]
+            planted: None,
+        }
     }
 }
 
@@ -81,6 +90,8 @@ impl<H, P, S> Queue<H, P, S> {
 
     /// The request that is to be handled next, if it can be. It is handled then; `set` says how that ended.
     pub(super) fn next(&mut self) -> Option<(u64, Stage<P, S>)> {
+        #[cfg(test)]
+        tests::before_handling(self);
         let entry = self.entries.get_mut(self.handled)?;
         if !matches!(entry.stage, Stage::Decoded(_) | Stage::Whole) {
             return None;
@@ -104,6 +115,8 @@ impl<H, P, S> Queue<H, P, S> {
         if !matches!(self.entries.front()?.stage, Stage::Done(_) | Stage::Deferred) {
             return None;
         }
+        #[cfg(test)]
+        tests::before_leaving(self);
         let entry = self.entries.pop_front()?;
         self.first += 1;
         self.handled -= 1;
@@ -111,12 +124,20 @@ impl<H, P, S> Queue<H, P, S> {
             Stage::Done(frame) => Some(frame),
             _ => None,
         };
+        #[cfg(test)]
+        tests::after_leaving(self, reply.as_deref());
         Some((entry.head, reply))
     }
 
     /// The accelerator has died: what it had gets `reply`, and all that was not handled counts as that.
     pub(super) fn fail(&mut self, reply: impl Fn(&H) -> Vec<u8>) {
         for entry in &mut self.entries {
+            #[cfg(test)]
+            if self.planted == Some(tests::Planted::FailForgetsSending)
+                && matches!(entry.stage, Stage::Sending)
+            {
+                continue;
+            }
             if !matches!(entry.stage, Stage::Done(_) | Stage::Deferred) {
                 entry.stage = Stage::Done(reply(&entry.head));
             }
@@ -126,106 +147,15 @@ impl<H, P, S> Queue<H, P, S> {
 
     /// All that is known of the requests in it.
     pub(super) fn heads(&self) -> impl Iterator<Item = &H> {
-        self.entries.iter().map(|entry| &entry.head)
+        #[cfg_attr(not(test), expect(unused_mut, reason = "tests plant a bug"))]
+        let mut from = 0;
+        #[cfg(test)]
+        if self.planted == Some(tests::Planted::HeadsOfUnhandledOnly) {
+            from = self.handled;
+        }
+        self.entries.range(from..).map(|entry| &entry.head)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Lanes and serialisers in any order: handled and answered in the order of coming, each once.
-    fn play(choices: &[u8]) {
-        let mut queue = Queue::<u64, u64, u64>::default();
-        let (mut decoding, mut sending) = (Vec::new(), Vec::new());
-        let (mut came, mut handled, mut left) = (0, 0, 0);
-        let mut step = |choice: u8, more: bool| {
-            match choice % 8 {
-                0 | 1 if more => {
-                    let number = queue.put(came, Stage::Decoding);
-                    decoding.push(number);
-                    came += 1;
-                }
-                2 if more => {
-                    queue.put(came, Stage::Whole);
-                    came += 1;
-                }
-                3 if !decoding.is_empty() => {
-                    let number = decoding.swap_remove(usize::from(choice / 8) % decoding.len());
-                    queue.set(number, Stage::Decoded(number));
-                }
-                4 if !sending.is_empty() => {
-                    let number: u64 = sending.swap_remove(usize::from(choice / 8) % sending.len());
-                    queue.set(number, Stage::Done(number.to_le_bytes().to_vec()));
-                }
-                5 => {
-                    if let Some((number, reply)) = queue.unsent() {
-                        assert_eq!(number, reply);
-                        queue.set(number, Stage::Sending);
-                        sending.push(number);
-                    }
-                }
-                6 => {
-                    if let Some((number, stage)) = queue.next() {
-                        assert_eq!(number, handled, "handled in the order of coming");
-                        assert!(!matches!(stage, Stage::Decoded(of) if of != number));
-                        handled += 1;
-                        match number % 3 {
-                            0 => queue.set(number, Stage::Unsent(number)),
-                            1 => {
-                                queue.set(number, Stage::Sending);
-                                sending.push(number);
-                            }
-                            _ => queue.set(number, Stage::Deferred),
-                        }
-                    }
-                }
-                _ => {
-                    if let Some((head, reply)) = queue.leave() {
-                        assert_eq!(head, left, "answered in the order of coming");
-                        assert_eq!(reply, (head % 3 != 2).then(|| head.to_le_bytes().to_vec()));
-                        left += 1;
-                    }
-                }
-            }
-            (came, left)
-        };
-        choices.iter().for_each(|&choice| _ = step(choice, true));
-        // Everything comes to its end.
-        for round in 0..came_at_most(choices) {
-            for choice in 3..8 {
-                step(choice + 8 * (round as u8 % 4), false);
-            }
-        }
-        let (came, left) = step(7, false);
-        assert_eq!(came, left);
-        assert!(queue.is_empty());
-    }
-
-    fn came_at_most(choices: &[u8]) -> usize {
-        4 * choices.len() + 4
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn requests_are_handled_and_answered_in_their_order(choices in prop::collection::vec(any::<u8>(), 0..200)) {
-            play(&choices);
-        }
-    }
-
-    #[test]
-    fn a_dead_accelerators_requests_are_answered_once_and_in_order() {
-        let mut queue = Queue::<u64, u64, u64>::default();
-        queue.put(0, Stage::Whole);
-        queue.put(1, Stage::Decoding);
-        queue.put(2, Stage::Decoded(2));
-        let (number, _) = queue.next().expect("the first is whole");
-        queue.set(number, Stage::Done(b"reply".to_vec()));
-        queue.fail(|_| b"failed".to_vec());
-        let replies: Vec<_> = std::iter::from_fn(|| queue.leave()).map(|(_, reply)| reply).collect();
-        assert_eq!(replies, [Some(b"reply".to_vec()), Some(b"failed".to_vec()), Some(b"failed".to_vec())]);
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@
 
 use super::host::Host;
 use super::lanes::{Lanes, Walk};
-use super::shape::Shape;
+use super::traffic::Traffic;
 use crate::component::Pipeline;
 use crate::kernel::{Kernel, ResourceId, Service, Step};
 use crate::platform::unit::Dimension;
@@ -97,29 +97,30 @@ impl Accelerator {
     }
 
     /// A message goes from the transport to memory.
-    pub fn deserialise(&self, shape: &Shape, placing: Placing) -> Vec<Step> {
+    pub fn deserialise(&self, of: &dyn Traffic, placing: Placing) -> Vec<Step> {
         let n = &self.numbers;
         let mut steps = vec![self.lanes.enter()];
         match placing {
             Placing::OffChip => {
-                let cycles = n.message + shape.writes().len() as f64 * n.field;
-                steps.push(self.lanes.work(cycles, shape.wire()));
+                let cycles = n.message + of.writes().len() as f64 * n.field;
+                steps.push(self.lanes.work(cycles, of.wire()));
+                steps.extend(of.left_to_host().into_iter().map(|bytes| self.host.dma.write(bytes)));
             }
             Placing::FieldByField => {
                 steps.push(self.lanes.work(n.message, 0));
-                for bytes in shape.writes() {
+                for bytes in of.writes() {
                     // Characters stream through the lane as the link takes them.
                     steps.extend([self.lanes.work(n.field, 0), self.host.dma.write(bytes)]);
                 }
             }
             Placing::OneShot => {
-                let (bytes, writes) = (shape.memory(), shape.writes().len() as u64);
-                let flushes = bytes.div_ceil(n.buffer);
-                let share = |whole: u64, i: u64| whole * (i + 1) / flushes - whole * i / flushes;
-                for i in 0..flushes {
+                let (flushes, writes) = (of.flushes(n.buffer), of.writes().len() as u64);
+                let count = flushes.len() as u64;
+                let share = |whole: u64, i: u64| whole * (i + 1) / count - whole * i / count;
+                for (i, bytes) in (0..).zip(flushes) {
                     let cycles = share(writes, i) as f64 * n.field + if i == 0 { n.message } else { 0.0 };
-                    steps.push(self.lanes.work(cycles, share(shape.wire(), i)));
-                    steps.push(self.host.dma.write(share(bytes, i)));
+                    steps.push(self.lanes.work(cycles, share(of.wire(), i)));
+                    steps.push(self.host.dma.write(bytes));
                 }
             }
         }
@@ -128,42 +129,42 @@ impl Accelerator {
     }
 
     /// … and a core is told.
-    pub fn receive(&self, shape: &Shape, placing: Placing) -> Vec<Step> {
-        let mut steps = self.deserialise(shape, placing);
+    pub fn receive(&self, of: &dyn Traffic, placing: Placing) -> Vec<Step> {
+        let mut steps = self.deserialise(of, placing);
         steps.extend(self.host.notified());
         steps
     }
 
     /// Transactions on PCIe that deserialising a message takes, and the notification.
-    pub fn transactions(&self, shape: &Shape, placing: Placing) -> u64 {
+    pub fn transactions(&self, of: &dyn Traffic, placing: Placing) -> u64 {
         let write = |step: &&Step| matches!(step, Step::Use { at, .. } if *at == self.host.dma.to_host);
-        self.deserialise(shape, placing).iter().filter(write).count() as u64 + 1
+        self.deserialise(of, placing).iter().filter(write).count() as u64 + 1
     }
 
     /// The serialiser walks the host's objects alone.
-    pub fn walk(&mut self, shape: &Shape) -> Vec<Step> {
+    pub fn walk(&mut self, of: &dyn Traffic) -> Vec<Step> {
         let mut steps = vec![self.serialisers.enter()];
-        steps.extend(self.walk.steps(&mut self.kernel, shape));
-        let cycles = shape.fields() as f64 * self.numbers.encode_field;
+        steps.extend(self.walk.steps(&mut self.kernel, of));
+        let cycles = of.shape().fields() as f64 * self.numbers.encode_field;
         steps.extend([
-            self.host.dma.stream_in(shape.memory()),
-            self.serialisers.work(cycles, shape.wire()),
+            self.host.dma.stream_in(of.walked()),
+            self.serialisers.work(cycles, of.wire()),
             self.serialisers.leave(),
         ]);
         steps
     }
 
     /// Accelerator-only: a core says where, the serialiser does the rest.
-    pub fn send_walking(&mut self, shape: &Shape) -> Vec<Step> {
+    pub fn send_walking(&mut self, of: &dyn Traffic) -> Vec<Step> {
         let mut steps = self.host.tell(0.0).to_vec();
-        steps.extend(self.walk(shape));
+        steps.extend(self.walk(of));
         steps
     }
 
     /// The accelerator reads what a core laid out; a serialiser encodes it, `resident` bytes from its own memory beside, at its width.
-    pub fn encode(&self, shape: &Shape, resident: u64) -> Vec<Step> {
+    pub fn encode(&self, of: &dyn Traffic, resident: u64) -> Vec<Step> {
         let n = &self.numbers;
-        let bytes = shape.presented() - resident.min(shape.characters());
+        let bytes = of.presented() - resident.min(of.shape().characters());
         let mut steps = vec![self.host.dma.read(bytes), self.serialisers.enter()];
         if resident > 0 {
             steps.push(Step::Wait(n.memory));
@@ -174,9 +175,9 @@ impl Accelerator {
     }
 
     /// Memory-affinity: a core pre-serialises, the serialiser encodes.
-    pub fn send_presented(&self, shape: &Shape, copies: bool) -> Vec<Step> {
-        let mut steps = self.host.present(shape, copies);
-        steps.extend(self.encode(shape, 0));
+    pub fn send_presented(&self, of: &dyn Traffic, copies: bool) -> Vec<Step> {
+        let mut steps = self.host.present(of.shape(), copies);
+        steps.extend(self.encode(of, 0));
         steps
     }
 

@@ -1,6 +1,6 @@
 //! What both accelerators have: lanes that deserialise, lanes that serialise, and units of the latter that read objects.
 
-use super::shape::Shape;
+use super::traffic::Traffic;
 use crate::component::Pipeline;
 use crate::kernel::{Kernel, ResourceId, Service, Step};
 use crate::platform::unit::Dimension;
@@ -20,7 +20,7 @@ pub struct Walk {
 
 impl Walk {
     /// Follows all pointers of a message, level by level.
-    pub fn steps(&self, kernel: &mut Kernel, shape: &Shape) -> Vec<Step> {
+    pub fn steps(&self, kernel: &mut Kernel, of: &dyn Traffic) -> Vec<Step> {
         let read =
             Step::Use { at: self.at, service: Service::Fixed(self.latency), units: 1, after: Picos::ZERO };
         let level = |count: &u64| {
@@ -33,7 +33,7 @@ impl Walk {
             steps.push(Step::Each(last, (count % self.units) as u32));
             steps
         };
-        shape.dereferences().iter().flat_map(level).collect()
+        of.dereferences().iter().flat_map(level).collect()
     }
 }
 

@@ -10,8 +10,9 @@
 //!
 //! Source: "RPCAcc: A High-Performance and Reconfigurable PCIe-attached RPC Accelerator" (arXiv 2411.07632); ProtoACC (MICRO 2021) for the rival.
 //!
-//! Files: [`shape`] what a message looks like, [`messages`] the evaluated ones, [`host`] software and its costs, [`accelerator`] ours and the rival
-//! that walks, [`onchip`], [`lanes`] of both, [`smartnic`], [`mod@image`] the service, [`experiments`], [`mod@setting`] for the planner.
+//! Files: [`shape`] what a message looks like, [`traffic`] what it makes an accelerator do, [`messages`] the evaluated ones, [`host`] software and its
+//! costs, [`accelerator`] ours and the rival that walks, [`onchip`], [`lanes`] of both, [`smartnic`], [`mod@image`] the service, [`experiments`],
+//! [`mod@setting`] for the planner.
 //!
 //! Not modelled: the transport's own limits (its line rate is the network's), the TLB, chunks and their free lists (0.68 % of the time, the authors say),
 //! memory bandwidth of host and board.
@@ -21,11 +22,12 @@ pub mod experiments;
 pub mod host;
 pub mod image;
 pub mod lanes;
-mod mean;
+pub mod mean;
 pub mod messages;
 pub mod onchip;
 pub mod setting;
 pub mod shape;
 pub mod smartnic;
+pub mod traffic;
 
 pub use setting::setting;

@@ -5,7 +5,7 @@
 
 use super::host::Host;
 use super::lanes::{Lanes, Walk};
-use super::shape::Shape;
+use super::traffic::Traffic;
 use crate::component::Pipeline;
 use crate::kernel::{Kernel, Step};
 use crate::platform::unit::Dimension;
@@ -51,24 +51,24 @@ impl OnChip {
     }
 
     /// The NIC writes a message to memory.
-    pub fn arrive(&self, shape: &Shape) -> [Step; 2] {
-        [self.host.dma.write(shape.wire()), Step::Wait(self.host.dma.one_way())]
+    pub fn arrive(&self, of: &dyn Traffic) -> [Step; 2] {
+        [self.host.dma.write(of.wire()), Step::Wait(self.host.dma.one_way())]
     }
 
     /// The accelerator deserialises it from memory to memory.
-    pub fn deserialise(&self, shape: &Shape) -> [Step; 3] {
-        let cycles = self.message + shape.writes().len() as f64 * self.field;
+    pub fn deserialise(&self, of: &dyn Traffic) -> [Step; 3] {
+        let cycles = self.message + of.writes().len() as f64 * self.field;
         let memory = Step::Wait(self.host.memory);
-        [memory, self.lanes.work(cycles, shape.wire()), memory]
+        [memory, self.lanes.work(cycles, of.wire()), memory]
     }
 
     /// The accelerator walks objects and writes the message to memory.
-    pub fn serialise(&mut self, shape: &Shape) -> Vec<Step> {
-        let cycles = shape.fields() as f64 * self.encode_field;
+    pub fn serialise(&mut self, of: &dyn Traffic) -> Vec<Step> {
+        let cycles = of.shape().fields() as f64 * self.encode_field;
         let mut steps = vec![self.host.cores.work(self.command), self.serialisers.enter()];
-        steps.extend(self.walk.steps(&mut self.kernel, shape));
+        steps.extend(self.walk.steps(&mut self.kernel, of));
         steps.extend([
-            self.serialisers.work(cycles, shape.wire()),
+            self.serialisers.work(cycles, of.wire()),
             self.serialisers.leave(),
             Step::Wait(self.host.memory),
         ]);
@@ -76,26 +76,26 @@ impl OnChip {
     }
 
     /// The NIC is told and reads it.
-    pub fn depart(&self, shape: &Shape) -> [Step; 3] {
+    pub fn depart(&self, of: &dyn Traffic) -> [Step; 3] {
         let [tell, wait] = self.host.tell(0.0);
-        [tell, wait, self.host.dma.read(shape.wire())]
+        [tell, wait, self.host.dma.read(of.wire())]
     }
 
     /// From packets to objects, with the RPC layer's work on a core.
-    pub fn receive(&self, shape: &Shape) -> Vec<Step> {
-        let mut steps = self.arrive(shape).to_vec();
+    pub fn receive(&self, of: &dyn Traffic) -> Vec<Step> {
+        let mut steps = self.arrive(of).to_vec();
         steps.push(Step::Wait(self.host.memory));
         steps.push(self.host.cores.work(self.host.software.stack + self.command));
-        steps.extend(self.deserialise(shape));
+        steps.extend(self.deserialise(of));
         steps.push(Step::Wait(self.host.memory));
         steps
     }
 
     /// From objects to packets, so too.
-    pub fn send(&mut self, shape: &Shape) -> Vec<Step> {
-        let mut steps = self.serialise(shape);
+    pub fn send(&mut self, of: &dyn Traffic) -> Vec<Step> {
+        let mut steps = self.serialise(of);
         steps.push(self.host.cores.work(self.host.software.stack));
-        steps.extend(self.depart(shape));
+        steps.extend(self.depart(of));
         steps
     }
 }

@@ -13,37 +13,51 @@ mod service;
 use super::mean::{average, geomean};
 use super::messages::all_benches;
 use super::shape::Shape;
+use super::traffic::{Bench, Traffic};
 use crate::experiment::{Experiment, Rows};
 use crate::kernel::{Kernel, ResourceId, Step};
-use crate::platform::LoadError;
+use crate::platform::{LoadError, Platforms};
+use std::rc::Rc;
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
     Experiment {
         id: "P-E1",
         title: "deserialising across PCIe and to the accelerator's memory",
-        run: deserialise::across,
+        run: |platforms, seed| deserialise::across(&drawn(), platforms, seed),
     },
     Experiment {
         id: "P-E2",
         title: "serialising by latency of the memory behind it",
-        run: serialise::by_latency,
+        run: |platforms, seed| serialise::by_latency(&drawn(), platforms, seed),
     },
     Experiment {
         id: "P-E3",
         title: "a gateway with data in the right and in the wrong memory",
         run: gateway::placements,
     },
-    Experiment { id: "P-E4", title: "one-shot and field-by-field deserialising", run: deserialise::one_shot },
+    Experiment {
+        id: "P-E4",
+        title: "one-shot and field-by-field deserialising",
+        run: |platforms, seed| deserialise::one_shot(&drawn(), platforms, seed),
+    },
     Experiment {
         id: "P-E5",
         title: "CPU cycles of serialising by what is offloaded",
         run: serialise::cycles,
     },
-    Experiment { id: "P-E6", title: "three serialisers", run: serialise::three },
+    Experiment {
+        id: "P-E6",
+        title: "three serialisers",
+        run: |platforms, seed| serialise::three(&drawn(), platforms, seed),
+    },
     Experiment { id: "P-E7", title: "BlueField-3 with the same ideas", run: rivals::bluefield },
     Experiment { id: "P-E8", title: "field-by-field and one-shot over a coherent link", run: rivals::dagger },
-    Experiment { id: "P-E9", title: "PCIe-attached and on-chip accelerators", run: rivals::on_chip },
+    Experiment {
+        id: "P-E9",
+        title: "PCIe-attached and on-chip accelerators",
+        run: |platforms, seed| rivals::on_chip(&drawn(), platforms, seed),
+    },
     Experiment { id: "P-E10", title: "automatic field updating", run: service::updating },
     Experiment { id: "P-E11", title: "image service by host cores", run: service::image },
     Experiment { id: "P-E12", title: "services of DeathStarBench", run: service::social },
@@ -68,18 +82,48 @@ fn by_message(
     variant: &str,
     mut measure: impl FnMut(&str, &Shape) -> Result<Vec<Measured>, LoadError>,
 ) -> Result<(), LoadError> {
+    by_traffic(&drawn(), rows, (experiment, variant), |point, of| measure(point, of.shape()))
+}
+
+/// The messages that profiles give.
+fn drawn() -> Vec<Bench> {
+    let traffic = |shape: Shape| Rc::new(shape) as Rc<dyn Traffic>;
+    let bench = |(name, messages): (String, Vec<Shape>)| (name, messages.into_iter().map(traffic).collect());
+    all_benches().into_iter().map(bench).collect()
+}
+
+/// P-E1, P-E2, P-E4, P-E6 and P-E9 with these messages in place of those that profiles give.
+///
+/// # Errors
+/// A platform lacks a number.
+pub fn of_traffic(benches: &[Bench], platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
+    let mut rows = deserialise::across(benches, platforms, seed)?;
+    rows.append(serialise::by_latency(benches, platforms, seed)?);
+    rows.append(deserialise::one_shot(benches, platforms, seed)?);
+    rows.append(serialise::three(benches, platforms, seed)?);
+    rows.append(rivals::on_chip(benches, platforms, seed)?);
+    Ok(rows)
+}
+
+/// As [`by_message`], of these messages.
+fn by_traffic(
+    benches: &[Bench],
+    rows: &mut Rows,
+    (experiment, variant): (&'static str, &str),
+    mut measure: impl FnMut(&str, &dyn Traffic) -> Result<Vec<Measured>, LoadError>,
+) -> Result<(), LoadError> {
     let mut all: Vec<Vec<Measured>> = vec![];
-    for (bench, messages) in all_benches() {
+    for (bench, messages) in benches {
         let mut of_bench = vec![];
-        for shape in &messages {
-            let point = format!("{bench} {}", shape.name);
-            let measured = measure(&point, shape)?;
+        for of in messages {
+            let point = format!("{bench} {}", of.shape().name);
+            let measured = measure(&point, &**of)?;
             for (metric, unit, value) in &measured {
                 rows.add((experiment, variant, &point), metric, unit, *value);
             }
             of_bench.push(measured);
         }
-        means(rows, (experiment, variant), &bench, &of_bench);
+        means(rows, (experiment, variant), bench, &of_bench);
         all.append(&mut of_bench);
     }
     means(rows, (experiment, variant), "all", &all);
@@ -97,6 +141,7 @@ fn means(rows: &mut Rows, (experiment, variant): (&'static str, &str), point: &s
 
 /// Divides, at every point that both have, one variant's values by another's: a metric of its own, and its means.
 fn compare(
+    benches: &[Bench],
     rows: &mut Rows,
     experiment: &'static str,
     (over, under): (&str, &str),
@@ -104,16 +149,16 @@ fn compare(
     variant: &str,
 ) {
     let mut all = vec![];
-    for (bench, messages) in all_benches() {
+    for (bench, messages) in benches {
         let mut of_bench = vec![];
-        for shape in &messages {
-            let point = format!("{bench} {}", shape.name);
+        for of in messages {
+            let point = format!("{bench} {}", of.shape().name);
             let value = |of: &str| rows.find(experiment, of, &point, metric).map(|row| row.value);
             let (Some(over), Some(under)) = (value(over), value(under)) else { continue };
             rows.add((experiment, variant, &point), ratio, "ratio", over / under);
             of_bench.push(vec![(ratio, "ratio", over / under)]);
         }
-        means(rows, (experiment, variant), &bench, &of_bench);
+        means(rows, (experiment, variant), bench, &of_bench);
         all.append(&mut of_bench);
     }
     means(rows, (experiment, variant), "all", &all);

@@ -1,6 +1,6 @@
 //! P-E7, P-E8, P-E9: the same two ideas on a SmartNIC's cores, over a coherent link, and beside an accelerator on the chip.
 
-use super::{alone, by_message, compare};
+use super::{alone, by_message, by_traffic, compare, drawn};
 use crate::experiment::Rows;
 use crate::kernel::Step;
 use crate::platform::unit::Dimension;
@@ -8,6 +8,7 @@ use crate::platform::{LoadError, Platform, Platforms, picos, transfer};
 use crate::system::rpcacc::accelerator::{Accelerator, Placing};
 use crate::system::rpcacc::onchip::OnChip;
 use crate::system::rpcacc::smartnic::{Serialising, SmartNic};
+use crate::system::rpcacc::traffic::Bench;
 use base::Picos;
 
 const SER: &str = "serialization time";
@@ -16,6 +17,7 @@ const DES: &str = "deserialization time";
 /// BlueField-3, and the accelerator beside it.
 pub(super) fn bluefield(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E7";
+    let benches = &drawn();
     let (smart, pcie) = (platforms.named("bluefield3")?, platforms.named("pcie-rpc-accelerator")?);
     let mut rows = Rows::default();
     let ways = [
@@ -48,19 +50,20 @@ pub(super) fn bluefield(platforms: &Platforms, seed: u64) -> Result<Rows, LoadEr
         ])
     })?;
     for variant in ["BF3-MemoryAffinity", "BF3-DSA", "RPCAcc"] {
-        compare(&mut rows, E, (variant, "BF3"), (SER, "normalised serialization time"), variant);
-        compare(&mut rows, E, ("BF3", variant), (SER, "serialization speed-up over BF3"), variant);
+        compare(benches, &mut rows, E, (variant, "BF3"), (SER, "normalised serialization time"), variant);
+        compare(benches, &mut rows, E, ("BF3", variant), (SER, "serialization speed-up over BF3"), variant);
     }
     for rival in [
         ("BF3-MemoryAffinity", "serialization speed-up over BF3-MemoryAffinity"),
         ("BF3-DSA", "serialization speed-up over BF3-DSA"),
     ] {
-        compare(&mut rows, E, (rival.0, "RPCAcc"), (SER, rival.1), "RPCAcc");
+        compare(benches, &mut rows, E, (rival.0, "RPCAcc"), (SER, rival.1), "RPCAcc");
     }
     for variant in ["BF3-Oneshot", "RPCAcc"] {
-        compare(&mut rows, E, ("BF3", variant), (DES, "deserialization speed-up over BF3"), variant);
+        compare(benches, &mut rows, E, ("BF3", variant), (DES, "deserialization speed-up over BF3"), variant);
     }
     compare(
+        benches,
         &mut rows,
         E,
         ("BF3-Oneshot", "RPCAcc"),
@@ -115,6 +118,7 @@ impl Coherent {
 pub(super) fn dagger(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E8";
     let platform = platforms.named("pcie-rpc-accelerator")?;
+    let benches = &drawn();
     let link = Coherent::load(&platform)?;
     let hertz = platform.value("upi.clock", Dimension::Frequency)?;
     let number = |name: &str| platform.value(&format!("accelerator.{name}"), Dimension::Cycles);
@@ -143,13 +147,20 @@ pub(super) fn dagger(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
         ])
     })?;
     let rpcacc = "Dagger-RPCAcc";
-    compare(&mut rows, E, ("Dagger-ProtoACC", rpcacc), (DES, "speed-up over Dagger-ProtoACC"), rpcacc);
-    compare(&mut rows, E, (rpcacc, "Dagger-ProtoACC"), (DES, "normalised time"), rpcacc);
+    compare(
+        benches,
+        &mut rows,
+        E,
+        ("Dagger-ProtoACC", rpcacc),
+        (DES, "speed-up over Dagger-ProtoACC"),
+        rpcacc,
+    );
+    compare(benches, &mut rows, E, (rpcacc, "Dagger-ProtoACC"), (DES, "normalised time"), rpcacc);
     Ok(rows)
 }
 
 /// Hardware's part of sending and receiving, beside what a core does to begin it.
-pub(super) fn on_chip(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
+pub(super) fn on_chip(benches: &[Bench], platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E9";
     const CLOCKS: [(&str, f64); 2] = [("250 MHz", 0.25), ("2 GHz", 2.0)];
     let (pcie, chip) = (platforms.named("pcie-rpc-accelerator")?, platforms.named("onchip-rpc-accelerator")?);
@@ -168,14 +179,14 @@ pub(super) fn on_chip(platforms: &Platforms, seed: u64) -> Result<Rows, LoadErro
         // The clock's unit is the platform's: MHz here, GHz there.
         let platform = pcie.with("accelerator.clock", value * 1e3);
         for (name, walking) in [("RPCAcc", false), ("ProtoACC-PCIe", true)] {
-            by_message(&mut rows, E, &format!("{name} {clock}"), |_, shape| {
+            by_traffic(benches, &mut rows, (E, &format!("{name} {clock}")), |_, of| {
                 let mut machine = Accelerator::new(&platform, None, seed)?;
                 let (send, placing) = if walking {
-                    (machine.send_walking(shape), Placing::FieldByField)
+                    (machine.send_walking(of), Placing::FieldByField)
                 } else {
-                    (machine.send_presented(shape, true), Placing::OneShot)
+                    (machine.send_presented(of, true), Placing::OneShot)
                 };
-                let mut receive = machine.deserialise(shape, placing);
+                let mut receive = machine.deserialise(of, placing);
                 receive.push(Step::Wait(machine.host.dma.one_way()));
                 let cores = machine.host.cores.at;
                 let k = &mut machine.kernel;
@@ -183,30 +194,30 @@ pub(super) fn on_chip(platforms: &Platforms, seed: u64) -> Result<Rows, LoadErro
             })?;
         }
         let platform = chip.with("accelerator.clock", value);
-        by_message(&mut rows, E, &format!("ProtoACC-OnChip {clock}"), |_, shape| {
+        by_traffic(benches, &mut rows, (E, &format!("ProtoACC-OnChip {clock}")), |_, of| {
             let mut machine = OnChip::new(&platform, None, seed)?;
-            let mut send = machine.serialise(shape);
-            send.extend(machine.depart(shape));
-            let mut receive = machine.arrive(shape).to_vec();
-            receive.extend(machine.deserialise(shape));
+            let mut send = machine.serialise(of);
+            send.extend(machine.depart(of));
+            let mut receive = machine.arrive(of).to_vec();
+            receive.extend(machine.deserialise(of));
             let cores = machine.host.cores.at;
             let k = &mut machine.kernel;
             Ok(both(alone(k, send, cores), alone(k, receive, cores).0))
         })?;
     }
-    by_message(&mut rows, E, "CPU-only", |_, shape| {
+    by_traffic(benches, &mut rows, (E, "CPU-only"), |_, of| {
         let mut machine = Accelerator::new(&pcie, None, seed)?;
-        let (send, receive) = (machine.host.send(shape), machine.host.receive(shape));
+        let (send, receive) = (machine.host.send(of.shape()), machine.host.receive(of.shape()));
         let cores = machine.host.cores.at;
         let k = &mut machine.kernel;
         Ok(both(alone(k, send, cores), alone(k, receive, cores).0))
     })?;
-    ratios(&mut rows, E, &CLOCKS.map(|(name, _)| name));
+    ratios(benches, &mut rows, E, &CLOCKS.map(|(name, _)| name));
     Ok(rows)
 }
 
 /// Each time over the on-chip rival's of the same clock, and the other rivals' over ours.
-fn ratios(rows: &mut Rows, experiment: &'static str, clocks: &[&str]) {
+fn ratios(benches: &[Bench], rows: &mut Rows, experiment: &'static str, clocks: &[&str]) {
     let over_chip = [
         ("TX time", "TX time over OnChip"),
         ("RX time", "RX time over OnChip"),
@@ -217,12 +228,12 @@ fn ratios(rows: &mut Rows, experiment: &'static str, clocks: &[&str]) {
     for clock in clocks {
         let (ours, chip) = (format!("RPCAcc {clock}"), format!("ProtoACC-OnChip {clock}"));
         for metrics in over_chip {
-            compare(rows, experiment, (&ours, &chip), metrics, &ours);
+            compare(benches, rows, experiment, (&ours, &chip), metrics, &ours);
         }
         for rival in ["ProtoACC-PCIe 250 MHz", "ProtoACC-OnChip 250 MHz", "ProtoACC-OnChip 2 GHz", "CPU-only"]
         {
             for metrics in speed_ups {
-                compare(rows, experiment, (rival, &ours), metrics, &format!("{ours} over {rival}"));
+                compare(benches, rows, experiment, (rival, &ours), metrics, &format!("{ours} over {rival}"));
             }
         }
     }

@@ -1,43 +1,44 @@
 //! P-E2, P-E5, P-E6: time and cycles of serialising one message when nothing else is there.
 
-use super::{alone, by_message, compare, means};
+use super::{alone, by_message, by_traffic, compare, means};
 use crate::experiment::Rows;
 use crate::platform::{LoadError, Platforms};
 use crate::system::rpcacc::accelerator::Accelerator;
 use crate::system::rpcacc::host::{Handed, Software};
 use crate::system::rpcacc::mean::{average, geomean};
-use crate::system::rpcacc::messages::{all_benches, deathstarbench, hyperprotobench};
+use crate::system::rpcacc::messages::{all_benches, deathstarbench};
 use crate::system::rpcacc::shape::Shape;
+use crate::system::rpcacc::traffic::Bench;
 use base::Picos;
 
 /// Accelerator-only serialising of bench 2, the objects' memory near and far.
-pub(super) fn by_latency(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
+pub(super) fn by_latency(benches: &[Bench], platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E2";
     const LATENCIES: [u64; 11] = [70, 100, 125, 200, 300, 400, 500, 625, 800, 1000, 1250];
     let platform = platforms.named("pcie-rpc-accelerator")?;
     let mut rows = Rows::default();
-    for (bench, messages) in all_benches() {
+    for (bench, messages) in benches {
         let mut near = vec![];
         for ns in LATENCIES {
             let variant = format!("{ns} ns");
             let mut times = vec![];
-            for shape in &messages {
+            for of in messages {
                 let mut machine = Accelerator::new(&platform, None, seed)?;
                 machine.walk_latency(Picos::from_nanos(ns));
-                let steps = machine.walk(shape);
+                let steps = machine.walk(&**of);
                 times.push(alone(&mut machine.kernel, steps, machine.serialisers.at).0);
             }
             if near.is_empty() {
                 near.clone_from(&times);
             }
             let growth: Vec<f64> = times.iter().zip(&near).map(|(far, near)| far / near).collect();
-            for (i, shape) in messages.iter().enumerate() {
-                let at = (E, &*variant, &*format!("{bench} {}", shape.name));
+            for (i, of) in messages.iter().enumerate() {
+                let at = (E, &*variant, &*format!("{bench} {}", of.shape().name));
                 rows.add(at, "serialization time", "us", times[i]);
                 rows.add(at, "normalised time", "ratio", growth[i]);
             }
-            rows.add((E, &variant, &bench), "serialization time", "us", average(&times));
-            rows.add((E, &variant, &bench), "normalised time", "ratio", average(&growth));
+            rows.add((E, &variant, bench), "serialization time", "us", average(&times));
+            rows.add((E, &variant, bench), "normalised time", "ratio", average(&growth));
             rows.add(
                 (E, &variant, &format!("{bench}, geomean")),
                 "normalised time",
@@ -46,10 +47,10 @@ pub(super) fn by_latency(platforms: &Platforms, seed: u64) -> Result<Rows, LoadE
             );
         }
     }
-    for shape in hyperprotobench(2) {
-        let at = (E, "message", &*format!("bench2 {}", shape.name));
-        rows.add(at, "bytes of a message", "B", shape.wire() as f64);
-        rows.add(at, "dereferences", "count", shape.dereferences().iter().sum::<u64>() as f64);
+    for of in benches.iter().filter(|(bench, _)| bench == "bench2").flat_map(|(_, messages)| messages) {
+        let at = (E, "message", &*format!("bench2 {}", of.shape().name));
+        rows.add(at, "bytes of a message", "B", of.wire() as f64);
+        rows.add(at, "dereferences", "count", of.dereferences().iter().sum::<u64>() as f64);
     }
     Ok(rows)
 }
@@ -104,7 +105,7 @@ pub(super) fn cycles(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
 }
 
 /// From a core that begins to send to the message in the transport.
-pub(super) fn three(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
+pub(super) fn three(benches: &[Bench], platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E6";
     const CPU: &str = "CPU-only";
     const WALKING: &str = "ProtoACC-PCIe";
@@ -113,13 +114,13 @@ pub(super) fn three(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError>
     let platform = platforms.named("pcie-rpc-accelerator")?;
     let mut rows = Rows::default();
     for variant in [CPU, WALKING, AFFINITY, COPYING] {
-        by_message(&mut rows, E, variant, |_, shape| {
+        by_traffic(benches, &mut rows, (E, variant), |_, of| {
             let mut machine = Accelerator::new(&platform, None, seed)?;
             let steps = match variant {
-                CPU => machine.host.send(shape),
-                WALKING => machine.send_walking(shape),
-                AFFINITY => machine.send_presented(shape, true),
-                _ => machine.send_presented(shape, false),
+                CPU => machine.host.send(of.shape()),
+                WALKING => machine.send_walking(of),
+                AFFINITY => machine.send_presented(of, true),
+                _ => machine.send_presented(of, false),
             };
             let (time, busy) = alone(&mut machine.kernel, steps, machine.host.cores.at);
             Ok(vec![
@@ -131,12 +132,12 @@ pub(super) fn three(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError>
     }
     let time = "serialization time";
     for variant in [WALKING, AFFINITY, COPYING] {
-        compare(&mut rows, E, (CPU, variant), (time, "speed-up over CPU-only"), variant);
-        compare(&mut rows, E, (variant, CPU), (time, "normalised time"), variant);
-        compare(&mut rows, E, (variant, CPU), ("CPU cycles", "normalised CPU cycles"), variant);
+        compare(benches, &mut rows, E, (CPU, variant), (time, "speed-up over CPU-only"), variant);
+        compare(benches, &mut rows, E, (variant, CPU), (time, "normalised time"), variant);
+        compare(benches, &mut rows, E, (variant, CPU), ("CPU cycles", "normalised CPU cycles"), variant);
     }
     for variant in [CPU, AFFINITY, COPYING] {
-        compare(&mut rows, E, (WALKING, variant), (time, "speed-up over ProtoACC-PCIe"), variant);
+        compare(benches, &mut rows, E, (WALKING, variant), (time, "speed-up over ProtoACC-PCIe"), variant);
     }
     Ok(rows)
 }
