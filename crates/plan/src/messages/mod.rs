@@ -234,6 +234,24 @@ fn remarks(codec: &[Compared<'_>]) -> String {
 mod tests {
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Asked {
+        #[command(flatten)]
+        messages: Messages,
+    }
+
+    #[test]
+    fn links_are_named_and_those_that_there_are_not_are_refused() {
+        use clap::{CommandFactory, Parser};
+        Asked::command().debug_assert();
+        let asked = |words: &[&str]| Asked::try_parse_from([&["messages"], words].concat());
+        assert_eq!(asked(&[]).expect("all have defaults").messages.link.len(), 3);
+        let links = asked(&["--link", "pcie:5:8,cxl"]).expect("both are links").messages.link;
+        assert_eq!(links.len(), 2);
+        let said = asked(&["--link", "isa"]).map(|_| ()).expect_err("no link").to_string();
+        assert!(said.contains("pcie:GENERATION:LANES"), "{said}");
+    }
+
     fn asked(hyperprotobench: Option<PathBuf>) -> Messages {
         let link = ["pcie", "upi", "cxl"].map(|kind| kind.parse().expect("a link")).to_vec();
         Messages { hyperprotobench, link, platform: vec![], rounds: 3, seed: 1 }
