@@ -31,19 +31,25 @@ struct Step {
     tip: String,
 }
 
+/// Where a request may be: as traces say it, the page's colour of it, and in words.
+const PLACES: [(&str, &str, &str); 6] = [
+    ("client", "c3", "client"),
+    ("edge", "c0", "edge"),
+    ("engine", "c1", "engine"),
+    ("host", "c2", "host"),
+    ("acc", "c5", "accelerator"),
+    ("chain", "c4", "chain"),
+];
+
 /// The page's colour of a place.
-fn colour(place: &str) -> &'static str {
-    match place {
-        "edge" => "c0",
-        "engine" => "c1",
-        "host" => "c2",
-        "chain" => "c4",
-        _ => "c3",
-    }
+fn colour(name: &str) -> &'static str {
+    let known = PLACES.iter().find(|(known, ..)| *known == name);
+    known.unwrap_or(&PLACES[0]).1
 }
 
 fn place(name: &str) -> &'static str {
-    ["edge", "engine", "host", "chain"].into_iter().find(|&known| known == name).unwrap_or("client")
+    let known = PLACES.iter().find(|(known, ..)| *known == name);
+    known.unwrap_or(&PLACES[0]).0
 }
 
 /// What a row's requests pass.
@@ -99,12 +105,12 @@ pub fn paths(rows: &[Row]) -> String {
     let fit = ((WIDTH - LABEL) / STEP) as usize;
     let mut body = String::new();
     let mut y = 34.0;
-    for (at, name) in ["client", "edge", "engine", "host", "chain"].into_iter().enumerate() {
-        let x = LABEL + 90.0 * at as f64;
+    for (at, (_, colour, name)) in PLACES.into_iter().enumerate() {
+        let x = LABEL + 110.0 * at as f64;
         let _ = write!(
             body,
             "<rect class=\"{} key\" x=\"{x:.0}\" y=\"10\" width=\"12\" height=\"12\" rx=\"3\"/><text class=\"tick\" x=\"{:.0}\" y=\"20\">{name}</text>",
-            colour(name),
+            colour,
             x + 18.0
         );
     }
