@@ -100,7 +100,7 @@ impl Cache {
             Some(left) => tokio::time::timeout(left / 2, answer).await.ok()?,
             None => answer.await,
         };
-        let reply = look.hit(self.heard(answer.ok()?).as_ref().map_err(|failed| *failed))?;
+        let reply = look.hit(answer.ok()?.as_ref().map_err(|failed| *failed))?;
         self.standing.kept.fetch_add(1, Ordering::Relaxed);
         Some(reply)
     }
@@ -113,22 +113,20 @@ impl Cache {
         let Some(answer) = self.ask(get) else { return self.is_probed.set(false) };
         let cache = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            if let Ok(outcome) = answer.await {
-                let _ = cache.heard(outcome);
-            }
+            // The pump has seen what came of it.
+            let _ = answer.await;
             cache.is_probed.set(false);
         });
     }
 
-    fn heard(&self, outcome: Outcome) -> Outcome {
-        let is_silent = outcome.is_err();
+    /// A lookup has ended, whether or not somebody still waits for it.
+    fn heard(&self, is_silent: bool) {
         if self.is_silent.replace(is_silent) != is_silent {
             match is_silent {
                 true => log::warn!("the cache does not answer: calls go to the server alone until it does"),
                 false => log::info!("the cache answers again"),
             }
         }
-        outcome
     }
 
     /// Begins an operation; nothing if none may begin.
@@ -147,6 +145,7 @@ impl Cache {
             log::debug!("the socket to the cache: {error}");
         }
         while let Some((id, outcome)) = client.poll_outcome() {
+            self.heard(outcome.is_err());
             // Whoever asked may be gone.
             let waiting = self.waiting.borrow_mut().remove(&id);
             let _ = waiting.map(|sender| sender.send(outcome));
