@@ -36,7 +36,15 @@ impl Clock {
         if self.scale == 0 {
             return Nanos::from(self.origin.elapsed());
         }
-        self.span(cycles().wrapping_sub(self.origin_cycles))
+        self.span(self.elapsed(cycles()))
+    }
+
+    /// From the first clock of this process to where the counter is; none where it was set back to before it. (As a difference that wraps around it were
+    /// longer than a century, where deadlines end.)
+    #[inline]
+    fn elapsed(&self, cycles: u64) -> u64 {
+        let elapsed = cycles.wrapping_sub(self.origin_cycles);
+        if elapsed > i64::MAX as u64 { 0 } else { elapsed }
     }
 
     /// What `cycles` of the counter are in time; zero where the counter cannot be trusted.
@@ -107,6 +115,16 @@ pub fn cycles() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_that_is_set_back_to_before_the_first_look_stands_still() {
+        let clock = Clock { scale: 1 << 32, origin_cycles: 1000, origin: Instant::now() };
+        assert_eq!([1000, 1007].map(|cycles| clock.elapsed(cycles)), [0, 7]);
+        assert_eq!([0, 999].map(|cycles| clock.elapsed(cycles)), [0, 0]);
+        // One that began just before the counter's own end.
+        let clock = Clock { origin_cycles: u64::MAX, ..clock };
+        assert_eq!(clock.elapsed(4), 5);
+    }
 
     #[test]
     fn it_moves_forward_and_agrees_with_the_system() {

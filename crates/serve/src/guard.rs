@@ -1,4 +1,4 @@
-//! What a panic in a thread of a server does to the others: it ends the process, with a word.
+//! What ends the process of a server at once, with a word: a panic in one of its threads, and what makes it break a promise.
 //!
 //! A panic is a broken invariant of ours, and has said which. Threads of a server share what it was about: a process that goes on with fewer of them
 //! serves wrongly, or not at all while it seems to live. One that ends is started anew by whoever runs it.
@@ -16,6 +16,12 @@ impl Drop for AbortOnPanic {
             std::process::abort();
         }
     }
+}
+
+/// Ends the process because what it promises cannot be kept any more, which is no fault of its code: status 1.
+pub fn end_process(who: &str, why: &dyn std::fmt::Display) -> ! {
+    log::error!("{who} stops at once: {why}");
+    std::process::exit(1)
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub struct Driver<M> {
     /// What the machine said last of homes that moved; the wire goes by it.
     moved: Arc<Moved>,
     clock: Clock,
+    steady: Steady,
     out: Out,
     times: Times,
     /// What was read, and when, and is not timed yet: what it caused is not sent.
@@ -60,11 +61,18 @@ impl<M: Machine> Driver<M> {
             wire,
             moved: Arc::default(),
             clock: Clock::shared(),
+            steady: Steady::new(Clock::shared()),
             out: Vec::new(),
             times: Times::new(),
             served: Vec::new(),
             padding: None,
         })
+    }
+
+    /// The same, of a machine that was told its first moment after `steady` was made: its clock is held against the system's since then.
+    #[must_use]
+    pub fn steady_since(self, steady: Steady) -> Driver<M> {
+        Driver { steady, ..self }
     }
 
     /// The same, of a client that pads its requests.
@@ -140,12 +148,11 @@ impl<M: Machine> Driver<M> {
     /// # Errors
     /// As [`Driver::run`].
     pub fn run_with(&mut self, stop: &AtomicBool, mut each: impl FnMut(&Driver<M>)) -> io::Result<()> {
-        let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
             self.wait(NOTICE)?;
             // Before a lease is relied on: while it waited the machine may have slept.
-            steady.check().map_err(io::Error::other)?;
+            self.steady.check().map_err(io::Error::other)?;
             self.serve()?;
             each(self);
         }

@@ -107,6 +107,27 @@ fn a_chain_goes_on_while_clocks_jump() {
     for_seeds(3, |seed| scenario(seed, links(seed), CLOCKS_JUMP, Lie::No));
 }
 
+/// A clock that is set back between a replica's first look at it and its first turn: it would wait for that time to come again, for days.
+#[test]
+fn a_chain_starts_while_clocks_jump() {
+    for_seeds(3, |seed| {
+        let folder = Folder::new();
+        let control = control(&folder.0, seed);
+        let mut variables = environment(&control);
+        variables.extend([(ONLY, "replica".into()), (CLOCKS, "1".into())]);
+        // All of them in the first milliseconds of processes, which look at clocks some thousand times then.
+        control.budget.store(12, Ordering::Relaxed);
+        control.arm(&[(Kind::CounterJump, 1000), (Kind::CounterBack, 1000)], Lie::No);
+        let words = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"];
+        let up = Up::within(folder.0.join("chain"), &words, &variables);
+        until_all_serve(&up);
+        control.disarm();
+        let outcome = Writer::new(&up).execute(Transaction::new().add("sum", 1));
+        assert_eq!(outcome.sums, [1], "it serves");
+        Ok(control.summary())
+    });
+}
+
 #[test]
 fn a_log_write_that_failed_and_is_acknowledged_is_found() {
     found(Lie::NoSpaceTakenForWritten, |seed, lie| scenario(seed, "shm", &[(Kind::NoSpace, 5000)], lie));

@@ -59,6 +59,8 @@ pub struct Node {
     pub(super) desk: Desk,
     server: Server,
     clock: Clock,
+    /// Since before the replica was told its first moment.
+    steady: Steady,
     out: Out,
     came: Vec<(NodeId, Message)>,
     /// Calls of `Info` that are not answered.
@@ -105,14 +107,14 @@ pub struct Place {
 }
 
 impl Node {
-    /// A replica with its links, and a server that has the service of `desk`.
+    /// A replica with its links, and a server that has the service of `desk`; `steady` is of before the replica was made.
     pub fn new(
         replica: Replica<DiskImage, DiskLog>,
         place: Place,
         links: Links,
         (server, desk): (Server, Desk),
         sleeper: Sleeper,
-        registers: Arc<Registers>,
+        (registers, steady): (Arc<Registers>, Steady),
     ) -> Node {
         Node {
             replica,
@@ -120,6 +122,7 @@ impl Node {
             desk,
             server,
             clock: Clock::shared(),
+            steady,
             out: Vec::new(),
             came: Vec::new(),
             inquiries: Vec::new(),
@@ -148,10 +151,10 @@ impl Node {
     /// # Errors
     /// The clock jumped; the log or the image failed: the replica must not go on.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), ChainError> {
-        let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
-            steady.check().map_err(|jump| ChainError::System("trust the clock", io::Error::other(jump)))?;
+            let trusted = self.steady.check();
+            trusted.map_err(|jump| ChainError::System("trust the clock", io::Error::other(jump)))?;
             self.beat.turn();
             if self.turn()? == 0 && !self.registers.is_on(Id::Spin) {
                 self.rest();

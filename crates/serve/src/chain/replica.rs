@@ -16,6 +16,7 @@ use crate::process::{Stop, say};
 use crate::shell::Shell;
 use crate::txn::words;
 use base::key::Key;
+use base::steady::Steady;
 use base::{Bytes, Clock};
 use fabric::link::Address;
 use fabric::server::{Options, Server};
@@ -284,6 +285,8 @@ impl Keys {
     pub(super) fn open(&self, clients_at: &[Address], registers: Arc<Registers>) -> Result<Node, ChainError> {
         let config = config(self.number(), &registers);
         config.check()?;
+        // Before anything is told what time it is: one that began before its clock was set back would wait for what it began with to come again.
+        let steady = Steady::new(Clock::shared());
         let (peers, listen) = self.peers()?;
         let controllers = self.controllers()?;
         let numbers: Vec<u16> = controllers.iter().map(|(number, _)| *number).collect();
@@ -325,7 +328,7 @@ impl Keys {
         say(&format!("{}: {found}", self.name()));
         let place =
             Place { chain: self.number(), id, incarnation, media: self.storage.media, serves, found, key };
-        Ok(Node::new(replica, place, links, (server, desk), sleeper, registers))
+        Ok(Node::new(replica, place, links, (server, desk), sleeper, (registers, steady)))
     }
 
     /// The replicas, and where this one listens.

@@ -14,6 +14,7 @@ use super::topology::Topology;
 use crate::admin::ask::Questions;
 use crate::admin::health::Beat;
 use base::Clock;
+use base::steady::Steady;
 use protocol::coherence::boxes::shards::Shard;
 use protocol::coherence::guard::{Keys, Numbering};
 use protocol::coherence::{CacheBox, Controller, Guard, Home, Life, NodeId, Planted};
@@ -100,11 +101,12 @@ pub fn run_with<B: Bugs<Planted> + Send>(
 ) -> io::Result<Counters> {
     let Equipment { fast, watched, orders, keys, planted } = equipment;
     let (config, layout) = (topology.config(), topology.layout().clone());
+    let steady = Steady::new(Clock::shared());
     let (now, life) = (Clock::shared().now(), (incarnation, life));
     let mut watched = watched.into_iter();
     let mut endpoint = |socket, guard| {
         let watched = watched.next().unwrap_or_default();
-        Endpoint { node, socket, guard, watched, book: topology.book().clone() }
+        Endpoint { node, socket, guard, watched, steady, book: topology.book().clone() }
     };
     let mut guard = Guard::new(node, incarnation, keys);
     match node {
@@ -154,13 +156,15 @@ struct Endpoint {
     book: Book,
     guard: Guard,
     watched: Watched,
+    /// Of before the machine was made.
+    steady: Steady,
 }
 
 impl Endpoint {
     /// Until `stop`; `each` is called after every turn.
     fn drive<M: Machine>(self, machine: M, stop: &AtomicBool, each: impl Fn()) -> io::Result<Counters> {
-        let Endpoint { node, socket, book, guard, watched: Watched { questions, beat } } = self;
-        let mut driver = Driver::new(machine, socket, &book, guard)?;
+        let Endpoint { node, socket, book, guard, watched: Watched { questions, beat }, steady } = self;
+        let mut driver = Driver::new(machine, socket, &book, guard)?.steady_since(steady);
         driver.run_with(stop, |driver| {
             beat.turn();
             if let Some(questions) = &questions {

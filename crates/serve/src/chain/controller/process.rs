@@ -46,6 +46,8 @@ pub struct Setting {
 pub struct Process {
     pub(super) driver: Driver,
     pub(super) clock: Clock,
+    /// Since before it began.
+    steady: Steady,
     pub(super) chain: u32,
     /// Of a new chain.
     slots: Slots,
@@ -71,6 +73,7 @@ impl Process {
     /// # Errors
     /// The address cannot be had, or the system gives no thread or descriptor.
     pub fn open(setting: Setting) -> Result<Process, ControllerError> {
+        let steady = Steady::new(Clock::shared());
         let Setting { config, number, key, replicas, listen, registry } = setting;
         let peers = replicas.iter().map(|replica| (NodeId::Replica(replica.replica), None));
         let links = Links::new(&key, config.chain, NodeId::Controller(number), Some(&listen), "", peers)
@@ -84,6 +87,7 @@ impl Process {
         Ok(Process {
             driver,
             clock: Clock::shared(),
+            steady,
             chain: config.chain,
             slots: config.slots,
             number,
@@ -112,10 +116,9 @@ impl Process {
 
     /// Takes turns until it is told to stop, or the clock jumps; then leadership is given up. `say` is called for each line.
     pub fn run(&mut self, stop: &AtomicBool, mut say: impl FnMut(&str)) {
-        let mut steady = Steady::new(self.clock);
         // Nothing else is read after the flag is seen, so no order is needed.
         while !stop.load(Ordering::Relaxed) {
-            if let Err(jump) = steady.check() {
+            if let Err(jump) = self.steady.check() {
                 say(&format!("{}: {jump}", self.name));
                 return;
             }

@@ -41,7 +41,8 @@ use super::{Reply, inline, refuse, silent};
 use crate::kv::clocks::Clocks;
 use crate::kv::home::Seat;
 use crate::kv::post::Post;
-use base::Nanos;
+use base::steady::Steady;
+use base::{Clock, Nanos};
 use protocol::chain::at_home::Step;
 use protocol::coherence::home::items::Items;
 use protocol::coherence::home::slow::{Ended, reads};
@@ -115,6 +116,8 @@ pub struct Homed<S = Commands, B = NoBugs> {
     post: Arc<Post>,
     out: Out,
     clocks: Clocks,
+    /// Leases count by the system's clocks; nobody holds those against another that are told.
+    steady: Option<Steady>,
     now: Nanos,
     /// Packets that leave when the log is durable up to there.
     kept: VecDeque<(u64, Out)>,
@@ -125,7 +128,11 @@ impl<S: HomeStore> Homed<S> {
     /// The home that `seat` says, over these items.
     pub fn new(seat: &Seat, items: S, post: Arc<Post>) -> Homed<S> {
         let clocks = Clocks::system();
-        Homed::over(seat.home(clocks.now(), items), post, clocks, NoBugs)
+        // Before the home is told its first moment.
+        let steady = Steady::new(Clock::shared());
+        let mut homed = Homed::over(seat.home(clocks.now(), items), post, clocks, NoBugs);
+        homed.steady = Some(steady);
+        homed
     }
 }
 
@@ -143,6 +150,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
             out: Out::new(),
             now: clocks.now(),
             clocks,
+            steady: None,
             kept: VecDeque::new(),
             kept_packets: 0,
         }
@@ -183,8 +191,17 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
         self.commands().parked.has_line(origin)
     }
 
+    /// Ends the process when the clock jumped: boxes would have copies for longer than the home thinks. As a crash, which they survive.
+    #[inline]
+    fn check_clock(&mut self) {
+        if let Some(Err(jump)) = self.steady.as_mut().map(Steady::check) {
+            crate::guard::end_process("the home", &jump);
+        }
+    }
+
     #[inline]
     pub fn tick(&mut self, now: Nanos) {
+        self.check_clock();
         self.now = self.now.max(now);
         self.commands_mut().tick(now);
         if self.post.tell_gone(&mut self.home.items_mut().commands_mut().parked) {
@@ -299,6 +316,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
     /// The home hears what arrived, and does what is due.
     pub fn serve(&mut self, out: &mut Producer) -> Option<Reply> {
         let reply = silent(out, None)?;
+        self.check_clock();
         // A lease runs from when its reply is made: what was read before the pass is late by then.
         let now = self.clocks.now();
         self.now = self.now.max(now);
@@ -357,6 +375,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
             let is_over = told.is_empty();
             if !is_over {
                 // As when packets are served.
+                self.check_clock();
                 self.now = self.now.max(self.clocks.now());
             }
             told.into_iter().for_each(|told| self.tell(told));
