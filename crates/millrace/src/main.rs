@@ -4,8 +4,10 @@ mod command;
 
 use bench::load::{self, BenchArgs};
 use bench::probe;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use command::metrics;
+use command::output;
+use command::pages::{Completions, Man};
 use command::rec::Rec;
 use command::registers;
 use command::rpc::Rpc;
@@ -71,6 +73,8 @@ enum Command {
     Metrics(metrics::List),
     Trace(TraceArgs),
     Wire(Wire),
+    Completions(Completions),
+    Man(Man),
 }
 
 /// What went wrong, and the exit status that says so.
@@ -92,9 +96,16 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// How a command ended that only prints.
+fn printed(result: Result<(), Box<dyn std::error::Error>>) -> Result<(), Failure> {
+    result
+        .map_err(|error| Failure { code: if output::is_closed(&*error) { output::CLOSED } else { 1 }, error })
+}
+
 fn main() -> ExitCode {
     raise_descriptor_limit();
     logger::install();
+    output::end_quietly_when_closed();
     let result: Result<(), Failure> = match Cli::parse().command {
         Command::Up(up) => up.run().map_err(Into::into),
         Command::Demo(demo) => demo.run().map_err(Into::into),
@@ -122,13 +133,16 @@ fn main() -> ExitCode {
         Command::Soak(soak) => soak.run().map_err(Into::into),
         Command::Txn(txn) => return txn.run(),
         Command::Sweep(sweep) => sweep.run().map_err(|error| Failure { error, code: 1 }),
-        Command::Registers(list) => list.run().map_err(|error| Failure { error, code: 1 }),
-        Command::Metrics(list) => list.run().map_err(Into::into),
+        Command::Registers(list) => printed(list.run()),
+        Command::Metrics(list) => printed(list.run().map_err(Into::into)),
         Command::Trace(args) => args.run().map_err(|error| Failure { error, code: 1 }),
         Command::Wire(wire) => wire.run().map_err(Into::into),
+        Command::Completions(completions) => printed(completions.run(Cli::command()).map_err(Into::into)),
+        Command::Man(man) => printed(man.run(Cli::command())),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code: output::CLOSED, .. }) => ExitCode::from(output::CLOSED),
         Err(Failure { error, code }) => {
             log::error!("{error}");
             ExitCode::from(code)

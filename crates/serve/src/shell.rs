@@ -20,6 +20,7 @@ use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
+use crate::process::systemd::{self, Watchdog};
 use axum::routing::put;
 use base::registers::Shown;
 use base::trace::Tracer;
@@ -180,6 +181,7 @@ impl Hosted {
 pub struct Shell {
     services: Vec<Hosted>,
     admin: Option<Admin>,
+    watchdog: Option<Watchdog>,
     stop: Stop,
     /// After the services.
     _cores: EngineCores,
@@ -206,10 +208,13 @@ impl Shell {
         let cores = EngineCores::new(engine, wishes).map_err(ShellError::Threads)?;
         let on: Vec<_> = services.iter().map(|one| Arc::clone(cores.core(one.engine_core))).collect();
         let hosted = |Served { name, service, .. }| Hosted { name, service, is_open: false };
-        let (is_shown, mut routes, tracer) =
-            (admin.is_some(), Routes::default().loops(cores.pulses()), Tracer::default());
+        let (is_shown, mut routes, tracer) = (
+            admin.is_some() || systemd::has_watchdog(),
+            Routes::default().loops(cores.pulses()),
+            Tracer::default(),
+        );
         let services = services.into_iter().map(hosted).collect();
-        let mut shell = Shell { services, admin: None, stop, _cores: cores };
+        let mut shell = Shell { services, admin: None, watchdog: None, stop, _cores: cores };
         for (hosted, core) in shell.services.iter_mut().zip(&on) {
             let name = hosted.name.as_deref().unwrap_or(hosted.service.kind());
             hosted.service.trace(tracer.of(name));
@@ -217,6 +222,7 @@ impl Shell {
             let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
             routes = routes.service(hosted.name.as_deref(), own);
         }
+        shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;
         let serves = Arc::new(AtomicBool::new(false));
         if let Some(address) = admin {
             let (serves, stop, told) = (Arc::clone(&serves), shell.stop.clone(), shell.stop.clone());
@@ -243,6 +249,8 @@ impl Shell {
         }
         serves.store(true, Ordering::Relaxed);
         shell.stop.set_ends_at_once(false);
+        let all: Vec<String> = shell.services().flat_map(|(.., addresses)| addresses).collect();
+        systemd::ready(&all);
         Ok(shell)
     }
 
@@ -287,14 +295,19 @@ impl Shell {
     pub fn wait(mut self) -> Result<(), ShellError> {
         let mut died = None;
         while died.is_none() {
-            match self.stop.wait(DEATH_LOOK_INTERVAL) {
+            let patience = self.watchdog.as_ref().map_or(DEATH_LOOK_INTERVAL, Watchdog::patience);
+            match self.stop.wait(patience.min(DEATH_LOOK_INTERVAL)) {
                 Woken::Stop => break,
                 Woken::HangUp if !self.reload() => break,
                 Woken::HangUp | Woken::TimedOut => {}
             }
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.turn();
+            }
             died = self.services.iter().find_map(|hosted| Some(hosted.failed()(hosted.service.death()?)));
         }
         log::info!("draining");
+        systemd::stopping();
         self.stop.stop();
         self.stop.set_ends_at_once(true);
         let finished = self.finish();

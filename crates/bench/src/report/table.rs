@@ -3,7 +3,7 @@
 use super::html::escape;
 use std::fmt;
 
-/// Rows of text under named columns; the first column is left-aligned, figures are right-aligned.
+/// Rows of text under named columns. Columns of figures are right-aligned, but for the first; words are left-aligned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     columns: Vec<String>,
@@ -28,13 +28,34 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Which columns are left-aligned: the first, and those with words in every cell that has anything.
+    fn words(&self) -> Vec<bool> {
+        let is_word = |cell: &str| {
+            cell.starts_with(|first: char| first.is_alphabetic() || first == '(' || first == '`')
+        };
+        let column = |at: usize| {
+            let mut cells = self
+                .rows
+                .iter()
+                .map(|row| row[at].as_str())
+                .filter(|cell| !cell.is_empty() && *cell != "-" && *cell != "–");
+            at == 0 || (cells.clone().next().is_some() && cells.all(is_word))
+        };
+        (0..self.columns.len()).map(column).collect()
+    }
+
     /// The table as HTML.
     pub fn html(&self) -> String {
+        let words = self.words();
         let cells = |row: &[String], tag: &str| -> String {
-            row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+            let cell = |(cell, is_word): (&String, &bool)| {
+                let class = if *is_word { " class=\"words\"" } else { "" };
+                format!("<{tag}{class}>{}</{}>", escape(cell), &tag[..2])
+            };
+            row.iter().zip(&words).map(cell).collect()
         };
         let body: String = self.rows.iter().map(|row| format!("<tr>{}</tr>", cells(row, "td"))).collect();
-        let head = cells(&self.columns, "th");
+        let head = cells(&self.columns, "th scope=\"col\"");
         format!(
             "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
@@ -46,12 +67,13 @@ impl fmt::Display for Table {
         let all = || std::iter::once(&self.columns).chain(&self.rows);
         let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let words = self.words();
         for row in all() {
             let mut line = String::new();
-            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => line.push_str(&format!("  {cell:<width$}")),
-                    _ => line.push_str(&format!("  {cell:>width$}")),
+            for ((cell, &width), is_word) in row.iter().zip(&widths).zip(&words) {
+                match is_word {
+                    true => line.push_str(&format!("  {cell:<width$}")),
+                    false => line.push_str(&format!("  {cell:>width$}")),
                 }
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -73,6 +95,22 @@ mod tests {
             table.to_string(),
             "          ops      p99\n  get    1000   1.2 µs\n  <set>     5  10.0 µs\n"
         );
-        assert!(table.html().contains("<td>&lt;set&gt;</td>"));
+        assert!(table.html().contains("<td class=\"words\">&lt;set&gt;</td><td>5</td>"));
+    }
+
+    #[test]
+    fn words_stand_left_and_figures_right() {
+        let mut table = Table::new(["id", "what", "n", "error"]);
+        table.row(["F1", "latency by path", "–", "2 %"]);
+        table.row(["F2", "bytes", "12", "not modelled"]);
+        assert_eq!(
+            table.to_string(),
+            "  id  what              n         error\n  F1  latency by path   –           2 %\n  F2  bytes            12  not modelled\n"
+        );
+        assert!(
+            table.html().starts_with(
+                "<div class=\"wide\"><table><thead><tr><th scope=\"col\" class=\"words\">id</th>"
+            )
+        );
     }
 }

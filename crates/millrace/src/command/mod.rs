@@ -4,6 +4,8 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod metrics;
+pub mod output;
+pub mod pages;
 pub mod rec;
 pub mod registers;
 pub mod rpc;

@@ -27,22 +27,23 @@ impl Beat {
 
     /// The other end, of a loop of this name that turns by itself at least every [`STALL_TIMEOUT`].
     pub fn pulse(&self, name: impl Into<String>) -> Pulse {
-        Pulse { name: name.into(), turns: Arc::clone(&self.0), wake: Box::new(|| {}) }
+        Pulse { name: name.into(), turns: Arc::clone(&self.0), wake: Arc::new(|| {}) }
     }
 }
 
 /// Whoever wants to know whether a loop turns.
+#[derive(Clone)]
 pub struct Pulse {
     name: String,
     turns: Arc<AtomicU64>,
-    wake: Box<dyn Fn() + Send + Sync>,
+    wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Pulse {
     /// Of a loop that sleeps until it is woken so.
     #[must_use]
     pub fn woken_by(self, wake: impl Fn() + Send + Sync + 'static) -> Pulse {
-        Pulse { wake: Box::new(wake), ..self }
+        Pulse { wake: Arc::new(wake), ..self }
     }
 
     /// The loop's name.

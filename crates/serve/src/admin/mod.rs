@@ -136,6 +136,11 @@ impl Routes {
         self
     }
 
+    /// The loops that `/healthz` looks at.
+    pub fn pulses(&self) -> Vec<Pulse> {
+        self.pulses.clone()
+    }
+
     /// Another request, `GET /path` or `PUT /path`, with what it answers.
     #[must_use]
     pub fn with(mut self, request: &'static str, what: &'static str, route: MethodRouter) -> Routes {

@@ -8,6 +8,7 @@
 //! | `progress` | progress bars |
 //! | `logger` | what servers log: levels, text or JSON |
 //! | `interrupt` | Ctrl-C that ends a measurement early |
+//! | `systemd` | what a service manager is told |
 //! | `panics` | panics of machines under test, caught |
 
 pub mod interrupt;
@@ -16,6 +17,7 @@ pub mod panics;
 pub mod parse;
 pub mod progress;
 pub mod stop;
+pub mod systemd;
 
 pub use ::client::file as cluster_file;
 pub use ::client::table;
