@@ -25,7 +25,7 @@ pub(crate) fn mtu(name: &str) -> u32 {
     let Ok(socket) = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0)) else { return 1500 };
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
     // SAFETY: SIOCGIFMTU reads the name and writes the MTU of the structure that it is given.
-    let result = unsafe { libc::ioctl(fd, libc::SIOCGIFMTU, &mut request) };
+    let result = unsafe { libc::ioctl(fd, libc::SIOCGIFMTU as _, &mut request) };
     // SAFETY: the call wrote this member of the union; before it was zeros, a number as well.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     if result == 0 { mtu.unsigned_abs() } else { 1500 }

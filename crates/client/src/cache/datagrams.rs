@@ -59,17 +59,14 @@ impl Arrivals {
                 (part, name.as_mut_ptr())
             })
             .unzip();
-        let header = |(part, name): (&mut libc::iovec, *mut u8)| libc::mmsghdr {
-            msg_hdr: libc::msghdr {
-                msg_name: name.cast(),
-                msg_namelen: NAME as libc::socklen_t,
-                msg_iov: part,
-                msg_iovlen: 1,
-                msg_control: std::ptr::null_mut(),
-                msg_controllen: 0,
-                msg_flags: 0,
-            },
-            msg_len: 0,
+        let header = |(part, name): (&mut libc::iovec, *mut u8)| {
+            // SAFETY: integers and pointers. musl's has padding besides, which no literal can name.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_name = name.cast();
+            header.msg_hdr.msg_namelen = NAME as libc::socklen_t;
+            header.msg_hdr.msg_iov = part;
+            header.msg_hdr.msg_iovlen = 1;
+            header
         };
         let mut headers: Vec<libc::mmsghdr> = parts.iter_mut().zip(names).map(header).collect();
         let room = headers.len() as libc::c_uint;

@@ -53,9 +53,10 @@ pub fn during<T>(kind: &Kind, places: &Places, work: impl FnOnce() -> T) -> Resu
 
 /// Attackers have machines of their own: what theirs costs here is done in the time that the server and the polite client leave.
 fn work_when_nobody_else_does() -> Result<(), String> {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // What the kernel's sched_param is. The C library's call is none in musl.
+    let parameters: libc::c_int = 0;
     // SAFETY: it reads the parameters, which live here, and concerns this thread alone.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } {
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(format!("the attacker's priority: {}", std::io::Error::last_os_error())),
     }
