@@ -47,6 +47,12 @@ impl Clock {
         if elapsed > i64::MAX as u64 { 0 } else { elapsed }
     }
 
+    /// What [`Clock::now`] must be advanced by to be the machine's `CLOCK_MONOTONIC`, which all its processes have in common; as of now.
+    pub fn monotonic(&self) -> Nanos {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 - self.now().0)
+    }
+
     /// What `cycles` of the counter are in time; zero where the counter cannot be trusted.
     #[inline]
     pub fn span(&self, cycles: u64) -> Nanos {

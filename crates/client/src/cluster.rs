@@ -14,6 +14,7 @@ use crate::controllers;
 use crate::etcd::Access;
 use crate::web::Tls;
 use crate::{Error, Item, Pending, Store, Swap};
+use base::trace::Context;
 use fabric::link::Address;
 use protocol::chain::client::Reads;
 use protocol::wire::{Status, Version};
@@ -215,6 +216,13 @@ impl Cluster {
     /// Subtracts. Else as [`Cluster::increment`].
     pub fn decrement(&mut self, key: &[u8], by: i64) -> Result<i64, Error> {
         self.increment(key, by.checked_neg().ok_or(Error::Overflow)?)
+    }
+
+    /// Operations of the store that begin from now on are parts of this span, or of none: [`Store::set_trace`].
+    pub fn set_trace(&mut self, span: Option<Context>) {
+        if let Some(store) = &mut self.store {
+            store.set_trace(span);
+        }
     }
 
     /// A transaction of the store, to be filled and committed; where there is none the commit says so.

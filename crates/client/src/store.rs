@@ -14,9 +14,10 @@
 use crate::Swap;
 use crate::chain::{Client, Options, Shards, TxnError};
 use crate::error::Error;
+use base::trace::Context;
 use protocol::chain::message::{RequestId, Status};
 use protocol::chain::transaction::{Abort, Change, Condition};
-use protocol::chain::{Outcome, Transaction};
+use protocol::chain::{Outcome, TraceContext, Transaction};
 use std::time::Duration;
 
 /// What is stored under a key.
@@ -32,17 +33,19 @@ pub struct Item {
 /// of its threads.
 pub struct Store {
     chains: Shards,
+    /// What operations leave their spans in.
+    trace: TraceContext,
 }
 
 impl Store {
     /// Of a client of the only chain.
     pub fn new(chain: Client) -> Store {
-        Store { chains: Shards::of(chain, &Options::default()) }
+        Store::of(Shards::of(chain, &Options::default()))
     }
 
     /// Of clients of all chains.
     pub fn of(chains: Shards) -> Store {
-        Store { chains }
+        Store { chains, trace: TraceContext::default() }
     }
 
     /// The client beneath, of the chain that a key is in: transactions without waiting, many under way.
@@ -61,6 +64,11 @@ impl Store {
     /// Operations that begin from now on end within this.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.chains.set_patience(deadline);
+    }
+
+    /// Operations that begin from now on are parts of this span, or of none: replicas record what they do for them, if the span is sampled.
+    pub fn set_trace(&mut self, span: Option<Context>) {
+        self.trace = TraceContext(span.filter(|span| span.sampled).map(|span| span.to_bytes()));
     }
 
     /// The item of `key`; `None`: nothing is there.
@@ -105,7 +113,7 @@ impl Store {
     pub fn cas(&mut self, key: &[u8], version: u64, value: &[u8]) -> Result<Swap, Error> {
         // Two conditions, so that the one that does not hold says which it was.
         let asked = Transaction::new().if_exists(key).if_version(key, version).put(key, value);
-        let outcome = self.chains.execute(asked)?;
+        let outcome = self.execute(asked)?;
         match outcome.abort {
             None => Ok(Swap::Stored(outcome.lsn.0)),
             Some(Abort::Condition(0)) => Ok(Swap::Missing),
@@ -141,7 +149,7 @@ impl Store {
 
     /// Does a transaction that was made elsewhere. That it was aborted is an outcome, too: [`Outcome::abort`].
     pub fn execute(&mut self, transaction: Transaction) -> Result<Outcome, Error> {
-        Ok(self.chains.execute(transaction)?)
+        Ok(self.chains.execute(transaction.traced(self.trace))?)
     }
 
     /// What became of a write that ended as [`Error::Unknown`], of this program or another: done, and how; not known (yet), so that it may still be
@@ -157,7 +165,7 @@ impl Store {
 
     /// The outcome of what has no condition.
     fn done(&mut self, asked: Transaction) -> Result<Outcome, Error> {
-        let outcome = self.chains.execute(asked)?;
+        let outcome = self.execute(asked)?;
         match outcome.abort {
             None => Ok(outcome),
             Some(abort) => Err(Error::of_abort(abort)),
@@ -166,7 +174,7 @@ impl Store {
 
     /// The version that was made; none if the condition does not hold.
     fn if_it_holds(&mut self, asked: Transaction) -> Result<Option<u64>, Error> {
-        let outcome = self.chains.execute(asked)?;
+        let outcome = self.execute(asked)?;
         match outcome.abort {
             None => Ok(Some(outcome.lsn.0)),
             Some(Abort::Condition(_)) => Ok(None),

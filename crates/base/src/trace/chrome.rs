@@ -10,15 +10,20 @@
 //! Times are microseconds with three digits, which is exact.
 
 use super::Span;
+use crate::Nanos;
 use crate::json::Text;
 use std::collections::HashMap;
 use std::fmt::Write;
 
+/// The name of what begins of events are to be advanced by, in nanoseconds.
+pub const MONOTONIC: &str = "monotonic_ns";
+
 /// How deep parents are looked for, so that numbers that lead in a circle end.
 const DEPTH_MAX: usize = 64;
 
-/// The events, as one JSON object.
-pub fn chrome<'a>(spans: impl IntoIterator<Item = &'a Span>) -> String {
+/// The events, as one JSON object. `monotonic` is what the clock of this process must be advanced by to be the machine's `CLOCK_MONOTONIC`: by that
+/// whoever reads the events of several processes of a machine puts them together.
+pub fn chrome<'a>(spans: impl IntoIterator<Item = &'a Span>, monotonic: Nanos) -> String {
     let mut spans: Vec<&Span> = spans.into_iter().collect();
     let services = in_order(spans.iter().map(|span| &*span.service));
     let parents: HashMap<u64, Option<u64>> =
@@ -28,7 +33,10 @@ pub fn chrome<'a>(spans: impl IntoIterator<Item = &'a Span>) -> String {
     };
     // Parents before their parts, also where they begin and end at the same time.
     spans.sort_by_cached_key(|span| (span.begin, std::cmp::Reverse(span.end), depth(span)));
-    let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    let mut out = format!(
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"{MONOTONIC}\":{}}},\"traceEvents\":[",
+        monotonic.0
+    );
     let mut comma = "";
     for (process, service) in services.iter().enumerate() {
         let process = process + 1;

@@ -7,6 +7,9 @@
 /// The name of the header, or of the key of metadata.
 pub const TRACEPARENT: &str = "traceparent";
 
+/// Bytes of a context in messages of our own.
+pub const CONTEXT_BYTES: usize = 24;
+
 /// Where a request belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
@@ -35,6 +38,22 @@ impl Context {
         (!over && trace != 0 && span != 0).then_some(Context { trace, span, sampled: flags & 1 == 1 })
     }
 
+    /// Of one that is sampled, for messages of our own: the numbers of its trace and of its span.
+    pub fn to_bytes(&self) -> [u8; CONTEXT_BYTES] {
+        let mut bytes = [0; CONTEXT_BYTES];
+        let (trace, span) = bytes.split_at_mut(16);
+        trace.copy_from_slice(&self.trace.to_le_bytes());
+        span.copy_from_slice(&self.span.to_le_bytes());
+        bytes
+    }
+
+    /// The inverse of [`Context::to_bytes`]; `None` where a number is 0.
+    pub fn from_bytes(bytes: &[u8; CONTEXT_BYTES]) -> Option<Context> {
+        let (trace, span) = bytes.split_first_chunk()?;
+        let (trace, span) = (u128::from_le_bytes(*trace), u64::from_le_bytes(span.try_into().ok()?));
+        (trace != 0 && span != 0).then_some(Context { trace, span, sampled: true })
+    }
+
     /// As a `traceparent`.
     pub fn emit(&self) -> String {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.span, u8::from(self.sampled))
@@ -51,6 +70,8 @@ mod tests {
         fn contexts_are_what_was_emitted(trace in 1..u128::MAX, span in 1..u64::MAX, sampled: bool) {
             let context = Context { trace, span, sampled };
             prop_assert_eq!(Context::parse(context.emit().as_bytes()), Some(context));
+            let sampled = Context { sampled: true, ..context };
+            prop_assert_eq!(Context::from_bytes(&context.to_bytes()), Some(sampled));
         }
 
         #[test]
@@ -58,6 +79,14 @@ mod tests {
             Context::parse(&bytes);
             Context::parse(text.as_bytes());
         }
+    }
+
+    #[test]
+    fn numbers_that_are_none_make_no_context() {
+        let (mut no_trace, mut no_span) = ([1; CONTEXT_BYTES], [1; CONTEXT_BYTES]);
+        no_trace[..16].fill(0);
+        no_span[16..].fill(0);
+        assert_eq!((Context::from_bytes(&no_trace), Context::from_bytes(&no_span)), (None, None));
     }
 
     #[test]

@@ -32,8 +32,8 @@ mod span;
 #[cfg(test)]
 mod tests;
 
-pub use chrome::chrome;
-pub use context::{Context, TRACEPARENT};
+pub use chrome::{MONOTONIC, chrome};
+pub use context::{CONTEXT_BYTES, Context, TRACEPARENT};
 pub use otlp::otlp;
 pub use sampler::Sampler;
 pub use span::{Kind, OK, Place, Span, this_thread};

@@ -21,6 +21,8 @@ pub enum Place {
     Host,
     /// On an accelerator's lanes or compute units, or before them.
     Accelerator,
+    /// At a replica of a chain.
+    Chain,
 }
 
 impl Place {
@@ -32,6 +34,7 @@ impl Place {
             Place::Engine => "engine",
             Place::Host => "host",
             Place::Accelerator => "acc",
+            Place::Chain => "chain",
         }
     }
 }

@@ -93,7 +93,7 @@ proptest! {
         let tracer = tracer(1000);
         record(&tracer, &requests);
         let spans = tracer.spans();
-        let json: Value = serde_json::from_str(&chrome(&spans)).expect("JSON");
+        let json: Value = serde_json::from_str(&chrome(&spans, Nanos(0))).expect("JSON");
         let events = json["traceEvents"].as_array().expect("a list");
         let name = |event: &Value, what: &str| {
             let of = |other: &&Value| {

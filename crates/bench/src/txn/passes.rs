@@ -81,7 +81,7 @@ pub fn passes(whole: Transaction, mode: Mode, lane: u64) -> Vec<Pass> {
             conditions: own,
             reads: Vec::new(),
             writes: vec![(key, change)],
-            claim: 0,
+            ..Transaction::default()
         }));
     }
     for condition in conditions {

@@ -17,7 +17,9 @@ use super::info::Info;
 use super::proto::millrace as proto;
 use super::words;
 use base::Nanos;
+use base::trace::{Context, TRACEPARENT};
 use fabric::channel::{CallOptions, Channel, Event, Options};
+use fabric::frame::push_metadata;
 use fabric::link::Address;
 use fabric::status::Status;
 use fabric::stub::StartError;
@@ -357,7 +359,14 @@ fn send(channel: &mut Channel, stub: &TxnClient, calls: &mut Calls, now: Nanos, 
 }
 
 fn start(channel: &mut Channel, stub: &TxnClient, number: u64, message: &Message) -> Result<(), StartError> {
-    let options = CallOptions::default();
+    let mut metadata = Vec::new();
+    if let Message::Request { transaction, .. } = message
+        && let Some(context) = transaction.trace.0.as_ref().and_then(Context::from_bytes)
+    {
+        // One entry has room.
+        let _ = push_metadata(&mut metadata, TRACEPARENT, context.emit().as_bytes());
+    }
+    let options = CallOptions { metadata: &metadata, ..CallOptions::default() };
     match message {
         Message::Open { .. } => stub.open_async(channel, &options, number, |_| Ok(())),
         Message::Close { session } => stub.close_async(channel, &options, number, |request| {

@@ -9,7 +9,7 @@ use codec::memory::OutOfMemory;
 use fabric::status::{Code, Status as RpcStatus};
 use protocol::chain::message::{Refusal, RequestId, Status};
 use protocol::chain::transaction::{Abort, Change, Condition, Found, MAX_BYTES, MAX_OPS, Malformed};
-use protocol::chain::{Durability, Lsn, Outcome, ReplicaId, SessionId, Transaction};
+use protocol::chain::{Durability, Lsn, Outcome, ReplicaId, SessionId, TraceContext, Transaction};
 
 /// What a request to a replica may be, and take while it is decoded: whatever a transaction within its bounds needs, and little more, because the
 /// thread that decodes holds the replica's lease.
@@ -99,6 +99,8 @@ pub fn take_transaction(from: proto::TransactionView<'_>) -> Result<Transaction,
         reads: from.reads().iter().map(<[u8]>::to_vec).collect(),
         writes: writes.collect::<Result<_, _>>()?,
         claim: from.claim(),
+        // It travels beside the message.
+        trace: TraceContext::default(),
     })
 }
 

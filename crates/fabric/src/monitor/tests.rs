@@ -218,7 +218,7 @@ fn a_call_and_its_stages_nest() {
     }
     assert_eq!((calls[0].parent, calls[1].parent), (None, Some(0xDEF)));
     assert_eq!((&*calls[0].outcome, &*calls[1].outcome), ("OK", "DEADLINE_EXCEEDED"));
-    let json: Value = serde_json::from_str(&base::trace::chrome(&calls)).expect("JSON");
+    let json: Value = serde_json::from_str(&base::trace::chrome(&calls, Nanos(0))).expect("JSON");
     assert_eq!(
         json["traceEvents"].as_array().map(|events| events.iter().filter(|e| e["ph"] == "X").count()),
         Some(2)

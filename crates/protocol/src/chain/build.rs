@@ -6,13 +6,19 @@
 //! assert!(transfer.check().is_ok());
 //! ```
 
-use super::Transaction;
 use super::transaction::{Change, Condition};
+use super::{TraceContext, Transaction};
 
 impl Transaction {
     /// One that asks nothing yet.
     pub fn new() -> Transaction {
         Transaction::default()
+    }
+
+    /// It leaves spans in this trace.
+    #[must_use]
+    pub fn traced(self, trace: TraceContext) -> Transaction {
+        Transaction { trace, ..self }
     }
 
     /// Reads a key, as it was before the transaction.

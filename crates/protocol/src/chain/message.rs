@@ -6,7 +6,7 @@
 use super::transaction::Malformed;
 use super::{
     Configuration, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Order, OrderReply, Outcome, ReplicaId,
-    SessionId, Transaction,
+    SessionId, TraceContext, Transaction,
 };
 
 /// Which request: a session's number, or a token of the client's own for what has no session (reads, opening one).
@@ -204,6 +204,16 @@ pub enum Message {
         lsn: Lsn,
         /// The last that is here.
         last: Lsn,
+    },
+    /// To the successor, before an entry of a transaction that is traced: whoever drives a replica records its spans there. The machines need none of
+    /// it, and one that does not know it drops it.
+    Trace {
+        /// Of the sender's configuration.
+        epoch: Epoch,
+        /// Which entry.
+        lsn: Lsn,
+        /// Of the sender's span.
+        context: TraceContext,
     },
 
     /// Replica to controller: I live.

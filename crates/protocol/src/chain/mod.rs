@@ -49,7 +49,7 @@ pub use order::{Action, Order, OrderRefused, OrderReply, ReplicaAddress};
 pub use planted::Planted;
 pub use replica::Replica;
 pub use slots::Slots;
-pub use transaction::{Outcome, Transaction};
+pub use transaction::{Outcome, TraceContext, Transaction};
 
 use base::Nanos;
 use std::fmt;

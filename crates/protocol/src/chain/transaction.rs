@@ -48,6 +48,13 @@ pub enum Change {
     Add(i64),
 }
 
+/// Which trace something is part of, and of which span there: bytes that mean nothing here. They travel with what is traced, and are not there else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TraceContext(pub Option<[u8; TRACE_CONTEXT_BYTES]>);
+
+/// Bytes of a [`TraceContext`].
+pub const TRACE_CONTEXT_BYTES: usize = base::trace::CONTEXT_BYTES;
+
 /// A one-shot transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Transaction {
@@ -59,6 +66,8 @@ pub struct Transaction {
     pub writes: Vec<(Vec<u8>, Change)>,
     /// The number of the [claim](super::claim) that it is made under; 0: none.
     pub claim: u64,
+    /// Whose trace it leaves spans in. It changes nothing that is done.
+    pub trace: TraceContext,
 }
 
 /// An item as a read found it.

@@ -10,6 +10,7 @@ use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service};
 use base::registers::Shown;
+use base::trace::Tracer;
 use fabric::link::Address;
 use std::sync::Arc;
 
@@ -22,13 +23,22 @@ pub struct Serving {
     /// Where clients find it.
     found: Vec<String>,
     running: Option<Loop<Result<(), ChainError>>>,
+    tracer: Tracer,
 }
 
 impl Serving {
     /// One that serves clients there.
     pub fn new(keys: Keys, listen: Vec<Address>, registers: Registers) -> Serving {
         let registers = Arc::new(registers);
-        Serving { keys, listen, registers, node: None, found: Vec::new(), running: None }
+        Serving {
+            keys,
+            listen,
+            registers,
+            node: None,
+            found: Vec::new(),
+            running: None,
+            tracer: Tracer::default(),
+        }
     }
 
     /// As a table of a config file says.
@@ -70,10 +80,15 @@ impl Service for Serving {
         self.registers.show()
     }
 
+    fn trace(&mut self, tracer: Tracer) {
+        self.tracer = tracer;
+    }
+
     fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let mut node = self.keys.open(&self.listen, Arc::clone(&self.registers))?;
         self.found = node.addresses();
-        let routes = if is_shown { node.routes() } else { Routes::default() };
+        node.traced_by(&self.tracer);
+        let routes = if is_shown { node.routes().traces(&self.tracer) } else { Routes::default() };
         self.node = Some(node);
         Ok(routes)
     }

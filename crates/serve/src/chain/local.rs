@@ -6,8 +6,10 @@
 //! Bounds: [`SLOTS`] items (and remembered replies) of [`SLOT_BYTES`] with their keys; a log of [`ENTRIES`], of which half is forgotten when it is full.
 
 use crate::chain::service::{Desk, Inquiry};
+use crate::chain::traced::Traces;
 use crate::txn::info::{Info, Member};
 use base::key::Key;
+use base::trace::Tracer;
 use base::{Clock, Nanos};
 use fabric::link::Address;
 use fabric::server::{Options, Server};
@@ -74,13 +76,21 @@ impl Local {
     /// # Panics
     /// Without a replica, or if the system gives no thread or no descriptor.
     pub fn start(replicas: u16) -> Local {
+        Local::traced(replicas, &Tracer::default())
+    }
+
+    /// The same, and transactions whose callers trace them leave their spans there.
+    ///
+    /// # Panics
+    /// As [`Local::start`].
+    pub fn traced(replicas: u16, tracer: &Tracer) -> Local {
         assert!(replicas > 0, "a chain needs a replica");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let address = |replica| format!("memory:txn-local-{number}-{replica}").parse().expect("an address");
         let addresses: Vec<Address> = (1..=replicas).map(address).collect();
         let orders = Orders::default();
         let (sleeper, waker) = waiting_on_eventfd().expect("the system gives an eventfd");
-        let mut whole = Whole::new(&addresses, Arc::clone(&orders), sleeper);
+        let mut whole = Whole::new(&addresses, Arc::clone(&orders), sleeper, tracer);
         let thread = std::thread::Builder::new().name("txn-local".to_owned()).spawn(move || whole.run());
         Local { addresses, orders, waker, thread: Some(thread.expect("the system gives a thread")) }
     }
@@ -126,6 +136,7 @@ struct Node {
     server: Server,
     desk: Desk,
     inquiries: Vec<Inquiry>,
+    traces: Traces,
 }
 
 /// What the thread has.
@@ -140,10 +151,11 @@ struct Whole {
     orders: Orders,
     sleeper: Sleeper,
     clock: Clock,
+    tracer: Tracer,
 }
 
 impl Whole {
-    fn new(addresses: &[Address], orders: Orders, sleeper: Sleeper) -> Whole {
+    fn new(addresses: &[Address], orders: Orders, sleeper: Sleeper, tracer: &Tracer) -> Whole {
         let clock = Clock::shared();
         let config = Config::default();
         let addresses: BTreeMap<ReplicaId, Address> =
@@ -160,6 +172,7 @@ impl Whole {
             orders,
             sleeper,
             clock,
+            tracer: tracer.clone(),
         };
         ids.into_iter().for_each(|id| whole.start(id));
         whole
@@ -184,7 +197,8 @@ impl Whole {
             Plain::new(SLOTS, SLOT_BYTES),
             Memory::new(Durability::Volatile, ENTRIES),
         );
-        self.nodes.insert(id, Node { machine, server, desk, inquiries: Vec::new() });
+        let traces = Traces::new(self.tracer.clone());
+        self.nodes.insert(id, Node { machine, server, desk, inquiries: Vec::new(), traces });
     }
 
     fn run(&mut self) {
@@ -216,18 +230,21 @@ impl Whole {
         let ids: Vec<ReplicaId> = self.nodes.keys().copied().collect();
         for id in ids {
             let node = self.nodes.get_mut(&id).expect("it was there");
-            let Node { machine, server, desk, inquiries } = node;
+            let Node { machine, server, desk, inquiries, traces } = node;
             let mut out = Vec::new();
             done += server.poll(now);
             // Its image is of another kind, and not for backups: dropped, they are refused.
             let mut exports = VecDeque::new();
             done += desk.take(now, inquiries, &mut exports, |from, message| {
-                machine.handle(now, from, message, &mut out)
+                traces.ask(from, &message, machine);
+                machine.handle(now, from, message, &mut out);
             });
+            traces.look(machine, &mut out);
             let is_behind = machine.log().last().0 > machine.log().durable();
             if is_behind || machine.next_deadline() <= now {
                 machine.log_mut().sync();
                 machine.tick(now, &mut out);
+                traces.look(machine, &mut out);
             }
             let log = machine.log();
             if log.last().0.0.saturating_sub(log.first().0) > ENTRIES as u64 / 2 {
@@ -250,8 +267,10 @@ impl Whole {
         let mut out = Vec::new();
         match to {
             NodeId::Replica(id) => {
-                if let Some(node) = self.nodes.get_mut(&id) {
-                    node.machine.handle(now, from, message, &mut out);
+                if let Some(Node { machine, traces, .. }) = self.nodes.get_mut(&id) {
+                    traces.hear(from, &message, machine, &mut out);
+                    machine.handle(now, from, message, &mut out);
+                    traces.look(machine, &mut out);
                 }
             }
             NodeId::Controller(_) => self.controller.handle(now, from, message, &mut out),
@@ -280,6 +299,7 @@ impl Whole {
             match (to, from) {
                 (NodeId::Client(client), NodeId::Replica(id)) => {
                     if let Some(node) = self.nodes.get_mut(&id) {
+                        node.traces.answer(to, &message, &node.machine);
                         node.desk.answer(client, &message);
                     }
                 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `replica`, `node`, `in_node` | `chain replica`: from flags to a running replica; its loop; it as a service of a process |
 //! | `members` | chains in the file of a cluster: who is a member, and where |
+//! | `traced` | the spans that transactions leave at a replica |
 //! | `service` | the clients' calls (`txn.proto`) to the machine and back |
 //! | `links` | messages between replicas and controllers, over any fabric transport |
 //! | `disk`, `media` | log, image and checkpoints in a directory, behind the machine's traits; what they are kept on |
@@ -35,6 +36,7 @@ pub mod registry;
 pub mod replica;
 pub mod service;
 pub mod status;
+mod traced;
 mod unclaim;
 pub mod up;
 

@@ -31,10 +31,12 @@ use super::media::Media;
 use super::metrics::Seen;
 use super::registers::{Id, Registers};
 use super::service::{Desk, Inquiry};
+use super::traced::Traces;
 use crate::admin::ask::Questions;
 use crate::admin::health::Beat;
 use base::key::Key;
 use base::steady::Steady;
+use base::trace::Tracer;
 use base::{Clock, Nanos};
 use fabric::server::Server;
 use protocol::chain::{Epoch, Image, Incarnation, Log, Lsn, Message, NodeId, Out, Replica, ReplicaId};
@@ -86,6 +88,7 @@ pub struct Node {
     learned: Epoch,
     was_removed: bool,
     pub(super) place: Place,
+    traces: Traces,
 }
 
 /// Which replica it is, and where.
@@ -138,7 +141,13 @@ impl Node {
             learned: Epoch(0),
             was_removed: false,
             place,
+            traces: Traces::new(Tracer::default()),
         }
+    }
+
+    /// Transactions whose callers trace them leave their spans there.
+    pub fn traced_by(&mut self, tracer: &Tracer) {
+        self.traces = Traces::new(tracer.clone());
     }
 
     /// Where clients find it.
@@ -202,6 +211,7 @@ impl Node {
         }
         if done > 0 {
             self.replica.tick(self.clock.now(), &mut self.out);
+            self.traces.look(&self.replica, &mut self.out);
         }
         self.speak()?;
         Ok(done)
@@ -219,17 +229,21 @@ impl Node {
     /// Hands what came, and what is due, to the machine.
     fn hear(&mut self) -> usize {
         let now = self.clock.now();
-        let Node { replica, links, desk, server, out, came, inquiries, exports, .. } = self;
+        let Node { replica, links, desk, server, out, came, inquiries, exports, traces, .. } = self;
         let mut done = server.poll(now);
-        done +=
-            desk.take(now, inquiries, exports, |client, message| replica.handle(now, client, message, out));
+        done += desk.take(now, inquiries, exports, |client, message| {
+            traces.ask(client, &message, replica);
+            replica.handle(now, client, message, out);
+        });
         done += links.poll(now, came);
         for (from, message) in came.drain(..) {
+            traces.hear(from, &message, replica, out);
             replica.handle(now, from, message, out);
         }
         if replica.next_deadline() <= now {
             replica.tick(now, out);
         }
+        traces.look(replica, out);
         done
     }
 
@@ -244,7 +258,10 @@ impl Node {
         let now = self.clock.now();
         for (to, message) in self.out.drain(..) {
             match to {
-                NodeId::Client(client) => self.desk.answer(client, &message),
+                NodeId::Client(client) => {
+                    self.traces.answer(to, &message, &self.replica);
+                    self.desk.answer(client, &message);
+                }
                 node => self.links.send(now, node, &message),
             }
         }

@@ -12,6 +12,7 @@ use super::export::Export;
 use crate::txn::proto::millrace as proto;
 use crate::txn::words::{put_answer, put_opened, put_refusal, put_status, take_request, take_session};
 use base::Nanos;
+use base::trace;
 use fabric::service::Context;
 use fabric::status::{Code, Status};
 use fabric::stub::Deferred;
@@ -20,7 +21,7 @@ use proto::{
     InfoReply, InfoRequestView, OpenReply, OpenRequestView, StatusReply, StatusRequestView, TxnServer,
 };
 use protocol::chain::message::{Refusal, RequestId};
-use protocol::chain::{Lsn, Message, NodeId};
+use protocol::chain::{Lsn, Message, NodeId, TraceContext};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,10 +77,11 @@ impl proto::Txn for Front {
         &self,
         request: ExecuteRequestView<'_>,
         reply: Deferred<ExecuteReply>,
-        _context: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) {
         match take_request(request) {
             Ok((id, transaction)) => {
+                let transaction = transaction.traced(trace_of(context));
                 self.leave(Call::Ask(Message::Request { id, transaction }, Waiting::Execute(reply)));
             }
             Err(status) => reply.fail(status),
@@ -126,6 +128,12 @@ impl proto::Txn for Front {
     ) {
         self.leave(Call::Export(Export::new(request, reply)));
     }
+}
+
+/// The caller's trace, if the call is sampled.
+fn trace_of(context: &Context<'_>) -> TraceContext {
+    let parent = context.traceparent().and_then(trace::Context::parse);
+    TraceContext(parent.filter(|parent| parent.sampled).map(|parent| parent.to_bytes()))
 }
 
 /// The replica's end.

@@ -14,12 +14,13 @@ use super::service::by_home::Callers;
 use crate::chain::service::Desk;
 use ::client::chain::words;
 use base::Clock;
+use base::trace::{Context, OK, Open, Place, Tracer};
 use fabric::link::Address;
 use fabric::server::{Options, Server};
 use fabric::status::{Code, Status};
 use protocol::chain::at_home::Answer;
 use protocol::chain::message::{Refusal, RequestId};
-use protocol::chain::{Message, NodeId, SessionId, Transaction};
+use protocol::chain::{Message, NodeId, SessionId, TraceContext, Transaction};
 use ring::wait::WaitPolicy;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,11 +38,15 @@ pub struct TxnDoor {
 }
 
 impl TxnDoor {
-    /// Serves there; `post` is told when somebody asks.
+    /// Serves there; `post` is told when somebody asks, and what is traced leaves a span with `tracer`.
     ///
     /// # Errors
     /// The address cannot be had, or no thread.
-    pub fn open(address: &Address, post: &Arc<Post>) -> Result<(TxnDoor, Box<dyn Callers>), StartError> {
+    pub fn open(
+        address: &Address,
+        post: &Arc<Post>,
+        tracer: &Tracer,
+    ) -> Result<(TxnDoor, Box<dyn Callers>), StartError> {
         let is_asked = Arc::new(AtomicBool::new(false));
         let (asked, post) = (Arc::clone(&is_asked), Arc::clone(post));
         let bell = Box::new(move || {
@@ -61,7 +66,8 @@ impl TxnDoor {
         let run = move || server.run(WaitPolicy::BLOCK, &is_over);
         let thread = std::thread::Builder::new().name("kv-txn".to_owned()).spawn(run);
         let thread = thread.map_err(|error| StartError::System("start a thread", error))?;
-        let callers = Calls { desk, is_asked, waiting: HashMap::new() };
+        let (waiting, traced, tracer) = (HashMap::new(), HashMap::new(), tracer.clone());
+        let callers = Calls { desk, is_asked, waiting, traced, tracer };
         Ok((TxnDoor { address: bound, stop, thread: Some(thread) }, Box::new(callers)))
     }
 
@@ -86,12 +92,38 @@ struct Calls {
     is_asked: Arc<AtomicBool>,
     /// Calls for each transaction: a client asks again when an answer takes long.
     waiting: HashMap<RequestId, Vec<u64>>,
+    /// Of those whose callers trace them.
+    traced: HashMap<RequestId, Open>,
+    tracer: Tracer,
 }
 
 impl Calls {
     fn say(&mut self, id: RequestId, message: &Message) {
         for call in self.waiting.remove(&id).unwrap_or_default() {
             self.desk.answer(call, message);
+        }
+        self.end_trace(id);
+    }
+
+    /// From now on the transaction is a part of a span of this home's, if its caller traces it.
+    fn trace(&mut self, id: RequestId, transaction: Transaction) -> Transaction {
+        let Some(caller) = transaction.trace.0.as_ref().and_then(Context::from_bytes) else {
+            return transaction;
+        };
+        // Asked for again, it goes on with what it began with.
+        let open = self
+            .traced
+            .entry(id)
+            .or_insert_with(|| Open::begin(&self.tracer, Some(caller), Clock::shared().now()));
+        let own = open.scope().context();
+        transaction.traced(TraceContext(Some(own.to_bytes())))
+    }
+
+    fn end_trace(&mut self, id: RequestId) {
+        if !self.traced.is_empty()
+            && let Some(open) = self.traced.remove(&id)
+        {
+            open.end("home", Place::Engine, Clock::shared().now(), OK);
         }
     }
 }
@@ -133,7 +165,7 @@ impl Callers for Calls {
         let mut fresh = Vec::with_capacity(asked.len());
         for (call, id, transaction) in asked {
             self.waiting.entry(id).or_default().push(call);
-            fresh.push((id, transaction));
+            fresh.push((id, self.trace(id, transaction)));
         }
         fresh
     }
@@ -150,5 +182,6 @@ impl Callers for Calls {
         for call in self.waiting.remove(&id).unwrap_or_default() {
             self.desk.fail(call, Status::new(Code::InvalidArgument, why));
         }
+        self.traced.remove(&id);
     }
 }

@@ -15,7 +15,7 @@ mod fetch;
 mod read;
 mod waterfall;
 
-pub use read::{Span, Trace, traces};
+pub use read::{Span, Trace, together, traces};
 pub use waterfall::text;
 
 use fetch::Port;
@@ -26,9 +26,10 @@ use std::path::PathBuf;
 /// Print the last requests that were traced, as waterfalls: where each was, and when. `docs/tracing.md` says how to switch tracing on
 #[derive(clap::Args, Debug)]
 pub struct TraceArgs {
-    /// The admin port: what follows --admin, or http://ADDR:PORT as the server printed it
-    #[arg(value_name = "ADMIN")]
-    admin: Port,
+    /// The admin port: what follows --admin, or http://ADDR:PORT as the server printed it. Of several processes of one machine the parts of a request are
+    /// put together
+    #[arg(value_name = "ADMIN", required = true)]
+    admin: Vec<Port>,
 
     /// Of this service only
     #[arg(long, value_name = "NAME")]
@@ -61,13 +62,16 @@ impl TraceArgs {
             None => "/trace".to_owned(),
             Some(name) => format!("/services/{name}/trace"),
         };
-        let text = self.admin.get(&path)?;
-        let mut found = traces(&text)?;
+        if self.chrome.is_some() && self.admin.len() > 1 {
+            return Err("--chrome writes what one process has: give one admin port".into());
+        }
+        let pages = self.admin.iter().map(|admin| admin.get(&path)).collect::<Result<Vec<_>, _>>()?;
+        let mut found = together(pages.iter().map(|page| &**page))?;
         if found.is_empty() {
-            return Err(self.admin.why_nothing().into());
+            return Err(self.admin[0].why_nothing().into());
         }
         if let Some(file) = &self.chrome {
-            std::fs::write(file, &text).map_err(|cause| format!("{}: {cause}", file.display()))?;
+            std::fs::write(file, &pages[0]).map_err(|cause| format!("{}: {cause}", file.display()))?;
         }
         self.choose(&mut found);
         let mut out = std::io::stdout().lock();

@@ -1,5 +1,6 @@
 //! Chrome's events, as `base::trace` writes them, as traces: trees of spans.
 
+use base::trace::MONOTONIC;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
@@ -10,11 +11,11 @@ pub struct Span {
     pub name: String,
     /// Whose request it is.
     pub service: String,
-    /// Where: client, edge, engine or host.
+    /// Where: client, edge, engine, host, acc or chain.
     pub place: String,
     /// The thread, without the number of its row.
     pub thread: String,
-    /// When it began, on the server's clock.
+    /// When it began, by the machine's monotonic clock.
     pub begin_ns: u64,
     /// How long it took.
     pub spent_ns: u64,
@@ -55,18 +56,40 @@ impl Trace {
     }
 }
 
-/// All traces, by their beginnings.
+/// All traces of one process, by their beginnings.
 ///
 /// # Errors
 /// The text is not what `GET /trace` answers. A sentence.
 pub fn traces(chrome: &str) -> Result<Vec<Trace>, String> {
+    together([chrome])
+}
+
+/// All traces of several processes of one machine, by their beginnings: the spans of a trace that goes through several are put together, by the
+/// machine's monotonic clock.
+///
+/// # Errors
+/// As [`traces`].
+pub fn together<'a>(pages: impl IntoIterator<Item = &'a str>) -> Result<Vec<Trace>, String> {
+    let mut by_trace: HashMap<String, Vec<Span>> = HashMap::new();
+    for page in pages {
+        collect(page, &mut by_trace)?;
+    }
+    let mut traces: Vec<Trace> =
+        by_trace.into_iter().map(|(id, spans)| Trace { id, spans: as_tree(spans) }).collect();
+    traces.sort_by(|a, b| (a.begin_ns(), &a.id).cmp(&(b.begin_ns(), &b.id)));
+    Ok(traces)
+}
+
+/// Adds the spans of a process.
+fn collect(chrome: &str, by_trace: &mut HashMap<String, Vec<Span>>) -> Result<(), String> {
     let json: Value =
         serde_json::from_str(chrome).map_err(|error| format!("what was read is no trace: {error}"))?;
     let events = json["traceEvents"].as_array().ok_or("what was read is no trace: it has no traceEvents")?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let nanos = |value: &Value| (value.as_f64().unwrap_or_default() * 1e3).round() as u64;
-    let mut names: HashMap<(u64, Option<u64>), String> = HashMap::new();
     let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let advance = number(&json["otherData"][MONOTONIC]);
+    let mut names: HashMap<(u64, Option<u64>), String> = HashMap::new();
     for event in events {
         let (process, row) = (number(&event["pid"]), number(&event["tid"]));
         match event["name"].as_str() {
@@ -76,7 +99,6 @@ pub fn traces(chrome: &str) -> Result<Vec<Trace>, String> {
         };
     }
     let name = |process, row| names.get(&(process, row)).cloned().unwrap_or_default();
-    let mut by_trace: HashMap<String, Vec<Span>> = HashMap::new();
     for event in events.iter().filter(|event| event["ph"] == "X") {
         let (arguments, process) = (&event["args"], number(&event["pid"]));
         let row = name(process, Some(number(&event["tid"])));
@@ -85,7 +107,7 @@ pub fn traces(chrome: &str) -> Result<Vec<Trace>, String> {
             service: name(process, None),
             place: text(&arguments["place"]),
             thread: row.split(" (").next().unwrap_or_default().to_owned(),
-            begin_ns: nanos(&event["ts"]),
+            begin_ns: nanos(&event["ts"]).saturating_add(advance),
             spent_ns: nanos(&event["dur"]),
             outcome: text(&arguments["outcome"]),
             depth: 0,
@@ -93,10 +115,7 @@ pub fn traces(chrome: &str) -> Result<Vec<Trace>, String> {
             parent: text(&arguments["parent"]),
         });
     }
-    let mut traces: Vec<Trace> =
-        by_trace.into_iter().map(|(id, spans)| Trace { id, spans: as_tree(spans) }).collect();
-    traces.sort_by(|a, b| (a.begin_ns(), &a.id).cmp(&(b.begin_ns(), &b.id)));
-    Ok(traces)
+    Ok(())
 }
 
 /// The same spans, parts behind what they are part of. One whose parent is not there (it is a caller's, or has made room for others) is at the top.
@@ -141,7 +160,7 @@ pub mod tests {
         let caller = Context { trace: 5, span: 6, sampled: true };
         let get = Open::begin(&cache, Some(caller), Nanos(200_000));
         get.end_as(Kind::Server, "get", Place::Edge, Nanos(207_000), "OK", None, "edge-0".into());
-        traces(&chrome(&tracer.spans())).expect("it is one")
+        traces(&chrome(&tracer.spans(), Nanos(0))).expect("it is one")
     }
 
     #[test]
@@ -160,6 +179,22 @@ pub mod tests {
         assert_eq!([service, place, thread, outcome], ["rank", "host", "host-0", "panicked"]);
         assert_eq!(traces[1].id, format!("{:032x}", 5));
         assert!(super::traces("{}").is_err() && super::traces("[").is_err());
+    }
+
+    #[test]
+    fn processes_are_put_together_by_the_clock_that_they_have_in_common() {
+        // The clock of the one began 5 microseconds before that of the other.
+        let (one, other) =
+            (Tracer::new(Options { spans: 9, seed: 1 }), Tracer::new(Options { spans: 9, seed: 2 }));
+        let whole = Open::begin(&one.of("shop"), None, Nanos(7_000));
+        let part = Open::begin(&other.of("chain"), Some(whole.scope().context()), Nanos(3_000));
+        part.end("head", Place::Chain, Nanos(4_000), "OK");
+        whole.end("order", Place::Host, Nanos(10_000), "OK");
+        let pages = [chrome(&one.spans(), Nanos(1_000)), chrome(&other.spans(), Nanos(6_000))];
+        let found = together(pages.iter().map(|page| &**page)).expect("they are traces");
+        let spans: Vec<_> = found.iter().flat_map(|trace| &trace.spans).collect();
+        let shown = spans.iter().map(|span| (&*span.name, &*span.place, span.depth, span.begin_ns));
+        assert!(shown.eq([("order", "host", 0, 8_000), ("head", "chain", 1, 9_000)]), "{found:?}");
     }
 
     #[test]

@@ -43,8 +43,15 @@ fn transaction() -> impl Strategy<Value = Transaction> {
     ];
     let conditions = proptest::collection::vec((bytes(), condition), 0..5);
     let writes = proptest::collection::vec((bytes(), change), 0..5);
-    (conditions, proptest::collection::vec(bytes(), 0..5), writes, any::<u64>())
-        .prop_map(|(conditions, reads, writes, claim)| Transaction { conditions, reads, writes, claim })
+    (conditions, proptest::collection::vec(bytes(), 0..5), writes, any::<u64>()).prop_map(
+        |(conditions, reads, writes, claim)| Transaction {
+            conditions,
+            reads,
+            writes,
+            claim,
+            ..Transaction::default()
+        },
+    )
 }
 
 fn durability() -> impl Strategy<Value = Durability> {

@@ -268,6 +268,8 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
             Message::AskEntry { lsn, .. } => self.hear_ask_entry(from, lsn, out),
             Message::EntryCopy { entry, .. } => self.hear_entry_copy(now, entry, out),
             Message::NoEntry { lsn, last, .. } => self.hear_no_entry(now, lsn, last),
+            // For whoever drives it.
+            Message::Trace { .. } => {}
             _ => self.stats.dropped += 1,
         }
     }
@@ -278,7 +280,10 @@ impl<I: Image, L: Log, B: Bugs<Planted>> Replica<I, L, B> {
         let before = self.seat.and_then(|seat| seat.before);
         let after = self.seat.and_then(|seat| seat.after).map(|after| after.replica);
         match message {
-            Message::Append { .. } | Message::Resume { .. } | Message::Chunk { .. } => before == Some(from),
+            Message::Append { .. }
+            | Message::Resume { .. }
+            | Message::Chunk { .. }
+            | Message::Trace { .. } => before == Some(from),
             Message::Ack { .. } | Message::Connect { .. } | Message::ChunkAck { .. } => after == Some(from),
             _ => self.configuration.serving().any(|member| member.replica == from),
         }
@@ -445,7 +450,8 @@ fn epoch_of(message: &Message) -> Option<Epoch> {
         | Message::Committed { epoch, .. }
         | Message::AskEntry { epoch, .. }
         | Message::EntryCopy { epoch, .. }
-        | Message::NoEntry { epoch, .. } => Some(*epoch),
+        | Message::NoEntry { epoch, .. }
+        | Message::Trace { epoch, .. } => Some(*epoch),
         _ => None,
     }
 }

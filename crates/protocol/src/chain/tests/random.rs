@@ -31,7 +31,7 @@ fn transaction(prng: &mut Prng) -> Transaction {
     let reads = if prng.chance(0.5) { keys(prng, 2) } else { vec![] };
     let is_bound = prng.chance(0.2);
     let conditions = if is_bound { vec![(key(prng), Condition::AtLeast(1))] } else { vec![] };
-    Transaction { conditions, reads, writes, claim: 0 }
+    Transaction { conditions, reads, writes, ..Transaction::default() }
 }
 
 /// Loses, doubles and delays messages between replicas, and cuts some off now and then.

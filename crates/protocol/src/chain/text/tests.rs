@@ -82,7 +82,12 @@ fn transactions() -> impl Strategy<Value = Transaction> {
     let conditions = prop::collection::vec((bytes(), condition), 0..4);
     let writes = prop::collection::vec((bytes(), change), 0..4);
     (conditions, prop::collection::vec(bytes(), 0..4), writes)
-        .prop_map(|(conditions, reads, writes)| Transaction { conditions, reads, writes, claim: 0 })
+        .prop_map(|(conditions, reads, writes)| Transaction {
+            conditions,
+            reads,
+            writes,
+            ..Transaction::default()
+        })
         .prop_filter("it asks something", |transaction| *transaction != Transaction::default())
 }
 

@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `len` bytes.
-    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(bytes)
@@ -290,7 +290,7 @@ structs! {
     ReplicaAddress { replica, peers, clients }
     Order { number, action }
     Configuration { epoch, reset, kept, members, roster, left, ordered, slots }
-    Transaction { conditions, reads, writes, claim }
+    Transaction { conditions, reads, writes, claim, trace }
     Found { version, value }
     Outcome { lsn, abort, reads, sums, durability, copies }
 }

@@ -18,12 +18,14 @@
 //!
 //! Errors: [`ParseError`]; such a message is as good as lost.
 //!
-//! Files: this one has the envelope and the kinds, `field` how each value is written, `stored` what is kept in logs, images and registries.
+//! Files: this one has the envelope and the kinds, `field` how each value is written, `stored` what is kept in logs, images and registries,
+//! `trace` what only a message that is traced has.
 
 mod field;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use field::MAX_NUMBER;
 
@@ -65,6 +67,7 @@ messages! {
     24 AskEntry { epoch, lsn }
     25 EntryCopy { epoch, entry }
     26 NoEntry { epoch, lsn, last }
+    27 Trace { epoch, lsn, context }
 
     32 Alive { epoch, incarnation, beat, last, last_epoch, committed, durability, born, whole, joined, missing, stalled_ms }
     33 Lead { configuration, beat, incarnation, settled }

@@ -10,10 +10,11 @@ use crate::chain::message::{Refusal, RequestId, Status};
 use crate::chain::transaction::{Abort, Change, Condition, Found, Malformed};
 use crate::chain::{
     Action, Durability, Entry, Epoch, Gap, Incarnation, Lsn, Member, Order, OrderRefused, OrderReply,
-    Outcome, Part, ReplicaAddress, ReplicaId, SessionId, Slots, Transaction, Tuple,
+    Outcome, Part, ReplicaAddress, ReplicaId, SessionId, Slots, TraceContext, Transaction, Tuple,
 };
 
 const CHAIN: u32 = 0x0102_0304;
+const TRACE: TraceContext = TraceContext(Some([7; 24]));
 const ID: RequestId = RequestId { session: SessionId(77), sequence: 12 };
 
 fn bytes_of(message: &Message) -> Vec<u8> {
@@ -50,6 +51,7 @@ fn transaction() -> Transaction {
             (b"f".to_vec(), Change::Add(-1)),
         ],
         claim: 5,
+        trace: TraceContext(None),
     }
 }
 
@@ -160,6 +162,10 @@ fn with_clients() -> Vec<(&'static str, Message)> {
         ("opened", Message::Opened { token: u64::MAX, session: SessionId(77), window: 64 }),
         ("close", Message::Close { session: SessionId(77) }),
         ("a transaction", Message::Request { id, transaction: transaction() }),
+        (
+            "one that is traced",
+            Message::Request { id, transaction: Transaction { trace: TRACE, ..transaction() } },
+        ),
         ("done", Message::Reply { id, outcome: outcome(None) }),
         ("a condition does not hold", Message::Reply { id, outcome: outcome(Some(Abort::Condition(3))) }),
         ("adds to no number", Message::Reply { id, outcome: outcome(Some(Abort::NotANumber(2))) }),
@@ -227,6 +233,7 @@ fn among_members() -> Vec<(&'static str, Message)> {
         ("a damaged entry", Message::AskEntry { epoch, lsn: Lsn(100) }),
         ("its copy", Message::EntryCopy { epoch, entry: entry() }),
         ("not here", Message::NoEntry { epoch, lsn: Lsn(100), last: Lsn(99) }),
+        ("an entry is traced", Message::Trace { epoch, lsn: Lsn(100), context: TRACE }),
         (
             "alive",
             Message::Alive {

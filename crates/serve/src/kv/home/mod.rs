@@ -19,6 +19,7 @@ use super::txn_door::TxnDoor;
 use crate::inc::wire::Wire;
 use crate::inc::{Topology, TopologyError, incarnation, node};
 use base::Nanos;
+use base::trace::Tracer;
 use clap::Args;
 use fabric::link::Address;
 use protocol::coherence::guard::Keys;
@@ -147,13 +148,17 @@ impl Seat {
         (whose(self.id, self.topology.layout()), self.life.1 == Life::First)
     }
 
-    /// Takes transactions of clients from now on; `post` is told when somebody asks.
+    /// Takes transactions of clients from now on; `post` is told when somebody asks, and what is traced leaves a span with `tracer`.
     ///
     /// # Errors
     /// The address cannot be had.
-    pub fn open_door(&self, post: &Arc<Post>) -> Result<(TxnDoor, Box<dyn Callers>), StartError> {
+    pub fn open_door(
+        &self,
+        post: &Arc<Post>,
+        tracer: &Tracer,
+    ) -> Result<(TxnDoor, Box<dyn Callers>), StartError> {
         crate::reach::warn_of("the home that takes transactions", &self.txn_listen);
-        TxnDoor::open(&self.txn_listen, post)
+        TxnDoor::open(&self.txn_listen, post, tracer)
     }
 
     /// As what it claims the chain that its items lie in, with `door` for whoever wants to write.

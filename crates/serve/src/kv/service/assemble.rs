@@ -124,7 +124,8 @@ fn over_chain(
 ) -> Result<OverChains, StartError> {
     let chained = Chained::new(config, Arc::clone(net), Arc::clone(buffered), NoBugs)?;
     // First the door: the claim says where it is.
-    let opened = seat.map(|seat| seat.open_door(post).map(|door| (seat, door))).transpose()?;
+    let opened =
+        seat.map(|seat| seat.open_door(post, &config.tracer).map(|door| (seat, door))).transpose()?;
     let home = opened.as_ref().map(|(seat, (door, _))| seat.claiming(door));
     let connected = Chains::connect(places, &config.registers, post, home.as_ref());
     let (chains, figures) = connected.map_err(|error| match error {

@@ -12,6 +12,8 @@ crate::families! { "millrace_gateway_";
     CONNECTS counter "server_connects" count [] "Times that the fabric server was connected.";
     LOOKUPS counter "cache_lookups" count [] "Calls of cacheable methods for which the in-network cache was asked first.";
     KEPT counter "cache_hits" count [] "Of these answered with a reply that it kept: the server did not hear of them.";
+    PASSED_BY counter "cache_passed_by" count [] "Calls of cacheable methods that went to the server at once: the cache did not answer the last lookup.";
+    SILENT gauge "cache_silent" count [] "Whether the cache did not answer the last lookup.";
     REPEATED counter "calls_repeated" count [] "Calls of idempotent methods sent again: the connection to the server broke under them.";
 }
 
@@ -32,6 +34,10 @@ pub struct Standing {
     pub lookups: AtomicU64,
     /// Calls that it had the reply to.
     pub kept: AtomicU64,
+    /// Calls that went past a silent cache.
+    pub passed_by: AtomicU64,
+    /// The cache does not answer.
+    pub is_silent: AtomicBool,
     /// Calls sent again.
     pub repeated: AtomicU64,
     /// The thread turns.
@@ -48,10 +54,12 @@ impl Standing {
             (CONNECTS, &self.connects),
             (LOOKUPS, &self.lookups),
             (KEPT, &self.kept),
+            (PASSED_BY, &self.passed_by),
             (REPEATED, &self.repeated),
         ] {
             page.add(family, &[], counter.load(Ordering::Relaxed));
         }
+        page.add(SILENT, &[], self.is_silent.load(Ordering::Relaxed));
         page.add(CONNECTED, &[], self.is_connected.load(Ordering::Relaxed));
     }
 }

@@ -41,11 +41,16 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![bytes().prop_map(Change::Put), Just(Change::Delete), any::<i64>().prop_map(Change::Add)]
 }
 
+fn traces() -> impl Strategy<Value = TraceContext> {
+    any::<Option<[u8; 24]>>().prop_map(TraceContext)
+}
+
 fn transactions() -> impl Strategy<Value = Transaction> {
     let conditions = prop::collection::vec((bytes(), condition()), 0..5);
     let writes = prop::collection::vec((bytes(), change()), 0..5);
-    (conditions, prop::collection::vec(bytes(), 0..5), writes, any::<u64>())
-        .prop_map(|(conditions, reads, writes, claim)| Transaction { conditions, reads, writes, claim })
+    (conditions, prop::collection::vec(bytes(), 0..5), writes, any::<u64>(), traces()).prop_map(
+        |(conditions, reads, writes, claim, trace)| Transaction { conditions, reads, writes, claim, trace },
+    )
 }
 
 fn abort() -> impl Strategy<Value = Abort> {
