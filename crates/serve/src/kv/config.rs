@@ -5,6 +5,8 @@ use super::home::HomeArgs;
 use crate::kv::registers::Registers;
 use crate::process::parse::address;
 use crate::process::table::{Entry, Table, Wrong};
+use crate::process::tls::TlsArgs;
+use base::tls::ServerFiles;
 use base::trace::Tracer;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,11 +15,16 @@ use std::sync::Arc;
 /// memcached's port.
 pub const MEMCACHED_PORT: u16 = 11211;
 
+/// What `[listen]` may say of the certificate.
+const TLS_KEYS: &[&str] = &["tls_cert", "tls_key", "tls_client_ca", "tls_min_version"];
+
 /// Where a node listens. `None` is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// TCP addresses for memcached clients. Port 0 picks a free one.
     pub tcp: Vec<SocketAddr>,
+    /// TCP addresses for memcached clients that speak TLS.
+    pub tls: Vec<SocketAddr>,
     /// UDP addresses for memcached clients; off by default, as amplification attacks taught memcached.
     pub udp: Vec<SocketAddr>,
     /// Unix stream socket for memcached clients.
@@ -32,6 +39,7 @@ impl Default for Listen {
     fn default() -> Listen {
         Listen {
             tcp: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), MEMCACHED_PORT)],
+            tls: vec![],
             udp: vec![],
             unix: None,
             shm: None,
@@ -45,6 +53,8 @@ impl Default for Listen {
 pub struct Config {
     /// Where it listens.
     pub listen: Listen,
+    /// The certificate of listeners that speak TLS.
+    pub tls: Option<ServerFiles>,
     /// Its registers, shared with whoever may turn them later.
     pub registers: Arc<Registers>,
     /// Whose home it is, if boxes are before it.
@@ -76,10 +86,12 @@ impl Config {
         let mut admin = None;
         if let Some(listen) = file.get("listen") {
             let listen = listen.table()?;
-            listen.only(&["tcp", "udp", "unix", "unix_mask", "shm", "admin"])?;
+            listen.only(&[&["tcp", "tls", "udp", "unix", "unix_mask", "shm", "admin"], TLS_KEYS].concat())?;
+            self.apply_tls(&listen)?;
             for entry in listen.entries() {
                 match entry.key {
                     "admin" => admin = addresses(&entry)?.pop(),
+                    key if TLS_KEYS.contains(&key) => {}
                     _ => self.apply_listen(&entry)?,
                 }
             }
@@ -101,9 +113,19 @@ impl Config {
         file.registers(&self.registers, &[others, &["store.memory_file"]].concat())
     }
 
+    /// The certificate, by the names of its flags.
+    fn apply_tls(&mut self, listen: &Table<'_>) -> Result<(), Wrong> {
+        let others: Vec<&str> =
+            listen.entries().map(|entry| entry.key).filter(|key| !TLS_KEYS.contains(key)).collect();
+        let args: TlsArgs = listen.flags(&others)?;
+        self.tls = args.files().map_err(|why| listen.wrong(why))?.or(self.tls.take());
+        Ok(())
+    }
+
     fn apply_listen(&mut self, entry: &Entry<'_>) -> Result<(), Wrong> {
         match entry.key {
             "tcp" => self.listen.tcp = addresses(entry)?,
+            "tls" => self.listen.tls = addresses(entry)?,
             "udp" => self.listen.udp = addresses(entry)?,
             "unix" => self.listen.unix = Some(entry.text()?.into()),
             "shm" => self.listen.shm = Some(entry.text()?.into()),

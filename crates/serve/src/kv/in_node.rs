@@ -9,6 +9,7 @@ use crate::admin::Routes;
 use crate::engine_cores::{EngineCore, EngineWishes};
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
+use crate::process::tls::TlsArgs;
 use crate::shell::{Failure, Service};
 use base::Bytes;
 use base::registers::Shown;
@@ -28,6 +29,9 @@ struct Keys {
     /// Let the `shutdown` command stop the process
     #[arg(long)]
     enable_shutdown: bool,
+
+    #[command(flatten)]
+    tls: TlsArgs,
 
     #[command(flatten)]
     home: HomeArgs,
@@ -57,6 +61,7 @@ impl Kv {
         let listen = Listen { tcp: vec![], ..Listen::default() };
         let mut config = Config {
             listen,
+            tls: keys.tls.files().map_err(|why| table.wrong(why))?,
             allow_shutdown: keys.enable_shutdown,
             home: keys.home,
             durable: keys.durable,
@@ -125,6 +130,9 @@ impl Service for Kv {
             log::info!(address:% = address; "serving memcached clients on {address}");
             crate::reach::warn("memcached", *address);
         }
+        for address in server.tls() {
+            log::info!(address:% = address; "serving memcached clients with TLS on {address}");
+        }
         for address in server.udp() {
             log::info!(address:% = address; "serving memcached clients on UDP {address}");
             crate::reach::warn("memcached over UDP", *address);
@@ -153,11 +161,12 @@ impl Service for Kv {
         let Some(server) = &self.server else { return Vec::new() };
         let Listen { unix, shm, .. } = &self.config.listen;
         let tcp = server.tcp().iter().map(|address| format!("tcp:{address}"));
+        let tls = server.tls().iter().map(|address| format!("tls:{address}"));
         let udp = server.udp().iter().map(|address| format!("udp:{address}"));
         let unix = unix.iter().map(|path| format!("unix:{}", path.display()));
         let shm = shm.iter().map(|path| format!("shm:{}", path.display()));
         let txn = server.takes_transactions_at().map(|address| format!("transactions at {address}"));
-        tcp.chain(udp).chain(unix).chain(shm).chain(txn).collect()
+        tcp.chain(tls).chain(udp).chain(unix).chain(shm).chain(txn).collect()
     }
 
     fn death(&self) -> Option<Failure> {

@@ -181,11 +181,12 @@ fn check(said: &Said) -> Vec<String> {
         Said::One(config, admin) => {
             let Config { listen, .. } = &**config;
             let tcp = listen.tcp.iter().map(|address| format!("kv: memcached at tcp:{address}"));
+            let tls = listen.tls.iter().map(|address| format!("kv: memcached at tls:{address}"));
             let udp = listen.udp.iter().map(|address| format!("kv: memcached at udp:{address}"));
             let unix = listen.unix.iter().map(|path| format!("kv: memcached at unix:{}", path.display()));
             let shm = listen.shm.iter().map(|path| format!("kv: memcached at shm:{}", path.display()));
             let admin = admin.map(|address| format!("admin: http://{address}"));
-            tcp.chain(udp).chain(unix).chain(shm).chain(admin).collect()
+            tcp.chain(tls).chain(udp).chain(unix).chain(shm).chain(admin).collect()
         }
         Said::Several(plan) => plan.lines(),
     }

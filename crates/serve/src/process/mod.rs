@@ -16,6 +16,7 @@ pub mod panics;
 pub mod parse;
 pub mod progress;
 pub mod stop;
+pub mod tls;
 
 pub use ::client::file as cluster_file;
 pub use ::client::table;

@@ -23,6 +23,7 @@ use crate::inc::machine::Counters;
 use crate::inc::stream::{StreamId, Streams};
 use crate::memcached::accept::Inbox;
 use crate::memcached::input::Pool;
+use crate::memcached::socket::{ReadError, Socket};
 use base::{Clock, Nanos};
 use protocol::coherence;
 use protocol::coherence::client::OpId;
@@ -205,7 +206,7 @@ impl Worker {
             let data = epoll::EventData::new_u64(token);
             let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
             self.connections[id as usize] =
-                Some(Connection::new(socket, self.generation, self.shared.value_max));
+                Some(Connection::new(Socket::plain(socket), self.generation, self.shared.value_max));
             if watched.is_err() {
                 self.close(id);
             }
@@ -223,10 +224,12 @@ impl Worker {
             connection.resend(&self.shared.buffered).map(|n| net.bytes_written.add(n as u64))
         } else if connection.watched.contains(epoll::EventFlags::IN) {
             match connection.read(&mut self.pool) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted => {
+                Err(ReadError::Again) => Ok(()),
+                Err(_) => Err(io::ErrorKind::ConnectionReset.into()),
+                Ok(n) => {
+                    net.bytes_read.add(n as u64);
                     Ok(())
                 }
-                read => read.map(|n| net.bytes_read.add(n as u64)),
             }
         } else if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
             Err(io::ErrorKind::ConnectionReset.into())
@@ -418,7 +421,6 @@ impl Worker {
         }
         match connection.read(&mut self.pool) {
             Ok(n) => self.shared.net.bytes_read.add(n as u64),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             // Nothing is left. Whoever is gone is seen when it is written to.
             Err(_) => connection.ended = true,
         }
