@@ -15,11 +15,12 @@
 //! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
 //! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
-use crate::admin::{Admin, Routes};
+use crate::admin::{Admin, AdminAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
+use crate::reach::Exposed;
 use axum::routing::put;
 use base::registers::Shown;
 use base::trace::Tracer;
@@ -113,6 +114,8 @@ pub enum ShellError {
     Threads(io::Error),
     /// The port for operators cannot be there.
     Admin(SocketAddr, io::Error),
+    /// The certificate cannot be used.
+    Tls(String),
     /// A service, with its name if it has one.
     Service(Option<String>, Failure),
 }
@@ -135,6 +138,11 @@ impl fmt::Display for ShellError {
         match self {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
+            ShellError::Tls(why) => f.write_str(why),
+            // It says what to do.
+            ShellError::Admin(_, cause) if cause.get_ref().is_some_and(|cause| cause.is::<Exposed>()) => {
+                cause.fmt(f)
+            }
             ShellError::Admin(address, cause) => {
                 write!(f, "the admin port cannot be at {address}: {cause}; take another address, or port 0")
             }
@@ -196,7 +204,7 @@ impl Shell {
     pub fn start(
         services: impl IntoIterator<Item = Served>,
         engine: &EnginePlan,
-        admin: Option<SocketAddr>,
+        admin: Option<AdminAt>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         stop.set_ends_at_once(true);
@@ -218,7 +226,8 @@ impl Shell {
             routes = routes.service(hosted.name.as_deref(), own);
         }
         let serves = Arc::new(AtomicBool::new(false));
-        if let Some(address) = admin {
+        if let Some(at) = admin {
+            let address = at.address;
             let (serves, stop, told) = (Arc::clone(&serves), shell.stop.clone(), shell.stop.clone());
             let end = async move || {
                 log::info!("told to stop at the admin port");
@@ -235,7 +244,7 @@ impl Shell {
                 false => Err("starting".to_owned()),
                 true => Ok(()),
             });
-            let admin = Admin::start(address, routes).map_err(|cause| ShellError::Admin(address, cause))?;
+            let admin = Admin::start(at, routes).map_err(|cause| ShellError::Admin(address, cause))?;
             shell.admin = Some(admin);
         }
         for hosted in &mut shell.services {
@@ -252,7 +261,7 @@ impl Shell {
     /// As [`Shell::start`].
     pub fn of(
         service: impl Service + 'static,
-        admin: Option<SocketAddr>,
+        admin: Option<AdminAt>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         let served = Served { name: None, engine_core: 0, service: Box::new(service) };

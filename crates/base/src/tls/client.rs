@@ -29,6 +29,15 @@ pub struct ClientTls {
     pub(super) config: Arc<ClientConfig>,
 }
 
+impl PartialEq for ClientTls {
+    /// Equal are copies of one.
+    fn eq(&self, other: &ClientTls) -> bool {
+        Arc::ptr_eq(&self.config, &other.config)
+    }
+}
+
+impl Eq for ClientTls {}
+
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClientTls")

@@ -158,6 +158,27 @@ impl Session {
         Ok(())
     }
 
+    /// A client's whole handshake, over a stream that blocks. Plain bytes that come with its end go to `plain`.
+    ///
+    /// # Errors
+    /// The stream's, its end included; or the server is not believed, or does not believe.
+    pub fn shake_hands(
+        &mut self,
+        stream: &mut (impl io::Read + io::Write),
+        mut plain: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), SessionError> {
+        self.start(|bytes| stream.write_all(bytes).map(|()| bytes.len()))?;
+        while self.is_handshaking() {
+            let received = self.read(|room| stream.read(room), &mut plain);
+            let flushed = self.flush(|bytes| stream.write_all(bytes).map(|()| bytes.len()));
+            if received?.is_end {
+                return Err(SessionError::Io(io::ErrorKind::UnexpectedEof.into()));
+            }
+            flushed.map_err(SessionError::Io)?;
+        }
+        Ok(())
+    }
+
     /// Whether it is not yet agreed upon who is who.
     pub fn is_handshaking(&self) -> bool {
         match &self.side {

@@ -1,4 +1,4 @@
-//! The port for operators and their tools, the same for every server: `--admin [ADDR:]PORT`.
+//! The port for operators and their tools, the same for every server: `--admin [ADDR:]PORT`; by https where the server has a certificate.
 //!
 //! | request | answer |
 //! |---|---|
@@ -50,6 +50,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get};
 use base::key::{Key, KeyError};
+use base::tls::ServerTls;
 use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
@@ -248,6 +249,22 @@ impl Routes {
     }
 }
 
+/// Where operators are to ask.
+#[derive(Clone, Debug)]
+pub struct AdminAt {
+    /// Port 0 is one of the system's choice.
+    pub address: SocketAddr,
+    /// With TLS, if there is a certificate.
+    pub tls: Option<Arc<ServerTls>>,
+}
+
+impl From<SocketAddr> for AdminAt {
+    /// Without TLS.
+    fn from(address: SocketAddr) -> AdminAt {
+        AdminAt { address, tls: None }
+    }
+}
+
 /// The port, serving since it was made and until it is dropped.
 pub struct Admin {
     port: Port,
@@ -257,14 +274,14 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Binds `address` and serves these routes from a new thread.
+    /// Binds the address and serves these routes from a new thread.
     ///
     /// # Errors
     /// The system's, for example when the address is taken; the token cannot be read or written.
-    pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Admin> {
+    pub fn start(at: AdminAt, routes: Routes) -> io::Result<Admin> {
         let guard = Arc::new(OnceLock::new());
         let routes = routes.into_router()?.layer(from_fn_with_state(Arc::clone(&guard), guarded));
-        let port = Port::start("admin", address, routes, LIMITS)?;
+        let port = Port::start("admin", at.address, routes, LIMITS, at.tls)?;
         let (token, made) = match std::env::var_os(TOKEN_VARIABLE) {
             Some(file) => (PathBuf::from(file), false),
             None => (token_file(port.address()), true),
@@ -283,6 +300,11 @@ impl Admin {
     /// The address that was bound.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// How it is asked: `http://ADDR:PORT` or `https://ADDR:PORT`.
+    pub fn url(&self) -> String {
+        self.port.url()
     }
 
     /// The file with the token.

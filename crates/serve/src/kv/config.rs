@@ -5,7 +5,7 @@ use super::home::HomeArgs;
 use crate::kv::registers::Registers;
 use crate::process::parse::address;
 use crate::process::table::{Entry, Table, Wrong};
-use crate::process::tls::TlsArgs;
+use crate::process::tls::{TLS_KEYS, TlsArgs};
 use base::tls::ServerFiles;
 use base::trace::Tracer;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,9 +14,6 @@ use std::sync::Arc;
 
 /// memcached's port.
 pub const MEMCACHED_PORT: u16 = 11211;
-
-/// What `[listen]` may say of the certificate.
-const TLS_KEYS: &[&str] = &["tls_cert", "tls_key", "tls_client_ca", "tls_min_version"];
 
 /// Where a node listens. `None` is off.
 #[derive(Clone, Debug, PartialEq, Eq)]

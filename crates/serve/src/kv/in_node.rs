@@ -10,6 +10,7 @@ use crate::engine_cores::{EngineCore, EngineWishes};
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::process::tls::TlsArgs;
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Service};
 use base::Bytes;
 use base::registers::Shown;
@@ -118,7 +119,17 @@ impl Service for Kv {
     }
 
     fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+        for address in &self.config.listen.tcp {
+            reach::check("memcached", *address, Protection::None)?;
+        }
+        for address in &self.config.listen.udp {
+            reach::check("memcached over UDP", *address, Protection::NoneYet)?;
+        }
         let mut server = Server::start_on(&self.config, core)?;
+        // Also where a topology says that its home is.
+        for address in server.tcp() {
+            reach::check("memcached", *address, Protection::None)?;
+        }
         let routes = server.routes().traces(&self.config.tracer);
         self.server = Some(server);
         Ok(routes)
@@ -128,14 +139,12 @@ impl Service for Kv {
         let Some(server) = &self.server else { return Ok(()) };
         for address in server.tcp() {
             log::info!(address:% = address; "serving memcached clients on {address}");
-            crate::reach::warn("memcached", *address);
         }
         for address in server.tls() {
             log::info!(address:% = address; "serving memcached clients with TLS on {address}");
         }
         for address in server.udp() {
             log::info!(address:% = address; "serving memcached clients on UDP {address}");
-            crate::reach::warn("memcached over UDP", *address);
         }
         if let Some(path) = &self.config.listen.unix {
             log::info!("serving memcached clients on {}", path.display());
@@ -171,6 +180,11 @@ impl Service for Kv {
 
     fn death(&self) -> Option<Failure> {
         self.server.as_ref().and_then(Server::failed).map(Failure::from)
+    }
+
+    fn reload(&self) -> bool {
+        let tls = self.server.as_ref().and_then(|server| server.shared().tls.as_ref());
+        tls.map(|tls| tls.reload()).is_some()
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

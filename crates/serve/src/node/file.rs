@@ -31,6 +31,7 @@ use crate::admin::{Row, parse_address, rows};
 use crate::engine_cores::EnginePlan;
 use crate::kv::config::Config;
 use crate::process::table::{Entry, Source, Table, Wrong, nearest};
+use crate::process::tls::{TLS_KEYS, TlsArgs};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -96,7 +97,9 @@ fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
     }
     if let Some(admin) = file.get("admin") {
         let admin = admin.table()?;
-        admin.only(&["listen"])?;
+        admin.only(&[&["listen"], TLS_KEYS].concat())?;
+        let tls: TlsArgs = admin.flags(&["listen"])?;
+        plan.admin_tls = tls.files().map_err(|why| admin.wrong(why))?;
         let listen = admin.need("listen", "a port, or ADDR:PORT")?;
         let address = parse_address(&listen.scalar()?).map_err(|why| listen.wrong(why))?;
         plan.set_admin(address).map_err(|why| listen.wrong(why))?;

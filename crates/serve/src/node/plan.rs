@@ -4,8 +4,10 @@
 
 use crate::engine_cores::EnginePlan;
 use crate::process::Stop;
+use crate::process::listen::admin_with;
 use crate::process::table::nearest;
 use crate::shell::{Served, Service, Shell, ShellError};
+use base::tls::ServerFiles;
 use fabric::link::{Address, Endpoint};
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,6 +19,8 @@ const THREADS_MAX: usize = 64;
 pub struct Plan {
     pub services: Vec<Planned>,
     pub admin: Option<SocketAddr>,
+    /// Its certificate, if it has one.
+    pub admin_tls: Option<ServerFiles>,
     pub engine: EnginePlan,
 }
 
@@ -163,7 +167,8 @@ impl Plan {
             };
             format!("{}: {}{core}{}", one.name, one.service.kind(), listeners.collect::<Vec<_>>().join(","))
         };
-        let admin = self.admin.map(|at| format!("admin: http://{at}"));
+        let scheme = if self.admin_tls.is_some() { "https" } else { "http" };
+        let admin = self.admin.map(|at| format!("admin: {scheme}://{at}"));
         self.services.iter().map(line).chain(admin).collect()
     }
 }
@@ -200,6 +205,7 @@ impl Plan {
             engine_core,
             service,
         });
-        Shell::start(services, &self.engine, self.admin, stop)
+        let admin = self.admin.map(|address| admin_with(address, self.admin_tls.as_ref())).transpose()?;
+        Shell::start(services, &self.engine, admin, stop)
     }
 }

@@ -11,6 +11,7 @@
 //! | `panics` | panics of machines under test, caught |
 
 pub mod interrupt;
+pub mod listen;
 pub mod logger;
 pub mod panics;
 pub mod parse;

@@ -5,6 +5,9 @@ use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// The names of [`TlsArgs`] in tables of config files.
+pub const TLS_KEYS: &[&str] = &["tls_cert", "tls_key", "tls_client_ca", "tls_min_version"];
+
 /// What a server is told.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct TlsArgs {

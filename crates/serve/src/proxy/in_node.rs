@@ -7,6 +7,7 @@ use crate::engine_cores::EngineCore;
 use crate::inc::Topology;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Service};
 use base::registers::Shown;
 use fabric::link::Address;
@@ -70,6 +71,9 @@ impl Service for Proxying {
     }
 
     fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+        for address in &self.listen {
+            reach::check("the proxy", *address, Protection::NoneYet)?;
+        }
         let running = Running::start(&self.topology, self.keys.tor, &self.listen, self.options())?;
         let routes = running.routes(&self.topology);
         self.running = Some(running);

@@ -36,6 +36,7 @@ pub use shared::Options;
 
 use crate::admin;
 use crate::inc::{IncError, Topology};
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::parse::address;
 use crate::process::{Stop, say};
@@ -81,6 +82,9 @@ pub struct Proxy {
     admin: Option<SocketAddr>,
 
     #[command(flatten)]
+    listening: ListenArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -117,10 +121,13 @@ impl Proxy {
         self.log.start("proxy");
         let topology = Topology::find(&self.keys.topology, ::client::controllers::TIMEOUT)?;
         let stop = Stop::on_signals().map_err(IncError::Signal)?;
-        let shell =
-            Shell::of(Proxying::new(self.keys.clone(), topology, self.listen.clone()), self.admin, stop)?;
+        let shell = Shell::of(
+            Proxying::new(self.keys.clone(), topology, self.listen.clone()),
+            self.listening.admin(self.admin)?,
+            stop,
+        )?;
         if let Some(admin) = shell.admin() {
-            say(&format!("metrics at http://{}/metrics", admin.address()));
+            say(&format!("metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }

@@ -47,7 +47,6 @@ impl Proxy {
         let mut addresses = Vec::new();
         for &address in listen {
             let (socket, bound) = listen::tcp(address, BACKLOG).map_err(ProxyError::Listen)?;
-            crate::reach::warn("the proxy", bound);
             listeners.push((Purpose::Stream, socket));
             addresses.push(bound);
         }

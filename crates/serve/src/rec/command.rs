@@ -8,6 +8,7 @@ use super::shelf::Shelf;
 use super::source::ModelArgs;
 use crate::admin::{Routes, Tuned, parse_address};
 use crate::engine_cores::{EngineCore, EngineWishes, OnCore};
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
 use crate::process::table::{Table, Wrong};
@@ -49,6 +50,9 @@ pub struct Serve {
     /// HTTP port for metrics, registers and health; on loopback unless an address is given. Changes need the token whose file is logged
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    listening: ListenArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -113,13 +117,12 @@ impl Serve {
         let mut rec = Rec::new(self.keys.clone(), registers(&self.settings)?);
         rec.listen = self.listen.clone();
         rec.http = Some(self.http);
-        let shell = Shell::of(rec, self.admin, stop)?;
+        let shell = Shell::of(rec, self.listening.admin(self.admin)?, stop)?;
         shell.addresses().iter().for_each(|address| say(address));
         if let Some(admin) = shell.admin() {
-            let address = admin.address();
-            log::info!(address:% = address; "metrics and registers on http://{address}/");
+            log::info!(address:% = admin.address(); "metrics and registers on {}/", admin.url());
             log::info!("changing a register wants the token in {}", admin.token().display());
-            say(&format!("http://{address}"));
+            say(&admin.url());
         }
         Ok(shell.wait()?)
     }

@@ -14,6 +14,7 @@ use super::shelf::{Shelf, Source};
 use crate::admin::health::{Beat, Pulse};
 use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes, OnCore};
 use crate::http::{Limits, Port};
+use crate::reach::{self, Exposed, Protection};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
 use base::trace::Tracer;
@@ -87,6 +88,8 @@ pub enum ServeError {
     Model(String),
     /// An address of the fabric cannot be listened on.
     Listen(Address, io::Error),
+    /// An address that anybody could reach.
+    Exposed(Exposed),
     /// An address of HTTP cannot be listened on.
     Http(SocketAddr, io::Error),
     /// The system gives no thread, core or descriptor.
@@ -106,6 +109,11 @@ impl fmt::Display for ServeError {
         match self {
             ServeError::Model(why) => write!(f, "the model does not load: {why}"),
             ServeError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            ServeError::Exposed(exposed) => exposed.fmt(f),
+            // It says what to do.
+            ServeError::Http(_, error) if error.get_ref().is_some_and(|error| error.is::<Exposed>()) => {
+                error.fmt(f)
+            }
             ServeError::Http(address, error) => write!(f, "cannot listen on http://{address}: {error}"),
             ServeError::Thread(error) => write!(f, "the system gives no thread, core or descriptor: {error}"),
             ServeError::Engine(error) => error.fmt(f),
@@ -169,14 +177,14 @@ impl Server {
         let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
         fabric = fabric.service(Front(fabric_edge));
         for address in &listen {
+            reach::check_of("recommendation", address, Protection::None).map_err(ServeError::Exposed)?;
             fabric = fabric.listen(address).map_err(|error| ServeError::Listen(address.clone(), error))?;
-            crate::reach::warn_of("recommendation", address);
         }
         let addresses = fabric.addresses().cloned().collect();
         let port = http
             .map(|address| {
                 let routes = Http::routes(http_edge);
-                Port::start("rec-http", address, routes, LIMITS)
+                Port::start("rec-http", address, routes, LIMITS, None)
                     .map_err(|error| ServeError::Http(address, error))
             })
             .transpose()?;

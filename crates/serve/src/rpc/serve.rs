@@ -6,6 +6,7 @@ use super::batch::Batch;
 use super::in_node::{Keys, Rpc, listen, serve, server, with_demo};
 use crate::admin::health::Beat;
 use crate::admin::parse_address;
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::{Stop, say};
 use crate::shell::{Service as _, Shell};
@@ -36,6 +37,9 @@ pub struct Serve {
     admin: Option<SocketAddr>,
 
     #[command(flatten)]
+    listening: ListenArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 
     #[command(flatten)]
@@ -56,10 +60,10 @@ impl Serve {
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut rpc = Rpc::demo(self.keys.clone())?;
         self.listen.iter().try_for_each(|address| rpc.listen("fabric", address)).map_err(RpcError::Server)?;
-        let shell = Shell::of(rpc, self.admin, stop.clone())?;
+        let shell = Shell::of(rpc, self.listening.admin(self.admin)?, stop.clone())?;
         shell.addresses().iter().for_each(|address| say(address));
         if let Some(admin) = shell.admin() {
-            say(&format!("http://{}", admin.address()));
+            say(&admin.url());
             say(&format!("token {}", admin.token().display()));
         }
         if self.until_eof {

@@ -20,9 +20,11 @@ mod wire;
 use super::RpcError;
 use crate::admin::{Routes, parse_address};
 use crate::engine_cores::EngineCore;
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service, Shell};
 use base::registers::Shown;
 use base::trace::Tracer;
@@ -105,6 +107,9 @@ pub struct Command {
     admin: Option<SocketAddr>,
 
     #[command(flatten)]
+    listening: ListenArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -118,12 +123,12 @@ impl Command {
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut gateway = Gateway::new(self.to.clone(), Monitor::default(), &self.keys)?;
         gateway.listen.push(self.listen);
-        let shell = Shell::of(gateway, self.admin, stop)?;
+        let shell = Shell::of(gateway, self.listening.admin(self.admin)?, stop)?;
         for address in shell.addresses() {
             say(&format!("gRPC on {} for {}", address.trim_start_matches("grpc://"), self.to));
         }
         if let Some(admin) = shell.admin() {
-            say(&format!("metrics at http://{}/metrics", admin.address()));
+            say(&format!("metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }
@@ -202,10 +207,11 @@ impl Gateway {
         self.is_shown = is_shown;
         for address in &self.listen {
             let failed = |cause| RpcError::Gateway { address: *address, cause };
+            reach::check("the gateway", *address, Protection::None)
+                .map_err(|exposed| RpcError::Server(exposed.to_string()))?;
             let listener = TcpListener::bind(address).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             let found = listener.local_addr().map_err(failed)?;
-            crate::reach::warn("the gateway", found);
             self.found.push(found);
             self.bound.push(listener);
         }
