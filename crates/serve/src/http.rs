@@ -57,6 +57,22 @@ pub struct Limits {
     pub reserved: usize,
 }
 
+/// Where a port is to be.
+#[derive(Clone, Debug)]
+pub struct PortAt {
+    /// Port 0 is one of the system's choice.
+    pub address: SocketAddr,
+    /// With TLS, if there is a certificate.
+    pub tls: Option<Arc<ServerTls>>,
+}
+
+impl From<SocketAddr> for PortAt {
+    /// Without TLS.
+    fn from(address: SocketAddr) -> PortAt {
+        PortAt { address, tls: None }
+    }
+}
+
 /// The port, serving since it was made and until it is dropped.
 pub struct Port {
     address: SocketAddr,
@@ -66,17 +82,12 @@ pub struct Port {
 }
 
 impl Port {
-    /// Binds `address` and serves these routes from a new thread of that name.
+    /// Binds the address and serves these routes from a new thread of that name.
     ///
     /// # Errors
     /// The system's, for example when the address is taken.
-    pub fn start(
-        name: &str,
-        address: SocketAddr,
-        routes: Router,
-        limits: Limits,
-        tls: Option<Arc<ServerTls>>,
-    ) -> io::Result<Port> {
+    pub fn start(name: &str, at: PortAt, routes: Router, limits: Limits) -> io::Result<Port> {
+        let PortAt { address, tls } = at;
         let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
         let exposed = |exposed: Exposed| io::Error::new(io::ErrorKind::PermissionDenied, exposed);
         reach::check(&format!("the port {name}"), address, protection).map_err(exposed)?;
@@ -326,7 +337,8 @@ mod tests {
             drain: Duration::ZERO,
             reserved: 4,
         };
-        let port = Port::start("test", "127.0.0.1:0".parse().expect("an address"), routes, limits, None);
+        let at: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let port = Port::start("test", at.into(), routes, limits);
         let port = port.expect("a port");
         let mut polite = std::net::TcpStream::connect(port.address()).expect("it listens");
         let mut ask = |count: usize| {

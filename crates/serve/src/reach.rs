@@ -17,8 +17,8 @@ static IS_INSECURE: AtomicBool = AtomicBool::new(false);
 pub enum Protection {
     /// Nothing, and TLS could.
     None,
-    /// Nothing, and TLS cannot: a key could, or a listener on loopback.
-    NoneYet,
+    /// Nothing, and TLS is for streams.
+    Datagrams,
     /// TLS.
     Tls,
 }
@@ -40,7 +40,7 @@ impl fmt::Display for Exposed {
         )?;
         f.write_str(match protection {
             Protection::None => "name a certificate (--tls-cert FILE --tls-key FILE), listen on 127.0.0.1, ",
-            _ => "name the cluster's key (--key FILE) where it has one, listen on 127.0.0.1, ",
+            _ => "datagrams have neither here: listen on 127.0.0.1, ",
         })?;
         f.write_str("or say --insecure if only those whom you trust can reach it")
     }
@@ -81,12 +81,12 @@ pub fn check_of(what: &str, address: &Address, protection: Protection) -> Result
         Address::Udp(endpoint) | Address::Tcp(endpoint) => {
             endpoint.resolve().map_or(Ok(()), |address| check(what, address, protection))
         }
-        Address::Memory(_) | Address::Shm(_) | Address::Unix(_) => Ok(()),
+        Address::Tls(_) | Address::Memory(_) | Address::Shm(_) | Address::Unix(_) => Ok(()),
     }
 }
 
 fn exposed(what: &str, address: SocketAddr, protection: Protection) -> Option<Exposed> {
-    let is_open = matches!(protection, Protection::None | Protection::NoneYet);
+    let is_open = matches!(protection, Protection::None | Protection::Datagrams);
     let is_beyond = !address.ip().to_canonical().is_loopback();
     (is_open && is_beyond).then(|| Exposed { what: what.to_owned(), at: address.to_string(), protection })
 }
@@ -104,8 +104,8 @@ mod tests {
         for text in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[fe80::1]:1", "[::ffff:10.0.0.1]:1"] {
             let said = refused(text, Protection::None).expect(text).to_string();
             assert!(said.starts_with(&format!("it on {text}")) && said.contains("--tls-cert FILE"), "{said}");
-            let said = refused(text, Protection::NoneYet).expect(text).to_string();
-            assert!(said.contains("--key FILE") && said.ends_with("can reach it"), "{said}");
+            let said = refused(text, Protection::Datagrams).expect(text).to_string();
+            assert!(!said.contains("--tls-cert") && said.ends_with("can reach it"), "{said}");
             assert_eq!(refused(text, Protection::Tls), None);
         }
     }

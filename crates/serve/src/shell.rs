@@ -15,7 +15,7 @@
 //! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
 //! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
-use crate::admin::{Admin, AdminAt, Routes};
+use crate::admin::{Admin, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
@@ -204,7 +204,7 @@ impl Shell {
     pub fn start(
         services: impl IntoIterator<Item = Served>,
         engine: &EnginePlan,
-        admin: Option<AdminAt>,
+        admin: Option<PortAt>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         stop.set_ends_at_once(true);
@@ -261,7 +261,7 @@ impl Shell {
     /// As [`Shell::start`].
     pub fn of(
         service: impl Service + 'static,
-        admin: Option<AdminAt>,
+        admin: Option<PortAt>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         let served = Served { name: None, engine_core: 0, service: Box::new(service) };

@@ -119,6 +119,9 @@ pub fn explain(error: &rustls::Error) -> String {
             "its certificate is from an authority that is not believed here: name that authority's file"
                 .to_owned()
         }
+        Error::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "its certificate is an authority's own (as `openssl req -x509` makes them): sign one for the server with it".to_owned()
+        }
         Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
             "its certificate has expired: renew it, or set this machine's clock".to_owned()
         }

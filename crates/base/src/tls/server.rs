@@ -106,9 +106,17 @@ impl ServerTls {
         Ok(Arc::new(ServerTls { files: files.clone(), alpn, current }))
     }
 
-    /// Whether each client must show a certificate.
-    pub fn asks_clients(&self) -> bool {
-        self.files.client_ca.is_some()
+    /// The same files, for other protocols over TLS.
+    ///
+    /// # Errors
+    /// As [`ServerTls::new`].
+    pub fn speaking(&self, alpn: &'static [&'static [u8]]) -> Result<Arc<ServerTls>, TlsError> {
+        ServerTls::new(&self.files, alpn)
+    }
+
+    /// Where the certificate is.
+    pub fn files(&self) -> &ServerFiles {
+        &self.files
     }
 
     /// What the next handshake goes by.

@@ -37,6 +37,7 @@ mod registers;
 mod tests;
 mod traces;
 
+pub use crate::http::PortAt;
 pub use ::client::web::parse_address;
 pub use guard::{is_foreign_page, token_file, token_for};
 pub use registers::{Row, Tuned, rows};
@@ -50,7 +51,6 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get};
 use base::key::{Key, KeyError};
-use base::tls::ServerTls;
 use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
@@ -249,22 +249,6 @@ impl Routes {
     }
 }
 
-/// Where operators are to ask.
-#[derive(Clone, Debug)]
-pub struct AdminAt {
-    /// Port 0 is one of the system's choice.
-    pub address: SocketAddr,
-    /// With TLS, if there is a certificate.
-    pub tls: Option<Arc<ServerTls>>,
-}
-
-impl From<SocketAddr> for AdminAt {
-    /// Without TLS.
-    fn from(address: SocketAddr) -> AdminAt {
-        AdminAt { address, tls: None }
-    }
-}
-
 /// The port, serving since it was made and until it is dropped.
 pub struct Admin {
     port: Port,
@@ -278,10 +262,10 @@ impl Admin {
     ///
     /// # Errors
     /// The system's, for example when the address is taken; the token cannot be read or written.
-    pub fn start(at: AdminAt, routes: Routes) -> io::Result<Admin> {
+    pub fn start(at: PortAt, routes: Routes) -> io::Result<Admin> {
         let guard = Arc::new(OnceLock::new());
         let routes = routes.into_router()?.layer(from_fn_with_state(Arc::clone(&guard), guarded));
-        let port = Port::start("admin", at.address, routes, LIMITS, at.tls)?;
+        let port = Port::start("admin", at, routes, LIMITS)?;
         let (token, made) = match std::env::var_os(TOKEN_VARIABLE) {
             Some(file) => (PathBuf::from(file), false),
             None => (token_file(port.address()), true),

@@ -17,8 +17,8 @@ fn ask(address: SocketAddr, method: &str, headers: &str) -> String {
     answer.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-fn at(address: &str) -> AdminAt {
-    AdminAt::from(parse_address(address).expect("an address"))
+fn at(address: &str) -> PortAt {
+    PortAt::from(parse_address(address).expect("an address"))
 }
 
 fn start() -> Admin {
@@ -196,7 +196,7 @@ fn a_port_with_a_certificate_speaks_https() {
     let made = authority.issue("server");
     let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
     let tls = Some(ServerTls::new(&files, &[b"http/1.1"]).expect("good files"));
-    let admin = Admin::start(AdminAt { tls, ..at("127.0.0.1:0") }, Routes::default()).expect("it starts");
+    let admin = Admin::start(PortAt { tls, ..at("127.0.0.1:0") }, Routes::default()).expect("it starts");
     assert_eq!(admin.url(), format!("https://{}", admin.address()));
     let page = |authority: &Authority| {
         let tls = Tls::new(&fs::read(authority.file()).expect("there"), None).expect("a good file");

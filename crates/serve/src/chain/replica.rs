@@ -60,7 +60,7 @@ pub struct ReplicaNode {
     #[command(flatten)]
     pub keys: Keys,
 
-    /// Where clients find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
+    /// Where clients find it: tcp:HOST:PORT, tls:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
     #[arg(short, long, value_name = "ADDRESS", required_unless_present = "cluster")]
     pub listen: Vec<Address>,
 
@@ -225,6 +225,7 @@ impl ReplicaNode {
     /// It could not start, or its log or image failed.
     pub fn run(&self) -> Result<(), ChainError> {
         self.log.start("chain");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(ChainError::signals)?;
         if self.until_eof {
             stop.at_eof();

@@ -98,6 +98,7 @@ impl Common {
     /// Runs nodes until they are told to stop. `equip` is called for each when its address is its own.
     pub fn serve(&self, topology: Topology, nodes: Vec<NodeId>, equip: Equip) -> Result<(), IncError> {
         self.log.start("inc");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(IncError::Signal)?;
         if self.until_eof {
             stop.at_eof();

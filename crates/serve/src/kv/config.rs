@@ -181,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_listeners_with_tls_and_without() {
+        let text = "[listen]\ntcp = '127.0.0.1:1'\ntls = ['127.0.0.1:2']\ntls_cert = 'c.pem'\ntls_min_version = '1.2'\n";
+        let (config, _) = apply(text).expect("a good file");
+        assert_eq!((config.listen.tcp[0].port(), config.listen.tls[0].port()), (1, 2));
+        let files = config.tls.expect("a certificate");
+        assert_eq!((files.cert, files.key), (PathBuf::from("c.pem"), PathBuf::from("c.pem")));
+        assert_eq!(files.min_version, base::tls::MinVersion::Tls12);
+        let wrong = apply("[listen]\ntls_key = 'k.pem'\n").expect_err("no certificate");
+        assert!(
+            wrong.starts_with("m.toml:1") && wrong.contains("tls_cert") || wrong.contains("--tls-cert"),
+            "{wrong}"
+        );
+    }
+
+    #[test]
     fn wrong_files_say_what_is_wrong() {
         for (text, part) in [
             ("x = 1", "m.toml:1: x must stand inside a table"),
@@ -194,7 +209,7 @@ mod tests {
             ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
             (
                 "[listen]\nport = 1",
-                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, udp, unix, unix_mask",
+                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, tls, tls_cert",
             ),
             ("[listen]\nunix_mak = '700'", "did you mean \"unix_mask\"?"),
             ("[listen]\nunix_mask = '9'", "octal"),

@@ -16,7 +16,7 @@ use base::Bytes;
 use base::registers::Shown;
 use base::trace::Tracer;
 use clap::Args;
-use fabric::link::Address;
+use fabric::link::{Address, TlsOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -96,11 +96,12 @@ impl Service for Kv {
             |endpoint: &fabric::link::Endpoint| endpoint.resolve().map_err(|why| format!("{address}: {why}"));
         match address {
             Address::Tcp(endpoint) => listen.tcp.push(resolved(endpoint)?),
+            Address::Tls(endpoint) => listen.tls.push(resolved(endpoint)?),
             Address::Udp(endpoint) => listen.udp.push(resolved(endpoint)?),
             Address::Unix(path) => place(&mut listen.unix, path)?,
             Address::Shm(path) => place(&mut listen.shm, path)?,
             Address::Memory(_) => {
-                return Err("memcached clients come over tcp:, udp:, unix: or shm:".to_owned());
+                return Err("memcached clients come over tcp:, tls:, udp:, unix: or shm:".to_owned());
             }
         }
         Ok(())
@@ -123,7 +124,11 @@ impl Service for Kv {
             reach::check("memcached", *address, Protection::None)?;
         }
         for address in &self.config.listen.udp {
-            reach::check("memcached over UDP", *address, Protection::NoneYet)?;
+            reach::check("memcached over UDP", *address, Protection::Datagrams)?;
+        }
+        if self.config.tls.is_none() {
+            // As the process's other services.
+            self.config.tls = TlsOptions::of_process().certificate.map(|tls| tls.files().clone());
         }
         let mut server = Server::start_on(&self.config, core)?;
         // Also where a topology says that its home is.

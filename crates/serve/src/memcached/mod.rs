@@ -3,12 +3,13 @@
 //! | file | what it is |
 //! |---|---|
 //! | `listen`, `accept` | sockets to listen at; who gets which connection |
-//! | `socket` | a client's stream, plain or with TLS |
+//! | `socket`, `handshakes` | a client's stream, plain or with TLS; handshakes under way |
 //! | `input`, `output` | bytes that arrived and are not yet read; bytes that a socket did not take yet |
 //! | `counters` | connections and bytes |
 
 pub(crate) mod accept;
 pub mod counters;
+pub(crate) mod handshakes;
 pub(crate) mod input;
 pub(crate) mod listen;
 pub(crate) mod output;

@@ -82,7 +82,7 @@ pub fn registers(path: &Path) -> Result<Vec<Row>, Wrong> {
 }
 
 fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
-    file.only(&["admin", "engine", "services", "listen"])?;
+    file.only(&["admin", "engine", "services", "listen", "tls"])?;
     let mut plan = Plan::default();
     if let Some(entry) = file.get("engine") {
         engine(&mut plan, &entry)?;
@@ -95,11 +95,15 @@ fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
             plan.put_on(at, core.count()?).map_err(|why| core.wrong(why))?;
         }
     }
+    if let Some(tls) = file.get("tls") {
+        let tls = tls.table()?;
+        tls.only(TLS_KEYS)?;
+        let args: TlsArgs = tls.flags(&[])?;
+        plan.tls = args.files().map_err(|why| tls.wrong(why))?;
+    }
     if let Some(admin) = file.get("admin") {
         let admin = admin.table()?;
-        admin.only(&[&["listen"], TLS_KEYS].concat())?;
-        let tls: TlsArgs = admin.flags(&["listen"])?;
-        plan.admin_tls = tls.files().map_err(|why| admin.wrong(why))?;
+        admin.only(&["listen"])?;
         let listen = admin.need("listen", "a port, or ADDR:PORT")?;
         let address = parse_address(&listen.scalar()?).map_err(|why| listen.wrong(why))?;
         plan.set_admin(address).map_err(|why| listen.wrong(why))?;

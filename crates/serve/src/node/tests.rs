@@ -205,7 +205,7 @@ fn wrong_listeners() -> Mistakes {
         (
             with("", "[[listen]]\nservice = \"a\"\naddress = \"memory:x\""),
             9,
-            "over tcp:, udp:, unix: or shm:",
+            "over tcp:, tls:, udp:, unix: or shm:",
         ),
         ("listen = 3\n[services.a]\nkind = \"kv\"".to_owned(), 1, "listen must be a list of tables"),
     ]

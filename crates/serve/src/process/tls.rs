@@ -2,6 +2,7 @@
 
 use base::tls::{ClientFiles, ClientTls, MinVersion, ServerFiles, ServerTls};
 use clap::Args;
+use fabric::link::TlsOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -71,19 +72,19 @@ impl TlsArgs {
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct TlsClientArgs {
     /// Authorities of which the certificates of servers must be, in PEM
-    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "TLS")]
     tls_ca: Option<PathBuf>,
 
     /// Certificate to show servers that ask for one, in PEM
-    #[arg(long = "tls-cert", value_name = "FILE", help_heading = "TLS")]
+    #[arg(long = "tls-cert", value_name = "FILE", global = true, help_heading = "TLS")]
     own_cert: Option<PathBuf>,
 
     /// Its private key, if it is not in the same file
-    #[arg(long = "tls-key", value_name = "FILE", requires = "own_cert", help_heading = "TLS")]
+    #[arg(long = "tls-key", value_name = "FILE", requires = "own_cert", global = true, help_heading = "TLS")]
     own_key: Option<PathBuf>,
 
     /// Take any certificate: whoever stands between can read and change everything
-    #[arg(long, conflicts_with = "tls_ca", help_heading = "TLS")]
+    #[arg(long, conflicts_with = "tls_ca", global = true, help_heading = "TLS")]
     tls_insecure: bool,
 }
 
@@ -97,6 +98,33 @@ impl TlsClientArgs {
             own,
             is_insecure: *tls_insecure,
         })
+    }
+
+    /// From here on this process asks admin ports by https, and fabric servers at `tls:` addresses, and believes whom this says; else whom
+    /// `MILLRACE_TLS_CA` names, with `MILLRACE_TLS_CERT` and `MILLRACE_TLS_KEY` to be shown to servers that ask. Nothing changes where nothing is said.
+    ///
+    /// # Errors
+    /// A file cannot be used. A sentence.
+    pub fn apply(&self) -> Result<(), String> {
+        let named = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let own_key = || named("MILLRACE_TLS_KEY");
+        let from_environment = || {
+            let cert = named("MILLRACE_TLS_CERT");
+            let own = cert.map(|cert| (cert.clone(), own_key().unwrap_or(cert)));
+            named("MILLRACE_TLS_CA").map(|ca| ClientFiles { ca: Some(ca), own, is_insecure: false })
+        };
+        let Some(files) = self.files().or_else(from_environment) else { return Ok(()) };
+        TlsOptions::set_trust(ClientTls::new(&files, &[]).map_err(|error| error.to_string())?);
+        // Of HTTP's client, which has a form of its own.
+        let Some(ca) = &files.ca else { return Ok(()) };
+        let read =
+            |path: &PathBuf| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let authorities = read(ca)?;
+        let own =
+            files.own.as_ref().map(|(cert, key)| Ok::<_, String>((read(cert)?, read(key)?))).transpose()?;
+        let own = own.as_ref().map(|(cert, key)| (&cert[..], &key[..]));
+        ::client::web::believe(::client::web::Tls::new(&authorities, own)?);
+        Ok(())
     }
 
     /// TLS of a client that may speak these protocols over it.

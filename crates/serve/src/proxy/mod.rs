@@ -41,6 +41,7 @@ use crate::process::logger::LogArgs;
 use crate::process::parse::address;
 use crate::process::{Stop, say};
 use crate::shell::Shell;
+use fabric::link::TlsOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -119,10 +120,13 @@ impl Proxy {
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), ProxyError> {
         self.log.start("proxy");
+        self.listening.apply()?;
         let topology = Topology::find(&self.keys.topology, ::client::controllers::TIMEOUT)?;
         let stop = Stop::on_signals().map_err(IncError::Signal)?;
+        let has_tls = TlsOptions::of_process().certificate.is_some();
+        let listen = self.listen.iter().map(|address| (*address, has_tls)).collect();
         let shell = Shell::of(
-            Proxying::new(self.keys.clone(), topology, self.listen.clone()),
+            Proxying::new(self.keys.clone(), topology, listen),
             self.listening.admin(self.admin)?,
             stop,
         )?;

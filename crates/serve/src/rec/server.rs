@@ -13,7 +13,7 @@ use super::preprocess::Preprocess;
 use super::shelf::{Shelf, Source};
 use crate::admin::health::{Beat, Pulse};
 use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes, OnCore};
-use crate::http::{Limits, Port};
+use crate::http::{Limits, Port, PortAt};
 use crate::reach::{self, Exposed, Protection};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
@@ -43,7 +43,7 @@ pub struct Plan {
     /// Over the fabric.
     pub listen: Vec<Address>,
     /// Over HTTP.
-    pub http: Option<SocketAddr>,
+    pub http: Option<PortAt>,
     /// Processors of host threads and engine.
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
@@ -182,10 +182,9 @@ impl Server {
         }
         let addresses = fabric.addresses().cloned().collect();
         let port = http
-            .map(|address| {
-                let routes = Http::routes(http_edge);
-                Port::start("rec-http", address, routes, LIMITS, None)
-                    .map_err(|error| ServeError::Http(address, error))
+            .map(|at| {
+                let (routes, address) = (Http::routes(http_edge), at.address);
+                Port::start("rec-http", at, routes, LIMITS).map_err(|error| ServeError::Http(address, error))
             })
             .transpose()?;
 
@@ -217,6 +216,11 @@ impl Server {
     /// Where it listens over HTTP.
     pub fn http(&self) -> Option<SocketAddr> {
         self.port.as_ref().map(Port::address)
+    }
+
+    /// How it is asked there: `http://ADDR:PORT`, or https.
+    pub fn url(&self) -> Option<String> {
+        self.port.as_ref().map(Port::url)
     }
 
     /// The model.

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// follows, as http://ADDR:PORT. Ctrl-C and SIGTERM answer what is under way and end it.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
-    /// Where to listen: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT. May be repeated
+    /// Where to listen: shm:/path, unix:/path, udp:HOST:PORT, tcp:HOST:PORT or tls:HOST:PORT. May be repeated
     #[arg(short, long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
 
@@ -57,6 +57,7 @@ impl Serve {
     /// An address cannot be listened on.
     pub fn run(&self) -> Result<(), RpcError> {
         self.log.start("rpc");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut rpc = Rpc::demo(self.keys.clone())?;
         self.listen.iter().try_for_each(|address| rpc.listen("fabric", address)).map_err(RpcError::Server)?;

@@ -18,6 +18,7 @@ mod waterfall;
 pub use read::{Span, Trace, traces};
 pub use waterfall::text;
 
+use crate::process::tls::TlsClientArgs;
 use fetch::Port;
 use std::error::Error;
 use std::io::Write as _;
@@ -29,6 +30,9 @@ pub struct TraceArgs {
     /// The admin port: what follows --admin, or http://ADDR:PORT as the server printed it
     #[arg(value_name = "ADMIN")]
     admin: Port,
+
+    #[command(flatten)]
+    tls: TlsClientArgs,
 
     /// Of this service only
     #[arg(long, value_name = "NAME")]
@@ -57,6 +61,7 @@ impl TraceArgs {
     /// # Errors
     /// There is nothing to show, and what to do for it; nobody answers; standard output is gone.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
+        self.tls.apply()?;
         let path = match &self.service {
             None => "/trace".to_owned(),
             Some(name) => format!("/services/{name}/trace"),

@@ -200,6 +200,7 @@ impl ControllerNode {
     /// It could not start.
     pub fn run(&self) -> Result<(), ControllerError> {
         self.log.start("chain");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(signals)?;
         let (common, admin) = self.common.clone().settle()?;
         let name = common.keys.name();

@@ -1,76 +1,27 @@
-//! TLS handshakes that are under way at an edge: bounded in number, in time, and in what they cost a turn.
-//!
-//! Why: a signature costs as much as a hundred requests, and whoever asks for one need not be a client. Handshakes beyond
-//! [`STEPS_PER_TURN`] wait in their sockets for the next turn, so that requests of others are served between; of too many the oldest makes room,
-//! which a client that only waits for the network is not.
+//! TLS handshakes of an edge's connections; what bounds them is [`Handshakes`](crate::memcached::handshakes::Handshakes).
 
 use super::{Edge, live};
 use crate::kv::connection::Wire;
 use crate::kv::registers::Id;
 use crate::memcached::socket::ReadError;
 use base::Nanos;
-use std::collections::VecDeque;
-
-/// Reads from connections that are in their handshake, between two turns.
-const STEPS_PER_TURN: usize = 4;
-
-/// Those under way, from the oldest on.
-#[derive(Default)]
-pub(super) struct Handshakes {
-    under_way: VecDeque<(u32, Nanos)>,
-    steps: usize,
-}
-
-impl Handshakes {
-    /// A turn is over.
-    pub(super) fn begin_turn(&mut self) {
-        self.steps = STEPS_PER_TURN;
-    }
-
-    /// Whether there may be a step of one before the next turn.
-    fn take_step(&mut self) -> bool {
-        let may = self.steps > 0;
-        self.steps -= usize::from(may);
-        may
-    }
-
-    /// It is over, or the connection is.
-    pub(super) fn forget(&mut self, id: u32) {
-        if !self.under_way.is_empty() {
-            self.under_way.retain(|&(other, _)| other != id);
-        }
-    }
-
-    fn oldest(&self) -> Option<(u32, Nanos)> {
-        self.under_way.front().copied()
-    }
-}
 
 impl Edge {
     /// A connection that begins with a handshake was taken.
     pub(super) fn begin_handshake(&mut self, id: u32) {
-        self.handshakes.under_way.push_back((id, self.now));
-        let most = self.shared.registers.size(Id::TlsHandshakes);
-        while self.handshakes.under_way.len() > most {
-            self.end_oldest_handshake();
-        }
+        self.handshakes.begin(id, self.now);
+        self.end_handshakes();
     }
 
-    /// Closes those that take too long.
-    pub(super) fn sweep_handshakes(&mut self) {
-        let limit = Nanos::from_secs(self.shared.registers.read(Id::TlsHandshakeTimeout));
-        while let Some((_, begun)) = self.handshakes.oldest()
-            && self.now.since(begun) > limit
-        {
-            self.end_oldest_handshake();
+    /// Closes those that are too many, or take too long.
+    pub(super) fn end_handshakes(&mut self) {
+        let registers = &self.shared.registers;
+        let most = registers.size(Id::TlsHandshakes);
+        let limit = Nanos::from_secs(registers.read(Id::TlsHandshakeTimeout));
+        while let Some(id) = self.handshakes.pop_excess(most, limit, self.now) {
+            self.shared.net.tls_timeouts.add(1);
+            self.close(id);
         }
-    }
-
-    fn end_oldest_handshake(&mut self) {
-        let Some((id, _)) = self.handshakes.oldest() else { return };
-        self.shared.net.tls_timeouts.add(1);
-        self.handshakes.forget(id);
-        self.close(id);
     }
 
     /// Reads from a connection in its handshake, if the turn has room for that. True if bytes came.

@@ -23,8 +23,8 @@
 //! 3. A connection whose client has not taken its replies is not read, parsed or submitted.
 //! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
-//! One file per step: `arrive`, `turn`, `settle`, `drain`; before them, where there is TLS, `handshakes`; `home` is what edge 0 does for the home of boxes, and what any does for commands that wait for
-//! them. Requests that leave spans: `traced`.
+//! One file per step: `arrive`, `turn`, `settle`, `drain`; before them, where there is TLS, `handshakes`; `home` is what edge 0 does for the home of boxes,
+//! and what any does for commands that wait for them. Requests that leave spans: `traced`.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`, shared memory by `shm.memory`; connections by `net.max_connections`.
 
@@ -44,13 +44,13 @@ use super::service::{Kv, Reply};
 use super::shared::Shared;
 use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
+use crate::memcached::handshakes::Handshakes;
 use crate::memcached::input::Pool;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::trace::Tracer;
 use base::{Clock, Nanos};
 use engine::EdgePort;
-use handshakes::Handshakes;
 use home::HomeSocket;
 use rustix::event::epoll;
 use rustix::io::Errno;

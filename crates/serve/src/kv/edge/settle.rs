@@ -92,7 +92,7 @@ impl Edge {
 
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
-        self.sweep_handshakes();
+        self.end_handshakes();
         let limit = Nanos::from_secs(self.shared.registers.read(Id::NetIdleTimeout));
         if limit == Nanos::ZERO {
             return;
