@@ -249,7 +249,7 @@ impl Session {
         Ok(Received { bytes, is_end: self.is_end })
     }
 
-    /// Sends as much of `pieces` as the socket takes, and at most [`UNSENT_MAX`] more, which [`Session::flush`] sends. Returns the plain bytes
+    /// Sends as much of `pieces` as the socket takes, and some 64 KiB more, which [`Session::flush`] sends. Returns the plain bytes
     /// that are taken: none during the handshake, also where TLS would allow it, since nobody knows yet who reads. `send` returns fewer bytes than it
     /// was given when the socket takes no more.
     ///
