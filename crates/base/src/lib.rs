@@ -18,6 +18,8 @@ pub mod prng;
 pub mod registers;
 pub mod spread;
 pub mod steady;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod touch;
 pub mod trace;
 pub mod units;

@@ -4,9 +4,26 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use ureq::tls::{ClientCert, PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Whom this process believes where nothing else is said.
+static OF_PROCESS: RwLock<Option<Tls>> = RwLock::new(None);
+
+/// Has admin ports be asked by `https:` from now on, and those be believed that this says.
+pub fn believe(tls: Tls) {
+    *OF_PROCESS.write().unwrap_or_else(PoisonError::into_inner) = Some(tls);
+}
+
+fn believed() -> Option<Tls> {
+    OF_PROCESS.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// How an admin port at an address is asked: by `https:` where this process believes somebody ([`believe`]).
+pub fn url(address: SocketAddr) -> String {
+    format!("{}://{address}", if believed().is_some() { "https" } else { "http" })
+}
 
 /// Asks.
 #[derive(Clone, Debug)]
@@ -86,7 +103,7 @@ fn certificates(text: &[u8], of: &str) -> Result<Vec<ureq::tls::Certificate<'sta
 impl Web {
     /// One that waits so long for an answer, and reads so many bytes of it.
     pub fn new(timeout: Duration, most: u64) -> Web {
-        Web::with_tls(timeout, most, None)
+        Web::with_tls(timeout, most, believed().as_ref())
     }
 
     /// The same, for `https:`, too.

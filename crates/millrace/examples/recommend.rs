@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Plan {
         source: Box::new(move || shape.model()),
         listen: vec!["tcp:127.0.0.1:0".parse()?],
-        http: Some("127.0.0.1:0".parse()?),
+        http: Some("127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()),
         cores: None,
         registers: Arc::new(Registers::default()),
     })?;

@@ -29,6 +29,7 @@ use serve::inc::one::{BoxNode, ControllerNode, HomeNode};
 use serve::key::Key;
 use serve::node::Up;
 use serve::process::logger;
+use serve::process::tls::TlsClientArgs;
 use serve::proxy::Proxy;
 use serve::trace::TraceArgs;
 use serve::wire::Wire;
@@ -106,7 +107,13 @@ fn main() -> ExitCode {
     raise_descriptor_limit();
     logger::install();
     output::end_quietly_when_closed();
-    let result: Result<(), Failure> = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // What the environment says; flags of a command say more.
+    if let Err(why) = TlsClientArgs::default().apply() {
+        eprintln!("millrace: MILLRACE_TLS_CA and what belongs to it: {why}");
+        return ExitCode::from(2);
+    }
+    let result: Result<(), Failure> = match command {
         Command::Up(up) => up.run().map_err(Into::into),
         Command::Demo(demo) => demo.run().map_err(Into::into),
         Command::Bench(args) => load::run(&args).map_err(Into::into),

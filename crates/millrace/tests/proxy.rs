@@ -3,11 +3,15 @@
 mod proxied;
 mod served;
 
+use base::tls::testing::Authority;
+use base::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls, Session};
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, MAX_VALUE};
 use proxied::{OPTIONS, Proxied, SHAPE};
+use serve::admin::PortAt;
+use serve::proxy::{Options, Running};
 use served::{Client, get_reply, pattern, set_request};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -60,8 +64,7 @@ fn reads_of_a_pipeline_are_under_way_together() {
 fn two_proxies_and_other_clients_see_one_cache() {
     let proxied = Proxied::behind_three_boxes();
     let anywhere = ["127.0.0.1:0".parse().expect("an address")];
-    let other =
-        serve::proxy::Running::start(&proxied.topology, Some(2), &anywhere, OPTIONS).expect("another");
+    let other = Running::start(&proxied.topology, Some(2), &anywhere, OPTIONS).expect("another");
     let (mut one, mut two) = (proxied.client(), Client::to(other.addresses()[0]));
     let mut third = serve::inc::Client::init(&proxied.topology, Some(3)).expect("a client");
     for i in 0..50 {
@@ -81,6 +84,56 @@ fn two_proxies_and_other_clients_see_one_cache() {
     two.ask(format!("cas shared 0 0 1 {version}\r\nx\r\n"), "EXISTS\r\n");
     one.ask("flush_all\r\n", "OK\r\n");
     assert_eq!((two.get("shared"), third.get(b"shared").expect("an answer")), (None, None));
+}
+
+/// The same items by TLS; hellos that do not go on are ended, and a client that speaks plainly is told.
+#[test]
+fn clients_may_speak_tls() {
+    let proxied = Proxied::behind_three_boxes();
+    let folder = std::env::temp_dir().join(format!("millrace-proxy-tls-{}", std::process::id()));
+    let authority = Authority::new(&folder, "ca");
+    let made = authority.issue("proxy");
+    let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
+    let tls = Some(ServerTls::new(&files, &[]).expect("good files"));
+    let at = [PortAt { address: "127.0.0.1:0".parse().expect("an address"), tls }];
+    let secure = Running::start_at(&proxied.topology, Some(2), &at, Options { threads: 1, ..OPTIONS })
+        .expect("another");
+    proxied.client().set("k", "value");
+    let connect = || {
+        let stream = std::net::TcpStream::connect(secure.addresses()[0]).expect("it listens");
+        stream.set_read_timeout(Some(served::PATIENCE)).expect("a socket");
+        stream
+    };
+    let believed = ClientFiles { ca: Some(authority.file()), ..ClientFiles::default() };
+    let mut session =
+        Session::client(&ClientTls::new(&believed, &[]).expect("a file"), "localhost").expect("a name");
+    // More than may be under way.
+    let mut silent: Vec<_> = (0..300).map(|_| connect()).collect();
+    silent.iter_mut().for_each(|stream| stream.write_all(&[0x16, 3, 1]).expect("it reads"));
+    let mut stream = connect();
+    session.shake_hands(&mut stream, |_| true).expect("a handshake");
+    session.write(&[b"get k\r\n"], |bytes| stream.write_all(bytes).map(|()| bytes.len())).expect("it reads");
+    let (mut heard, wanted) = (Vec::new(), get_reply("k", b"value"));
+    while heard.len() < wanted.len() {
+        let received = session.read(
+            |room| stream.read(room),
+            |bytes| {
+                heard.extend_from_slice(bytes);
+                true
+            },
+        );
+        assert!(!received.expect("an answer").is_end);
+    }
+    assert_eq!(heard, wanted);
+    let mut plain = connect();
+    plain.write_all(b"get k\r\n").expect("it reads");
+    let mut heard = String::new();
+    plain.read_to_string(&mut heard).expect("words, and the end");
+    assert_eq!(heard, "ERROR this port speaks TLS only\r\n");
+    let net = secure.shared().net.snapshot();
+    assert_eq!((net.tls_handshakes, net.tls_failures), (1, 1));
+    assert!(net.tls_timeouts > 0, "{net:?}");
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! An HTTP/1 server on a thread of its own: operators' ports ([`crate::admin`]) and inference over HTTP.
+//! An HTTP/1 server on a thread of its own, with TLS or without: operators' ports ([`crate::admin`]) and inference over HTTP.
 //!
 //! Why not `axum::serve`: its accept loop sleeps a second when there is no descriptor, needs timers for it that a caller may not have given, and
 //! knows no bound on connections and no timeout for a request that does not come.
@@ -12,9 +12,11 @@
 //! Bounds: [`Limits`]; 16 KiB of buffer for each connection before its request's head is there.
 
 use crate::descriptors;
+use crate::reach::{self, Exposed, Protection};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use base::tls::ServerTls;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::VecDeque;
 use std::io;
@@ -24,15 +26,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower_service::Service as _;
 
 /// How long the listener rests when a connection cannot be taken for a reason that may pass.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 /// Bytes buffered of a request's head.
 const HEAD_MAX: usize = 16 << 10;
+
+/// The first byte of a client that speaks TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// What others hear at a port for TLS.
+const WANTS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 35\r\nConnection: close\r\n\r\nthis port speaks TLS: ask https://\n";
 
 /// What a port allows.
 #[derive(Clone, Copy, Debug)]
@@ -47,23 +57,44 @@ pub struct Limits {
     pub reserved: usize,
 }
 
+/// Where a port is to be.
+#[derive(Clone, Debug)]
+pub struct PortAt {
+    /// Port 0 is one of the system's choice.
+    pub address: SocketAddr,
+    /// With TLS, if there is a certificate.
+    pub tls: Option<Arc<ServerTls>>,
+}
+
+impl From<SocketAddr> for PortAt {
+    /// Without TLS.
+    fn from(address: SocketAddr) -> PortAt {
+        PortAt { address, tls: None }
+    }
+}
+
 /// The port, serving since it was made and until it is dropped.
 pub struct Port {
     address: SocketAddr,
+    has_tls: bool,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Port {
-    /// Binds `address` and serves these routes from a new thread of that name.
+    /// Binds the address and serves these routes from a new thread of that name.
     ///
     /// # Errors
     /// The system's, for example when the address is taken.
-    pub fn start(name: &str, address: SocketAddr, routes: Router, limits: Limits) -> io::Result<Port> {
+    pub fn start(name: &str, at: PortAt, routes: Router, limits: Limits) -> io::Result<Port> {
+        let PortAt { address, tls } = at;
+        let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
+        let exposed = |exposed: Exposed| io::Error::new(io::ErrorKind::PermissionDenied, exposed);
+        reach::check(&format!("the port {name}"), address, protection).map_err(exposed)?;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        crate::reach::warn(&format!("the port {name}"), address);
+        let has_tls = tls.is_some();
         let (stop, stopped) = watch::channel(false);
         // The first are made here, so that a failure is the caller's to tell, and all descriptors are there when this returns.
         let make = move || io::Result::Ok((runtime()?, listener.try_clone()?));
@@ -75,7 +106,7 @@ impl Port {
                     std::thread::sleep(ACCEPT_RETRY);
                     continue;
                 };
-                let server = Server::new(routes.clone(), limits, stopped.clone());
+                let server = Server::new(routes.clone(), limits, stopped.clone(), tls.clone());
                 match catch_unwind(AssertUnwindSafe(|| current.block_on(server.serve(listener)))) {
                     Ok(()) => return,
                     Err(_) => log::error!("the port {title} at {address} panicked, and is served anew"),
@@ -83,12 +114,17 @@ impl Port {
             }
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(serve)?;
-        Ok(Port { address, stop, thread: Some(thread) })
+        Ok(Port { address, has_tls, stop, thread: Some(thread) })
     }
 
     /// The address that was bound.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How it is asked: `http://ADDR:PORT` or `https://ADDR:PORT`.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.has_tls { "https" } else { "http" }, self.address)
     }
 }
 
@@ -126,6 +162,7 @@ struct Server {
     routes: Router,
     limits: Limits,
     stopped: watch::Receiver<bool>,
+    tls: Option<Arc<ServerTls>>,
     tasks: JoinSet<()>,
     /// From the oldest on.
     open: VecDeque<Open>,
@@ -134,11 +171,17 @@ struct Server {
 }
 
 impl Server {
-    fn new(routes: Router, limits: Limits, stopped: watch::Receiver<bool>) -> Server {
+    fn new(
+        routes: Router,
+        limits: Limits,
+        stopped: watch::Receiver<bool>,
+        tls: Option<Arc<ServerTls>>,
+    ) -> Server {
         Server {
             routes,
             limits,
             stopped,
+            tls,
             tasks: JoinSet::new(),
             open: VecDeque::new(),
             requests: Arc::default(),
@@ -181,7 +224,17 @@ impl Server {
         let asked = Arc::new(Asked::default());
         let counts = Counts { here: Arc::clone(&asked), all: Arc::clone(&self.requests) };
         let (routes, limits, stopped) = (self.routes.clone(), self.limits, self.stopped.clone());
-        let task = self.tasks.spawn(connection(stream, routes, counts, limits, stopped));
+        let task = match &self.tls {
+            None => self.tasks.spawn(connection(stream, routes, counts, limits, stopped)),
+            Some(tls) => {
+                let acceptor = TlsAcceptor::from(tls.config());
+                self.tasks.spawn(async move {
+                    if let Some(stream) = shake_hands(stream, acceptor, limits.head_timeout).await {
+                        connection(stream, routes, counts, limits, stopped).await;
+                    }
+                })
+            }
+        };
         self.open.push_back(Open { task, asked });
     }
 
@@ -219,8 +272,27 @@ impl Drop for Busy {
     }
 }
 
+/// The stream behind the handshake, if that comes to a good end in time.
+async fn shake_hands(
+    mut stream: TcpStream,
+    acceptor: TlsAcceptor,
+    timeout: Duration,
+) -> Option<TlsStream<TcpStream>> {
+    let handshake = async {
+        // Errors are the client's. One that does not speak TLS is told so in its own language.
+        let mut first = [0];
+        if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first[0] != TLS_HANDSHAKE {
+            let _ = stream.write_all(WANTS_TLS).await;
+            return None;
+        }
+        let accepted = acceptor.accept(stream).await;
+        accepted.inspect_err(|error| log::debug!("a client was turned away: {error}")).ok()
+    };
+    tokio::time::timeout(timeout, handshake).await.ok().flatten()
+}
+
 async fn connection(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     routes: Router,
     counts: Counts,
     limits: Limits,
@@ -265,7 +337,8 @@ mod tests {
             drain: Duration::ZERO,
             reserved: 4,
         };
-        let port = Port::start("test", "127.0.0.1:0".parse().expect("an address"), routes, limits);
+        let at: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let port = Port::start("test", at.into(), routes, limits);
         let port = port.expect("a port");
         let mut polite = std::net::TcpStream::connect(port.address()).expect("it listens");
         let mut ask = |count: usize| {

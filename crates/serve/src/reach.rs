@@ -1,31 +1,94 @@
-//! The warning for a listener that other machines can reach. Every server of this program says it with these functions.
+//! Who listens beyond loopback is encrypted, or knows its clients, or was told that it may do without. Every server of this program asks here before it
+//! serves.
+//!
+//! Why refuse: a port that was opened by mistake is found within hours, and whoever opened it does not read logs. `--insecure` is one word for whoever
+//! has a network of its own.
 
 use fabric::link::Address;
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Warns if `address`, where `what` is served, is beyond loopback.
-pub fn warn(what: &str, address: SocketAddr) {
-    if let Some(warning) = warning(what, address) {
-        log::warn!("{warning}");
+/// `--insecure` was said to this process.
+static IS_INSECURE: AtomicBool = AtomicBool::new(false);
+
+/// What stands between a listener and those beyond this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Nothing, and TLS could.
+    None,
+    /// Nothing, and TLS is for streams.
+    Datagrams,
+    /// TLS.
+    Tls,
+}
+
+/// A listener that may not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    what: String,
+    at: String,
+    protection: Protection,
+}
+
+impl fmt::Display for Exposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exposed { what, at, protection } = self;
+        write!(
+            f,
+            "{what} on {at} could be reached from other machines, and would neither be encrypted nor ask clients who they are: "
+        )?;
+        f.write_str(match protection {
+            Protection::None => "name a certificate (--tls-cert FILE --tls-key FILE), listen on 127.0.0.1, ",
+            _ => "datagrams have neither here: listen on 127.0.0.1, ",
+        })?;
+        f.write_str("or say --insecure if only those whom you trust can reach it")
     }
 }
 
-/// As [`warn`], of an address of the fabric.
-pub fn warn_of(what: &str, address: &Address) {
-    if let Address::Udp(endpoint) | Address::Tcp(endpoint) = address
-        && let Ok(address) = endpoint.resolve()
-    {
-        warn(what, address);
+impl std::error::Error for Exposed {}
+
+/// What `--insecure` says of this process.
+pub fn set_insecure(is_insecure: bool) {
+    IS_INSECURE.store(is_insecure, Ordering::Relaxed);
+}
+
+/// Whether `what` may be served at `address`. If it may only because this process was told so, that is logged.
+///
+/// # Errors
+/// It may not; with what to do.
+pub fn check(what: &str, address: SocketAddr, protection: Protection) -> Result<(), Exposed> {
+    match exposed(what, address, protection) {
+        None => Ok(()),
+        Some(exposed) if IS_INSECURE.load(Ordering::Relaxed) => {
+            log::warn!(
+                "--insecure: {} on {} can be reached from other machines, is not encrypted and asks nobody who he is",
+                exposed.what,
+                exposed.at
+            );
+            Ok(())
+        }
+        Some(exposed) => Err(exposed),
     }
 }
 
-fn warning(what: &str, address: SocketAddr) -> Option<String> {
-    (!address.ip().to_canonical().is_loopback()).then(|| {
-        format!(
-            "{what} on {address} can be reached from other machines, and is neither encrypted nor asks clients for a password: bind it to 127.0.0.1, \
-             or see to it that only those whom you trust reach it"
-        )
-    })
+/// As [`check`], of an address of the fabric. A name that cannot be resolved is no address to listen at, and somebody else says so.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_of(what: &str, address: &Address, protection: Protection) -> Result<(), Exposed> {
+    match address {
+        Address::Udp(endpoint) | Address::Tcp(endpoint) => {
+            endpoint.resolve().map_or(Ok(()), |address| check(what, address, protection))
+        }
+        Address::Tls(_) | Address::Memory(_) | Address::Shm(_) | Address::Unix(_) => Ok(()),
+    }
+}
+
+fn exposed(what: &str, address: SocketAddr, protection: Protection) -> Option<Exposed> {
+    let is_open = matches!(protection, Protection::None | Protection::Datagrams);
+    let is_beyond = !address.ip().to_canonical().is_loopback();
+    (is_open && is_beyond).then(|| Exposed { what: what.to_owned(), at: address.to_string(), protection })
 }
 
 #[cfg(test)]
@@ -33,13 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_not_loopback_is_warned_of() {
-        let warned = |text: &str| warning("it", text.parse().expect("an address")).is_some();
+    fn whatever_is_not_loopback_wants_protection() {
+        let refused = |text: &str, protection| exposed("it", text.parse().expect("an address"), protection);
         for text in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-            assert!(!warned(text), "{text}");
+            assert_eq!(refused(text, Protection::None), None, "{text}");
         }
         for text in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[fe80::1]:1", "[::ffff:10.0.0.1]:1"] {
-            assert!(warned(text), "{text}");
+            let said = refused(text, Protection::None).expect(text).to_string();
+            assert!(said.starts_with(&format!("it on {text}")) && said.contains("--tls-cert FILE"), "{said}");
+            let said = refused(text, Protection::Datagrams).expect(text).to_string();
+            assert!(!said.contains("--tls-cert") && said.ends_with("can reach it"), "{said}");
+            assert_eq!(refused(text, Protection::Tls), None);
         }
     }
 }

@@ -15,12 +15,13 @@
 //! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
 //! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
-use crate::admin::{Admin, Routes};
+use crate::admin::{Admin, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use crate::process::systemd::{self, Watchdog};
+use crate::reach::Exposed;
 use axum::routing::put;
 use base::registers::Shown;
 use base::trace::Tracer;
@@ -114,6 +115,8 @@ pub enum ShellError {
     Threads(io::Error),
     /// The port for operators cannot be there.
     Admin(SocketAddr, io::Error),
+    /// The certificate cannot be used.
+    Tls(String),
     /// A service, with its name if it has one.
     Service(Option<String>, Failure),
 }
@@ -136,6 +139,11 @@ impl fmt::Display for ShellError {
         match self {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
+            ShellError::Tls(why) => f.write_str(why),
+            // It says what to do.
+            ShellError::Admin(_, cause) if cause.get_ref().is_some_and(|cause| cause.is::<Exposed>()) => {
+                cause.fmt(f)
+            }
             ShellError::Admin(address, cause) => {
                 write!(f, "the admin port cannot be at {address}: {cause}; take another address, or port 0")
             }
@@ -198,7 +206,7 @@ impl Shell {
     pub fn start(
         services: impl IntoIterator<Item = Served>,
         engine: &EnginePlan,
-        admin: Option<SocketAddr>,
+        admin: Option<PortAt>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         stop.set_ends_at_once(true);
@@ -224,7 +232,8 @@ impl Shell {
         }
         shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;
         let serves = Arc::new(AtomicBool::new(false));
-        if let Some(address) = admin {
+        if let Some(at) = admin {
+            let address = at.address;
             let (serves, stop, told) = (Arc::clone(&serves), shell.stop.clone(), shell.stop.clone());
             let end = async move || {
                 log::info!("told to stop at the admin port");
@@ -241,7 +250,7 @@ impl Shell {
                 false => Err("starting".to_owned()),
                 true => Ok(()),
             });
-            let admin = Admin::start(address, routes).map_err(|cause| ShellError::Admin(address, cause))?;
+            let admin = Admin::start(at, routes).map_err(|cause| ShellError::Admin(address, cause))?;
             shell.admin = Some(admin);
         }
         for hosted in &mut shell.services {
@@ -260,7 +269,7 @@ impl Shell {
     /// As [`Shell::start`].
     pub fn of(
         service: impl Service + 'static,
-        admin: Option<SocketAddr>,
+        admin: Option<PortAt>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
         let served = Served { name: None, engine_core: 0, service: Box::new(service) };
@@ -387,110 +396,4 @@ impl<T> Drop for Loop<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::{Mutex, PoisonError};
-
-    /// What happened, in order.
-    type Diary = Arc<Mutex<Vec<String>>>;
-
-    /// Notes what is done to it, and fails where it is told to.
-    struct Noted {
-        name: &'static str,
-        diary: Diary,
-        fails_at: &'static str,
-        /// Ends by itself.
-        dies: bool,
-        running: Option<Loop<()>>,
-    }
-
-    impl Noted {
-        fn note(&self, what: &str) -> Result<(), Failure> {
-            let line = format!("{} {what}", self.name);
-            self.diary.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-            if self.fails_at == what { Err(format!("it cannot {what}").into()) } else { Ok(()) }
-        }
-    }
-
-    impl Service for Noted {
-        fn kind(&self) -> &'static str {
-            "noted"
-        }
-
-        fn protocols(&self) -> &'static [&'static str] {
-            &["any"]
-        }
-
-        fn listen(&mut self, _protocol: &str, _address: &Address) -> Result<(), String> {
-            Ok(())
-        }
-
-        fn registers(&self) -> Vec<Shown> {
-            Vec::new()
-        }
-
-        fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
-            self.note("open")?;
-            Ok(Routes::default())
-        }
-
-        fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
-            self.note("start")?;
-            let dies = self.dies;
-            let work = move |stop: &AtomicBool| {
-                while !dies && !stop.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
-                }
-            };
-            self.running = Some(Loop::start("noted", stop, work)?);
-            Ok(())
-        }
-
-        fn addresses(&self) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn finish(&mut self) -> Result<(), Failure> {
-            self.running.as_mut().and_then(Loop::finish);
-            self.note("finish")
-        }
-    }
-
-    fn two(diary: &Diary, fails_at: &'static str, dies: bool) -> Result<(), String> {
-        let service = |name, fails_at, dies| {
-            let noted = Noted { name, diary: Arc::clone(diary), fails_at, dies, running: None };
-            Served { name: Some(name.to_owned()), engine_core: 0, service: Box::new(noted) }
-        };
-        let stop = Stop::new().expect("descriptors");
-        let services = [service("a", "", false), service("b", fails_at, dies)];
-        let shell = Shell::start(services, &EnginePlan::default(), None, stop.clone());
-        let shell = shell.map_err(|error| error.to_string())?;
-        if !dies {
-            stop.stop();
-        }
-        shell.wait().map_err(|error| error.to_string())
-    }
-
-    fn lines(diary: &Diary) -> String {
-        std::mem::take(&mut *diary.lock().unwrap_or_else(PoisonError::into_inner)).join(", ")
-    }
-
-    #[test]
-    fn whatever_was_opened_is_finished_and_a_failure_has_a_name() {
-        let diary = Diary::default();
-        let all = "a open, b open, a start, b start, a finish, b finish";
-        assert_eq!((two(&diary, "", false), &*lines(&diary)), (Ok(()), all));
-        let told = |why: &str| Err(format!("service b: it cannot {why}"));
-        assert_eq!((two(&diary, "finish", false), &*lines(&diary)), (told("finish"), all));
-        assert_eq!((two(&diary, "start", false), &*lines(&diary)), (told("start"), all));
-        let opened = "a open, b open, a finish, b finish";
-        assert_eq!((two(&diary, "open", false), &*lines(&diary)), (told("open"), opened));
-    }
-
-    #[test]
-    fn a_thread_that_ends_by_itself_ends_the_process() {
-        let diary = Diary::default();
-        assert_eq!(two(&diary, "finish", true), Err("service b: it cannot finish".to_owned()));
-        assert!(lines(&diary).ends_with("a finish, b finish"));
-    }
-}
+mod tests;

@@ -15,17 +15,22 @@ use base::Nanos;
 use base::prng::mix64;
 use clap::{Args, ValueEnum};
 use serve::process::parse::{count, duration, rate};
+use serve::process::tls::TlsClientArgs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Drive a memcached-protocol server (or the in-network cache; or Redis, to compare), time every operation and check every value.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// The server: HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT or redis://HOST:PORT; or the in-network cache of a topology: inc:FILE asks its first box, inc:FILE#2 box 2, inc-direct:FILE the homes
+    /// The server: HOST:PORT, tls:HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT or redis://HOST:PORT; or the in-network cache of a topology: inc:FILE asks its first box, inc:FILE#2 box 2, inc-direct:FILE the homes
     pub target: Target,
     /// A second server: both are driven in turns, in one run, and compared by ratio
     #[arg(long, value_name = "TARGET")]
     pub vs: Option<Target>,
+
+    /// Whom it believes
+    #[command(flatten)]
+    pub tls: TlsClientArgs,
 
     /// YCSB workload. E scans; memcached cannot, so a scan here is one multi-get of up to 100 consecutive key ids. F modifies by gets + cas
     #[arg(short, long, value_enum, ignore_case = true, help_heading = "Workload")]
@@ -170,6 +175,20 @@ pub enum Check {
 const INSERTS: u64 = 1_000_000_000;
 
 impl BenchArgs {
+    /// The same, with targets that know whose certificates are believed.
+    ///
+    /// # Errors
+    /// Nobody's are, or a file cannot be used.
+    pub fn with_trust(&self) -> Result<BenchArgs, LoadError> {
+        let trusting =
+            |target: &Target| target.trusting(&self.tls).map_err(|why| LoadError::Plan(why.into()));
+        Ok(BenchArgs {
+            target: trusting(&self.target)?,
+            vs: self.vs.as_ref().map(trusting).transpose()?,
+            ..self.clone()
+        })
+    }
+
     /// The operations to make.
     ///
     /// # Errors

@@ -144,6 +144,7 @@ pub fn run(args: &BenchArgs) -> Result<(), LoadError> {
 /// # Errors
 /// When it could not run; what it measured decides [`BenchResult::verdict`].
 pub fn execute(args: &BenchArgs, stop: Arc<AtomicBool>) -> Result<BenchResult, LoadError> {
+    let args = &args.with_trust()?;
     let workload = args.workload()?;
     args.sizes_fit()?;
     let bar = progress::bar(args.json);

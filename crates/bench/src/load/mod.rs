@@ -32,6 +32,7 @@ pub mod sizes;
 pub mod summary;
 pub mod tables;
 pub mod target;
+mod tls;
 pub mod value;
 pub mod versus;
 pub mod worker;

@@ -9,7 +9,10 @@
 use super::LoadError;
 use super::line::{Line, caches::Caches, datagrams::Datagrams, text::Text};
 use super::shm::Rings;
+use super::tls::TlsStream;
+use base::tls::ClientTls;
 use serde::{Serialize, Serializer};
+use serve::process::tls::TlsClientArgs;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -24,6 +27,13 @@ use std::time::Duration;
 pub enum Target {
     /// memcached's protocol over TCP.
     Tcp(String),
+    /// memcached's protocol over TLS.
+    Tls {
+        /// HOST:PORT.
+        address: String,
+        /// Whose certificates are believed; none before flags have said it.
+        trust: Option<ClientTls>,
+    },
     /// memcached's protocol over a Unix socket.
     Unix(PathBuf),
     /// memcached's protocol over shared-memory rings, handed out at a Unix socket.
@@ -126,6 +136,9 @@ impl Target {
     pub fn connect(&self) -> Result<Box<dyn Transport>, LoadError> {
         let opened: io::Result<Box<dyn Transport>> = match self {
             Target::Tcp(address) | Target::Redis(address) => connect_tcp(address).map(|s| Box::new(s) as _),
+            Target::Tls { address, trust } => {
+                TlsStream::connect(address, trust.as_ref()).map(|s| Box::new(s) as _)
+            }
             Target::Unix(path) => UnixStream::connect(path)
                 .and_then(|s| s.set_nonblocking(true).map(|()| s))
                 .map(|s| Box::new(s) as _),
@@ -143,10 +156,24 @@ impl Target {
             Target::Unix(_) | Target::Shm(_) => true,
             // Where its nodes run is not told; --server-pid names one.
             Target::Caches { .. } => true,
-            Target::Tcp(address) | Target::Redis(address) | Target::Udp(address) => {
-                resolve(address).is_ok_and(|a| a.ip().is_loopback())
-            }
+            Target::Tcp(address)
+            | Target::Tls { address, .. }
+            | Target::Redis(address)
+            | Target::Udp(address) => resolve(address).is_ok_and(|a| a.ip().is_loopback()),
         }
+    }
+
+    /// The same, with certificates of these being believed where it is asked by TLS.
+    ///
+    /// # Errors
+    /// Why there is no TLS. A sentence.
+    pub fn trusting(&self, tls: &TlsClientArgs) -> Result<Target, String> {
+        Ok(match self {
+            Target::Tls { address, .. } => {
+                Target::Tls { address: address.clone(), trust: Some(tls.client(&[])?) }
+            }
+            other => other.clone(),
+        })
     }
 
     /// Whether it speaks Redis's protocol.
@@ -166,6 +193,12 @@ impl Target {
             }
             (io::ErrorKind::ConnectionRefused, Target::Tcp(_)) => {
                 "nothing listens there; start a server with: millrace up, or memcached -l 127.0.0.1 -p PORT"
+            }
+            (io::ErrorKind::ConnectionRefused, Target::Tls { .. }) => {
+                "nothing listens there; start a server with: millrace up --tls-cert FILE --tls-key FILE"
+            }
+            (io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof, Target::Tls { .. }) => {
+                "see --tls-ca, and whether the server speaks TLS there"
             }
             (io::ErrorKind::ConnectionRefused, Target::Unix(_) | Target::Shm(_)) => {
                 "the socket file is left from a server that ended; start the server again"
@@ -200,7 +233,7 @@ fn connect_udp(address: &str) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn connect_tcp(address: &str) -> io::Result<TcpStream> {
+pub(super) fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&resolve(address)?, CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
@@ -236,6 +269,8 @@ impl FromStr for Target {
             (rest.trim_end_matches('/'), Target::Redis)
         } else if let Some(rest) = s.strip_prefix("udp:") {
             (rest, Target::Udp)
+        } else if let Some(rest) = s.strip_prefix("tls:") {
+            (rest, |address| Target::Tls { address, trust: None })
         } else {
             (s, Target::Tcp)
         };
@@ -243,7 +278,7 @@ impl FromStr for Target {
         match port.map(str::parse::<u16>) {
             Some(Ok(_)) => Ok(make(address.to_string())),
             _ => Err(format!(
-                "{s:?} is no target; write HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT, redis://HOST:PORT, inc:FILE or inc-direct:FILE"
+                "{s:?} is no target; write HOST:PORT, tls:HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT, redis://HOST:PORT, inc:FILE or inc-direct:FILE"
             )),
         }
     }
@@ -267,6 +302,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Tcp(address) => f.write_str(address),
+            Target::Tls { address, .. } => write!(f, "tls:{address}"),
             Target::Unix(path) => write!(f, "unix:{}", path.display()),
             Target::Shm(path) => write!(f, "shm:{}", path.display()),
             Target::Redis(address) => write!(f, "redis://{address}"),
@@ -298,6 +334,7 @@ mod tests {
             "shm:/tmp/b",
             "redis://localhost:6379",
             "udp:[::1]:11211",
+            "tls:localhost:11212",
             "inc:rack.toml",
             "inc:/tmp/rack.toml#2",
             "inc-direct:rack.toml",
@@ -314,6 +351,7 @@ mod tests {
             "redis://host",
             "host:70000",
             "udp:1",
+            "tls:",
             "inc:",
             "inc:#1",
             "inc:f#x",

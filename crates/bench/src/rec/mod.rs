@@ -188,7 +188,7 @@ impl Bench {
         let plan = Plan {
             source: self.model.source(),
             listen: vec!["tcp:127.0.0.1:0".parse().expect("an address")],
-            http: Some(([127, 0, 0, 1], 0).into()),
+            http: Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()),
             cores: None,
             registers: Arc::new(registers),
         };

@@ -16,6 +16,7 @@ use fabric::link::Address;
 use matrix::MatrixArgs;
 use serde::Serialize;
 use serve::process::parse::{count, duration, rate};
+use serve::process::tls::TlsClientArgs;
 use serve::process::{interrupt, progress};
 use serve::rpc::RpcError;
 use serve::rpc::batch::Batch;
@@ -32,7 +33,10 @@ use std::time::Duration;
 /// cores' distance changed are left out.
 #[derive(Args, Clone, Debug)]
 pub struct Bench {
-    /// The server: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT
+    #[command(flatten)]
+    tls: TlsClientArgs,
+
+    /// The server: shm:/path, unix:/path, udp:HOST:PORT, tcp:HOST:PORT or tls:HOST:PORT
     #[arg(value_name = "ADDRESS", required_unless_present = "transports", conflicts_with = "transports")]
     address: Option<Address>,
 
@@ -131,6 +135,7 @@ impl Bench {
     /// # Errors
     /// It could not run, or calls failed.
     pub fn run(&self) -> Result<(), RpcError> {
+        self.tls.apply().map_err(RpcError::Server)?;
         let stop = interrupt::flag().map_err(RpcError::Signal)?;
         let bar = progress::bar(self.json);
         if self.address.is_some() {

@@ -1,4 +1,4 @@
-//! Where a server is: `memory:NAME`, `shm:/path`, `udp:HOST:PORT`, `unix:/path`, `tcp:HOST:PORT`.
+//! Where a server is: `memory:NAME`, `shm:/path`, `udp:HOST:PORT`, `unix:/path`, `tcp:HOST:PORT`, `tls:HOST:PORT`.
 //!
 //! A host may be left out (`tcp:7000`): then it is 127.0.0.1, so that nothing is open to a network unless its address is written
 //! down. IPv6 addresses stand in brackets. Port 0 is one of the system's choice; a listener's address says which.
@@ -25,6 +25,8 @@ pub enum Address {
     Unix(PathBuf),
     /// A TCP port.
     Tcp(Endpoint),
+    /// A TCP port where TLS is spoken; the server's certificate has the host's name.
+    Tls(Endpoint),
 }
 
 /// A host and a port.
@@ -62,6 +64,7 @@ impl Address {
             Address::Udp(_) => Transport::Udp,
             Address::Unix(_) => Transport::Unix,
             Address::Tcp(_) => Transport::Tcp,
+            Address::Tls(_) => Transport::Tls,
         }
     }
 
@@ -69,7 +72,7 @@ impl Address {
     pub fn is_local(&self) -> bool {
         match self {
             Address::Memory(_) | Address::Shm(_) | Address::Unix(_) => true,
-            Address::Udp(endpoint) | Address::Tcp(endpoint) => {
+            Address::Udp(endpoint) | Address::Tcp(endpoint) | Address::Tls(endpoint) => {
                 endpoint.resolve().is_ok_and(|address| address.ip().is_loopback())
             }
         }
@@ -96,13 +99,13 @@ impl fmt::Display for AddressError {
         match self {
             AddressError::Transport(text) => write!(
                 f,
-                "'{text}' is no address: write memory:NAME, shm:/path, udp:HOST:PORT, unix:/path or tcp:HOST:PORT"
+                "'{text}' is no address: write memory:NAME, shm:/path, udp:HOST:PORT, unix:/path, tcp:HOST:PORT or tls:HOST:PORT"
             ),
             AddressError::Empty(transport) => {
                 let missing = match transport {
                     Transport::Memory => "name",
                     Transport::Shm | Transport::Unix => "path",
-                    Transport::Udp | Transport::Tcp => "port",
+                    Transport::Udp | Transport::Tcp | Transport::Tls => "port",
                 };
                 write!(f, "'{}:' lacks its {missing}", transport.name())
             }
@@ -135,6 +138,7 @@ impl FromStr for Address {
             Transport::Udp => Address::Udp(endpoint(rest)?),
             Transport::Unix => Address::Unix(path(rest)?),
             Transport::Tcp => Address::Tcp(endpoint(rest)?),
+            Transport::Tls => Address::Tls(endpoint(rest)?),
         })
     }
 }
@@ -173,7 +177,7 @@ impl fmt::Display for Address {
         match self {
             Address::Memory(name) => f.write_str(name),
             Address::Shm(path) | Address::Unix(path) => write!(f, "{}", path.display()),
-            Address::Udp(endpoint) | Address::Tcp(endpoint) => endpoint.fmt(f),
+            Address::Udp(endpoint) | Address::Tcp(endpoint) | Address::Tls(endpoint) => endpoint.fmt(f),
         }
     }
 }
@@ -192,6 +196,7 @@ mod tests {
             "udp:localhost:7000",
             "tcp:127.0.0.1:0",
             "tcp:[::1]:65535",
+            "tls:example.org:7000",
         ] {
             let address: Address = text.parse().expect(text);
             assert_eq!(address.to_string(), text);

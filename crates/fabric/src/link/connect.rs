@@ -3,6 +3,7 @@
 //! To add a transport: a variant of [`Address`], a file beside `shm.rs` with its link and listener, an arm in both functions
 //! here, and a line in `tests/links/rig.rs`.
 
+use super::secure::TlsOptions;
 use super::{Address, Link, Mode, SharedSocket, memory, shm, stream, udp};
 use crate::registers::{Id, Registers};
 use base::units::Nanos;
@@ -23,6 +24,8 @@ pub struct LinkOptions {
     pub bytes: u32,
     /// How long [`connect`] waits for a server that does not answer.
     pub timeout: Duration,
+    /// What `tls:` addresses go by.
+    pub tls: TlsOptions,
     /// Who may connect to a socket in the file system, as `chmod` says it.
     pub permissions: u32,
 }
@@ -34,6 +37,7 @@ impl Default for LinkOptions {
             entries: 1024,
             bytes: 1 << 20,
             timeout: Duration::from_secs(5),
+            tls: TlsOptions::of_process(),
             permissions: 0o600,
         }
     }
@@ -66,6 +70,8 @@ pub enum ConnectError {
     Busy(Address),
     /// What answered hands over no segment of ours.
     NoSegment(Address, AttachError),
+    /// There is no TLS with it: it is not believed, or there is nobody whom this side believes.
+    Tls(Address, String),
     /// The system's error.
     System(Address, io::Error),
 }
@@ -93,6 +99,7 @@ impl fmt::Display for ConnectError {
             ConnectError::NoSegment(address, error) => {
                 write!(f, "what answers at {address} is no fabric server: {error}")
             }
+            ConnectError::Tls(address, why) => write!(f, "cannot connect to {address}: {why}"),
             ConnectError::System(address, error) => write!(f, "cannot connect to {address}: {error}"),
         }
     }
@@ -140,6 +147,7 @@ pub fn connect(address: &Address, options: &LinkOptions) -> Result<Box<dyn Link>
         Address::Udp(endpoint) => udp::connect(address, endpoint, options),
         Address::Unix(path) => stream::connect_unix(path, options),
         Address::Tcp(endpoint) => stream::connect_tcp(endpoint, options),
+        Address::Tls(endpoint) => stream::connect_tls(endpoint, options),
     }
 }
 
@@ -154,6 +162,15 @@ pub fn listen(address: &Address, options: &LinkOptions) -> io::Result<Box<dyn Li
         Address::Shm(path) => Box::new(shm::ShmListener::new(path, options)?),
         Address::Udp(endpoint) => Box::new(udp::UdpListener::bind(endpoint.resolve()?)?),
         Address::Unix(path) => Box::new(stream::UnixListener::new(path, options)?),
-        Address::Tcp(endpoint) => Box::new(stream::TcpListener::new(endpoint, options)?),
+        Address::Tcp(endpoint) => Box::new(stream::TcpListener::new(endpoint, options, None)?),
+        Address::Tls(endpoint) => {
+            let none = || {
+                io::Error::other(
+                    "listening for TLS wants a certificate: name it with --tls-cert FILE, and its key with --tls-key FILE",
+                )
+            };
+            let certificate = options.tls.certificate.clone().ok_or_else(none)?;
+            Box::new(stream::TcpListener::new(endpoint, options, Some(certificate))?)
+        }
     })
 }

@@ -31,6 +31,7 @@ mod connect;
 pub mod framing;
 pub mod memory;
 mod mode;
+mod secure;
 pub mod shm;
 mod stream;
 pub mod udp;
@@ -39,6 +40,7 @@ mod unix_socket;
 pub use address::{Address, AddressError, Endpoint};
 pub use connect::{ConnectError, LinkOptions, Listener, connect, listen};
 pub use mode::Mode;
+pub use secure::TlsOptions;
 
 /// What carries the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,12 +55,14 @@ pub enum Transport {
     Unix,
     /// A TCP connection.
     Tcp,
+    /// The same with TLS.
+    Tls,
 }
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Transport; 5] =
-        [Transport::Memory, Transport::Shm, Transport::Udp, Transport::Unix, Transport::Tcp];
+    pub const ALL: [Transport; 6] =
+        [Transport::Memory, Transport::Shm, Transport::Udp, Transport::Unix, Transport::Tcp, Transport::Tls];
 
     /// Whether frames go through rings in memory, and publishing them is no system call.
     #[inline]
@@ -74,6 +78,7 @@ impl Transport {
             Transport::Udp => "udp",
             Transport::Unix => "unix",
             Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
         }
     }
 }

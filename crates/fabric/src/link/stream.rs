@@ -1,4 +1,4 @@
-//! Frames over Unix and TCP streams: what works everywhere.
+//! Frames over Unix and TCP streams, with TLS or without: what works everywhere.
 //!
 //! Cost: one write per flush and one read per receive, of as many frames as there are; see `docs/measurements/links.md`.
 //!
@@ -13,9 +13,11 @@
 
 use super::connect::{ConnectError, LinkOptions, Listener};
 use super::framing::{self, BadLength, Deframer};
+use super::secure::Secure;
 use super::unix_socket::{self, UnixSocket};
 use super::{Address, Endpoint, Frames, Link, Lost, SendError, Transport};
 use crate::frame::{HEADER, MAX_FRAME};
+use base::tls::{ServerTls, TlsError};
 use base::units::Nanos;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,6 +25,7 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Seconds after which a silent machine counts as dead.
@@ -50,12 +53,14 @@ struct StreamLink {
     ended: Option<Lost>,
     /// When a long frame that has begun must be there.
     frame_until: Nanos,
+    /// Between frames and socket, where there is TLS.
+    secure: Option<Box<Secure>>,
 }
 
 impl StreamLink {
     fn new(socket: OwnedFd, transport: Transport, options: &LinkOptions) -> io::Result<StreamLink> {
         ioctl_fionbio(&socket, true)?;
-        if transport == Transport::Tcp {
+        if matches!(transport, Transport::Tcp | Transport::Tls) {
             sockopt::set_tcp_nodelay(&socket, true)?;
             sockopt::set_socket_keepalive(&socket, true)?;
             sockopt::set_tcp_keepidle(&socket, Duration::from_secs(u64::from(SILENCE_S / 2)))?;
@@ -79,17 +84,40 @@ impl StreamLink {
             mute: false,
             ended: None,
             frame_until: Nanos::MAX,
+            secure: None,
         })
+    }
+
+    fn secured(mut self, secure: Secure) -> StreamLink {
+        self.secure = Some(Box::new(secure));
+        self
     }
 
     fn unwritten(&self) -> usize {
         self.output.len() - self.written
     }
 
+    /// Bytes that TLS has taken and the socket has not.
+    fn unsent(&self) -> usize {
+        self.secure.as_ref().map_or(0, |secure| secure.unsent())
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.is_handshaking())
+    }
+
     fn write(&mut self) {
+        if let Some(secure) = &mut self.secure {
+            self.mute |= secure.flush(&self.socket).is_err();
+        }
         while self.unwritten() > 0 && !self.mute {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&self.socket, &self.output[self.written..], flags) {
+            let bytes = &self.output[self.written..];
+            let sent = match &mut self.secure {
+                None => send(&self.socket, bytes, flags),
+                Some(secure) => secure.send(&self.socket, bytes),
+            };
+            match sent {
                 Ok(count) => self.written += count,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
@@ -128,10 +156,14 @@ impl StreamLink {
             self.ended = Some(Lost::NoRoom);
             return false;
         };
-        let lost = match recv(&self.socket, space, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) if self.input.is_within_frame() => Lost::Dead,
-            Ok((_, 0)) => Lost::Closed,
-            Ok((_, count)) => {
+        let received = match &mut self.secure {
+            None => recv(&self.socket, space, RecvFlags::DONTWAIT).map(|(_, count)| count),
+            Some(secure) => secure.recv(&self.socket, space),
+        };
+        let lost = match received {
+            Ok(0) if self.input.is_within_frame() => Lost::Dead,
+            Ok(0) => Lost::Closed,
+            Ok(count) => {
                 self.input.filled(count);
                 return true;
             }
@@ -149,12 +181,16 @@ impl StreamLink {
         if has_room {
             self.refused = false;
         }
-        if has_room || self.mute || self.ended.is_some() || (receives && self.input.is_ready()) {
+        let has_input =
+            || self.input.is_ready() || self.secure.as_ref().is_some_and(|secure| secure.has_plain());
+        if has_room || self.mute || self.ended.is_some() || (receives && has_input()) {
             return false;
         }
+        let is_handshaking = self.is_handshaking();
         let mut wanted = epoll::EventFlags::empty();
-        wanted.set(epoll::EventFlags::IN, receives);
-        wanted.set(epoll::EventFlags::OUT, self.unwritten() > 0);
+        wanted.set(epoll::EventFlags::IN, receives || is_handshaking);
+        // During a handshake what waits for its end has no use for room.
+        wanted.set(epoll::EventFlags::OUT, self.unsent() > 0 || (self.unwritten() > 0 && !is_handshaking));
         if wanted != self.watched {
             // Were it to fail we would sleep on the wrong thing; so we do not sleep.
             if epoll::modify(&self.epoll, &self.socket, epoll::EventData::new_u64(0), wanted).is_err() {
@@ -206,6 +242,9 @@ impl Link for StreamLink {
         while taken == 0 && self.ended.is_none() && self.read() {
             taken = self.take(max, into)?;
         }
+        if taken == 0 && self.secure.as_ref().is_some_and(|secure| now >= secure.next_deadline()) {
+            self.ended = Some(Lost::Dead);
+        }
         if taken > 0 || !self.input.is_long() {
             self.frame_until = Nanos::MAX;
         } else if self.frame_until == Nanos::MAX {
@@ -224,11 +263,12 @@ impl Link for StreamLink {
     }
 
     fn next_deadline(&self) -> Nanos {
-        self.frame_until
+        let handshake = self.secure.as_ref().map_or(Nanos::MAX, |secure| secure.next_deadline());
+        self.frame_until.min(handshake)
     }
 
     fn is_drained(&self) -> bool {
-        self.unwritten() == 0
+        self.unwritten() == 0 && self.unsent() == 0
     }
 
     fn arm(&mut self) -> bool {
@@ -249,6 +289,9 @@ impl Link for StreamLink {
 impl Drop for StreamLink {
     fn drop(&mut self) {
         self.write();
+        if let Some(secure) = &mut self.secure {
+            secure.close(&self.socket);
+        }
     }
 }
 
@@ -266,6 +309,20 @@ pub(super) fn connect_tcp(endpoint: &Endpoint, options: &LinkOptions) -> Result<
         .and_then(|socket| StreamLink::new(socket.into(), Transport::Tcp, options));
     let link = link.map_err(|error| ConnectError::system(&Address::Tcp(endpoint.clone()), error))?;
     Ok(Box::new(link))
+}
+
+pub(super) fn connect_tls(endpoint: &Endpoint, options: &LinkOptions) -> Result<Box<dyn Link>, ConnectError> {
+    let address = || Address::Tls(endpoint.clone());
+    let system = |error| ConnectError::system(&address(), error);
+    let refused = |why: String| ConnectError::Tls(address(), why);
+    let trust = options.tls.trust.as_ref().ok_or_else(|| refused(TlsError::NobodyBelieved.to_string()))?;
+    let at = endpoint.resolve().map_err(system)?;
+    let mut socket = std::net::TcpStream::connect_timeout(&at, options.timeout).map_err(system)?;
+    socket.set_read_timeout(Some(options.timeout)).map_err(system)?;
+    socket.set_write_timeout(Some(options.timeout)).map_err(system)?;
+    let secure = Secure::client(trust, &endpoint.host, &mut socket).map_err(refused)?;
+    let link = StreamLink::new(socket.into(), Transport::Tls, options).map_err(system)?;
+    Ok(Box::new(link.secured(secure)))
 }
 
 /// Accepts clients on a Unix socket.
@@ -302,19 +359,26 @@ pub(super) struct TcpListener {
     socket: std::net::TcpListener,
     options: LinkOptions,
     address: Address,
+    /// For TLS.
+    certificate: Option<Arc<ServerTls>>,
 }
 
 impl TcpListener {
-    pub(super) fn new(endpoint: &Endpoint, options: LinkOptions) -> io::Result<TcpListener> {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        options: LinkOptions,
+        certificate: Option<Arc<ServerTls>>,
+    ) -> io::Result<TcpListener> {
         let socket = std::net::TcpListener::bind(endpoint.resolve()?)?;
         socket.set_nonblocking(true)?;
-        let address = Address::Tcp(socket.local_addr()?.into());
-        Ok(TcpListener { socket, options, address })
+        let bound = socket.local_addr()?.into();
+        let address = if certificate.is_some() { Address::Tls(bound) } else { Address::Tcp(bound) };
+        Ok(TcpListener { socket, options, address, certificate })
     }
 }
 
 impl Listener for TcpListener {
-    fn accept(&mut self, _: Nanos) -> io::Result<Option<Box<dyn Link>>> {
+    fn accept(&mut self, now: Nanos) -> io::Result<Option<Box<dyn Link>>> {
         let (socket, _) = match self.socket.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -326,7 +390,11 @@ impl Listener for TcpListener {
                 };
             }
         };
-        Ok(Some(Box::new(StreamLink::new(socket.into(), Transport::Tcp, &self.options)?)))
+        Ok(Some(Box::new(match &self.certificate {
+            None => StreamLink::new(socket.into(), Transport::Tcp, &self.options)?,
+            Some(certificate) => StreamLink::new(socket.into(), Transport::Tls, &self.options)?
+                .secured(Secure::server(certificate, now)?),
+        })))
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

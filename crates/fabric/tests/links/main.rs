@@ -3,3 +3,4 @@
 mod conformance;
 mod peers;
 mod rig;
+mod tls;

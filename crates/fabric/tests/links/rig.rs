@@ -1,10 +1,28 @@
 //! Links of every kind for tests, and what their descriptors say.
 
+use base::tls::testing::Authority;
+use base::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
 use fabric::frame::MAX_FRAME;
-use fabric::link::{self, Address, Link, LinkOptions, Listener, Mode};
+use fabric::link::{self, Address, Link, LinkOptions, Listener, Mode, TlsOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
+use std::sync::LazyLock;
 use std::time::Duration;
+
+/// A certificate for this machine, and whom clients believe.
+static TLS: LazyLock<TlsOptions> = LazyLock::new(|| {
+    let folder = std::env::temp_dir().join(format!("fabric-links-tls-{}", std::process::id()));
+    let authority = Authority::new(&folder, "ca");
+    let made = authority.issue("server");
+    let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
+    let believed = ClientFiles { ca: Some(authority.file()), ..ClientFiles::default() };
+    let tls = TlsOptions {
+        certificate: Some(ServerTls::new(&files, &[]).expect("good files")),
+        trust: Some(ClientTls::new(&believed, &[]).expect("a good file")),
+    };
+    let _ = std::fs::remove_dir_all(&folder);
+    tls
+});
 
 /// A transport, in a mode where it has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +31,7 @@ pub enum Kind {
     Shm(Mode),
     Unix,
     Tcp,
+    Tls,
     Udp,
 }
 
@@ -26,13 +45,14 @@ impl Kind {
         Kind::Shm(Mode::Coherent),
         Kind::Unix,
         Kind::Tcp,
+        Kind::Tls,
         Kind::Udp,
     ];
 
     fn mode(self) -> Mode {
         match self {
             Kind::Memory(mode) | Kind::Shm(mode) => mode,
-            Kind::Unix | Kind::Tcp | Kind::Udp => Mode::default(),
+            Kind::Unix | Kind::Tcp | Kind::Tls | Kind::Udp => Mode::default(),
         }
     }
 
@@ -46,12 +66,13 @@ impl Kind {
             Kind::Shm(_) => Address::Shm(std::env::temp_dir().join(name)),
             Kind::Unix => Address::Unix(std::env::temp_dir().join(name)),
             Kind::Tcp => "tcp:0".parse().expect("an address"),
+            Kind::Tls => "tls:0".parse().expect("an address"),
             Kind::Udp => "udp:0".parse().expect("an address"),
         }
     }
 
     pub fn is_stream(self) -> bool {
-        matches!(self, Kind::Unix | Kind::Tcp)
+        matches!(self, Kind::Unix | Kind::Tcp | Kind::Tls)
     }
 
     /// Whether datagrams are below: both owners must drive their ends, and frames may overtake each other.
@@ -73,7 +94,13 @@ impl Kind {
     }
 
     pub fn options(self) -> LinkOptions {
-        LinkOptions { mode: self.mode(), entries: 64, bytes: 1 << 16, ..LinkOptions::default() }
+        LinkOptions {
+            mode: self.mode(),
+            entries: 64,
+            bytes: 1 << 16,
+            tls: TLS.clone(),
+            ..LinkOptions::default()
+        }
     }
 
     pub fn listener(self) -> Box<dyn Listener> {

@@ -5,7 +5,7 @@ use serve::rpc::RpcError;
 
 /// Call services over the RPC fabric, see what there is, and measure it.
 ///
-/// Addresses: shm:/path (shared memory, by a socket at that path), unix:/path, tcp:HOST:PORT, udp:HOST:PORT.
+/// Addresses: shm:/path (shared memory, by a socket at that path), unix:/path, tcp:HOST:PORT, tls:HOST:PORT, udp:HOST:PORT.
 #[derive(Args, Debug)]
 pub struct Rpc {
     #[command(subcommand)]

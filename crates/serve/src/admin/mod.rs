@@ -1,4 +1,4 @@
-//! The port for operators and their tools, the same for every server: `--admin [ADDR:]PORT`.
+//! The port for operators and their tools, the same for every server: `--admin [ADDR:]PORT`; by https where the server has a certificate.
 //!
 //! | request | answer |
 //! |---|---|
@@ -37,6 +37,7 @@ mod registers;
 mod tests;
 mod traces;
 
+pub use crate::http::PortAt;
 pub use ::client::web::parse_address;
 pub use guard::{is_foreign_page, token_file, token_for};
 pub use registers::{Row, Tuned, rows};
@@ -262,14 +263,14 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Binds `address` and serves these routes from a new thread.
+    /// Binds the address and serves these routes from a new thread.
     ///
     /// # Errors
     /// The system's, for example when the address is taken; the token cannot be read or written.
-    pub fn start(address: SocketAddr, routes: Routes) -> io::Result<Admin> {
+    pub fn start(at: PortAt, routes: Routes) -> io::Result<Admin> {
         let guard = Arc::new(OnceLock::new());
         let routes = routes.into_router()?.layer(from_fn_with_state(Arc::clone(&guard), guarded));
-        let port = Port::start("admin", address, routes, LIMITS)?;
+        let port = Port::start("admin", at, routes, LIMITS)?;
         let (token, made) = match std::env::var_os(TOKEN_VARIABLE) {
             Some(file) => (PathBuf::from(file), false),
             None => (token_file(port.address()), true),
@@ -288,6 +289,11 @@ impl Admin {
     /// The address that was bound.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// How it is asked: `http://ADDR:PORT` or `https://ADDR:PORT`.
+    pub fn url(&self) -> String {
+        self.port.url()
     }
 
     /// The file with the token.

@@ -17,10 +17,14 @@ fn ask(address: SocketAddr, method: &str, headers: &str) -> String {
     answer.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
+fn at(address: &str) -> PortAt {
+    PortAt::from(parse_address(address).expect("an address"))
+}
+
 fn start() -> Admin {
     let routes =
         Routes::default().with("GET /thing", "a thing", get(async || "read").put(async || "written"));
-    Admin::start("127.0.0.1:0".parse().expect("an address"), routes).expect("it starts")
+    Admin::start(at("127.0.0.1:0"), routes).expect("it starts")
 }
 
 /// A page that has its own name lead here set registers, and one of another origin reloaded models.
@@ -131,7 +135,7 @@ fn every_port_has_metrics_registers_and_health() {
             alive.load(std::sync::atomic::Ordering::Relaxed).then_some(()).ok_or("it ran dry".to_owned())
         })
         .loops([beat.pulse("pump").woken_by(move || woken.turn())]);
-    let admin = Admin::start(parse_address("0").expect("a port"), routes).expect("it starts");
+    let admin = Admin::start(at("0"), routes).expect("it starts");
     let (status, list) = whole(&admin, "GET /", "");
     assert!(status == 200 && COMMON.iter().all(|(request, _)| list.contains(request)), "{list}");
     let (status, metrics) = whole(&admin, "GET /metrics", "");
@@ -164,7 +168,7 @@ fn a_thread_that_stalls_is_named() {
     let routes = Routes::default()
         .metrics(move |_| assert!(held.lock().expect("one asks").recv().is_err(), "nothing is sent"))
         .loops([Beat::default().pulse("stuck"), turning.pulse("fine").woken_by(move || woken.turn())]);
-    let admin = Admin::start(parse_address("127.0.0.1:0").expect("an address"), routes).expect("it starts");
+    let admin = Admin::start(at("127.0.0.1:0"), routes).expect("it starts");
     let mut waits = TcpStream::connect(admin.address()).expect("it listens");
     write!(waits, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let (status, body) = whole(&admin, "GET /healthz", "");
@@ -179,4 +183,34 @@ fn an_address_is_a_port_or_more() {
     assert_eq!(read("localhost:1"), Ok("127.0.0.1:1".into()));
     assert_eq!(read("[::1]:2"), Ok("[::1]:2".into()));
     assert!(read("nowhere").is_err_and(|why| why.contains("9211")));
+}
+
+/// By https with a certificate; who speaks plainly is told so, and who is not believed is not asked.
+#[test]
+fn a_port_with_a_certificate_speaks_https() {
+    use ::client::web::{Tls, Web};
+    use base::tls::testing::Authority;
+    use base::tls::{ServerFiles, ServerTls};
+    let folder = std::env::temp_dir().join(format!("millrace-admin-tls-{}", std::process::id()));
+    let authority = Authority::new(&folder, "ca");
+    let made = authority.issue("server");
+    let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
+    let tls = Some(ServerTls::new(&files, &[b"http/1.1"]).expect("good files"));
+    let admin = Admin::start(PortAt { tls, ..at("127.0.0.1:0") }, Routes::default()).expect("it starts");
+    assert_eq!(admin.url(), format!("https://{}", admin.address()));
+    let page = |authority: &Authority| {
+        let tls = Tls::new(&fs::read(authority.file()).expect("there"), None).expect("a good file");
+        Web::with_tls(Duration::from_secs(20), 1 << 16, Some(&tls)).get(&format!("{}/healthz", admin.url()))
+    };
+    let believed = page(&authority).expect("it answers");
+    assert!(believed.is_there, "{believed:?}");
+    page(&Authority::new(&folder, "other")).expect_err("it is not believed");
+    let plain =
+        Web::new(Duration::from_secs(20), 1 << 16).get(&format!("http://{}/healthz", admin.address()));
+    let plain = plain.expect("words");
+    assert_eq!(
+        (&plain.status[..], &plain.text[..]),
+        ("400 Bad Request", "this port speaks TLS: ask https://\n")
+    );
+    let _ = fs::remove_dir_all(&folder);
 }

@@ -4,6 +4,7 @@ use super::controller::ControllerError;
 use super::media::Media;
 use crate::process::parse::AssignError;
 use crate::process::table::Wrong;
+use crate::reach::Exposed;
 use crate::shell::ShellError;
 use base::Bytes;
 use base::key::KeyError;
@@ -28,6 +29,7 @@ pub enum ChainError {
     Open(&'static str, PathBuf, io::Error),
     Damaged(&'static str, PathBuf, String),
     Stopped(&'static str, PathBuf, String),
+    Reachable(Exposed),
     NotAPeer(ReplicaId, Vec<ReplicaId>),
     Twice(String),
     Listen(Address, io::Error),
@@ -75,6 +77,7 @@ impl ChainError {
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ChainError::Reachable(exposed) => exposed.fmt(f),
             ChainError::Register(error) => error.fmt(f),
             ChainError::Claim(why) => f.write_str(why),
             ChainError::Config(error) => write!(f, "the registers do not fit together: {error}"),

@@ -10,9 +10,11 @@ use super::node::{Node, Place};
 use super::registers::{Registers, config};
 use super::service::Desk;
 use crate::admin::parse_address;
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
 use crate::process::{Stop, say};
+use crate::reach::{self, Protection};
 use crate::shell::Shell;
 use crate::txn::words;
 use base::key::Key;
@@ -59,7 +61,7 @@ pub struct ReplicaNode {
     #[command(flatten)]
     pub keys: Keys,
 
-    /// Where clients find it: tcp:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
+    /// Where clients find it: tcp:HOST:PORT, tls:HOST:PORT, unix:/path, shm:/path or udp:HOST:PORT; port 0 picks a free one. May be repeated
     #[arg(short, long, value_name = "ADDRESS", required_unless_present = "cluster")]
     pub listen: Vec<Address>,
 
@@ -70,6 +72,10 @@ pub struct ReplicaNode {
     /// HTTP port for metrics, registers and health; on loopback unless an address is given
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     pub admin: Option<SocketAddr>,
+
+    /// How it may be reached
+    #[command(flatten)]
+    pub listening: ListenArgs,
 
     /// How it logs
     #[command(flatten)]
@@ -220,6 +226,7 @@ impl ReplicaNode {
     /// It could not start, or its log or image failed.
     pub fn run(&self) -> Result<(), ChainError> {
         self.log.start("chain");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(ChainError::signals)?;
         if self.until_eof {
             stop.at_eof();
@@ -231,9 +238,9 @@ impl ReplicaNode {
             return Err(ChainError::NowhereForClients);
         }
         let replica = Serving::new(keys, listen, registers(&[&seat.set[..], &self.set].concat())?);
-        let shell = Shell::of(replica, admin, stop)?;
+        let shell = Shell::of(replica, self.listening.admin(admin)?, stop)?;
         if let Some(admin) = shell.admin() {
-            say(&format!("{name}: metrics at http://{}/metrics", admin.address()));
+            say(&format!("{name}: metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }
@@ -296,8 +303,9 @@ impl Keys {
         let server = Server::try_new(options).map_err(|error| ChainError::System("serve clients", error))?;
         let mut server = server.service(service);
         for address in clients_at {
+            reach::check_of("this replica of the chain", address, Protection::None)
+                .map_err(ChainError::Reachable)?;
             server = server.listen(address).map_err(|error| ChainError::Listen(address.clone(), error))?;
-            crate::reach::warn_of("this replica of the chain", address);
         }
         let serves = self.advertise.clone().or_else(|| server.addresses().next().cloned());
         let serves = serves.map_or(String::new(), |address| address.to_string());

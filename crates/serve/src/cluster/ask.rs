@@ -6,7 +6,7 @@ use super::file::{Means, Member, Who};
 use crate::chain::status;
 use crate::metrics::read::sum;
 use crate::txn::info::Info;
-use ::client::web::Web;
+use ::client::web::{Web, url};
 use protocol::coherence::NodeId;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,10 +86,10 @@ fn checked(who: Who, answer: Answer) -> Answer {
 fn pages(address: SocketAddr) -> Result<Answer, String> {
     let web = Web::new(PATIENCE, PAGE_BYTES);
     let get =
-        |path: &str| web.get(&format!("http://{address}/{path}")).map(|page| (page.is_there, page.text));
+        |path: &str| web.get(&format!("{}/{path}", url(address))).map(|page| (page.is_there, page.text));
     let (is_there, metrics) = get("metrics")?;
     if !is_there {
-        return Err(format!("http://{address}/metrics is not there"));
+        return Err(format!("{}/metrics is not there", url(address)));
     }
     let (is_ready, why) = get("readyz")?;
     Ok(Answer::Page(metrics, (!is_ready).then(|| why.trim().to_owned())))

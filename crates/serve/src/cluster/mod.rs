@@ -34,6 +34,7 @@ pub mod report;
 mod status;
 
 use crate::process::table::Wrong;
+use crate::process::tls::TlsClientArgs;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -56,6 +57,9 @@ Examples:
   millrace cluster move cluster.toml home:1 10.0.0.9:7104
   millrace cluster move cluster.toml chain:7/replica:1 --to 4 --address tcp:10.0.0.4:7401 --peers tcp:10.0.0.4:7411")]
 pub struct Cluster {
+    #[command(flatten)]
+    tls: TlsClientArgs,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -80,6 +84,7 @@ impl Cluster {
     /// # Errors
     /// The file is wrong, or it could not be done.
     pub fn run(&self) -> Result<u8, ClusterError> {
+        self.tls.apply().map_err(ClusterError::Refused)?;
         match &self.command {
             Command::Status(status) => status.run(),
             Command::Drain(drain) => drain.run().map(|()| 0),

@@ -18,7 +18,7 @@ use crate::metrics::read::sum;
 use crate::process::stop::Woken;
 use crate::process::table::Source;
 use crate::process::{Stop, say};
-use ::client::web::Web;
+use ::client::web::{Web, url};
 use indicatif::ProgressBar;
 use protocol::coherence::NodeId;
 use protocol::wire::BoxId;
@@ -116,7 +116,7 @@ pub(super) fn put(member: &Member, path: &str, text: &str) -> Result<(), String>
         return Err("the file says no admin port of it".to_owned());
     };
     let token = token_for(address)?;
-    let page = Web::new(ORDER_TIMEOUT, 1 << 16).put(&format!("http://{address}{path}"), &token, text)?;
+    let page = Web::new(ORDER_TIMEOUT, 1 << 16).put(&format!("{}{path}", url(address)), &token, text)?;
     if page.is_there { Ok(()) } else { Err(format!("{}: {}", page.status, page.text.trim())) }
 }
 

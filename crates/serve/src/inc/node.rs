@@ -48,16 +48,12 @@ pub fn run(
     run_with(equipment, topology, node, socket, life, stop)
 }
 
-/// A socket at the address of `node`. Warns where others than this machine reach it.
+/// A socket at the address of `node`. Where others than this machine reach it, the cluster has a key or was told that it needs none.
 ///
 /// # Errors
 /// As [`Topology::bind`].
 pub fn bind(topology: &Topology, node: NodeId) -> Result<UdpSocket, TopologyError> {
-    let socket = topology.bind(node)?;
-    if let Some(address) = topology.book().address_of(node) {
-        crate::reach::warn("a node of the in-network cache", address);
-    }
-    Ok(socket)
+    topology.bind(node)
 }
 
 /// What a node may have besides.

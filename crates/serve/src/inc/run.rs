@@ -6,6 +6,7 @@ use super::node::Equipment;
 use super::topology::Topology;
 use super::{IncError, book};
 use crate::admin::parse_address;
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::{Stop, say};
 use crate::shell::Shell;
@@ -48,6 +49,9 @@ pub struct Common {
     /// HTTP port for metrics, registers and health; on loopback unless an address is given. Without this, what the file says of these nodes
     #[arg(long, alias = "metrics", value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    listening: ListenArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -94,16 +98,17 @@ impl Common {
     /// Runs nodes until they are told to stop. `equip` is called for each when its address is its own.
     pub fn serve(&self, topology: Topology, nodes: Vec<NodeId>, equip: Equip) -> Result<(), IncError> {
         self.log.start("inc");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(IncError::Signal)?;
         if self.until_eof {
             stop.at_eof();
         }
         let admin = self.admin.or_else(|| topology.admin_of(&nodes));
         let nodes = Nodes::new(topology, nodes, equip, &self.lives);
-        let shell = Shell::of(nodes, admin, stop)?;
+        let shell = Shell::of(nodes, self.listening.admin(admin)?, stop)?;
         shell.addresses().iter().for_each(|line| say(line));
         if let Some(admin) = shell.admin() {
-            say(&format!("metrics at http://{}/metrics", admin.address()));
+            say(&format!("metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }

@@ -5,6 +5,8 @@ use super::home::HomeArgs;
 use crate::kv::registers::Registers;
 use crate::process::parse::address;
 use crate::process::table::{Entry, Table, Wrong};
+use crate::process::tls::{TLS_KEYS, TlsArgs};
+use base::tls::ServerFiles;
 use base::trace::Tracer;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,6 +20,8 @@ pub const MEMCACHED_PORT: u16 = 11211;
 pub struct Listen {
     /// TCP addresses for memcached clients. Port 0 picks a free one.
     pub tcp: Vec<SocketAddr>,
+    /// TCP addresses for memcached clients that speak TLS.
+    pub tls: Vec<SocketAddr>,
     /// UDP addresses for memcached clients; off by default, as amplification attacks taught memcached.
     pub udp: Vec<SocketAddr>,
     /// Unix stream socket for memcached clients.
@@ -32,6 +36,7 @@ impl Default for Listen {
     fn default() -> Listen {
         Listen {
             tcp: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), MEMCACHED_PORT)],
+            tls: vec![],
             udp: vec![],
             unix: None,
             shm: None,
@@ -45,6 +50,8 @@ impl Default for Listen {
 pub struct Config {
     /// Where it listens.
     pub listen: Listen,
+    /// The certificate of listeners that speak TLS.
+    pub tls: Option<ServerFiles>,
     /// Its registers, shared with whoever may turn them later.
     pub registers: Arc<Registers>,
     /// Whose home it is, if boxes are before it.
@@ -76,10 +83,12 @@ impl Config {
         let mut admin = None;
         if let Some(listen) = file.get("listen") {
             let listen = listen.table()?;
-            listen.only(&["tcp", "udp", "unix", "unix_mask", "shm", "admin"])?;
+            listen.only(&[&["tcp", "tls", "udp", "unix", "unix_mask", "shm", "admin"], TLS_KEYS].concat())?;
+            self.apply_tls(&listen)?;
             for entry in listen.entries() {
                 match entry.key {
                     "admin" => admin = addresses(&entry)?.pop(),
+                    key if TLS_KEYS.contains(&key) => {}
                     _ => self.apply_listen(&entry)?,
                 }
             }
@@ -101,9 +110,19 @@ impl Config {
         file.registers(&self.registers, &[others, &["store.memory_file"]].concat())
     }
 
+    /// The certificate, by the names of its flags.
+    fn apply_tls(&mut self, listen: &Table<'_>) -> Result<(), Wrong> {
+        let others: Vec<&str> =
+            listen.entries().map(|entry| entry.key).filter(|key| !TLS_KEYS.contains(key)).collect();
+        let args: TlsArgs = listen.flags(&others)?;
+        self.tls = args.files().map_err(|why| listen.wrong(why))?.or(self.tls.take());
+        Ok(())
+    }
+
     fn apply_listen(&mut self, entry: &Entry<'_>) -> Result<(), Wrong> {
         match entry.key {
             "tcp" => self.listen.tcp = addresses(entry)?,
+            "tls" => self.listen.tls = addresses(entry)?,
             "udp" => self.listen.udp = addresses(entry)?,
             "unix" => self.listen.unix = Some(entry.text()?.into()),
             "shm" => self.listen.shm = Some(entry.text()?.into()),
@@ -162,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_listeners_with_tls_and_without() {
+        let text = "[listen]\ntcp = '127.0.0.1:1'\ntls = ['127.0.0.1:2']\ntls_cert = 'c.pem'\ntls_min_version = '1.2'\n";
+        let (config, _) = apply(text).expect("a good file");
+        assert_eq!((config.listen.tcp[0].port(), config.listen.tls[0].port()), (1, 2));
+        let files = config.tls.expect("a certificate");
+        assert_eq!((files.cert, files.key), (PathBuf::from("c.pem"), PathBuf::from("c.pem")));
+        assert_eq!(files.min_version, base::tls::MinVersion::Tls12);
+        let wrong = apply("[listen]\ntls_key = 'k.pem'\n").expect_err("no certificate");
+        assert!(
+            wrong.starts_with("m.toml:1") && wrong.contains("tls_cert") || wrong.contains("--tls-cert"),
+            "{wrong}"
+        );
+    }
+
+    #[test]
     fn wrong_files_say_what_is_wrong() {
         for (text, part) in [
             ("x = 1", "m.toml:1: x must stand inside a table"),
@@ -175,7 +209,7 @@ mod tests {
             ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
             (
                 "[listen]\nport = 1",
-                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, udp, unix, unix_mask",
+                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, tls, tls_cert",
             ),
             ("[listen]\nunix_mak = '700'", "did you mean \"unix_mask\"?"),
             ("[listen]\nunix_mask = '9'", "octal"),

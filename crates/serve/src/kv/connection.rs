@@ -21,6 +21,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Requests of a fresh connection in its first turn.
 const FIRST_TURN: usize = 8;
 
+/// The first byte of a client that speaks TLS; no command begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// What a turn's replies may leave waiting before the next turn is made smaller.
 const SPILL_WANTED: usize = 1 << 20;
 
@@ -61,6 +64,8 @@ pub struct Connection {
     pub heard: Nanos,
     /// Nothing more is read; the connection closes once its replies are out.
     pub closing: bool,
+    /// Nothing more comes; what has come is still answered.
+    pub has_said_all: bool,
     /// What the client sent cannot be read on; for the edge to count.
     pub unreadable: bool,
     /// The client is gone; the connection closes once nothing of it is in flight.
@@ -112,6 +117,7 @@ impl Connection {
             made_room: now,
             heard: now,
             closing: false,
+            has_said_all: false,
             unreadable: false,
             broken: false,
             runnable: false,
@@ -215,6 +221,11 @@ impl Connection {
                 }
                 Step::Incomplete { wants } => {
                     self.wants = wants;
+                    // It would wait for an answer to its hello, and hears of its mistake at once instead.
+                    if input.first() == Some(&TLS_HANDSHAKE) {
+                        self.closing = true;
+                        self.unreadable = true;
+                    }
                     return Parsed::Dry;
                 }
                 Step::Close { reason } => {
@@ -340,7 +351,7 @@ impl Connection {
     /// Whether replies wait for the client to take others.
     pub fn is_stuck(&self) -> bool {
         match &self.wire {
-            Wire::Stream(stream) => !stream.spill.is_empty(),
+            Wire::Stream(stream) => stream.is_stuck(),
             Wire::Rings(rings) => rings.is_stuck(),
             Wire::Datagrams(_) => false,
         }
@@ -349,7 +360,7 @@ impl Connection {
     /// Bytes of replies that wait.
     pub fn unsent(&self) -> usize {
         match &self.wire {
-            Wire::Stream(stream) => stream.spill.bytes(),
+            Wire::Stream(stream) => stream.unsent(),
             Wire::Rings(rings) => rings.unsent(),
             Wire::Datagrams(_) => 0,
         }
@@ -361,7 +372,7 @@ impl Connection {
     /// The socket's: the client is gone.
     pub fn resend(&mut self, buffered: &Budget) -> io::Result<bool> {
         match &mut self.wire {
-            Wire::Stream(stream) => stream.spill.flush(stream.socket.as_fd(), buffered),
+            Wire::Stream(stream) => stream.flush(buffered),
             Wire::Rings(rings) => Ok(rings.resend(buffered)),
             Wire::Datagrams(_) => Ok(true),
         }
@@ -370,7 +381,7 @@ impl Connection {
     /// Drops the replies that wait.
     pub fn clear(&mut self, buffered: &Budget) {
         match &mut self.wire {
-            Wire::Stream(stream) => stream.spill.clear(buffered),
+            Wire::Stream(stream) => stream.clear(buffered),
             Wire::Rings(rings) => rings.clear(buffered),
             Wire::Datagrams(_) => {}
         }
@@ -416,7 +427,7 @@ mod tests {
     fn a_turn_grows_while_the_client_keeps_up_and_shrinks_when_it_does_not() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
         let buffered = Budget::new(0);
-        let wire = Wire::Stream(Stream::over(ours.into()));
+        let wire = Wire::Stream(Stream::over(crate::memcached::socket::Socket::plain(ours.into())));
         let mut connection = Connection::new(wire, Parser::new(1 << 20), 0, Nanos::ZERO);
         for wanted in [16, 32, 64, 128, 200, 200] {
             connection.size_turn(200);
@@ -441,7 +452,7 @@ mod tests {
     #[test]
     fn debts_are_paid_before_anything_is_had() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
-        let wire = Wire::Stream(Stream::over(ours.into()));
+        let wire = Wire::Stream(Stream::over(crate::memcached::socket::Socket::plain(ours.into())));
         let mut connection = Connection::new(wire, Parser::new(1 << 20), 0, Nanos::ZERO);
         connection.debt = 250;
         let had: Vec<usize> = (0..4).map(|_| connection.allowance(100)).collect();

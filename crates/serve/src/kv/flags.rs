@@ -4,6 +4,7 @@ use super::config::{Config, MEMCACHED_PORT, octal};
 use super::durable::DurableArgs;
 use super::home::HomeArgs;
 use super::registers::{Id, SetError};
+use super::tls_flags::TlsFlags;
 use crate::process::parse::{AssignError, WrongAddress, address, assign};
 use base::Bytes;
 use clap::Args;
@@ -19,7 +20,9 @@ pub struct Flags {
     port: Option<u16>,
 
     /// Address to listen on; loopback unless told otherwise. May be repeated, and may carry a port
-    #[arg(short = 'l', long = "listen", value_name = "ADDR[:PORT]")]
+    ///
+    /// Before it tls: or notls: say whether TLS is spoken there; it is where neither is said if there is a certificate.
+    #[arg(short = 'l', long = "listen", value_name = "[tls:|notls:]ADDR[:PORT]")]
     listen: Vec<String>,
 
     /// Unix socket for memcached clients (alone: no TCP, as in memcached)
@@ -83,6 +86,9 @@ pub struct Flags {
     no_flush: bool,
 
     #[command(flatten)]
+    tls: TlsFlags,
+
+    #[command(flatten)]
     home: HomeArgs,
 
     #[command(flatten)]
@@ -108,6 +114,8 @@ pub enum FlagError {
     Address(WrongAddress),
     /// A register.
     Register(AssignError),
+    /// The certificate.
+    Tls(String),
 }
 
 impl fmt::Display for FlagError {
@@ -115,6 +123,7 @@ impl fmt::Display for FlagError {
         match self {
             FlagError::Address(e) => e.fmt(f),
             FlagError::Register(e) => e.fmt(f),
+            FlagError::Tls(why) => f.write_str(why),
         }
     }
 }
@@ -172,22 +181,33 @@ impl Flags {
     }
 
     fn apply_addresses(&self, config: &mut Config) -> Result<(), FlagError> {
+        let files = self.tls.files().map_err(FlagError::Tls)?;
+        let has_tls = files.is_some();
+        config.tls = files.or(config.tls.take());
         let listen = &mut config.listen;
         let file_port = listen.tcp.first().map_or(MEMCACHED_PORT, SocketAddr::port);
         let port = self.port.unwrap_or(file_port);
         if !self.listen.is_empty() {
-            listen.tcp = addresses(&self.listen, port)?;
-        } else if self.port.is_some() {
-            listen.tcp.iter_mut().for_each(|address| address.set_port(port));
+            (listen.tls, listen.tcp) = addresses(&self.listen, port, config.tls.is_some())?;
+        } else {
+            if self.port.is_some() {
+                listen.tcp.iter_mut().for_each(|address| address.set_port(port));
+            }
+            if has_tls {
+                // A certificate of flags is for what flags would listen at.
+                listen.tls.append(&mut listen.tcp);
+            }
         }
         if let Some(path) = &self.unix {
             listen.unix = Some(path.clone());
             if self.port.is_none() && self.listen.is_empty() {
                 listen.tcp.clear();
+                listen.tls.clear();
             }
         }
         if let Some(udp) = self.udp_port {
-            listen.udp = listen.tcp.iter().map(|tcp| SocketAddr::new(tcp.ip(), udp)).collect();
+            listen.udp =
+                listen.tcp.iter().chain(&listen.tls).map(|tcp| SocketAddr::new(tcp.ip(), udp)).collect();
             if udp == 0 {
                 listen.udp.clear();
             }
@@ -198,9 +218,21 @@ impl Flags {
     }
 }
 
-fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, FlagError> {
-    let mut all = Vec::new();
+/// Those for TLS, and those without.
+fn addresses(
+    texts: &[String],
+    port: u16,
+    has_certificate: bool,
+) -> Result<(Vec<SocketAddr>, Vec<SocketAddr>), FlagError> {
+    let (mut tls, mut plain) = (Vec::new(), Vec::new());
     for text in texts.iter().flat_map(|text| text.split(',')) {
+        let text = text.trim();
+        let (all, text) = match (text.strip_prefix("tls:"), text.strip_prefix("notls:")) {
+            (Some(text), _) => (&mut tls, text),
+            (None, Some(text)) => (&mut plain, text),
+            (None, None) if has_certificate => (&mut tls, text),
+            (None, None) => (&mut plain, text),
+        };
         let bare = text.trim().trim_start_matches('[').trim_end_matches(']');
         let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
         match bare.parse::<IpAddr>() {
@@ -208,12 +240,13 @@ fn addresses(texts: &[String], port: u16) -> Result<Vec<SocketAddr>, FlagError> 
             Err(_) => all.push(address(text.trim())?),
         }
     }
-    Ok(all)
+    Ok((tls, plain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::tls::MinVersion;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -257,6 +290,24 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_makes_listeners_speak_tls() {
+        let c = config("--tls-cert c.pem --tls-key k.pem").expect("good flags");
+        assert_eq!((c.listen.tls.len(), c.listen.tcp.len(), c.listen.tls[0].port()), (1, 0, MEMCACHED_PORT));
+        let c = config("-p 7 -l 127.0.0.1,notls:127.0.0.2:8 --tls-cert c.pem").expect("good flags");
+        assert_eq!((c.listen.tls[0].port(), c.listen.tcp[0].port()), (7, 8));
+        assert_eq!(c.tls.expect("files").key, PathBuf::from("c.pem"), "the key is in the same file");
+        let c = config(
+            "-Z -o ssl_chain_cert=c.pem,ssl_key=k.pem,ssl_ca_cert=ca.pem,ssl_min_version=2 -o ssl_verify_mode=2",
+        );
+        let files = c.expect("memcached's flags").tls.expect("files");
+        assert_eq!((files.cert, files.key), (PathBuf::from("c.pem"), PathBuf::from("k.pem")));
+        assert_eq!((files.client_ca, files.min_version), (Some(PathBuf::from("ca.pem")), MinVersion::Tls12));
+        let c = config("-Z -o ssl_chain_cert=c.pem,ssl_ca_cert=ca.pem").expect("memcached's flags");
+        assert_eq!(c.tls.expect("files").client_ca, None, "memcached does not verify unless told to");
+        assert!(config("-s /tmp/x.sock --tls-cert c.pem").expect("good flags").listen.tls.is_empty());
+    }
+
+    #[test]
     fn wrong_flags_say_what_is_wanted() {
         for (line, part) in [
             ("-m lots", "not a size"),
@@ -265,6 +316,14 @@ mod tests {
             ("--set engine.group", "NAME=VALUE"),
             ("--set engine.group=0", "1 to 64"),
             ("-l nowhere", "127.0.0.1:11211"),
+            ("-l tls:nowhere --tls-cert c", "127.0.0.1:11211"),
+            ("--tls-key k.pem", "--tls-cert FILE"),
+            ("-Z", "ssl_chain_cert=FILE"),
+            ("-o ssl_chain_cert=c.pem", "without -Z"),
+            ("-Z -o ssl_chain_cert=c.pem,ssl_ciphers=x", "ssl_ciphers=x is not understood"),
+            ("-Z -o ssl_chain_cert=c.pem,ssl_verify_mode=2", "ssl_ca_cert=FILE"),
+            ("-Z -o ssl_chain_cert=c.pem,ssl_min_version=0", "2 is TLS 1.2"),
+            ("--tls-cert c.pem --tls-min-version 1.1", "1.2 or 1.3"),
             ("--bogus", "unexpected argument"),
         ] {
             let error = config(line).expect_err(line);

@@ -9,12 +9,14 @@ use crate::admin::Routes;
 use crate::engine_cores::{EngineCore, EngineWishes};
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
+use crate::process::tls::TlsArgs;
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Service};
 use base::Bytes;
 use base::registers::Shown;
 use base::trace::Tracer;
 use clap::Args;
-use fabric::link::Address;
+use fabric::link::{Address, TlsOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,6 +30,9 @@ struct Keys {
     /// Let the `shutdown` command stop the process
     #[arg(long)]
     enable_shutdown: bool,
+
+    #[command(flatten)]
+    tls: TlsArgs,
 
     #[command(flatten)]
     home: HomeArgs,
@@ -57,6 +62,7 @@ impl Kv {
         let listen = Listen { tcp: vec![], ..Listen::default() };
         let mut config = Config {
             listen,
+            tls: keys.tls.files().map_err(|why| table.wrong(why))?,
             allow_shutdown: keys.enable_shutdown,
             home: keys.home,
             durable: keys.durable,
@@ -90,11 +96,12 @@ impl Service for Kv {
             |endpoint: &fabric::link::Endpoint| endpoint.resolve().map_err(|why| format!("{address}: {why}"));
         match address {
             Address::Tcp(endpoint) => listen.tcp.push(resolved(endpoint)?),
+            Address::Tls(endpoint) => listen.tls.push(resolved(endpoint)?),
             Address::Udp(endpoint) => listen.udp.push(resolved(endpoint)?),
             Address::Unix(path) => place(&mut listen.unix, path)?,
             Address::Shm(path) => place(&mut listen.shm, path)?,
             Address::Memory(_) => {
-                return Err("memcached clients come over tcp:, udp:, unix: or shm:".to_owned());
+                return Err("memcached clients come over tcp:, tls:, udp:, unix: or shm:".to_owned());
             }
         }
         Ok(())
@@ -113,7 +120,21 @@ impl Service for Kv {
     }
 
     fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+        for address in &self.config.listen.tcp {
+            reach::check("memcached", *address, Protection::None)?;
+        }
+        for address in &self.config.listen.udp {
+            reach::check("memcached over UDP", *address, Protection::Datagrams)?;
+        }
+        if self.config.tls.is_none() {
+            // As the process's other services.
+            self.config.tls = TlsOptions::of_process().certificate.map(|tls| tls.files().clone());
+        }
         let mut server = Server::start_on(&self.config, core)?;
+        // Also where a topology says that its home is.
+        for address in server.tcp() {
+            reach::check("memcached", *address, Protection::None)?;
+        }
         let routes = server.routes().traces(&self.config.tracer);
         self.server = Some(server);
         Ok(routes)
@@ -123,11 +144,12 @@ impl Service for Kv {
         let Some(server) = &self.server else { return Ok(()) };
         for address in server.tcp() {
             log::info!(address:% = address; "serving memcached clients on {address}");
-            crate::reach::warn("memcached", *address);
+        }
+        for address in server.tls() {
+            log::info!(address:% = address; "serving memcached clients with TLS on {address}");
         }
         for address in server.udp() {
             log::info!(address:% = address; "serving memcached clients on UDP {address}");
-            crate::reach::warn("memcached over UDP", *address);
         }
         if let Some(path) = &self.config.listen.unix {
             log::info!("serving memcached clients on {}", path.display());
@@ -153,15 +175,21 @@ impl Service for Kv {
         let Some(server) = &self.server else { return Vec::new() };
         let Listen { unix, shm, .. } = &self.config.listen;
         let tcp = server.tcp().iter().map(|address| format!("tcp:{address}"));
+        let tls = server.tls().iter().map(|address| format!("tls:{address}"));
         let udp = server.udp().iter().map(|address| format!("udp:{address}"));
         let unix = unix.iter().map(|path| format!("unix:{}", path.display()));
         let shm = shm.iter().map(|path| format!("shm:{}", path.display()));
         let txn = server.takes_transactions_at().map(|address| format!("transactions at {address}"));
-        tcp.chain(udp).chain(unix).chain(shm).chain(txn).collect()
+        tcp.chain(tls).chain(udp).chain(unix).chain(shm).chain(txn).collect()
     }
 
     fn death(&self) -> Option<Failure> {
         self.server.as_ref().and_then(Server::failed).map(Failure::from)
+    }
+
+    fn reload(&self) -> bool {
+        let tls = self.server.as_ref().and_then(|server| server.shared().tls.as_ref());
+        tls.map(|tls| tls.reload()).is_some()
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

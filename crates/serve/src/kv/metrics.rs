@@ -17,6 +17,7 @@ crate::families! { "millrace_kv_";
     ACCEPTED counter "connections_accepted" count [] "Connections accepted.";
     REJECTED counter "connections_rejected" count [] "Connections turned away: too many were open, or there was no memory or descriptor.";
     CLOSED counter "connections_closed" count ["reason"] "Connections that the node closed: idle, slow_reader (replies not read), protocol (an unreadable stream).";
+    HANDSHAKES counter "tls_handshakes" count ["outcome"] "TLS handshakes: full, resumed; failed (no TLS, or not believed), ended (too slow, or too many under way).";
     SHM_CONNECTIONS gauge "shm_connections" count [] "Shared-memory connections open.";
     SHM_REFUSED counter "shm_connections_refused" count [] "Shared-memory connections refused because of shm.memory.";
     REQUESTS counter "requests" count [] "Requests that edges submitted to the engine.";
@@ -126,6 +127,10 @@ fn add(page: &mut Page, report: &Report) {
     }
     let store = &kv.store;
     for (family, label, number) in [
+        (HANDSHAKES, "full", net.tls_handshakes - net.tls_resumed),
+        (HANDSHAKES, "resumed", net.tls_resumed),
+        (HANDSHAKES, "failed", net.tls_failures),
+        (HANDSHAKES, "ended", net.tls_timeouts),
         (CLOSED, "idle", net.idle_kicks),
         (CLOSED, "slow_reader", net.slow_reader_kicks),
         (CLOSED, "protocol", net.protocol_kicks),

@@ -33,6 +33,7 @@ mod rings;
 pub mod service;
 pub mod shared;
 mod stream;
+mod tls_flags;
 mod txn_door;
 
 pub use chain_client::{AtChain, Figures, Relayed, Transactions, Work};
@@ -46,6 +47,7 @@ use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::memcached::accept::{self, Door, Inbox, Purpose};
 use crate::memcached::listen::{self, UnixListener};
+use base::tls::{ServerTls, TlsError};
 use config::Config;
 use edge::Edge;
 use home::Seat;
@@ -63,6 +65,7 @@ use std::thread::JoinHandle;
 pub struct Server {
     shared: Arc<Shared>,
     tcp: Vec<SocketAddr>,
+    tls: Vec<SocketAddr>,
     udp: Vec<SocketAddr>,
     stop: Arc<OwnedFd>,
     accept: Option<JoinHandle<()>>,
@@ -79,6 +82,7 @@ pub struct Server {
 struct Bound {
     listeners: Vec<(Purpose, OwnedFd)>,
     tcp: Vec<SocketAddr>,
+    tls: Vec<SocketAddr>,
     unix: Vec<UnixListener>,
     datagrams: Vec<(OwnedFd, SocketAddr)>,
 }
@@ -95,13 +99,18 @@ impl Bound {
     fn of(config: &Config, promised: Option<SocketAddr>) -> Result<Bound, StartError> {
         let backlog = config.registers.read(Id::NetBacklog) as i32;
         let mut listeners = Vec::new();
-        let mut tcp = Vec::new();
+        let (mut tcp, mut tls) = (Vec::new(), Vec::new());
         let promised =
             promised.filter(|wanted| !config.listen.tcp.iter().any(|address| covers(address, *wanted)));
         for address in config.listen.tcp.iter().copied().chain(promised) {
             let (socket, bound) = listen::tcp(address, backlog).map_err(StartError::Listen)?;
             listeners.push((Purpose::Stream, socket));
             tcp.push(bound);
+        }
+        for address in &config.listen.tls {
+            let (socket, bound) = listen::tcp(*address, backlog).map_err(StartError::Listen)?;
+            listeners.push((Purpose::Tls, socket));
+            tls.push(bound);
         }
         let mut unix = Vec::new();
         for (purpose, path) in [(Purpose::Stream, &config.listen.unix), (Purpose::Rings, &config.listen.shm)]
@@ -119,7 +128,7 @@ impl Bound {
         if listeners.is_empty() && datagrams.is_empty() {
             return Err(StartError::Nowhere);
         }
-        Ok(Bound { listeners, tcp, unix, datagrams })
+        Ok(Bound { listeners, tcp, tls, unix, datagrams })
     }
 }
 
@@ -142,6 +151,10 @@ pub enum StartError {
     Durable(durable::DurableError),
     /// The chain that its items lie in is not there.
     Chain(String),
+    /// Its certificate cannot be used.
+    Tls(TlsError),
+    /// It is to listen for TLS, and has no certificate.
+    NoCertificate,
     /// Nowhere to listen.
     Nowhere,
 }
@@ -157,6 +170,10 @@ impl fmt::Display for StartError {
             StartError::Home(why) => f.write_str(why),
             StartError::Durable(e) => e.fmt(f),
             StartError::Chain(why) => write!(f, "--durability chain: {why}"),
+            StartError::Tls(e) => e.fmt(f),
+            StartError::NoCertificate => {
+                f.write_str("listening for TLS wants a certificate: name it with --tls-cert FILE, and its key with --tls-key FILE")
+            }
             StartError::Nowhere => {
                 write!(f, "nothing to listen on; give a port (-p), a Unix socket (-s or --shm), or several")
             }
@@ -196,7 +213,7 @@ impl Server {
         let registers = config.registers.clone();
         let seat = Seat::take_place(&config.home)?;
         let promised = seat.as_ref().and_then(Seat::stream);
-        let Bound { listeners, tcp, unix, datagrams } = Bound::of(config, promised)?;
+        let Bound { listeners, tcp, tls, unix, datagrams } = Bound::of(config, promised)?;
         let edges = registers.size(Id::EdgeThreads);
         let system = |what| move |e| StartError::System(what, e);
         let inboxes: Vec<Arc<Inbox>> = (0..edges)
@@ -213,6 +230,7 @@ impl Server {
         let mut server = Server {
             shared: shared.clone(),
             tcp,
+            tls,
             udp: datagrams.iter().map(|(_, bound)| *bound).collect(),
             stop: Arc::new(stop),
             accept: None,
@@ -245,6 +263,11 @@ impl Server {
     /// The TCP addresses that were bound.
     pub fn tcp(&self) -> &[SocketAddr] {
         &self.tcp
+    }
+
+    /// The TCP addresses that were bound for TLS.
+    pub fn tls(&self) -> &[SocketAddr] {
+        &self.tls
     }
 
     /// The UDP addresses that were bound.
@@ -304,6 +327,16 @@ impl Server {
 fn pin(registers: &Registers, i: usize) -> Option<usize> {
     let cores = base::cpu::allowed_cores();
     registers.is_on(Id::EdgePin).then(|| cores[i % cores.len()])
+}
+
+/// The certificate of its listeners that speak TLS, if there are such.
+fn certificate(config: &Config) -> Result<Option<Arc<ServerTls>>, StartError> {
+    if config.listen.tls.is_empty() {
+        return Ok(None);
+    }
+    let files = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
+    // No name for memcached's protocol is registered: clients of it say none.
+    ServerTls::new(files, &[]).map(Some).map_err(StartError::Tls)
 }
 
 /// What it wishes of engine cores.

@@ -49,6 +49,10 @@ base::registers! {
          values are refused and the slowest readers closed.";
     NetBacklog "net.backlog" Count, 1, 65535, 1024, start,
         "Listen backlog (memcached's -b).";
+    TlsHandshakes "tls.handshakes" Count, 1, 65535, 256, live,
+        "TLS handshakes under way at an edge; of more, the oldest is ended.";
+    TlsHandshakeTimeout "tls.handshake_timeout" Seconds, 1, 3600, 10, live,
+        "A client whose TLS handshake takes longer is closed, whatever it sends meanwhile.";
     UdpAmplification "udp.amplification" Count, 1, 1000, 10, live,
         "A UDP reply longer than this many times its request is refused, so that forged requests cannot flood a third party.";
     ShmEntries "shm.entries" Count, 16, 1 << 16, 1024, start,

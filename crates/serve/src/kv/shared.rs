@@ -10,6 +10,7 @@ use crate::kv::registers::{Id, Register, Registers};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::{NetCounters, NetSnapshot};
 use base::budget::Budget;
+use base::tls::ServerTls;
 use engine::{Counters, StageSummary};
 use serde::Serialize;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Shared {
     pub post: Option<Arc<Post>>,
     /// Of the clients of the chains that items lie in, where they do.
     pub chain: Option<EachChain>,
+    /// The certificate of its listeners that speak TLS, if there are such.
+    pub tls: Option<Arc<ServerTls>>,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -158,10 +161,18 @@ impl Shared {
             home,
             post,
             chain,
+            tls: None,
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
         }
+    }
+
+    /// With the certificate of listeners that speak TLS.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Arc<ServerTls>>) -> Shared {
+        self.tls = tls;
+        self
     }
 
     /// Which edge looks into this inbox.

@@ -1,15 +1,15 @@
-//! A stream socket (TCP or Unix) as an edge keeps it: replies go out in one write per turn, and what the socket does not take
+//! A stream socket (TCP or Unix, with TLS or without) as an edge keeps it: replies go out in one write per turn, and what the socket does not take
 //! is kept until it does.
 
-use crate::memcached::output::{self, Body, Spill};
+use crate::memcached::output::{Body, Spill};
+use crate::memcached::socket::Socket;
 use base::budget::Budget;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 
 /// A stream socket.
 pub struct Stream {
     /// The socket, nonblocking.
-    pub socket: OwnedFd,
+    pub socket: Socket,
     /// Replies that the socket did not take yet.
     pub spill: Spill,
     /// What epoll watches for.
@@ -46,8 +46,8 @@ impl<'a> Piece<'a> {
 }
 
 impl Stream {
-    /// Over a socket that was just accepted.
-    pub fn over(socket: OwnedFd) -> Stream {
+    /// Over the socket of a client that was just accepted.
+    pub fn over(socket: Socket) -> Stream {
         Stream { socket, spill: Spill::default(), interest: Interest::Read }
     }
 
@@ -58,7 +58,7 @@ impl Stream {
     pub fn write(&mut self, pieces: &[Piece<'_>], buffered: &Budget) -> io::Result<usize> {
         let sent = if self.spill.is_empty() {
             let slices: Vec<&[u8]> = pieces.iter().map(Piece::bytes).collect();
-            output::send(self.socket.as_fd(), &slices)?
+            self.socket.send(&slices, buffered)?
         } else {
             0
         };
@@ -73,5 +73,29 @@ impl Stream {
             }
         }
         Ok(sent)
+    }
+
+    /// Whether replies wait for the client to take others.
+    pub fn is_stuck(&self) -> bool {
+        !self.spill.is_empty() || self.socket.unsent() > 0
+    }
+
+    /// Bytes of replies that wait.
+    pub fn unsent(&self) -> usize {
+        self.spill.bytes() + self.socket.unsent()
+    }
+
+    /// Sends what waits, as far as the socket takes it. True when nothing is left.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn flush(&mut self, buffered: &Budget) -> io::Result<bool> {
+        self.spill.flush(&mut self.socket, buffered)
+    }
+
+    /// Drops what waits; nothing more is sent.
+    pub fn clear(&mut self, buffered: &Budget) {
+        self.spill.clear(buffered);
+        self.socket.end(buffered);
     }
 }

@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Purpose {
     /// A client's stream.
     Stream,
+    /// The same with TLS.
+    Tls,
     /// A client that wants shared-memory rings.
     Rings,
     /// Datagrams of any number of clients.
@@ -147,12 +149,12 @@ impl Acceptor<'_> {
         let net = self.door.net;
         net.total_connections.add(1);
         if net.curr_connections.read() >= (self.door.most)() {
-            return self.refuse(&socket);
+            return self.refuse(purpose, &socket);
         }
         // It is told so: a client that stays in the backlog would wake us for ever.
         if descriptors::is_reserved(&socket) {
             self.complain_once("clients have taken their descriptors");
-            return self.refuse(&socket);
+            return self.refuse(purpose, &socket);
         }
         self.is_short = false;
         net.curr_connections.add(1);
@@ -161,9 +163,12 @@ impl Acceptor<'_> {
         self.next += 1;
     }
 
-    /// Best effort: memcached's words, then closed.
-    fn refuse(&self, socket: &OwnedFd) {
+    /// Best effort: memcached's words, then closed. Who speaks TLS could not read them before a handshake, which would cost more than it says.
+    fn refuse(&self, purpose: Purpose, socket: &OwnedFd) {
         self.door.net.rejected_connections.add(1);
+        if purpose == Purpose::Tls {
+            return;
+        }
         let _ = super::output::send(socket.as_fd(), &[b"ERROR Too many open connections\r\n"]);
     }
 

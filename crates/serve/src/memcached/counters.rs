@@ -55,6 +55,14 @@ counters! {
     udp_refusals
     /// Shared-memory connections refused because their segments together would pass `shm.memory`.
     shm_refusals
+    /// TLS handshakes that were completed.
+    tls_handshakes
+    /// Of these, handshakes that resumed a session of before.
+    tls_resumed
+    /// Connections closed because their TLS was none, or was not believed.
+    tls_failures
+    /// Connections closed because their handshake took too long, or others came while too many handshakes were under way.
+    tls_timeouts
     /// Shared-memory connections open now.
     shm_connections
 }

@@ -23,6 +23,11 @@ impl Pool {
         Pool { size, spare: Vec::new(), buffered }
     }
 
+    /// What is counted in.
+    pub fn budget(&self) -> &Budget {
+        &self.buffered
+    }
+
     /// Changes the size of buffers lent from now on.
     pub fn resize(&mut self, size: usize) {
         if size != self.size {

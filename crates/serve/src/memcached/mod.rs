@@ -3,14 +3,17 @@
 //! | file | what it is |
 //! |---|---|
 //! | `listen`, `accept` | sockets to listen at; who gets which connection |
+//! | `socket`, `handshakes` | a client's stream, plain or with TLS; handshakes under way |
 //! | `input`, `output` | bytes that arrived and are not yet read; bytes that a socket did not take yet |
 //! | `counters` | connections and bytes |
 
 pub(crate) mod accept;
 pub mod counters;
+pub(crate) mod handshakes;
 pub(crate) mod input;
 pub(crate) mod listen;
 pub(crate) mod output;
+pub(crate) mod socket;
 
 /// What `version` answers. Clients compare its first numbers with memcached's to learn what a server understands, so they are
 /// those of the memcached that this server follows; libmemcached, for one, refuses a major number of 0.

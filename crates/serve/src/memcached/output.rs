@@ -4,6 +4,7 @@
 //! system call, copied once (by the kernel). Only what the socket does not take is copied into [`Spill`], and a connection
 //! with a spill is not read from until the client has caught up.
 
+use super::socket::Socket;
 use base::budget::Budget;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
@@ -131,10 +132,10 @@ impl Spill {
     ///
     /// # Errors
     /// The socket's.
-    pub fn flush(&mut self, fd: BorrowedFd<'_>, buffered: &Budget) -> io::Result<bool> {
+    pub fn flush(&mut self, socket: &mut Socket, buffered: &Budget) -> io::Result<bool> {
         while let Some(first) = self.pieces.front() {
             let whole = first.bytes().len();
-            self.sent += send(fd, &[&first.bytes()[self.sent..]])?;
+            self.sent += socket.send(&[&first.bytes()[self.sent..]], buffered)?;
             if self.sent < whole {
                 return Ok(false);
             }
@@ -143,7 +144,7 @@ impl Spill {
             self.held -= whole;
             buffered.give(whole);
         }
-        Ok(true)
+        socket.flush(buffered)
     }
 
     /// Drops what waits.
@@ -169,6 +170,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_every_byte_in_order() {
         let (ours, mut theirs) = UnixStream::pair().expect("a socket pair");
+        let mut ours = Socket::plain(ours.into());
         let buffered = Budget::new(0);
         let body: Body = Arc::new(vec![b'v'; 1 << 20]);
         let mut spill = Spill::default();
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(buffered.taken(), spill.bytes());
         let mut received = vec![0; sent];
         theirs.read_exact(&mut received).expect("what was sent");
-        while !spill.flush(ours.as_fd(), &buffered).expect("an open socket") {
+        while !spill.flush(&mut ours, &buffered).expect("an open socket") {
             let mut chunk = vec![0; 1 << 16];
             let n = theirs.read(&mut chunk).expect("some bytes");
             received.extend_from_slice(&chunk[..n]);
@@ -196,6 +198,7 @@ mod tests {
     #[test]
     fn what_is_held_is_counted_until_it_is_free() {
         let (ours, mut theirs) = UnixStream::pair().expect("a socket pair");
+        let mut ours = Socket::plain(ours.into());
         let buffered = Budget::new(0);
         let mut spill = Spill::default();
         for _ in 0..100 {
@@ -203,7 +206,7 @@ mod tests {
         }
         assert_eq!(buffered.taken(), 5_000_000);
         let mut received = 0;
-        while !spill.flush(ours.as_fd(), &buffered).expect("an open socket") {
+        while !spill.flush(&mut ours, &buffered).expect("an open socket") {
             let held: usize = spill.pieces.iter().map(|piece| piece.bytes().len()).sum();
             assert_eq!((spill.bytes(), spill.bytes()), (buffered.taken(), held));
             assert!(spill.pieces.iter().all(|piece| piece.bytes().len() <= SPILL_PIECE));

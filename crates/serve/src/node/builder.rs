@@ -217,6 +217,6 @@ pub fn lines(shell: &Shell) -> Vec<String> {
     let line = |(name, kind, addresses): (Option<&str>, &str, Vec<String>)| {
         format!("{}: {kind} at {}", name.unwrap_or(kind), addresses.join(", "))
     };
-    let admin = shell.admin().map(|admin| format!("admin: http://{}", admin.address()));
+    let admin = shell.admin().map(|admin| format!("admin: {}", admin.url()));
     shell.services().map(line).chain(admin).collect()
 }

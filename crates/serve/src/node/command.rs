@@ -6,9 +6,11 @@ use super::system::{Pidfile, become_user};
 use crate::kv::Kv;
 use crate::kv::config::Config;
 use crate::kv::flags::{FlagError, Flags};
+use crate::process::listen::admin_with;
 use crate::process::logger::LogArgs;
 use crate::process::table::Wrong;
 use crate::process::{Stop, say};
+use crate::reach;
 use crate::shell::{Shell, ShellError};
 use clap::Args;
 use std::fmt;
@@ -55,6 +57,10 @@ pub struct Up {
     /// HTTP port for metrics, registers and health; on loopback unless an address is given
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = crate::admin::parse_address)]
     admin: Option<SocketAddr>,
+
+    /// Listen beyond loopback although nothing is encrypted and nobody is asked who he is
+    #[arg(long, help_heading = "TLS")]
+    insecure: bool,
 
     /// Write the process id to this file
     #[arg(short = 'P', long, value_name = "FILE")]
@@ -158,10 +164,13 @@ impl Up {
         let (shell, is_one) = match said {
             Said::One(config, admin) => {
                 self.log.start("kv");
+                reach::set_insecure(self.insecure);
+                let admin = admin.map(|address| admin_with(address, config.tls.as_ref())).transpose()?;
                 (Shell::of(Kv::new(*config), admin, stop)?, true)
             }
             Said::Several(plan) => {
                 self.log.start("node");
+                reach::set_insecure(self.insecure);
                 (plan.start(stop)?, false)
             }
         };
@@ -181,11 +190,13 @@ fn check(said: &Said) -> Vec<String> {
         Said::One(config, admin) => {
             let Config { listen, .. } = &**config;
             let tcp = listen.tcp.iter().map(|address| format!("kv: memcached at tcp:{address}"));
+            let tls = listen.tls.iter().map(|address| format!("kv: memcached at tls:{address}"));
             let udp = listen.udp.iter().map(|address| format!("kv: memcached at udp:{address}"));
             let unix = listen.unix.iter().map(|path| format!("kv: memcached at unix:{}", path.display()));
             let shm = listen.shm.iter().map(|path| format!("kv: memcached at shm:{}", path.display()));
-            let admin = admin.map(|address| format!("admin: http://{address}"));
-            tcp.chain(udp).chain(unix).chain(shm).chain(admin).collect()
+            let scheme = if config.tls.is_some() { "https" } else { "http" };
+            let admin = admin.map(|address| format!("admin: {scheme}://{address}"));
+            tcp.chain(tls).chain(udp).chain(unix).chain(shm).chain(admin).collect()
         }
         Said::Several(plan) => plan.lines(),
     }
@@ -193,8 +204,7 @@ fn check(said: &Said) -> Vec<String> {
 
 fn tell_of_admin(shell: &Shell) {
     if let Some(admin) = shell.admin() {
-        let address = admin.address();
-        log::info!(address:% = address; "metrics and registers on http://{address}/");
+        log::info!(address:% = admin.address(); "metrics and registers on {}/", admin.url());
         log::info!("changing a register wants the token in {}", admin.token().display());
     }
 }

@@ -31,6 +31,7 @@ use crate::admin::{Row, parse_address, rows};
 use crate::engine_cores::EnginePlan;
 use crate::kv::config::Config;
 use crate::process::table::{Entry, Source, Table, Wrong, nearest};
+use crate::process::tls::{TLS_KEYS, TlsArgs};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -81,7 +82,7 @@ pub fn registers(path: &Path) -> Result<Vec<Row>, Wrong> {
 }
 
 fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
-    file.only(&["admin", "engine", "services", "listen"])?;
+    file.only(&["admin", "engine", "services", "listen", "tls"])?;
     let mut plan = Plan::default();
     if let Some(entry) = file.get("engine") {
         engine(&mut plan, &entry)?;
@@ -93,6 +94,12 @@ fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
         if let Some(core) = entry.table()?.get("engine_core") {
             plan.put_on(at, core.count()?).map_err(|why| core.wrong(why))?;
         }
+    }
+    if let Some(tls) = file.get("tls") {
+        let tls = tls.table()?;
+        tls.only(TLS_KEYS)?;
+        let args: TlsArgs = tls.flags(&[])?;
+        plan.tls = args.files().map_err(|why| tls.wrong(why))?;
     }
     if let Some(admin) = file.get("admin") {
         let admin = admin.table()?;

@@ -4,8 +4,10 @@
 
 use crate::engine_cores::EnginePlan;
 use crate::process::Stop;
+use crate::process::listen::{admin_with, use_certificate};
 use crate::process::table::nearest;
 use crate::shell::{Served, Service, Shell, ShellError};
+use base::tls::ServerFiles;
 use fabric::link::{Address, Endpoint};
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,6 +19,8 @@ const THREADS_MAX: usize = 64;
 pub struct Plan {
     pub services: Vec<Planned>,
     pub admin: Option<SocketAddr>,
+    /// The certificate of its listeners that speak TLS, and of the port for operators.
+    pub tls: Option<ServerFiles>,
     pub engine: EnginePlan,
 }
 
@@ -163,7 +167,8 @@ impl Plan {
             };
             format!("{}: {}{core}{}", one.name, one.service.kind(), listeners.collect::<Vec<_>>().join(","))
         };
-        let admin = self.admin.map(|at| format!("admin: http://{at}"));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let admin = self.admin.map(|at| format!("admin: {scheme}://{at}"));
         self.services.iter().map(line).chain(admin).collect()
     }
 }
@@ -172,7 +177,7 @@ impl Plan {
 fn parse(text: &str) -> Result<Address, String> {
     match text.parse::<Address>() {
         Err(fabric::link::AddressError::Transport(_)) => format!("tcp:{text}").parse().map_err(|_| {
-            format!("{text:?} is no address: write HOST:PORT, tcp:HOST:PORT, udp:HOST:PORT, unix:/path or shm:/path")
+            format!("{text:?} is no address: write HOST:PORT, tcp:HOST:PORT, tls:HOST:PORT, udp:HOST:PORT, unix:/path or shm:/path")
         }),
         read => read.map_err(|error| error.to_string()),
     }
@@ -185,7 +190,8 @@ fn clash(one: &Address, other: &Address) -> bool {
         a.port != 0 && a.port == b.port && ip(a).zip(ip(b)).is_some_and(|(a, b)| meets(a, b))
     };
     match (one, other) {
-        (Address::Tcp(a), Address::Tcp(b)) | (Address::Udp(a), Address::Udp(b)) => same(a, b),
+        (Address::Tcp(a) | Address::Tls(a), Address::Tcp(b) | Address::Tls(b))
+        | (Address::Udp(a), Address::Udp(b)) => same(a, b),
         (Address::Unix(a) | Address::Shm(a), Address::Unix(b) | Address::Shm(b)) => a == b,
         (Address::Memory(a), Address::Memory(b)) => a == b,
         _ => false,
@@ -200,6 +206,8 @@ impl Plan {
             engine_core,
             service,
         });
-        Shell::start(services, &self.engine, self.admin, stop)
+        self.tls.as_ref().map_or(Ok(()), use_certificate)?;
+        let admin = self.admin.map(|address| admin_with(address, self.tls.as_ref())).transpose()?;
+        Shell::start(services, &self.engine, admin, stop)
     }
 }

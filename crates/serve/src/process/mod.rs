@@ -12,12 +12,14 @@
 //! | `panics` | panics of machines under test, caught |
 
 pub mod interrupt;
+pub mod listen;
 pub mod logger;
 pub mod panics;
 pub mod parse;
 pub mod progress;
 pub mod stop;
 pub mod systemd;
+pub mod tls;
 
 pub use ::client::file as cluster_file;
 pub use ::client::table;

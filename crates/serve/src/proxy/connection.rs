@@ -10,13 +10,14 @@ use super::shared::Shared;
 use super::translate::{Meaning, meaning, version};
 use super::{reply, stats};
 use crate::memcached::input::{BufferLimit, Input, Pool};
-use crate::memcached::output::{self, Spill};
+use crate::memcached::output::Spill;
+use crate::memcached::socket::{ReadError, Socket};
 use base::budget::Budget;
+use base::tls::Received;
 use protocol::memcache::{Command, Line, Parser, Step};
 use protocol::wire::MAX_VALUE;
 use rustix::event::epoll::EventFlags;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of replies that are put together before they are sent.
 const WRITE: usize = 256 << 10;
@@ -28,7 +29,7 @@ const VERSION_BOUND: usize = 64;
 /// See the file's head.
 pub struct Connection {
     /// Nonblocking.
-    pub socket: OwnedFd,
+    pub socket: Socket,
     /// Told apart from an earlier connection in the same place.
     pub generation: u32,
     /// Commands that are not answered yet.
@@ -54,7 +55,7 @@ pub struct Connection {
 
 impl Connection {
     /// Over a socket that was just accepted.
-    pub fn new(socket: OwnedFd, generation: u32, value_max: usize) -> Connection {
+    pub fn new(socket: Socket, generation: u32, value_max: usize) -> Connection {
         Connection {
             socket,
             generation,
@@ -74,12 +75,12 @@ impl Connection {
 
     /// Whether the client has not taken the replies that were sent to it.
     pub fn is_stuck(&self) -> bool {
-        !self.spill.is_empty()
+        !self.spill.is_empty() || self.socket.unsent() > 0
     }
 
     /// Bytes of replies that wait for the client.
     pub fn unsent(&self) -> usize {
-        self.spill.bytes()
+        self.spill.bytes() + self.socket.unsent()
     }
 
     /// Whether it is over: nothing more will come, and all is answered.
@@ -106,13 +107,12 @@ impl Connection {
     /// Reads once: a short read means that the socket is empty, and epoll says when it no longer is.
     ///
     /// # Errors
-    /// The socket's: the client is gone.
-    pub fn read(&mut self, pool: &mut Pool) -> io::Result<usize> {
-        let n = rustix::io::read(&self.socket, self.input.space(pool))?;
-        self.input.filled(n);
-        self.ended |= n == 0;
+    /// The client is gone.
+    pub fn read(&mut self, pool: &mut Pool) -> Result<usize, ReadError> {
+        let Received { bytes, is_end } = self.socket.read(&mut self.input, pool)?;
+        self.ended |= is_end;
         self.has_more = self.input.bytes().len() >= self.wants.max(1);
-        Ok(n)
+        Ok(bytes)
     }
 
     /// Takes commands from what arrived. How many.
@@ -162,7 +162,7 @@ impl Connection {
         let room = self.input.reserve(self.wants, pool);
         if room.is_err() {
             // Best effort: the connection closes whether or not the client hears why.
-            let _ = output::send(self.socket.as_fd(), &[Line::OutOfMemoryReading.bytes()]);
+            let _ = self.socket.send(&[Line::OutOfMemoryReading.bytes()], pool.budget());
         }
         room
     }
@@ -183,7 +183,7 @@ impl Connection {
             if out.is_empty() {
                 break;
             }
-            let sent = output::send(self.socket.as_fd(), &[out])?;
+            let sent = self.socket.send(&[out], &shared.buffered)?;
             if sent < out.len() {
                 self.spill.copy(&out[sent..], &shared.buffered);
             }
@@ -216,7 +216,7 @@ impl Connection {
     /// The socket's: the client is gone.
     pub fn resend(&mut self, buffered: &Budget) -> io::Result<usize> {
         let before = self.unsent();
-        self.spill.flush(self.socket.as_fd(), buffered)?;
+        self.spill.flush(&mut self.socket, buffered)?;
         Ok(before - self.unsent())
     }
 
@@ -224,6 +224,7 @@ impl Connection {
     pub fn release(&mut self, pool: &mut Pool, buffered: &Budget) {
         self.input.release(pool);
         self.spill.clear(buffered);
+        self.socket.end(buffered);
     }
 }
 

@@ -4,9 +4,12 @@ use super::shared::Options;
 use super::{Keys, ProxyError, Running};
 use crate::admin::Routes;
 use crate::engine_cores::EngineCore;
+use crate::http::PortAt;
 use crate::inc::Topology;
+use crate::process::listen::{NO_CERTIFICATE, certificate_for};
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Service};
 use base::registers::Shown;
 use fabric::link::Address;
@@ -19,12 +22,12 @@ use std::sync::Arc;
 pub struct Proxying {
     keys: Keys,
     topology: Topology,
-    listen: Vec<SocketAddr>,
+    listen: Vec<(SocketAddr, bool)>,
     running: Option<Running>,
 }
 
 impl Proxying {
-    pub(super) fn new(keys: Keys, topology: Topology, listen: Vec<SocketAddr>) -> Proxying {
+    pub(super) fn new(keys: Keys, topology: Topology, listen: Vec<(SocketAddr, bool)>) -> Proxying {
         Proxying { keys, topology, listen, running: None }
     }
 
@@ -58,10 +61,11 @@ impl Service for Proxying {
     }
 
     fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {
-        let Address::Tcp(endpoint) = address else {
-            return Err("the proxy listens on TCP: HOST:PORT".to_owned());
+        let (Address::Tcp(endpoint) | Address::Tls(endpoint)) = address else {
+            return Err("the proxy listens on TCP: HOST:PORT, or with TLS tls:HOST:PORT".to_owned());
         };
-        self.listen.push(endpoint.resolve().map_err(|why| format!("{address}: {why}"))?);
+        let resolved = endpoint.resolve().map_err(|why| format!("{address}: {why}"))?;
+        self.listen.push((resolved, matches!(address, Address::Tls(_))));
         Ok(())
     }
 
@@ -70,7 +74,18 @@ impl Service for Proxying {
     }
 
     fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
-        let running = Running::start(&self.topology, self.keys.tor, &self.listen, self.options())?;
+        let certificate = certificate_for(&[])?;
+        let mut listen = Vec::new();
+        for &(address, has_tls) in &self.listen {
+            let tls = certificate.clone().filter(|_| has_tls);
+            if has_tls && tls.is_none() {
+                return Err(NO_CERTIFICATE.into());
+            }
+            let protection = if has_tls { Protection::Tls } else { Protection::None };
+            reach::check("the proxy", address, protection)?;
+            listen.push(PortAt { address, tls });
+        }
+        let running = Running::start_at(&self.topology, self.keys.tor, &listen, self.options())?;
         let routes = running.routes(&self.topology);
         self.running = Some(running);
         Ok(routes)

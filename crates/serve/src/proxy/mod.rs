@@ -36,10 +36,12 @@ pub use shared::Options;
 
 use crate::admin;
 use crate::inc::{IncError, Topology};
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::parse::address;
 use crate::process::{Stop, say};
 use crate::shell::Shell;
+use fabric::link::TlsOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -81,6 +83,9 @@ pub struct Proxy {
     admin: Option<SocketAddr>,
 
     #[command(flatten)]
+    listening: ListenArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -115,12 +120,18 @@ impl Proxy {
     /// The file is wrong, or an address cannot be had, or a socket failed.
     pub fn run(&self) -> Result<(), ProxyError> {
         self.log.start("proxy");
+        self.listening.apply()?;
         let topology = Topology::find(&self.keys.topology, ::client::controllers::TIMEOUT)?;
         let stop = Stop::on_signals().map_err(IncError::Signal)?;
-        let shell =
-            Shell::of(Proxying::new(self.keys.clone(), topology, self.listen.clone()), self.admin, stop)?;
+        let has_tls = TlsOptions::of_process().certificate.is_some();
+        let listen = self.listen.iter().map(|address| (*address, has_tls)).collect();
+        let shell = Shell::of(
+            Proxying::new(self.keys.clone(), topology, listen),
+            self.listening.admin(self.admin)?,
+            stop,
+        )?;
         if let Some(admin) = shell.admin() {
-            say(&format!("metrics at http://{}/metrics", admin.address()));
+            say(&format!("metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }

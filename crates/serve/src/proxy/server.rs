@@ -6,6 +6,7 @@ use super::shared::{Options, Shared};
 use super::worker::Worker;
 use crate::admin::Routes;
 use crate::guard::AbortOnPanic;
+use crate::http::PortAt;
 use crate::inc::machine::Counters;
 use crate::inc::stream::Streams;
 use crate::inc::{Topology, client, registers};
@@ -42,21 +43,36 @@ impl Proxy {
         listen: &[SocketAddr],
         options: Options,
     ) -> Result<Proxy, ProxyError> {
+        let listen: Vec<PortAt> = listen.iter().copied().map(PortAt::from).collect();
+        Proxy::start_at(topology, tor, &listen, options)
+    }
+
+    /// The same, with TLS where there is a certificate: the same one everywhere.
+    ///
+    /// # Errors
+    /// As [`Proxy::start`].
+    pub fn start_at(
+        topology: &Topology,
+        tor: Option<u16>,
+        listen: &[PortAt],
+        options: Options,
+    ) -> Result<Proxy, ProxyError> {
         let system = |what| move |e: io::Error| ProxyError::System(what, e);
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
-        for &address in listen {
-            let (socket, bound) = listen::tcp(address, BACKLOG).map_err(ProxyError::Listen)?;
-            crate::reach::warn("the proxy", bound);
-            listeners.push((Purpose::Stream, socket));
+        for PortAt { address, tls } in listen {
+            let (socket, bound) = listen::tcp(*address, BACKLOG).map_err(ProxyError::Listen)?;
+            listeners.push((if tls.is_some() { Purpose::Tls } else { Purpose::Stream }, socket));
             addresses.push(bound);
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| ProxyError::System("make a descriptor", e.into()))?;
         let homes = topology.layout().homes().collect();
+        let mut shared = Shared::new(options, topology.tor(tor)?, homes, topology.value_max());
+        shared.tls = listen.iter().find_map(|at| at.tls.clone());
         // From here on it cleans up after itself when something fails.
         let mut proxy = Proxy {
-            shared: Arc::new(Shared::new(options, topology.tor(tor)?, homes, topology.value_max())),
+            shared: Arc::new(shared),
             addresses,
             inboxes: Vec::new(),
             stop: Arc::new(stop),

@@ -5,6 +5,7 @@ use super::stats::Counters;
 use crate::inc::machine;
 use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
+use base::tls::ServerTls;
 use protocol::wire::{BoxId, HomeId};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,8 @@ pub struct Shared {
     pub net: NetCounters,
     /// Commands.
     pub commands: Counters,
+    /// The certificate of listeners that speak TLS, if there are such.
+    pub tls: Option<Arc<ServerTls>>,
     /// Bytes that connections buffer.
     pub buffered: Arc<Budget>,
     /// Of each thread's client and socket, when the thread last published them.
@@ -52,6 +55,7 @@ impl Shared {
             value_max,
             net: NetCounters::default(),
             commands: Counters::default(),
+            tls: None,
             buffered: Arc::new(Budget::new(BUFFER_LIMIT)),
             clients: (0..options.threads).map(|_| Mutex::default()).collect(),
             stopping: AtomicBool::new(false),

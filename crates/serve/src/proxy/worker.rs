@@ -21,8 +21,11 @@ use super::shared::Shared;
 use crate::inc::driver::Driver;
 use crate::inc::machine::Counters;
 use crate::inc::stream::{StreamId, Streams};
-use crate::memcached::accept::Inbox;
+use crate::memcached::accept::{Inbox, Purpose};
+use crate::memcached::handshakes::Handshakes;
 use crate::memcached::input::Pool;
+use crate::memcached::socket::{ReadError, Socket};
+use base::tls::Session;
 use base::{Clock, Nanos};
 use protocol::coherence;
 use protocol::coherence::client::OpId;
@@ -45,6 +48,10 @@ const STREAMS: u64 = u64::MAX - 2;
 const NAP: Nanos = Nanos::from_millis(250);
 /// How long a stopping proxy waits for what is under way and for slow readers.
 const DRAIN: Nanos = Nanos::from_secs(5);
+/// TLS handshakes under way at once; of more the oldest is ended.
+const HANDSHAKES_MAX: usize = 256;
+/// A client whose handshake takes longer is closed.
+const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 /// Bytes of an ordinary input buffer.
 const INPUT: usize = 16 << 10;
 /// Bytes of values under way beyond which only the oldest command of a connection begins.
@@ -81,6 +88,7 @@ pub struct Worker {
     touched: VecDeque<u32>,
     hungry: VecDeque<u32>,
     held: usize,
+    handshakes: Handshakes,
     pool: Pool,
     out: Vec<u8>,
     clock: Clock,
@@ -121,6 +129,7 @@ impl Worker {
             touched: VecDeque::new(),
             hungry: VecDeque::new(),
             held: 0,
+            handshakes: Handshakes::default(),
             pool,
             out: Vec::new(),
             clock: Clock::shared(),
@@ -143,7 +152,9 @@ impl Worker {
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         self.inbox.beat.turn();
         self.wait(events);
+        self.handshakes.begin_turn();
         self.handle(events);
+        self.end_handshakes();
         self.driver.serve()?;
         if let Some(streams) = &mut self.streams {
             streams.serve(self.clock.now());
@@ -195,7 +206,18 @@ impl Worker {
     }
 
     fn welcome(&mut self) {
-        for (_, socket) in self.inbox.take() {
+        for (purpose, socket) in self.inbox.take() {
+            let socket = match (purpose, &self.shared.tls) {
+                (Purpose::Tls, Some(tls)) => match Session::server(tls) {
+                    Ok(session) => Socket::with_tls(socket, session),
+                    Err(error) => {
+                        log::warn!("a client was turned away: {error}");
+                        self.shared.net.curr_connections.sub(1);
+                        continue;
+                    }
+                },
+                _ => Socket::plain(socket),
+            };
             let id = self.vacant.pop().unwrap_or_else(|| {
                 self.connections.push(None);
                 (self.connections.len() - 1) as u32
@@ -208,7 +230,28 @@ impl Worker {
                 Some(Connection::new(socket, self.generation, self.shared.value_max));
             if watched.is_err() {
                 self.close(id);
+            } else if purpose == Purpose::Tls {
+                self.handshakes.begin(id, self.clock.now());
             }
+        }
+        self.end_handshakes();
+    }
+
+    /// Closes clients whose handshakes are too many, or take too long.
+    fn end_handshakes(&mut self) {
+        while let Some(id) = self.handshakes.pop_excess(HANDSHAKES_MAX, HANDSHAKE_TIMEOUT, self.clock.now()) {
+            self.shared.net.tls_timeouts.add(1);
+            self.close(id);
+        }
+    }
+
+    /// What became of the handshake of a client that was read from.
+    fn note_handshake(&mut self, id: u32) {
+        let Some(Some(connection)) = self.connections.get(id as usize) else { return };
+        if !connection.socket.is_handshaking() {
+            self.shared.net.tls_handshakes.add(1);
+            self.shared.net.tls_resumed.add(u64::from(connection.socket.is_resumed()));
+            self.handshakes.forget(id);
         }
     }
 
@@ -218,15 +261,24 @@ impl Worker {
         if connection.generation != generation {
             return;
         }
+        let is_handshaking = connection.socket.is_handshaking();
+        if is_handshaking && !self.handshakes.take_step() {
+            return;
+        }
         let net = &self.shared.net;
         let went_well = if connection.watched.contains(epoll::EventFlags::OUT) {
             connection.resend(&self.shared.buffered).map(|n| net.bytes_written.add(n as u64))
         } else if connection.watched.contains(epoll::EventFlags::IN) {
             match connection.read(&mut self.pool) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted => {
+                Err(ReadError::Again) => Ok(()),
+                Err(why) => {
+                    net.tls_failures.add(u64::from(matches!(why, ReadError::Tls(_))));
+                    Err(io::ErrorKind::ConnectionReset.into())
+                }
+                Ok(n) => {
+                    net.bytes_read.add(n as u64);
                     Ok(())
                 }
-                read => read.map(|n| net.bytes_read.add(n as u64)),
             }
         } else if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
             Err(io::ErrorKind::ConnectionReset.into())
@@ -234,7 +286,12 @@ impl Worker {
             Ok(())
         };
         match went_well {
-            Ok(()) => self.touch(id),
+            Ok(()) => {
+                if is_handshaking {
+                    self.note_handshake(id);
+                }
+                self.touch(id);
+            }
             Err(_) => self.close(id),
         }
     }
@@ -394,6 +451,7 @@ impl Worker {
         self.held -= connection.flow.bytes();
         self.touched.retain(|&other| other != id);
         self.hungry.retain(|&other| other != id);
+        self.handshakes.forget(id);
         self.vacant.push(id);
         self.shared.net.curr_connections.sub(1);
     }
@@ -418,7 +476,6 @@ impl Worker {
         }
         match connection.read(&mut self.pool) {
             Ok(n) => self.shared.net.bytes_read.add(n as u64),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             // Nothing is left. Whoever is gone is seen when it is written to.
             Err(_) => connection.ended = true,
         }

@@ -8,6 +8,7 @@ use super::shelf::Shelf;
 use super::source::ModelArgs;
 use crate::admin::{Routes, Tuned, parse_address};
 use crate::engine_cores::{EngineCore, EngineWishes, OnCore};
+use crate::process::listen::{ListenArgs, port_at};
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
 use crate::process::table::{Table, Wrong};
@@ -17,7 +18,7 @@ use crate::shell::{Failure, Service, Shell, ShellError};
 use base::registers::Shown;
 use base::trace::Tracer;
 use clap::Args;
-use fabric::link::Address;
+use fabric::link::{Address, TlsOptions};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -38,7 +39,7 @@ pub struct Serve {
     #[command(flatten)]
     keys: Keys,
 
-    /// Where to listen for the fabric: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT. May be repeated
+    /// Where to listen for the fabric: shm:/path, unix:/path, udp:HOST:PORT, tcp:HOST:PORT or tls:HOST:PORT. May be repeated
     #[arg(short, long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:7501")]
     listen: Vec<Address>,
 
@@ -49,6 +50,9 @@ pub struct Serve {
     /// HTTP port for metrics, registers and health; on loopback unless an address is given. Changes need the token whose file is logged
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    listening: ListenArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -108,18 +112,18 @@ impl Serve {
     /// It cannot be served.
     pub fn run(&self) -> Result<(), ServeError> {
         self.log.start("rec");
+        self.listening.apply()?;
         // Before there are threads.
         let stop = Stop::on_signals().map_err(ServeError::Signal)?;
         let mut rec = Rec::new(self.keys.clone(), registers(&self.settings)?);
         rec.listen = self.listen.clone();
-        rec.http = Some(self.http);
-        let shell = Shell::of(rec, self.admin, stop)?;
+        rec.http = Some((self.http, TlsOptions::of_process().certificate.is_some()));
+        let shell = Shell::of(rec, self.listening.admin(self.admin)?, stop)?;
         shell.addresses().iter().for_each(|address| say(address));
         if let Some(admin) = shell.admin() {
-            let address = admin.address();
-            log::info!(address:% = address; "metrics and registers on http://{address}/");
+            log::info!(address:% = admin.address(); "metrics and registers on {}/", admin.url());
             log::info!("changing a register wants the token in {}", admin.token().display());
-            say(&format!("http://{address}"));
+            say(&admin.url());
         }
         Ok(shell.wait()?)
     }
@@ -131,7 +135,8 @@ pub struct Rec {
     operated: Arc<Operated>,
     watched: Watched,
     listen: Vec<Address>,
-    http: Option<SocketAddr>,
+    /// And whether TLS is spoken there.
+    http: Option<(SocketAddr, bool)>,
     /// Which it will be on.
     core: Option<Arc<EngineCore>>,
     server: Option<Server>,
@@ -173,13 +178,14 @@ impl Service for Rec {
     fn listen(&mut self, protocol: &str, address: &Address) -> Result<(), String> {
         match (protocol, address, self.http) {
             ("fabric", ..) => self.listen.push(address.clone()),
-            (_, Address::Tcp(endpoint), None) => {
-                self.http = Some(endpoint.resolve().map_err(|why| format!("{address}: {why}"))?);
+            (_, Address::Tcp(endpoint) | Address::Tls(endpoint), None) => {
+                let resolved = endpoint.resolve().map_err(|why| format!("{address}: {why}"))?;
+                self.http = Some((resolved, matches!(address, Address::Tls(_))));
             }
-            (_, Address::Tcp(_), Some(first)) => {
+            (_, Address::Tcp(_) | Address::Tls(_), Some((first, _))) => {
                 return Err(format!("a rec service has one listener for HTTP, and that is at {first}"));
             }
-            _ => return Err("HTTP comes over TCP: HOST:PORT".to_owned()),
+            _ => return Err("HTTP comes over TCP: HOST:PORT, or with TLS tls:HOST:PORT".to_owned()),
         }
         Ok(())
     }
@@ -213,10 +219,11 @@ impl Service for Rec {
     }
 
     fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
+        let http = self.http.map(|(address, has_tls)| port_at(address, has_tls)).transpose()?;
         let plan = Plan {
             source: self.keys.model.source(),
             listen: self.listen.clone(),
-            http: self.http,
+            http,
             cores: self.keys.cores(),
             registers: Arc::clone(&self.operated.registers),
         };
@@ -229,7 +236,7 @@ impl Service for Rec {
 
     fn addresses(&self) -> Vec<String> {
         let Some(server) = &self.server else { return Vec::new() };
-        let http = server.http().map(|address| format!("http://{address}"));
+        let http = server.url();
         server.addresses().iter().map(Address::to_string).chain(http).collect()
     }
 

@@ -13,7 +13,8 @@ use super::preprocess::Preprocess;
 use super::shelf::{Shelf, Source};
 use crate::admin::health::{Beat, Pulse};
 use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes, OnCore};
-use crate::http::{Limits, Port};
+use crate::http::{Limits, Port, PortAt};
+use crate::reach::{self, Exposed, Protection};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
 use base::trace::Tracer;
@@ -42,7 +43,7 @@ pub struct Plan {
     /// Over the fabric.
     pub listen: Vec<Address>,
     /// Over HTTP.
-    pub http: Option<SocketAddr>,
+    pub http: Option<PortAt>,
     /// Processors of host threads and engine.
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
@@ -87,6 +88,8 @@ pub enum ServeError {
     Model(String),
     /// An address of the fabric cannot be listened on.
     Listen(Address, io::Error),
+    /// An address that anybody could reach.
+    Exposed(Exposed),
     /// An address of HTTP cannot be listened on.
     Http(SocketAddr, io::Error),
     /// The system gives no thread, core or descriptor.
@@ -106,6 +109,11 @@ impl fmt::Display for ServeError {
         match self {
             ServeError::Model(why) => write!(f, "the model does not load: {why}"),
             ServeError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            ServeError::Exposed(exposed) => exposed.fmt(f),
+            // It says what to do.
+            ServeError::Http(_, error) if error.get_ref().is_some_and(|error| error.is::<Exposed>()) => {
+                error.fmt(f)
+            }
             ServeError::Http(address, error) => write!(f, "cannot listen on http://{address}: {error}"),
             ServeError::Thread(error) => write!(f, "the system gives no thread, core or descriptor: {error}"),
             ServeError::Engine(error) => error.fmt(f),
@@ -169,15 +177,14 @@ impl Server {
         let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
         fabric = fabric.service(Front(fabric_edge));
         for address in &listen {
+            reach::check_of("recommendation", address, Protection::None).map_err(ServeError::Exposed)?;
             fabric = fabric.listen(address).map_err(|error| ServeError::Listen(address.clone(), error))?;
-            crate::reach::warn_of("recommendation", address);
         }
         let addresses = fabric.addresses().cloned().collect();
         let port = http
-            .map(|address| {
-                let routes = Http::routes(http_edge);
-                Port::start("rec-http", address, routes, LIMITS)
-                    .map_err(|error| ServeError::Http(address, error))
+            .map(|at| {
+                let (routes, address) = (Http::routes(http_edge), at.address);
+                Port::start("rec-http", at, routes, LIMITS).map_err(|error| ServeError::Http(address, error))
             })
             .transpose()?;
 
@@ -209,6 +216,11 @@ impl Server {
     /// Where it listens over HTTP.
     pub fn http(&self) -> Option<SocketAddr> {
         self.port.as_ref().map(Port::address)
+    }
+
+    /// How it is asked there: `http://ADDR:PORT`, or https.
+    pub fn url(&self) -> Option<String> {
+        self.port.as_ref().map(Port::url)
     }
 
     /// The model.

@@ -51,7 +51,7 @@ fn start_with(source: Source, settings: &[(&str, &str)]) -> Server {
     Server::start(Plan {
         source,
         listen: vec!["tcp:127.0.0.1:0".parse().expect("an address")],
-        http: Some("127.0.0.1:0".parse().expect("an address")),
+        http: Some(SocketAddr::from(([127, 0, 0, 1], 0)).into()),
         cores: None,
         registers: Arc::new(registers),
     })

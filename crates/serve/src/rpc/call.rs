@@ -5,6 +5,7 @@ use super::descriptions::Described;
 use super::json::{self, Style};
 use super::target::Target;
 use crate::process::parse::duration;
+use crate::process::tls::TlsClientArgs;
 use clap::Args;
 use codec::schema::Types;
 use fabric::channel::{CallId, CallOptions, Channel, Method, StartError, What};
@@ -27,6 +28,9 @@ use std::time::Duration;
     printf '{\"value\": 1} {\"value\": 2}' | millrace rpc call unix:/tmp/demo.unix Echo/Sum -d @-\n  \
     millrace rpc call udp:127.0.0.1:7000 shop.Cart/Add --proto cart.proto -I proto -d @item.json -H tenant:blue --timeout 50ms")]
 pub struct Call {
+    #[command(flatten)]
+    tls: TlsClientArgs,
+
     #[command(flatten)]
     target: Target,
 
@@ -65,6 +69,7 @@ impl Call {
     /// # Errors
     /// The call failed, or could not be made.
     pub fn run(&self) -> Result<(), RpcError> {
+        self.tls.apply().map_err(RpcError::Server)?;
         let mut encoded = Vec::new();
         for header in &self.headers {
             let pair = header.split_once(':');

@@ -15,6 +15,7 @@ use crate::admin::health::Beat;
 use crate::engine_cores::EngineCore;
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service};
 use base::registers::Shown;
 use base::trace::Tracer;
@@ -280,7 +281,8 @@ pub(super) fn with_demo(server: Server) -> Server {
 }
 
 pub(super) fn listen(server: Server, address: &Address) -> Result<Server, RpcError> {
-    crate::reach::warn_of("this RPC server", address);
+    let checked = reach::check_of("this RPC server", address, Protection::None);
+    checked.map_err(|exposed| RpcError::Server(exposed.to_string()))?;
     server.listen(address).map_err(|cause| RpcError::Server(format!("{address}: {cause}")))
 }
 

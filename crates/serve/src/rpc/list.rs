@@ -4,6 +4,7 @@ use super::RpcError;
 use super::descriptions::{Descriptions, nearest};
 use super::proto_text;
 use super::target::Target;
+use crate::process::tls::TlsClientArgs;
 use clap::Args;
 use codec::schema::{MethodOptions, Order, Place, Places, Schema, Service};
 use fabric::connection::handshake::ServiceInfo;
@@ -15,6 +16,9 @@ use std::fmt::Write;
 /// that `millrace rpc options` prints); with --describe the messages too, as a .proto file has them, so that the output can be compiled.
 #[derive(Args, Clone, Debug)]
 pub struct List {
+    #[command(flatten)]
+    tls: TlsClientArgs,
+
     #[command(flatten)]
     target: Target,
 
@@ -33,6 +37,7 @@ impl List {
     /// # Errors
     /// There is no server, or no such service.
     pub fn run(&self) -> Result<(), RpcError> {
+        self.tls.apply().map_err(RpcError::Server)?;
         let mut channel = self.target.connect()?;
         let services: Vec<ServiceInfo> = channel.services().to_vec();
         let wanted: Vec<&ServiceInfo> = match &self.service {

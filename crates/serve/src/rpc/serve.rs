@@ -6,6 +6,7 @@ use super::batch::Batch;
 use super::in_node::{Keys, Rpc, listen, serve, server, with_demo};
 use crate::admin::health::Beat;
 use crate::admin::parse_address;
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::{Stop, say};
 use crate::shell::{Service as _, Shell};
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// follows, as http://ADDR:PORT. Ctrl-C and SIGTERM answer what is under way and end it.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
-    /// Where to listen: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT. May be repeated
+    /// Where to listen: shm:/path, unix:/path, udp:HOST:PORT, tcp:HOST:PORT or tls:HOST:PORT. May be repeated
     #[arg(short, long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
 
@@ -34,6 +35,9 @@ pub struct Serve {
     /// file is printed
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    listening: ListenArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -53,13 +57,14 @@ impl Serve {
     /// An address cannot be listened on.
     pub fn run(&self) -> Result<(), RpcError> {
         self.log.start("rpc");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut rpc = Rpc::demo(self.keys.clone())?;
         self.listen.iter().try_for_each(|address| rpc.listen("fabric", address)).map_err(RpcError::Server)?;
-        let shell = Shell::of(rpc, self.admin, stop.clone())?;
+        let shell = Shell::of(rpc, self.listening.admin(self.admin)?, stop.clone())?;
         shell.addresses().iter().for_each(|address| say(address));
         if let Some(admin) = shell.admin() {
-            say(&format!("http://{}", admin.address()));
+            say(&admin.url());
             say(&format!("token {}", admin.token().display()));
         }
         if self.until_eof {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The server.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Where the server is: shm:/path, unix:/path, udp:HOST:PORT or tcp:HOST:PORT
+    /// Where the server is: shm:/path, unix:/path, udp:HOST:PORT, tcp:HOST:PORT or tls:HOST:PORT
     #[arg(value_name = "ADDRESS")]
     pub address: Address,
 

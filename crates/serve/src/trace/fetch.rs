@@ -1,9 +1,9 @@
 //! Requests to an admin port, and why there is nothing to show.
 
 use crate::admin::{parse_address, token_file};
+use ::client::web::{Web, url};
 use serde::Deserialize;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl FromStr for Port {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Port, String> {
-        let bare = text.strip_prefix("http://").unwrap_or(text);
+        let bare = text.split_once("://").map_or(text, |(_, bare)| bare);
         parse_address(bare.strip_suffix('/').unwrap_or(bare)).map(Port)
     }
 }
@@ -35,33 +35,18 @@ struct Register {
 impl Port {
     /// The body of what it answers to `GET path`.
     pub fn get(&self, path: &str) -> Result<String, String> {
-        let answer = self.ask(path).map_err(|cause| {
+        let page = Web::new(TIMEOUT, ANSWER_MAX).get(&format!("{}{path}", url(self.0)));
+        let page = page.map_err(|cause| {
             format!(
                 "no admin port answers at {}: {cause}; give what stands behind --admin of the server",
                 self.0
             )
         })?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| self.is_none())?;
-        match head.split(' ').nth(1) {
-            Some("200") => Ok(body.to_owned()),
-            Some("404") => Err(format!("the server at {} has no {path}: GET / says what it has", self.0)),
-            Some(status) => Err(format!("GET {path} of {}: status {status}: {}", self.0, body.trim())),
-            None => Err(self.is_none()),
+        match &page.status[..3] {
+            "200" => Ok(page.text),
+            "404" => Err(format!("the server at {} has no {path}: GET / says what it has", self.0)),
+            _ => Err(format!("GET {path} of {}: {}: {}", self.0, page.status, page.text.trim())),
         }
-    }
-
-    fn is_none(&self) -> String {
-        format!("what answers at {} is no admin port of millrace", self.0)
-    }
-
-    fn ask(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.0, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
-        Ok(answer)
     }
 
     /// Why it has no traces, and what to do.
@@ -90,9 +75,10 @@ fn explain<'r>(address: SocketAddr, samples: impl Iterator<Item = &'r Register>)
     let token = token_file(address);
     format!(
         "there are no traces: sampling is off ({} = 0). Switch it on, for one request of 100, with\n  curl -X PUT -d 100 -H \"Authorization: Bearer \
-         $(cat {})\" http://{address}/registers/{}\nor send requests with a sampled traceparent (HTTP, the fabric, gRPC)",
+         $(cat {})\" {}/registers/{}\nor send requests with a sampled traceparent (HTTP, the fabric, gRPC)",
         names.join(", "),
         token.display(),
+        url(address),
         off.name,
     )
 }

@@ -18,6 +18,7 @@ mod waterfall;
 pub use read::{Span, Trace, together, traces};
 pub use waterfall::text;
 
+use crate::process::tls::TlsClientArgs;
 use fetch::Port;
 use std::error::Error;
 use std::io::Write as _;
@@ -30,6 +31,9 @@ pub struct TraceArgs {
     /// put together
     #[arg(value_name = "ADMIN", required = true)]
     admin: Vec<Port>,
+
+    #[command(flatten)]
+    tls: TlsClientArgs,
 
     /// Of this service only
     #[arg(long, value_name = "NAME")]
@@ -58,6 +62,7 @@ impl TraceArgs {
     /// # Errors
     /// There is nothing to show, and what to do for it; nobody answers; standard output is gone.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
+        self.tls.apply()?;
         let path = match &self.service {
             None => "/trace".to_owned(),
             Some(name) => format!("/services/{name}/trace"),

@@ -11,6 +11,7 @@ use crate::chain::registry::file::FileRegistry;
 use crate::chain::registry::memory::MemoryRegistry;
 use crate::chain::registry::{Registry, RegistryError};
 use crate::chain::replica::{KEY_FILE, Secret};
+use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
 use crate::process::{Stop, say};
@@ -53,6 +54,9 @@ pub struct ControllerNode {
     /// HTTP port for metrics, registers and health; on loopback unless an address is given
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+
+    #[command(flatten)]
+    listening: ListenArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -196,14 +200,15 @@ impl ControllerNode {
     /// It could not start.
     pub fn run(&self) -> Result<(), ControllerError> {
         self.log.start("chain");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(signals)?;
         let (common, admin) = self.common.clone().settle()?;
         let name = common.keys.name();
         let registers = registers(&common.set)?;
         let controlling = Controlling::new(common.keys, common.listen, registers);
-        let shell = Shell::of(controlling, self.admin.or(admin), stop)?;
+        let shell = Shell::of(controlling, self.listening.admin(self.admin.or(admin))?, stop)?;
         if let Some(admin) = shell.admin() {
-            say(&format!("{name}: metrics at http://{}/metrics", admin.address()));
+            say(&format!("{name}: metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }

@@ -106,7 +106,6 @@ impl Links {
         peers: impl IntoIterator<Item = (NodeId, Option<Address>)>,
     ) -> io::Result<Links> {
         let listener = listen.map(|address| link::listen(address, &options())).transpose()?;
-        listen.into_iter().for_each(|address| crate::reach::warn_of("this member of the chain", address));
         let peers = peers
             .into_iter()
             .filter(|(node, _)| *node != me)

@@ -244,7 +244,8 @@ fn health(admin: &Admin) -> String {
 fn a_disk_that_stands_still_is_named() {
     let post = Arc::new(Post::unattended());
     let pulses = pulse_within(Some(&post), Nanos(1)).into_iter();
-    let admin = Admin::start("127.0.0.1:0".parse().expect("an address"), Routes::default().loops(pulses));
+    let at: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let admin = Admin::start(at.into(), Routes::default().loops(pulses));
     let admin = admin.expect("it starts");
     assert!(health(&admin).starts_with("HTTP/1.1 200"));
     post.set_sync(Some(Clock::shared().now()));

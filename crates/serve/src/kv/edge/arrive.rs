@@ -9,10 +9,11 @@ use crate::kv::registers::Id;
 use crate::kv::rings::Rings;
 use crate::kv::stream::{Interest, Stream};
 use crate::memcached::accept::Purpose;
+use crate::memcached::socket::{ReadError, Socket};
+use base::tls::{Received, Session};
 use base::{Bytes, Nanos};
 use protocol::memcache::Parser;
 use rustix::event::epoll;
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -72,6 +73,8 @@ impl Edge {
                 self.close(id);
             } else if purpose == Purpose::Rings {
                 self.unpark(id);
+            } else if purpose == Purpose::Tls {
+                self.begin_handshake(id);
             }
         }
     }
@@ -93,7 +96,12 @@ impl Edge {
     fn wire(&self, purpose: Purpose, socket: OwnedFd) -> io::Result<Wire> {
         let registers = &self.shared.registers;
         Ok(match purpose {
-            Purpose::Stream => Wire::Stream(Stream::over(socket)),
+            Purpose::Stream => Wire::Stream(Stream::over(Socket::plain(socket))),
+            Purpose::Tls => {
+                let tls = self.shared.tls.as_ref().expect("whoever listens for TLS has a certificate");
+                let session = Session::server(tls).map_err(io::Error::from)?;
+                Wire::Stream(Stream::over(Socket::with_tls(socket, session)))
+            }
             Purpose::Rings => {
                 let rings = Rings::hand_over(socket, registers, &self.shared.segments)?;
                 self.shared.net.shm_connections.add(1);
@@ -113,23 +121,32 @@ impl Edge {
             // Its buffer still holds requests that wait for their turn; the socket can hold the rest.
             return false;
         }
-        let Wire::Stream(stream) = &connection.wire else { return false };
-        let space = connection.input.space(&mut self.pool);
-        let came = match rustix::io::read(&stream.socket, space) {
-            Ok(0) => {
-                connection.closing = true;
-                false
+        match &connection.wire {
+            Wire::Stream(stream) if stream.socket.is_handshaking() => self.shake_hands(id),
+            _ => self.read_socket(id),
+        }
+    }
+
+    /// The same, whatever it is that comes.
+    pub(super) fn read_socket(&mut self, id: u32) -> bool {
+        let connection = live(&mut self.connections, id);
+        let Wire::Stream(stream) = &mut connection.wire else { return false };
+        let came = match stream.socket.read(&mut connection.input, &mut self.pool) {
+            Ok(Received { bytes, is_end }) => {
+                if bytes == 0 {
+                    connection.closing = true;
+                } else {
+                    // With TLS the last bytes and the end may come together.
+                    connection.has_said_all |= is_end;
+                    connection.heard = self.now;
+                    self.shared.net.reads.add(1);
+                    self.shared.net.bytes_read.add(bytes as u64);
+                }
+                bytes > 0
             }
-            Ok(n) => {
-                connection.input.filled(n);
-                connection.heard = self.now;
-                self.shared.net.reads.add(1);
-                self.shared.net.bytes_read.add(n as u64);
-                true
-            }
-            Err(Errno::AGAIN | Errno::INTR) => false,
-            Err(_) => {
-                self.close(id);
+            Err(ReadError::Again) => false,
+            Err(why) => {
+                self.end_unreadable(id, &why);
                 return false;
             }
         };

@@ -19,6 +19,7 @@ impl Edge {
             }
             self.inbox.beat.turn();
             self.now = self.clock.now();
+            self.handshakes.begin_turn();
             self.serve_later();
             self.send_packets();
             self.read_what_is_left();

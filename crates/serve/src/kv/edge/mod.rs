@@ -23,13 +23,14 @@
 //! 3. A connection whose client has not taken its replies is not read, parsed or submitted.
 //! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
-//! One file per step: `arrive`, `turn`, `settle`, `drain`; `home` is what edge 0 does for the home of boxes, and what any does for commands that wait for
-//! them. Requests that leave spans: `traced`.
+//! One file per step: `arrive`, `turn`, `settle`, `drain`; before them, where there is TLS, `handshakes`; `home` is what edge 0 does for the home of boxes,
+//! and what any does for commands that wait for them. Requests that leave spans: `traced`.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`, shared memory by `shm.memory`; connections by `net.max_connections`.
 
 mod arrive;
 mod drain;
+mod handshakes;
 mod home;
 mod settle;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use super::service::{Kv, Reply};
 use super::shared::Shared;
 use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
+use crate::memcached::handshakes::Handshakes;
 use crate::memcached::input::Pool;
 use base::budget::Budget;
 use base::hash::Hasher64;
@@ -107,6 +109,8 @@ pub struct Edge {
     clock: Clock,
     now: Nanos,
     next_housekeeping: Nanos,
+    /// Connections whose TLS is not agreed upon yet.
+    handshakes: Handshakes,
     /// Which of the node's edges.
     number: usize,
     /// The home's socket, if this edge has it.
@@ -176,6 +180,7 @@ impl Edge {
             clock,
             now: clock.now(),
             next_housekeeping: Nanos::ZERO,
+            handshakes: Handshakes::default(),
             traces: Traces::new(Tracer::default()),
         })
     }
@@ -209,6 +214,7 @@ impl Edge {
     /// Takes what arrived, and has a turn. Whether there was anything to do.
     fn step(&mut self, events: &[epoll::Event]) -> bool {
         self.now = self.clock.now();
+        self.handshakes.begin_turn();
         self.handle(events);
         self.poll_rings();
         let worked = !events.is_empty() || self.has_work();

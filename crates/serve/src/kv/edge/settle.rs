@@ -5,11 +5,9 @@ use crate::kv::connection::{Connection, Wire};
 use crate::kv::registers::Id;
 use crate::kv::stream::Interest;
 use crate::memcached::input::BufferLimit;
-use crate::memcached::output;
 use base::Nanos;
 use protocol::memcache::Line;
 use rustix::event::epoll;
-use std::os::fd::AsFd;
 
 impl Edge {
     /// Decides what a connection waits for next. Call it whenever its input, spill or closing state changed.
@@ -35,6 +33,9 @@ impl Edge {
         }
         if !connection.late.is_empty() {
             return self.watch(id, Interest::Nothing);
+        }
+        if connection.has_said_all {
+            return self.close(id);
         }
         connection.lags = connection.debt >= self.shared.registers.size(Id::NetPipeline);
         let room = connection.make_room(&mut self.pool);
@@ -63,12 +64,12 @@ impl Edge {
     }
 
     /// Says that there is no memory for the request that is arriving, and closes.
-    fn refuse(&mut self, id: u32) {
+    pub(super) fn refuse(&mut self, id: u32) {
         self.shared.net.buffer_refusals.add(1);
         let connection = live(&mut self.connections, id);
         // Best effort: the connection closes whether or not the client hears why.
-        if let Wire::Stream(stream) = &connection.wire {
-            let _ = output::send(stream.socket.as_fd(), &[Line::OutOfMemoryReading.bytes()]);
+        if let Wire::Stream(stream) = &mut connection.wire {
+            let _ = stream.socket.send(&[Line::OutOfMemoryReading.bytes()], &self.buffered);
         }
         self.close(id);
     }
@@ -91,6 +92,7 @@ impl Edge {
 
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
+        self.end_handshakes();
         let limit = Nanos::from_secs(self.shared.registers.read(Id::NetIdleTimeout));
         if limit == Nanos::ZERO {
             return;
@@ -116,6 +118,7 @@ impl Edge {
         self.runnable.retain(|&other| other != id);
         self.laggards.retain(|&other| other != id);
         self.polled.retain(|&other| other != id);
+        self.handshakes.forget(id);
         self.vacant.push(id);
         let is_rings = matches!(connection.wire, Wire::Rings(_));
         let is_counted = !matches!(connection.wire, Wire::Datagrams(_));

@@ -18,6 +18,7 @@ use super::service::by_home::Callers;
 use super::txn_door::TxnDoor;
 use crate::inc::wire::Wire;
 use crate::inc::{Topology, TopologyError, incarnation, node};
+use crate::reach::{self, Protection};
 use base::Nanos;
 use base::trace::Tracer;
 use clap::Args;
@@ -157,7 +158,8 @@ impl Seat {
         post: &Arc<Post>,
         tracer: &Tracer,
     ) -> Result<(TxnDoor, Box<dyn Callers>), StartError> {
-        crate::reach::warn_of("the home that takes transactions", &self.txn_listen);
+        let checked = reach::check_of("the home that takes transactions", &self.txn_listen, Protection::None);
+        checked.map_err(|exposed| StartError::Home(exposed.to_string()))?;
         TxnDoor::open(&self.txn_listen, post, tracer)
     }
 

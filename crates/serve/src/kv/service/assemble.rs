@@ -8,7 +8,6 @@ use super::logged::Logged;
 use super::over_chain::OverChain;
 use super::{Keeper, Kv};
 use crate::engine_cores::{EngineCore, OnCore};
-use crate::kv::StartError;
 use crate::kv::chain_client::Figures;
 use crate::kv::chains::{Chains, Place};
 use crate::kv::claiming::ConnectError;
@@ -20,6 +19,7 @@ use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use crate::kv::shared::Shared;
 use crate::kv::txn_door::TxnDoor;
+use crate::kv::{StartError, certificate};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::NetCounters;
 use base::budget::Budget;
@@ -42,6 +42,7 @@ pub fn assemble(
     core: &Arc<EngineCore>,
     seat: Option<Seat>,
 ) -> Result<Assembled, StartError> {
+    let tls = certificate(config)?;
     let registers = config.registers.clone();
     let net = Arc::new(NetCounters::default());
     let buffered = Arc::new(Budget::new(registers.size(Id::NetBufferLimit)));
@@ -77,11 +78,8 @@ pub fn assemble(
     let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
     let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
     let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
-    Ok((
-        Arc::new(Shared::new(registers, net, buffered, on_core, inboxes, (home, post, figures))),
-        edges,
-        hasher,
-    ))
+    let shared = Shared::new(registers, net, buffered, on_core, inboxes, (home, post, figures));
+    Ok((Arc::new(shared.with_tls(tls)), edges, hasher))
 }
 
 /// Commands that have a log, if `plan` says so.

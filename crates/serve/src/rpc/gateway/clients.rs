@@ -6,20 +6,23 @@
 use super::bridge::Bridge;
 use super::stream;
 use crate::descriptors;
+use base::tls::ServerTls;
 use h2::server::Connection;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// What clients are allowed.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +74,9 @@ struct Open {
     standing: Rc<Standing>,
 }
 
+/// Where clients come from, with TLS if it has a certificate.
+pub type Listener = (TcpListener, Option<Arc<ServerTls>>);
+
 /// All connections.
 pub struct Clients {
     bridge: Rc<Bridge>,
@@ -97,12 +103,12 @@ impl Clients {
     }
 
     /// Accepts and serves for ever. The connections end when this is dropped.
-    pub async fn serve(&mut self, listeners: &[TcpListener]) -> Infallible {
+    pub async fn serve(&mut self, listeners: &[Listener]) -> Infallible {
         loop {
             self.bridge.standing.open.store(self.open.len() as u64, Ordering::Relaxed);
             tokio::select! {
                 accepted = accept(listeners) => match accepted {
-                    Ok((socket, _)) => self.take(socket),
+                    Ok((socket, tls)) => self.take(socket, tls),
                     Err(error) => {
                         self.complain_once(&error.to_string());
                         sleep(ACCEPT_RETRY).await;
@@ -128,7 +134,7 @@ impl Clients {
         }
     }
 
-    fn take(&mut self, socket: TcpStream) {
+    fn take(&mut self, socket: TcpStream, tls: Option<&ServerTls>) {
         self.open.retain(|open| !open.task.is_finished());
         let is_reserved = descriptors::is_reserved(&socket);
         if is_reserved {
@@ -147,17 +153,30 @@ impl Clients {
         self.bridge.standing.accepted.fetch_add(1, Ordering::Relaxed);
         let standing = Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) });
         let ended = self.ended.subscribe();
-        let serving = connection(Rc::clone(&self.bridge), socket, Rc::clone(&standing), self.limits, ended);
-        let task = self.tasks.spawn_local(serving);
+        let (bridge, own, limits) = (Rc::clone(&self.bridge), Rc::clone(&standing), self.limits);
+        // Refused only for sockets that are no TCP.
+        let _ = socket.set_nodelay(true);
+        let task = match tls {
+            None => self.tasks.spawn_local(connection(bridge, socket, own, limits, ended)),
+            Some(tls) => {
+                let accepting = TlsAcceptor::from(tls.config()).accept(socket);
+                self.tasks.spawn_local(async move {
+                    // What goes wrong is the client's, and it was told by an alert.
+                    if let Ok(Ok(stream)) = timeout(limits.handshake, accepting).await {
+                        connection(bridge, stream, own, limits, ended).await;
+                    }
+                })
+            }
+        };
         self.open.push(Open { task, standing });
     }
 }
 
 /// The next connection to any of them.
-async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, Option<&ServerTls>)> {
     poll_fn(|context| {
-        let ready = listeners.iter().find_map(|listener| match listener.poll_accept(context) {
-            Poll::Ready(accepted) => Some(accepted),
+        let ready = listeners.iter().find_map(|(listener, tls)| match listener.poll_accept(context) {
+            Poll::Ready(accepted) => Some(accepted.map(|(socket, _)| (socket, tls.as_deref()))),
             Poll::Pending => None,
         });
         ready.map_or(Poll::Pending, Poll::Ready)
@@ -168,13 +187,11 @@ async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)
 /// Serves one client connection to its end. What it does wrong ends it and nothing else.
 async fn connection(
     bridge: Rc<Bridge>,
-    socket: TcpStream,
+    socket: impl AsyncRead + AsyncWrite + Unpin + 'static,
     standing: Rc<Standing>,
     limits: Limits,
     mut ended: watch::Receiver<bool>,
 ) {
-    // Refused only for sockets that are no TCP.
-    let _ = socket.set_nodelay(true);
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
     let mut connection = tokio::select! {
@@ -210,7 +227,10 @@ async fn connection(
 }
 
 /// Tells an idle client that no more calls are taken here.
-async fn dismiss(mut connection: Connection<TcpStream, bytes::Bytes>, limits: Limits) {
+async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
+    mut connection: Connection<S, bytes::Bytes>,
+    limits: Limits,
+) {
     connection.graceful_shutdown();
     // It need not answer.
     let _ = timeout(limits.handshake, async { while connection.accept().await.is_some() {} }).await;
@@ -219,7 +239,6 @@ async fn dismiss(mut connection: Connection<TcpStream, bytes::Bytes>, limits: Li
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     const TWO: Limits = Limits::of(2);
@@ -228,8 +247,8 @@ mod tests {
     fn beside(limits: Limits, scenario: impl AsyncFnOnce(std::net::SocketAddr)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let run = async {
-            let listeners = [TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports")];
-            let address = listeners[0].local_addr().expect("bound");
+            let listeners = [(TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports"), None)];
+            let address = listeners[0].0.local_addr().expect("bound");
             let nowhere = "memory:nowhere".parse().expect("an address");
             let mut clients =
                 Clients::new(Bridge::new(nowhere, Duration::ZERO, None, Arc::default(), None), limits);

@@ -20,18 +20,21 @@ mod wire;
 use super::RpcError;
 use crate::admin::{Routes, parse_address};
 use crate::engine_cores::EngineCore;
+use crate::process::listen::{ListenArgs, NO_CERTIFICATE, certificate_for};
 use crate::process::logger::LogArgs;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
+use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service, Shell};
 use base::registers::Shown;
+use base::tls::ServerTls;
 use base::trace::Tracer;
 use bridge::Bridge;
 use cache::Cache;
 use clap::Args;
 use client::cache::Topology;
 use clients::{Clients, Limits};
-use fabric::link::Address;
+use fabric::link::{Address, TlsOptions};
 use fabric::monitor::Monitor;
 use metrics::Standing;
 use std::io;
@@ -105,6 +108,9 @@ pub struct Command {
     admin: Option<SocketAddr>,
 
     #[command(flatten)]
+    listening: ListenArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -115,15 +121,16 @@ impl Command {
     /// The address cannot be bound.
     pub fn run(&self) -> Result<(), RpcError> {
         self.log.start("gateway");
+        self.listening.apply()?;
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut gateway = Gateway::new(self.to.clone(), Monitor::default(), &self.keys)?;
-        gateway.listen.push(self.listen);
-        let shell = Shell::of(gateway, self.admin, stop)?;
+        gateway.listen.push((self.listen, TlsOptions::of_process().certificate.is_some()));
+        let shell = Shell::of(gateway, self.listening.admin(self.admin)?, stop)?;
         for address in shell.addresses() {
             say(&format!("gRPC on {} for {}", address.trim_start_matches("grpc://"), self.to));
         }
         if let Some(admin) = shell.admin() {
-            say(&format!("metrics at http://{}/metrics", admin.address()));
+            say(&format!("metrics at {}/metrics", admin.url()));
         }
         Ok(shell.wait()?)
     }
@@ -137,10 +144,11 @@ pub struct Gateway {
     /// Of the cache to ask first, and the box.
     cache: Option<(Arc<Topology>, Option<u16>)>,
     monitor: Monitor,
-    listen: Vec<SocketAddr>,
+    /// And whether TLS is spoken there.
+    listen: Vec<(SocketAddr, bool)>,
     is_shown: bool,
     standing: Arc<Standing>,
-    bound: Vec<TcpListener>,
+    bound: Vec<(TcpListener, Option<Arc<ServerTls>>)>,
     found: Vec<SocketAddr>,
     /// Tells its thread to end.
     end: watch::Sender<bool>,
@@ -200,14 +208,21 @@ impl Gateway {
     /// As [`Service::open`], where somebody else shows the monitor.
     pub fn open_beside(&mut self, is_shown: bool) -> Result<Routes, RpcError> {
         self.is_shown = is_shown;
-        for address in &self.listen {
+        let certificate = certificate_for(&[b"h2"]).map_err(|error| RpcError::Server(error.to_string()))?;
+        for (address, has_tls) in &self.listen {
             let failed = |cause| RpcError::Gateway { address: *address, cause };
+            let tls = certificate.clone().filter(|_| *has_tls);
+            if *has_tls && tls.is_none() {
+                return Err(RpcError::Server(NO_CERTIFICATE.to_owned()));
+            }
+            let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
+            reach::check("the gateway", *address, protection)
+                .map_err(|exposed| RpcError::Server(exposed.to_string()))?;
             let listener = TcpListener::bind(address).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             let found = listener.local_addr().map_err(failed)?;
-            crate::reach::warn("the gateway", found);
             self.found.push(found);
-            self.bound.push(listener);
+            self.bound.push((listener, tls));
         }
         let (collected, checked, to) =
             (Arc::clone(&self.standing), Arc::clone(&self.standing), self.to.to_string());
@@ -231,10 +246,11 @@ impl Service for Gateway {
     }
 
     fn listen(&mut self, _protocol: &str, address: &Address) -> Result<(), String> {
-        let Address::Tcp(endpoint) = address else {
-            return Err("gRPC clients come over TCP: HOST:PORT".to_owned());
+        let (Address::Tcp(endpoint) | Address::Tls(endpoint)) = address else {
+            return Err("gRPC clients come over TCP: HOST:PORT, or with TLS tls:HOST:PORT".to_owned());
         };
-        self.listen.push(endpoint.resolve().map_err(|why| format!("{address}: {why}"))?);
+        let resolved = endpoint.resolve().map_err(|why| format!("{address}: {why}"))?;
+        self.listen.push((resolved, matches!(address, Address::Tls(_))));
         Ok(())
     }
 
@@ -292,8 +308,10 @@ impl Gateway {
                     log::warn!("{status}; the gateway will try again with each call");
                 }
                 let _ = tell.send(());
-                let listeners = bound.into_iter().map(tokio::net::TcpListener::from_std);
-                let listeners = listeners.collect::<io::Result<Vec<_>>>().expect("nonblocking listeners");
+                let listener =
+                    |(listener, tls)| io::Result::Ok((tokio::net::TcpListener::from_std(listener)?, tls));
+                let listeners: io::Result<Vec<_>> = bound.into_iter().map(listener).collect();
+                let listeners = listeners.expect("nonblocking listeners");
                 serve(bridge, listeners, limits, is_shown, ended).await;
             };
             tokio::task::LocalSet::new().block_on(&runtime, serve);
@@ -307,7 +325,7 @@ impl Gateway {
 /// Serves until it is told to end, then answers the calls that are under way.
 async fn serve(
     bridge: Rc<Bridge>,
-    listeners: Vec<tokio::net::TcpListener>,
+    listeners: Vec<clients::Listener>,
     limits: Limits,
     is_shown: bool,
     mut ended: watch::Receiver<bool>,

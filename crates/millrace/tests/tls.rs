@@ -1,0 +1,219 @@
+//! The program with certificates, and beyond loopback without: what it refuses, and that its own clients get through.
+
+use base::tls::testing::{Authority, Made};
+use base::tls::{ClientFiles, ClientTls, Session};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Folder {
+    path: PathBuf,
+    authority: Authority,
+    server: Made,
+}
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("millrace-tls-{name}-{}", std::process::id()));
+        let authority = Authority::new(&path, "ca");
+        let server = authority.issue("server");
+        Folder { path, authority, server }
+    }
+
+    /// Flags of a server.
+    fn certificate(&self) -> [String; 4] {
+        let text = |path: &PathBuf| path.to_str().expect("a path").to_owned();
+        ["--tls-cert".to_owned(), text(&self.server.cert), "--tls-key".to_owned(), text(&self.server.key)]
+    }
+
+    fn ca(&self) -> String {
+        self.authority.file().to_str().expect("a path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn command<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    for name in ["MILLRACE_TLS_CA", "MILLRACE_TLS_CERT", "MILLRACE_TLS_KEY"] {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Output {
+    command(arguments).stdin(Stdio::null()).output().expect("the program")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A server that ends with this, and what it says on standard output or error.
+struct Serving {
+    process: Child,
+    lines: Box<dyn BufRead>,
+}
+
+impl Serving {
+    fn start<S: AsRef<std::ffi::OsStr>>(arguments: &[S], hears_errors: bool) -> Serving {
+        let mut command = command(arguments);
+        // Nobody reads the other one.
+        if hears_errors {
+            command.stdout(Stdio::null())
+        } else {
+            command.stderr(Stdio::null())
+        };
+        let mut process = command.spawn().expect("the program");
+        let lines: Box<dyn BufRead> = match hears_errors {
+            true => Box::new(BufReader::new(process.stderr.take().expect("piped"))),
+            false => Box::new(BufReader::new(process.stdout.take().expect("piped"))),
+        };
+        Serving { process, lines }
+    }
+
+    /// What stands behind `begin` in the first line that has it.
+    fn after(&mut self, begin: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.lines.read_line(&mut line).expect("text") > 0, "it ended without {begin}");
+            if let Some((_, rest)) = line.split_once(begin) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn beyond_loopback_it_wants_tls_or_to_be_told() {
+    let folder = Folder::new("beyond");
+    let wild = "0.0.0.0:0";
+    let servers: &[&[&str]] = &[
+        &["up", "-l", wild],
+        &["up", "-l", "127.0.0.1:0", "-U", "0", "--admin", wild],
+        &["rpc", "serve", "--listen", "tcp:0.0.0.0:0"],
+        &["rpc", "serve", "--listen", "udp:0.0.0.0:0"],
+        &["rpc", "gateway", "--listen", wild, "memory:nobody"],
+        &["rec", "serve", "--rows", "10", "--listen", "tcp:127.0.0.1:0", "--http", wild],
+        &["rec", "serve", "--rows", "10", "--listen", "tcp:0.0.0.0:0", "--http", "127.0.0.1:0"],
+    ];
+    for server in servers {
+        let output = run(server);
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{server:?} serves: {said}");
+        assert!(
+            said.contains("could be reached from other machines") && said.contains("--insecure"),
+            "{server:?}: {said}"
+        );
+    }
+    // Told so, it serves, and says what that means.
+    let mut told = Serving::start(&["up", "-l", wild, "--insecure"], true);
+    assert!(told.after("--insecure: memcached on").contains("is not encrypted"));
+    // And with a certificate.
+    let mut secure =
+        Serving::start(&[&["up", "-l", wild].map(str::to_owned)[..], &folder.certificate()].concat(), true);
+    assert!(secure.after("serving memcached clients with TLS on ").starts_with("0.0.0.0:"));
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_named() {
+    let folder = Folder::new("files");
+    let ca = folder.ca();
+    let [_, cert, _, key] = folder.certificate();
+    for (flags, says) in [
+        (&["--tls-cert", "/nowhere.pem"][..], "cannot read /nowhere.pem"),
+        (&["--tls-cert", &ca, "--tls-key", &key], "is not the key of the first certificate"),
+        (&["--tls-cert", &cert], "has no private key in PEM"),
+        (&["--tls-key", &key], "--tls-cert FILE"),
+    ] {
+        for server in [&["up", "-l", "127.0.0.1:0"][..], &["rpc", "serve", "--listen", "tls:0"]] {
+            let output = run(&[server, flags].concat());
+            let said = stderr(&output);
+            assert!(!output.status.success() && said.contains(says), "{server:?} {flags:?}: {said}");
+        }
+    }
+    let none = run(&["rpc", "serve", "--listen", "tls:0"]);
+    assert!(stderr(&none).contains("--tls-cert FILE"), "{}", stderr(&none));
+}
+
+#[test]
+fn calls_and_questions_to_admin_ports_go_over_tls() {
+    let folder = Folder::new("calls");
+    let serve = ["rpc", "serve", "--listen", "tls:0", "--admin", "0"].map(str::to_owned);
+    let mut server = Serving::start(&[&serve[..], &folder.certificate()].concat(), false);
+    let address = format!("tls:{}", server.after("tls:"));
+    let admin = format!("https://{}", server.after("https://"));
+    let ca = folder.ca();
+    let list = run(&["rpc", "list", &address, "--tls-ca", &ca]);
+    assert!(list.status.success(), "{}", stderr(&list));
+    let list = command(&["rpc", "list", &address]).env("MILLRACE_TLS_CA", &ca).output().expect("the program");
+    assert!(list.status.success(), "{}", stderr(&list));
+    let nobody = run(&["rpc", "list", &address]);
+    assert!(!nobody.status.success() && stderr(&nobody).contains("--tls-ca FILE"), "{}", stderr(&nobody));
+    let other = Authority::new(&folder.path, "other").file();
+    let stranger = run(&["rpc", "list", &address, "--tls-ca", other.to_str().expect("a path")]);
+    assert!(stderr(&stranger).contains("an authority that is not believed here"), "{}", stderr(&stranger));
+    // Nothing was traced yet, which is an answer.
+    let trace = run(&["trace", &admin, "--tls-ca", &ca]);
+    assert!(stderr(&trace).contains("there are no traces"), "{}", stderr(&trace));
+    let plain = run(&["trace", &admin]);
+    assert!(stderr(&plain).contains("this port speaks TLS: ask https://"), "{}", stderr(&plain));
+}
+
+#[test]
+fn the_gateway_speaks_http2_over_tls() {
+    let folder = Folder::new("gateway");
+    let gateway = ["rpc", "gateway", "--listen", "127.0.0.1:0", "memory:nobody"].map(str::to_owned);
+    let mut server = Serving::start(&[&gateway[..], &folder.certificate()].concat(), false);
+    let address = server.after("gRPC on ");
+    let address = address.split(' ').next().expect("an address").to_owned();
+    let files = ClientFiles { ca: Some(folder.authority.file()), ..ClientFiles::default() };
+    let tls = ClientTls::new(&files, &[b"h2"]).expect("a good file");
+    let mut session = Session::client(&tls, "127.0.0.1").expect("an address");
+    let mut stream = TcpStream::connect(&address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let mut heard = Vec::new();
+    let mut hear = |bytes: &[u8]| {
+        heard.extend_from_slice(bytes);
+        true
+    };
+    session.shake_hands(&mut stream, &mut hear).expect("a handshake");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    session.write(&[preface], |bytes| stream.write_all(bytes).map(|()| bytes.len())).expect("sent");
+    let mut count = 0;
+    while count < 9 {
+        let received = session.read(
+            |room| stream.read(room),
+            |bytes| {
+                count += bytes.len();
+                hear(bytes)
+            },
+        );
+        assert!(!received.expect("its settings").is_end);
+    }
+    // A frame of settings.
+    assert_eq!(heard[3], 4, "{heard:?}");
+    let elsewhere = ClientTls::new(&files, &[b"smtp"]).expect("a good file");
+    let mut session = Session::client(&elsewhere, "127.0.0.1").expect("an address");
+    let mut stream = TcpStream::connect(&address).expect("it listens");
+    session.shake_hands(&mut stream, |_| true).expect_err("it speaks nothing else");
+}

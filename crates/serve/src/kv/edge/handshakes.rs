@@ -1,0 +1,59 @@
+//! TLS handshakes of an edge's connections; what bounds them is [`Handshakes`](crate::memcached::handshakes::Handshakes).
+
+use super::{Edge, live};
+use crate::kv::connection::Wire;
+use crate::kv::registers::Id;
+use crate::memcached::socket::ReadError;
+use base::Nanos;
+
+impl Edge {
+    /// A connection that begins with a handshake was taken.
+    pub(super) fn begin_handshake(&mut self, id: u32) {
+        self.handshakes.begin(id, self.now);
+        self.end_handshakes();
+    }
+
+    /// Closes those that are too many, or take too long.
+    pub(super) fn end_handshakes(&mut self) {
+        let registers = &self.shared.registers;
+        let most = registers.size(Id::TlsHandshakes);
+        let limit = Nanos::from_secs(registers.read(Id::TlsHandshakeTimeout));
+        while let Some(id) = self.handshakes.pop_excess(most, limit, self.now) {
+            self.shared.net.tls_timeouts.add(1);
+            self.close(id);
+        }
+    }
+
+    /// Reads from a connection in its handshake, if the turn has room for that. True if bytes came.
+    #[cold]
+    pub(super) fn shake_hands(&mut self, id: u32) -> bool {
+        if !self.handshakes.take_step() {
+            return false;
+        }
+        let came = self.read_socket(id);
+        let Some(Some(connection)) = self.connections.get(id as usize) else { return came };
+        let Wire::Stream(stream) = &connection.wire else { return came };
+        if !stream.socket.is_handshaking() {
+            self.shared.net.tls_handshakes.add(1);
+            self.shared.net.tls_resumed.add(u64::from(stream.socket.is_resumed()));
+            self.handshakes.forget(id);
+        }
+        came
+    }
+
+    /// A connection could not be read from.
+    pub(super) fn end_unreadable(&mut self, id: u32, why: &ReadError) {
+        match why {
+            ReadError::NoRoom => return self.refuse(id),
+            ReadError::Tls(why) => {
+                self.shared.net.tls_failures.add(1);
+                let peer = rustix::net::getpeername(live(&mut self.connections, id).descriptor());
+                let peer = peer.ok().flatten().and_then(|peer| std::net::SocketAddr::try_from(peer).ok());
+                let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
+                log::debug!("{peer} was turned away: {why}");
+            }
+            ReadError::Again | ReadError::Gone => {}
+        }
+        self.close(id);
+    }
+}
