@@ -32,6 +32,17 @@ fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
         let row = rows.iter().find(|row| row["name"] == name).expect("a row");
         assert!(number(&row["from_box"]) > 0, "{row}");
     }
+    // A transaction is with its client, the shop's edge and workers, the home before the chain, and each of its replicas.
+    let order = rows.iter().find(|row| row["name"] == "PlaceOrder, fabric").expect("a row");
+    let hops = order["hops"].as_array().expect("a list");
+    for place in ["client", "edge", "host", "engine"] {
+        assert!(hops.iter().any(|hop| hop["place"] == place), "{place}: {order}");
+    }
+    for seat in ["head", "middle", "tail"] {
+        let is_there = hops.iter().any(|hop| hop["place"] == "chain" && hop["thread"] == seat);
+        assert!(is_there, "{seat}: {order}");
+    }
+    assert!(number(&order["most_hops"]) >= 6, "{order}");
     assert_eq!(number(&outcome["compared"]), 64);
     let audit = &outcome["audit"];
     assert_eq!(number(&audit["unbalanced"]), 0, "{audit}");

@@ -110,7 +110,8 @@ fn text(ports: &mut impl Iterator<Item = u16>) -> String {
     text += &format!("[[chain]]\nnumber = {CHAIN}\nstate = [\"chain\"]\n");
     for id in 1..=REPLICAS {
         text += &format!(
-            "[[chain.replica]]\nid = {id}\naddress = \"tcp:{}\"\npeers = \"tcp:{}\"\ndata = \"replica{id}\"\n",
+            "[[chain.replica]]\nid = {id}\naddress = \"tcp:{}\"\npeers = \"tcp:{}\"\nadmin = \"{}\"\ndata = \"replica{id}\"\n",
+            at(),
             at(),
             at()
         );
@@ -186,6 +187,16 @@ impl Members {
             Means::Admin(address) => Some(address),
             _ => None,
         }
+    }
+
+    /// Where operators find the replicas of the chain.
+    pub fn replica_admins(&self) -> Vec<SocketAddr> {
+        self.file
+            .chains
+            .iter()
+            .flat_map(|chain| &chain.replicas)
+            .filter_map(|replica| replica.admin)
+            .collect()
     }
 
     /// Where clients of the chain find it.

@@ -24,6 +24,7 @@ use codec::unit::Kernel;
 use codec::unit::kernels::Lz4Decompress;
 use fabric::channel::{CallOptions, Channel, Options, Reconnecting};
 use fabric::link::Address;
+use fabric::monitor::Monitor;
 use fabric::status::Code;
 use fabric::stub::Status;
 use protocol::memcache::client::{MetaStatus, Reply, request};
@@ -118,6 +119,8 @@ pub struct Places {
     pub media: Address,
     /// The rack.
     pub topology: Topology,
+    /// Calls of some clients that are traced from there on.
+    pub monitor: Monitor,
 }
 
 /// A client of one kind.
@@ -182,7 +185,7 @@ impl Work<'_> {
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>, String> {
-        let Places { memcached, fabric, grpc, media, topology } = self.places;
+        let Places { memcached, fabric, grpc, media, topology, monitor } = self.places;
         let (book, tor) = (self.book, 1 + (self.number % crate::cluster::BOXES) as u16);
         let behind = || cache::Client::init(topology, Some(tor)).map_err(|error| error.to_string());
         Ok(match self.kind {
@@ -203,7 +206,7 @@ impl Work<'_> {
                 Box::new(ByCache { cached, shop, book })
             }
             Kind::SetProfile | Kind::Order => {
-                let (channel, shop) = call(fabric)?;
+                let (channel, shop) = call(fabric, Some(monitor))?;
                 Box::new(OverFabric { channel, shop, kind: self.kind, book })
             }
             Kind::Pack => {
@@ -221,9 +224,10 @@ pub fn open(memcached: SocketAddr) -> Result<Link, String> {
     Link::open(&memcached.to_string()).map_err(|bye| format!("memcached client: it {bye}"))
 }
 
-/// A channel to the shop.
-pub fn call(fabric: &Address) -> Result<(Channel, ShopClient), String> {
-    let channel = Channel::connect(fabric, &Options::default()).map_err(|error| error.to_string())?;
+/// A channel to the shop, which tells the monitor of its calls, if there is one.
+pub fn call(fabric: &Address, monitor: Option<&Monitor>) -> Result<(Channel, ShopClient), String> {
+    let options = Options { monitor: monitor.cloned(), ..Options::default() };
+    let channel = Channel::connect(fabric, &options).map_err(|error| error.to_string())?;
     let shop = ShopClient::new(&channel).map_err(|error| error.to_string())?;
     Ok((channel, shop))
 }

@@ -18,7 +18,7 @@ use fabric::channel::CallOptions;
 pub fn compare(places: &Places) -> Result<usize, String> {
     let mut link = open(places.memcached)?;
     let mut behind = cache::Client::init(&places.topology, Some(1)).map_err(|error| error.to_string())?;
-    let (mut channel, shop) = call(&places.fabric)?;
+    let (mut channel, shop) = call(&places.fabric, None)?;
     let mut grpc = Grpc::connect(places.grpc)?;
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::new(Limits::default()));
     for number in 0..USERS {

@@ -5,7 +5,8 @@ use super::path::Paths;
 use super::tally::Tally;
 use crate::cluster::Members;
 use crate::lab::run::record::now;
-use base::Nanos;
+use base::trace::{Tracer, chrome};
+use base::{Clock, Nanos};
 use client::web::Web;
 use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, HomeId};
@@ -22,7 +23,7 @@ const TRACE_INTERVAL: Nanos = Nanos::from_millis(1000);
 /// Until what was lost is there again.
 const OUTAGE: Duration = Duration::from_millis(800);
 /// One request of this many is traced.
-const SAMPLE: &str = "8";
+pub const SAMPLE: u64 = 8;
 /// What a page of the node may have.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -41,6 +42,8 @@ pub struct Event {
 pub struct Operator {
     web: Web,
     admin: SocketAddr,
+    /// Where the chain's replicas show what they saw of requests.
+    replicas: Vec<SocketAddr>,
     token: String,
 }
 
@@ -55,6 +58,7 @@ impl Operator {
         Ok(Operator {
             web: Web::new(Duration::from_secs(5), PAGE_BYTES_MAX),
             admin,
+            replicas: members.replica_admins(),
             token: token_for(admin)?,
         })
     }
@@ -73,12 +77,14 @@ impl Operator {
         }
     }
 
-    /// What the node's services leave of requests.
+    /// What the node's services leave of requests, and after it what those replicas leave that live.
     ///
     /// # Errors
-    /// A sentence.
-    pub fn traces(&self) -> Result<String, String> {
-        Ok(self.web.get(&format!("http://{}/trace", self.admin))?.text)
+    /// A sentence, of the node.
+    pub fn traces(&self) -> Result<Vec<String>, String> {
+        let page = |at: &SocketAddr| Ok::<_, String>(self.web.get(&format!("http://{at}/trace"))?.text);
+        let node = page(&self.admin)?;
+        Ok([node].into_iter().chain(self.replicas.iter().filter_map(|at| page(at).ok())).collect())
     }
 }
 
@@ -88,6 +94,8 @@ pub struct Conductor<'a> {
     pub members: &'a mut Members,
     /// Who moves.
     pub operator: &'a Operator,
+    /// What clients leave of their requests.
+    pub clients: &'a Tracer,
     /// What traces show.
     pub paths: &'a mut Paths,
     /// Ctrl-C.
@@ -112,7 +120,7 @@ impl Conductor<'_> {
     pub fn conduct(&mut self) -> Result<Vec<Event>, String> {
         let mut events = Vec::new();
         for service in ["cache", "shop", "media"] {
-            self.operator.set(&format!("{service}.trace.sample"), SAMPLE)?;
+            self.operator.set(&format!("{service}.trace.sample"), &SAMPLE.to_string())?;
         }
         self.pause(0.25, "everything runs", &events)?;
         self.add(&mut events, "Rank reads its requests on a host thread now, not at the edge", |this| {
@@ -182,8 +190,9 @@ impl Conductor<'_> {
     fn look(&mut self, events: &[Event]) {
         self.read = now();
         // A reading that fails is made up for by the next.
-        if let Ok(page) = self.operator.traces() {
-            let _ = self.paths.add(&page);
+        if let Ok(mut pages) = self.operator.traces() {
+            pages.push(chrome(&self.clients.spans(), Clock::shared().monotonic()));
+            let _ = self.paths.add(pages.iter().map(String::as_str));
         }
         (self.show)(self.paths, events);
     }

@@ -1,7 +1,7 @@
 //! Pictures for the page: the path of each kind of request, and the spans of one.
 
 use super::clients::Kind;
-use super::path::Hop;
+use super::path::{CLIENT, Hop};
 use super::show::Row;
 use bench::report::format::{micros, percent, short};
 use bench::report::html::escape;
@@ -90,7 +90,7 @@ fn steps(row: &Row) -> Vec<Step> {
         place: place(&hop.place),
         tip: format!("{}: {}", hop.place, hop.parts.join(", ")),
     };
-    std::iter::once(client).chain(row.hops.iter().map(hop)).collect()
+    std::iter::once(client).chain(row.hops.iter().filter(|hop| hop.place != CLIENT).map(hop)).collect()
 }
 
 fn cut(text: &str) -> String {

@@ -42,7 +42,8 @@ use client::Cluster;
 use client::cache::Topology;
 use clients::{Kind, Places, Work, set};
 use compare::compare;
-use conduct::{Conductor, Event, Operator};
+use conduct::{Conductor, Event, Operator, SAMPLE};
+use fabric::monitor::Monitor;
 use node::NodeArgs;
 use path::Paths;
 use serve::process::{interrupt, progress};
@@ -195,7 +196,9 @@ impl Whole {
             grpc: members.ports()[2],
             media: format!("tcp:{}", members.ports()[3]).parse().map_err(|error| format!("{error}"))?,
             topology: Topology::read(&members.cluster_file()).map_err(|error| error.to_string())?,
+            monitor: traced()?,
         };
+        let clients = places.monitor.tracer();
         let operator = Operator::of(&members)?;
         let book = Book::default();
         tell(0.0, "the shop is filled");
@@ -229,6 +232,7 @@ impl Whole {
             let mut conductor = Conductor {
                 members: &mut members,
                 operator: &operator,
+                clients: &clients,
                 paths: &mut paths,
                 interrupted,
                 tell,
@@ -277,6 +281,15 @@ fn tallies(shown: &[(Kind, Mutex<Tally>)]) -> Vec<(Kind, Tally)> {
         (wanted, sum)
     };
     Kind::ALL.into_iter().map(of).collect()
+}
+
+/// Where clients leave spans of some of their calls.
+fn traced() -> Result<Monitor, String> {
+    let monitor = Monitor::default();
+    monitor.set_tracer(monitor.tracer().of("client"));
+    let sampled = monitor.registers().write(fabric::registers::Id::TraceSample, SAMPLE);
+    sampled.map_err(|error| error.to_string())?;
+    Ok(monitor)
 }
 
 /// The first texts of each user, and what is in stock.

@@ -1,27 +1,31 @@
 //! The path of each kind of request: the hops that its traces show, and how long a request was at each.
 //!
-//! A hop is a thread of a service. Each moment of a request belongs to the part that began last of those under way, and so to its thread: the hops of a
-//! request add up to its own span.
+//! A hop is a thread of a service, or a part of the chain: head, middle or tail, whichever replica that is. Each moment of a request belongs to the part
+//! that began last of those under way, and so to its thread: the hops of a request add up to its own span.
 
 use super::clients::Kind;
-use serve::trace::{Span, Trace, traces};
+use serve::trace::{Span, Trace, together};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Traces of a kind that are kept.
 const KEPT: usize = 400;
 
-/// Parts in which the shop's threads wait for the store, its home and the chain behind it; and the home for the chain.
-const STORE: [&str; 4] = ["read items", "transaction", "store", "wait"];
+/// The part in which a request of memcached's waits for the chain: the replicas record nothing of it.
+const WAIT: &str = "wait";
 
-/// The place of what waits for the chain.
+/// The place of what is done at the chain.
 const CHAIN: &str = "chain";
+/// The place of who asks.
+pub const CLIENT: &str = "client";
+/// The place of a request's own span at whoever serves it.
+const EDGE: &str = "edge";
 /// The thread of gRPC's gateways.
 const GATEWAY: &str = "gateway";
 
 /// One hop of a kind's path.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Hop {
-    /// The service.
+    /// The service; of what is at no service, its place.
     pub service: String,
     /// The thread there.
     pub thread: String,
@@ -29,7 +33,7 @@ pub struct Hop {
     pub place: String,
     /// What was done there, in the order in which it began.
     pub parts: Vec<String>,
-    /// Microseconds of a request, on average.
+    /// Microseconds of a request that came there: the median.
     pub us: f64,
 }
 
@@ -37,7 +41,7 @@ impl Hop {
     /// For people.
     pub fn name(&self) -> String {
         match self.place.as_str() {
-            CHAIN => self.thread.clone(),
+            CHAIN | CLIENT => self.thread.clone(),
             _ => format!("{}/{}", self.service, self.thread),
         }
     }
@@ -56,15 +60,18 @@ fn without_number(thread: &str) -> &str {
 }
 
 impl Paths {
-    /// Adds what a node shows at `GET /trace`.
+    /// Adds what the processes show at `GET /trace`: first the node, then those that its requests go on to or come from, which have all that is over there.
     ///
     /// # Errors
-    /// It is no such page.
-    pub fn add(&mut self, page: &str) -> Result<(), String> {
-        for trace in traces(page)? {
+    /// They are no such pages.
+    pub fn add<'a>(&mut self, pages: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+        for trace in together(pages)? {
             let Some(own) = trace.spans.first() else { continue };
             // A part that is there before its request is over belongs to a trace that is not whole.
-            let is_whole = Kind::ALL.iter().any(|kind| kind.span() == Some(&own.name));
+            let is_own =
+                |span: &Span| span.name == own.name && (span.place == EDGE || span.thread == GATEWAY);
+            let is_whole =
+                Kind::ALL.iter().any(|kind| kind.span() == Some(&own.name)) && trace.spans.iter().any(is_own);
             if !is_whole || !self.seen.insert(trace.id.clone()) {
                 continue;
             }
@@ -96,6 +103,11 @@ impl Paths {
     /// Its hops, in the order in which requests come to them.
     pub fn hops(&self, kind: Kind) -> Vec<Hop> {
         hops(&self.of(kind))
+    }
+
+    /// The hops of the one of its traces that comes by most.
+    pub fn most_hops(&self, kind: Kind) -> usize {
+        self.of(kind).into_iter().map(count).max().unwrap_or_default()
     }
 
     /// The trace that comes by most hops, and by how many; of those, that of median length.
@@ -133,48 +145,54 @@ fn own_times(spans: &[Span]) -> Vec<u64> {
     own
 }
 
-/// Where a span was: what the shop's threads wait for at the store is a hop, though its spans are theirs.
+/// Where a span was.
 fn place(span: &Span) -> (String, String, String) {
-    if STORE.contains(&&*span.name) {
-        return ("cache".to_owned(), "home, chain".to_owned(), CHAIN.to_owned());
+    if span.name == WAIT {
+        return (CHAIN.to_owned(), CHAIN.to_owned(), CHAIN.to_owned());
+    }
+    if span.place == CLIENT && span.thread != GATEWAY {
+        return (CLIENT.to_owned(), CLIENT.to_owned(), CLIENT.to_owned());
     }
     // A gateway is the client of the server behind it, and an edge for everybody else.
-    let place = if span.thread == GATEWAY { "edge" } else { &span.place };
-    (span.service.clone(), without_number(&span.thread).to_owned(), place.to_owned())
+    let place = if span.thread == GATEWAY { EDGE } else { &span.place };
+    let service = if place == CHAIN { CHAIN } else { &span.service };
+    (service.to_owned(), without_number(&span.thread).to_owned(), place.to_owned())
 }
 
-/// Of a hop, over all traces: how long requests were there, how long after their beginning they came, and how many did.
+/// Of a hop, over all traces that came there: how long each was there, and how long after its beginning all of them came.
 #[derive(Default)]
 struct Sums {
     parts: Vec<String>,
-    spent_ns: u64,
+    spent_ns: Vec<u64>,
     after_ns: u64,
-    came: u64,
 }
 
 fn hops(traces: &[&Trace]) -> Vec<Hop> {
     let mut found: BTreeMap<(String, String, String), Sums> = BTreeMap::new();
     for trace in traces {
         let begin = trace.begin_ns();
-        let mut here = BTreeSet::new();
+        let mut here: BTreeMap<(String, String, String), (u64, u64)> = BTreeMap::new();
         for (span, own) in trace.spans.iter().zip(own_times(&trace.spans)) {
             let key = place(span);
             let sums = found.entry(key.clone()).or_default();
             if !sums.parts.contains(&span.name) {
                 sums.parts.push(span.name.clone());
             }
-            sums.spent_ns += own;
-            if here.insert(key) {
-                sums.after_ns += span.begin_ns - begin;
-                sums.came += 1;
-            }
+            here.entry(key).or_insert((0, span.begin_ns - begin)).0 += own;
+        }
+        for (key, (spent, after)) in here {
+            let sums = found.entry(key).or_default();
+            sums.spent_ns.push(spent);
+            sums.after_ns += after;
         }
     }
     let mut hops: Vec<(u64, Hop)> = found
         .into_iter()
-        .map(|((service, thread, place), sums)| {
-            let us = sums.spent_ns as f64 / 1e3 / traces.len() as f64;
-            (sums.after_ns / sums.came.max(1), Hop { service, thread, place, parts: sums.parts, us })
+        .map(|((service, thread, place), Sums { parts, mut spent_ns, after_ns })| {
+            let came = spent_ns.len();
+            let (_, median, _) = spent_ns.select_nth_unstable(came / 2);
+            let us = *median as f64 / 1e3;
+            (after_ns / came as u64, Hop { service, thread, place, parts, us })
         })
         .collect();
     hops.sort_by_key(|(after, _)| *after);
@@ -215,13 +233,13 @@ mod tests {
         let mut beside = span("waiting", "shop-1", 1, 105, 10);
         beside["args"]["parent"] = "a".into();
         let mut paths = Paths::default();
-        paths.add(&page(&[own, part, beside])).expect("it is a page");
+        paths.add([&*page(&[own, part, beside])]).expect("it is a page");
         let hops = paths.hops(Kind::Rank);
         let shown: Vec<_> = hops.iter().map(|hop| (&*hop.thread, hop.us)).collect();
         assert_eq!(shown, [("rpc-server", 15.0), ("shop", 35.0)]);
         assert_eq!(hops[1].parts, ["waiting", "rank"]);
         assert_eq!(paths.longest().map(|(trace, hops)| (trace.spent_ns(), hops)), Some((50_000, 2)));
         assert_eq!((paths.count(Kind::Rank), paths.count(Kind::Order)), (1, 0));
-        assert!(paths.add("no page").is_err());
+        assert!(paths.add(["no page"]).is_err());
     }
 }

@@ -72,13 +72,14 @@ impl Desk {
         file: &Path,
         work: impl FnOnce(&mut Cluster) -> Result<T, client::Error>,
     ) -> Result<T, Status> {
-        self.part(name, |desk, _| {
+        self.part(name, |desk, part| {
             let unavailable = |error: client::Error| Status::new(Code::Unavailable, error.to_string());
             if desk.cluster.is_none() {
                 let found = Cluster::builder().cluster(file).deadline(CALL_TIMEOUT).connect();
                 desk.cluster = Some(found.map_err(unavailable)?);
             }
             let cluster = desk.cluster.as_mut().expect("it was just opened");
+            cluster.set_trace(part.map(Scope::context));
             work(cluster).map_err(|error| match error {
                 // It may have been done: nobody is told to try again.
                 client::Error::Unknown { .. } => Status::new(Code::Unknown, error.to_string()),

@@ -64,6 +64,8 @@ pub struct Row {
     pub hops: Vec<Hop>,
     /// How many traces.
     pub traces: usize,
+    /// Hops of the trace that came by most.
+    pub most_hops: usize,
 }
 
 /// Something that happened, and what it meant.
@@ -130,6 +132,7 @@ impl Outcome {
             received: tally.received,
             hops: paths.hops(*kind),
             traces: paths.count(*kind),
+            most_hops: paths.most_hops(*kind),
         };
         let said = tallies.iter().flat_map(|(kind, tally)| {
             tally.wrong.iter().chain(&tally.failures).map(|what| format!("{}: {what}", kind.name()))
@@ -221,7 +224,7 @@ impl Outcome {
     }
 
     fn paths(&self) -> Table {
-        let mut table = Table::new(["request", "path: microseconds at each hop, on average", "traces"]);
+        let mut table = Table::new(["request", "path: microseconds at each hop, the median", "traces"]);
         for row in self.rows.iter().filter(|row| !row.hops.is_empty()) {
             let hops: Vec<String> =
                 row.hops.iter().map(|hop| format!("{} {:.0}", hop.name(), hop.us)).collect();
@@ -262,7 +265,7 @@ pub fn text(outcome: &Outcome) -> String {
     );
     let _ = writeln!(out, "{}\n{}\n{}", outcome.requests(), outcome.happenings(), outcome.paths());
     if let Some(trace) = &outcome.trace {
-        let _ = writeln!(out, "  a request by way of {} hops within the node:\n", outcome.hops);
+        let _ = writeln!(out, "  a request by way of {} hops:\n", outcome.hops);
         serve::trace::text(trace).lines().for_each(|line| {
             let _ = writeln!(out, "  {line}");
         });
@@ -299,7 +302,7 @@ pub fn page(outcome: &Outcome) -> Report {
         Section {
             title: "The path of each kind of request".into(),
             blocks: vec![
-                Block::Text("First what clients saw, on average over all requests; then how long a request was at each hop, on average over those that were traced (one of eight). What is left was with the client and on the wire. Of in-network reads, the share that each answered.".into()),
+                Block::Text("First what clients saw, on average over all requests; then how long a request was at each hop, the median of those that were traced (one of eight) and came there. What is left was with the client and on the wire. Of in-network reads, the share that each answered.".into()),
                 Block::Plot(draw::paths(&outcome.rows)),
             ],
         },
@@ -308,7 +311,7 @@ pub fn page(outcome: &Outcome) -> Report {
     ];
     if let Some(trace) = &outcome.trace {
         sections.push(Section {
-            title: format!("A request by way of {} hops within the node", outcome.hops),
+            title: format!("A request by way of {} hops", outcome.hops),
             blocks: vec![Block::Plot(draw::waterfall(trace))],
         });
     }
