@@ -13,12 +13,14 @@
 //!
 //! `parse` has the grammar of a request, `reply` the frames.
 //!
-//! Source: memcached's `proto_bin.c` and `doc/protocol-binary.txt`; `tests/oracle.rs` compares.
+//! Source: memcached's `proto_bin.c` and `doc/protocol-binary.txt`; `tests/differential` of `millrace` compares.
 //!
 //! [`Meta::flags_text`]: super::Meta::flags_text
 
 pub(super) mod parse;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 use super::Line;
 use super::command::Stats;

@@ -6,7 +6,7 @@
 use super::super::command::{Command, Stats, TooLarge};
 use super::super::exptime::Exptime;
 use super::super::meta::{Meta, MetaArith, MetaDelete, MetaFlags, MetaGet, MetaSet, Numbers, SetMode};
-use super::super::{KEY_MAX, Line};
+use super::super::{KEY_MAX, Line, VALUE_LEN_MAX};
 use super::opcode::*;
 use super::{Asks, Binary, HEADER_LEN, REQUEST_MAGIC};
 
@@ -139,7 +139,8 @@ pub(in super::super) fn parse(input: &[u8], max_value: u64) -> Parsed<'_> {
         return Parsed::Command { command: refused(Line::Error), len: HEADER_LEN, rest: header.body as u64 };
     }
     let head = header.extras + header.key;
-    let takes_value = matches!(shape, Shape::Store(_)) && header.value() as u64 <= max_value;
+    let takes_value =
+        matches!(shape, Shape::Store(_)) && header.value() as u64 <= max_value.min(VALUE_LEN_MAX);
     let wants = if takes_value { header.body } else { head };
     let Some(body) = body.get(..wants) else { return Parsed::Incomplete(HEADER_LEN + wants) };
     let (extras, rest) = body.split_at(header.extras);

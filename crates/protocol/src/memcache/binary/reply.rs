@@ -23,8 +23,13 @@ const FAILED: u16 = 0x86;
 /// "Invalid arguments".
 const INVALID: u16 = 0x04;
 
+/// "Unknown command".
+const UNKNOWN: u16 = 0x81;
+
 /// The status and the text for a line of the text protocol; none where it says that all is as expected.
 fn status(line: &[u8]) -> Option<(u16, &[u8])> {
+    const EXPECTED: [Line; 7] =
+        [Line::Ok, Line::End, Line::Stored, Line::Deleted, Line::Touched, Line::Reset, Line::MetaNoop];
     const FIXED: [(Line, u16, &str); 9] = [
         (Line::NotFound, 0x01, "Not found"),
         (Line::Exists, 0x02, "Data exists for key."),
@@ -33,19 +38,25 @@ fn status(line: &[u8]) -> Option<(u16, &[u8])> {
         (Line::NotStored, 0x05, "Not stored."),
         (Line::NonNumeric, 0x06, "Non-numeric server-side value for incr or decr"),
         (Line::FlushRefused, 0x20, "Auth failure."),
-        (Line::Error, 0x81, "Unknown command"),
+        (Line::Error, UNKNOWN, "Unknown command"),
         (Line::Busy, BUSY, "busy"),
     ];
+    if EXPECTED.iter().any(|expected| expected.bytes() == line) {
+        return None;
+    }
     if let Some((_, status, text)) = FIXED.iter().find(|(fixed, ..)| fixed.bytes() == line) {
         return Some((*status, text.as_bytes()));
     }
     let text = line.strip_suffix(b"\r\n").unwrap_or(line);
     let no_memory = [Line::OutOfMemory, Line::OutOfMemoryArith, Line::OutOfMemoryVivify];
-    if let Some(text) = text.strip_prefix(b"SERVER_ERROR ") {
+    Some(if let Some(text) = text.strip_prefix(b"SERVER_ERROR ") {
         let is_memory = no_memory.iter().any(|known| known.bytes() == line);
-        return Some((if is_memory { NO_MEMORY } else { FAILED }, text));
-    }
-    text.strip_prefix(b"CLIENT_ERROR ").map(|text| (INVALID, text))
+        (if is_memory { NO_MEMORY } else { FAILED }, text)
+    } else if let Some(text) = text.strip_prefix(b"CLIENT_ERROR ") {
+        (INVALID, text)
+    } else {
+        (UNKNOWN, text)
+    })
 }
 
 impl Reply<'_> {
