@@ -8,6 +8,8 @@
 //! `MILLRACE_CONVERSATIONS` sets how many, `MILLRACE_SEED` another seed; a failure prints both and the shortest
 //! conversation that still differs.
 
+#[path = "differential/binary.rs"]
+mod binary;
 mod memcached;
 mod proxied;
 mod served;

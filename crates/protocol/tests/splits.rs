@@ -97,6 +97,38 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => retrieval, 3 => store, 1 => cas, 2 => meta_set, 3 => meta, 2 => small, 1 => fixed]
 }
 
+/// A binary request whose body is so long; it has a key of the first bytes behind extras.
+fn binary(opcode: u8, key: usize, extras: usize, body: &[u8]) -> Vec<u8> {
+    let mut header = [0; 24];
+    (header[0], header[1]) = (0x80, opcode);
+    header[2..4].copy_from_slice(&(key as u16).to_be_bytes());
+    header[4] = extras as u8;
+    header[8..12].copy_from_slice(&(body.len() as u32).to_be_bytes());
+    header[12..16].copy_from_slice(b"abcd");
+    [&header[..], body].concat()
+}
+
+/// Binary requests, most of them with lengths that memcached takes.
+fn binary_stream() -> impl Strategy<Value = Vec<u8>> {
+    let extras = |opcode| match opcode {
+        1..=3 | 0x11..=0x13 => 8,
+        5 | 6 | 0x15 | 0x16 => 20,
+        0x1c..=0x1e | 0x23 | 0x24 => 4,
+        _ => 0,
+    };
+    let body = proptest::collection::vec(any::<u8>(), 0..MAX_VALUE + 40);
+    let right = (0u8..0x26, 0usize..20, body.clone()).prop_map(move |(opcode, key, body)| {
+        let extras = extras(opcode);
+        let value = if matches!(opcode, 1..=3 | 0x0e | 0x0f | 0x11..=0x13) { body.len() } else { 0 };
+        let body: Vec<u8> = body.into_iter().chain([b'k'; 40]).take(key + extras + value).collect();
+        (opcode, key, extras, body)
+    });
+    let any = (any::<u8>(), 0usize..300, 0usize..30, body);
+    let one = prop_oneof![12 => right, 1 => any]
+        .prop_map(|(opcode, key, extras, body)| binary(opcode, key, extras, &body));
+    proptest::collection::vec(one, 1..8).prop_map(|requests| requests.concat())
+}
+
 /// Requests, or bytes that look a little like them.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let noise = proptest::collection::vec(
@@ -178,6 +210,22 @@ proptest! {
     #[test]
     fn byte_by_byte_changes_nothing(bytes in stream()) {
         prop_assert_eq!(trace(&bytes, MAX_VALUE, || 1), whole(&bytes));
+    }
+
+    #[test]
+    fn splits_of_binary_requests_change_nothing(
+        bytes in binary_stream(), pieces in proptest::collection::vec(1usize..60, 1..20),
+    ) {
+        let want = whole(&bytes);
+        let mut next = pieces.iter().cycle();
+        prop_assert_eq!(&trace(&bytes, MAX_VALUE, || *next.next().expect("endless")), &want);
+        prop_assert_eq!(&trace(&bytes, MAX_VALUE, || 1), &want);
+    }
+
+    #[test]
+    fn arbitrary_bytes_in_binary_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..600), piece in 1usize..90) {
+        let bytes = [vec![0x80], bytes].concat();
+        prop_assert_eq!(trace(&bytes, MAX_VALUE, || piece), whole(&bytes));
     }
 
     #[test]
@@ -286,8 +334,9 @@ fn a_pipeline_of_a_hundred_thousand_commands() {
 }
 
 #[test]
-fn the_binary_protocol_is_turned_away_at_its_first_byte_only() {
-    assert_eq!(whole(b"\x80\0\0\0"), ["BinaryProtocol"]);
+fn the_first_byte_of_a_connection_says_which_protocol_it_speaks() {
+    assert!(whole(b"\x80\0\0\0").is_empty());
+    assert_eq!(whole(&[binary(0x0b, 0, 0, b""), b"mn\r\n".to_vec()].concat()).last().unwrap(), "NotBinary");
     assert_eq!(whole(b"mn\r\n\x80\r\n").len(), 2);
     assert_eq!(whole(b"GET / HTTP/1.1\r\nHost: x\r\n"), ["Http"]);
 }

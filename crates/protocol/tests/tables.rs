@@ -37,7 +37,7 @@ fn lines_mean_what_they_say() {
         ("delete a 0 noreply\r\n", "Delete { key: [97], noreply: true }"),
         ("decr a 5\r\n", "Arith { key: [97], delta: 5, decrement: true, noreply: false }"),
         ("touch a 5 noreply\r\n", "Touch { key: [97], exptime: Exptime(5), noreply: true }"),
-        ("flush_all 7\r\n", "FlushAll { delay: Exptime(7), noreply: false }"),
+        ("flush_all 7\r\n", "FlushAll { delay: Exptime(7), noreply: false, header: [] }"),
         ("verbosity 3 noreply\r\n", "Verbosity { level: 3, noreply: true }"),
         ("cache_memlimit 64\r\n", "CacheMemlimit { mib: 64, noreply: false }"),
         ("lru_crawler metadump all\r\n", "Dump(Dump { classes: [97, 108, 108], as_meta_get: false })"),

@@ -48,6 +48,10 @@ impl Memcached {
         false
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub fn client(&self) -> Client {
         Client::to(self.address)
     }

@@ -6,8 +6,8 @@ use super::chained::PATIENCE;
 use super::racked::{Controllers, Judge, Racked};
 use super::served::Client;
 use super::{
-    a_meta_client_works_at, memccapable_finds_every_ascii_command_at, memccapable_is_there,
-    pymemcache_passes_at, python,
+    a_meta_client_works_at, memccapable_finds_every_command_at, memccapable_is_there, pymemcache_passes_at,
+    python,
 };
 use std::net::SocketAddr;
 use std::process::Command;
@@ -105,16 +105,16 @@ fn passes_whoever_is_killed(test: &str, victims: &[&'static str], mut suite: imp
 }
 
 #[test]
-fn memccapable_finds_every_ascii_command_at_boxes_before_a_chain() {
+fn memccapable_finds_every_command_at_boxes_before_a_chain() {
     if memccapable_is_there() {
-        passes("capable", memccapable_finds_every_ascii_command_at);
+        passes("capable", memccapable_finds_every_command_at);
     }
 }
 
 #[test]
-fn memccapable_finds_every_ascii_command_whoever_of_boxes_and_chain_is_killed() {
+fn memccapable_finds_every_command_whoever_of_boxes_and_chain_is_killed() {
     if memccapable_is_there() {
-        passes_whoever_is_killed("capable-killed", &VICTIMS, memccapable_finds_every_ascii_command_at);
+        passes_whoever_is_killed("capable-killed", &VICTIMS, memccapable_finds_every_command_at);
     }
 }
 

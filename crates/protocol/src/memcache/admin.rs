@@ -51,10 +51,10 @@ fn flush_all(mut tokens: Tokens<'_>) -> Command<'_> {
         return malformed(Line::Error);
     }
     if words == usize::from(noreply) {
-        return Command::FlushAll { delay: Exptime::NEVER, noreply };
+        return Command::FlushAll { delay: Exptime::NEVER, noreply, header: b"" };
     }
     match tokens.next().and_then(Exptime::parse) {
-        Some(delay) => Command::FlushAll { delay, noreply },
+        Some(delay) => Command::FlushAll { delay, noreply, header: b"" },
         None => Command::Malformed { line: Line::InvalidExptime, noreply },
     }
 }

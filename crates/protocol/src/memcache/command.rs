@@ -5,6 +5,7 @@
 //!
 //! Bounds: a [`Command`] is at most [`COMMAND_SIZE`] bytes (asserted below), so that it may travel in a ring slot.
 
+use super::binary::{Asked, Binary};
 use super::exptime::Exptime;
 use super::lines::Line;
 use super::meta::{Meta, MetaArith, MetaDelete, MetaGet, MetaSet};
@@ -68,6 +69,8 @@ pub enum Command<'a> {
         delay: Exptime,
         /// Send no reply.
         noreply: bool,
+        /// The header of a binary request; of a text one, nothing.
+        header: &'a [u8],
     },
     /// `version`.
     Version,
@@ -107,6 +110,8 @@ pub enum Command<'a> {
         /// The line asked for no reply, and memcached then hides the error too.
         noreply: bool,
     },
+    /// A binary request without the key of an item.
+    Binary(Binary<'a>),
     /// A value beyond the limit: answer [`Line::TooLarge`]; its bytes are swallowed by the following steps.
     TooLarge(TooLarge<'a>),
 }
@@ -250,6 +255,9 @@ impl<'a> Command<'a> {
                 [Some(&mut meta.key_text), Some(&mut meta.flags_text), Some(value)]
             }
             Command::Stats(Stats::Other(words)) => [Some(words), None, None],
+            Command::FlushAll { header, .. } | Command::Binary(Binary { header, .. }) => {
+                [Some(header), None, None]
+            }
             Command::Dump(dump) => [Some(&mut dump.classes), None, None],
             _ => [None, None, None],
         }
@@ -257,6 +265,20 @@ impl<'a> Command<'a> {
 }
 
 impl Command<'_> {
+    /// What a reply returns of a binary request; none of a text one.
+    #[inline]
+    pub fn asked(&self) -> Option<Asked> {
+        match self {
+            Command::MetaGet(MetaGet { meta, .. })
+            | Command::MetaSet(MetaSet { meta, .. })
+            | Command::MetaDelete(MetaDelete { meta, .. })
+            | Command::MetaArith(MetaArith { meta, .. })
+            | Command::TooLarge(TooLarge { meta, .. }) => meta.asked(),
+            Command::FlushAll { header, .. } | Command::Binary(Binary { header, .. }) => Asked::of(header),
+            _ => None,
+        }
+    }
+
     /// True where a classic command asked for no reply at all, errors included. Meta commands have their own, finer rule.
     pub fn noreply(&self) -> bool {
         match *self {

@@ -6,6 +6,8 @@
 //!
 //! Bounds: [`LINE_BOUND`] for fixed lines and numbers, [`value_bound`], [`meta_bound`], [`stat_bound`] for the rest.
 //!
+//! A binary request ([`Reply::to`]) is answered in frames, by the same methods: `binary/reply.rs`.
+//!
 //! Silence: a classic command with noreply gets no reply whatever happens ([`Command::noreply`]); the caller checks that.
 //! The meta methods know the rule of `q` themselves and write nothing where memcached writes nothing: `mg` misses, and
 //! nominal results (`HD`, and `VA` of `ma`) of `ms`, `md` and `ma`.
@@ -14,12 +16,14 @@
 //!
 //! [`Command::noreply`]: super::command::Command::noreply
 
+use super::binary::Asked;
 use super::lines::Line;
 use super::meta::Meta;
 use super::number::{Digits, U32_DIGITS, U64_DIGITS};
 use super::{KEY_MAX, OPAQUE_MAX};
 
 pub use super::lines::LINE_BOUND;
+pub use super::outcome::{MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored};
 
 /// Bytes that hold a `VALUE` reply, its value and the `END` that may follow.
 pub const fn value_bound(key_len: usize, value_len: usize) -> usize {
@@ -64,102 +68,13 @@ pub const SMALL_BOUND: usize = {
     if meta > LINE_BOUND { meta } else { LINE_BOUND }
 };
 
-/// What `mg` found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MetaHit {
-    /// The client's own 32 bits.
-    pub client_flags: u32,
-    /// The version.
-    pub version: u64,
-    /// Seconds to live after this command, `None` for ever.
-    pub ttl: Option<u32>,
-    /// Seconds to live before this command: what `t` shows where it stands before `T` or `N`.
-    pub ttl_before: Option<u32>,
-    /// Seconds since the last access before this one.
-    pub idle_s: u32,
-    /// Fetched before this command.
-    pub fetched: bool,
-    /// This client shall recache the item.
-    pub won: bool,
-    /// The item is stale.
-    pub stale: bool,
-    /// Another client has already won.
-    pub win_sent: bool,
-}
-
-/// What `ms` did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MetaStored {
-    /// Stored under this version.
-    Stored {
-        /// The item's new version.
-        version: u64,
-    },
-    /// The condition of a mode was not met.
-    NotStored,
-    /// Another version is there.
-    Exists,
-    /// No item to compare with.
-    NotFound,
-}
-
-/// What `md` did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MetaDeleted {
-    /// Deleted, or marked stale.
-    Deleted,
-    /// Another version is there.
-    Exists,
-    /// No such key.
-    NotFound,
-}
-
-/// What `ma` did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MetaCounted {
-    /// The item holds a new number.
-    Counted {
-        /// That number.
-        number: u64,
-        /// The item's new version.
-        version: u64,
-        /// Seconds to live after this command, `None` for ever.
-        ttl: Option<u32>,
-        /// Seconds to live before it: what `t` shows where it stands before `T` or `N`.
-        ttl_before: Option<u32>,
-        /// The item was made by `N`; memcached answers that even where `q` is set.
-        created: bool,
-    },
-    /// The item could not be made.
-    NotStored,
-    /// Another version is there.
-    Exists,
-    /// No such key.
-    NotFound,
-}
-
-/// What `me` shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MetaDebug {
-    /// Seconds to live, `None` for ever.
-    pub ttl: Option<u32>,
-    /// Seconds since the last access.
-    pub idle_s: u32,
-    /// The version.
-    pub version: u64,
-    /// Fetched before.
-    pub fetched: bool,
-    /// The size class.
-    pub class: u32,
-    /// Bytes that the item takes in all.
-    pub size: u64,
-}
-
 /// A cursor that writes replies.
 #[derive(Debug)]
 pub struct Reply<'b> {
     out: &'b mut [u8],
     len: usize,
+    /// The binary request that is answered, if it is one.
+    asked: Option<Asked>,
 }
 
 #[cold]
@@ -171,7 +86,15 @@ impl<'b> Reply<'b> {
     /// A cursor at the start of `out`.
     #[inline]
     pub fn new(out: &'b mut [u8]) -> Reply<'b> {
-        Reply { out, len: 0 }
+        Reply { out, len: 0, asked: None }
+    }
+
+    /// The same, for what is said to a request of the binary protocol, if `asked` is one ([`Command::asked`]).
+    ///
+    /// [`Command::asked`]: super::command::Command::asked
+    #[inline]
+    pub fn to(out: &'b mut [u8], asked: Option<Asked>) -> Reply<'b> {
+        Reply { out, len: 0, asked }
     }
 
     /// Bytes written so far.
@@ -209,7 +132,24 @@ impl<'b> Reply<'b> {
     /// Appends a fixed line.
     #[inline]
     pub fn line(&mut self, line: Line) {
-        self.bytes(line.bytes());
+        self.said(line.bytes());
+    }
+
+    /// The same of a line with its end that is not among the fixed ones.
+    #[inline]
+    pub fn said(&mut self, line: &[u8]) {
+        match self.asked {
+            None => self.bytes(line),
+            Some(asked) => self.binary_line(asked, line),
+        }
+    }
+
+    /// What follows the value of a hit that the caller copied itself.
+    #[inline]
+    pub fn value_end(&mut self) {
+        if self.asked.is_none() {
+            self.bytes(b"\r\n");
+        }
     }
 
     /// The answer to `incr` and `decr`.
@@ -221,6 +161,9 @@ impl<'b> Reply<'b> {
 
     /// `VERSION` and the server's version text.
     pub fn version(&mut self, version: &str) {
+        if let Some(asked) = self.asked {
+            return self.binary_text(asked, version.as_bytes());
+        }
         self.bytes(b"VERSION ");
         self.bytes(version.as_bytes());
         self.bytes(b"\r\n");
@@ -252,6 +195,9 @@ impl<'b> Reply<'b> {
 
     /// One statistic with a text.
     pub fn stat(&mut self, name: &str, value: &str) {
+        if let Some(asked) = self.asked {
+            return self.binary_stat(asked, name, value.as_bytes());
+        }
         self.bytes(b"STAT ");
         self.bytes(name.as_bytes());
         self.bytes(b" ");
@@ -261,6 +207,9 @@ impl<'b> Reply<'b> {
 
     /// One statistic with a number.
     pub fn stat_number(&mut self, name: &str, value: u64) {
+        if let Some(asked) = self.asked {
+            return self.binary_stat(asked, name, Digits::of(value).as_bytes());
+        }
         self.bytes(b"STAT ");
         self.bytes(name.as_bytes());
         self.bytes(b" ");
@@ -273,14 +222,17 @@ impl<'b> Reply<'b> {
         self.meta_hit_head(meta, hit, value.len());
         if meta.flags.has(b'v') {
             self.bytes(value);
-            self.bytes(b"\r\n");
+            self.value_end();
         }
     }
 
     /// The head of [`Reply::meta_hit`], for a caller that copies the value itself; only where `v` was asked does a value
-    /// with its `\r\n` follow.
+    /// and [`Reply::value_end`] follow.
     #[inline]
     pub fn meta_hit_head(&mut self, meta: &Meta<'_>, hit: &MetaHit, value_len: usize) {
+        if let Some(asked) = self.asked {
+            return self.binary_hit_head(asked, meta, hit, value_len);
+        }
         self.value_or_header(meta, value_len);
         let mut ttl = hit.ttl_before;
         for flag in words(meta.flags_text) {
@@ -309,6 +261,9 @@ impl<'b> Reply<'b> {
 
     /// `mg` found nothing.
     pub fn meta_miss(&mut self, meta: &Meta<'_>) {
+        if let Some(asked) = self.asked {
+            return self.binary_miss(asked, meta);
+        }
         if !meta.is_quiet() {
             self.status_and_echoes(b"EN", meta);
         }
@@ -316,6 +271,9 @@ impl<'b> Reply<'b> {
 
     /// `ms`; `size` is the length of the value now, which `s` returns.
     pub fn meta_stored(&mut self, meta: &Meta<'_>, stored: MetaStored, size: usize) {
+        if let Some(asked) = self.asked {
+            return self.binary_stored(asked, stored);
+        }
         let (status, version) = match stored {
             MetaStored::Stored { .. } if meta.is_quiet() => return,
             MetaStored::Stored { version } => (b"HD", version),
@@ -336,6 +294,9 @@ impl<'b> Reply<'b> {
 
     /// `md`.
     pub fn meta_deleted(&mut self, meta: &Meta<'_>, deleted: MetaDeleted) {
+        if let Some(asked) = self.asked {
+            return self.binary_deleted(asked, deleted);
+        }
         match deleted {
             MetaDeleted::Deleted if meta.is_quiet() => {}
             MetaDeleted::Deleted => self.status_and_echoes(b"HD", meta),
@@ -346,6 +307,9 @@ impl<'b> Reply<'b> {
 
     /// `ma`.
     pub fn meta_counted(&mut self, meta: &Meta<'_>, counted: MetaCounted) {
+        if let Some(asked) = self.asked {
+            return self.binary_counted(asked, counted);
+        }
         let (number, version, ttl, ttl_before) = match counted {
             MetaCounted::Counted { created: false, .. } if meta.is_quiet() => return,
             MetaCounted::Counted { number, version, ttl, ttl_before, .. } => {

@@ -10,6 +10,7 @@
 //! drop its value), `N` with append and prepend, and `s` answered by `ms`.
 
 use super::base64;
+use super::binary::Asked;
 use super::classic::{Parsed, error, malformed};
 use super::command::{Command, TooLarge};
 use super::exptime::Exptime;
@@ -32,6 +33,17 @@ impl MetaFlags {
         self.0 & MetaFlags::bit(letter) != 0
     }
 
+    /// The bit of a request of the binary protocol; no letter has it.
+    const BINARY: u64 = 1 << 63;
+
+    /// Those of a binary request: these letters, and `C` where it has a version to compare with.
+    pub(super) fn binary(letters: &[u8], compares: bool) -> MetaFlags {
+        let compare = if compares { MetaFlags::bit(b'C') } else { 0 };
+        MetaFlags(
+            letters.iter().fold(MetaFlags::BINARY | compare, |bits, &letter| bits | MetaFlags::bit(letter)),
+        )
+    }
+
     #[inline]
     const fn bit(letter: u8) -> u64 {
         if letter.is_ascii_alphabetic() { 1 << (letter - b'A') } else { 0 }
@@ -43,7 +55,7 @@ impl MetaFlags {
 pub struct Meta<'a> {
     /// The key as it stands in the request: plain, or base64 where [`Meta::is_base64`].
     pub key_text: &'a [u8],
-    /// The flags as they stand in the request, without the value length of `ms`.
+    /// The flags as they stand in the request, without the value length of `ms`; the header of a binary request, which is what its reply returns.
     pub flags_text: &'a [u8],
     /// The flags as bits.
     pub flags: MetaFlags,
@@ -53,6 +65,18 @@ impl<'a> Meta<'a> {
     /// A plain key without flags.
     pub const fn classic(key: &'a [u8]) -> Meta<'a> {
         Meta { key_text: key, flags_text: b"", flags: MetaFlags(0) }
+    }
+
+    /// What a reply returns of a binary request; none of a text one.
+    #[inline]
+    pub fn asked(&self) -> Option<Asked> {
+        if self.is_binary() { Asked::of(self.flags_text) } else { None }
+    }
+
+    /// True for a request of the binary protocol.
+    #[inline]
+    pub const fn is_binary(&self) -> bool {
+        self.flags.0 & MetaFlags::BINARY != 0
     }
 
     /// True where the key's text is base64.
@@ -114,7 +138,7 @@ impl<'a> Meta<'a> {
 pub struct MetaGet<'a> {
     /// Key and flags: `v` value, `u` no bump, `q` quiet; the rest asks for words of the reply.
     pub meta: Meta<'a>,
-    numbers: Numbers,
+    pub(super) numbers: Numbers,
 }
 
 /// How `ms` stores.
@@ -144,10 +168,10 @@ pub struct MetaSet<'a> {
     pub client_flags: u32,
     /// `M`.
     pub mode: SetMode,
-    ttl: Exptime,
-    vivify: Exptime,
-    compare: u64,
-    version: u64,
+    pub(super) ttl: Exptime,
+    pub(super) vivify: Exptime,
+    pub(super) compare: u64,
+    pub(super) version: u64,
 }
 
 /// `md`.
@@ -155,7 +179,7 @@ pub struct MetaSet<'a> {
 pub struct MetaDelete<'a> {
     /// Key and flags: `I` mark stale instead of deleting, `x` drop the value and keep the item, `q` quiet.
     pub meta: Meta<'a>,
-    numbers: Numbers,
+    pub(super) numbers: Numbers,
 }
 
 /// `ma`.
@@ -169,20 +193,20 @@ pub struct MetaArith<'a> {
     pub initial: u64,
     /// `MD` or `M-`.
     pub decrement: bool,
-    ttl: Exptime,
-    vivify: Exptime,
-    compare: u64,
-    version: u64,
+    pub(super) ttl: Exptime,
+    pub(super) vivify: Exptime,
+    pub(super) compare: u64,
+    pub(super) version: u64,
 }
 
 /// The numbers that `mg` and `md` use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Numbers {
-    ttl: Exptime,
-    vivify: Exptime,
-    recache: Exptime,
-    compare: u64,
-    version: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Numbers {
+    pub(super) ttl: Exptime,
+    pub(super) vivify: Exptime,
+    pub(super) recache: Exptime,
+    pub(super) compare: u64,
+    pub(super) version: u64,
 }
 
 macro_rules! optional {

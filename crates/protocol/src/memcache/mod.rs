@@ -1,4 +1,4 @@
-//! The memcached text protocol, classic and meta, as a server speaks it: bytes in, commands out; results in, bytes out.
+//! The memcached protocols, text (classic and meta) and binary, as a server speaks them: bytes in, commands out; results in, bytes out.
 //!
 //! Nothing here knows a store, a clock or a socket. A connection owns a [`Parser`] and a read buffer:
 //!
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One file per purpose: [`command`] what a request means, [`parse`] the incremental machine, `classic`, `admin` and
-//! [`meta`] the grammar of one line, [`emit`] replies and their bounds, [`lines`] the fixed texts, [`exptime`] times,
+//! [`meta`] the grammar of one line, [`emit`] replies and their bounds, [`lines`] the fixed texts, [`exptime`] times, [`binary`] frames,
 //! [`udp`] the datagram frame, [`client`] the other side, for those who send requests.
 //!
 //! The measure is memcached 1.6.18 as Debian 12 ships it; `tests/oracle.rs` compares whole conversations with it byte
@@ -19,6 +19,7 @@
 
 mod admin;
 mod base64;
+pub mod binary;
 mod classic;
 pub mod client;
 pub mod command;
@@ -27,10 +28,12 @@ pub mod exptime;
 pub mod lines;
 pub mod meta;
 mod number;
+mod outcome;
 pub mod parse;
 mod tokens;
 pub mod udp;
 
+pub use binary::{Asked, Asks, Binary};
 pub use command::{Command, Dump, Get, Shutdown, Stats, Store, StoreVerb, TooLarge};
 pub use emit::Reply;
 pub use exptime::Exptime;

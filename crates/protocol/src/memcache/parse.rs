@@ -25,6 +25,7 @@
 //!
 //! Tests: `tests/splits.rs` (every split gives the same steps), `tests/oracle.rs`, `fuzz/`.
 
+use super::binary::{self, REQUEST_MAGIC};
 use super::classic::{self, Parsed, Retrieval, malformed};
 use super::command::{Command, Get};
 use super::exptime::Exptime;
@@ -32,9 +33,6 @@ use super::lines::Line;
 use super::tokens::Tokens;
 use super::{KEY_MAX, LINE_MAX};
 use memchr::{memchr, memchr2};
-
-/// First byte of every request of memcached's binary protocol.
-const BINARY_MAGIC: u8 = 0x80;
 
 /// What the front of the buffer turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +66,12 @@ pub enum Step<'a> {
 pub enum CloseReason {
     /// [`LINE_MAX`] bytes without a newline.
     LineTooLong,
-    /// The binary protocol, which is not spoken here.
-    BinaryProtocol,
+    /// A binary request that cannot be read on; its reply says why.
+    Refused,
+    /// Between binary requests, a byte that begins none.
+    NotBinary,
+    /// The client said that it ends the connection, and got its reply.
+    Quit,
     /// A web browser, perhaps on behalf of a hostile page.
     Http,
 }
@@ -79,7 +81,7 @@ impl CloseReason {
     pub const fn line(self) -> Option<Line> {
         match self {
             CloseReason::LineTooLong => Some(Line::LineTooLong),
-            CloseReason::BinaryProtocol | CloseReason::Http => None,
+            CloseReason::Refused | CloseReason::NotBinary | CloseReason::Quit | CloseReason::Http => None,
         }
     }
 }
@@ -90,6 +92,8 @@ enum State {
     First,
     /// At the first byte of a line.
     Line,
+    /// At the first byte of a binary request.
+    Binary,
     /// Among the keys of a retrieval. `streamed`: the end of its line had not arrived when it began.
     Keys { retrieval: Retrieval, streamed: bool },
     /// Inside a value that nobody wants.
@@ -109,12 +113,14 @@ pub struct Parser {
     /// Bytes that must be shown before another look is worth it.
     wants: usize,
     max_value: u64,
+    /// The first byte said so.
+    is_binary: bool,
 }
 
 impl Parser {
     /// A parser at the start of a connection that refuses values longer than `max_value` bytes.
     pub fn new(max_value: usize) -> Parser {
-        Parser { state: State::First, scanned: 0, wants: 1, max_value: max_value as u64 }
+        Parser { state: State::First, scanned: 0, wants: 1, max_value: max_value as u64, is_binary: false }
     }
 
     /// Bytes of buffer with which every request can be understood.
@@ -129,7 +135,20 @@ impl Parser {
 
     /// Whether no request has begun that is not handed out in full: a message may end here.
     pub fn is_between_requests(&self) -> bool {
-        matches!(self.state, State::First | State::Line) && self.wants == 1
+        matches!(self.state, State::First | State::Line | State::Binary) && self.wants == 1
+    }
+
+    /// Whether the connection speaks the binary protocol.
+    pub fn is_binary(&self) -> bool {
+        self.is_binary
+    }
+
+    /// Why nothing is understood any more, if so: after the last command of a binary connection that is known before more arrives.
+    pub fn closed(&self) -> Option<CloseReason> {
+        match self.state {
+            State::Closed(reason) => Some(reason),
+            _ => None,
+        }
     }
 
     /// Takes one step over `input`, the unconsumed bytes of the connection.
@@ -149,7 +168,11 @@ impl Parser {
     #[cold]
     fn rare<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
         match self.state {
-            State::First if input[0] == BINARY_MAGIC => self.close(CloseReason::BinaryProtocol),
+            State::First if input[0] == REQUEST_MAGIC => {
+                self.is_binary = true;
+                self.binary(input)
+            }
+            State::Binary => self.binary(input),
             State::First => {
                 self.state = State::Line;
                 self.line(input)
@@ -157,6 +180,7 @@ impl Parser {
             State::Swallow { left } => {
                 let consumed = left.min(input.len() as u64);
                 self.state = match left - consumed {
+                    0 if self.is_binary => State::Binary,
                     0 => State::Line,
                     left => State::Swallow { left },
                 };
@@ -171,6 +195,28 @@ impl Parser {
             },
             State::Closed(reason) => Step::Close { reason },
             State::Line | State::Keys { .. } => unreachable!("the caller handles the common states"),
+        }
+    }
+
+    /// At the first byte of a binary request.
+    fn binary<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        self.state = State::Binary;
+        match binary::parse::parse(input, self.max_value) {
+            binary::parse::Parsed::Incomplete(wants) => {
+                self.wants = wants;
+                Step::Incomplete { wants }
+            }
+            binary::parse::Parsed::Command { command, len, rest } => {
+                if rest > 0 {
+                    self.state = State::Swallow { left: rest };
+                }
+                Step::Command { command, consumed: len }
+            }
+            binary::parse::Parsed::Last { command, len, is_quit } => {
+                self.state = State::Closed(if is_quit { CloseReason::Quit } else { CloseReason::Refused });
+                Step::Command { command, consumed: len }
+            }
+            binary::parse::Parsed::NotBinary => self.close(CloseReason::NotBinary),
         }
     }
 

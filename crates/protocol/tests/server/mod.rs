@@ -7,8 +7,8 @@ use protocol::memcache::emit::{
     MetaCounted, MetaDebug, MetaDeleted, MetaHit, MetaStored, meta_bound, value_bound,
 };
 use protocol::memcache::{
-    Command, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, Parser, Reply, SetMode, Step,
-    Store, StoreVerb, decimal,
+    Asks, Binary, Command, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, Parser, Reply,
+    SetMode, Step, Store, StoreVerb, decimal,
 };
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ impl Server {
                 }
                 Step::Command { command, consumed } => {
                     let mut room = vec![0; 4096 + value_bound(KEY_MAX, 1 << 20)];
-                    let mut reply = Reply::new(&mut room);
+                    let mut reply = Reply::to(&mut room, command.asked());
                     self.execute(&command, &mut reply);
                     if !command.noreply() {
                         answer.bytes.extend_from_slice(reply.written());
@@ -129,7 +129,12 @@ impl Server {
                 self.items.clear();
                 reply.line(Line::Ok);
             }
-            Command::Version => reply.version("1.6.18"),
+            Command::Version | Command::Binary(Binary { asks: Asks::Version, .. }) => {
+                reply.version("1.6.18");
+            }
+            Command::Binary(Binary { asks: Asks::Noop | Asks::Quit, .. }) => reply.line(Line::Ok),
+            Command::Binary(Binary { asks: Asks::Stats(stats), .. }) => reply_to_stats(stats, reply),
+            Command::Binary(Binary { asks: Asks::Refused(line), .. }) => reply.line(line),
             Command::Verbosity { .. } | Command::CacheMemlimit { .. } => reply.line(Line::Ok),
             Command::Stats(stats) => reply_to_stats(stats, reply),
             Command::Dump(_) => reply.line(Line::End),

@@ -12,7 +12,7 @@ use super::stream::{Piece, Stream};
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
-use protocol::memcache::{Command, Line, Parser, Step};
+use protocol::memcache::{CloseReason, Command, Line, Parser, Step};
 use ring::arena::Span;
 use std::collections::VecDeque;
 use std::io;
@@ -213,6 +213,10 @@ impl Connection {
                 }
                 Step::Command { command, consumed } => {
                     self.input.consume(consumed);
+                    if let (Command::Binary(_), Some(reason)) = (command, self.parser.closed()) {
+                        self.closing = true;
+                        self.unreadable = reason != CloseReason::Quit;
+                    }
                     return Parsed::Request(command);
                 }
                 Step::Skip { consumed } => {
@@ -259,6 +263,8 @@ impl Connection {
                 }
                 Step::Command { command, consumed } => {
                     self.consume(consumed);
+                    let quits = self.parser.closed() == Some(CloseReason::Quit);
+                    self.closing |= quits && matches!(self.wire, Wire::Rings(_));
                     return Parsed::Request(command);
                 }
                 Step::Skip { consumed } => {
@@ -266,6 +272,8 @@ impl Connection {
                     input = &input[consumed..];
                     continue;
                 }
+                // Whoever speaks binary reads no lines.
+                Step::Incomplete { .. } | Step::Close { .. } if self.parser.is_binary() => None,
                 Step::Incomplete { .. } => Some(Line::IncompleteMessage),
                 // The message cannot be read on; the next one can.
                 Step::Close { reason } => Some(reason.line().unwrap_or(Line::Error)),

@@ -14,7 +14,7 @@ use crate::memcached::output::Spill;
 use crate::memcached::socket::{ReadError, Socket};
 use base::budget::Budget;
 use base::tls::Received;
-use protocol::memcache::{Command, Line, Parser, Step};
+use protocol::memcache::{Asked, CloseReason, Command, Line, Parser, Step};
 use protocol::wire::MAX_VALUE;
 use rustix::event::epoll::EventFlags;
 use std::io;
@@ -126,6 +126,10 @@ impl Connection {
                     push(&mut self.flow, &command, now, shared);
                     self.input.consume(consumed);
                     taken += 1;
+                    if let Some(reason) = self.parser.closed() {
+                        shared.net.protocol_kicks.add(u64::from(reason != CloseReason::Quit));
+                        self.stop_reading();
+                    }
                 }
                 Step::Skip { consumed } => self.input.consume(consumed),
                 Step::Incomplete { wants } => {
@@ -134,7 +138,7 @@ impl Connection {
                 }
                 Step::Close { reason } => {
                     shared.net.protocol_kicks.add(1);
-                    reason.line().into_iter().for_each(|line| push_line(&mut self.flow, line));
+                    reason.line().into_iter().for_each(|line| push_line(&mut self.flow, None, line));
                     self.stop_reading();
                 }
             }
@@ -228,21 +232,22 @@ impl Connection {
     }
 }
 
-fn push_line(flow: &mut Flow, line: Line) {
+fn push_line(flow: &mut Flow, asked: Option<Asked>, line: Line) {
     let mut out = Vec::new();
-    append_line(&mut out, line);
+    append_line(&mut out, asked, line);
     flow.push_ready(out);
 }
 
 fn push(flow: &mut Flow, command: &Command<'_>, now: u32, shared: &Shared) {
+    let asked = command.asked();
     match meaning(command, now, &shared.homes) {
         Meaning::Task(task, form) => flow.push(task.with_stream(shared.value_max > MAX_VALUE), form),
-        Meaning::Line(line) => push_line(flow, line),
-        Meaning::Stats(which) => flow.push_ready(stats::reply(&which, shared)),
+        Meaning::Line(line) => push_line(flow, asked, line),
+        Meaning::Stats(which) => flow.push_ready(stats::reply(&which, asked, shared)),
         Meaning::Silence => {}
         Meaning::Version => {
             let mut out = Vec::new();
-            reply::append(&mut out, VERSION_BOUND, version);
+            reply::append(&mut out, asked, VERSION_BOUND, version);
             flow.push_ready(out);
         }
     }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn push(flow: &mut Flow, key: &str, what: What) {
-        flow.push(Task::new(key.into(), what), Form::Classic { noreply: false });
+        flow.push(Task::new(key.into(), what), Form::Classic { noreply: false, asked: None });
     }
 
     fn get(flow: &mut Flow, key: &str) {

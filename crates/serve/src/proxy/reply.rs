@@ -1,10 +1,11 @@
 //! From outcomes to what a memcached client reads. The texts are `protocol::memcache::emit`'s.
 
 use super::command::{Counted, Hit, Outcome, Trouble, seconds};
+use protocol::memcache::binary::HEADER_LEN;
 use protocol::memcache::emit::{
     LINE_BOUND, MetaCounted, MetaDeleted, MetaHit, MetaStored, Reply, SMALL_BOUND, meta_bound, value_bound,
 };
-use protocol::memcache::{Line, Meta, MetaFlags};
+use protocol::memcache::{Asked, Line, Meta, MetaFlags};
 use protocol::wire::Status;
 
 /// How a command is answered.
@@ -21,11 +22,15 @@ pub enum Form {
     Classic {
         /// Or none.
         noreply: bool,
+        /// Or the frame for this binary request.
+        asked: Option<Asked>,
     },
     /// That the value is too large, whatever became of the old one.
     TooLarge {
         /// Or nothing.
         noreply: bool,
+        /// Or the frame for this binary request.
+        asked: Option<Asked>,
     },
     /// `mg`.
     MetaGet(MetaForm),
@@ -53,6 +58,9 @@ impl MetaForm {
 
     /// Those of a `mg`, but for what no home knows of an item: whether it was read before, and when.
     pub fn of_get(meta: &Meta<'_>) -> MetaForm {
+        if meta.is_binary() {
+            return MetaForm::of(meta);
+        }
         let is_known = |word: &&[u8]| !matches!(word.first(), Some(b'h' | b'l'));
         let words = meta.flags_text.split(|&b| b == b' ').filter(is_known);
         MetaForm { flags_text: words.collect::<Vec<_>>().join(&b' ').into(), ..MetaForm::of(meta) }
@@ -63,19 +71,19 @@ impl MetaForm {
     }
 }
 
-/// Appends what `write` writes, at most `bound` bytes.
-pub fn append(out: &mut Vec<u8>, bound: usize, write: impl FnOnce(&mut Reply<'_>)) {
+/// Appends what `write` writes, at most `bound` bytes, for the binary request `asked` if it was one.
+pub fn append(out: &mut Vec<u8>, asked: Option<Asked>, bound: usize, write: impl FnOnce(&mut Reply<'_>)) {
     let start = out.len();
     out.resize(start + bound, 0);
-    let mut reply = Reply::new(&mut out[start..]);
+    let mut reply = Reply::to(&mut out[start..], asked);
     write(&mut reply);
     let len = reply.len();
     out.truncate(start + len);
 }
 
 /// Appends a line.
-pub fn append_line(out: &mut Vec<u8>, line: Line) {
-    append(out, LINE_BOUND, |reply| reply.line(line));
+pub fn append_line(out: &mut Vec<u8>, asked: Option<Asked>, line: Line) {
+    append(out, asked, LINE_BOUND + HEADER_LEN, |reply| reply.line(line));
 }
 
 /// Appends the reply to a command of `key` that came to `outcome`. False where it ends the retrieval that it is a part of, as an error does.
@@ -83,9 +91,9 @@ pub fn append_line(out: &mut Vec<u8>, line: Line) {
 pub fn append_reply(out: &mut Vec<u8>, form: &Form, key: &[u8], outcome: &Outcome) -> bool {
     match form {
         Form::Get { with_cas, last } => return append_get(out, key, (*with_cas, *last), outcome),
-        Form::Classic { noreply: true } | Form::TooLarge { noreply: true } => {}
-        Form::TooLarge { .. } => append_line(out, Line::TooLarge),
-        Form::Classic { .. } => append_classic(out, outcome),
+        Form::Classic { noreply: true, .. } | Form::TooLarge { noreply: true, .. } => {}
+        Form::TooLarge { asked, .. } => append_line(out, *asked, Line::TooLarge),
+        Form::Classic { asked, .. } => append_classic(out, *asked, outcome),
         Form::MetaGet(form) => append_meta_get(out, &form.meta(), outcome),
         Form::MetaSet(form, size) => append_meta_set(out, &form.meta(), *size, outcome),
         Form::MetaDelete(form) => append_meta_delete(out, &form.meta(), outcome),
@@ -96,25 +104,25 @@ pub fn append_reply(out: &mut Vec<u8>, form: &Form, key: &[u8], outcome: &Outcom
 
 fn append_get(out: &mut Vec<u8>, key: &[u8], (with_cas, last): (bool, bool), outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Hit(hit) => append(out, value_bound(key.len(), hit.value.len()), |reply| {
+        Outcome::Hit(hit) => append(out, None, value_bound(key.len(), hit.value.len()), |reply| {
             reply.value(key, hit.flags, with_cas.then_some(hit.version), &hit.value);
         }),
         Outcome::Miss => {}
         trouble => {
-            append_line(out, error(trouble));
+            append_line(out, None, error(trouble));
             return false;
         }
     }
     if last {
-        append_line(out, Line::End);
+        append_line(out, None, Line::End);
     }
     true
 }
 
-fn append_classic(out: &mut Vec<u8>, outcome: &Outcome) {
+fn append_classic(out: &mut Vec<u8>, asked: Option<Asked>, outcome: &Outcome) {
     let line = match outcome {
         Outcome::Counted(counted) => {
-            return append(out, LINE_BOUND, |reply| reply.number(counted.number));
+            return append(out, asked, LINE_BOUND, |reply| reply.number(counted.number));
         }
         Outcome::Stored { .. } => Line::Stored,
         Outcome::NotStored => Line::NotStored,
@@ -125,18 +133,18 @@ fn append_classic(out: &mut Vec<u8>, outcome: &Outcome) {
         Outcome::Flushed => Line::Ok,
         other => error(other),
     };
-    append_line(out, line);
+    append_line(out, asked, line);
 }
 
 fn append_meta_get(out: &mut Vec<u8>, meta: &Meta<'_>, outcome: &Outcome) {
     match outcome {
         Outcome::Hit(hit) => {
-            append(out, meta_bound(meta.key_text.len(), hit.value.len()), |reply| {
+            append(out, meta.asked(), meta_bound(meta.key_text.len(), hit.value.len()), |reply| {
                 reply.meta_hit(meta, &shown(hit), &hit.value);
             });
         }
-        Outcome::Miss => append(out, SMALL_BOUND, |reply| reply.meta_miss(meta)),
-        trouble => append_line(out, error(trouble)),
+        Outcome::Miss => append(out, meta.asked(), SMALL_BOUND, |reply| reply.meta_miss(meta)),
+        trouble => append_line(out, meta.asked(), error(trouble)),
     }
 }
 
@@ -161,9 +169,9 @@ fn append_meta_set(out: &mut Vec<u8>, meta: &Meta<'_>, size: usize, outcome: &Ou
         Outcome::NotStored => (MetaStored::NotStored, size),
         Outcome::Exists => (MetaStored::Exists, size),
         Outcome::NotFound => (MetaStored::NotFound, size),
-        ref trouble => return append_line(out, error(trouble)),
+        ref trouble => return append_line(out, meta.asked(), error(trouble)),
     };
-    append(out, SMALL_BOUND, |reply| reply.meta_stored(meta, stored, size));
+    append(out, meta.asked(), SMALL_BOUND, |reply| reply.meta_stored(meta, stored, size));
 }
 
 fn append_meta_delete(out: &mut Vec<u8>, meta: &Meta<'_>, outcome: &Outcome) {
@@ -171,9 +179,9 @@ fn append_meta_delete(out: &mut Vec<u8>, meta: &Meta<'_>, outcome: &Outcome) {
         Outcome::Deleted => MetaDeleted::Deleted,
         Outcome::Exists => MetaDeleted::Exists,
         Outcome::NotFound => MetaDeleted::NotFound,
-        trouble => return append_line(out, error(trouble)),
+        trouble => return append_line(out, meta.asked(), error(trouble)),
     };
-    append(out, SMALL_BOUND, |reply| reply.meta_deleted(meta, deleted));
+    append(out, meta.asked(), SMALL_BOUND, |reply| reply.meta_deleted(meta, deleted));
 }
 
 fn append_meta_arith(out: &mut Vec<u8>, meta: &Meta<'_>, outcome: &Outcome) {
@@ -187,9 +195,9 @@ fn append_meta_arith(out: &mut Vec<u8>, meta: &Meta<'_>, outcome: &Outcome) {
         },
         Outcome::Exists => MetaCounted::Exists,
         Outcome::NotFound => MetaCounted::NotFound,
-        ref other => return append_line(out, error(other)),
+        ref other => return append_line(out, meta.asked(), error(other)),
     };
-    append(out, SMALL_BOUND, |reply| reply.meta_counted(meta, counted));
+    append(out, meta.asked(), SMALL_BOUND, |reply| reply.meta_counted(meta, counted));
 }
 
 /// The line for an outcome that is an error of every command.

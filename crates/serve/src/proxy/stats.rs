@@ -7,8 +7,9 @@ use super::reply;
 use super::shared::Shared;
 use crate::memcached::counters::Counter;
 use crate::memcached::{PROTOCOL_VERSION, command_counters};
+use protocol::memcache::binary::HEADER_LEN;
 use protocol::memcache::emit::{LINE_BOUND, Reply, stat_bound};
-use protocol::memcache::{Line, Stats};
+use protocol::memcache::{Asked, Line, Stats};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 macro_rules! counters {
@@ -98,8 +99,8 @@ impl Counters {
 }
 
 /// The reply to `stats` of this family. Families that tell of memory are empty: a proxy keeps no items.
-pub fn reply(which: &Stats<'_>, shared: &Shared) -> Vec<u8> {
-    let mut out = Vec::new();
+pub fn reply(which: &Stats<'_>, asked: Option<Asked>, shared: &Shared) -> Vec<u8> {
+    let mut out = Page { bytes: Vec::new(), asked };
     let end = match which {
         Stats::General => {
             general(&mut out, shared);
@@ -125,11 +126,24 @@ pub fn reply(which: &Stats<'_>, shared: &Shared) -> Vec<u8> {
         Stats::DetailOn | Stats::DetailOff => Line::Ok,
         Stats::Other(_) => Line::Error,
     };
-    reply::append(&mut out, LINE_BOUND, |reply: &mut Reply<'_>| reply.line(end));
-    out
+    out.append(LINE_BOUND, |reply| reply.line(end));
+    out.bytes
 }
 
-fn general(out: &mut Vec<u8>, shared: &Shared) {
+/// Statistics as they are written, for the binary request that asked for them if it was one.
+struct Page {
+    bytes: Vec<u8>,
+    asked: Option<Asked>,
+}
+
+impl Page {
+    /// Adds what `write` writes: at most `bound` bytes as text.
+    fn append(&mut self, bound: usize, write: impl FnOnce(&mut Reply<'_>)) {
+        reply::append(&mut self.bytes, self.asked, bound + HEADER_LEN, write);
+    }
+}
+
+fn general(out: &mut Page, shared: &Shared) {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     number(out, "pid", u64::from(std::process::id()));
     number(out, "uptime", shared.uptime_s());
@@ -158,7 +172,7 @@ fn general(out: &mut Vec<u8>, shared: &Shared) {
     }
 }
 
-fn settings(out: &mut Vec<u8>, shared: &Shared) {
+fn settings(out: &mut Page, shared: &Shared) {
     number(out, "maxconns", shared.options.connections);
     number(out, "num_threads", shared.workers() as u64);
     number(out, "pipeline", shared.options.pipeline as u64);
@@ -171,10 +185,10 @@ fn settings(out: &mut Vec<u8>, shared: &Shared) {
     number(out, "homes", shared.homes.len() as u64);
 }
 
-fn text(out: &mut Vec<u8>, name: &str, value: &str) {
-    reply::append(out, stat_bound(name.len(), value.len()), |reply| reply.stat(name, value));
+fn text(out: &mut Page, name: &str, value: &str) {
+    out.append(stat_bound(name.len(), value.len()), |reply| reply.stat(name, value));
 }
 
-fn number(out: &mut Vec<u8>, name: &str, value: u64) {
-    reply::append(out, stat_bound(name.len(), 0), |reply| reply.stat_number(name, value));
+fn number(out: &mut Page, name: &str, value: u64) {
+    out.append(stat_bound(name.len(), 0), |reply| reply.stat_number(name, value));
 }

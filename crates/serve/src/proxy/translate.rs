@@ -11,10 +11,10 @@ use crate::memcached::PROTOCOL_VERSION;
 use base::Nanos;
 use protocol::memcache::command::StoreVerb;
 use protocol::memcache::emit::Reply;
+use protocol::memcache::{Asks, Binary, Get, TooLarge, command};
 use protocol::memcache::{
     Command, Exptime, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, SetMode, Stats,
 };
-use protocol::memcache::{Get, TooLarge, command};
 use protocol::wire::HomeId;
 
 /// What a command turned out to be.
@@ -35,7 +35,8 @@ pub enum Meaning<'a> {
 pub fn meaning<'a>(command: &Command<'a>, now: u32, homes: &[HomeId]) -> Meaning<'a> {
     let plain = |key: &[u8], what, form| Meaning::Task(Task::new(key.to_vec(), what), form);
     let noreply = command.noreply();
-    let classic = Form::Classic { noreply };
+    let asked = command.asked();
+    let classic = Form::Classic { noreply, asked };
     let life = |exptime: Exptime| life(exptime, now);
     match command {
         Command::Get(Get { key, touch, with_cas, last }) => {
@@ -58,10 +59,12 @@ pub fn meaning<'a>(command: &Command<'a>, now: u32, homes: &[HomeId]) -> Meaning
         }
         Command::TooLarge(TooLarge { meta, drop_old: true, .. }) => Meaning::Task(
             Task::new(key_of(meta), What::Delete(Delete::default())),
-            Form::TooLarge { noreply },
+            Form::TooLarge { noreply, asked },
         ),
-        Command::Version => Meaning::Version,
-        Command::Stats(which) => Meaning::Stats(*which),
+        Command::Version | Command::Binary(Binary { asks: Asks::Version, .. }) => Meaning::Version,
+        Command::Stats(which) | Command::Binary(Binary { asks: Asks::Stats(which), .. }) => {
+            Meaning::Stats(*which)
+        }
         command if command.noreply() => Meaning::Silence,
         command => Meaning::Line(line(command)),
     }
@@ -76,7 +79,9 @@ fn line(command: &Command<'_>) -> Line {
         Command::FlushAll { .. } => Line::FlushDelayRefused,
         Command::Shutdown(_) => Line::ShutdownRefused,
         Command::Dump(_) => Line::MetadumpRefused,
-        Command::Answered { line, .. } | Command::Malformed { line, .. } => *line,
+        Command::Answered { line, .. }
+        | Command::Malformed { line, .. }
+        | Command::Binary(Binary { asks: Asks::Refused(line), .. }) => *line,
         Command::MetaDebug(_) => Line::Error,
         // `verbosity` and `cache_memlimit`: accepted, and change nothing, as the knobs of slabs.
         _ => Line::Ok,
@@ -126,7 +131,8 @@ fn meta_get<'a>(get: &MetaGet<'_>, now: u32) -> Meaning<'a> {
         vivify: get.birth().map(|t| life(t, now)),
         recache_below: get.recache().map(|t| t.expiry(now).saturating_sub(now)),
         touch_first: meta.flag_stands_before(b'T', b'R'),
-        lease: true,
+        // Binary requests have no words for it.
+        lease: !meta.is_binary(),
     };
     Meaning::Task(Task::new(key_of(meta), What::Read(read)), Form::MetaGet(MetaForm::of_get(meta)))
 }

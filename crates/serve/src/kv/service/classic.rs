@@ -3,7 +3,7 @@
 use super::{Commands, INLINE_VALUE, Reply, VALUE_BOUND, inline, share, verb_of, with_value};
 use crate::memcached::PROTOCOL_VERSION;
 use protocol::memcache::emit::{self, SMALL_BOUND};
-use protocol::memcache::{Command, Exptime, Get, KEY_MAX, Line, StoreVerb, TooLarge};
+use protocol::memcache::{Asks, Binary, Command, Exptime, Get, KEY_MAX, Line, StoreVerb, TooLarge};
 use ring::arena::Producer;
 use store::{ArithHow, ArithOutcome, DeleteHow, DeleteOutcome, GetHow, Mode, SetError, SetHow, SetOutcome};
 
@@ -81,14 +81,16 @@ impl Commands {
     /// Every other command whose reply fits a few hundred bytes.
     pub(super) fn small(&mut self, command: &Command<'_>, hash: u64, out: &mut Producer) -> Option<Reply> {
         let mut room = out.reserve(SMALL_BOUND as u32)?;
-        let mut reply = emit::Reply::new(&mut room);
+        let mut reply = emit::Reply::to(&mut room, command.asked());
         match command {
             Command::MetaDelete(delete) => self.meta_delete(delete, hash, &mut reply),
             Command::MetaArith(arith) => self.meta_arith(arith, hash, &mut reply),
             Command::MetaDebug(meta) => self.meta_debug(meta, hash, &mut reply),
             Command::MetaNoop => reply.line(Line::MetaNoop),
             Command::GetEnd => reply.line(Line::End),
-            Command::Version => reply.version(PROTOCOL_VERSION),
+            Command::Version | Command::Binary(Binary { asks: Asks::Version, .. }) => {
+                reply.version(PROTOCOL_VERSION);
+            }
             Command::TooLarge(large) => self.too_large(large, hash, &mut reply),
             // What remains answers one line, or a number, and says nothing where no reply is wanted.
             _ => {
@@ -112,7 +114,9 @@ impl Commands {
             Command::FlushAll { delay, .. } => self.flush_all(delay),
             Command::CacheMemlimit { mib, .. } => self.memory_limit(mib),
             Command::Shutdown(how) => self.shutdown(how),
-            Command::Answered { line, .. } | Command::Malformed { line, .. } => line,
+            Command::Answered { line, .. }
+            | Command::Malformed { line, .. }
+            | Command::Binary(Binary { asks: Asks::Refused(line), .. }) => line,
             // The edge makes slices of it.
             Command::Dump(_) => Line::Error,
             // Verbosity is accepted, as memcached does, and changes nothing while the node runs.

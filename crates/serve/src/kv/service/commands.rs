@@ -13,7 +13,7 @@ use crate::memcached::output::Body;
 use base::Nanos;
 use base::budget::Budget;
 use base::pages::PageKind;
-use protocol::memcache::Command;
+use protocol::memcache::{Asks, Binary, Command};
 use ring::arena::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,7 +175,10 @@ impl Commands {
             Command::Store(store) => self.classic_store(store, hash, out),
             Command::MetaGet(get) => self.meta_get(get, hash, out),
             Command::MetaSet(set) => self.meta_set(set, hash, out),
-            Command::Stats(which) => self.stats(which, out),
+            Command::Stats(which) => self.stats(which, None, out),
+            Command::Binary(Binary { asks: Asks::Stats(which), .. }) => {
+                self.stats(which, command.asked(), out)
+            }
             other => self.small(other, hash, out),
         }
     }

@@ -475,7 +475,7 @@ impl<S: HomeStore, B: Mistakes> Homed<S, B> {
 /// A line as the answer to a command.
 fn said(command: &Command<'_>, line: Line, out: &mut Producer) -> Option<Reply> {
     let mut room = out.reserve(SMALL_BOUND as u32)?;
-    let mut reply = emit::Reply::new(&mut room);
+    let mut reply = emit::Reply::to(&mut room, command.asked());
     refuse(command, line.bytes(), &mut reply);
     let len = reply.len();
     Some(inline(room, len))

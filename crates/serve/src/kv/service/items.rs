@@ -44,7 +44,7 @@ impl Commands {
     /// What is said to `command`, which is not done.
     pub(super) fn say_refused(&mut self, command: &Command<'_>, why: &[u8]) -> LateReply {
         let mut room = [0; SMALL_BOUND];
-        let mut reply = emit::Reply::new(&mut room);
+        let mut reply = emit::Reply::to(&mut room, command.asked());
         refuse(command, why, &mut reply);
         let len = reply.len();
         LateReply::of(room[..len].to_vec())

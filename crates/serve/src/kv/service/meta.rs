@@ -30,26 +30,29 @@ impl Commands {
             touch_first: get.meta.flag_stands_before(b'T', b'R'),
             bump: !get.meta.flags.has(b'u'),
             version: get.version(),
-            lease: true,
+            // Binary requests have no words for it.
+            lease: !get.meta.is_binary(),
         };
         let hit = self.store.get(now, key, &how);
-        self.counters.cmd_get += 1;
+        // Of `touch` in binary only that counts.
+        let gets = u64::from(wants_value || !get.meta.is_binary());
+        self.counters.cmd_get += gets;
         self.counters.count_touch(how.touch.is_some(), hit.is_some());
-        let mut reply = emit::Reply::new(&mut room);
+        let mut reply = emit::Reply::to(&mut room, get.meta.asked());
         let mut detached = None;
         match hit {
             None => {
-                self.counters.get_misses += 1;
+                self.counters.get_misses += gets;
                 reply.meta_miss(&get.meta);
             }
             Some(hit) => {
-                self.counters.get_hits += 1;
+                self.counters.get_hits += gets;
                 let shown = shown(&hit, now);
                 let value = hit.value();
                 if wants_value && value.len() > INLINE_VALUE {
                     reply.meta_hit_head(&get.meta, &shown, value.len());
                     detached = Some((reply.len(), share(&hit)));
-                    reply.bytes(b"\r\n");
+                    reply.value_end();
                 } else if wants_value {
                     reply.meta_hit(&get.meta, &shown, value);
                 } else {
@@ -84,7 +87,7 @@ impl Commands {
         let outcome = self.store.set(self.now, key, set.value, &how);
         self.counters.cmd_set += 1;
         self.counters.count_set(&outcome, how.compare.is_some());
-        let mut reply = emit::Reply::new(&mut room);
+        let mut reply = emit::Reply::to(&mut room, set.meta.asked());
         let (stored, size) = match outcome {
             Ok(SetOutcome::Stored { version, size }) => (Ok(MetaStored::Stored { version }), size),
             Ok(SetOutcome::NotStored) => (Ok(MetaStored::NotStored), set.value.len()),

@@ -50,7 +50,7 @@ use logged::Logged;
 use over_chain::OverChain;
 use planted::Mistakes;
 use protocol::memcache::emit::{self, SMALL_BOUND};
-use protocol::memcache::{Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
+use protocol::memcache::{Asks, Binary, Command, Get, KEY_MAX, Line, Meta, Stats, StoreVerb};
 use protocol::planted::NoBugs;
 use ring::arena::{Producer, Reservation, Span};
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl Request {
             Command::MetaDebug(_) => "me",
             Command::MetaNoop => "mn",
             Command::FlushAll { .. } => "flush_all",
-            Command::Stats(_) => "stats",
+            Command::Stats(_) | Command::Binary(Binary { asks: Asks::Stats(_), .. }) => "stats",
             Command::TooLarge(_) | Command::Malformed { .. } => "refused",
             _ => "other",
         }
@@ -185,7 +185,10 @@ impl Request {
         match &self.work {
             Work::Command(Command::Store(store)) => 1 + store.value.len() / BYTES_PER_COST,
             Work::Command(Command::MetaSet(set)) => 1 + set.value.len() / BYTES_PER_COST,
-            Work::Command(Command::Stats(Stats::General | Stats::Settings)) => STATS_COST,
+            Work::Command(
+                Command::Stats(Stats::General | Stats::Settings)
+                | Command::Binary(Binary { asks: Asks::Stats(Stats::General | Stats::Settings), .. }),
+            ) => STATS_COST,
             Work::Command(_) | Work::Collect | Work::Serve => 1,
             Work::Slice(_) => SLICE_COST,
         }
@@ -341,7 +344,7 @@ fn refuse(command: &Command<'_>, why: &[u8], reply: &mut emit::Reply<'_>) {
     if command.noreply() {
         return;
     }
-    reply.bytes(why);
+    reply.said(why);
     // A retrieval is still waiting for its end.
     if matches!(command, Command::Get(get) if get.last) {
         reply.line(Line::End);
@@ -427,7 +430,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             _ => {}
         }
         let mut room = out.reserve(SMALL_BOUND as u32)?;
-        let mut reply = emit::Reply::new(&mut room);
+        let mut reply = emit::Reply::to(&mut room, command.asked());
         refuse(command, WHY, &mut reply);
         let len = reply.len();
         Some(inline(room, len))

@@ -12,7 +12,7 @@ use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use base::Nanos;
 use protocol::coherence::home;
 use protocol::memcache::emit;
-use protocol::memcache::{Line, Stats};
+use protocol::memcache::{Asked, Line, Stats};
 use ring::arena::Producer;
 use serde::Serialize;
 use store::{ArithOutcome, DeleteOutcome, SetError, SetOutcome, Store};
@@ -217,9 +217,14 @@ pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvRepo
 
 impl Commands {
     /// `stats` and its families.
-    pub(super) fn stats(&mut self, which: &Stats<'_>, out: &mut Producer) -> Option<Reply> {
+    pub(super) fn stats(
+        &mut self,
+        which: &Stats<'_>,
+        asked: Option<Asked>,
+        out: &mut Producer,
+    ) -> Option<Reply> {
         let mut room = out.reserve(STATS_BOUND as u32)?;
-        let mut reply = emit::Reply::new(&mut room);
+        let mut reply = emit::Reply::to(&mut room, asked);
         let end = match which {
             Stats::General => self.general(&mut reply),
             Stats::Settings => self.settings(&mut reply),
