@@ -45,6 +45,12 @@ impl Client {
 
     /// The next reply: its id, its text, and how many datagrams it took.
     fn receive(&self) -> (u16, String, usize) {
+        let (id, bytes, datagrams) = self.receive_bytes();
+        (id, String::from_utf8(bytes).expect("text"), datagrams)
+    }
+
+    /// The same, where it may be no text.
+    fn receive_bytes(&self) -> (u16, Vec<u8>, usize) {
         let (mut parts, mut id) = (Vec::new(), 0);
         loop {
             let mut room = [0; 2048];
@@ -57,7 +63,7 @@ impl Client {
             assert_eq!(request_id, id);
             parts.push(room[FRAME_LEN..n].to_vec());
             if parts.len() == usize::from(count) {
-                return (id, String::from_utf8(parts.concat()).expect("text"), parts.len());
+                return (id, parts.concat(), parts.len());
             }
         }
     }
@@ -84,6 +90,43 @@ fn a_datagram_gets_the_replies_of_all_its_requests() {
     assert_eq!(client.ask("set k 0 0 9\r\nhal"), "CLIENT_ERROR incomplete request in message\r\n");
     assert_eq!(client.ask("get k\r\n"), "VALUE k 0 5\r\nworld\r\nEND\r\n");
     assert_eq!(node.report().net.curr_connections, 0, "a socket is no connection");
+    node.stop();
+}
+
+#[test]
+fn each_datagram_is_in_text_or_in_binary() {
+    use protocol::memcache::binary::{HEADER_LEN, REPLY_MAGIC, REQUEST_MAGIC, opcode};
+    let node = node(&[]);
+    let mut client = Client::of(&node);
+    let request = |opcode, key: &[u8]| {
+        let mut header = [0; HEADER_LEN];
+        (header[0], header[1], header[3], header[11]) =
+            (REQUEST_MAGIC, opcode, key.len() as u8, key.len() as u8);
+        [&header[..], key].concat()
+    };
+    let empty = |opcode| {
+        let mut header = vec![0; HEADER_LEN];
+        (header[0], header[1]) = (REPLY_MAGIC, opcode);
+        header
+    };
+    let mut ask = |bytes: &[u8]| {
+        let id = client.send(bytes);
+        let (answered, reply, _) = client.receive_bytes();
+        assert_eq!(answered, id);
+        reply
+    };
+    assert_eq!(ask(b"set k 0 0 5\r\nhello\r\n"), b"STORED\r\n");
+    let hit = ask(&[request(opcode::GETQ, b"none"), request(opcode::GETK, b"k")].concat());
+    assert!(hit.starts_with(&[REPLY_MAGIC, opcode::GETK]) && hit.ends_with(b"\0\0\0\0khello"), "{hit:?}");
+    // Of what is cut short only the whole requests are answered; the next datagram begins anew.
+    let whole = request(opcode::NOOP, b"");
+    assert_eq!(ask(&[&whole[..], &whole[..10]].concat()), empty(opcode::NOOP));
+    // There is no connection that could end.
+    assert_eq!(ask(&[request(opcode::QUIT, b""), whole.clone()].concat()), empty(opcode::QUIT));
+    let refused = ask(&[request(opcode::GET, b""), whole.clone()].concat());
+    assert!(refused.ends_with(b"Invalid arguments"), "{refused:?}");
+    assert_eq!(ask(&whole), empty(opcode::NOOP));
+    assert_eq!(ask(b"get k\r\n"), b"VALUE k 0 5\r\nhello\r\nEND\r\n");
     node.stop();
 }
 

@@ -1,4 +1,5 @@
-//! Headers at the edges of what memcached takes, and the frames that answer them; `tests/splits.rs` has random ones, `tests/differential` of `millrace` memcached's.
+//! Headers at the edges of what memcached takes, and the frames that answer them. Random ones: `tests/splits.rs`; beside memcached: `tests/differential` of
+//! `millrace`.
 
 use super::super::emit::{MetaCounted, MetaDeleted, MetaHit, MetaStored, Reply, SMALL_BOUND};
 use super::super::parse::{CloseReason, Parser, Step};
