@@ -262,7 +262,8 @@ fn a_foreign_protocol_is_shown_the_door() {
     for first in [
         &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
         b"POST /set HTTP/1.1\r\nContent-Length: 22\r\n\r\nset k 0 0 1\r\nx\r\n",
-        b"\x80\x01\x00\x03\x08\x00\x00\x00",
+        // A client's first words in TLS.
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ] {
         let mut client = served.client();
         client.send(first);

@@ -234,8 +234,11 @@ fn quit_closes_after_its_command_and_text_in_between_closes_at_once() {
     assert_eq!((commands.len(), closed), (1, Some(CloseReason::NotBinary)));
 }
 
-/// The frame that `write` writes to a request with this opcode: status, extras, key, value and version.
-fn frame(opcode: u8, write: impl FnOnce(&mut Reply<'_>)) -> Option<(u16, Vec<u8>, Vec<u8>, Vec<u8>, u64)> {
+/// Status, extras, key, value and version.
+type Frame = (u16, Vec<u8>, Vec<u8>, Vec<u8>, u64);
+
+/// The frame that `write` writes to a request with this opcode.
+fn frame(opcode: u8, write: impl FnOnce(&mut Reply<'_>)) -> Option<Frame> {
     let mut room = [0; SMALL_BOUND];
     let mut reply = Reply::to(&mut room, Some(Asked { opcode, opaque: OPAQUE }));
     write(&mut reply);

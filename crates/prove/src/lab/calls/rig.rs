@@ -139,13 +139,13 @@ impl Rig {
         for (index, caches) in [true, false].into_iter().enumerate() {
             let cache = caches.then_some(file.as_path());
             let listen = server(index).to_string();
-            let words = command::rpc(&["serve", "--listen", &listen], cache);
+            let words = command::rpc(&["serve", "--insecure", "--listen", &listen], cache);
             self.site.start(&format!("server-{index}"), &at_home, &words)?.await_ready()?;
         }
         for (index, caches) in [true, false].into_iter().enumerate() {
             let cache = caches.then_some(file.as_path());
             let (listen, to) = (gateway(index).to_string(), server(index).to_string());
-            let words = command::rpc(&["gateway", "--listen", &listen, &to], cache);
+            let words = command::rpc(&["gateway", "--insecure", "--listen", &listen, &to], cache);
             self.site.start(&format!("gateway-{index}"), &by_client, &words)?.await_ready()?;
         }
         Ok(())
