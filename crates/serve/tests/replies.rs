@@ -8,7 +8,7 @@ use fabric::server::{Options, Server, WorkersPlan};
 use fabric::service::{
     Cacheable, Incoming, Key, KeyKind, MethodDescriptor, MethodOptions, Service, ServiceDescriptor,
 };
-use fabric::status::Status;
+use fabric::status::{Code, Status};
 use ring::wait::WaitPolicy;
 use serve::inc::plan::registers;
 use serve::inc::rack::Rack;
@@ -174,7 +174,7 @@ fn what_is_kept_never_reaches_the_server_until_it_is_written() {
 #[test]
 fn no_reader_sees_what_was_before_a_write_that_was_answered_or_goes_back() {
     let running = Running::start();
-    let acknowledged = AtomicU64::new(0);
+    let (acknowledged, unsure) = (AtomicU64::new(0), AtomicU64::new(0));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let readers: Vec<_> = [1, 2, 1]
@@ -184,7 +184,9 @@ fn no_reader_sees_what_was_before_a_write_that_was_answered_or_goes_back() {
                 scope.spawn(move || {
                     let [get, _] = methods(&client);
                     let (mut last, mut reads) = (0, 0);
-                    while !is_over.load(Ordering::Acquire) || reads < 50 {
+                    // Afterwards, until something is found kept, which is soon: nobody writes then.
+                    let is_found = |client: &Cached, reads: u64| client.hits() > 0 || reads > 100_000;
+                    while !is_over.load(Ordering::Acquire) || reads < 50 || !is_found(&client, reads) {
                         let floor = acknowledged.load(Ordering::Acquire).max(last);
                         (last, _) = read(&mut client, get, (1, 0));
                         assert!(last >= floor, "{last} after {floor}");
@@ -196,22 +198,36 @@ fn no_reader_sees_what_was_before_a_write_that_was_answered_or_goes_back() {
             .collect();
         let writers: Vec<_> = (0..2)
             .map(|_| {
-                let (mut client, acknowledged) = (running.direct(), &acknowledged);
+                let (mut client, acknowledged, unsure) = (running.direct(), &acknowledged, &unsure);
                 scope.spawn(move || {
                     let [_, put] = methods(&client);
                     for _ in 0..40 {
-                        let reply =
-                            client.call_bytes(put, &CallOptions::default(), &request(1, 0)).expect("written");
+                        let reply = loop {
+                            match client.call_bytes(put, &CallOptions::default(), &request(1, 0)) {
+                                // It was done, and the cache could not be told in time: nobody may count on it.
+                                Err(status) if status.code() == Code::Unknown => break None,
+                                // Nothing was done: readers and the other writer were always before it.
+                                Err(status) if status.code() == Code::Unavailable => continue,
+                                reply => break Some(reply.expect("written")),
+                            }
+                        };
+                        let Some(reply) = reply else {
+                            unsure.fetch_add(1, Ordering::Relaxed);
+                            continue;
+                        };
                         let number = u64::from_le_bytes(*reply.body.first_chunk().expect("a number"));
                         acknowledged.fetch_max(number, Ordering::AcqRel);
                     }
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        // Whatever became of writers: readers go on until then.
         is_over.store(true, Ordering::Release);
+        written.into_iter().for_each(|writer| writer.expect("no panic"));
         let hits: u64 = readers.into_iter().map(|reader| reader.join().expect("no panic")).sum();
         assert!(hits > 0, "something was found kept");
     });
-    assert_eq!(acknowledged.load(Ordering::Relaxed), 80);
+    let all = 80 - unsure.load(Ordering::Relaxed)..=80;
+    assert!(all.contains(&acknowledged.load(Ordering::Relaxed)), "{acknowledged:?} of {all:?}");
 }

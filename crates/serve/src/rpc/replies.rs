@@ -201,7 +201,9 @@ impl<S: Service> Kept<S> {
         self.give_back(client);
         match result {
             Ok(()) if !is_sure => {
-                Err(Status::lost("it was done, but the cache could not be told: what it keeps may be older"))
+                // Not UNAVAILABLE, which whoever calls may take for not done, and ask again.
+                let text = "it was done, but the cache could not be told: what it keeps may be older";
+                Err(Status::new(Code::Unknown, text))
             }
             result => result,
         }
