@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use protocol::memcache::binary::{HEADER_LEN, REQUEST_MAGIC};
 use protocol::memcache::emit::{Reply, SMALL_BOUND};
 use protocol::memcache::{Asks, Binary, Command, Parser, Step};
-use trace::trace;
+use trace::holds_in_pieces;
 
 const MAX_VALUE: usize = 64;
 const SPLITS: usize = 4;
@@ -19,10 +19,7 @@ const SPLITS: usize = 4;
 fuzz_target!(|input: &[u8]| {
     let Some((splits, bytes)) = input.split_first_chunk::<SPLITS>() else { return };
     let bytes = [&[REQUEST_MAGIC], bytes].concat();
-    let whole = trace(&bytes, MAX_VALUE, || usize::MAX);
-    let mut pieces = splits.iter().cycle();
-    let split = trace(&bytes, MAX_VALUE, || pieces.next().map_or(1, |&n| usize::from(n)));
-    assert_eq!(split, whole);
+    holds_in_pieces(&bytes, MAX_VALUE, splits);
     let (mut parser, mut rest) = (Parser::new(MAX_VALUE), &bytes[..]);
     loop {
         match parser.next(rest) {

@@ -386,14 +386,38 @@ fn is_beyond_its_value(theirs: &mut Side, request: &Request, wanted: &str, run: 
     ["incr", "decr", "ma"].contains(&command) && number.is_some_and(|number| number >= 1 << 63)
 }
 
+/// Who draws conversations, how many, and from which seed.
+struct Drawn {
+    runner: TestRunner,
+    cases: u64,
+    seed: u64,
+}
+
+impl Drawn {
+    /// So many, unless the environment says how many; a failing one is made smaller in so many steps at most.
+    fn of(cases: u64, max_shrink_iters: u32) -> Drawn {
+        let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
+        let cases = number("MILLRACE_CONVERSATIONS").unwrap_or(cases);
+        let seed = number("MILLRACE_SEED").unwrap_or(1);
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let config = Config {
+            cases: u32::try_from(cases).expect("not that many"),
+            failure_persistence: None,
+            max_shrink_iters,
+            ..Config::default()
+        };
+        let runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+        Drawn { runner, cases, seed }
+    }
+}
+
 /// Holds so many conversations, unless the environment says how many. False where there is no memcached to hold them with.
 fn hold(with: With, ours: Client, cases: u64) -> bool {
     // Its threads that tidy up take references to items, and an item with one more reference is replaced by incr where it would
     // have been written in place.
     let Some(memcached) = Memcached::start(&["-o", "no_lru_crawler,no_lru_maintainer"]) else { return false };
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
-    let cases = number("MILLRACE_CONVERSATIONS").unwrap_or(cases);
-    let seed = number("MILLRACE_SEED").unwrap_or(1);
+    let Drawn { mut runner, cases, seed } = Drawn::of(cases, 10_000);
     let (mut theirs, mut ours) = (memcached.client(), ours);
     // Conversations compare with version 1, which must not be in use.
     for client in [&mut theirs, &mut ours] {
@@ -401,15 +425,6 @@ fn hold(with: With, ours: Client, cases: u64) -> bool {
     }
     let (theirs, ours) = (std::cell::RefCell::new(theirs), std::cell::RefCell::new(ours));
     let runs = AtomicU64::new(0);
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config {
-        cases: u32::try_from(cases).expect("not that many"),
-        failure_persistence: None,
-        max_shrink_iters: 10_000,
-        ..Config::default()
-    };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let outcome = runner.run(&conversation(with), |requests| {
         let run = runs.fetch_add(1, Ordering::Relaxed);
         let (mut theirs, mut ours) = (theirs.borrow_mut(), ours.borrow_mut());

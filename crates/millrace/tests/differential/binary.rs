@@ -1,12 +1,13 @@
 //! The same in the binary protocol: frames are compared field by field, versions by their order of appearance; and conversations by hand, of what is
 //! wrong, each over a connection of its own up to its end.
 
+use super::Drawn;
 use super::memcached::Memcached;
 use super::proxied::Proxied;
 use super::served::{PATIENCE, Served};
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use proptest::test_runner::TestCaseError;
 use protocol::memcache::binary::{HEADER_LEN, REPLY_MAGIC, REQUEST_MAGIC, opcode};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -189,19 +190,8 @@ impl Side {
 /// Holds so many conversations, unless the environment says how many. False where there is no memcached to hold them with.
 fn hold(ours: SocketAddr, cases: u64, small_only: bool) -> bool {
     let Some(memcached) = Memcached::start(&["-o", "no_lru_crawler,no_lru_maintainer"]) else { return false };
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
-    let cases = number("MILLRACE_CONVERSATIONS").unwrap_or(cases);
-    let seed = number("MILLRACE_SEED").unwrap_or(1);
+    let Drawn { mut runner, cases, seed } = Drawn::of(cases, 2000);
     let runs = AtomicU64::new(0);
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config {
-        cases: u32::try_from(cases).expect("not that many"),
-        failure_persistence: None,
-        max_shrink_iters: 2000,
-        ..Config::default()
-    };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let conversation = proptest::collection::vec(request(small_only), 1..60);
     let outcome = runner.run(&conversation, |requests| {
         let run = runs.fetch_add(1, Ordering::Relaxed);

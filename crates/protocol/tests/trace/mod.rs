@@ -3,6 +3,15 @@
 
 use protocol::memcache::{Parser, Step};
 
+/// Checks that `bytes` mean the same in pieces of these sizes, over and over, as in one; what they mean.
+pub fn holds_in_pieces(bytes: &[u8], max_value: usize, pieces: &[u8]) -> Vec<String> {
+    let whole = trace(bytes, max_value, || usize::MAX);
+    let mut pieces = pieces.iter().cycle();
+    let split = trace(bytes, max_value, || pieces.next().map_or(1, |&size| usize::from(size)));
+    assert_eq!(split, whole);
+    whole
+}
+
 /// The commands that `bytes` mean when they arrive in pieces of `piece()` bytes, each as text, and how it ended.
 pub fn trace(bytes: &[u8], max_value: usize, mut piece: impl FnMut() -> usize) -> Vec<String> {
     let mut parser = Parser::new(max_value);
