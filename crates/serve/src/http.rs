@@ -16,7 +16,7 @@ use crate::reach::{self, Exposed, Protection};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use base::tls::ServerTls;
+use base::tls::{HELLO, ServerTls};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::VecDeque;
 use std::io;
@@ -39,8 +39,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 /// Bytes buffered of a request's head.
 const HEAD_MAX: usize = 16 << 10;
 
-/// The first byte of a client that speaks TLS.
-const TLS_HANDSHAKE: u8 = 0x16;
 /// What others hear at a port for TLS.
 const WANTS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 35\r\nConnection: close\r\n\r\nthis port speaks TLS: ask https://\n";
 
@@ -281,7 +279,7 @@ async fn shake_hands(
     let handshake = async {
         // Errors are the client's. One that does not speak TLS is told so in its own language.
         let mut first = [0];
-        if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first[0] != TLS_HANDSHAKE {
+        if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first[0] != HELLO[0] {
             let _ = stream.write_all(WANTS_TLS).await;
             return None;
         }

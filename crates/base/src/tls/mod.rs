@@ -39,6 +39,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// The first two bytes of a client that speaks TLS: a handshake record, of any version since 3.0.
+pub const HELLO: [u8; 2] = [0x16, 0x03];
+
 /// Why files give no TLS, and what to do.
 #[derive(Debug)]
 pub enum TlsError {

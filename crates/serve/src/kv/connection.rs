@@ -12,6 +12,7 @@ use super::stream::{Piece, Stream};
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
+use base::tls::HELLO;
 use protocol::memcache::{CloseReason, Command, Line, Parser, Step};
 use ring::arena::Span;
 use std::collections::VecDeque;
@@ -20,9 +21,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Requests of a fresh connection in its first turn.
 const FIRST_TURN: usize = 8;
-
-/// The first byte of a client that speaks TLS; no command begins with it.
-const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a turn's replies may leave waiting before the next turn is made smaller.
 const SPILL_WANTED: usize = 1 << 20;
@@ -226,7 +224,7 @@ impl Connection {
                 Step::Incomplete { wants } => {
                     self.wants = wants;
                     // It would wait for an answer to its hello, and hears of its mistake at once instead.
-                    if input.first() == Some(&TLS_HANDSHAKE) {
+                    if input.starts_with(&HELLO) {
                         self.closing = true;
                         self.unreadable = true;
                     }
