@@ -3,7 +3,7 @@
 //! Only the client picks: its calls carry the `traceparent` that has every hop leave spans. Each tier has a monitor of its own, and is a
 //! process of its own in the trace; one tracer keeps the spans of all.
 
-use base::trace;
+use base::{Clock, trace};
 use fabric::monitor::{Monitor, Options, Span, Tracer};
 use fabric::registers::{Id, Registers};
 use std::sync::Arc;
@@ -39,6 +39,6 @@ impl Traces {
 
     /// All of them as a Chrome trace.
     pub fn chrome(&self) -> String {
-        trace::chrome(&self.all())
+        trace::chrome(&self.all(), Clock::shared().monotonic())
     }
 }
