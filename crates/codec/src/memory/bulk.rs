@@ -1,11 +1,12 @@
 //! Copies of fields, the large ones above all.
 //!
-//! Why not only `memcpy`: from 2 to 8 KiB on glibc's is `rep movsb`, which is slow where the target lies up to 63 bytes behind the source modulo
+//! Why not only `memcpy`: glibc's is `rep movsb` from a few KiB on, which is slow where the target lies up to 63 bytes behind the source modulo
 //! 4096 (each load then waits for a store that only looks like its own): on some processors 2 to 3 GB/s instead of 50 to 90. Arenas
-//! and buffers begin at pages, so that is no rare chance. The loops here are as fast for every pair of addresses. Elsewhere `memcpy` is
-//! as fast as anything, but while all is in the first cache, where a loop of 64 bytes is faster.
+//! and buffers begin at pages, so that is no rare chance. The loops here are as fast for every pair of addresses. They are also faster up to
+//! 16 KiB; elsewhere `memcpy` is as fast as anything.
 //!
-//! Cost: `docs/measurements/codec.md`; 2 to 14 KiB in the first cache at 190 to 260 GB/s with AVX-512 where `memcpy` does 90 to 165.
+//! Cost: `docs/measurements/codec.md`; in the first cache 3 KiB at 85 to 180 GB/s, 8 to 14 KiB at 190 to 260 with AVX-512, where `memcpy` does
+//! 90 to 165.
 //! Sources: the same look at addresses is in glibc's own `memmove-vec-unaligned-erms.S`, for its loops only.
 
 /// Copies `len` bytes; without a call when there are few: two loads of a fixed size that overlap in the middle.
@@ -67,6 +68,8 @@ mod vectors {
     pub const LEAST: usize = 2048;
     /// Above this source and target are not both in the first cache, and `memcpy` is as fast as anything.
     const FIRST_CACHE: usize = 16 << 10;
+    /// From here on a loop of 64 bytes is faster; below, one of 32, if the source comes from memory, and as fast if it does not.
+    const WIDE: usize = 8 << 10;
     /// Bytes of a turn of the loops, to which the target is aligned.
     const BLOCK: usize = 64;
 
@@ -77,14 +80,16 @@ mod vectors {
         let unlucky = (1..64).contains(&behind);
         // SAFETY: the caller's promise; the processor has what it is asked for.
         unsafe {
-            if !unlucky && (len > FIRST_CACHE || !has_fast_avx512()) {
+            if len > FIRST_CACHE && !unlucky {
                 to.copy_from_nonoverlapping(from, len);
-            } else if has_fast_avx512() {
+            } else if len >= WIDE && has_fast_avx512() {
                 by_64(from, to, len);
             } else if std::arch::is_x86_feature_detected!("avx2") {
                 by_32(from, to, len);
-            } else {
+            } else if unlucky {
                 by_16(from, to, len);
+            } else {
+                to.copy_from_nonoverlapping(from, len);
             }
         }
     }
@@ -199,7 +204,7 @@ mod vectors {
                     (0..66).flat_map(|offset| [(offset, 3), (5, offset), (offset, 64 - offset % 64)])
                 {
                     for len in
-                        [LEAST, LEAST + 1, LEAST + 63, 4095, 4096, 10_007, FIRST_CACHE, FIRST_CACHE + 1]
+                        [LEAST, LEAST + 1, LEAST + 63, 4095, 4096, WIDE, 10_007, FIRST_CACHE, FIRST_CACHE + 1]
                     {
                         target.fill(0xee);
                         // SAFETY: both are long enough, and apart.
