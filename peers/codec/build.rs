@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 4] = ["log.proto", "nested.proto", "wide.proto", "micro.proto"];
+const FILES: [&str; 5] = ["log.proto", "nested.proto", "wide.proto", "micro.proto", "large.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");

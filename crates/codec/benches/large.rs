@@ -3,7 +3,8 @@
 //!
 //! Every contestant encodes from its own message in memory into a buffer that it keeps. Between two encodings of one message as
 //! many others are encoded as fill the cache, in the rows that say *cold*: there a message comes from memory, as it does in a
-//! server that fetches values from a store. Contestants take turns sample by sample, and a ratio is of samples of one round.
+//! server that fetches values from a store. *In turn* they come in the order in which they were built, which a processor foresees;
+//! *random* in none. Contestants take turns sample by sample, and a ratio is of samples of one round.
 //! *build + encode* is the whole way of a reply: from bytes that the program has to the bytes on the wire.
 //!
 //! `cargo bench -p millrace-codec --bench large [-- --quick]`
@@ -84,9 +85,7 @@ impl Message for Record {
 
 /// The same messages for everybody, and the buffers.
 struct Subject<'a> {
-    table: &'a Table,
-    class: u32,
-    slots: [Slot; 4],
+    kind: Kind<'a>,
     sources: &'a [Source],
     prost: Vec<Record>,
     copied: Vec<View<'a>>,
@@ -94,9 +93,21 @@ struct Subject<'a> {
     encoder: Encoder,
     out: Vec<u8>,
     arena: Arena,
+    /// Which message comes after each.
+    after: Vec<u32>,
+    /// Which message each contestant takes next.
+    next: [u32; ALL.len()],
 }
 
-impl<'a> Subject<'a> {
+/// What our side knows of a record.
+#[derive(Clone, Copy)]
+struct Kind<'a> {
+    table: &'a Table,
+    class: u32,
+    slots: [Slot; 4],
+}
+
+impl Kind<'_> {
     fn build<'b>(&self, source: &'b Source, arena: &'b Arena, lend: bool) -> View<'b> {
         let size = self.table.message(self.class).size;
         let mut edit = Edit::new(arena, size).expect("room");
@@ -114,49 +125,49 @@ impl<'a> Subject<'a> {
         edit.freeze()
     }
 
-    fn ours(&mut self, view: View<'_>) {
+    fn encode<'e>(&self, encoder: &'e mut Encoder, view: View<'_>) -> &'e [u8] {
         // SAFETY: built as this class of this table.
-        let bytes = unsafe { self.encoder.encoded(self.table, self.class, view) };
-        black_box(bytes.expect("a good message"));
+        unsafe { encoder.encoded(self.table, self.class, view) }.expect("a good message")
     }
+}
 
-    fn theirs(&mut self, record: &Record) {
-        self.out.clear();
-        record.encode(&mut self.out).expect("room");
-        black_box(&self.out);
-    }
+fn encode_prost(out: &mut Vec<u8>, record: &Record) {
+    out.clear();
+    record.encode(out).expect("room");
+    black_box(&out);
+}
 
+impl Subject<'_> {
     fn once(&mut self, who: Who, at: usize) {
         match who {
-            Who::Prost => {
-                let record = std::mem::take(&mut self.prost[at]);
-                self.theirs(&record);
-                self.prost[at] = record;
-            }
-            Who::Copied => self.ours(self.copied[at]),
-            Who::Lent => self.ours(self.lent[at]),
+            Who::Prost => encode_prost(&mut self.out, &self.prost[at]),
+            Who::Copied => drop(black_box(self.kind.encode(&mut self.encoder, self.copied[at]))),
+            Who::Lent => drop(black_box(self.kind.encode(&mut self.encoder, self.lent[at]))),
             Who::BuiltProst => {
                 let Source { name, text, body, digest } = &self.sources[at];
                 let (name, text, body, digest) = (name.clone(), text.clone(), body.clone(), digest.clone());
-                self.theirs(&Record { name, text, body, digest });
+                encode_prost(&mut self.out, &Record { name, text, body, digest });
             }
             Who::BuiltCopied | Who::BuiltLent => {
-                let mut arena = std::mem::take(&mut self.arena);
-                let view = self.build(&self.sources[at], &arena, who == Who::BuiltLent);
-                self.ours(view);
-                arena.reset();
-                self.arena = arena;
+                let view = self.kind.build(&self.sources[at], &self.arena, who == Who::BuiltLent);
+                black_box(self.kind.encode(&mut self.encoder, view));
+                self.arena.reset();
             }
         }
     }
 
-    /// Nanoseconds of one encoding, of `times`.
+    /// Nanoseconds of one encoding, of `times`. It goes on where this contestant's last sample ended: begun anew, a short sample would
+    /// meet the same messages each time, still in the cache, and the faster contestant fewer of them.
     fn time(&mut self, who: Who, times: usize) -> f64 {
+        let mut at = self.next[who as usize];
         let start = cpu::thread_time().0;
-        for turn in 0..times {
-            self.once(who, turn % self.sources.len());
+        for _ in 0..times {
+            self.once(who, at as usize);
+            at = self.after[at as usize];
         }
-        (cpu::thread_time().0 - start) as f64 / times as f64
+        let ns = (cpu::thread_time().0 - start) as f64 / times as f64;
+        self.next[who as usize] = at;
+        ns
     }
 }
 
@@ -172,28 +183,67 @@ enum Who {
 
 const ALL: [Who; 6] = [Who::Prost, Who::Copied, Who::Lent, Who::BuiltProst, Who::BuiltCopied, Who::BuiltLent];
 
+/// Where a message comes from, and which comes next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// From the cache.
+    Warm,
+    /// From memory, in the order in which they were built.
+    InTurn,
+    /// From memory, in no order.
+    Random,
+}
+
+impl Order {
+    fn name(self) -> &'static str {
+        match self {
+            Order::Warm => "warm",
+            Order::InTurn => "cold, in turn",
+            Order::Random => "cold, random",
+        }
+    }
+
+    /// Which of `count` messages comes after each: one ring through all of them.
+    fn ring(self, count: usize, prng: &mut Prng) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        if self == Order::Random {
+            for last in (1..count).rev() {
+                order.swap(last, prng.below(last as u64 + 1) as usize);
+            }
+        }
+        let mut after = vec![0; count];
+        for at in 0..count {
+            after[order[at] as usize] = order[(at + 1) % count];
+        }
+        after
+    }
+}
+
 fn main() {
     let plan = Plan::asked_for();
     let core = cpu::allowed_cores()[0];
     cpu::pin_to(core).expect("an allowed core");
     let schema = Compiler::new().source("r.proto", PROTO).compile(&["r.proto"]).expect("it compiles");
     println!(
-        "{:<18}{:>12}{:>22}{:>22}{:>22}{:>22}",
+        "{:<22}{:>12}{:>22}{:>22}{:>22}{:>22}",
         "bytes", "prost ns", "copied, x prost", "lent, x prost", "build+encode, copied", "build+encode, lent"
     );
     for (text, body) in SIZES {
-        for cold in [false, true] {
-            measure(&schema, text, body, cold, &plan);
+        for order in [Order::Warm, Order::InTurn, Order::Random] {
+            measure(&schema, text, body, order, &plan);
         }
     }
     println!("\n{}, core {core}, {} rounds; times as fast as prost", cpu::model_name(), plan.rounds);
 }
 
-fn measure(schema: &Schema, text: usize, body: usize, cold: bool, plan: &Plan) {
+fn measure(schema: &Schema, text: usize, body: usize, order: Order, plan: &Plan) {
     let mut prng = Prng::new(body as u64);
     // In all a few times the largest cache of a core; or some of them, of as many lengths, so that source and target lie to each other in
     // every way: which `memcpy` likes some of and not others.
-    let count = if cold { (64 << 20) / (text + body) + 1 } else { ((2 << 20) / (text + body)).clamp(1, 64) };
+    let count = match order {
+        Order::Warm => ((2 << 20) / (text + body)).clamp(1, 64),
+        Order::InTurn | Order::Random => (64 << 20) / (text + body) + 1,
+    };
     let letters = |len: usize, prng: &mut Prng| -> String {
         (0..len).map(|_| char::from(b'a' + prng.below(26) as u8)).collect()
     };
@@ -209,10 +259,9 @@ fn measure(schema: &Schema, text: usize, body: usize, cold: bool, plan: &Plan) {
     let class = schema.class("Record").expect("it is there");
     let entries = table.entries(table.message(class));
     let slots = std::array::from_fn(|index| Slot::new(index as u32, entries[index].offset));
+    let kind = Kind { table: &table, class, slots };
     let mut subject = Subject {
-        table: &table,
-        class,
-        slots,
+        kind,
         sources: &sources,
         prost: Vec::new(),
         copied: Vec::new(),
@@ -220,15 +269,15 @@ fn measure(schema: &Schema, text: usize, body: usize, cold: bool, plan: &Plan) {
         encoder: Encoder::default(),
         out: Vec::new(),
         arena: Arena::default(),
+        after: order.ring(count, &mut prng),
+        next: [0; ALL.len()],
     };
     for source in &sources {
         let Source { name, text, body, digest } = source;
         let (name, text, body, digest) = (name.clone(), text.clone(), body.clone(), digest.clone());
         subject.prost.push(Record { name, text, body, digest });
-        let copied = subject.build(source, &arena, false);
-        let lent = subject.build(source, &lent_arena, true);
-        subject.copied.push(copied);
-        subject.lent.push(lent);
+        subject.copied.push(kind.build(source, &arena, false));
+        subject.lent.push(kind.build(source, &lent_arena, true));
     }
     check(&mut subject);
     let times = ALL.map(|who| {
@@ -246,8 +295,8 @@ fn measure(schema: &Schema, text: usize, body: usize, cold: bool, plan: &Plan) {
         spread::text(samples[base].iter().zip(&samples[own]).map(|(base, own)| base / own), 2)
     };
     println!(
-        "{:<18}{:>12.0}{:>22}{:>22}{:>22}{:>22}",
-        format!("{} {}", text + body, if cold { "cold" } else { "warm" }),
+        "{:<22}{:>12.0}{:>22}{:>22}{:>22}{:>22}",
+        format!("{} {}", text + body, order.name()),
         spread::median(samples[0].clone()),
         ratio(1, 0),
         ratio(2, 0),
@@ -261,9 +310,7 @@ fn check(subject: &mut Subject<'_>) {
     for at in 0..subject.sources.len() {
         let expected = subject.prost[at].encode_to_vec();
         for view in [subject.copied[at], subject.lent[at]] {
-            // SAFETY: built as this class of this table.
-            let bytes = unsafe { subject.encoder.encoded(subject.table, subject.class, view) };
-            assert_eq!(bytes.expect("a good message"), expected);
+            assert_eq!(subject.kind.encode(&mut subject.encoder, view), expected);
         }
     }
 }

@@ -44,7 +44,7 @@ type Answer = (&'static str, Vec<u8>);
 
 /// Who writes messages.
 enum Writer {
-    Encoder(Encoder),
+    Encoder(Box<Encoder>),
     Serialisers(Box<Serialisers>, Strategy),
 }
 
@@ -247,7 +247,7 @@ fn main() -> io::Result<()> {
     let with = |strategy| Writer::Serialisers(Box::default(), strategy);
     let [decode, write] = &arguments[..] else { panic!("how to decode, and who writes") };
     let writer = match write.as_str() {
-        "encoder" => Writer::Encoder(Encoder::default()),
+        "encoder" => Writer::Encoder(Box::default()),
         "cpu-only" => with(Strategy::CpuOnly),
         "accelerator-only" => with(Strategy::AcceleratorOnly),
         "memory-affinity" => with(Strategy::MemoryAffinity),

@@ -33,6 +33,13 @@ impl Verdict {
     pub fn is_met(&self) -> bool {
         self.times.p50 >= self.goal
     }
+
+    /// A line of the list.
+    pub fn line(&self, name: &str) -> String {
+        let word = if self.is_met() { "met" } else { "missed" };
+        let (asked, times, goal) = (&self.asked, ratio(self.times), self.goal);
+        format!("{name:<16} {word:<7} {times:>21} of {goal:.1}  {asked}\n")
+    }
 }
 
 /// All verdicts on one family; none if ours did not take part.
@@ -79,12 +86,7 @@ pub fn text(outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     for outcome in outcomes {
         for verdict in verdicts(outcome) {
-            let word = if verdict.is_met() { "met" } else { "missed" };
-            let (asked, times, goal) = (&verdict.asked, ratio(verdict.times), verdict.goal);
-            out.push_str(&format!(
-                "{:<16} {word:<7} {times:>21} of {goal:.1}  {asked}\n",
-                outcome.contest.name
-            ));
+            out.push_str(&verdict.line(outcome.contest.name));
         }
     }
     if out.is_empty() { out } else { format!("\ngoals, times as fast:\n{out}") }

@@ -100,35 +100,42 @@ fn figures(contest: &mut Contest, plan: Plan, work: Work, out: &mut Vec<u8>) -> 
         Work::Encode => contestant.encoder.iter_mut().for_each(|encoder| encoder.encode(out)),
     };
     let contestants = &mut contest.contestants;
-    let passes: Vec<Option<u32>> = contestants
-        .iter_mut()
-        .map(|contestant| {
-            let takes_part = !matches!(work, Work::Encode) || contestant.encoder.is_some();
-            takes_part.then(|| calibrate(plan.sample_ns, || pass(contestant)))
-        })
-        .collect();
-    let mut samples = vec![Vec::with_capacity(plan.rounds); contestants.len()];
+    in_turns(plan, contestants.len(), CORPUS, |who, passes| {
+        let takes_part = !matches!(work, Work::Encode) || contestants[who].encoder.is_some();
+        takes_part.then(|| time(passes, || pass(&mut contestants[who])))
+    })
+}
+
+/// Samples of many contestants in turns, one figure for each: `time` lets one of them work so many times, each time on `messages` messages, and
+/// says how many nanoseconds that took, or nothing if this one does not do such work.
+pub fn in_turns(
+    plan: Plan,
+    contestants: usize,
+    messages: usize,
+    mut time: impl FnMut(usize, u32) -> Option<f64>,
+) -> Vec<Option<Figure>> {
+    let times: Vec<Option<u32>> =
+        (0..contestants).map(|who| calibrate(plan.sample_ns, |times| time(who, times))).collect();
+    let mut samples = vec![Vec::with_capacity(plan.rounds); contestants];
     for round in 0..plan.rounds {
-        for turn in 0..contestants.len() {
-            let who = (round + turn) % contestants.len();
-            if let Some(passes) = passes[who] {
-                let ns = time(passes, || pass(&mut contestants[who]));
-                samples[who].push(ns / (passes as usize * CORPUS) as f64);
-            }
+        for turn in 0..contestants {
+            let who = (round + turn) % contestants;
+            let Some(times) = times[who] else { continue };
+            samples[who].extend(time(who, times).map(|ns| ns / (times as usize * messages) as f64));
         }
     }
     samples.into_iter().map(|own| (!own.is_empty()).then_some(Figure(own))).collect()
 }
 
-/// How many passes last about `sample_ns`; warms the caches on the way.
-fn calibrate(sample_ns: f64, mut pass: impl FnMut()) -> u32 {
-    let mut passes = 1;
+/// How often to work to last about `sample_ns`; warms the caches on the way.
+fn calibrate(sample_ns: f64, mut time: impl FnMut(u32) -> Option<f64>) -> Option<u32> {
+    let mut times = 1;
     loop {
-        let ns = time(passes, &mut pass);
+        let ns = time(times)?;
         if ns * 4.0 > sample_ns {
-            return ((passes as f64 * sample_ns / ns) as u32).max(1);
+            return Some(((times as f64 * sample_ns / ns) as u32).max(1));
         }
-        passes *= 2;
+        times *= 2;
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Lane<F, const BORROW: bool> {
 impl<F: Family, const BORROW: bool> Lane<F, BORROW> {
     /// A lane for the family's outermost message.
     pub fn new() -> Lane<F, BORROW> {
-        let (table, class) = table_of::<F>();
+        let (table, class) = table_of(F::MESSAGE);
         Lane {
             decoder: codec::decode::Decoder::default(),
             arena: Arena::default(),
@@ -42,11 +42,11 @@ impl<F: Family, const BORROW: bool> Lane<F, BORROW> {
     }
 }
 
-/// The table of all families, and the class of `F`'s message in it.
-fn table_of<F: Family>() -> (Table, u32) {
+/// The table of all families, and the class of a message in it.
+pub fn table_of(message: &str) -> (Table, u32) {
     let descriptors = include_bytes!(concat!(env!("OUT_DIR"), "/peers.binpb"));
     let schema = Schema::from_descriptor_set(descriptors).expect("protox writes valid descriptors");
-    (schema.table(), schema.class(F::MESSAGE).expect("the descriptors have every family"))
+    (schema.table(), schema.class(message).expect("the descriptors have every family"))
 }
 
 impl<F: Family, const BORROW: bool> Decoder for Lane<F, BORROW> {
@@ -151,7 +151,7 @@ pub struct Encode<F, const BORROW: bool> {
 impl<F: Family, const BORROW: bool> Encode<F, BORROW> {
     /// Decodes what will be encoded; its arena lives as long as the corpus.
     pub fn new(corpus: &'static [Bytes]) -> Encode<F, BORROW> {
-        let (table, class) = table_of::<F>();
+        let (table, class) = table_of(F::MESSAGE);
         let arena: &'static Arena = Box::leak(Box::default());
         let mut decoder = codec::decode::Decoder::default();
         let decode = |input: &'static Bytes| match BORROW {

@@ -13,14 +13,17 @@
 //! stays in registers: kept in the buffer, every byte stored might change it as far as the compiler knows, and each field
 //! waited for the store of the one before.
 //!
-//! Invariants: `start <= at <= end`, one allocation; `at..end` is initialised. A `put_*` writes below `at` only, at most
+//! Invariants: `start <= at <= end`, one allocation. A `put_*` writes below `at` only, at most
 //! [`Back::MARGIN`] bytes more than it keeps, and is called after [`Back::reserve`] of what it says. There is one pen at a
-//! time: whoever takes it with [`Back::pen`] brings it back with [`Back::set_pen`] before anyone else writes.
+//! time: whoever takes it with [`Back::pen`] brings it back with [`Back::set_pen`] before anyone else writes. Of `at..end` all is
+//! initialised but what [`Later`] still has to copy, which is nothing once [`Back::finish`] was called.
 //! Bounds: a message is at most 2 GiB − 1, checked when the buffer would grow beyond and when it is finished.
 //! Cost: a varint is one 8-byte store whatever its length, up to 56 bits; growing doubles and copies.
 //! Sources: upb's and protoacc's serialisers write backwards too.
 
 use super::error::EncodeError;
+use super::later::Later;
+use crate::memory::copy;
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 
@@ -28,6 +31,7 @@ use std::mem::MaybeUninit;
 pub(super) struct Back {
     pen: Pen,
     end: *mut u8,
+    later: Later,
 }
 
 /// The place before which the next bytes are put, and the start of the room for them.
@@ -55,7 +59,7 @@ impl Back {
     pub(super) fn new() -> Back {
         let start = Back::allocate(Back::FIRST);
         let end = start.wrapping_add(Back::FIRST);
-        Back { pen: Pen { at: end, start }, end }
+        Back { pen: Pen { at: end, start }, end, later: Later::default() }
     }
 
     fn allocate(bytes: usize) -> *mut u8 {
@@ -89,6 +93,23 @@ impl Back {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.pen.at = self.end;
+        self.later.forget();
+    }
+
+    /// Puts bytes that lie elsewhere, perhaps not before [`Back::finish`].
+    ///
+    /// # Safety
+    /// As [`Pen::put_bytes`], and until then the bytes stay as they are.
+    #[inline(always)]
+    pub(super) unsafe fn put_later(&mut self, pen: &mut Pen, from: *const u8, len: usize) {
+        // SAFETY: the caller's promise; nothing else is put where these bytes will be.
+        unsafe {
+            if len <= Later::AT_ONCE {
+                return pen.put_bytes(from, len);
+            }
+            pen.at = pen.at.wrapping_sub(len);
+            self.later.push(from, pen.at, len);
+        }
     }
 
     /// Bytes written.
@@ -103,16 +124,19 @@ impl Back {
         self.end.addr() - pen.at.addr()
     }
 
-    /// What was written.
+    /// What was written; nothing, if it was not finished.
     #[inline]
     pub(super) fn written(&self) -> &[u8] {
+        if !self.later.is_empty() {
+            return &[];
+        }
         // SAFETY: at..end is initialised.
         unsafe { std::slice::from_raw_parts(self.pen.at, self.len()) }
     }
 
     /// What was written, with `headroom` zeroed bytes before it.
     pub(super) fn with_headroom(&mut self, headroom: usize) -> Result<&mut [u8], EncodeError> {
-        self.check()?;
+        self.finish()?;
         self.pen = self.reserve(self.pen, headroom)?;
         let first = self.pen.at.wrapping_sub(headroom);
         // SAFETY: reserved just now.
@@ -121,9 +145,11 @@ impl Back {
         Ok(unsafe { std::slice::from_raw_parts_mut(first, headroom + self.len()) })
     }
 
-    /// That the message is not longer than one may be.
+    /// Copies what was put off, and checks that the message is not longer than one may be.
     #[inline]
-    pub(super) fn check(&self) -> Result<(), EncodeError> {
+    pub(super) fn finish(&mut self) -> Result<(), EncodeError> {
+        // SAFETY: the promises of `put_later`.
+        unsafe { self.later.copy() };
         if self.len() > LONGEST { Err(EncodeError::TooLong) } else { Ok(()) }
     }
 
@@ -141,6 +167,8 @@ impl Back {
         if needed > LONGEST + (1 << 20) {
             return Err(EncodeError::TooLong);
         }
+        // SAFETY: the promises of `put_later`; where they go will not be there any more.
+        unsafe { self.later.copy() };
         let capacity = needed.max(self.capacity() * 2);
         let start = Back::allocate(capacity);
         let end = start.wrapping_add(capacity);
@@ -148,7 +176,7 @@ impl Back {
         // SAFETY: len bytes are written here, and there is room for more there.
         unsafe { at.copy_from_nonoverlapping(pen.at, len) };
         let pen = Pen { at, start };
-        *self = Back { pen, end };
+        *self = Back { pen, end, later: Later::default() };
         Ok(pen)
     }
 
@@ -212,6 +240,13 @@ impl Pen {
             if tag < 0x80 {
                 if value < 0x80 {
                     return self.put((value as u16) << 8 | tag as u16);
+                }
+                if value < 1 << 14 {
+                    // The length of most texts: without counting its bits.
+                    let word = (value as u32 & 0x3f80) << 17 | (value as u32 & 0x7f | 0x80) << 16 | tag << 8;
+                    self.at.wrapping_sub(4).cast::<u32>().write_unaligned(word);
+                    self.at = self.at.wrapping_sub(3);
+                    return;
                 }
                 if value < 1 << 49 {
                     let (word, len) = spread(value);
@@ -281,40 +316,6 @@ impl Pen {
         self.at = self.at.wrapping_sub(len);
         // SAFETY: the caller's promise.
         unsafe { copy(from, self.at, len) };
-    }
-}
-
-/// Copies without a call when there are few bytes: two loads of a fixed size that overlap in the middle.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
-#[inline(always)]
-pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    /// # Safety
-    /// As `copy`, with `len` at least the size of `T`.
-    #[inline(always)]
-    unsafe fn both_ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
-        let last = len - size_of::<T>();
-        // SAFETY: both loads and both stores lie within len bytes.
-        unsafe {
-            let (low, high) =
-                (from.cast::<T>().read_unaligned(), from.wrapping_add(last).cast::<T>().read_unaligned());
-            to.cast::<T>().write_unaligned(low);
-            to.wrapping_add(last).cast::<T>().write_unaligned(high);
-        }
-    }
-    // SAFETY: the caller's promise; each way is taken for lengths that it can do.
-    unsafe {
-        match len {
-            0 => {}
-            1 => to.write(from.read()),
-            2..4 => both_ends::<u16>(from, to, len),
-            4..8 => both_ends::<u32>(from, to, len),
-            8..16 => both_ends::<u64>(from, to, len),
-            16..=32 => both_ends::<u128>(from, to, len),
-            33..=64 => both_ends::<[u128; 2]>(from, to, len),
-            _ => crate::memory::copy(from, to, len),
-        }
     }
 }
 
@@ -393,5 +394,28 @@ mod tests {
         assert_eq!(framed[20_000..], expected);
         assert_eq!(back.reserve(back.pen(), LONGEST + (2 << 20)).err(), Some(EncodeError::TooLong));
         assert_eq!(back.written(), expected);
+    }
+    #[test]
+    fn what_is_put_off_is_there_once_it_is_finished() {
+        // More than are put off at once, of lengths on both sides of what is copied at once; the buffer grows on the way.
+        let texts: Vec<Vec<u8>> =
+            (0..50_usize).map(|index| vec![index as u8; index * 7 % 120 + index / 40 * 3000]).collect();
+        let mut back = Back::new();
+        for _ in 0..2 {
+            back.clear();
+            for text in texts.iter().rev() {
+                let mut pen = back.reserve(back.pen(), text.len() + Back::SCALAR).expect("room");
+                // SAFETY: reserved, and the texts stay.
+                unsafe {
+                    back.put_later(&mut pen, text.as_ptr(), text.len());
+                    pen.put_tagged(10, text.len() as u64);
+                }
+                back.set_pen(pen);
+            }
+            assert_eq!(back.written(), [0; 0], "holes are not shown");
+            back.finish().expect("short enough");
+            let field = |text: &Vec<u8>| [&[10], &model(text.len() as u64)[..], text].concat();
+            assert_eq!(back.written(), texts.iter().flat_map(field).collect::<Vec<u8>>());
+        }
     }
 }

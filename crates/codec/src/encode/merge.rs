@@ -95,7 +95,7 @@ fn here<S: Source, V: Visitor>(
             let len = input.word()?;
             let text = input.take(len as usize)?;
             // SAFETY: the slice has that many bytes.
-            let pen = unsafe { walk.visitor.text(walk.visitor.pen(), field, text.as_ptr(), len)? };
+            let pen = unsafe { walk.visitor.text(walk.visitor.pen(), field, text.as_ptr(), len, false)? };
             walk.visitor.set_pen(pen);
         }
         what::ARRAY if kind.is_scalar() && field.entry.is_repeated() => {

@@ -18,6 +18,7 @@ mod accelerator;
 mod back;
 mod error;
 mod host;
+mod later;
 mod merge;
 mod record;
 mod settings;
@@ -98,7 +99,7 @@ impl Encoder {
         let mut walk = Walk { table, source: Here, visitor, depth: self.depth };
         // SAFETY: the caller's promise, and View's: all of it is alive and not written.
         unsafe { walk.message(class, root.object())? };
-        self.back.check()?;
+        self.back.finish()?;
         Ok(self.back.written())
     }
 

@@ -27,11 +27,10 @@
 //! Bounds: one buffer in host memory (where the accelerator can read); it grows by doubling and is kept for the next message.
 //! Sources: RPCAcc III-C (items 19 to 22); the format is ours, the paper gives none.
 
-use super::back::copy;
 use super::error::EncodeError;
 use super::walk::{Field, Part, Visitor};
 use crate::copy::{CopyEngine, Pending};
-use crate::memory::{Arena, Memory, OutOfMemory};
+use crate::memory::{Arena, Memory, OutOfMemory, copy};
 use crate::object::Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -241,6 +240,7 @@ impl<E: CopyEngine> Visitor for Records<'_, E> {
         field: Field<'_>,
         start: *const u8,
         len: u32,
+        _stay: bool,
     ) -> Result<Pen, EncodeError> {
         // SAFETY: as `array`.
         unsafe { self.run(pen, (what::TEXT, field.index), len, start, len as usize) }

@@ -12,6 +12,9 @@ pub(super) trait Source {
     /// How much is held: see [`Source::release`].
     type Mark: Copy;
 
+    /// What was fetched stays where it is until the walk is over, released or not.
+    const STAYS: bool;
+
     /// Where `bytes` bytes at `addr`, aligned to `align`, can be loaded; `None` if only the other side can do that.
     ///
     /// # Safety
@@ -35,6 +38,7 @@ pub(super) struct Here;
 
 impl Source for Here {
     type Mark = ();
+    const STAYS: bool = true;
 
     #[inline(always)]
     unsafe fn fetch(
@@ -66,6 +70,7 @@ pub(super) struct Across<'a, C> {
 
 impl<C: Crossing> Source for Across<'_, C> {
     type Mark = Mark;
+    const STAYS: bool = false;
 
     unsafe fn fetch(
         &mut self,

@@ -74,7 +74,7 @@ pub(super) trait Visitor {
     /// `start` is the first of `count` elements of the field's kind, not necessarily aligned.
     unsafe fn array(&mut self, field: Field<'_>, start: *const u8, count: u32) -> Result<(), EncodeError>;
 
-    /// A string or bytes, or an element of a repeated field of them.
+    /// A string or bytes, or an element of a repeated field of them. If they `stay`, they are where they are until the walk is over.
     ///
     /// # Safety
     /// `start` is the first of `len` readable bytes.
@@ -84,6 +84,7 @@ pub(super) trait Visitor {
         field: Field<'_>,
         start: *const u8,
         len: u32,
+        stay: bool,
     ) -> Result<Self::Pen, EncodeError>;
 
     /// A sub-message, or an element of a repeated one: its fields come next.
@@ -164,7 +165,13 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
                 let field = Field { entry, class, index: index as u16 };
                 let slot = object.start().as_ptr().cast_const().wrapping_add(entry.offset as usize);
                 // SAFETY: the entry's slot in an object of its class.
-                pen = unsafe { self.field(pen, field, slot, whole)? };
+                pen = unsafe {
+                    match entry.op {
+                        // Before the jump for all kinds, which waits for one load more.
+                        STRING | BYTES => self.text_in(pen, field, slot, whole)?,
+                        _ => self.field(pen, field, slot, whole)?,
+                    }
+                };
             }
         }
         self.visitor.set_pen(pen);
@@ -172,7 +179,7 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
         Ok(())
     }
 
-    /// Visits what lies in a field's slot.
+    /// Visits what lies in a field's slot, which is no singular string or bytes.
     ///
     /// # Safety
     /// `slot` holds a value as the entry says, and [`Walk::message`].
@@ -193,10 +200,6 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
                 return written;
             }
             match field.entry.op {
-                STRING | BYTES => {
-                    let text = load::<Ref>(slot);
-                    if text.len == 0 && !keep_zero { Ok(pen) } else { self.text(pen, field, text) }
-                }
                 MESSAGE | GROUP => {
                     visitor.set_pen(pen);
                     self.submessage(field, load(slot))?;
@@ -209,6 +212,27 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
                 }
             }
         }
+    }
+
+    /// Visits the string or bytes in a field's slot.
+    ///
+    /// # Safety
+    /// As [`Walk::field`].
+    #[inline(always)]
+    unsafe fn text_in(
+        &mut self,
+        pen: V::Pen,
+        field: Field<'_>,
+        slot: *const u8,
+        whole: bool,
+    ) -> Result<V::Pen, EncodeError> {
+        // SAFETY: the caller's promise.
+        let text = unsafe { load::<Ref>(slot) };
+        if text.len == 0 && !whole && field.entry.flags.has(Flags::IMPLICIT) {
+            return Ok(pen);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.text(pen, field, text) }
     }
 
     /// Visits a string or bytes.
@@ -224,13 +248,13 @@ impl<S: Source, V: Visitor> Walk<'_, S, V> {
     ) -> Result<V::Pen, EncodeError> {
         if text.len == 0 {
             // SAFETY: no byte is read.
-            return unsafe { self.visitor.text(pen, field, NonNull::dangling().as_ptr(), 0) };
+            return unsafe { self.visitor.text(pen, field, NonNull::dangling().as_ptr(), 0, S::STAYS) };
         }
         let mark = self.source.mark();
         // SAFETY: the caller's promise, for both.
         let pen = unsafe {
             match self.source.fetch(text.addr, text.len as usize, 1)? {
-                Some(start) => self.visitor.text(pen, field, start, text.len)?,
+                Some(start) => self.visitor.text(pen, field, start, text.len, S::STAYS)?,
                 None => {
                     self.visitor.set_pen(pen);
                     self.visitor.elsewhere(field, Part::Text, text.addr, text.len)?;

@@ -85,11 +85,16 @@ impl Visitor for Wire<'_> {
         field: Field<'_>,
         start: *const u8,
         len: u32,
+        stay: bool,
     ) -> Result<Pen, EncodeError> {
         let mut pen = self.back.reserve(pen, len as usize + Back::SCALAR)?;
         // SAFETY: reserved, and the caller's promise; the bytes are an object's, not this buffer's.
         unsafe {
-            pen.put_bytes(start, len as usize);
+            if stay {
+                self.back.put_later(&mut pen, start, len as usize);
+            } else {
+                pen.put_bytes(start, len as usize);
+            }
             pen.put_tagged(field.entry.tag, u64::from(len));
         }
         Ok(pen)

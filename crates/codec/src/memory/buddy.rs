@@ -2,12 +2,12 @@
 //!
 //! Invariants: a block of order k begins at a multiple of 2^k; free blocks never overlap; two free buddies are always
 //! joined, so the free blocks are the largest possible. Checked against a bitmap in the tests.
-//! Cost: a few ordered-set operations; it stands behind the FIFO of single chunks and is not on the fast path.
+//! Cost: a few ordered-set operations; it stands behind the runs kept aside and is not on the fast path.
 
 use std::collections::BTreeSet;
 
-/// Highest order: 2^20 chunks of 4 KiB are 4 GiB.
-const ORDERS: usize = 21;
+/// Orders there are; of the highest, 2^20 chunks of 4 KiB are 4 GiB.
+pub(super) const ORDERS: usize = 21;
 
 pub(super) struct Buddy {
     free: [BTreeSet<u32>; ORDERS],

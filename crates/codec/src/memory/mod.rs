@@ -3,12 +3,12 @@
 //! ```text
 //! Memory (host or accelerator) ── chunk, chunk, … ──▶ Arena of one message ──▶ objects, strings, arrays
 //!        ▲                                              │
-//!        └────────────── free list (FIFO) ◀── dropped ──┘
+//!        └────────────── free list (LIFO) ◀── dropped ──┘
 //! ```
 //!
 //! RPCAcc III-B keeps two FIFOs of free 4 KiB chunks in SRAM and leaves open who returns a chunk and what holds a field
 //! longer than one: here an [`Arena`] owns its chunks and returns them when it is dropped or reset, and a longer field gets
-//! a run of chunks from the buddy allocator that stands behind the FIFO.
+//! a run of chunks. What came back last is given first, unlike in hardware: a cache still has it.
 
 mod arena;
 mod buddy;

@@ -24,6 +24,9 @@ pub mod owned {
     pub mod micro {
         include!(concat!(env!("OUT_DIR"), "/prost/micro.rs"));
     }
+    pub mod large {
+        include!(concat!(env!("OUT_DIR"), "/prost/large.rs"));
+    }
 }
 
 /// Types with `String` and `Bytes`.
