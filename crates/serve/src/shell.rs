@@ -15,7 +15,7 @@
 //! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
 //! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
-use crate::admin::{Admin, PortAt, Routes};
+use crate::admin::{Admin, Entry, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::process::Stop;
@@ -228,7 +228,9 @@ impl Shell {
             hosted.service.trace(tracer.of(name));
             hosted.is_open = true;
             let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
-            routes = routes.service(hosted.name.as_deref(), own);
+            let (kind, addresses) = (hosted.service.kind(), hosted.service.addresses());
+            let entry = Entry { name: hosted.name.clone(), kind, addresses };
+            routes = routes.service(hosted.name.as_deref(), own).entry(entry);
         }
         shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;
         let serves = Arc::new(AtomicBool::new(false));

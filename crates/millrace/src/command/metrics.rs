@@ -51,7 +51,7 @@ impl List {
         }
         for (who, families) in lists() {
             writeln!(out, "{who}")?;
-            for Family { name, kind, labels, help } in families {
+            for Family { name, kind, labels, help, .. } in families {
                 writeln!(out, "  {name}   ({}{})\n      {help}", kind.word(), labelled(labels))?;
             }
         }
@@ -77,7 +77,7 @@ fn markdown() -> String {
     let mut out = String::new();
     for (who, families) in lists() {
         let _ = writeln!(out, "\n### {who}\n\n| name | type | labels | |\n|---|---|---|---|");
-        for Family { name, kind, labels, help } in families {
+        for Family { name, kind, labels, help, .. } in families {
             let _ = writeln!(out, "| `{name}` | {} | {} | {help} |", kind.word(), labels.join(", "));
         }
     }
