@@ -18,6 +18,7 @@
 use crate::admin::{Admin, Entry, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
+use crate::otlp::Exporter;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use crate::process::systemd::{self, Watchdog};
@@ -189,6 +190,7 @@ impl Hosted {
 pub struct Shell {
     services: Vec<Hosted>,
     admin: Option<Admin>,
+    exporter: Option<Exporter>,
     watchdog: Option<Watchdog>,
     stop: Stop,
     /// After the services.
@@ -217,12 +219,12 @@ impl Shell {
         let on: Vec<_> = services.iter().map(|one| Arc::clone(cores.core(one.engine_core))).collect();
         let hosted = |Served { name, service, .. }| Hosted { name, service, is_open: false };
         let (is_shown, mut routes, tracer) = (
-            admin.is_some() || systemd::has_watchdog(),
+            admin.is_some() || systemd::has_watchdog() || Exporter::is_wanted(),
             Routes::default().loops(cores.pulses()),
             Tracer::default(),
         );
         let services = services.into_iter().map(hosted).collect();
-        let mut shell = Shell { services, admin: None, watchdog: None, stop, _cores: cores };
+        let mut shell = Shell { services, admin: None, exporter: None, watchdog: None, stop, _cores: cores };
         for (hosted, core) in shell.services.iter_mut().zip(&on) {
             let name = hosted.name.as_deref().unwrap_or(hosted.service.kind());
             hosted.service.trace(tracer.of(name));
@@ -253,7 +255,10 @@ impl Shell {
                 true => Ok(()),
             });
             let admin = Admin::start(at, routes).map_err(|cause| ShellError::Admin(address, cause))?;
+            shell.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
             shell.admin = Some(admin);
+        } else {
+            shell.exporter = Exporter::of_process(routes.into_shown()).map_err(ShellError::Threads)?;
         }
         for hosted in &mut shell.services {
             hosted.service.start(&shell.stop).map_err(hosted.failed())?;
@@ -333,6 +338,8 @@ impl Shell {
     /// All, whatever one of them says.
     fn finish(&mut self) -> Result<(), ShellError> {
         let ended = self.services.iter_mut().map(Hosted::finish).fold(Ok(()), Result::and);
+        // What the last requests left is sent.
+        self.exporter = None;
         self.admin = None;
         ended
     }

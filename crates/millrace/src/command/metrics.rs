@@ -17,10 +17,11 @@ pub struct List {
 }
 
 /// Who shows them, and which.
-fn lists() -> [(&'static str, Vec<&'static Family>); 10] {
-    use serve::{chain, inc, kv, proxy, rec, rpc};
+fn lists() -> [(&'static str, Vec<&'static Family>); 11] {
+    use serve::{chain, inc, kv, otlp, proxy, rec, rpc};
     [
         ("Every server", [process::own::FAMILIES, process::FAMILIES].concat()),
+        ("Every server that sends to a collector (`--otlp`)", otlp::FAMILIES.into()),
         ("A memcached node (`up`)", kv::metrics::FAMILIES.into()),
         (
             "Nodes of the in-network cache (`box`, `home`, `controller`, `inc run`)",

@@ -62,7 +62,8 @@ use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
 use health::{Pulse, STALL_TIMEOUT, stalled};
 use index::{Index, Moment, wants_html};
 use registers::Refused;
-use shown::{Asked, Owner, Shown};
+pub(crate) use shown::Shown;
+use shown::{Asked, Owner};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -228,6 +229,11 @@ impl Routes {
         self
     }
 
+    /// What is shown, for whoever takes it without a port.
+    pub(crate) fn into_shown(self) -> Arc<Shown> {
+        Arc::new(self.shown)
+    }
+
     /// The port's requests, and what they show.
     fn into_router(mut self) -> io::Result<(Router, Arc<Shown>)> {
         if let Some(tracer) = self.shown.tracer.clone() {
@@ -302,6 +308,11 @@ impl Admin {
     /// How it is asked: `http://ADDR:PORT` or `https://ADDR:PORT`.
     pub fn url(&self) -> String {
         self.port.url()
+    }
+
+    /// What is shown there.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown)
     }
 
     /// The file with the token.

@@ -1,9 +1,10 @@
-//! What a process shows of itself: registers, metrics, health, spans.
+//! What a process shows of itself: registers, metrics, health, spans. Asked by the port's requests, and by the exporter ([`crate::otlp`]).
 
 use super::collector::Collector;
 use super::health::Pulse;
 use super::registers::Lists;
 use crate::metrics::{self, Page};
+use crate::otlp;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use base::trace::Tracer;
@@ -51,6 +52,7 @@ impl Shown {
         page.set_service(None);
         let spans = self.tracer.as_ref().map(Tracer::counts).unwrap_or_default();
         metrics::process::collect(&mut page, spans);
+        otlp::collect(&mut page);
         page
     }
 }

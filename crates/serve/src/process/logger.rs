@@ -15,6 +15,7 @@
 //! Cost: nothing on a request's way logs; a message below the level is one load.
 
 use super::log_filter::Filter;
+use crate::otlp::OtlpArgs;
 use ::log::kv::{self, Key, Value, VisitSource};
 use ::log::{Level, LevelFilter, Log, Metadata, Record};
 use clap::{ArgAction, Args, ValueEnum};
@@ -52,6 +53,10 @@ pub struct LogArgs {
     /// Log more: debug messages, too; twice for each connection's fate
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
+
+    /// Where metrics and spans are sent.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
 }
 
 /// What a line looks like.
@@ -68,6 +73,7 @@ impl LogArgs {
     /// Logs as these say from now on, in the name of `service`.
     pub fn start(&self, service: &'static str) {
         install();
+        self.otlp.apply();
         // The first stays: one process is one server.
         let _ = SERVICE.set(service);
         AS_JSON.store(self.log_format == Format::Json, Ordering::Relaxed);
