@@ -1,11 +1,12 @@
-//! What an operator has of a node in a process of its own: why connections ended.
+//! What an operator has of a node in a process of its own: why connections ended, listeners that the service manager opened, what is deployed.
 
 mod served;
 
 use serde_json::Value;
 use served::Client;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
@@ -81,4 +82,38 @@ fn a_connection_that_ends_has_a_reason_and_a_peer() {
     long.send(vec![b'x'; 100_000]);
     long.rest();
     assert_eq!(closed(&mut node, name, "protocol")["detail"], "a line that is too long");
+}
+
+/// As systemd starts a service: listeners are descriptors from 3 on, for the process of this number.
+fn handed_over(listener: TcpListener, words: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    // The shell becomes the program, so that the number is that of both.
+    let script = "export LISTEN_PID=$$ LISTEN_FDS=1; exec 3<&0 0</dev/null; exec \"$@\"";
+    command.args(["-c", script, "sh", PROGRAM]).args(words).stdin(OwnedFd::from(listener));
+    command
+}
+
+#[test]
+fn a_listener_of_the_service_manager_is_served() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    // Before there is a node: it waits.
+    let mut early = Client::to(address);
+    early.send("mn\r\n");
+    let port = address.port().to_string();
+    let words = ["up", "-l", "127.0.0.1", "-p", &port, "-m", "64", "--log-format", "json"];
+    let mut node = Logging::start(&mut handed_over(listener, &words));
+    assert_eq!(node.address(), address);
+    early.expect("MN\r\n");
+    Client::to(address).still_works();
+}
+
+#[test]
+fn a_listener_that_nothing_uses_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let output = handed_over(listener, &["up", "-p", "0", "-m", "64"]).output().expect("the program");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&address.to_string()) && said.contains("ListenStream="), "{said}");
 }

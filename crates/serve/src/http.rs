@@ -12,6 +12,7 @@
 //! Bounds: [`Limits`]; 16 KiB of buffer for each connection before its request's head is there.
 
 use crate::descriptors;
+use crate::process::systemd;
 use crate::reach::{self, Exposed, Protection};
 use axum::Router;
 use axum::body::Body;
@@ -90,7 +91,7 @@ impl Port {
         let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
         let exposed = |exposed: Exposed| io::Error::new(io::ErrorKind::PermissionDenied, exposed);
         reach::check(&format!("the port {name}"), address, protection).map_err(exposed)?;
-        let listener = TcpListener::bind(address)?;
+        let listener = systemd::bind_tcp(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let has_tls = tls.is_some();

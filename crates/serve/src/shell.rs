@@ -118,6 +118,8 @@ pub enum ShellError {
     Admin(SocketAddr, io::Error),
     /// The certificate cannot be used.
     Tls(String),
+    /// The service manager opened listeners at which nothing here listens.
+    HandedOver(Vec<String>),
     /// A service, with its name if it has one.
     Service(Option<String>, Failure),
 }
@@ -141,6 +143,12 @@ impl fmt::Display for ShellError {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
             ShellError::Tls(why) => f.write_str(why),
+            ShellError::HandedOver(addresses) => write!(
+                f,
+                "the service manager handed over listeners at which nothing here listens: {}; ListenStream= of the .socket unit are to be addresses of the \
+                 config file, written alike",
+                addresses.join(", ")
+            ),
             // It says what to do.
             ShellError::Admin(_, cause) if cause.get_ref().is_some_and(|cause| cause.is::<Exposed>()) => {
                 cause.fmt(f)
@@ -259,6 +267,10 @@ impl Shell {
             shell.admin = Some(admin);
         } else {
             shell.exporter = Exporter::of_process(routes.into_shown()).map_err(ShellError::Threads)?;
+        }
+        let left_over = systemd::left_over();
+        if !left_over.is_empty() {
+            return Err(ShellError::HandedOver(left_over));
         }
         for hosted in &mut shell.services {
             hosted.service.start(&shell.stop).map_err(hosted.failed())?;
