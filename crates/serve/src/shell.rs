@@ -47,6 +47,9 @@ pub trait Service: Send {
     /// The word for what it is, as config files have it.
     fn kind(&self) -> &'static str;
 
+    /// What it is there for, in a few words for people.
+    fn role(&self) -> String;
+
     /// What clients may speak to it, the first unless it is said. None: it has no listeners.
     fn protocols(&self) -> &'static [&'static str];
 
@@ -238,8 +241,9 @@ impl Shell {
             hosted.service.trace(tracer.of(name));
             hosted.is_open = true;
             let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
-            let (kind, addresses) = (hosted.service.kind(), hosted.service.addresses());
-            let entry = Entry { name: hosted.name.clone(), kind, addresses };
+            let service = &hosted.service;
+            let (kind, role, addresses) = (service.kind(), service.role(), service.addresses());
+            let entry = Entry { name: hosted.name.clone(), kind, role, addresses };
             routes = routes.service(hosted.name.as_deref(), own).entry(entry);
         }
         shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;

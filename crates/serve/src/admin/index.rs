@@ -16,6 +16,8 @@ pub struct Entry {
     pub name: Option<String>,
     /// The word for what it is.
     pub kind: &'static str,
+    /// What it is there for.
+    pub role: String,
     /// Where clients find it.
     pub addresses: Vec<String>,
 }
@@ -86,7 +88,7 @@ impl Index {
         format!(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
              <title>{title}</title><style>{STYLE}</style></head><body><main><h1>{title}</h1><table>{rows}</table>\
-             <h2>Services</h2><table><tr><th>name</th><th>kind</th><th>clients find it at</th></tr>{services}</table>\
+             <h2>Services</h2><table><tr><th>name</th><th>kind</th><th>role</th><th>clients find it at</th></tr>{services}</table>\
              <h2>This port answers</h2><table>{requests}</table></main></body></html>\n"
         )
     }
@@ -96,12 +98,8 @@ impl Entry {
     fn row(&self) -> String {
         let name = self.name.as_deref().unwrap_or("—");
         let addresses: Vec<String> = self.addresses.iter().map(|address| escape(address)).collect();
-        format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(name),
-            escape(self.kind),
-            addresses.join("<br>")
-        )
+        let (name, kind, role) = (escape(name), escape(self.kind), escape(&self.role));
+        format!("<tr><td>{name}</td><td>{kind}</td><td>{role}</td><td>{}</td></tr>", addresses.join("<br>"))
     }
 }
 
@@ -145,6 +143,7 @@ mod tests {
         let served = Entry {
             name: Some("a<b".into()),
             kind: "kv",
+            role: "memcached node".into(),
             addresses: vec!["tcp:127.0.0.1:1".into(), "unix:/x&y".into()],
         };
         let index = Index {
@@ -158,7 +157,7 @@ mod tests {
         let page = index.page(&Moment { uptime: Duration::from_secs(5), ready: Err("it <starts>".into()) });
         for part in [
             "<title>millrace kv</title>",
-            "<td>a&lt;b</td><td>kv</td><td>tcp:127.0.0.1:1<br>unix:/x&amp;y</td>",
+            "<td>a&lt;b</td><td>kv</td><td>memcached node</td><td>tcp:127.0.0.1:1<br>unix:/x&amp;y</td>",
             "GET <a href=\"/metrics\">/metrics</a>",
             "<td>PUT /stop</td>",
             "<td>GET /registers/NAME</td>",

@@ -242,6 +242,10 @@ impl Service for Gateway {
         "gateway"
     }
 
+    fn role(&self) -> String {
+        "gRPC clients before a server of the fabric".to_owned()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["grpc"]
     }
