@@ -1,9 +1,13 @@
-//! What an operator has of a node in a process of its own: why connections ended, listeners that the service manager opened, what is deployed.
+//! What an operator has of a node in a process of its own: why connections ended, metrics and spans at a collector, listeners that the service manager opened.
+//!
+//! `MILLRACE_PYTHON` names a Python with opentelemetry-proto, which has OTLP's own schema; without it that is not held, visibly, and
+//! `MILLRACE_REQUIRE_PEERS=1` makes it a failure.
 
 mod served;
 
 use serde_json::Value;
-use served::Client;
+use served::http::take;
+use served::{Client, skip};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -82,6 +86,73 @@ fn a_connection_that_ends_has_a_reason_and_a_peer() {
     long.send(vec![b'x'; 100_000]);
     long.rest();
     assert_eq!(closed(&mut node, name, "protocol")["detail"], "a line that is too long");
+}
+
+/// Whether OTLP's own schema has all that is in a request, where there is one.
+fn hold_to_schema(path: &str, body: &str) {
+    let python = std::env::var("MILLRACE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let script = "import sys; from google.protobuf import json_format
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest as Metrics
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Traces
+if len(sys.argv) > 1: json_format.Parse(open(sys.argv[2]).read(), Metrics() if 'metrics' in sys.argv[1] else Traces())";
+    let there = Command::new(&python).args(["-c", script]).output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        return skip("MILLRACE_PYTHON names no Python with opentelemetry-proto");
+    }
+    let file =
+        std::env::temp_dir().join(format!("millrace-otlp-{}{}", std::process::id(), path.replace('/', "-")));
+    std::fs::write(&file, body).expect("a file");
+    let output = Command::new(&python).args(["-c", script, path]).arg(&file).output().expect("it was found");
+    std::fs::remove_file(&file).expect("it is ours");
+    assert!(output.status.success(), "{path}: {}\n{body}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn metrics_and_spans_reach_a_collector() {
+    let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", collector.local_addr().expect("it is bound"));
+    let mut node = Command::new(PROGRAM);
+    node.args([
+        "up",
+        "-p",
+        "0",
+        "-m",
+        "64",
+        "--set",
+        "trace.sample=1",
+        "--log-format",
+        "json",
+        "--otlp",
+        &url,
+    ]);
+    node.env("OTEL_METRIC_EXPORT_INTERVAL", "100")
+        .env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test");
+    let mut node = Logging::start(&mut node);
+    let mut client = Client::to(node.address());
+    client.set("a", "1");
+    assert_eq!(client.get("a").as_deref(), Some(&b"1"[..]));
+    let next = |wanted: &str| loop {
+        let (path, body) = take(&collector);
+        if path == wanted {
+            return (serde_json::from_str::<Value>(&body).expect("JSON"), body);
+        }
+    };
+    let (spans, text) = next("/v1/traces");
+    hold_to_schema("/v1/traces", &text);
+    let of_service = &spans["resourceSpans"][0];
+    let about = of_service["resource"]["attributes"].to_string();
+    assert!(about.contains("deployment.environment") && about.contains("service.name"), "{about}");
+    let spans = of_service["scopeSpans"][0]["spans"].as_array().expect("a list");
+    assert!(spans.iter().any(|span| span["name"] == "set"), "{spans:#?}");
+    let (metrics, text) = next("/v1/metrics");
+    hold_to_schema("/v1/metrics", &text);
+    let metrics = metrics["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("a list");
+    let items = metrics.iter().find(|metric| metric["name"] == "millrace_kv_items").expect("it is there");
+    assert_eq!(items["gauge"]["dataPoints"][0]["asInt"], "1");
+    assert!(
+        metrics.iter().any(|metric| metric["name"] == "millrace_otlp_requests"),
+        "it counts what it sends"
+    );
 }
 
 /// As systemd starts a service: listeners are descriptors from 3 on, for the process of this number.
