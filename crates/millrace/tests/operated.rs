@@ -88,6 +88,22 @@ fn a_connection_that_ends_has_a_reason_and_a_peer() {
     assert_eq!(closed(&mut node, name, "protocol")["detail"], "a line that is too long");
 }
 
+#[test]
+fn a_connection_that_is_one_too_many_is_told_why() {
+    let mut node = Command::new(PROGRAM);
+    node.args(["up", "-p", "0", "-m", "64", "-c", "1", "--log-format", "json"]);
+    let mut node = Logging::start(node.env("MILLRACE_LOG", "info,connections=debug"));
+    let address = node.address();
+    let mut first = Client::to(address);
+    first.still_works();
+    let mut second = Client::to(address);
+    let name = second.stream.local_addr().expect("it is connected");
+    assert_eq!(second.rest(), b"ERROR Too many open connections\r\n");
+    let line = node.until(|line| line["target"] == "connections");
+    assert_eq!((&line["reason"], &line["peer"]), (&"limit".into(), &name.to_string().into()), "{line}");
+    first.still_works();
+}
+
 /// Whether OTLP's own schema has all that is in a request, where there is one.
 fn hold_to_schema(path: &str, body: &str) {
     let python = std::env::var("MILLRACE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
