@@ -14,7 +14,7 @@
 //! | `exporter` | [`Exporter`]: the thread, its retries |
 //! | `metrics` | a page of metrics as OTLP's JSON |
 //!
-//! Bounds: [`exporter::SPANS_MAX`] spans a request; an answer of 64 KiB; ten seconds for a request. Nothing on a request's way waits for it.
+//! Bounds: 512 spans a request; an answer of 64 KiB; ten seconds for a request. Nothing on a request's way waits for it.
 //!
 //! Sources: <https://opentelemetry.io/docs/specs/otlp/>, <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>.
 
